@@ -1,0 +1,17 @@
+-- incarnation: tells which incarnation of the server holds this state, and notes it beside the state.
+-- Uses   incarnation
+-- KEYS   [1] the marker (string)
+-- ARGV   none
+-- Reply  {'same', id} | {'new', id} no marker was there: a first start, or all state is gone | {'changed', id, previous id}
+-- Units  none; an id is 40 hex digits
+-- Effect writes the marker when it differs
+local id = incarnation()
+local previous = redis.call('GET', KEYS[1])
+if previous == id then
+  return {'same', id}
+end
+redis.call('SET', KEYS[1], id)
+if previous then
+  return {'changed', id, previous}
+end
+return {'new', id}

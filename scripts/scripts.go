@@ -1,0 +1,71 @@
+package scripts
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+//go:embed *.lua lib/*.lua
+var files embed.FS
+
+// Script is one operation on Redis: a Lua text and the hash that Redis knows it by. It is immutable and safe for concurrent use.
+type Script struct {
+	Name   string // the file's name without .lua, such as token_claim
+	Source string // what Redis runs: the library parts that the header names under Uses, then the file
+	SHA    string // SHA-1 of Source in hex, as EVALSHA takes it
+	Reads  bool   // the header says "Effect none": running it again, or not knowing whether it ran, harms nothing
+}
+
+// The operations. Each file's header says what its script decides, its KEYS and ARGV, its replies and their units.
+var (
+	Incarnation = load("incarnation")
+
+	TokenIssue    = load("token_issue")
+	TokenGet      = load("token_get")
+	TokenClaim    = load("token_claim")
+	TokenComplete = load("token_complete")
+	TokenExtend   = load("token_extend")
+	TokenRelease  = load("token_release")
+
+	CounterIncr = load("counter_incr")
+	CounterGet  = load("counter_get")
+
+	WorkerAcquire = load("worker_acquire")
+	WorkerRenew   = load("worker_renew")
+	WorkerRelease = load("worker_release")
+	WorkerGet     = load("worker_get")
+
+	LedgerAppend = load("ledger_append")
+	LedgerList   = load("ledger_list")
+)
+
+var (
+	usesLine   = regexp.MustCompile(`(?m)^-- Uses +(.*)$`)
+	effectLine = regexp.MustCompile(`(?m)^-- Effect none$`)
+)
+
+// load reads an embedded script and puts the library parts it uses before it. A missing file is a programmer's mistake and panics at start-up.
+func load(name string) *Script {
+	body := read(name + ".lua")
+	var source strings.Builder
+	if uses := usesLine.FindStringSubmatch(body); uses != nil && uses[1] != "none" {
+		for part := range strings.FieldsSeq(uses[1]) {
+			source.WriteString(read("lib/" + part + ".lua"))
+		}
+	}
+	source.WriteString(body)
+	sum := sha1.Sum([]byte(source.String()))
+	return &Script{Name: name, Source: source.String(), SHA: hex.EncodeToString(sum[:]), Reads: effectLine.MatchString(body)}
+}
+
+func read(path string) string {
+	text, err := files.ReadFile(path)
+	if err != nil {
+		panic(fmt.Sprintf("scripts: %v", err))
+	}
+	return string(text)
+}

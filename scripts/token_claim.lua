@@ -1,0 +1,46 @@
+-- token_claim: looks at a token and takes it in one step. At most one owner holds a token's claim; asking again as that owner answers the same grant.
+-- Uses   clock integer fence retain
+-- KEYS   [1] the token's record (hash)
+-- ARGV   [1] owner, the secret that names this attempt  [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
+--        [5] retention  [6] scope of the route, '' for none  [7] 'issued': only an issued token will do | 'any': the client's own key, this may be its first sight
+-- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'busy', lease left} | {'in-doubt', lapsed since}
+--        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
+-- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this server; attempt counts from 1
+-- Effect writes on granted only
+local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope')
+local state, held_by, lease_end, fence, attempts = record[1], record[2], tonumber(record[4] or 0), record[5], tonumber(record[6] or 0)
+
+local function grant()
+  redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
+    'until', integer(now + lease), 'fence', fence, 'attempts', attempts)
+  keep_for(KEYS[1], ARGV[5])
+  return {'granted', fence, integer(attempts), integer(now + lease)}
+end
+
+if not state and ARGV[7] == 'issued' then
+  return {'unknown'}
+end
+if state and record[8] and record[8] ~= '' and record[8] ~= ARGV[6] then
+  return {'mismatch'}
+end
+if state == 'completed' or state == 'claimed' then
+  if record[3] ~= fingerprint then
+    return {'mismatch'}
+  end
+  if state == 'completed' then
+    return {'replay', redis.call('HGET', KEYS[1], 'answer')}
+  end
+  if held_by == owner then
+    return grant()
+  end
+  if lease_end > now then
+    return {'busy', integer(lease_end - now)}
+  end
+  if policy ~= 'takeover' or record[7] ~= 'takeover' then
+    return {'in-doubt', integer(now - lease_end)}
+  end
+end
+fence = integer(next_fence(fence))
+attempts = attempts + 1
+return grant()

@@ -1,0 +1,20 @@
+-- token_complete: records the answer of the attempt that holds the claim. A late owner is accepted as long as nobody took over; repeating it is harmless.
+-- Uses   retain
+-- KEYS   [1] the token's record (hash)
+-- ARGV   [1] owner  [2] answer, any bytes  [3] retention
+-- Reply  {'ok'} | {'already'} this owner's answer is there | {'stale'} the claim is another's, or was given back | {'gone'} no such record
+-- Units  ARGV[3] milliseconds
+-- Effect writes on ok only
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner')
+if not record[1] then
+  return {'gone'}
+end
+if record[2] ~= ARGV[1] or record[1] == 'issued' then
+  return {'stale'}
+end
+if record[1] == 'completed' then
+  return {'already'}
+end
+redis.call('HSET', KEYS[1], 'state', 'completed', 'answer', ARGV[2])
+keep_for(KEYS[1], ARGV[3])
+return {'ok'}

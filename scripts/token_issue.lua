@@ -1,0 +1,16 @@
+-- token_issue: stores a one-use token, ready to be claimed once. Asking again with the same token answers the same.
+-- Uses   clock integer
+-- KEYS   [1] the token's record (hash)
+-- ARGV   [1] how long the token may wait for its claim  [2] scope, '' for none
+-- Reply  {'ok', expires at} | {'exists'} the token was issued before and has been used since
+-- Units  ARGV[1] milliseconds; times in milliseconds since 1970 of this server
+-- Effect writes
+local state = redis.call('HGET', KEYS[1], 'state')
+if state and state ~= 'issued' then
+  return {'exists'}
+end
+if not state then
+  redis.call('HSET', KEYS[1], 'state', 'issued', 'scope', ARGV[2])
+  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+end
+return {'ok', integer(now + redis.call('PTTL', KEYS[1]))}

@@ -1,0 +1,16 @@
+-- token_release: gives a claim back, so that the next request may begin. Only for an attempt that provably never began; repeating it is harmless.
+-- Uses   none
+-- KEYS   [1] the token's record (hash)
+-- ARGV   [1] owner
+-- Reply  {'ok'} | {'stale'} the claim is not this owner's any more | {'gone'} no such record
+-- Units  none
+-- Effect writes on ok only
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner')
+if not record[1] then
+  return {'gone'}
+end
+if record[2] ~= ARGV[1] or record[1] == 'completed' then
+  return {'stale'}
+end
+redis.call('HSET', KEYS[1], 'state', 'issued')
+return {'ok'}

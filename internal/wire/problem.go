@@ -1,0 +1,123 @@
+package wire
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Code names a kind of problem. Codes are part of the outside contract.
+type Code string
+
+// The codes. What each means stands in the catalogue, which Lookup reads.
+const (
+	InvalidRequest     Code = "invalid-request"
+	InvalidName        Code = "invalid-name"
+	KeyMissing         Code = "idempotency-key-missing"
+	KeyMalformed       Code = "idempotency-key-malformed"
+	Forbidden          Code = "forbidden"
+	NotFound           Code = "not-found"
+	MethodNotAllowed   Code = "method-not-allowed"
+	InProgress         Code = "idempotency-in-progress"
+	IdempotencyUnknown Code = "idempotency-outcome-unknown"
+	Superseded         Code = "idempotency-superseded"
+	PayloadMismatch    Code = "idempotency-payload-mismatch"
+	TokenUnknown       Code = "idempotency-token-unknown"
+	NotAnInteger       Code = "not-an-integer"
+	CounterOverflow    Code = "counter-overflow"
+	LayoutMismatch     Code = "layout-mismatch"
+	LeaseLost          Code = "lease-lost"
+	PoolExhausted      Code = "pool-exhausted"
+	PayloadTooLarge    Code = "payload-too-large"
+	StoreUnavailable   Code = "store-unavailable"
+	OutcomeUnknown     Code = "outcome-unknown"
+	InternalError      Code = "internal-error"
+)
+
+// Kind is what all problems of one code have in common.
+type Kind struct {
+	Status    int
+	Title     string
+	Retryable bool   // whether the same request may succeed later, and repeating it does no harm
+	Help      string // what happened, and what to try
+}
+
+var catalogue = map[Code]Kind{
+	InvalidRequest:     {400, "The request is not valid", false, "Nothing was done. The detail names the field and what it may hold."},
+	InvalidName:        {400, "The name is not valid", false, "Nothing was done. Names have 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ - and are percent-decoded exactly once."},
+	KeyMissing:         {400, "An idempotency header is missing", false, "The handler did not run. Get a token with POST /token and send it as Idempotency-Token, or send a key of your own as Idempotency-Key, as the route's policy says."},
+	KeyMalformed:       {400, "The idempotency header is malformed", false, "The handler did not run. An Idempotency-Key is one RFC 8941 string of 1 to 255 characters, with or without its quotes; an Idempotency-Token is one token as POST /token gave it. Send one of them, once."},
+	Forbidden:          {403, "Refused", false, "Nothing was done."},
+	NotFound:           {404, "There is nothing here", false, "Look at the path; GET / lists what there is."},
+	MethodNotAllowed:   {405, "The path does not take this method", false, "The Allow header lists the methods that it takes."},
+	InProgress:         {409, "The first attempt is still running", true, "The handler did not run again. Ask again after Retry-After: the answer of the first attempt will be there, or the truth about it."},
+	IdempotencyUnknown: {409, "The outcome of the first attempt is unknown", false, "The first attempt began and ended without an answer. It may have had its effect: look at the effect itself before you start a new operation with a new token."},
+	Superseded:         {409, "Another attempt has replaced this one", false, "This attempt was silent for longer than its lease and another took over. Ask again with the same token for that one's answer."},
+	PayloadMismatch:    {422, "The token was used for another request", false, "Nothing was done. The same token came with another method, route, scope or payload. Use one token for one operation."},
+	TokenUnknown:       {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
+	NotAnInteger:       {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer."},
+	CounterOverflow:    {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807."},
+	LayoutMismatch:     {409, "The pool has another layout", false, "Nothing was leased. Layout and epoch are fixed by a pool's first grant; leave them out to take the pool's own."},
+	LeaseLost:          {410, "The lease is no longer yours", false, "It has ended, was released, or never was yours. Stop using what it stood for and acquire anew."},
+	PoolExhausted:      {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first lease can have ended."},
+	PayloadTooLarge:    {413, "The body is too large", false, "Nothing was done. The detail says the limit."},
+	StoreUnavailable:   {503, "The store is not available", true, "Nothing was done. Redis can not be reached, is loading, is read-only or refuses writes."},
+	OutcomeUnknown:     {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},
+	InternalError:      {500, "Something went wrong here", false, "The fault is the service's. Its log has the request id."},
+}
+
+// Lookup returns what a code stands for.
+func Lookup(code Code) (Kind, bool) {
+	kind, ok := catalogue[code]
+	return kind, ok
+}
+
+// Codes lists all codes in the order of the alphabet.
+func Codes() []Code { return slices.Sorted(maps.Keys(catalogue)) }
+
+// Problem is an RFC 9457 problem with the members that every answer of this service has.
+type Problem struct {
+	Type      string `json:"type"`
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail,omitempty"`
+	Instance  string `json:"instance,omitempty"`
+	Code      Code   `json:"code"`
+	Retryable bool   `json:"retryable"`
+	Field     string `json:"field,omitempty"` // the part of the request that is wrong
+	See       string `json:"see,omitempty"`   // where to read on: a route's policy, a token's state
+
+	RetryAfter time.Duration `json:"-"` // 0 = not known
+}
+
+// NewProblem returns a problem of a known code. An unknown code is a programmer's mistake and gives an internal error.
+func NewProblem(code Code, detail string) Problem {
+	kind, ok := catalogue[code]
+	if !ok {
+		code, kind = InternalError, catalogue[InternalError]
+	}
+	return Problem{Type: "/problems/" + string(code), Title: kind.Title, Status: kind.Status, Detail: detail, Code: code, Retryable: kind.Retryable}
+}
+
+// Write answers with the problem. The instance is the request id that the answer's X-Request-Id header already holds.
+func (p Problem) Write(w http.ResponseWriter) {
+	header := w.Header()
+	if id := header.Get("X-Request-Id"); id != "" {
+		p.Instance = "urn:request:" + id
+	}
+	if p.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
+	}
+	header.Set("Content-Type", "application/problem+json")
+	header.Set("Cache-Control", "no-store")
+	header.Del("Content-Length")
+	w.WriteHeader(p.Status)
+	body, err := json.Marshal(p)
+	if err != nil {
+		return // strings, numbers and booleans always marshal
+	}
+	_, _ = w.Write(append(body, '\n')) // the client may have hung up
+}

@@ -1,0 +1,40 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// within returns a context for one wait. It ends after limit, and with the test; in a cleanup, where the test's own
+// context has ended already, only the limit counts.
+func within(t testing.TB, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx := t.Context()
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// await calls check until it returns nil. After limit, or at the end of the test, it returns check's last complaint.
+func await(t testing.TB, limit time.Duration, check func(context.Context) error) error {
+	ctx, cancel := within(t, limit)
+	defer cancel()
+	var complaint error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		// Once the wait is over, the error is most likely that, and the one before says more.
+		if complaint == nil || ctx.Err() == nil {
+			complaint = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waited up to %v: %w", limit, complaint)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

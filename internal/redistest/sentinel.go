@@ -1,0 +1,224 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	masterName    = "coatcheck" // what the sentinels call the master
+	sentinelCount = 3
+	quorum        = 2
+)
+
+// SentinelSet is one master, its replicas, and three sentinels that watch them under the name "coatcheck": a quorum of
+// two, 500 ms of silence before a sentinel holds a server to be down, and a failover timeout of 3 s.
+type SentinelSet struct {
+	t         testing.TB
+	servers   []*Server // the data, first the one that was master at the start
+	sentinels []sentinel
+}
+
+// sentinel is a server that runs as one, with a client that speaks its commands.
+type sentinel struct {
+	*Server
+	client *redis.SentinelClient
+}
+
+// StartSentinel runs a master with that many replicas and three sentinels, and ends them with the test. When it
+// returns, the replicas are in sync and every sentinel knows them and the other sentinels.
+func StartSentinel(t testing.TB, replicas int) *SentinelSet {
+	t.Helper()
+	set := &SentinelSet{t: t}
+	master := start(t, options{})
+	set.servers = append(set.servers, master)
+	for range replicas {
+		replica := start(t, options{config: []string{fmt.Sprintf("replicaof 127.0.0.1 %d", master.port.number)}})
+		set.servers = append(set.servers, replica)
+	}
+	err := await(t, startLimit, func(ctx context.Context) error {
+		return checkReplication(ctx, master, set.servers[1:])
+	})
+	if err != nil {
+		t.Fatalf("redistest: StartSentinel: %v", err)
+	}
+	for range sentinelCount {
+		set.sentinels = append(set.sentinels, startSentinelFor(t, master))
+	}
+	err = await(t, startLimit, func(ctx context.Context) error {
+		var errs []error
+		for _, s := range set.sentinels {
+			errs = append(errs, s.checkKnows(ctx, replicas))
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		t.Fatalf("redistest: StartSentinel: %v", err)
+	}
+	return set
+}
+
+// startSentinelFor runs one sentinel that watches master.
+func startSentinelFor(t testing.TB, master *Server) sentinel {
+	t.Helper()
+	s := start(t, options{sentinel: true, config: []string{
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", masterName, master.port.number, quorum),
+		fmt.Sprintf("sentinel down-after-milliseconds %s 500", masterName),
+		fmt.Sprintf("sentinel failover-timeout %s 3000", masterName),
+	}})
+	client := redis.NewSentinelClient(s.clientOptions())
+	t.Cleanup(func() { _ = client.Close() })
+	s.hurry()
+	return sentinel{Server: s, client: client}
+}
+
+// hurry makes the sentinel greet the others every 200 ms instead of 2 s, which is how they find each other and hear of
+// a failover, and look at its servers every second instead of ten, which is how a master that comes back is noticed and
+// made a replica. What decides about a failover stays as it is. A server that does not allow it
+// only takes longer.
+func (s *Server) hurry() {
+	ctx, cancel := within(s.t, queryLimit)
+	defer cancel()
+	_ = s.client.Do(ctx, "SENTINEL", "DEBUG", "publish-period", "200", "info-period", "1000").Err()
+}
+
+// checkKnows returns nil when the sentinel knows the other sentinels and that many replicas, sees them all in good
+// health, and would reach the quorum.
+func (s sentinel) checkKnows(ctx context.Context, replicas int) error {
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
+	defer cancel()
+	master, err := s.client.Master(ctx, masterName).Result()
+	if err != nil {
+		return fmt.Errorf("ask sentinel %s for the master: %w", s.Addr(), err)
+	}
+	if master["flags"] != "master" || master["num-slaves"] != strconv.Itoa(replicas) ||
+		master["num-other-sentinels"] != strconv.Itoa(sentinelCount-1) {
+		return fmt.Errorf("sentinel %s sees a %s with %s of %d replicas and %s of %d other sentinels", s.Addr(),
+			master["flags"], master["num-slaves"], replicas, master["num-other-sentinels"], sentinelCount-1)
+	}
+	slaves, err := s.client.Replicas(ctx, masterName).Result()
+	if err != nil {
+		return fmt.Errorf("ask sentinel %s for the replicas: %w", s.Addr(), err)
+	}
+	for _, slave := range slaves {
+		if slave["flags"] != "slave" || slave["master-link-status"] != "ok" {
+			return fmt.Errorf("sentinel %s sees replica %s as %s, its link %s", s.Addr(), slave["name"],
+				slave["flags"], slave["master-link-status"])
+		}
+	}
+	if err := s.client.CkQuorum(ctx, masterName).Err(); err != nil {
+		return fmt.Errorf("sentinel %s: %w", s.Addr(), err)
+	}
+	return nil
+}
+
+// URL returns redis+sentinel://a,b,c/coatcheck with the addresses of the three sentinels.
+func (s *SentinelSet) URL() string {
+	var addrs []string
+	for _, sentinel := range s.sentinels {
+		addrs = append(addrs, sentinel.Addr())
+	}
+	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + masterName
+}
+
+// Master returns the server that the sentinels call master now, running or not. While they disagree, as they do for a
+// moment during a failover, it waits until they no longer do.
+func (s *SentinelSet) Master() *Server {
+	s.t.Helper()
+	var master *Server
+	err := await(s.t, failoverLimit, func(ctx context.Context) (err error) {
+		master, err = s.agreedMaster(ctx)
+		return err
+	})
+	if err != nil {
+		s.t.Fatalf("redistest: Master: %v", err)
+	}
+	return master
+}
+
+// Replicas returns all servers of the set but the master: those that replicate it, and those that are not running.
+func (s *SentinelSet) Replicas() []*Server {
+	s.t.Helper()
+	master := s.Master()
+	var replicas []*Server
+	for _, server := range s.servers {
+		if server != master {
+			replicas = append(replicas, server)
+		}
+	}
+	return replicas
+}
+
+// WaitForMaster waits until the sentinels agree on another master than not and that one accepts writes, and returns it.
+// With a nil not any master will do. It fails the test when that takes more than 30 s.
+func (s *SentinelSet) WaitForMaster(not *Server) *Server {
+	s.t.Helper()
+	var master *Server
+	err := await(s.t, failoverLimit, func(ctx context.Context) (err error) {
+		if master, err = s.agreedMaster(ctx); err != nil {
+			return err
+		}
+		if master == not {
+			return fmt.Errorf("%s is still the master", master.Addr())
+		}
+		return master.checkWritable(ctx)
+	})
+	if err != nil {
+		s.t.Fatalf("redistest: WaitForMaster: %v", err)
+	}
+	return master
+}
+
+// agreedMaster returns the server that all sentinels that answer, and at least a quorum of them, call master.
+func (s *SentinelSet) agreedMaster(ctx context.Context) (*Server, error) {
+	var named string
+	var votes int
+	var errs []error
+	for _, sentinel := range s.sentinels {
+		addr, err := sentinel.masterAddr(ctx)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("ask sentinel %s for the master: %w", sentinel.Addr(), err))
+		case votes > 0 && addr != named:
+			return nil, fmt.Errorf("the sentinels disagree: %s or %s", named, addr)
+		default:
+			named = addr
+			votes++
+		}
+	}
+	if votes < quorum {
+		return nil, errors.Join(errs...)
+	}
+	for _, server := range s.servers {
+		if server.Addr() == named {
+			return server, nil
+		}
+	}
+	return nil, fmt.Errorf("the sentinels name a stranger as master: %s", named)
+}
+
+func (s sentinel) masterAddr(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
+	defer cancel()
+	hostPort, err := s.client.GetMasterAddrByName(ctx, masterName).Result()
+	return strings.Join(hostPort, ":"), err
+}
+
+// checkWritable returns nil when the server takes a write. It deletes a key that nobody has, so nothing changes.
+func (s *Server) checkWritable(ctx context.Context) error {
+	if s.Pid() == 0 {
+		return fmt.Errorf("%s is not running", s.Addr())
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
+	defer cancel()
+	if err := s.client.Del(ctx, "redistest:no-such-key").Err(); err != nil {
+		return fmt.Errorf("write to %s: %w", s.Addr(), err)
+	}
+	return nil
+}

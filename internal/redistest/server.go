@@ -1,0 +1,444 @@
+package redistest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	startLimit    = 10 * time.Second       // for a server to answer after its start
+	stopLimit     = 20 * time.Second       // for a server to end after SIGTERM; it may wait 10 s for replicas that lag
+	failoverLimit = 30 * time.Second       // for a failover, even one whose first election failed
+	queryLimit    = 500 * time.Millisecond // for a server to answer one question of ours, while we wait for something
+	pollEvery     = 2 * time.Millisecond
+	logLines      = 20 // of a server's log are shown with a failure
+)
+
+// errPortTaken says that somebody else had the server's port.
+var errPortTaken = errors.New("the port is taken")
+
+// Server is one private server process. Only the Start functions make one.
+type Server struct {
+	t        testing.TB
+	binary   string
+	options  options
+	dir      string
+	port     *port
+	bus      *port // of a cluster node; nil for others
+	password string
+	client   *redis.Client
+
+	mu      sync.Mutex
+	process *process // the latest; nil before the first start
+	paused  bool
+	ended   bool
+}
+
+// options is how one server differs from the next.
+type options struct {
+	sentinel bool     // watches other servers and holds no data
+	cluster  bool     // is a cluster node, with a second port for the cluster bus
+	config   []string // lines of its configuration file, after those that all servers get
+	args     []string // on its command line, so they overrule the file
+}
+
+// Start runs a private redis-server and ends it with the test. The server keeps nothing on disk unless args say so;
+// args are options as redis-server takes them on its command line, such as "--appendonly", "yes".
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return start(t, options{args: args})
+}
+
+// start returns a server that answers, or fails the test.
+func start(t testing.TB, o options) *Server {
+	t.Helper()
+	s, err := tryStart(t, o)
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	return s
+}
+
+// tryStart returns a server that answers. When somebody else got its port first, it tries a few others.
+func tryStart(t testing.TB, o options) (*Server, error) {
+	binary, err := findBinary()
+	if err != nil {
+		return nil, err
+	}
+	for attempt := 1; ; attempt++ {
+		s := &Server{t: t, binary: binary, options: o, dir: t.TempDir(), password: passwordIn(o.args)}
+		err := s.firstStart()
+		if err == nil {
+			t.Cleanup(s.end)
+			return s, nil
+		}
+		s.release()
+		if attempt == 5 || !errors.Is(err, errPortTaken) {
+			return nil, err
+		}
+	}
+}
+
+// findBinary returns the path of the server binary, or an error that says how to install it.
+func findBinary() (string, error) {
+	name := os.Getenv("REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("no server to test with: %w; install one with `apt-get install -y redis-server` (or `make deps`), "+
+			"or name its binary in REDIS_SERVER", err)
+	}
+	return path, nil
+}
+
+// passwordIn returns the password that args make the server ask for, so that we can still look at it.
+func passwordIn(args []string) string {
+	password := ""
+	for i := 1; i < len(args); i++ {
+		if args[i-1] == "--requirepass" {
+			password = args[i]
+		}
+	}
+	return password
+}
+
+// firstStart reserves what the server needs, writes its configuration file and launches it.
+func (s *Server) firstStart() error {
+	var err error
+	if s.port, err = reservePort(); err != nil {
+		return err
+	}
+	if s.options.cluster {
+		if s.bus, err = reservePort(); err != nil {
+			return err
+		}
+	}
+	s.client = redis.NewClient(s.clientOptions())
+	if err := os.Mkdir(s.dataDir(), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.configFile(), []byte(s.config()), 0o644); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.launchLocked()
+}
+
+// clientOptions are those of a client without retries, so that what it reports is what happened. The pool is wide
+// because go-redis stops dialling for a while after as many failed dials as the pool has places, and a server that has
+// been down for long should be reachable as soon as it is back.
+func (s *Server) clientOptions() *redis.Options {
+	return &redis.Options{
+		Addr:                     s.Addr(),
+		Password:                 s.password,
+		MaxRetries:               -1,
+		DialerRetries:            1,
+		PoolSize:                 1000,
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// config returns the text of the server's configuration file.
+func (s *Server) config() string {
+	lines := []string{
+		"bind 127.0.0.1",
+		"port " + strconv.Itoa(s.port.number),
+		"dir " + strconv.Quote(s.dataDir()),
+	}
+	if !s.options.sentinel {
+		lines = append(lines,
+			`save ""`,
+			"appendonly no",
+			"enable-debug-command yes",
+			"repl-diskless-sync-delay 0", // a new replica is served at once
+		)
+	}
+	if s.options.cluster {
+		lines = append(lines,
+			"cluster-enabled yes",
+			"cluster-port "+strconv.Itoa(s.bus.number),
+			"cluster-announce-ip 127.0.0.1",
+			"cluster-node-timeout 2000",
+			"cluster-config-file "+strconv.Quote(filepath.Join(s.dir, "nodes.conf")),
+		)
+	}
+	return strings.Join(append(lines, s.options.config...), "\n") + "\n"
+}
+
+func (s *Server) dataDir() string    { return filepath.Join(s.dir, "data") }
+func (s *Server) configFile() string { return filepath.Join(s.dir, "redis.conf") }
+func (s *Server) logFile() string    { return filepath.Join(s.dir, "redis.log") }
+
+// Addr returns the server's address, 127.0.0.1:port. It stays the same through every restart.
+func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port.number) }
+
+// URL returns the server's address as redis://127.0.0.1:port. It carries no password.
+func (s *Server) URL() string { return "redis://" + s.Addr() }
+
+// Client returns a plain go-redis client for looking at the server and for faulting it. It never retries, honours the
+// deadline of its context, and is closed with the test.
+func (s *Server) Client() *redis.Client { return s.client }
+
+// Pid returns the process id of the server, or 0 when it is not running. A paused server is running.
+func (s *Server) Pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.process.running() {
+		return 0
+	}
+	return s.process.cmd.Process.Pid
+}
+
+// Stop asks the server to shut down in order, as SIGTERM does, and returns when it has ended. A paused server is
+// resumed for it. Stopping a server that is not running does nothing.
+func (s *Server) Stop() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.stopLocked(); err != nil {
+		s.t.Fatalf("redistest: Stop: %v", err)
+	}
+}
+
+// Kill ends the server as a crash would, with SIGKILL, and returns when it is gone. Killing a server that is not
+// running does nothing.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killLocked()
+}
+
+// Pause freezes the server with SIGSTOP: it keeps its connections, and the kernel even accepts new ones, but nothing
+// is answered until Resume. Commands sent meanwhile are run then. Pausing a server that is not running fails the test.
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.process.running() {
+		s.t.Fatalf("redistest: Pause: %s is not running", s.Addr())
+	}
+	s.process.signal(syscall.SIGSTOP)
+	s.paused = true
+}
+
+// Resume lets a paused server run on. It does nothing to any other server.
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused {
+		s.process.signal(syscall.SIGCONT)
+		s.paused = false
+	}
+}
+
+// Restart starts the server again on the same port, with its configuration and with the data it has on disk, and
+// returns when it answers. A server that is still running is stopped first.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.stopLocked(); err != nil {
+		s.t.Fatalf("redistest: Restart: %v", err)
+	}
+	if err := s.launchLocked(); err != nil {
+		s.t.Fatalf("redistest: Restart: %v", err)
+	}
+}
+
+// RestartEmpty kills the server if it is running, empties its data directory, starts it again on the same port and
+// returns when it answers. The keys are lost; the configuration is not, nor the part a cluster node plays.
+func (s *Server) RestartEmpty() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killLocked()
+	if err := s.emptyDataDir(); err != nil {
+		s.t.Fatalf("redistest: RestartEmpty: %v", err)
+	}
+	if err := s.launchLocked(); err != nil {
+		s.t.Fatalf("redistest: RestartEmpty: %v", err)
+	}
+}
+
+func (s *Server) emptyDataDir() error {
+	if err := os.RemoveAll(s.dataDir()); err != nil {
+		return err
+	}
+	return os.Mkdir(s.dataDir(), 0o755)
+}
+
+// launchLocked starts the process and returns when it answers. A process that does not is gone again on return.
+func (s *Server) launchLocked() error {
+	if s.ended {
+		return fmt.Errorf("%s: the test has ended", s.Addr())
+	}
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+
+	cmd := exec.Command(s.binary, append([]string{s.configFile()}, s.options.args...)...)
+	if s.options.sentinel {
+		cmd.Args = append(cmd.Args, "--sentinel")
+	}
+	// The log is what the server prints, so that it holds complaints about options, too.
+	cmd.Stdout, cmd.Stderr = log, log
+	p, err := startProcess(cmd)
+	if err != nil {
+		return err
+	}
+	s.process, s.paused = p, false
+	if err := s.awaitReady(p); err != nil {
+		p.kill()
+		return fmt.Errorf("%s on %s: %w; its log ends:\n%s", s.binary, s.Addr(), err, s.logTail())
+	}
+	return nil
+}
+
+// awaitReady returns nil once p answers, or says why it will not.
+func (s *Server) awaitReady(p *process) error {
+	ctx, cancel := within(s.t, startLimit)
+	defer cancel()
+	for {
+		err := s.probe(ctx, p.cmd.Process.Pid)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			if strings.Contains(s.logTail(), "ddress already in use") {
+				return errPortTaken
+			}
+			return fmt.Errorf("ended before it answered (%v)", p.err)
+		case <-ctx.Done():
+			return fmt.Errorf("does not answer: %w", err)
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// probe returns nil when process pid answers PING on the server's address. It asks for the process id since whoever
+// else had got hold of the port might be a Redis as well. It speaks to the socket itself: a go-redis client would log
+// every refused dial.
+func (s *Server) probe(ctx context.Context, pid int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", s.Addr())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+
+	commands := "PING\r\nINFO server\r\n"
+	if s.password != "" {
+		commands = "AUTH " + strconv.Quote(s.password) + "\r\n" + commands
+	}
+	if _, err := conn.Write([]byte(commands)); err != nil {
+		return err
+	}
+	pong := false
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		line := lines.Text()
+		switch id, isID := strings.CutPrefix(line, "process_id:"); {
+		case strings.HasPrefix(line, "-"):
+			return errors.New(line[1:])
+		case line == "+PONG":
+			pong = true
+		case isID && pong && id == strconv.Itoa(pid):
+			return nil
+		case isID:
+			return fmt.Errorf("process %s answers in place of %d", id, pid)
+		}
+	}
+	return errors.Join(errors.New("no full answer to PING and INFO"), lines.Err())
+}
+
+// stopLocked ends the process with SIGTERM. One that does not end in time is killed and reported.
+func (s *Server) stopLocked() error {
+	if !s.process.running() {
+		return nil
+	}
+	s.process.signal(syscall.SIGTERM)
+	if s.paused {
+		s.process.signal(syscall.SIGCONT)
+		s.paused = false
+	}
+	select {
+	case <-s.process.done:
+		return nil
+	case <-time.After(stopLimit):
+		s.process.kill()
+		return fmt.Errorf("%s did not shut down within %v and was killed; its log ends:\n%s", s.Addr(), stopLimit, s.logTail())
+	}
+}
+
+func (s *Server) killLocked() {
+	if s.process.running() {
+		s.process.kill()
+	}
+	s.paused = false
+}
+
+// end is the server's part of the test's cleanup.
+func (s *Server) end() {
+	if s.t.Failed() {
+		s.t.Logf("redistest: the log of %s ends:\n%s", s.Addr(), s.logTail())
+	}
+	s.release()
+}
+
+// release ends the process and gives back everything that was taken for it. The server cannot be started again.
+func (s *Server) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.killLocked()
+	s.ended = true
+	if s.client != nil {
+		_ = s.client.Close()
+	}
+	for _, p := range []*port{s.port, s.bus} {
+		if p != nil {
+			p.release()
+		}
+	}
+}
+
+// logTail returns the last lines of the server's log, or why they cannot be read.
+func (s *Server) logTail() string {
+	text, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-logLines):], "\n")
+}

@@ -2,7 +2,7 @@
 -- Uses   clock integer fence retain
 -- KEYS   [1] the token's record (hash)
 -- ARGV   [1] owner, the secret that names this attempt  [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
---        [5] retention  [6] scope of the route, '' for none  [7] 'issued': only an issued token will do | 'any': the client's own key, this may be its first sight
+--        [5] retention  [6] scope of the route, '' for none, '*' for any  [7] 'issued': only an issued token will do | 'any': the client's own key, this may be its first sight
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'busy', lease left} | {'in-doubt', lapsed since}
 --        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
 -- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this server; attempt counts from 1
@@ -21,7 +21,7 @@ end
 if not state and ARGV[7] == 'issued' then
   return {'unknown'}
 end
-if state and record[8] and record[8] ~= '' and record[8] ~= ARGV[6] then
+if ARGV[6] ~= '*' and (record[8] or '') ~= '' and record[8] ~= ARGV[6] then
   return {'mismatch'}
 end
 if state == 'completed' or state == 'claimed' then

@@ -5,7 +5,7 @@
 --        [2] index of slots by the end of their window (sorted set; says nothing that the pool does not)
 -- ARGV   [1] nonce, the secret that names this lease  [2] ttl  [3] identity, may be ''  [4] layout asked for, '' for the pool's  [5] epoch asked for, '' for the pool's
 --        [6] layout, [7] epoch and [8] width of a worker id, for a pool that is new
--- Reply  {'granted', worker id, not before, not after, fence, now, layout, epoch} | {'layout', the pool's layout, the pool's epoch} | {'exhausted', wait}
+-- Reply  {'granted', worker id, not before, not after, fence, ttl, now, layout, epoch} | {'layout', the pool's layout, the pool's epoch} | {'exhausted', wait}
 -- Units  ttl and wait in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
 -- Effect writes on granted only
 local pool, index, nonce, ttl = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
@@ -14,7 +14,7 @@ local layout, epoch, bits = head[1] or ARGV[6], head[2] or ARGV[7], tonumber(hea
 local count = tonumber(head[4] or 0)
 
 local function granted(id, slot)
-  return {'granted', id, slot.from, slot.till, slot.fence, integer(now), layout, epoch}
+  return {'granted', id, slot.from, slot.till, slot.fence, slot.ttl, integer(now), layout, epoch}
 end
 
 local function rebuild_index()
@@ -57,7 +57,7 @@ else
   count = count + 1
 end
 local fence = integer(next_fence(head[5]))
-local slot = {nonce = nonce, from = integer(start), till = integer(start + ttl), fence = fence, state = 'h', identity = ARGV[3]}
+local slot = {nonce = nonce, from = integer(start), till = integer(start + ttl), fence = fence, state = 'h', ttl = integer(ttl), identity = ARGV[3]}
 redis.call('HSET', pool, 'layout', layout, 'epoch', epoch, 'bits', integer(bits), 'ttl', integer(ttl), 'count', integer(count),
   'cursor', id, 'fence', fence, 'incarnation', incarnation(), 'n:' .. nonce, id)
 write_slot(pool, index, id, slot)

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// started is what serve tells when it is ready.
+type started struct {
+	URL        string `json:"url"`
+	Store      string `json:"store"`   // embedded, standalone, sentinel or cluster
+	Address    string `json:"address"` // of the store
+	Ack        int    `json:"ack"`
+	Durability string `json:"durability"`        // what can be lost, and when
+	Problem    string `json:"problem,omitempty"` // why the store does not answer now
+	Version    string `json:"version"`
+}
+
+// banner tells what runs, what it keeps, and what to do next.
+func (p *program) banner(ctx context.Context, c *config, store *redisstore.Store, at net.Addr) error {
+	s := started{
+		URL: "http://" + reachable(at.String()), Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
+		Durability: durability(c, store), Version: version().Version,
+	}
+	if err := store.Ping(ctx); err != nil {
+		s.Problem = err.Error()
+	}
+	return p.print(s, s.people(c))
+}
+
+func (s started) people(c *config) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "coatcheck %s\n\n", s.Version)
+	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
+	fmt.Fprintf(&b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
+	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
+	if s.Problem != "" {
+		fmt.Fprintf(&b, "  PROBLEM     the store does not answer: %s\n              the service is up and answers 503 until it does\n", s.Problem)
+	}
+	fmt.Fprintf(&b, "\nTry:\n  curl %s/incr/orders\n  curl -X POST %s/worker/orders\n  curl -X POST %s/token\n", s.URL, s.URL, s.URL)
+	if c.dev {
+		fmt.Fprintf(&b, "  curl %s/payments -H 'Idempotency-Key: order-1' -d '{\"amount\":1299,\"currency\":\"EUR\",\"to\":\"acct_1\"}'   (twice)\n", s.URL)
+	} else {
+		fmt.Fprintf(&b, "  coatcheck serve --dev   adds a payment route to try tokens on\n")
+	}
+	fmt.Fprintf(&b, "Everything else: %s/\n\n", s.URL)
+	return b.String()
+}
+
+// durability says what can be lost with this store.
+func durability(c *config, store *redisstore.Store) string {
+	switch {
+	case store.Mode() == redisstore.Embedded && c.dataDir == "":
+		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends (--data-dir keeps them, --redis shares them)"
+	case store.Mode() == redisstore.Embedded:
+		return "kept in " + c.dataDir + ", by this one process and on this one disk; use --redis for production"
+	case store.Ack() == 0:
+		return "as this Redis is configured; WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack N waits for N replicas)"
+	}
+	return fmt.Sprintf("each write is confirmed by %d replicas before it counts; a Redis that restarts without its data still loses it", store.Ack())
+}
+
+// reachable turns "all interfaces" into an address that a person can use here.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}

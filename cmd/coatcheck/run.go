@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of every command.
+const (
+	done   = 0
+	failed = 1
+	usage  = 2
+)
+
+// program is what a command gets from outside.
+type program struct {
+	getenv func(string) string
+	stdout io.Writer
+	stderr io.Writer
+	json   bool
+}
+
+// usageError is a command line or a configuration that can not be meant.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// run is the whole program, so that tests can call it: it ends when the command has, or soon after the context.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
+	root := p.command()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return done
+	}
+	fmt.Fprintf(stderr, "coatcheck: %v\n", err)
+	if errors.As(err, &usageError{}) || isCobraUsage(err) {
+		fmt.Fprintln(stderr, "Try `coatcheck help`, or `coatcheck config env` for every setting.")
+		return usage
+	}
+	return failed
+}
+
+// isCobraUsage knows the errors that cobra makes itself before a command runs.
+func isCobraUsage(err error) bool {
+	return strings.HasPrefix(err.Error(), "unknown command")
+}
+
+func (p *program) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "coatcheck",
+		Short: "Counters, worker ids, one-use tokens and locks on Redis",
+		Long: "coatcheck hands out counters, leased worker ids and one-use idempotency tokens, on Redis or on a store of its own.\n\n" +
+			"Begin with `coatcheck serve --dev`. Every flag has an environment variable COATCHECK_<FLAG>; order is flag, environment, file (--config).\n" +
+			"Exit codes: 0 done, 1 failed, 2 wrong usage, 75 try again later.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON for machines")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(p.serveCommand(), p.configCommand(), p.healthcheckCommand(), p.versionCommand())
+	return root
+}
+
+// noArgs refuses arguments that a command would ignore.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", args[0])}
+	}
+	return nil
+}
+
+// print writes for people, or the value as one line of JSON with --json.
+func (p *program) print(value any, people string) error {
+	if !p.json {
+		_, err := io.WriteString(p.stdout, people)
+		return err
+	}
+	return json.NewEncoder(p.stdout).Encode(value)
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// config is what the service is set to, after flags, environment and file.
+type config struct {
+	redis          string
+	listen         string
+	dev            bool
+	ack            int64
+	dataDir        string
+	prefix         string
+	maxKeys        int64
+	storeTimeout   time.Duration
+	requestTimeout time.Duration
+	drainDelay     time.Duration
+	stopTimeout    time.Duration
+	maxBody        int64
+	logLevel       slog.Level
+	logFormat      string
+	paymentDelay   time.Duration
+	paymentLease   time.Duration
+}
+
+// setting is one line of the configuration: a flag, its environment variable and its key in the file.
+type setting struct {
+	name  string // of the flag and in the file
+	value string // the default, then what was found
+	unit  string
+	help  string
+	parse func(string) error
+
+	source string // default, file, environment or flag
+	secret bool   // may hold a password
+	toggle bool   // a flag that needs no value
+}
+
+// variable is the setting's environment variable.
+func (s *setting) variable() string {
+	return "COATCHECK_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}
+
+// settings is the table of all there is, bound to a config.
+func settings(c *config) []*setting {
+	return []*setting{
+		secret(text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.redis)),
+		address("listen", "127.0.0.1:8080", "host:port", "where the service listens; port 0 takes a free one", &c.listen),
+		toggle("dev", "turns on the demo: POST and GET /payments", &c.dev),
+		number("ack", "0", 0, 100, "replicas", "replicas that must confirm every write before it counts", &c.ack),
+		text("data-dir", "", "directory", "embedded store: where it keeps its data; empty keeps nothing", &c.dataDir),
+		number("max-keys", "1000000", 1, 100_000_000, "keys", "embedded store: how many keys it may hold", &c.maxKeys),
+		text("prefix", "coatcheck:", "text", "before every key in Redis", &c.prefix),
+		span("store-timeout", "1s", 10*time.Millisecond, time.Minute, "how long one call to the store may take", &c.storeTimeout),
+		span("request-timeout", "30s", time.Second, 24*time.Hour, "how long a request may take", &c.requestTimeout),
+		span("drain-delay", "0s", 0, time.Hour, "at a stop: how long /readyz says so before the listener closes", &c.drainDelay),
+		span("stop-timeout", "10s", 0, time.Hour, "at a stop: how long requests under way may take to end", &c.stopTimeout),
+		number("max-body", "1048576", 1024, 1<<30, "bytes", "the largest body of a request", &c.maxBody),
+		choice("log-format", "text", []string{"text", "json"}, "how the log is written", &c.logFormat),
+		level("log-level", "info", "debug, info, warn or error: what the log holds", &c.logLevel),
+		span("payment-delay", "0s", 0, time.Hour, "demo: how long a payment takes after its charge", &c.paymentDelay),
+		span("payment-lease", "30s", 100*time.Millisecond, 24*time.Hour, "demo: how long an attempt may be silent before it is in doubt", &c.paymentLease),
+	}
+}
+
+func text(name, value, unit, help string, into *string) *setting {
+	return &setting{name: name, value: value, unit: unit, help: help, parse: func(s string) error {
+		*into = s
+		return nil
+	}}
+}
+
+func secret(s *setting) *setting {
+	s.secret = true
+	return s
+}
+
+func address(name, value, unit, help string, into *string) *setting {
+	return &setting{name: name, value: value, unit: unit, help: help, parse: func(s string) error {
+		*into = s
+		host, port, err := net.SplitHostPort(s)
+		if err != nil {
+			return fmt.Errorf("%q is not host:port, such as %s", s, value)
+		}
+		if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+			return fmt.Errorf("port %q of host %q is not a number from 0 to 65535", port, host)
+		}
+		return nil
+	}}
+}
+
+func toggle(name, help string, into *bool) *setting {
+	return &setting{name: name, value: "false", unit: "true or false", help: help, toggle: true, parse: func(s string) (err error) {
+		if *into, err = strconv.ParseBool(s); err != nil {
+			return fmt.Errorf("%q is neither true nor false", s)
+		}
+		return nil
+	}}
+}
+
+func number(name, value string, least, most int64, unit, help string, into *int64) *setting {
+	return &setting{name: name, value: value, unit: unit, help: help, parse: func(s string) error {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("%q is not a whole number from %d to %d", s, least, most)
+		}
+		*into = n
+		return nil
+	}}
+}
+
+func span(name, value string, least, most time.Duration, help string, into *time.Duration) *setting {
+	return &setting{name: name, value: value, unit: "duration", help: help, parse: func(s string) error {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < least || d > most {
+			return fmt.Errorf("%q is not a duration from %v to %v, such as %s", s, least, most, value)
+		}
+		*into = d
+		return nil
+	}}
+}
+
+func choice(name, value string, from []string, help string, into *string) *setting {
+	return &setting{name: name, value: value, unit: strings.Join(from, " or "), help: help, parse: func(s string) error {
+		for _, known := range from {
+			if s == known {
+				*into = s
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is not one of %s", s, strings.Join(from, ", "))
+	}}
+}
+
+func level(name, value, help string, into *slog.Level) *setting {
+	return &setting{name: name, value: value, unit: "level", help: help, parse: func(s string) error {
+		if err := into.UnmarshalText([]byte(s)); err != nil {
+			return fmt.Errorf("%q is not a level: debug, info, warn or error", s)
+		}
+		return nil
+	}}
+}

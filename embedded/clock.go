@@ -1,0 +1,140 @@
+package embedded
+
+import (
+	"container/heap"
+	"time"
+)
+
+// gcPause is the shortest wait before the next sweep of an idle store. Expiry is exact all the same: every command sweeps first.
+const gcPause = 100 * time.Millisecond
+
+// clock knows when keys expire. miniredis can only make all its TTLs shorter, by a walk over all keys, so the store leaves them alone: what miniredis
+// holds as a TTL is the instant of expiry, counted from the clock's start. A command that sets a TTL is rewritten to that, one that reads a TTL is
+// answered by the store. All methods need the store's exec lock.
+type clock struct {
+	start time.Time
+	queue deadlines
+	timer *time.Timer
+	armed time.Duration // when the timer fires, counted from start; 0 = it does not
+}
+
+func (c *clock) init(sweep func()) {
+	c.start = time.Now()
+	c.queue.place = map[string]int{}
+	c.timer = time.AfterFunc(time.Hour, sweep)
+	c.timer.Stop()
+}
+
+func (c *clock) now() time.Duration { return time.Since(c.start) }
+
+// set notes when a key expires; 0 = never.
+func (c *clock) set(key string, at time.Duration) {
+	i, known := c.queue.place[key]
+	switch {
+	case at == 0 && known:
+		heap.Remove(&c.queue, i)
+	case at == 0:
+	case known:
+		c.queue.items[i].at = at
+		heap.Fix(&c.queue, i)
+	default:
+		heap.Push(&c.queue, deadline{key, at})
+	}
+}
+
+// due takes a key whose time has come off the queue.
+func (c *clock) due(now time.Duration) (key string, ok bool) {
+	if c.queue.Len() == 0 || c.queue.items[0].at > now {
+		return "", false
+	}
+	return heap.Pop(&c.queue).(deadline).key, true
+}
+
+// arm sees to it that the first key to expire is swept away even if no command comes.
+func (c *clock) arm() {
+	if c.queue.Len() == 0 {
+		return
+	}
+	now := c.now()
+	next := max(c.queue.items[0].at, now+gcPause)
+	if c.armed == 0 || next < c.armed {
+		c.armed = next
+		c.timer.Reset(next - now)
+	}
+}
+
+func (c *clock) stop() { c.timer.Stop() }
+
+func (c *clock) clear() {
+	c.queue.items = nil
+	clear(c.queue.place)
+}
+
+// deadlines is a heap of keys by the instant of their expiry.
+type deadlines struct {
+	items []deadline
+	place map[string]int // of each key in items
+}
+
+type deadline struct {
+	key string
+	at  time.Duration
+}
+
+func (d *deadlines) Len() int           { return len(d.items) }
+func (d *deadlines) Less(i, j int) bool { return d.items[i].at < d.items[j].at }
+
+func (d *deadlines) Swap(i, j int) {
+	d.items[i], d.items[j] = d.items[j], d.items[i]
+	d.place[d.items[i].key], d.place[d.items[j].key] = i, j
+}
+
+func (d *deadlines) Push(x any) {
+	d.place[x.(deadline).key] = len(d.items)
+	d.items = append(d.items, x.(deadline))
+}
+
+func (d *deadlines) Pop() any {
+	last := d.items[len(d.items)-1]
+	d.items[len(d.items)-1] = deadline{}
+	d.items = d.items[:len(d.items)-1]
+	delete(d.place, last.key)
+	return last
+}
+
+// expireIdle is what the clock's timer calls.
+func (s *Store) expireIdle() {
+	s.exec.Lock()
+	defer s.exec.Unlock()
+	s.clock.armed = 0
+	if s.closed {
+		return
+	}
+	s.expireLocked()
+	s.clock.arm()
+}
+
+// expireLocked removes the keys whose time has come.
+func (s *Store) expireLocked() {
+	now := s.clock.now()
+	for {
+		key, ok := s.clock.due(now)
+		if !ok {
+			return
+		}
+		s.redis.Del(key)
+		if s.journal != nil {
+			s.journal.noteExpiredLocked(key)
+		}
+	}
+}
+
+// settleLocked tells the clock what has become of the expiry of the keys that a command may have changed.
+func (s *Store) settleLocked() {
+	for _, key := range s.touched {
+		s.clock.set(key, s.redis.TTL(key))
+	}
+	clear(s.touched)
+	s.touched = s.touched[:0]
+	s.clock.arm()
+}

@@ -1,0 +1,122 @@
+package embedded
+
+import "strings"
+
+// write is a command that may change data. Its functions take the arguments behind the command's name, of any number.
+type write struct {
+	keys  func(args []string) []string // the keys it may change
+	parts func(args []string) []string // the fields or members it may change of its one key; nil = the key as a whole
+	makes bool                         // it may make a key
+	life  bool                         // it changes nothing but the key's expiry
+}
+
+// writes are the commands that may change data. What is neither here, nor in bystanders, nor marked as read-only by miniredis, is refused: the journal
+// would not know what it changes.
+var writes = map[string]write{
+	"APPEND":      {keys: first, makes: true},
+	"BITOP":       {keys: second, makes: true},
+	"DECR":        {keys: first, makes: true},
+	"DECRBY":      {keys: first, makes: true},
+	"DEL":         {keys: all},
+	"EXPIRE":      {keys: first, life: true},
+	"EXPIREAT":    {keys: first, life: true},
+	"GETDEL":      {keys: first},
+	"GETEX":       {keys: first, life: true},
+	"GETSET":      {keys: first, makes: true},
+	"INCR":        {keys: first, makes: true},
+	"INCRBY":      {keys: first, makes: true},
+	"INCRBYFLOAT": {keys: first, makes: true},
+	"MSET":        {keys: everySecond, makes: true},
+	"MSETNX":      {keys: everySecond, makes: true},
+	"PERSIST":     {keys: first, life: true},
+	"PEXPIRE":     {keys: first, life: true},
+	"PEXPIREAT":   {keys: first, life: true},
+	"PSETEX":      {keys: first, makes: true},
+	"RENAME":      {keys: firstTwo},
+	"RENAMENX":    {keys: firstTwo},
+	"SET":         {keys: first, makes: true},
+	"SETBIT":      {keys: first, makes: true},
+	"SETEX":       {keys: first, makes: true},
+	"SETNX":       {keys: first, makes: true},
+	"SETRANGE":    {keys: first, makes: true},
+	"UNLINK":      {keys: all},
+
+	"HDEL":         {keys: first, parts: afterKey},
+	"HINCRBY":      {keys: first, parts: second, makes: true},
+	"HINCRBYFLOAT": {keys: first, parts: second, makes: true},
+	"HMSET":        {keys: first, parts: pairs, makes: true},
+	"HSET":         {keys: first, parts: pairs, makes: true},
+	"HSETNX":       {keys: first, parts: second, makes: true},
+
+	"LINSERT":   {keys: first},
+	"LMOVE":     {keys: firstTwo, makes: true},
+	"LPOP":      {keys: first},
+	"LPUSH":     {keys: first, makes: true},
+	"LPUSHX":    {keys: first},
+	"LREM":      {keys: first},
+	"LSET":      {keys: first},
+	"LTRIM":     {keys: first},
+	"RPOP":      {keys: first},
+	"RPOPLPUSH": {keys: firstTwo, makes: true},
+	"RPUSH":     {keys: first, makes: true},
+	"RPUSHX":    {keys: first},
+
+	"SADD":        {keys: first, parts: afterKey, makes: true},
+	"SDIFFSTORE":  {keys: first, makes: true},
+	"SINTERSTORE": {keys: first, makes: true},
+	"SMOVE":       {keys: firstTwo, makes: true},
+	"SPOP":        {keys: first},
+	"SREM":        {keys: first, parts: afterKey},
+	"SUNIONSTORE": {keys: first, makes: true},
+
+	"ZADD":             {keys: first, parts: scored, makes: true},
+	"ZINCRBY":          {keys: first, parts: third, makes: true},
+	"ZINTERSTORE":      {keys: first, makes: true},
+	"ZPOPMAX":          {keys: first},
+	"ZPOPMIN":          {keys: first},
+	"ZREM":             {keys: first, parts: afterKey},
+	"ZREMRANGEBYLEX":   {keys: first},
+	"ZREMRANGEBYRANK":  {keys: first},
+	"ZREMRANGEBYSCORE": {keys: first},
+	"ZUNIONSTORE":      {keys: first, makes: true},
+}
+
+// bystanders neither read nor change data, and are answered even when the journal has failed.
+var bystanders = map[string]bool{
+	"AUTH": true, "CLIENT": true, "CLUSTER": true, "COMMAND": true, "ECHO": true, "HELLO": true, "PING": true, "PSUBSCRIBE": true, "PUBLISH": true,
+	"PUBSUB": true, "PUNSUBSCRIBE": true, "QUIT": true, "SCRIPT": true, "SUBSCRIBE": true, "TIME": true, "UNSUBSCRIBE": true, "WAIT": true,
+}
+
+// reads tells whether a command is one of miniredis's that only read. Streams are not: XREAD may block, and the rest is not journalled.
+func (s *Store) reads(name string) bool {
+	return s.redis.IsReadOnlyCommand(name) && !strings.HasPrefix(name, "X") && !strings.HasPrefix(name, "PF")
+}
+
+func all(args []string) []string      { return args }
+func first(args []string) []string    { return args[:min(1, len(args))] }
+func firstTwo(args []string) []string { return args[:min(2, len(args))] }
+func second(args []string) []string   { return args[min(1, len(args)):min(2, len(args))] }
+func third(args []string) []string    { return args[min(2, len(args)):min(3, len(args))] }
+func afterKey(args []string) []string { return args[min(1, len(args)):] }
+
+func everySecond(args []string) []string {
+	var found []string
+	for i := 0; i < len(args); i += 2 {
+		found = append(found, args[i])
+	}
+	return found
+}
+
+// pairs finds the fields in: key, field, value, field, value…
+func pairs(args []string) []string { return everySecond(afterKey(args)) }
+
+// scored finds the members in: key, options, score, member, score, member…
+func scored(args []string) []string {
+	rest := afterKey(args)
+	for len(rest) > 0 && zaddOptions[strings.ToUpper(rest[0])] {
+		rest = rest[1:]
+	}
+	return everySecond(afterKey(rest))
+}
+
+var zaddOptions = map[string]bool{"NX": true, "XX": true, "GT": true, "LT": true, "CH": true, "INCR": true}

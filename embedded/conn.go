@@ -1,0 +1,156 @@
+package embedded
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/alicebob/miniredis/v2/server"
+)
+
+// maxUnread is how many bytes of replies and messages a connection may leave unread before it is closed.
+const maxUnread = 64 << 20
+
+// keptBuffer is the size in bytes up to which a buffer is used again.
+const keptBuffer = 64 << 10
+
+// conn is one connection. Commands are run by the goroutine that reads them; what miniredis writes is kept until a second goroutine has seen that the
+// journal covers it, and sends it. So a slow reader stops nobody else, and neither does a message that leaves in the middle of a script.
+type conn struct {
+	store      *Store
+	journal    *journal // nil: no reply has to wait for it
+	pipe       net.Conn
+	peer       *server.Peer
+	subscribed atomic.Bool // it has asked for messages
+
+	mu     sync.Mutex
+	more   *sync.Cond
+	unsent []byte
+	ended  bool // nothing will be added
+}
+
+func newConnLocked(s *Store, pipe net.Conn) *conn {
+	c := &conn{store: s, journal: s.journal, pipe: pipe}
+	if s.failed != nil {
+		c.journal = nil // all that could need it is refused
+	}
+	c.more = sync.NewCond(&c.mu)
+	c.peer = server.NewPeer(bufio.NewWriter(c))
+	return c
+}
+
+// serve runs until the client or the store ends the connection.
+func (c *conn) serve() {
+	defer c.store.readers.Done()
+	var sender sync.WaitGroup
+	sender.Go(c.send)
+	c.receive()
+	c.end()
+	sender.Wait()
+	c.store.forget(c)
+}
+
+func (c *conn) receive() {
+	in := newReader(c.pipe)
+	for {
+		args, err := in.command()
+		if errors.Is(err, errSyntax) {
+			c.peer.WriteError("ERR Protocol error: " + err.Error())
+			c.peer.Flush()
+		}
+		if err != nil {
+			return
+		}
+		if name := strings.ToUpper(args[0]); name == "SUBSCRIBE" || name == "PSUBSCRIBE" {
+			c.subscribed.Store(true)
+		}
+		c.store.do(c.peer, args)
+		c.peer.Flush()
+		if c.peer.Closed() {
+			return
+		}
+	}
+}
+
+// Write takes what miniredis says to the client. It never waits and never fails: miniredis may call it while it holds its lock.
+func (c *conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ended:
+	case len(c.unsent) > maxUnread:
+		c.store.logger.Warn("connection closed: it does not read what it is sent", "unread_bytes", len(c.unsent))
+		c.endLocked()
+		c.pipe.Close()
+	default:
+		c.unsent = append(c.unsent, p...)
+		c.more.Signal()
+	}
+	return len(p), nil
+}
+
+func (c *conn) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endLocked()
+}
+
+func (c *conn) endLocked() {
+	c.ended = true
+	c.more.Signal()
+}
+
+func (c *conn) send() {
+	defer c.pipe.Close()
+	var sent []byte
+	for {
+		batch := c.take(sent[:0])
+		if len(batch) == 0 || c.cover() != nil {
+			return
+		}
+		if _, err := c.pipe.Write(batch); err != nil {
+			return
+		}
+		if sent = batch; cap(sent) > keptBuffer {
+			sent = nil
+		}
+	}
+}
+
+// take waits for something to send, and leaves an empty buffer in its place. Nothing means that there will be no more.
+func (c *conn) take(empty []byte) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.unsent) == 0 && !c.ended {
+		c.more.Wait()
+	}
+	batch := c.unsent
+	c.unsent = empty
+	return batch
+}
+
+// cover waits until the disk has what the client is about to be told.
+func (c *conn) cover() error {
+	if c.journal == nil {
+		return nil
+	}
+	if c.subscribed.Load() { // a message is written while the script that published it still runs: wait for its end
+		c.store.exec.Lock()
+		c.store.exec.Unlock() //nolint:staticcheck // an empty section on purpose
+	}
+	return c.journal.cover()
+}
+
+// forget ends what miniredis remembers of a connection.
+func (s *Store) forget(c *conn) {
+	s.exec.Lock()
+	defer s.exec.Unlock()
+	if c.subscribed.Load() {
+		s.dispatchLocked(c.peer, []string{"UNSUBSCRIBE"})
+		s.dispatchLocked(c.peer, []string{"PUNSUBSCRIBE"})
+	}
+	delete(s.conns, c)
+}

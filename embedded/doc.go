@@ -1,0 +1,45 @@
+// Package embedded serves the store without a Redis: miniredis inside the process, with expiry that runs, a cap on its keys, an incarnation, and
+// optionally a data directory. It is there to try coatcheck, for tests, and for one process that needs no failover.
+//
+// # What it promises
+//
+//   - One command, or one script with all that it calls, runs at a time, and its expiry is exact: a key whose TTL has ended is never seen again, and
+//     none ends early. TTLs count on the process's monotonic clock, so a step of the wall clock does not move them; TIME is the wall clock.
+//   - When it holds [Config.MaxKeys] keys it refuses what would make another, as a whole and with an error that begins with "OOM ", before anything is
+//     changed. A script is judged by the first key it declares; a script on an existing record may still make a second key, up to a twentieth (and
+//     eight) over the cap, from where a script runs only if all the keys it declares exist. Keys that expired or were deleted free their room at once.
+//   - A TTL under [MinTTL] is refused. One command changes nothing then; a script stops there and keeps what it wrote before, as on any Redis.
+//   - INFO replication answers the incarnation as master_replid, also inside a script. FLUSHALL does not change it.
+//
+// What it does not: there are no replicas and no failover, WAIT answers 0, and one process serves alone. It offers the commands for strings, hashes,
+// lists, sets and sorted sets, scripts and publish/subscribe, on database 0; it refuses transactions, blocking commands, streams, HyperLogLogs, TTLs of
+// hash fields and other databases, with an error that says so. miniredis remembers a small note for every key name that was ever used (about 150
+// bytes, measured), so a process that uses new names for ever grows until it is restarted.
+//
+// # The data directory
+//
+// With [Config.Dir] no reply leaves before all that it may tell of is on the disk: its own changes, and those of others that it has read. Many
+// connections share one fsync, and a reply that tells nothing new costs none.
+//
+//   - Kill -9, a panic, a power loss: nothing that was answered is lost, if the disk keeps what fsync promised. A script is kept as a whole or not at
+//     all. The next start is unclean: the incarnation is new, and every string that is a 64-bit integer and has no expiry is raised by [CounterJump], so
+//     that counters jump ahead even where a disk did not keep its promise.
+//   - A full or failing disk: the connections whose replies could not be covered are closed, so that their callers see an unknown outcome, and from then on
+//     everything that reads or writes data is refused with an error that begins with "MISCONF ", until the process is started again. It is logged
+//     once. Reads are refused as well, since they could tell what the disk does not have.
+//   - A step of the wall clock while the process is down moves the expiry of what is kept, which is written as absolute time. If the clock stands
+//     before the last time that the directory knows, Open logs a warning: fences and leases count by it.
+//   - A torn end of the last log, from a crash while writing, is dropped with a warning. It was never answered. Any other damage makes Open fail with
+//     [ErrCorrupt], naming file, offset and what to do.
+//   - A second process, or a second Open, on the directory fails with [ErrInUse].
+//
+// The directory (0700, files 0600) holds snapshot.resp, log-<n>.resp, state.json and the lock file. Snapshot and logs are Redis commands, with an ECHO
+// behind each group that carries its checksum. To move to a real Redis, stop the process cleanly, after which the snapshot holds everything, and send it:
+//
+//	redis-cli --pipe < snapshot.resp
+//
+// The new Redis has another incarnation, which the packages above notice. A log is not for this: it gives each key's expiry many times over.
+//
+// When the log outgrows [Config.CompactBytes] and twice the snapshot, a new snapshot is written while the store goes on serving. Listing its keys
+// stops it for a moment (about 0.6 s with a million keys, 0.03 s with a hundred thousand).
+package embedded

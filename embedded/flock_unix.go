@@ -1,0 +1,18 @@
+//go:build unix
+
+package embedded
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// flock locks a file until it is closed or the process ends.
+func flock(file *os.File) error {
+	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return ErrInUse
+	}
+	return err
+}

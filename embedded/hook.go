@@ -1,0 +1,203 @@
+package embedded
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2/server"
+)
+
+// do runs one command of a connection.
+func (s *Store) do(peer *server.Peer, args []string) {
+	s.exec.Lock()
+	defer s.exec.Unlock()
+	s.expireLocked()
+	s.runLocked(peer, args, false)
+	s.settleLocked()
+}
+
+// hook is called by miniredis before every command: by those that the store hands on itself, which pass, and by those that a script calls.
+func (s *Store) hook(peer *server.Peer, name string, args ...string) bool {
+	if s.pass {
+		s.pass = false
+		return false
+	}
+	s.runLocked(peer, append([]string{name}, args...), true)
+	return true
+}
+
+// runLocked decides what becomes of a command: refused, answered by the store itself, or handed on to miniredis. called means that a script calls it.
+// Then miniredis holds its lock, and only askLocked and dispatchLocked may speak to it.
+func (s *Store) runLocked(peer *server.Peer, args []string, called bool) {
+	name := strings.ToUpper(args[0])
+	change, writes := writes[name]
+	switch {
+	case bystanders[name], !s.redis.Server().IsRegisteredCommand(name):
+		s.dispatchLocked(peer, args)
+	case name == "INFO":
+		s.infoLocked(peer, args)
+	case name == "SELECT":
+		s.selectLocked(peer, args)
+	case s.failed != nil:
+		peer.WriteError("MISCONF embedded store could not write its data directory, and refuses everything until it is started again: " + s.failed.Error())
+	case writes:
+		s.writeLocked(peer, name, args, change, called)
+	case name == "EVAL" || name == "EVALSHA" || name == "EVAL_RO" || name == "EVALSHA_RO":
+		s.scriptLocked(peer, args, called)
+	case name == "FLUSHALL" || name == "FLUSHDB":
+		s.flushLocked(peer, args)
+	case len(args) == 2 && lifetimes[name] != nil:
+		s.lifetimeLocked(peer, name, args[1])
+	case s.reads(name):
+		s.dispatchLocked(peer, args)
+	default:
+		peer.WriteError(fmt.Sprintf("ERR embedded store does not offer %s; use a real Redis (--redis)", name))
+	}
+}
+
+func (s *Store) selectLocked(peer *server.Peer, args []string) {
+	if len(args) == 2 && args[1] != "0" {
+		peer.WriteError("ERR embedded store has no database but 0")
+		return
+	}
+	s.dispatchLocked(peer, args)
+}
+
+func (s *Store) writeLocked(peer *server.Peer, name string, args []string, change write, called bool) {
+	keys := change.keys(args[1:])
+	if !called && change.makes && !s.roomLocked(peer.Ctx, keys) {
+		peer.WriteError(s.full())
+		return
+	}
+	args, refusal := s.clock.retime(name, args)
+	if refusal != "" {
+		peer.WriteError(refusal)
+		return
+	}
+	s.noteLocked(peer.Ctx, keys, args[1:], change)
+	s.dispatchLocked(peer, args)
+}
+
+// noteLocked remembers what a command is about to change, for the clock and for the journal.
+func (s *Store) noteLocked(context any, keys, args []string, change write) {
+	s.touched = append(s.touched, keys...)
+	if s.journal == nil {
+		return
+	}
+	for _, key := range keys {
+		switch {
+		case change.life:
+			s.journal.noteLifeLocked(key)
+		case change.parts != nil && s.existsLocked(context, key):
+			s.journal.notePartsLocked(key, change.parts(args))
+		default:
+			s.journal.noteLocked(key)
+		}
+	}
+}
+
+func (s *Store) flushLocked(peer *server.Peer, args []string) {
+	s.dispatchLocked(peer, args)
+	if s.countLocked(peer.Ctx) > 0 {
+		return // miniredis did not like the arguments
+	}
+	s.clock.clear()
+	if s.journal != nil {
+		s.journal.noteFlushLocked()
+	}
+}
+
+// scriptLocked runs a script, if the keys it declares exist or there is room for them.
+func (s *Store) scriptLocked(peer *server.Peer, args []string, called bool) {
+	if called {
+		s.dispatchLocked(peer, args) // miniredis refuses it
+		return
+	}
+	if !s.scriptFitsLocked(peer.Ctx, args) {
+		peer.WriteError(s.full())
+		return
+	}
+	s.script.peer.Ctx, s.script.peer.Resp3 = peer.Ctx, peer.Resp3
+	s.dispatchLocked(s.script.peer, args)
+	s.script.peer.Flush()
+	peer.Ctx = s.script.peer.Ctx
+	peer.WriteRaw(plainError(s.script.written.String()))
+	s.script.written.Reset()
+}
+
+// quoted is how miniredis tells that a redis.call failed inside a script.
+var quoted = regexp.MustCompile(`^-ERR Error compiling script \(new function\): \S*:\d+: ([A-Z]+ .*?) stack traceback:  \[G\]: in function 'call'`)
+
+// plainError makes a script's error begin with the code of the command that failed, as Redis does, so that callers can class it.
+func plainError(reply string) string {
+	if !strings.HasPrefix(reply, "-") {
+		return reply
+	}
+	if found := quoted.FindStringSubmatch(reply); found != nil {
+		return "-" + found[1] + "\r\n"
+	}
+	return reply
+}
+
+// slack is how far scripts on existing records may go over the cap.
+func (s *Store) slack() int { return s.maxKeys/20 + 8 }
+
+func (s *Store) full() string {
+	return fmt.Sprintf("OOM embedded store holds its cap of %d keys; use a real Redis (--redis) or wait for keys to expire", s.maxKeys)
+}
+
+// roomLocked tells whether a command on these keys keeps within the cap, if it makes those that are missing.
+func (s *Store) roomLocked(context any, keys []string) bool {
+	count := s.countLocked(context)
+	if count+len(keys) <= s.maxKeys {
+		return true
+	}
+	for _, key := range keys {
+		if !s.existsLocked(context, key) {
+			count++
+			if count > s.maxKeys {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (s *Store) scriptFitsLocked(context any, args []string) bool {
+	keys := declared(args)
+	count := s.countLocked(context)
+	switch {
+	case len(keys) == 0 || count < s.maxKeys:
+		return true
+	case count < s.maxKeys+s.slack():
+		return s.existsLocked(context, keys[0])
+	default:
+		return !slices.ContainsFunc(keys, func(key string) bool { return !s.existsLocked(context, key) })
+	}
+}
+
+// declared finds the keys in: EVAL, script, number of keys, key…
+func declared(args []string) []string {
+	if len(args) < 3 {
+		return nil
+	}
+	n, err := strconv.Atoi(args[2])
+	if err != nil || n < 0 || n > len(args)-3 {
+		return nil // miniredis refuses it
+	}
+	return args[3 : 3+n]
+}
+
+func (s *Store) countLocked(context any) int {
+	n, _ := s.askLocked(context, "DBSIZE")
+	count, _ := n.(int)
+	return count
+}
+
+func (s *Store) existsLocked(context any, key string) bool {
+	n, _ := s.askLocked(context, "EXISTS", key)
+	return n == 1
+}

@@ -1,0 +1,237 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// openDir locks the data directory, loads it, and begins a journal. The order of its writes lets it be cut off anywhere: until the state is written, which
+// comes last, the next start finds what this one found, or a snapshot of it.
+func (s *Store) openDir(cfg Config) (err error) {
+	dir, err := lockDirectory(cfg.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			dir.unlock()
+		}
+	}()
+	last, err := s.loadLocked(dir)
+	if err != nil {
+		return err
+	}
+	j := newJournal(s, dir, cfg)
+	if err := errors.Join(j.snapshot(), dir.removeLogs(last)); err != nil {
+		return err
+	}
+	if err := dir.writeState(state{Incarnation: s.incarnation}); err != nil {
+		return err
+	}
+	if err := j.begin(last + 1); err != nil {
+		return err
+	}
+	s.journal = j
+	return nil
+}
+
+// loadLocked reads the state, the snapshot and the logs, and returns the number of the last log. Nobody else has the store yet.
+func (s *Store) loadLocked(dir *directory) (last int, err error) {
+	st, known, err := dir.readState()
+	if err != nil {
+		return 0, err
+	}
+	logs, err := dir.logs()
+	if err != nil {
+		return 0, err
+	}
+	l := loader{store: s, dir: dir, expiry: map[string]int64{}}
+	found, err := l.snapshot()
+	if err == nil && known && !found {
+		err = fmt.Errorf("%w: %s is missing; restore it from a backup, or delete %s to start with what the logs hold", ErrCorrupt, snapshotName, stateName)
+	}
+	for i, n := range logs {
+		if err == nil {
+			err = l.log(logName(n), i == len(logs)-1)
+			last = n
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	l.expire()
+	s.beginLife(st, known, found || len(logs) > 0)
+	return last, nil
+}
+
+// beginLife decides whether this is the life that the state names, or a new one.
+func (s *Store) beginLife(st state, known, data bool) {
+	s.cleanStart = st.Clean || !known && !data
+	s.incarnation = st.Incarnation
+	if !known || !s.cleanStart {
+		s.incarnation = newIncarnation()
+	}
+	if !s.cleanStart {
+		raised := s.raiseCounters()
+		s.logger.Warn("the store was not stopped cleanly: it begins a new incarnation, and counters jump ahead",
+			"incarnation", s.incarnation, "counters", raised, "jump", CounterJump)
+	}
+	if now := time.Now(); now.Before(st.Last) {
+		s.logger.Warn("the clock stands before the last time that the data directory knows; fences and leases count by it",
+			"now", now.UTC(), "last", st.Last)
+	}
+}
+
+// raiseCounters adds CounterJump to every counter, and returns how many there are.
+func (s *Store) raiseCounters() (raised int) {
+	for _, key := range s.redis.Keys() {
+		text, err := s.redis.Get(key)
+		if err != nil || s.redis.TTL(key) != 0 {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || strconv.FormatInt(n, 10) != text || n > math.MaxInt64-CounterJump {
+			continue
+		}
+		if s.redis.Set(key, strconv.FormatInt(n+CounterJump, 10)) == nil {
+			raised++
+		}
+	}
+	return raised
+}
+
+// loader replays files. It keeps expiry apart until all is read: an expiry that is over may have been put off by a later command.
+type loader struct {
+	store  *Store
+	dir    *directory
+	expiry map[string]int64 // of each key that has one, in milliseconds since 1970
+}
+
+// snapshot reads the snapshot, and tells whether there is one.
+func (l *loader) snapshot() (found bool, err error) {
+	file, err := os.Open(l.dir.file(snapshotName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	in := newReader(file)
+	for {
+		start := in.offset
+		commands, last, err := in.group()
+		if err == nil {
+			err = l.apply(commands)
+		}
+		if err == nil && last {
+			_, err = in.from.Peek(1)
+			if errors.Is(err, io.EOF) {
+				return true, nil
+			}
+			err = errors.Join(errors.New("something follows its end"), err)
+		}
+		if err != nil {
+			return true, damage(snapshotName, start, err, "restore it from a backup")
+		}
+	}
+}
+
+// log reads a log. The last one may end in a group that was never written to its end, which then is dropped.
+func (l *loader) log(name string, last bool) error {
+	file, err := os.Open(l.dir.file(name))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	in := newReader(file)
+	for {
+		start := in.offset
+		commands, _, err := in.group()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = l.apply(commands)
+		} else if last && l.torn(file, start) {
+			return nil
+		}
+		if err != nil {
+			return damage(name, start, err, "restore a backup, or cut the file off there to give up what follows")
+		}
+	}
+}
+
+// torn tells whether what begins at an offset is a group that a crash has cut off.
+func (l *loader) torn(file *os.File, offset int64) bool {
+	rest, err := io.ReadAll(io.NewSectionReader(file, offset, math.MaxInt64-offset))
+	if err != nil || !tornOff(rest) {
+		return false
+	}
+	l.store.logger.Warn("the log ends in a group that was not written to its end, and never answered; it is dropped",
+		"file", file.Name(), "offset", offset, "bytes", len(rest))
+	return true
+}
+
+func damage(name string, offset int64, err error, advice string) error {
+	return fmt.Errorf("%w: %s, in the group at byte %d: %w; %s", ErrCorrupt, name, offset, err, advice)
+}
+
+// replayed are the commands that a file may hold.
+var replayed = map[string]bool{
+	"DEL": true, "FLUSHALL": true, "HDEL": true, "HSET": true, "PERSIST": true, "PEXPIREAT": true, "RPUSH": true, "SADD": true, "SET": true, "SREM": true,
+	"ZADD": true, "ZREM": true,
+}
+
+func (l *loader) apply(commands [][]string) error {
+	for _, words := range commands {
+		if err := l.replay(words); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loader) replay(words []string) (err error) {
+	name := words[0]
+	switch {
+	case !replayed[name] || name != "FLUSHALL" && len(words) < 2:
+		return fmt.Errorf("%q has no place in it", name)
+	case name == "PEXPIREAT" && len(words) == 3:
+		l.expiry[words[1]], err = strconv.ParseInt(words[2], 10, 64)
+		return err
+	case name == "FLUSHALL":
+		clear(l.expiry)
+	case name == "PERSIST", name == "DEL", name == "SET":
+		delete(l.expiry, words[1])
+	}
+	_, err = l.store.askLocked(nil, words...)
+	if err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") {
+		return nil // the snapshot is newer than this command; the one that gave the key its other type follows
+	}
+	return err
+}
+
+// expire gives the keys their expiry, and removes those whose time has come.
+func (l *loader) expire() {
+	s := l.store
+	for key, until := range l.expiry {
+		left := time.Until(time.UnixMilli(until))
+		switch {
+		case left <= 0:
+			s.redis.Del(key)
+		case s.redis.Exists(key):
+			at := s.clock.now() + left
+			s.redis.SetTTL(key, at)
+			s.clock.set(key, at)
+		}
+	}
+	s.clock.arm()
+}

@@ -1,0 +1,69 @@
+package embedded
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"slices"
+)
+
+// snapshotKeys is how many keys are read, and sealed as one group, at a time.
+const snapshotKeys = 100
+
+// snapshot writes a new snapshot and puts it in the place of the old one. Commands run in between its groups: the log that was begun before has what they
+// change.
+func (j *journal) snapshot() error {
+	file, err := os.OpenFile(j.dir.file(snapshotName+".new"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	size, err := j.writeSnapshot(file)
+	if err == nil {
+		err = j.flush() // what the snapshot may show of scripts that no log has yet
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := j.dir.rename(snapshotName+".new", snapshotName); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.snapshotSize = size
+	return nil
+}
+
+// flush writes all that was noted. At start there is no log and nothing is noted.
+func (j *journal) flush() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.flushLocked()
+}
+
+func (j *journal) writeSnapshot(file *os.File) (size int64, err error) {
+	out := bufio.NewWriterSize(file, 1<<20)
+	for keys := range slices.Chunk(j.store.redis.Keys(), snapshotKeys) {
+		group := j.images(keys)
+		group = appendSeal(group, sealGroup, group)
+		n, err := out.Write(group)
+		size += int64(n)
+		if err != nil {
+			return size, err
+		}
+	}
+	n, err := out.Write(appendSeal(nil, sealEnd, nil))
+	return size + int64(n), errors.Join(err, out.Flush())
+}
+
+func (j *journal) images(keys []string) []byte {
+	j.store.exec.Lock()
+	defer j.store.exec.Unlock()
+	var group []byte
+	for _, key := range keys {
+		group = j.store.appendImageLocked(group, key)
+	}
+	return group
+}

@@ -1,0 +1,205 @@
+package embedded
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+)
+
+// What the zero fields of a [Config] mean, and the limits of the store.
+const (
+	DefaultMaxKeys      = 1_000_000
+	DefaultCompactBytes = 16 << 20
+	// MinTTL is the shortest time to live that a key can be given.
+	MinTTL = 100 * time.Millisecond
+	// CounterJump is what a start after an unclean stop adds to every string that is a 64-bit integer without expiry. One that it would carry beyond
+	// 2^63-1 stays as it is.
+	CounterJump = 1000
+)
+
+// ErrInUse means that another store has the data directory open.
+var ErrInUse = errors.New("the data directory is in use by another process")
+
+// ErrCorrupt means that a file of the data directory is damaged other than by a crash while it was written. Nothing was changed.
+var ErrCorrupt = errors.New("corrupt data")
+
+// Config says what a store keeps and how much. The zero value keeps nothing and is ready to use.
+type Config struct {
+	Dir          string       // the data directory, made if missing; "" = everything is gone when the store ends
+	MaxKeys      int          // how many keys it may hold; 0 = DefaultMaxKeys
+	CompactBytes int64        // size of the log, in bytes, below which it is never compacted; 0 = DefaultCompactBytes
+	Logger       *slog.Logger // nil = silent
+}
+
+func (c *Config) validate() error {
+	var faults []error
+	if c.MaxKeys < 0 {
+		faults = append(faults, fmt.Errorf("MaxKeys %d is negative", c.MaxKeys))
+	}
+	if c.CompactBytes < 0 {
+		faults = append(faults, fmt.Errorf("CompactBytes %d is negative", c.CompactBytes))
+	}
+	if c.MaxKeys == 0 {
+		c.MaxKeys = DefaultMaxKeys
+	}
+	if c.CompactBytes == 0 {
+		c.CompactBytes = DefaultCompactBytes
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return errors.Join(faults...)
+}
+
+// Store is a miniredis with a clock, a cap, an incarnation and perhaps a data directory. Its methods are safe for concurrent use.
+type Store struct {
+	maxKeys     int
+	logger      *slog.Logger
+	incarnation string
+	cleanStart  bool
+	journal     *journal // nil without a data directory
+
+	closing  sync.Once
+	closeErr error
+	readers  sync.WaitGroup // one for every connection
+
+	// exec is held while one command runs, or one script with all that it calls, and guards the rest.
+	exec    sync.Mutex
+	redis   *miniredis.Miniredis
+	pass    bool  // the next command that reaches the hook is the store's own
+	probe   probe // for questions to miniredis
+	script  probe // takes a script's reply
+	clock   clock
+	touched []string // keys that the command under way may have changed
+	conns   map[*conn]struct{}
+	closed  bool
+	failed  error // why the journal can not be written any more
+}
+
+// Open starts a store, and loads what the data directory holds. The error is [ErrInUse] or [ErrCorrupt] under errors.Is where it is that. The caller
+// ends the store with [Store.Close].
+func Open(cfg Config) (*Store, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("embedded: config: %w", err)
+	}
+	s, err := newStore(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: start miniredis: %w", err)
+	}
+	if cfg.Dir == "" {
+		s.incarnation, s.cleanStart = newIncarnation(), true
+		return s, nil
+	}
+	if err := s.openDir(cfg); err != nil {
+		s.redis.Close()
+		return nil, fmt.Errorf("embedded: open %s: %w", cfg.Dir, err)
+	}
+	return s, nil
+}
+
+func newStore(cfg Config) (*Store, error) {
+	s := &Store{
+		maxKeys: cfg.MaxKeys,
+		logger:  cfg.Logger,
+		redis:   miniredis.NewMiniRedis(),
+		probe:   newProbe(),
+		script:  newProbe(),
+		conns:   map[*conn]struct{}{},
+	}
+	unused, err := s.redis.Dial() // starts miniredis without a listener
+	if err != nil {
+		return nil, err
+	}
+	if err := unused.Close(); err != nil {
+		return nil, err
+	}
+	s.clock.init(s.expireIdle)
+	s.redis.Server().SetPreHook(s.hook)
+	return s, nil
+}
+
+// Dial returns a new connection to the store, inside the process. The context bounds only the call. It fails with net.ErrClosed after [Store.Close].
+func (s *Store) Dial(ctx context.Context) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("embedded: dial: %w", err)
+	}
+	s.exec.Lock()
+	defer s.exec.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("embedded: dial: %w", net.ErrClosed)
+	}
+	near, far := net.Pipe()
+	c := newConnLocked(s, far)
+	s.conns[c] = struct{}{}
+	s.readers.Add(1)
+	go c.serve()
+	return near, nil
+}
+
+// Incarnation names the life of the state that the store holds, in 40 hex digits. With a data directory it is kept across a clean stop.
+func (s *Store) Incarnation() string { return s.incarnation }
+
+// CleanStart tells whether everything that was ever answered is certain to be here: the data directory was stopped cleanly, is new, or there is none.
+func (s *Store) CleanStart() bool { return s.cleanStart }
+
+// Close ends all connections, writes the last snapshot and marks the stop as clean. Later calls return the first one's error; after an error the next
+// start is unclean.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.exec.Lock()
+		s.closed = true
+		s.clock.stop()
+		s.hangUpLocked()
+		s.exec.Unlock()
+		s.readers.Wait()
+		if s.journal != nil {
+			if err := s.journal.close(); err != nil {
+				s.closeErr = fmt.Errorf("embedded: close: %w", err)
+			}
+		}
+		s.redis.Close()
+	})
+	return s.closeErr
+}
+
+func (s *Store) hangUpLocked() {
+	for c := range s.conns {
+		c.pipe.Close()
+	}
+}
+
+// probe is a peer of miniredis that belongs to the store, and where its replies go.
+type probe struct {
+	peer    *server.Peer
+	written *bytes.Buffer
+	replies *bufio.Reader
+}
+
+func newProbe() probe {
+	written := new(bytes.Buffer)
+	return probe{peer: server.NewPeer(bufio.NewWriter(written)), written: written, replies: bufio.NewReader(written)}
+}
+
+// askLocked runs a command of the store's own. context is that of the peer on whose behalf it asks: inside a script miniredis already holds its lock,
+// and sees so by the script's context.
+func (s *Store) askLocked(context any, args ...string) (any, error) {
+	s.probe.peer.Ctx = context
+	s.dispatchLocked(s.probe.peer, args)
+	s.probe.peer.Flush()
+	return server.ParseReply(s.probe.replies)
+}
+
+// dispatchLocked hands a command to miniredis, past the hook.
+func (s *Store) dispatchLocked(peer *server.Peer, args []string) {
+	s.pass = true
+	s.redis.Server().Dispatch(peer, args)
+}

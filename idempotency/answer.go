@@ -1,0 +1,87 @@
+package idempotency
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Answer is what an attempt answered, as it is recorded and replayed.
+type Answer struct {
+	Status  int
+	Header  http.Header // only headers that are safe to replay
+	Body    []byte
+	NotKept bool // the body was too large or was streamed: repeats get status and headers, and are told so
+}
+
+// head is the first line of a stored answer; the body follows as it is.
+type head struct {
+	Version int         `json:"v"`
+	Status  int         `json:"status"`
+	Header  http.Header `json:"header,omitempty"`
+	NotKept bool        `json:"not_kept,omitempty"`
+}
+
+func (a Answer) encode() []byte {
+	line, err := json.Marshal(head{Version: 1, Status: a.Status, Header: a.Header, NotKept: a.NotKept})
+	if err != nil {
+		panic(err) // numbers, strings and booleans always marshal
+	}
+	return append(append(line, '\n'), a.Body...)
+}
+
+// decodeAnswer reads what encode wrote. Anything else means that somebody else wrote it: nothing is replayed and nothing runs.
+func decodeAnswer(stored []byte) (Answer, error) {
+	line, body, found := bytes.Cut(stored, []byte{'\n'})
+	var h head
+	if err := json.Unmarshal(line, &h); err != nil || !found || h.Version != 1 || h.Status < 200 || h.Status > 599 {
+		return Answer{}, fmt.Errorf("%w: the stored answer can not be read", redisstore.ErrUnavailable)
+	}
+	return Answer{Status: h.Status, Header: safeHeader(h.Header), Body: body, NotKept: h.NotKept}, nil
+}
+
+// neverReplayed are the headers that belong to one connection, one client session or one moment (hop by hop: RFC 9110, section 7.6.1).
+var neverReplayed = []string{
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Set-Cookie", "Date", "Content-Length", "X-Request-Id", "Idempotent-Replayed",
+}
+
+// safeHeader returns a copy without the headers that are never replayed, those that Connection names included.
+func safeHeader(header http.Header) http.Header {
+	safe := header.Clone()
+	for _, names := range header.Values("Connection") {
+		for name := range strings.SplitSeq(names, ",") {
+			safe.Del(textproto.TrimString(name))
+		}
+	}
+	for _, name := range neverReplayed {
+		safe.Del(name)
+	}
+	for name := range safe {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(safe, name)
+		}
+	}
+	return safe
+}
+
+// replay sends a recorded answer again.
+func (a Answer) replay(w http.ResponseWriter) {
+	header := w.Header()
+	for name, values := range a.Header {
+		header[name] = values
+	}
+	header.Set("Idempotent-Replayed", "true")
+	if a.NotKept {
+		header.Del("Content-Type")
+		header.Del("Content-Encoding")
+		header.Set("Idempotent-Body", "not-kept")
+	}
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Body) // the client may have hung up; the answer stays recorded
+}

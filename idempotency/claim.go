@@ -1,0 +1,197 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// Policy says what becomes of a token whose attempt fell silent.
+type Policy string
+
+// The policies. A claim that was made under Hold stays under Hold, whatever a later request asks for.
+const (
+	Hold     Policy = "hold"     // it stays in doubt: nothing runs again. The default
+	Takeover Policy = "takeover" // the next request may run, with a larger fence
+)
+
+// Ref names the record of one operation.
+type Ref struct {
+	record string
+	issued bool // only a token that was issued will do
+}
+
+// IssuedToken refers to a token that this service issued.
+func IssuedToken(token string) Ref {
+	return Ref{record: redisstore.Digest("token", token), issued: true}
+}
+
+// ClientKey refers to an operation by a client's own key. Its scope is principal, route and key: the same key on another route or from another
+// principal is another operation.
+func ClientKey(principal, route, key string) Ref {
+	return Ref{record: redisstore.Digest("key", principal, route, key)}
+}
+
+// Terms are what an attempt claims a token with. The zero value of each field means the default beside it.
+type Terms struct {
+	Fingerprint string        // of the request: another one is refused. It must not be empty
+	Policy      Policy        // "" = Hold
+	Lease       time.Duration // how long the attempt may be silent, MinLease to MaxLease; 0 = 30 s
+	Retention   time.Duration // how long the record and its answer stay, from the last use on, up to MaxTTL and never less than the lease; 0 = 24 h
+	Scope       string        // the scope of the route, for tokens that were issued for one; AnyScope fits all
+	Ack         int           // replicas that must have the claim; 0 = what the store asks for
+}
+
+// AnyScope is the scope of a claim that takes tokens of every scope.
+const AnyScope = "*"
+
+func (t Terms) withDefaults() Terms {
+	if t.Policy == "" {
+		t.Policy = Hold
+	}
+	if t.Lease == 0 {
+		t.Lease = 30 * time.Second
+	}
+	if t.Retention == 0 {
+		t.Retention = day
+	}
+	t.Retention = max(t.Retention, t.Lease)
+	return t
+}
+
+func (t Terms) check() error {
+	if t.Policy != Hold && t.Policy != Takeover {
+		return fmt.Errorf("idempotency: policy %q: hold or takeover", t.Policy)
+	}
+	if t.Lease < MinLease || t.Lease > MaxLease {
+		return fmt.Errorf("idempotency: lease %v: %v to %v", t.Lease, MinLease, MaxLease)
+	}
+	if t.Retention < 0 || t.Retention > MaxTTL {
+		return fmt.Errorf("idempotency: retention %v: up to %v", t.Retention, MaxTTL)
+	}
+	return nil
+}
+
+// Grant is a claim that was granted.
+type Grant struct {
+	Owner   string    // the secret that proves the claim
+	Fence   int64     // larger than that of every attempt before it; below 2^53
+	Attempt int       // counts from 1
+	Until   time.Time // end of the lease by the Redis server's clock
+}
+
+// Outcome is what a claim came to: a grant, or the answer that is there already.
+type Outcome struct {
+	Granted bool
+	Grant   Grant  // if Granted
+	Answer  Answer // if not
+}
+
+// Claim looks at a token and takes it in one step. The errors: an *InProgress, ErrInDoubt, ErrMismatch, ErrUnknownToken; redisstore.ErrUnavailable
+// (nothing was done), redisstore.ErrUnknownOutcome (the claim may stand: give it back with Release, or wait for its lease).
+func (t *Tokens) Claim(ctx context.Context, ref Ref, terms Terms) (Outcome, error) {
+	return t.claim(ctx, ref, terms, secret.New())
+}
+
+func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) (Outcome, error) {
+	terms = terms.withDefaults()
+	if err := terms.check(); err != nil {
+		return Outcome{}, err
+	}
+	reply, err := t.on(terms.Ack).Run(ctx, scripts.TokenClaim, t.keys(ref), owner, terms.Fingerprint, terms.Lease.Milliseconds(), string(terms.Policy),
+		terms.Retention.Milliseconds(), terms.Scope, birth(ref))
+	if err != nil {
+		return Outcome{}, fmt.Errorf("claim token: %w", err)
+	}
+	return outcome(reply, owner)
+}
+
+func birth(ref Ref) string {
+	if ref.issued {
+		return "issued"
+	}
+	return "any"
+}
+
+func outcome(reply redisstore.Reply, owner string) (Outcome, error) {
+	switch reply.Word() {
+	case "granted":
+		grant := Grant{Owner: owner}
+		err := reply.Scan(&grant.Fence, &grant.Attempt, &grant.Until)
+		return Outcome{Granted: true, Grant: grant}, err
+	case "replay":
+		var stored string
+		if err := reply.Scan(&stored); err != nil {
+			return Outcome{}, err
+		}
+		answer, err := decodeAnswer([]byte(stored))
+		return Outcome{Answer: answer}, err
+	case "busy":
+		var busy InProgress
+		if err := reply.Scan(&busy.Left); err != nil {
+			return Outcome{}, err
+		}
+		return Outcome{}, &busy
+	case "in-doubt":
+		return Outcome{}, ErrInDoubt
+	case "mismatch":
+		return Outcome{}, ErrMismatch
+	case "unknown":
+		return Outcome{}, ErrUnknownToken
+	}
+	return Outcome{}, reply.Unexpected()
+}
+
+func (t *Tokens) on(ack int) *redisstore.Store {
+	if ack == 0 {
+		return t.store
+	}
+	return t.store.WithAck(ack)
+}
+
+// Complete records the answer of the attempt that owner proves. Repeating it is harmless; a late owner is accepted as long as nobody took over.
+// ErrSuperseded: another attempt has the claim. ErrUnknownToken: the record is gone.
+func (t *Tokens) Complete(ctx context.Context, ref Ref, owner string, answer Answer, retention time.Duration) error {
+	terms := Terms{Retention: retention}.withDefaults()
+	_, err := t.owned(ctx, scripts.TokenComplete, ref, owner, string(answer.encode()), terms.Retention.Milliseconds())
+	return err
+}
+
+// Extend is the heartbeat of the attempt that owner proves: its lease ends that long from now, and the record stays for at least the retention. A lease
+// of 0 says that the attempt has ended without an answer. It returns the end of the lease by the Redis server's clock. Errors as Complete.
+func (t *Tokens) Extend(ctx context.Context, ref Ref, owner string, lease, retention time.Duration) (time.Time, error) {
+	terms := Terms{Lease: lease, Retention: retention}.withDefaults()
+	reply, err := t.owned(ctx, scripts.TokenExtend, ref, owner, lease.Milliseconds(), terms.Retention.Milliseconds())
+	if err != nil {
+		return time.Time{}, err
+	}
+	var until time.Time
+	return until, reply.Scan(&until)
+}
+
+// Release gives a claim back, so that the next request may begin. It is only for an attempt that provably never began. Errors as Complete.
+func (t *Tokens) Release(ctx context.Context, ref Ref, owner string) error {
+	_, err := t.owned(ctx, scripts.TokenRelease, ref, owner)
+	return err
+}
+
+// owned runs a script that only the owner of a claim may run.
+func (t *Tokens) owned(ctx context.Context, script *scripts.Script, ref Ref, owner string, args ...any) (redisstore.Reply, error) {
+	reply, err := t.store.Run(ctx, script, t.keys(ref), append([]any{owner}, args...)...)
+	if err != nil {
+		return nil, err // it names the script
+	}
+	switch reply.Word() {
+	case "ok", "already":
+		return reply, nil
+	case "stale":
+		return nil, ErrSuperseded
+	case "gone":
+		return nil, ErrUnknownToken
+	}
+	return nil, reply.Unexpected()
+}

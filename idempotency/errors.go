@@ -1,0 +1,73 @@
+package idempotency
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// What a request with a token can be told. Each is of one class of package redisstore; redisstore's own errors come through as well.
+var (
+	ErrKeyMissing   = redisstore.Refusal("idempotency: the request has no idempotency header")
+	ErrKeyMalformed = redisstore.Refusal("idempotency: malformed idempotency header")
+	ErrBodyTooLarge = redisstore.Refusal("idempotency: the body is larger than the route takes")
+	ErrBodyCut      = redisstore.Refusal("idempotency: the body did not arrive whole")
+	ErrInProgress   = redisstore.Refusal("idempotency: the first attempt is still running")
+	ErrInDoubt      = redisstore.Refusal("idempotency: the first attempt ended without an answer")
+	ErrMismatch     = redisstore.Refusal("idempotency: the token was used for another request")
+	ErrUnknownToken = redisstore.Refusal("idempotency: unknown token")
+	ErrSuperseded   = redisstore.Loss("idempotency: another attempt has the claim")
+)
+
+// InProgress is [ErrInProgress] with what is left of the running attempt's lease.
+type InProgress struct{ Left time.Duration }
+
+// Error says how long the running attempt may still be silent.
+func (e *InProgress) Error() string {
+	return fmt.Sprintf("%v; its lease has %v left", ErrInProgress, e.Left)
+}
+
+// Unwrap gives ErrInProgress.
+func (e *InProgress) Unwrap() error { return ErrInProgress }
+
+// codes says which problem each error is, the more particular before the class it belongs to.
+var codes = []struct {
+	err  error
+	code wire.Code
+}{
+	{ErrKeyMissing, wire.KeyMissing},
+	{ErrKeyMalformed, wire.KeyMalformed},
+	{ErrBodyTooLarge, wire.PayloadTooLarge},
+	{ErrBodyCut, wire.InvalidRequest},
+	{ErrInProgress, wire.InProgress},
+	{ErrInDoubt, wire.IdempotencyUnknown},
+	{ErrMismatch, wire.PayloadMismatch},
+	{ErrUnknownToken, wire.TokenUnknown},
+	{ErrSuperseded, wire.Superseded},
+	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
+	{redisstore.ErrUnavailable, wire.StoreUnavailable},
+	{redisstore.ErrWrongType, wire.StoreUnavailable},
+}
+
+// Problem says an error of this package as the problem that an HTTP client gets; ok is false for an error that this package does not know. The detail
+// holds no token and no key.
+func Problem(err error) (problem wire.Problem, ok bool) {
+	for _, known := range codes {
+		if !errors.Is(err, known.err) {
+			continue
+		}
+		problem = wire.NewProblem(known.code, err.Error())
+		var busy *InProgress
+		if errors.As(err, &busy) {
+			problem.RetryAfter = busy.Left
+		}
+		if known.code == wire.StoreUnavailable {
+			problem.RetryAfter = time.Second
+		}
+		return problem, true
+	}
+	return wire.NewProblem(wire.InternalError, ""), false
+}

@@ -1,0 +1,99 @@
+package idempotency
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// The headers that carry a token and a client's own key.
+const (
+	TokenHeader = "Idempotency-Token"
+	KeyHeader   = "Idempotency-Key"
+)
+
+// Accept says which header a route takes.
+type Accept string
+
+// What a route may take.
+const (
+	TokenOrKey Accept = "either" // the default
+	TokenOnly  Accept = "token"
+	KeyOnly    Accept = "key"
+)
+
+const maxKey = 255 // characters of a client's key or a token
+
+var (
+	tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
+	bareForm  = regexp.MustCompile(`^[!#-+./0-9:<-\[\]-~-]{1,255}$`) // visible ASCII without quote, comma, semicolon and backslash
+)
+
+// refOf finds out which operation a request belongs to. Exactly one of the headers that the route takes must be there, once.
+func refOf(r *http.Request, accept Accept, principal, route string) (Ref, error) {
+	tokens, keys := r.Header.Values(TokenHeader), r.Header.Values(KeyHeader)
+	if accept == TokenOnly {
+		keys = nil
+	}
+	if accept == KeyOnly {
+		tokens = nil
+	}
+	switch {
+	case len(tokens)+len(keys) == 0:
+		return Ref{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(accept.Headers(), " or "))
+	case len(tokens)+len(keys) > 1:
+		return Ref{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
+	case len(tokens) == 1:
+		if !tokenForm.MatchString(tokens[0]) {
+			return Ref{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", ErrKeyMalformed, TokenHeader, maxKey)
+		}
+		return IssuedToken(tokens[0]), nil
+	}
+	key, err := parseKey(keys[0])
+	if err != nil {
+		return Ref{}, err
+	}
+	return ClientKey(principal, route, key), nil
+}
+
+// Headers lists the headers that a route takes; a request has one of them.
+func (a Accept) Headers() []string {
+	switch a {
+	case TokenOnly:
+		return []string{TokenHeader}
+	case KeyOnly:
+		return []string{KeyHeader}
+	}
+	return []string{TokenHeader, KeyHeader}
+}
+
+// OptionalKey reads a request's Idempotency-Key for an operation that can do without one: "" if there is none, ErrKeyMalformed if it is no key.
+func OptionalKey(r *http.Request) (string, error) {
+	switch keys := r.Header.Values(KeyHeader); len(keys) {
+	case 0:
+		return "", nil
+	case 1:
+		return parseKey(keys[0])
+	default:
+		return "", fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(keys))
+	}
+}
+
+// parseKey reads an Idempotency-Key: an RFC 8941 string, or the same without its quotes where that can be told from a list, parameters or trailing text.
+func parseKey(value string) (string, error) {
+	if bareForm.MatchString(value) {
+		return value, nil
+	}
+	item, err := httpsfv.UnmarshalItem([]string{value})
+	if err != nil {
+		return "", fmt.Errorf("%w: %s is an RFC 8941 string", ErrKeyMalformed, KeyHeader)
+	}
+	key, ok := item.Value.(string)
+	if !ok || len(item.Params.Names()) > 0 || key == "" || len(key) > maxKey {
+		return "", fmt.Errorf("%w: %s is one string of 1 to %d characters, without parameters", ErrKeyMalformed, KeyHeader, maxKey)
+	}
+	return key, nil
+}

@@ -1,0 +1,90 @@
+package idempotency
+
+import (
+	"errors"
+	"net/http"
+)
+
+// errNotSent is what a handler's Write returns when its answer may not be sent any more.
+var errNotSent = errors.New("idempotency: the answer is not sent: another attempt has the claim")
+
+// recorder keeps a handler's answer back until it has been recorded. An answer that grows over the limit is recorded as "done, not kept" and then goes
+// straight through. A flush before that changes nothing: an answer is never sent before it is recorded. It is used by one handler.
+type recorder struct {
+	http.ResponseWriter
+	header   http.Header
+	answer   Answer
+	limit    int
+	overflow func(Answer) error // records an answer that is too large to keep
+	through  bool               // sending started
+	refused  error              // the answer may not be sent
+}
+
+func newRecorder(w http.ResponseWriter, limit int, overflow func(Answer) error) *recorder {
+	return &recorder{ResponseWriter: w, header: w.Header().Clone(), limit: limit, overflow: overflow}
+}
+
+// Header returns the headers of the answer to be.
+func (r *recorder) Header() http.Header { return r.header }
+
+// WriteHeader notes the status. Informational answers (1xx) are not part of the answer and are dropped: they can not be replayed.
+func (r *recorder) WriteHeader(status int) {
+	if status >= 200 && r.answer.Status == 0 {
+		r.answer.Status = status
+	}
+}
+
+// Write keeps the bytes, or sends them once the answer has grown over the limit.
+func (r *recorder) Write(bytes []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	if !r.through && r.refused == nil && len(r.answer.Body)+len(bytes) > r.limit {
+		r.spill()
+	}
+	switch {
+	case r.refused != nil:
+		return 0, r.refused
+	case r.through:
+		return r.ResponseWriter.Write(bytes)
+	}
+	r.answer.Body = append(r.answer.Body, bytes...)
+	return len(bytes), nil
+}
+
+// Flush sends what has been written, if sending has started.
+func (r *recorder) Flush() {
+	if r.through {
+		_ = http.NewResponseController(r.ResponseWriter).Flush() // a writer without Flush sends when it likes
+	}
+}
+
+func (r *recorder) spill() {
+	if r.refused = r.overflow(Answer{Status: r.answer.Status, Header: safeHeader(r.header), NotKept: true}); r.refused != nil {
+		return
+	}
+	r.send()
+}
+
+// finished is the answer when the handler has returned, with the headers as they are then.
+func (r *recorder) finished() Answer {
+	r.WriteHeader(http.StatusOK)
+	answer := r.answer
+	answer.Header = safeHeader(r.header)
+	return answer
+}
+
+// send starts sending: all headers, those that are never replayed included, and what was kept back.
+func (r *recorder) send() {
+	if r.through {
+		return
+	}
+	r.through = true
+	header := r.ResponseWriter.Header()
+	clear(header)
+	for name, values := range r.header {
+		header[name] = values
+	}
+	r.ResponseWriter.WriteHeader(r.answer.Status)
+	if len(r.answer.Body) > 0 {
+		_, _ = r.ResponseWriter.Write(r.answer.Body) // the client may have hung up; the answer is recorded
+	}
+}

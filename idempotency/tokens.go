@@ -1,0 +1,130 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// Bounds of what a caller may ask for.
+const (
+	MinTTL   = time.Second            // how long an issued token waits for its claim, at least
+	MaxTTL   = 30 * 24 * time.Hour    // … and at most; also the longest retention
+	MinLease = 100 * time.Millisecond // how long an attempt may be silent, at least
+	MaxLease = 24 * time.Hour         // … and at most
+	day      = 24 * time.Hour
+	maxScope = 200 // characters
+)
+
+// Config sets what all routes of a service share. The zero value of each field means the default beside it.
+type Config struct {
+	Principal func(*http.Request) string                      // who is asking; keys of two principals never meet. nil = everybody is the same one
+	Error     func(http.ResponseWriter, *http.Request, error) // answers a refused request; nil = problem+json as Problem says it
+	Logger    *slog.Logger                                    // nil = no log. It never sees a token or a key
+}
+
+// Tokens issues tokens and runs their state machine on one store. It is safe for concurrent use. Close it when no request is under way any more.
+type Tokens struct {
+	store     *redisstore.Store
+	principal func(*http.Request) string
+	fail      func(http.ResponseWriter, *http.Request, error)
+	log       *slog.Logger
+	later     background
+}
+
+// New returns the tokens of a store.
+func New(store *redisstore.Store, config Config) *Tokens {
+	t := &Tokens{store: store, principal: config.Principal, fail: config.Error, log: config.Logger}
+	if t.principal == nil {
+		t.principal = func(*http.Request) string { return "" }
+	}
+	if t.fail == nil {
+		t.fail = writeProblem
+	}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	t.later.ctx, t.later.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+func writeProblem(w http.ResponseWriter, _ *http.Request, err error) {
+	problem, _ := Problem(err)
+	problem.Write(w)
+}
+
+// Close waits until answers that could not be recorded yet are, or until the context ends. What is left then is in doubt when its lease has lapsed.
+func (t *Tokens) Close(ctx context.Context) error { return t.later.close(ctx) }
+
+// Token is what Issue hands out.
+type Token struct {
+	Value     string // 128 random bits, safe in a URL and a header; whoever has it may use it
+	Scope     string
+	ExpiresAt time.Time // by the Redis server's clock: until then it may be claimed
+}
+
+// Issue stores a token that may be claimed once within ttl (MinTTL to MaxTTL; 0 means a day). A scope limits it to routes of that scope; "" fits all.
+// After an unknown outcome the token was not handed out: issue another.
+func (t *Tokens) Issue(ctx context.Context, scope string, ttl time.Duration) (Token, error) {
+	if ttl == 0 {
+		ttl = day
+	}
+	if ttl < MinTTL || ttl > MaxTTL || len(scope) > maxScope {
+		return Token{}, fmt.Errorf("idempotency: ttl %v: %v to %v; scope: up to %d characters", ttl, MinTTL, MaxTTL, maxScope)
+	}
+	token := Token{Value: secret.New(), Scope: scope}
+	reply, err := t.store.Run(ctx, scripts.TokenIssue, t.keys(IssuedToken(token.Value)), ttl.Milliseconds(), scope)
+	if err != nil {
+		return Token{}, fmt.Errorf("issue token: %w", err)
+	}
+	if reply.Word() != "ok" {
+		return Token{}, reply.Unexpected()
+	}
+	return token, reply.Scan(&token.ExpiresAt)
+}
+
+// State is where a token stands.
+type State string
+
+// The states of a token. InDoubt is a claim whose lease has lapsed with no answer recorded.
+const (
+	Issued    State = "issued"
+	Claimed   State = "claimed"
+	InDoubt   State = "in-doubt"
+	Completed State = "completed"
+)
+
+// Status is what can be told of a token to whoever has it.
+type Status struct {
+	State      State
+	ExpiresAt  time.Time // when the record goes
+	Fence      int64     // of the newest attempt; 0 = none yet
+	Attempts   int
+	Scope      string
+	LeaseUntil time.Time // of the newest attempt; the zero time = none yet
+}
+
+// Status reads where a token stands; ErrUnknownToken if it was never issued, has expired or was lost.
+func (t *Tokens) Status(ctx context.Context, ref Ref) (Status, error) {
+	reply, err := t.store.Run(ctx, scripts.TokenGet, t.keys(ref))
+	if err != nil {
+		return Status{}, fmt.Errorf("token status: %w", err)
+	}
+	if reply.Word() == "unknown" {
+		return Status{}, ErrUnknownToken
+	}
+	status := Status{State: State(reply.Word())}
+	err = reply.Scan(&status.ExpiresAt, &status.Fence, &status.Attempts, &status.Scope, &status.LeaseUntil)
+	if status.Fence == 0 {
+		status.LeaseUntil = time.Time{}
+	}
+	return status, err
+}
+
+func (t *Tokens) keys(ref Ref) []string { return []string{t.store.Key("token", ref.record)} }

@@ -1,0 +1,71 @@
+// Package ledger is the demo's book of charges, kept in Redis so that every server process writes into the same one. On purpose it knows nothing of
+// idempotency: a charge that is made twice stands in it twice.
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// shown is how many charges List gives at most: the newest.
+const shown = 1000
+
+// Ledger is the book of one store. It is safe for concurrent use.
+type Ledger struct{ store *redisstore.Store }
+
+// New returns the ledger of a store.
+func New(store *redisstore.Store) *Ledger { return &Ledger{store} }
+
+// Charge writes a payment into the book, with a new id and the store's time.
+func (l *Ledger) Charge(ctx context.Context, payment wire.Payment) (wire.Payment, error) {
+	payment.ID = "pay_" + secret.New()
+	entry, err := json.Marshal(payment)
+	if err != nil {
+		return wire.Payment{}, err
+	}
+	reply, err := l.store.Run(ctx, scripts.LedgerAppend, l.keys(), entry)
+	if err != nil {
+		return wire.Payment{}, err
+	}
+	return payment, reply.Scan(&payment.ChargedAt)
+}
+
+// List reads how many charges there are, and the newest of them, oldest first.
+func (l *Ledger) List(ctx context.Context) (wire.Ledger, error) {
+	reply, err := l.store.Run(ctx, scripts.LedgerList, l.keys(), shown)
+	if err != nil {
+		return wire.Ledger{}, err
+	}
+	ledger := wire.Ledger{Payments: []wire.Payment{}}
+	if err := reply.Scan(&ledger.Total); err != nil {
+		return wire.Ledger{}, err
+	}
+	entries := reply.Values()[1:]
+	for i := 0; i+1 < len(entries); i += 2 {
+		payment, err := read(entries[i], entries[i+1])
+		if err != nil {
+			return wire.Ledger{}, fmt.Errorf("%w: an entry of the ledger can not be read: %w", redisstore.ErrUnavailable, err)
+		}
+		ledger.Payments = append(ledger.Payments, payment)
+	}
+	return ledger, nil
+}
+
+func read(entry, chargedAt string) (payment wire.Payment, err error) {
+	if err := json.Unmarshal([]byte(entry), &payment); err != nil {
+		return payment, err
+	}
+	micros, err := strconv.ParseFloat(chargedAt, 64) // Redis writes a large score as 1.7e+15
+	payment.ChargedAt = time.UnixMilli(int64(micros) / 1000).UTC()
+	return payment, err
+}
+
+func (l *Ledger) keys() []string { return []string{l.store.Key("demo", "payments")} }

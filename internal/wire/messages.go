@@ -1,0 +1,167 @@
+package wire
+
+import "time"
+
+// The bodies of requests and answers. A pointer is a field that may be left out; durations are milliseconds, times RFC 3339.
+
+// TokenRequest is the body of POST /token; all of it is optional.
+type TokenRequest struct {
+	TTL   *int64 `json:"ttl_ms"`
+	Scope string `json:"scope"`
+}
+
+// TokenIssued answers POST /token.
+type TokenIssued struct {
+	Token     string    `json:"token"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Scope     string    `json:"scope"`
+}
+
+// TokenStatus answers GET /token/{token}.
+type TokenStatus struct {
+	State      string    `json:"state"`
+	ExpiresAt  time.Time `json:"expires_at"`
+	Attempts   int       `json:"attempts"`
+	Fence      int64     `json:"fence"`
+	Scope      string    `json:"scope"`
+	LeaseUntil time.Time `json:"lease_until,omitzero"`
+}
+
+// ClaimRequest is the body of POST /token/{token}/claim.
+type ClaimRequest struct {
+	Fingerprint string `json:"fingerprint"`
+	Lease       *int64 `json:"lease_ms"`
+	Policy      string `json:"policy"`
+}
+
+// Claimed answers POST /token/{token}/claim: a grant, or the answer to replay.
+type Claimed struct {
+	Outcome    string    `json:"outcome"` // granted or replay
+	Lease      string    `json:"lease,omitempty"`
+	Fence      int64     `json:"fence,omitempty"`
+	Attempt    int       `json:"attempt,omitempty"`
+	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	Response   *Answer   `json:"response,omitempty"`
+}
+
+// Answer is a recorded answer: the body of POST /token/{token}/complete, and a part of Claimed.
+type Answer struct {
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers"`
+	Body    []byte            `json:"body_base64"`
+	NotKept bool              `json:"body_not_kept,omitempty"` // the body was too large to keep; never sent by a client
+}
+
+// ExtendRequest is the body of POST /token/{token}/extend; all of it is optional.
+type ExtendRequest struct {
+	Lease *int64 `json:"lease_ms"`
+}
+
+// Extended answers POST /token/{token}/extend.
+type Extended struct {
+	LeaseUntil time.Time `json:"lease_until"`
+}
+
+// Incremented answers /incr/{key}: the caller owns first to value, both included.
+type Incremented struct {
+	Key   string `json:"key"`
+	Value int64  `json:"value"`
+	First int64  `json:"first"`
+}
+
+// Counter answers GET /counter/{key}.
+type Counter struct {
+	Key   string `json:"key"`
+	Value int64  `json:"value"`
+}
+
+// WorkerRequest is the body of POST /worker/{pool}; all of it is optional.
+type WorkerRequest struct {
+	Identity string     `json:"identity"`
+	TTL      *int64     `json:"ttl_ms"`
+	Layout   *string    `json:"layout"`
+	Epoch    *time.Time `json:"epoch"`
+}
+
+// WorkerLease answers POST /worker/{pool}.
+type WorkerLease struct {
+	WorkerID   int       `json:"worker_id"`
+	Lease      string    `json:"lease"`
+	Fence      int64     `json:"fence"`
+	NotBefore  time.Time `json:"not_before"`
+	NotAfter   time.Time `json:"not_after"`
+	TTL        int64     `json:"ttl_ms"`
+	RenewEvery int64     `json:"renew_every_ms"`
+	Layout     string    `json:"layout"`
+	Epoch      time.Time `json:"epoch"`
+	ServerTime time.Time `json:"server_time"`
+}
+
+// RenewRequest is the body of PUT /worker/{pool}/{worker_id}; all of it is optional.
+type RenewRequest struct {
+	TTL *int64 `json:"ttl_ms"`
+}
+
+// WorkerRenewed answers PUT /worker/{pool}/{worker_id}.
+type WorkerRenewed struct {
+	WorkerID   int       `json:"worker_id"`
+	NotAfter   time.Time `json:"not_after"`
+	TTL        int64     `json:"ttl_ms"`
+	RenewEvery int64     `json:"renew_every_ms"`
+	ServerTime time.Time `json:"server_time"`
+}
+
+// WorkerRing answers GET /worker/{pool}: a page of the ring.
+type WorkerRing struct {
+	Pool       string       `json:"pool"`
+	Layout     string       `json:"layout"`
+	Epoch      time.Time    `json:"epoch"`
+	Size       int          `json:"size"` // slots of the ring
+	Used       int          `json:"used"` // slots that were leased at least once: worker ids 0 to used-1
+	TTL        int64        `json:"ttl_ms"`
+	ServerTime time.Time    `json:"server_time"`
+	Slots      []WorkerSlot `json:"slots"`
+	Next       *int         `json:"next,omitempty"` // where the next page begins
+}
+
+// WorkerSlot is one worker id of a ring.
+type WorkerSlot struct {
+	WorkerID  int       `json:"worker_id"`
+	State     string    `json:"state"`            // held or free
+	Holder    string    `json:"holder,omitempty"` // as the last holder named itself
+	Fence     int64     `json:"fence,omitempty"`  // of the last lease; what follows is its window
+	NotBefore time.Time `json:"not_before,omitzero"`
+	NotAfter  time.Time `json:"not_after,omitzero"`
+}
+
+// PaymentRequest is the body of the demo's POST /payments.
+type PaymentRequest struct {
+	Amount   int64  `json:"amount"` // in the currency's smallest unit
+	Currency string `json:"currency"`
+	To       string `json:"to"`
+}
+
+// Payment is a charge in the demo's ledger.
+type Payment struct {
+	ID        string    `json:"id"`
+	Amount    int64     `json:"amount"`
+	Currency  string    `json:"currency"`
+	To        string    `json:"to"`
+	Fence     int64     `json:"fence"`
+	ChargedAt time.Time `json:"charged_at"`
+}
+
+// Ledger answers GET /payments.
+type Ledger struct {
+	Total    int       `json:"total"` // charges in the ledger; the newest of them follow, oldest first
+	Payments []Payment `json:"payments"`
+}
+
+// Readiness answers GET /readyz.
+type Readiness struct {
+	Ready       bool   `json:"ready"`
+	Store       string `json:"store"` // embedded, standalone, sentinel or cluster
+	Ack         int    `json:"ack"`
+	Incarnation string `json:"incarnation,omitempty"`
+	Reason      string `json:"reason,omitempty"` // why it is not ready
+}

@@ -1,0 +1,87 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The three classes of failure. Every error of a store, and every domain error that a script's answer stands for, is one of them under errors.Is.
+var (
+	// ErrRefused means that nothing happened: asking again is harmless and may help.
+	ErrRefused = errors.New("refused, nothing was done")
+	// ErrLost means that what the caller held is no longer theirs: stop using it.
+	ErrLost = errors.New("lost, no longer held")
+	// ErrUnknownOutcome means that the write may or may not have happened, or may be lost again. Ask again with the same owner, nonce or
+	// request id, or treat it as both done and not done.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+)
+
+// ErrUnavailable is the refusal of a store that can not be reached, is loading, read-only, out of memory or otherwise takes no writes now.
+var ErrUnavailable = Refusal("store unavailable")
+
+// ErrWrongType is the refusal of a script that found a key holding another kind of value than it keeps there. Nothing was changed.
+var ErrWrongType = Refusal("the key holds another kind of value")
+
+// Refusal returns a sentinel error of the class [ErrRefused]. Domains declare their own with it.
+func Refusal(text string) error { return &sentinel{text, ErrRefused} }
+
+// Loss returns a sentinel error of the class [ErrLost].
+func Loss(text string) error { return &sentinel{text, ErrLost} }
+
+type sentinel struct {
+	text  string
+	class error
+}
+
+func (s *sentinel) Error() string { return s.text }
+func (s *sentinel) Unwrap() error { return s.class }
+
+// Error is what a call to the store failed with: which operation, the class, and the cause as go-redis or Redis gave it.
+type Error struct {
+	Op    string // the script's name
+	Class error  // ErrUnavailable, ErrWrongType or ErrUnknownOutcome
+	Cause error
+}
+
+// Error says the operation, the class and the cause. It holds no key and no argument.
+func (e *Error) Error() string { return fmt.Sprintf("%s: %v: %v", e.Op, e.Class, e.Cause) }
+
+// Unwrap gives the class and the cause, so that errors.Is finds context.DeadlineExceeded as well.
+func (e *Error) Unwrap() []error { return []error{e.Class, e.Cause} }
+
+// Shortfall is the cause of an unknown outcome when fewer replicas than asked confirmed a write in time. The master has the write.
+type Shortfall struct {
+	Want, Got int // replicas
+}
+
+// Error says how many replicas were asked for and how many confirmed.
+func (s *Shortfall) Error() string {
+	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
+}
+
+// refusals finds the replies with which Redis says that it did not run a command. Before Redis 7 a script's inner refusal is quoted inside another
+// text with a dash before its code.
+var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients)\b`)
+
+var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)
+
+// classify turns what go-redis answered into an *Error. sent tells whether the command's bytes were handed to a connection, harmless whether running it
+// changes nothing.
+func classify(ctx context.Context, op string, err error, sent, harmless bool) error {
+	class := ErrUnknownOutcome
+	var reply redis.Error
+	switch {
+	case errors.As(err, &reply) && wrongType.MatchString(reply.Error()):
+		class = ErrWrongType
+	case !sent, harmless, errors.As(err, &reply) && refusals.MatchString(reply.Error()):
+		class = ErrUnavailable
+	}
+	if ctxErr := ctx.Err(); ctxErr != nil && !errors.Is(err, ctxErr) {
+		err = fmt.Errorf("%w (%w)", err, ctxErr)
+	}
+	return &Error{Op: op, Class: class, Cause: err}
+}

@@ -1,0 +1,44 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// Incarnation is one life of a server's state. It ends when another server takes over, or when the server starts without its data: from then on
+// acknowledged writes may be missing.
+type Incarnation struct {
+	ID       string // the server's master_replid, 40 hex digits
+	Previous string // the one that was noted beside the state before, "" if none
+	Change   Change
+}
+
+// Change is what became of an incarnation since the state's marker was written.
+type Change string
+
+// The changes that [Store.Incarnation] tells.
+const (
+	Same    Change = "same"    // the state was written under this incarnation
+	New     Change = "new"     // no marker: the first use of this Redis, or all of its state is gone
+	Changed Change = "changed" // a failover, or a restart without the last data
+)
+
+// Incarnation reads which incarnation of the server holds the state, and notes it in the store's marker if that is another. The first caller after a
+// change is told of it, later ones are told Same. In a cluster it speaks of the shard that holds the marker.
+func (s *Store) Incarnation(ctx context.Context) (Incarnation, error) {
+	reply, err := s.Run(ctx, scripts.Incarnation, []string{s.Key("incarnation", "store")})
+	if err != nil {
+		return Incarnation{}, err
+	}
+	found := Incarnation{Change: Change(reply.Word())}
+	switch found.Change {
+	case Same, New:
+		err = reply.Scan(&found.ID)
+	case Changed:
+		err = reply.Scan(&found.ID, &found.Previous)
+	default:
+		err = reply.Unexpected()
+	}
+	return found, err
+}

@@ -1,0 +1,84 @@
+package redisstore
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// nodes finds the server for a key. Implementations are safe for concurrent use.
+type nodes interface {
+	// of returns the client of the server that holds the key, as far as this process knows.
+	of(ctx context.Context, key string) (*redis.Client, error)
+	// at returns the client of the server at an address that Redis named.
+	at(ctx context.Context, addr string) (*redis.Client, error)
+	// suspect is told of an error: the topology may have changed.
+	suspect(ctx context.Context, err error)
+	// each calls f for every master.
+	each(ctx context.Context, f func(context.Context, *redis.Client) error) error
+	Close() error
+}
+
+// single is one server, or the master that Sentinel names; go-redis follows +switch-master by itself.
+type single struct{ *redis.Client }
+
+func (s single) of(context.Context, string) (*redis.Client, error) { return s.Client, nil }
+func (s single) at(context.Context, string) (*redis.Client, error) { return s.Client, nil }
+func (s single) suspect(context.Context, error)                    {}
+func (s single) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	return f(ctx, s.Client)
+}
+
+// cluster routes by itself instead of through ClusterClient.Process, which sends a command again after a lost connection.
+type cluster struct {
+	*redis.ClusterClient
+	mu     sync.Mutex
+	byAddr map[string]*redis.Client
+}
+
+func newCluster(options *redis.ClusterOptions) *cluster {
+	c := &cluster{byAddr: map[string]*redis.Client{}}
+	options.NewClient = func(node *redis.Options) *redis.Client {
+		client := redis.NewClient(node)
+		c.mu.Lock()
+		c.byAddr[node.Addr] = client
+		c.mu.Unlock()
+		return client
+	}
+	c.ClusterClient = redis.NewClusterClient(options)
+	return c
+}
+
+func (c *cluster) of(ctx context.Context, key string) (*redis.Client, error) {
+	return c.MasterForKey(ctx, key)
+}
+
+// at returns the client of a node that is known by its address; for one that is new, it reads the topology again first.
+func (c *cluster) at(ctx context.Context, addr string) (*redis.Client, error) {
+	if client := c.known(addr); client != nil {
+		return client, nil
+	}
+	if err := c.ForEachShard(ctx, func(context.Context, *redis.Client) error { return nil }); err != nil {
+		return nil, err
+	}
+	if client := c.known(addr); client != nil {
+		return client, nil
+	}
+	return nil, &net.AddrError{Err: "MOVED to a node that the cluster does not list", Addr: addr}
+}
+
+func (c *cluster) known(addr string) *redis.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byAddr[addr]
+}
+
+// suspect has the topology read again, in the background and at most five times a second. Without it the client of a dead master's slots stays without
+// service until the next periodic read, about a minute.
+func (c *cluster) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
+
+func (c *cluster) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	return c.ForEachMaster(ctx, f)
+}

@@ -1,0 +1,80 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Reply is a script's answer: the outcome in one word, then its values.
+type Reply []string
+
+// Word returns the outcome.
+func (r Reply) Word() string { return r[0] }
+
+// Values returns what follows the outcome.
+func (r Reply) Values() []string { return r[1:] }
+
+// Scan reads the values behind the outcome in order: into *string, *int, *int64, *time.Time (milliseconds since 1970, as UTC) or *time.Duration
+// (milliseconds). A reply that is too short or not a number is a script that breaks its contract: an error of class [ErrUnknownOutcome].
+func (r Reply) Scan(into ...any) error {
+	values := r.Values()
+	if len(values) < len(into) {
+		return fmt.Errorf("%w: a reply of %d values where %d belong", ErrUnknownOutcome, len(values), len(into))
+	}
+	for i, target := range into {
+		if err := scan(values[i], target); err != nil {
+			return fmt.Errorf("%w: value %d of the reply: %w", ErrUnknownOutcome, i+1, err)
+		}
+	}
+	return nil
+}
+
+func scan(value string, target any) error {
+	if text, ok := target.(*string); ok {
+		*text = value
+		return nil
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return err
+	}
+	switch target := target.(type) {
+	case *int:
+		*target = int(n)
+	case *int64:
+		*target = n
+	case *time.Time:
+		*target = time.UnixMilli(n).UTC()
+	case *time.Duration:
+		*target = time.Duration(n) * time.Millisecond
+	default:
+		return fmt.Errorf("no way to read a value into %T", target)
+	}
+	return nil
+}
+
+// replyOf takes go-redis's form of a script's answer apart.
+func replyOf(answer any) (Reply, error) {
+	items, ok := answer.([]any)
+	if !ok || len(items) == 0 {
+		return nil, fmt.Errorf("a script answered %T instead of a list", answer)
+	}
+	reply := make(Reply, len(items))
+	for i, item := range items {
+		switch item := item.(type) {
+		case string:
+			reply[i] = item
+		case int64:
+			reply[i] = strconv.FormatInt(item, 10)
+		default:
+			return nil, fmt.Errorf("value %d of a script's answer is a %T", i, item)
+		}
+	}
+	return reply, nil
+}
+
+// Unexpected is the error for an outcome that the caller does not know: a script of another version. What it did is not known.
+func (r Reply) Unexpected() error {
+	return fmt.Errorf("%w: a script answered %q", ErrUnknownOutcome, r.Word())
+}

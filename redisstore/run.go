@@ -1,0 +1,170 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// redirects bounds how often one call follows a cluster's MOVED, ASK or TRYAGAIN. Redis ran nothing in each of these.
+const redirects = 5
+
+// Run runs a script on the server that holds the first key, by its hash, and waits for the store's acknowledgement if the script writes. All keys must
+// share a hash tag. Arguments are strings, byte slices and integers. It is safe for concurrent use, never sends a script twice unless Redis said that
+// it did not run, and ends within the context's deadline and the store's timeout. The error is an [*Error].
+func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	call := call{script: script, ack: s.ack, ackTimeout: s.ackTimeout}
+	if script.Reads {
+		call.ack = 0
+	}
+	answer, err := s.route(ctx, keys[0], &call, command(&call, keys, args))
+	var shortfall *Shortfall
+	if err != nil && !errors.As(err, &shortfall) {
+		s.nodes.suspect(ctx, err)
+	}
+	if err != nil {
+		return nil, classify(ctx, script.Name, err, call.sent.Load(), script.Reads)
+	}
+	reply, err := replyOf(answer)
+	if err != nil {
+		return nil, classify(ctx, script.Name, err, true, script.Reads)
+	}
+	return reply, nil
+}
+
+// call is one run of a script.
+type call struct {
+	script     *scripts.Script
+	ack        int
+	ackTimeout time.Duration
+	bySource   bool        // the server did not know the hash: send the text
+	asking     bool        // follow an ASK
+	sent       atomic.Bool // go-redis has begun to write the command to a connection
+}
+
+// MarshalBinary gives go-redis the script's hash or text when it writes the command to a connection, and so observes the moment from which the command
+// may have left.
+func (c *call) MarshalBinary() ([]byte, error) {
+	c.sent.Store(true)
+	if c.bySource {
+		return []byte(c.script.Source), nil
+	}
+	return []byte(c.script.SHA), nil
+}
+
+func command(c *call, keys []string, args []any) []any {
+	words := make([]any, 0, 3+len(keys)+len(args))
+	words = append(words, "evalsha", c, len(keys))
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	return append(words, args...)
+}
+
+// route sends the command to the key's server and follows what Redis answers without having run it.
+func (s *Store) route(ctx context.Context, key string, call *call, words []any) (any, error) {
+	node, err := s.nodes.of(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for range redirects {
+		answer, err := call.send(ctx, node, words)
+		switch target, kind := redirect(err); {
+		case kind == "":
+			return answer, err
+		case kind == "NOSCRIPT":
+			call.bySource = true
+			words[0] = "eval"
+		case kind == "TRYAGAIN":
+			if !pause(ctx, 20*time.Millisecond) {
+				return nil, err
+			}
+		default:
+			call.asking = kind == "ASK"
+			s.nodes.suspect(ctx, err)
+			if node, err = s.nodes.at(ctx, target); err != nil {
+				return nil, err
+			}
+		}
+		call.sent.Store(false)
+	}
+	return nil, errors.New("MOVED: the cluster sent the command from node to node")
+}
+
+// redirect tells what kind of "not run here" an error is, and where to go instead. An unknown kind is "".
+func redirect(err error) (target, kind string) {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return "", ""
+	}
+	words := strings.Fields(reply.Error())
+	switch {
+	case len(words) == 0:
+		return "", ""
+	case (words[0] == "MOVED" || words[0] == "ASK") && len(words) == 3:
+		return words[2], words[0]
+	case words[0] == "NOSCRIPT" || words[0] == "TRYAGAIN":
+		return "", words[0]
+	}
+	return "", ""
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// send writes the command, with ASKING before it and WAIT behind it where they belong, on one connection.
+func (c *call) send(ctx context.Context, node *redis.Client, words []any) (any, error) {
+	if c.ack == 0 && !c.asking {
+		return node.Do(ctx, words...).Result()
+	}
+	pipe := node.Pipeline()
+	if c.asking {
+		pipe.Do(ctx, "asking")
+		c.asking = false
+	}
+	run := pipe.Do(ctx, words...)
+	var wait *redis.Cmd
+	if c.ack > 0 {
+		wait = pipe.Do(ctx, "wait", c.ack, ackPatience(ctx, c.ackTimeout).Milliseconds())
+	}
+	_, execErr := pipe.Exec(ctx)
+	answer, err := run.Result()
+	if err != nil || wait == nil {
+		return answer, err
+	}
+	return answer, acknowledged(wait, c.ack, execErr)
+}
+
+// ackPatience is how long WAIT may take: less than the connection will wait for its answer, and at least a millisecond, since 0 means for ever.
+func ackPatience(ctx context.Context, most time.Duration) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(deadline)*3/4)
+	}
+	return max(most, time.Millisecond)
+}
+
+func acknowledged(wait *redis.Cmd, want int, execErr error) error {
+	got, err := wait.Int()
+	if err != nil {
+		return fmt.Errorf("written, but the acknowledgement failed: %v", errors.Join(err, execErr))
+	}
+	if got < want {
+		return &Shortfall{Want: want, Got: got}
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/embedded"
+)
+
+// Mode is the kind of Redis behind a store.
+type Mode string
+
+// The kinds of Redis that a store's URL can name.
+const (
+	Embedded   Mode = "embedded"
+	Standalone Mode = "standalone"
+	Sentinel   Mode = "sentinel"
+	Cluster    Mode = "cluster"
+)
+
+// Config says which Redis to use and how. The zero value of each field but URL means the default beside it.
+type Config struct {
+	// URL names the Redis: embedded: | redis://[user:password@]host[:6379][/db] | rediss://… (TLS) | unix://[user:password@]/path/to.sock[?db=n]
+	// | redis+sentinel://[user:password@]h1[:26379],h2…/master[/db] | redis+cluster://[user:password@]h1[:6379],h2….
+	// Query parameters: pool_size; tls=true, sentinel_username and sentinel_password for Sentinel, tls=true for Cluster.
+	URL string
+
+	Prefix     string        // before every key; "" = DefaultPrefix
+	Ack        int           // replicas that must confirm every write; 0 = none
+	AckTimeout time.Duration // how long a write waits for them, at most; 0 = half a second
+	Timeout    time.Duration // how long a call may take in all, the acknowledgement included; 0 = 1 second
+
+	DataDir string       // embedded: where the store keeps its data; "" = in memory only
+	MaxKeys int          // embedded: how many keys it may hold; 0 = its own default
+	Logger  *slog.Logger // nil = no log
+}
+
+// Store runs scripts on one Redis. It is safe for concurrent use.
+type Store struct {
+	nodes      nodes
+	own        *embedded.Store // the embedded store, which this one ends; else nil
+	mode       Mode
+	address    string
+	prefix     string
+	ack        int
+	ackTimeout time.Duration
+	timeout    time.Duration
+}
+
+// Open returns a store on the Redis that the URL names, with the defaults of [Config]. It does not wait for Redis: a server that is away now shows in
+// the first call. The error tells what is wrong with the URL; it never repeats its password.
+func Open(ctx context.Context, url string) (*Store, error) {
+	return OpenConfig(ctx, Config{URL: url})
+}
+
+// OpenConfig is [Open] with everything that can be set. All faults of the configuration are reported together.
+func OpenConfig(_ context.Context, config Config) (*Store, error) {
+	if err := config.Check(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	target, err := parseURL(config.URL)
+	if err != nil {
+		return nil, err
+	}
+	store := &Store{
+		mode: target.mode, address: target.address, prefix: config.Prefix,
+		ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
+	}
+	if err := store.connect(target, config); err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	if c.AckTimeout == 0 {
+		c.AckTimeout = 500 * time.Millisecond
+	}
+	if c.Timeout == 0 {
+		c.Timeout = time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Check tells every fault of a configuration, without opening anything.
+func (c Config) Check() error {
+	target, err := parseURL(c.URL)
+	return errors.Join(err, c.withDefaults().check(target.mode))
+}
+
+func (c Config) check(mode Mode) error {
+	faults := []error{checkPrefix(c.Prefix)}
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	fault(c.Ack < 0 || c.Ack > 100, "ack %d: 0 to 100 replicas", c.Ack)
+	fault(c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute, "timeout %v: 10ms to 1m", c.Timeout)
+	fault(c.AckTimeout < time.Millisecond || c.AckTimeout >= c.Timeout, "ack timeout %v: at least 1ms, and less than the timeout of %v", c.AckTimeout, c.Timeout)
+	fault(mode == Embedded && c.Ack > 0, "ack %d: the embedded store has no replicas; give the URL of a Redis that has", c.Ack)
+	fault(mode != "" && mode != Embedded && c.DataDir != "", "data directory: only the embedded store keeps its data itself; a Redis is told in its own configuration")
+	return errors.Join(faults...)
+}
+
+func (s *Store) connect(target target, config Config) error {
+	switch target.mode {
+	case Embedded:
+		own, err := embedded.Open(embedded.Config{Dir: config.DataDir, MaxKeys: config.MaxKeys, Logger: config.Logger})
+		if err != nil {
+			return fmt.Errorf("embedded store: %w", err)
+		}
+		s.own, s.nodes = own, single{redis.NewClient(inProcess(own, config.Timeout))}
+	case Sentinel:
+		s.nodes = single{redis.NewFailoverClient(safeFailover(target, config.Timeout))}
+	case Cluster:
+		s.nodes = newCluster(safeCluster(target, config.Timeout))
+	default:
+		s.nodes = single{redis.NewClient(safe(target.server, config.Timeout))}
+	}
+	return nil
+}
+
+// WithAck returns a view of the store that waits for another number of replicas. It shares the connections; closing one closes both.
+func (s *Store) WithAck(replicas int) *Store {
+	view := *s
+	view.ack = replicas
+	return &view
+}
+
+// Mode tells the kind of Redis.
+func (s *Store) Mode() Mode { return s.mode }
+
+// Address names the Redis for people: the URL's hosts without user, password or parameters.
+func (s *Store) Address() string { return s.address }
+
+// Ack is how many replicas confirm a write before it counts.
+func (s *Store) Ack() int { return s.ack }
+
+// Ping tells whether every master answers within the context and the store's timeout. The error is an [*Error] of class [ErrUnavailable].
+func (s *Store) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
+	if err != nil {
+		s.nodes.suspect(ctx, err)
+		return classify(ctx, "ping", err, false, true)
+	}
+	return nil
+}
+
+// Close ends the connections, and the embedded store with them, which then writes its last snapshot. Calls under way fail.
+func (s *Store) Close() error {
+	err := s.nodes.Close()
+	if s.own != nil {
+		err = errors.Join(err, s.own.Close())
+	}
+	return err
+}

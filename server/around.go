@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+)
+
+// around is what every request passes through, outermost first.
+func (s *Server) around() []echo.MiddlewareFunc {
+	return []echo.MiddlewareFunc{
+		requestID,
+		s.accessLog(),
+		middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.logPanic, DisablePrintStack: false}),
+		middleware.BodyLimit(strconv.FormatInt(s.config.MaxBody, 10) + "B"),
+		middleware.ContextTimeoutWithConfig(middleware.ContextTimeoutConfig{
+			Timeout:      s.config.RequestTimeout,
+			ErrorHandler: func(err error, _ echo.Context) error { return err },
+		}),
+	}
+}
+
+var saneID = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
+
+// requestID gives every response the client's X-Request-Id if it sent a sane one, else a new one.
+func requestID(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id := c.Request().Header.Get(echo.HeaderXRequestID)
+		if !saneID.MatchString(id) {
+			id = secret.New()
+		}
+		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		return next(c)
+	}
+}
+
+// accessLog writes one line a request, with the route's template instead of the path: a path can hold a token.
+func (s *Server) accessLog() echo.MiddlewareFunc {
+	return middleware.RequestLoggerWithConfig(middleware.RequestLoggerConfig{
+		HandleError: true, // the error becomes a problem before the line is written, so that the status is the client's
+		LogMethod:   true, LogStatus: true, LogLatency: true, LogResponseSize: true, LogRoutePath: true,
+		LogValuesFunc: func(c echo.Context, v middleware.RequestLoggerValues) error {
+			s.log.LogAttrs(context.Background(), levelOf(v.Status), "request",
+				slog.String("method", v.Method), slog.String("route", braces(v.RoutePath)), slog.Int("status", v.Status),
+				slog.Int64("bytes", v.ResponseSize), slog.Duration("duration", v.Latency), slog.String("request_id", idOf(c)))
+			return nil
+		},
+	})
+}
+
+func levelOf(status int) slog.Level {
+	if status >= http.StatusInternalServerError {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// idOf is the request id that the response carries.
+func idOf(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
+
+func (s *Server) logPanic(c echo.Context, err error, stack []byte) error {
+	s.log.Error("panic in a handler", "error", fmt.Sprint(err), "route", c.Path(), "request_id", idOf(c), "stack", string(stack))
+	return err
+}

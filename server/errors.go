@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// problems says which problem a domain's error is. Package idempotency says its own, and those of the store that all domains share.
+var problems = []struct {
+	err  error
+	code wire.Code
+}{
+	{counter.ErrBy, wire.InvalidRequest},
+	{counter.ErrUnknown, wire.NotFound},
+	{counter.ErrNotAnInteger, wire.NotAnInteger},
+	{counter.ErrOverflow, wire.CounterOverflow},
+	{counter.ErrOtherRequest, wire.PayloadMismatch},
+	{workerlease.ErrRequest, wire.InvalidRequest},
+	{workerlease.ErrUnknown, wire.NotFound},
+	{workerlease.ErrLayout, wire.LayoutMismatch},
+	{workerlease.ErrLost, wire.LeaseLost},
+	{workerlease.ErrExhausted, wire.PoolExhausted},
+	{context.DeadlineExceeded, wire.OutcomeUnknown},
+}
+
+// problemOf turns any error into the problem that the client gets.
+func problemOf(err error) wire.Problem {
+	var fault *fault
+	if errors.As(err, &fault) {
+		return fault.problem()
+	}
+	if problem, ok := idempotency.Problem(err); ok {
+		return problem
+	}
+	for _, known := range problems {
+		if errors.Is(err, known.err) {
+			problem := wire.NewProblem(known.code, err.Error())
+			var exhausted *workerlease.Exhausted
+			if errors.As(err, &exhausted) {
+				problem.RetryAfter = exhausted.Wait
+			}
+			return problem
+		}
+	}
+	var cut *http.MaxBytesError
+	if errors.As(err, &cut) {
+		return wire.NewProblem(wire.PayloadTooLarge, "")
+	}
+	var web *echo.HTTPError
+	if errors.As(err, &web) {
+		return webProblem(web)
+	}
+	return wire.NewProblem(wire.InternalError, "")
+}
+
+// webProblem says what Echo refused by itself.
+func webProblem(err *echo.HTTPError) wire.Problem {
+	switch err.Code {
+	case http.StatusNotFound:
+		return wire.NewProblem(wire.NotFound, "no such path; GET / lists what there is")
+	case http.StatusMethodNotAllowed:
+		return wire.NewProblem(wire.MethodNotAllowed, "")
+	case http.StatusRequestEntityTooLarge:
+		return wire.NewProblem(wire.PayloadTooLarge, "")
+	case http.StatusServiceUnavailable:
+		return wire.NewProblem(wire.OutcomeUnknown, "the request took longer than this server allows")
+	}
+	return wire.NewProblem(wire.InternalError, "")
+}
+
+// writeError is Echo's error handler: every error of a request ends here.
+func (s *Server) writeError(err error, c echo.Context) {
+	if c.Response().Committed {
+		return // the answer is on its way; the client sees it cut off
+	}
+	problem := problemOf(err)
+	s.complete(&problem, c.Request())
+	if problem.Code == wire.InternalError {
+		s.log.Error("request failed", "error", err, "route", c.Path(), "request_id", idOf(c))
+	}
+	problem.Write(c.Response())
+}
+
+// writeGuardError answers for the idempotency middleware.
+func (s *Server) writeGuardError(w http.ResponseWriter, r *http.Request, err error) {
+	problem := problemOf(err)
+	s.complete(&problem, r)
+	if problem.Code == wire.InternalError {
+		s.log.Error("guarded request failed", "error", err, "request_id", w.Header().Get(echo.HeaderXRequestID))
+	}
+	problem.Write(w)
+}
+
+// complete adds what only the service knows: limits, and where to read on.
+func (s *Server) complete(problem *wire.Problem, r *http.Request) {
+	switch problem.Code {
+	case wire.PayloadTooLarge:
+		problem.Detail = "the limit is " + byteCount(s.config.MaxBody)
+	case wire.KeyMissing, wire.KeyMalformed:
+		problem.See = "/idempotency-policy"
+	case wire.IdempotencyUnknown, wire.InProgress:
+		if token := r.Header.Get(idempotency.TokenHeader); token != "" {
+			problem.See = "/token/" + token
+		} else if strings.HasPrefix(r.URL.Path, "/token/") {
+			problem.See = strings.TrimSuffix(r.URL.Path, "/claim")
+		}
+	}
+}
+
+// fault is a request that is wrong in one place.
+type fault struct {
+	code   wire.Code
+	field  string
+	detail string
+}
+
+func (f *fault) Error() string { return f.field + ": " + f.detail }
+
+func (f *fault) problem() wire.Problem {
+	problem := wire.NewProblem(f.code, f.Error())
+	problem.Field = f.field
+	return problem
+}
+
+func invalid(field, detail string) error { return &fault{wire.InvalidRequest, field, detail} }

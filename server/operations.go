@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// index tells a person who opens the service what there is.
+func (s *Server) index(c echo.Context) error {
+	var lines []string
+	for _, route := range c.Echo().Routes() {
+		lines = append(lines, fmt.Sprintf("%-24s %s", braces(route.Path), route.Method))
+	}
+	slices.Sort(lines)
+	return c.String(http.StatusOK, "coatcheck: counters, worker ids and one-use tokens on Redis\n\n"+strings.Join(lines, "\n")+"\n")
+}
+
+// live says that the process answers. It asks nobody else.
+func (s *Server) live(c echo.Context) error {
+	fresh(c)
+	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})
+}
+
+// ready says whether this process should get requests: it is not stopping, and the store answers.
+func (s *Server) ready(c echo.Context) error {
+	readiness := wire.Readiness{Store: string(s.store.Mode()), Ack: s.store.Ack()}
+	readiness.Incarnation, readiness.Reason = s.check(c.Request().Context())
+	readiness.Ready = readiness.Reason == ""
+	fresh(c)
+	if !readiness.Ready {
+		return c.JSON(http.StatusServiceUnavailable, readiness)
+	}
+	return c.JSON(http.StatusOK, readiness)
+}
+
+func (s *Server) check(ctx context.Context) (incarnation, reason string) {
+	if s.stopping.Load() {
+		return "", "stopping"
+	}
+	if err := s.store.Ping(ctx); err != nil {
+		return "", problemOf(err).Title
+	}
+	found, err := s.store.Incarnation(ctx)
+	if err != nil {
+		return "", problemOf(err).Title
+	}
+	if s.life.changed(found) {
+		s.log.Warn("the store is another incarnation: a failover, or a restart without its last data; writes that it had confirmed may be missing",
+			"incarnation", found.ID)
+	}
+	return found.ID, ""
+}
+
+// incarnations remembers which life of the store this process has seen.
+type incarnations struct {
+	mu   sync.Mutex
+	last string
+}
+
+// changed tells whether the store has begun another life since this process looked, or since the state in it was written.
+func (i *incarnations) changed(found redisstore.Incarnation) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	changed := found.Change == redisstore.Changed || i.last != "" && i.last != found.ID
+	i.last = found.ID
+	return changed
+}
+
+// problem is the page behind a problem's type.
+func (s *Server) problem(c echo.Context) error {
+	code := wire.Code(c.Param("code"))
+	kind, ok := wire.Lookup(code)
+	if !ok {
+		return echo.ErrNotFound
+	}
+	retry := "Repeating the same request does not help."
+	if kind.Retryable {
+		retry = "The same request may succeed later; repeating it does no harm."
+	}
+	return c.HTML(http.StatusOK, fmt.Sprintf(problemPage, kind.Title, html.EscapeString(string(code)), kind.Status, kind.Title, kind.Help, retry))
+}
+
+const problemPage = `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>%s</title>
+<body style="font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem">
+<p><code>%s</code> · HTTP %d</p>
+<h1>%s</h1>
+<p>%s</p>
+<p>%s</p>
+</body></html>
+`
+
+// braces writes Echo's /token/:token as /token/{token}.
+func braces(path string) string {
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if name, ok := strings.CutPrefix(segment, ":"); ok {
+			segments[i] = "{" + name + "}"
+		}
+	}
+	return strings.Join(segments, "/")
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
+
+const nameRule = "1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, percent-decoded once"
+
+// name reads a name from the path, where the route's template says. Echo gives some parameters decoded and others not, so this reads the path as it came
+// and decodes the segment exactly once.
+func name(c echo.Context, param string) (string, error) {
+	segment, err := segment(c, param)
+	if err != nil {
+		return "", err
+	}
+	text, err := url.PathUnescape(segment)
+	if err != nil || !nameForm.MatchString(text) {
+		return "", &fault{wire.InvalidName, param, nameRule}
+	}
+	return text, nil
+}
+
+// segment finds a parameter's part of the path by the template. A path with other segments than the template does not exist, whatever Echo matched.
+func segment(c echo.Context, param string) (string, error) {
+	template := strings.Split(c.Path(), "/")
+	path := strings.Split(c.Request().URL.EscapedPath(), "/")
+	at := slices.Index(template, ":"+param)
+	if at < 0 || len(path) != len(template) {
+		return "", echo.ErrNotFound
+	}
+	return path[at], nil
+}
+
+// onlyQuery refuses query parameters that a route does not know, and those that come twice: a misspelt one must not be a silent default.
+func onlyQuery(c echo.Context, known ...string) error {
+	query, err := url.ParseQuery(c.Request().URL.RawQuery)
+	if err != nil {
+		return invalid("query", "not percent-encoded as it should be")
+	}
+	for name, values := range query {
+		if !slices.Contains(known, name) {
+			return invalid(printable(name), "unknown query parameter; this route knows: "+strings.Join(append(known, "no others"), ", "))
+		}
+		if len(values) > 1 {
+			return invalid(name, "given more than once")
+		}
+	}
+	return nil
+}
+
+// printable shortens what a client chose before it is said back.
+func printable(text string) string {
+	if len(text) > 40 {
+		text = text[:40] + "…"
+	}
+	return strconv.QuoteToASCII(text)
+}
+
+// queryInt reads a whole number from the query, within bounds; absent means its default.
+func queryInt(c echo.Context, field string, absent, least, most int64) (int64, error) {
+	if !c.QueryParams().Has(field) {
+		return absent, nil
+	}
+	n, err := strconv.ParseInt(c.QueryParam(field), 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, invalid(field, fmt.Sprintf("a whole number from %d to %d", least, most))
+	}
+	return n, nil
+}
+
+// body reads a JSON object into a struct, strictly: no unknown field, no wrong type, nothing behind it. An empty body leaves the struct as it is.
+func body(c echo.Context, into any) error {
+	decoder := json.NewDecoder(c.Request().Body)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err == nil {
+		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = errors.New("one JSON object belongs here, and nothing behind it")
+		}
+	}
+	return bodyFault(err)
+}
+
+func bodyFault(err error) error {
+	var tooLarge *echo.HTTPError
+	var wrongType *json.UnmarshalTypeError
+	var badTime *time.ParseError
+	switch {
+	case errors.As(err, &tooLarge) && tooLarge.Code == http.StatusRequestEntityTooLarge:
+		return tooLarge
+	case errors.As(err, &wrongType):
+		field := wrongType.Field
+		if field == "" {
+			field = "body"
+		}
+		return invalid(field, fmt.Sprintf("not a %s", jsonName(wrongType.Type.Kind().String())))
+	case errors.As(err, &badTime):
+		return invalid("body", "a time is RFC 3339, such as 2020-01-01T00:00:00Z")
+	case strings.HasPrefix(err.Error(), "json: unknown field "):
+		return invalid(printable(strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`)), "unknown field")
+	}
+	return invalid("body", "not one JSON object: "+strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// jsonName says a Go kind in JSON's words.
+func jsonName(kind string) string {
+	switch {
+	case strings.HasPrefix(kind, "int"):
+		return "whole number within 64 bits"
+	case kind == "struct", kind == "map":
+		return "JSON object"
+	}
+	return kind
+}
+
+// millis reads a duration field, within bounds; nil means its default.
+func millis(field string, value *int64, absent, least, most time.Duration) (time.Duration, error) {
+	if value == nil {
+		return absent, nil
+	}
+	if *value < least.Milliseconds() || *value > most.Milliseconds() {
+		return 0, invalid(field, fmt.Sprintf("%d to %d milliseconds", least.Milliseconds(), most.Milliseconds()))
+	}
+	return time.Duration(*value) * time.Millisecond, nil
+}
+
+const leaseHeader = "Lease-Token"
+
+// leaseToken reads the header that proves a lease.
+func leaseToken(c echo.Context) (string, error) {
+	tokens := c.Request().Header.Values(leaseHeader)
+	if len(tokens) != 1 || tokens[0] == "" {
+		return "", invalid(leaseHeader, "this header belongs here once: the lease as it was granted")
+	}
+	return tokens[0], nil
+}
+
+// wantsText tells whether the client asked for bare digits.
+func wantsText(c echo.Context) bool {
+	accept := strings.Join(c.Request().Header.Values(echo.HeaderAccept), ",")
+	return strings.Contains(accept, echo.MIMETextPlain) && !strings.Contains(accept, echo.MIMEApplicationJSON)
+}
+
+// fresh marks an answer that must not be stored on the way: it hands something out or changes something.
+func fresh(c echo.Context) { c.Response().Header().Set(echo.HeaderCacheControl, "no-store") }
+
+func byteCount(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }

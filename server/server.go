@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/ledger"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// Config sets up a service. The zero value of each field but Store means the default beside it.
+type Config struct {
+	Store  *redisstore.Store // stays open when the server ends; the caller closes it after
+	Logger *slog.Logger      // nil = no log
+
+	Dev          bool          // turns on the demo routes /payments
+	PaymentDelay time.Duration // demo: how long a payment takes after its charge
+	PaymentLease time.Duration // demo: how long a payment's attempt may be silent; 0 = 30 s
+
+	MaxBody        int64         // bytes of a request's body; 0 = 1 MiB
+	RequestTimeout time.Duration // how long a request may take; 0 = 30 s
+	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
+	StopTimeout    time.Duration // how long requests under way may take to end; 0 = 10 s
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = 1 << 20
+	}
+	if c.RequestTimeout == 0 {
+		c.RequestTimeout = 30 * time.Second
+	}
+	if c.StopTimeout == 0 {
+		c.StopTimeout = 10 * time.Second
+	}
+	return c
+}
+
+// Server is the HTTP service on one store.
+type Server struct {
+	config   Config
+	echo     *echo.Echo
+	store    *redisstore.Store
+	log      *slog.Logger
+	tokens   *idempotency.Tokens
+	counters *counter.Counters
+	pools    *workerlease.Pools
+	ledger   *ledger.Ledger
+	guarded  []policy // routes behind the idempotency middleware, for GET /idempotency-policy
+	stopping atomic.Bool
+	life     incarnations
+}
+
+// New returns a service that is not listening yet.
+func New(config Config) *Server {
+	config = config.withDefaults()
+	s := &Server{
+		config: config, store: config.Store, log: config.Logger,
+		counters: counter.New(config.Store), pools: workerlease.New(config.Store), ledger: ledger.New(config.Store),
+	}
+	s.tokens = idempotency.New(config.Store, idempotency.Config{Error: s.writeGuardError, Logger: config.Logger})
+	s.echo = s.routes()
+	return s
+}
+
+// Handler is the service as an http.Handler, for a program that listens itself. Such a program calls Close at its end.
+func (s *Server) Handler() http.Handler { return s.echo }
+
+// Close waits until answers that could not be recorded yet are, or until the context ends.
+func (s *Server) Close(ctx context.Context) error { return s.tokens.Close(ctx) }
+
+// Serve answers requests on the listener until the context ends, then stops in good order: /readyz answers 503, a short wait for load balancers to see
+// it, no new connections, requests under way end, late answers are recorded. The store is the caller's to close after that.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	web := &http.Server{
+		Handler:           s.echo,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       s.config.RequestTimeout,
+		WriteTimeout:      s.config.RequestTimeout + 5*time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- web.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	return s.stop(context.WithoutCancel(ctx), web)
+}
+
+func (s *Server) stop(ctx context.Context, web *http.Server) error {
+	s.stopping.Store(true)
+	time.Sleep(s.config.DrainDelay)
+	ctx, cancel := context.WithTimeout(ctx, s.config.StopTimeout)
+	defer cancel()
+	return errors.Join(web.Shutdown(ctx), s.Close(ctx))
+}

@@ -1,0 +1,187 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+const defaultTTL = 24 * time.Hour
+
+func (s *Server) issueToken(c echo.Context) error {
+	var request wire.TokenRequest
+	if err := body(c, &request); err != nil {
+		return err
+	}
+	ttl, err := millis("ttl_ms", request.TTL, defaultTTL, idempotency.MinTTL, idempotency.MaxTTL)
+	if err != nil {
+		return err
+	}
+	if request.Scope != "" && !nameForm.MatchString(request.Scope) {
+		return invalid("scope", nameRule)
+	}
+	token, err := s.tokens.Issue(c.Request().Context(), request.Scope, ttl)
+	if err != nil {
+		return err
+	}
+	fresh(c)
+	c.Response().Header().Set(echo.HeaderLocation, "/token/"+token.Value)
+	return c.JSON(http.StatusCreated, wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
+}
+
+var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
+
+// tokenOf reads the token from the path. What can not be a token was never issued, unless it is not even a name.
+func tokenOf(c echo.Context) (idempotency.Ref, error) {
+	text, err := segment(c, "token")
+	if err != nil {
+		return idempotency.Ref{}, err
+	}
+	token, err := url.PathUnescape(text)
+	if err != nil || !tokenForm.MatchString(token) {
+		return idempotency.Ref{}, &fault{wire.InvalidName, "token", "1 to 255 characters, as it was issued"}
+	}
+	return idempotency.IssuedToken(token), nil
+}
+
+func (s *Server) tokenStatus(c echo.Context) error {
+	ref, err := tokenOf(c)
+	if err != nil {
+		return err
+	}
+	status, err := s.tokens.Status(c.Request().Context(), ref)
+	if err != nil {
+		return err
+	}
+	fresh(c)
+	return c.JSON(http.StatusOK, wire.TokenStatus{
+		State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence,
+		Scope: status.Scope, LeaseUntil: status.LeaseUntil,
+	})
+}
+
+func (s *Server) claimToken(c echo.Context) error {
+	ref, err := tokenOf(c)
+	if err != nil {
+		return err
+	}
+	terms, err := claimTerms(c)
+	if err != nil {
+		return err
+	}
+	outcome, err := s.tokens.Claim(c.Request().Context(), ref, terms)
+	if err != nil {
+		return err
+	}
+	fresh(c)
+	if !outcome.Granted {
+		answer := wireAnswer(outcome.Answer)
+		return c.JSON(http.StatusOK, wire.Claimed{Outcome: "replay", Response: &answer})
+	}
+	grant := outcome.Grant
+	return c.JSON(http.StatusOK, wire.Claimed{Outcome: "granted", Lease: grant.Owner, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until})
+}
+
+func claimTerms(c echo.Context) (idempotency.Terms, error) {
+	var request wire.ClaimRequest
+	if err := body(c, &request); err != nil {
+		return idempotency.Terms{}, err
+	}
+	if n := len(request.Fingerprint); n < 1 || n > 256 {
+		return idempotency.Terms{}, invalid("fingerprint", "1 to 256 bytes that are the same for the same request, such as a SHA-256 of it")
+	}
+	policy := idempotency.Policy(request.Policy)
+	if policy != "" && policy != idempotency.Hold && policy != idempotency.Takeover {
+		return idempotency.Terms{}, invalid("policy", "hold or takeover")
+	}
+	lease, err := millis("lease_ms", request.Lease, 0, idempotency.MinLease, idempotency.MaxLease)
+	return idempotency.Terms{Fingerprint: request.Fingerprint, Policy: policy, Lease: lease, Scope: idempotency.AnyScope}, err
+}
+
+func wireAnswer(answer idempotency.Answer) wire.Answer {
+	headers := map[string]string{}
+	for name := range answer.Header {
+		headers[name] = answer.Header.Get(name)
+	}
+	return wire.Answer{Status: answer.Status, Headers: headers, Body: answer.Body, NotKept: answer.NotKept}
+}
+
+func (s *Server) completeToken(c echo.Context) error {
+	ref, lease, err := owned(c)
+	if err != nil {
+		return err
+	}
+	answer, err := answerOf(c)
+	if err != nil {
+		return err
+	}
+	if err := s.tokens.Complete(c.Request().Context(), ref, lease, answer, 0); err != nil {
+		return err
+	}
+	fresh(c)
+	return c.NoContent(http.StatusNoContent)
+}
+
+func answerOf(c echo.Context) (idempotency.Answer, error) {
+	var request wire.Answer
+	if err := body(c, &request); err != nil {
+		return idempotency.Answer{}, err
+	}
+	if request.Status < 200 || request.Status > 599 {
+		return idempotency.Answer{}, invalid("status", "200 to 599")
+	}
+	header := http.Header{}
+	for name, value := range request.Headers {
+		header.Set(name, value)
+	}
+	return idempotency.Answer{Status: request.Status, Header: header, Body: request.Body, NotKept: request.NotKept}, nil
+}
+
+func (s *Server) extendToken(c echo.Context) error {
+	ref, lease, err := owned(c)
+	if err != nil {
+		return err
+	}
+	var request wire.ExtendRequest
+	if err := body(c, &request); err != nil {
+		return err
+	}
+	span, err := millis("lease_ms", request.Lease, 30*time.Second, idempotency.MinLease, idempotency.MaxLease)
+	if err != nil {
+		return err
+	}
+	until, err := s.tokens.Extend(c.Request().Context(), ref, lease, span, 0)
+	if err != nil {
+		return err
+	}
+	fresh(c)
+	return c.JSON(http.StatusOK, wire.Extended{LeaseUntil: until})
+}
+
+func (s *Server) releaseToken(c echo.Context) error {
+	ref, lease, err := owned(c)
+	if err != nil {
+		return err
+	}
+	if err := s.tokens.Release(c.Request().Context(), ref, lease); err != nil {
+		return err
+	}
+	fresh(c)
+	return c.NoContent(http.StatusNoContent)
+}
+
+// owned reads the token from the path and the proof of its claim from the header.
+func owned(c echo.Context) (idempotency.Ref, string, error) {
+	ref, err := tokenOf(c)
+	if err != nil {
+		return ref, "", err
+	}
+	lease, err := leaseToken(c)
+	return ref, lease, err
+}

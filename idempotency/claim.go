@@ -59,7 +59,9 @@ func (t Terms) withDefaults() Terms {
 	if t.Retention == 0 {
 		t.Retention = day
 	}
-	t.Retention = max(t.Retention, t.Lease)
+	if t.Retention >= 0 { // a negative one is for check to refuse
+		t.Retention = max(t.Retention, t.Lease)
+	}
 	return t
 }
 

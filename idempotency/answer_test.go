@@ -1,0 +1,73 @@
+package idempotency
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestAnswerIsReadAsItWasStored(t *testing.T) {
+	for _, answer := range []Answer{
+		{Status: 201, Header: http.Header{"Location": {"/a"}, "Vary": {"A", "B"}}, Body: []byte("{\"a\":1}\n")},
+		{Status: 204, Body: []byte{}},
+		{Status: 500, Body: []byte{0, 255, '\n', '\n'}},
+		{Status: 200, Body: []byte{}, NotKept: true},
+	} {
+		got, err := decodeAnswer(answer.encode())
+		if err != nil || !reflect.DeepEqual(got, answer) {
+			t.Errorf("%+v became %+v, %v", answer, got, err)
+		}
+	}
+}
+
+func TestDecodeAnswerRefusesWhatOthersWrote(t *testing.T) {
+	for _, stored := range []string{"", "\n", "{}\n", `{"v":1,"status":200}`, "{\"v\":2,\"status\":200}\n", "{\"v\":1,\"status\":99}\n", "{\"v\":1,\"status\":600}\n", "[1]\nx"} {
+		if answer, err := decodeAnswer([]byte(stored)); !errors.Is(err, redisstore.ErrUnavailable) {
+			t.Errorf("%q gave %+v, %v", stored, answer, err)
+		}
+	}
+}
+
+func TestSafeHeaderDropsWhatBelongsToOneConnectionOrClient(t *testing.T) {
+	header := http.Header{
+		"Content-Type": {"a/b"}, "Location": {"/x"}, "Etag": {`"1"`},
+		"Set-Cookie": {"s=1"}, "Connection": {"close, X-Hop"}, "X-Hop": {"1"}, "Transfer-Encoding": {"chunked"}, "Date": {"now"},
+		"Content-Length": {"3"}, "X-Request-Id": {"r"}, "Trailer:X-Sum": {"1"}, "Upgrade": {"h2c"},
+	}
+	want := http.Header{"Content-Type": {"a/b"}, "Location": {"/x"}, "Etag": {`"1"`}}
+	if got := safeHeader(header); !reflect.DeepEqual(got, want) {
+		t.Errorf("kept %v, want %v", got, want)
+	}
+	if header.Get("Set-Cookie") == "" {
+		t.Error("the handler's own headers were changed")
+	}
+}
+
+func TestReplaySaysThatItIsOne(t *testing.T) {
+	w := httptest.NewRecorder()
+	Answer{Status: 201, Header: http.Header{"Location": {"/a"}, "Content-Type": {"text/x"}}, NotKept: true}.replay(w)
+	if w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "true" || w.Header().Get("Idempotent-Body") != "not-kept" || w.Header().Get("Location") != "/a" || w.Body.Len() != 0 {
+		t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
+	}
+}
+
+func FuzzDecodeAnswer(f *testing.F) {
+	f.Add(Answer{Status: 201, Header: http.Header{"A": {"b"}}, Body: []byte("x")}.encode())
+	f.Add([]byte("{\"v\":1,\"status\":200,\"header\":{\"Connection\":[\"a,,b\"]}}\nbody"))
+	f.Add([]byte("{\"v\":1,\"status\":200,\"header\":null}\n"))
+	f.Fuzz(func(t *testing.T, stored []byte) {
+		answer, err := decodeAnswer(stored)
+		if err != nil {
+			return
+		}
+		again, err := decodeAnswer(answer.encode())
+		if err != nil || again.Status != answer.Status || !bytes.Equal(again.Body, answer.Body) || again.NotKept != answer.NotKept {
+			t.Fatalf("%q became %+v, and that %+v, %v", stored, answer, again, err)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+func TestHeartbeatKeepsALongHandlersClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &handler{serve: func(http.ResponseWriter, *http.Request) { time.Sleep(time.Hour) }}
+		tokens := embeddedTokens(t)
+		guarded := tokens.Middleware(Route{Lease: 10 * time.Second})(h)
+		done := make(chan *httptest.ResponseRecorder)
+		go func() { done <- post(guarded, "pay", "Idempotency-Key: k") }()
+		for range 50 {
+			time.Sleep(time.Minute)
+			if w := post(guarded, "pay", "Idempotency-Key: k"); codeOf(w) != wire.InProgress {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+		}
+		if w := <-done; w.Code != 200 || h.runs.Load() != 1 {
+			t.Errorf("%d, %d runs", w.Code, h.runs.Load())
+		}
+	})
+}
+
+func TestHandlerThatIsSupersededIsCancelledAndItsClientTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := embeddedTokens(t)
+		causes := make(chan error, 1)
+		h := &handler{serve: func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			causes <- context.Cause(r.Context())
+		}}
+		guarded := tokens.Middleware(Route{Name: "r", Policy: Takeover, Lease: 3 * time.Second})(h)
+		done := make(chan *httptest.ResponseRecorder)
+		go func() { done <- post(guarded, "pay", "Idempotency-Key: k") }()
+		time.Sleep(time.Second / 2)
+
+		// Somebody lapses the claim by hand, as a pause of the process would, and takes over before the next heartbeat.
+		ref := ClientKey("", "r", "k")
+		keys := tokens.keys(ref)
+		fingerprint := lapse(t, tokens, keys[0])
+		claim(t, tokens, ref, Terms{Fingerprint: fingerprint, Policy: Takeover, Lease: time.Hour})
+
+		if cause := <-causes; !errors.Is(cause, ErrSuperseded) {
+			t.Errorf("cause %v", cause)
+		}
+		if w := <-done; w.Code != 409 || codeOf(w) != wire.Superseded {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		wantState(t, tokens, ref, Claimed)
+	})
+}
+
+func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := embeddedTokens(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		claimed := time.Now()
+		beat := tokens.beat(IssuedToken("x"), "owner", Terms{Policy: Takeover, Lease: 9 * time.Second}, claimed, cancel)
+		beat.stop() // no heartbeat gets through any more
+		if ctx.Err() != nil {
+			t.Fatal("a heartbeat that was stopped in time ended the handler")
+		}
+
+		silent := newSilentTokens(t)
+		ctx, cancel = context.WithCancelCause(t.Context())
+		beat = silent.beat(IssuedToken("x"), "owner", Terms{Policy: Takeover, Lease: 9 * time.Second}, time.Now(), cancel)
+		<-ctx.Done()
+		if after := time.Since(claimed); after != 9*time.Second || !errors.Is(context.Cause(ctx), ErrSuperseded) {
+			t.Errorf("ended after %v because %v", after, context.Cause(ctx))
+		}
+		beat.stop()
+
+		ctx, cancel = context.WithCancelCause(t.Context())
+		beat = silent.beat(IssuedToken("x"), "owner", Terms{Policy: Hold, Lease: 9 * time.Second}, time.Now(), cancel)
+		time.Sleep(time.Minute)
+		if ctx.Err() != nil {
+			t.Error("under hold nobody else can begin: the handler may finish")
+		}
+		beat.stop()
+		cancel(nil)
+	})
+}

@@ -1,0 +1,134 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newTokens returns the tokens of a store; what they do in the background ends with the test.
+func newTokens(t testing.TB, store *redisstore.Store) *Tokens {
+	t.Helper()
+	tokens := New(store, Config{})
+	t.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := tokens.Close(ended); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("closing the tokens: %v", err)
+		}
+	})
+	return tokens
+}
+
+func embeddedTokens(t testing.TB) *Tokens {
+	t.Helper()
+	return newTokens(t, storetest.Open(t, redisstore.Config{}))
+}
+
+func issue(t testing.TB, tokens *Tokens, scope string) Ref {
+	t.Helper()
+	token, err := tokens.Issue(t.Context(), scope, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return IssuedToken(token.Value)
+}
+
+func claim(t testing.TB, tokens *Tokens, ref Ref, terms Terms) Grant {
+	t.Helper()
+	outcome, err := tokens.Claim(t.Context(), ref, terms)
+	if err != nil || !outcome.Granted {
+		t.Fatalf("claim: %+v, %v", outcome, err)
+	}
+	return outcome.Grant
+}
+
+func wantState(t testing.TB, tokens *Tokens, ref Ref, want State) {
+	t.Helper()
+	status, err := tokens.Status(t.Context(), ref)
+	if err != nil || status.State != want {
+		t.Fatalf("state %q, %v; want %q", status.State, err, want)
+	}
+}
+
+// handler is a guarded handler that counts its runs.
+type handler struct {
+	runs  atomic.Int64
+	serve http.HandlerFunc
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.runs.Add(1)
+	if h.serve != nil {
+		h.serve(w, r)
+		return
+	}
+	w.Header().Set("Location", "/payments/1")
+	w.Header().Set("Set-Cookie", "session=secret")
+	w.WriteHeader(http.StatusCreated)
+	_, _ = io.WriteString(w, `{"id":1}`)
+}
+
+// post sends one request with headers given as "Name: value" to a guarded handler.
+func post(guarded http.Handler, body string, headers ...string) *httptest.ResponseRecorder {
+	request := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader(body))
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	guarded.ServeHTTP(w, request)
+	return w
+}
+
+// eventually waits for something that happens in the background.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// lapse ends a claim's lease behind the back of its owner, and returns its fingerprint.
+func lapse(t testing.TB, tokens *Tokens, key string) string {
+	t.Helper()
+	script := &scripts.Script{
+		Name:   "test_lapse",
+		Source: "redis.call('HSET', KEYS[1], 'until', '1') return {redis.call('HGET', KEYS[1], 'fingerprint')}",
+		SHA:    strings.Repeat("0", 40), // not known: the store sends the source
+	}
+	reply, err := tokens.store.Run(t.Context(), script, []string{key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.Word()
+}
+
+// newSilentTokens returns tokens whose store has gone away.
+func newSilentTokens(t testing.TB) *Tokens {
+	t.Helper()
+	store, err := redisstore.Open(t.Context(), "embedded:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return newTokens(t, store)
+}

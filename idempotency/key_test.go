@@ -1,0 +1,113 @@
+package idempotency
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestParseKeyTakesTheSameKeyQuotedAndBare(t *testing.T) {
+	for value, want := range map[string]string{
+		`8e03978e-40d5-43dd-bc93-6894a57f9324`:   "8e03978e-40d5-43dd-bc93-6894a57f9324",
+		`"8e03978e-40d5-43dd-bc93-6894a57f9324"`: "8e03978e-40d5-43dd-bc93-6894a57f9324",
+		`"with space"`:                           "with space",
+		`"a \"quote\" and a \\slash"`:            `a "quote" and a \slash`,
+		`"a,b;c"`:                                "a,b;c",
+		`a=b/c+d:e~f!`:                           "a=b/c+d:e~f!",
+		`12345`:                                  "12345",
+		strings.Repeat("k", 255):                 strings.Repeat("k", 255),
+		`"` + strings.Repeat("k", 255) + `"`:     strings.Repeat("k", 255),
+	} {
+		if got, err := parseKey(value); err != nil || got != want {
+			t.Errorf("%s: %q, %v", value, got, err)
+		}
+	}
+}
+
+func TestParseKeyRefuses(t *testing.T) {
+	for name, value := range map[string]string{
+		"empty":           ``,
+		"empty string":    `""`,
+		"list":            `"a", "b"`,
+		"bare list":       `a,b`,
+		"parameter":       `"a";p=1`,
+		"bare parameter":  `a;p=1`,
+		"trailing text":   `"a" b`,
+		"open quote":      `"a`,
+		"quote inside":    `a"b`,
+		"bad escape":      `"a\b"`,
+		"bare backslash":  `a\b`,
+		"non-ASCII":       `ключ`,
+		"quoted UTF-8":    `"ключ"`,
+		"control":         "\"a\x07\"",
+		"two words":       `a b`,
+		"binary":          `:aGVsbG8=:;x`,
+		"too long":        strings.Repeat("k", 256),
+		"too long quoted": `"` + strings.Repeat("k", 256) + `"`,
+	} {
+		if got, err := parseKey(value); !errors.Is(err, ErrKeyMalformed) {
+			t.Errorf("%s: %q gave %q, %v", name, value, got, err)
+		}
+	}
+}
+
+func TestRefOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
+	const missing, malformed = "missing", "malformed"
+	for _, row := range []struct {
+		name   string
+		accept Accept
+		tokens []string
+		keys   []string
+		want   string
+		issued bool
+	}{
+		{"nothing", TokenOrKey, nil, nil, missing, false},
+		{"token", TokenOrKey, []string{"t"}, nil, "", true},
+		{"key", TokenOrKey, nil, []string{"k"}, "", false},
+		{"both", TokenOrKey, []string{"t"}, []string{"k"}, malformed, false},
+		{"two tokens", TokenOrKey, []string{"t", "t"}, nil, malformed, false},
+		{"two keys", TokenOrKey, nil, []string{"k", "k"}, malformed, false},
+		{"key where only a token will do", TokenOnly, nil, []string{"k"}, missing, false},
+		{"token where only a key will do", KeyOnly, []string{"t"}, nil, missing, false},
+		{"bad token", TokenOrKey, []string{"not a token"}, nil, malformed, false},
+		{"empty token", TokenOrKey, []string{""}, nil, malformed, false},
+	} {
+		request := &http.Request{Header: http.Header{TokenHeader: row.tokens, KeyHeader: row.keys}}
+		ref, err := refOf(request, row.accept, "p", "r")
+		got := map[bool]string{errors.Is(err, ErrKeyMissing): missing, errors.Is(err, ErrKeyMalformed): malformed}[true]
+		if got != row.want || ref.issued != row.issued {
+			t.Errorf("%s: %+v, %v", row.name, ref, err)
+		}
+	}
+}
+
+func TestClientKeyOfAnotherPrincipalOrRouteIsAnotherOperation(t *testing.T) {
+	refs := map[Ref]string{}
+	for _, parts := range [][3]string{{"p", "r", "k"}, {"q", "r", "k"}, {"p", "s", "k"}, {"p", "r", "l"}, {"pr", "", "k"}, {"", "pr", "k"}} {
+		ref := ClientKey(parts[0], parts[1], parts[2])
+		if other, ok := refs[ref]; ok {
+			t.Errorf("%v is the same operation as %s", parts, other)
+		}
+		refs[ref] = strings.Join(parts[:], "|")
+	}
+}
+
+func FuzzParseKey(f *testing.F) {
+	for _, seed := range []string{`"a"`, `a`, `"a\"b"`, `"a", b`, `a;b=c`, `:YQ==:`, `?1`, `"`, `\`, "\x00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		key, err := parseKey(value)
+		if err != nil {
+			return
+		}
+		if key == "" || len(key) > maxKey {
+			t.Fatalf("%q gave a key of %d bytes", value, len(key))
+		}
+		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
+		if again, err := parseKey(quoted); err != nil || again != key {
+			t.Fatalf("%q gave %q, which quoted gives %q, %v", value, key, again, err)
+		}
+	})
+}

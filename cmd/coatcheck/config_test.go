@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// coatcheck runs the program in this process and returns what it printed.
+func coatcheck(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err strings.Builder
+	code = run(t.Context(), args, func(name string) string { return env[name] }, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "coatcheck.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
+	path := file(t, "prefix: from-file\nlisten: 127.0.0.1:1\nack: 1\ndev: true\nredis: redis://h:1\n")
+	env := map[string]string{"COATCHECK_CONFIG": path, "COATCHECK_LISTEN": "127.0.0.1:2", "COATCHECK_ACK": "2"}
+	code, stdout, stderr := coatcheck(t, env, "config", "print", "--json", "--ack=3")
+	if code != done {
+		t.Fatalf("%d %s", code, stderr)
+	}
+	var list []shownSetting
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, s := range list {
+		got[s.Name] = s.Value + " by " + s.Source
+	}
+	for name, want := range map[string]string{
+		"prefix": "from-file by file", "listen": "127.0.0.1:2 by environment", "ack": "3 by flag", "dev": "true by file", "store-timeout": "1s by default",
+	} {
+		if got[name] != want {
+			t.Errorf("%s: %s, want %s", name, got[name], want)
+		}
+	}
+}
+
+func TestConfigCheckTellsAllFaultsAtOnce(t *testing.T) {
+	path := file(t, "colour: red\nlisten: nowhere\nack: [1]\nlog-level:\n")
+	env := map[string]string{"COATCHECK_STORE_TIMEOUT": "soon", "COATCHECK_MAX_BODY": "-1", "COATCHECK_DEV": "perhaps"}
+	code, _, stderr := coatcheck(t, env, "config", "check", "--config", path, "--log-format", "xml", "--redis", "http://h", "--prefix", "{a}")
+	if code != usage {
+		t.Errorf("exit code %d", code)
+	}
+	for _, fault := range []string{
+		path + ` line 1: unknown setting "colour"`, "listen (" + path + "):", "line 3: ack takes one value", "line 4: log-level takes one value",
+		"store-timeout (COATCHECK_STORE_TIMEOUT):", "max-body (COATCHECK_MAX_BODY):", "dev (COATCHECK_DEV):", "log-format (--log-format):",
+		`unknown scheme "http"`, `prefix "{a}"`,
+	} {
+		if !strings.Contains(stderr, fault) {
+			t.Errorf("not told: %s\n%s", fault, stderr)
+		}
+	}
+}
+
+func TestServeRefusesTheSameFaults(t *testing.T) {
+	code, stdout, stderr := coatcheck(t, nil, "serve", "--ack", "1", "--listen", "x")
+	if code != usage || stdout != "" || !strings.Contains(stderr, "listen") || !strings.Contains(stderr, "no replicas") {
+		t.Errorf("%d %s %s", code, stdout, stderr)
+	}
+}
+
+func TestConfigFileThatCanNotBeRead(t *testing.T) {
+	for name, path := range map[string]string{"missing": "/does/not/exist.yaml", "not YAML": file(t, "\t: ["), "a list": file(t, "- a\n- b\n")} {
+		if code, _, stderr := coatcheck(t, nil, "config", "check", "--config", path); code != usage || !strings.Contains(stderr, path) {
+			t.Errorf("%s: %d %s", name, code, stderr)
+		}
+	}
+}
+
+func TestConfigPrintHidesPasswords(t *testing.T) {
+	for _, url := range []string{
+		"redis://user:hunter2@h:1/0", "redis+sentinel://user:hunter2@h1,h2/m?sentinel_password=hunter2", "redis+cluster://:hunter2@h1,h2",
+	} {
+		code, stdout, stderr := coatcheck(t, nil, "config", "print", "--redis", url)
+		if code != done || strings.Contains(stdout+stderr, "hunter2") || !strings.Contains(stdout, "***@h") {
+			t.Errorf("%d %s %s", code, stdout, stderr)
+		}
+	}
+}
+
+func TestConfigEnvListsEverySetting(t *testing.T) {
+	code, stdout, _ := coatcheck(t, map[string]string{"COATCHECK_ACK": "nonsense"}, "config", "env")
+	if code != done {
+		t.Errorf("exit code %d", code)
+	}
+	for _, s := range settings(&config{}) {
+		if !strings.Contains(stdout, "--"+s.name) || !strings.Contains(stdout, s.variable()) {
+			t.Errorf("%s is missing", s.name)
+		}
+		if err := s.parse(s.value); err != nil {
+			t.Errorf("the default of %s: %v", s.name, err)
+		}
+	}
+}
+
+func FuzzConfigFile(f *testing.F) {
+	f.Add("listen: 127.0.0.1:1\n")
+	f.Add("a: &x [*x]\n")
+	f.Add("- 1\n")
+	f.Add("? {a: b}\n: c\n")
+	f.Fuzz(func(t *testing.T, content string) {
+		l := &layers{file: "f"}
+		l.table = settings(&l.config)
+		values, faults := l.parseFile([]byte(content))
+		for name := range values {
+			if len(faults) == 0 && !strings.Contains(content, name) && !strings.Contains(content, `\`) && !strings.Contains(content, "%") {
+				t.Fatalf("%q gave %q", content, name)
+			}
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// eventually waits for something that another process does.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 15 s: %s", what)
+		}
+	}
+}
+
+func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
+	redis := redistest.Start(t)
+	servers := []*process{
+		serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "300ms"),
+		serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "300ms"),
+	}
+	token := servers[0].issue()
+	answers := make([]answer, 50)
+	var wg sync.WaitGroup
+	for i := range answers {
+		wg.Go(func() { answers[i] = servers[i%2].do("POST", "/payments", payment, "Idempotency-Token: "+token) })
+	}
+	wg.Wait()
+
+	var paid []byte
+	inProgress := 0
+	for _, a := range answers {
+		switch {
+		case a.status == 201 && (paid == nil || bytes.Equal(paid, a.body)):
+			paid = a.body
+		case a.status == 409 && a.code() == wire.InProgress && a.header.Get("Retry-After") != "":
+			inProgress++
+		default:
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if paid == nil || inProgress == 0 {
+		t.Errorf("paid %s, %d were told that it is in progress", paid, inProgress)
+	}
+	if ledger := servers[1].ledger(); ledger.Total != 1 {
+		t.Errorf("the ledger has %d charges", ledger.Total)
+	}
+	for _, server := range servers {
+		again := server.do("POST", "/payments", payment, "Idempotency-Token: "+token)
+		if again.status != 201 || !bytes.Equal(again.body, paid) || again.header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("a repeat: %d %s", again.status, again.body)
+		}
+	}
+}
+
+// The server is killed after the charge and before the answer: nobody can know from the token alone whether the money moved, so nothing runs again.
+func TestKilledServerLeavesTheOutcomeUnknownAndChargesOnce(t *testing.T) {
+	redis := redistest.Start(t)
+	doomed := serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "1m", "--payment-lease", "500ms")
+	other := serve(t, "--dev", "--redis", redis.URL(), "--payment-lease", "500ms")
+	token := doomed.issue()
+	lost := make(chan error)
+	go func() {
+		_, err := doomed.try("POST", "/payments", payment, "Idempotency-Token: "+token)
+		lost <- err
+	}()
+	eventually(t, "the charge is made", func() bool { return other.ledger().Total == 1 })
+	if a := other.do("POST", "/payments", payment, "Idempotency-Token: "+token); a.code() != wire.InProgress {
+		t.Errorf("while it runs: %d %s", a.status, a.body)
+	}
+	doomed.kill()
+	if err := <-lost; err == nil {
+		t.Error("the client of a killed server got an answer")
+	}
+	eventually(t, "the outcome is unknown", func() bool {
+		return other.do("POST", "/payments", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
+	})
+	a := other.do("POST", "/payments", payment, "Idempotency-Token: "+token)
+	if a.status != 409 || a.code() != wire.IdempotencyUnknown || !strings.Contains(string(a.body), "/token/"+token) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	var status wire.TokenStatus
+	other.do("GET", "/token/"+token, "").into(t, &status)
+	if status.State != "in-doubt" || status.Attempts != 1 {
+		t.Errorf("%+v", status)
+	}
+	if ledger := other.ledger(); ledger.Total != 1 {
+		t.Errorf("the ledger has %d charges", ledger.Total)
+	}
+}
+
+func TestStoppedServerFinishesThePaymentThatItBegan(t *testing.T) {
+	redis := redistest.Start(t)
+	stopping := serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "1s")
+	other := serve(t, "--dev", "--redis", redis.URL())
+	token := stopping.issue()
+	answered := make(chan answer)
+	go func() { answered <- stopping.do("POST", "/payments", payment, "Idempotency-Token: "+token) }()
+	eventually(t, "the charge is made", func() bool { return other.ledger().Total == 1 })
+	if code := stopping.stop(); code != done {
+		t.Errorf("exit code %d\n%s", code, stopping.stderr)
+	}
+	first := <-answered
+	again := other.do("POST", "/payments", payment, "Idempotency-Token: "+token)
+	if first.status != 201 || !bytes.Equal(first.body, again.body) || other.ledger().Total != 1 {
+		t.Errorf("first %d %s, again %d %s", first.status, first.body, again.status, again.body)
+	}
+}
+
+func TestKilledEmbeddedServerKeepsWhatItAnswered(t *testing.T) {
+	dir := t.TempDir()
+	doomed := serve(t, "--dev", "--data-dir", dir, "--payment-delay", "1m", "--payment-lease", "500ms")
+	var last wire.Incremented
+	for range 10 {
+		doomed.do("POST", "/incr/orders", "").into(t, &last)
+	}
+	var lease wire.WorkerLease
+	doomed.do("POST", "/worker/orders", "").into(t, &lease)
+	token := doomed.issue()
+	go func() { _, _ = doomed.try("POST", "/payments", payment, "Idempotency-Token: "+token) }() // it gets no answer
+	eventually(t, "the charge is made", func() bool { return doomed.ledger().Total == 1 })
+	doomed.kill()
+
+	again := serve(t, "--dev", "--data-dir", dir, "--payment-lease", "500ms")
+	var next wire.Incremented
+	again.do("POST", "/incr/orders", "").into(t, &next)
+	if next.Value <= last.Value {
+		t.Errorf("the counter went from %d to %d", last.Value, next.Value)
+	}
+	var other wire.WorkerLease
+	again.do("POST", "/worker/orders", "").into(t, &other)
+	if other.WorkerID == lease.WorkerID || other.Fence <= lease.Fence {
+		t.Errorf("worker id %d with fence %d was leased again as %d with fence %d", lease.WorkerID, lease.Fence, other.WorkerID, other.Fence)
+	}
+	eventually(t, "the outcome is unknown", func() bool {
+		return again.do("POST", "/payments", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
+	})
+	if ledger := again.ledger(); ledger.Total != 1 {
+		t.Errorf("the ledger has %d charges", ledger.Total)
+	}
+	if code := again.stop(); code != done {
+		t.Errorf("exit code %d\n%s", code, again.stderr)
+	}
+}

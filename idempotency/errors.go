@@ -3,6 +3,7 @@ package idempotency
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -53,13 +54,13 @@ var codes = []struct {
 }
 
 // Problem says an error of this package as the problem that an HTTP client gets; ok is false for an error that this package does not know. The detail
-// holds no token and no key.
+// holds no token, no key and nothing of the store's address: what the store failed with is for the log.
 func Problem(err error) (problem wire.Problem, ok bool) {
 	for _, known := range codes {
 		if !errors.Is(err, known.err) {
 			continue
 		}
-		problem = wire.NewProblem(known.code, err.Error())
+		problem = wire.NewProblem(known.code, detail(err, known.err))
 		var busy *InProgress
 		if errors.As(err, &busy) {
 			problem.RetryAfter = busy.Left
@@ -70,4 +71,12 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		return problem, true
 	}
 	return wire.NewProblem(wire.InternalError, ""), false
+}
+
+// detail is what an error says beyond its kind, "" if nothing that is the client's business.
+func detail(err, kind error) string {
+	if errors.Is(kind, redisstore.ErrUnavailable) || errors.Is(kind, redisstore.ErrWrongType) || errors.Is(kind, redisstore.ErrUnknownOutcome) || err.Error() == kind.Error() {
+		return ""
+	}
+	return strings.TrimPrefix(err.Error(), "idempotency: ")
 }

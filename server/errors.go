@@ -43,7 +43,7 @@ func problemOf(err error) wire.Problem {
 	}
 	for _, known := range problems {
 		if errors.Is(err, known.err) {
-			problem := wire.NewProblem(known.code, err.Error())
+			problem := wire.NewProblem(known.code, detail(err, known.err))
 			var exhausted *workerlease.Exhausted
 			if errors.As(err, &exhausted) {
 				problem.RetryAfter = exhausted.Wait
@@ -60,6 +60,15 @@ func problemOf(err error) wire.Problem {
 		return webProblem(web)
 	}
 	return wire.NewProblem(wire.InternalError, "")
+}
+
+// detail is what an error says beyond its kind, without the package's name in front; "" if it says no more.
+func detail(err, kind error) string {
+	if err.Error() == kind.Error() {
+		return ""
+	}
+	_, text, _ := strings.Cut(err.Error(), ": ")
+	return text
 }
 
 // webProblem says what Echo refused by itself.
@@ -82,20 +91,21 @@ func (s *Server) writeError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return // the answer is on its way; the client sees it cut off
 	}
-	problem := problemOf(err)
-	s.complete(&problem, c.Request())
-	if problem.Code == wire.InternalError {
-		s.log.Error("request failed", "error", err, "route", c.Path(), "request_id", idOf(c))
-	}
-	problem.Write(c.Response())
+	s.refuse(c.Response(), c.Request(), err)
 }
 
 // writeGuardError answers for the idempotency middleware.
 func (s *Server) writeGuardError(w http.ResponseWriter, r *http.Request, err error) {
+	s.refuse(w, r, err)
+}
+
+// refuse answers with the problem that an error is. What the client is not told, because it is the operator's business, goes to the log.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	problem := problemOf(err)
 	s.complete(&problem, r)
-	if problem.Code == wire.InternalError {
-		s.log.Error("guarded request failed", "error", err, "request_id", w.Header().Get(echo.HeaderXRequestID))
+	switch problem.Code {
+	case wire.InternalError, wire.StoreUnavailable, wire.OutcomeUnknown:
+		s.log.Error("request failed", "code", string(problem.Code), "error", err, "request_id", w.Header().Get(echo.HeaderXRequestID))
 	}
 	problem.Write(w)
 }

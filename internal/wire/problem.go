@@ -93,11 +93,15 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"` // 0 = not known
 }
 
-// NewProblem returns a problem of a known code. An unknown code is a programmer's mistake and gives an internal error.
+// NewProblem returns a problem of a known code; without a detail of its own it has the help that all problems of its kind have. An unknown code is a
+// programmer's mistake and gives an internal error.
 func NewProblem(code Code, detail string) Problem {
 	kind, ok := catalogue[code]
 	if !ok {
 		code, kind = InternalError, catalogue[InternalError]
+	}
+	if detail == "" {
+		detail = kind.Help
 	}
 	return Problem{Type: "/problems/" + string(code), Title: kind.Title, Status: kind.Status, Detail: detail, Code: code, Retryable: kind.Retryable}
 }

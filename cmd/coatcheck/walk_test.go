@@ -1,0 +1,118 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+)
+
+// update writes what the walk prints into the README: go test ./cmd/coatcheck -run Walk -update.
+var update = flag.Bool("update", false, "write the walk's real output into the README")
+
+const (
+	readme  = "../../README.md"
+	pageURL = "http://127.0.0.1:8080" // as the README writes it
+	marker  = "--- next command ---"
+)
+
+// TestWalkOfTheReadme runs every line of the README's walk with bash and curl and compares what it prints with the page, on each kind of store.
+func TestWalkOfTheReadme(t *testing.T) {
+	page, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, store := range []struct {
+		name string
+		url  func(t *testing.T) string
+	}{
+		{"embedded", func(*testing.T) string { return "embedded:" }},
+		{"redis", func(t *testing.T) string { return redistest.Start(t).URL() }},
+		{"cluster", func(t *testing.T) string { return redistest.StartCluster(t, 3, 0).URL() }},
+	} {
+		t.Run(store.name, func(t *testing.T) {
+			server := serve(t, "--dev", "--redis", store.url(t))
+			steps := walk(string(page))
+			outputs := runWalk(t, server.banner.URL, steps)
+			if *update && store.name == "embedded" {
+				rewrite(t, string(page), steps, outputs)
+				return
+			}
+			for i, step := range steps {
+				if got, want := shape(outputs[i]), shape(step.output); got != want {
+					t.Errorf("$ %s\nprinted %s\nthe page says %s", step.command, got, want)
+				}
+			}
+		})
+	}
+}
+
+// step is a command of the walk and what the page says that it prints.
+type step struct{ command, output string }
+
+var console = regexp.MustCompile("(?s)```console\n(.*?)```")
+
+func walk(page string) (steps []step) {
+	for _, block := range console.FindAllStringSubmatch(page, -1) {
+		for line := range strings.Lines(block[1]) {
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				steps = append(steps, step{command: strings.TrimSpace(command)})
+				continue
+			}
+			steps[len(steps)-1].output += line
+		}
+	}
+	return steps
+}
+
+// runWalk runs all commands in one shell, so that variables last, and returns what each printed.
+func runWalk(t *testing.T, url string, steps []step) []string {
+	t.Helper()
+	if len(steps) < 10 {
+		t.Fatalf("the page has %d steps", len(steps))
+	}
+	script := "exec 2>&1\n"
+	for _, step := range steps {
+		script += strings.ReplaceAll(step.command, pageURL, url) + "\necho; echo '" + marker + "'\n"
+	}
+	out, err := exec.CommandContext(t.Context(), "bash", "-c", script).Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	outputs := strings.Split(string(out), "\n"+marker+"\n")
+	if len(outputs) != len(steps)+1 {
+		t.Fatalf("%d outputs of %d commands", len(outputs)-1, len(steps))
+	}
+	return outputs[:len(steps)]
+}
+
+// varying is what differs from run to run: secrets, times, fences.
+var varying = regexp.MustCompile(`(pay_|urn:request:|"lease":")[A-Za-z0-9_-]{22}(\.[0-9]{13})?|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[0-9]{16}`)
+
+func shape(output string) string {
+	output = varying.ReplaceAllString(output, "$1…")
+	return strings.Join(strings.Fields(output), " ")
+}
+
+func rewrite(t *testing.T, page string, steps []step, outputs []string) {
+	t.Helper()
+	next := 0
+	page = console.ReplaceAllStringFunc(page, func(old string) string {
+		block := "```console\n"
+		for range walk(old) {
+			block += "$ " + steps[next].command + "\n"
+			if text := strings.TrimSpace(strings.ReplaceAll(outputs[next], "\r", "")); text != "" {
+				block += text + "\n"
+			}
+			next++
+		}
+		return block + "```"
+	})
+	if err := os.WriteFile(readme, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

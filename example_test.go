@@ -1,0 +1,52 @@
+package coatcheck_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// A payment handler behind the idempotency middleware: two posts with one key, one run, one answer.
+func Example() {
+	ctx := context.Background()
+	store, err := redisstore.Open(ctx, "embedded:") // or redis://localhost:6379
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	tokens := idempotency.New(store, idempotency.Config{})
+	defer tokens.Close(ctx)
+
+	pay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		attempt, _ := idempotency.FromContext(r.Context())
+		fmt.Println("charging, attempt", attempt.Number)
+		fmt.Fprint(w, "paid")
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", tokens.Middleware(idempotency.Route{Accept: idempotency.TokenOrKey})(pay))
+	service := httptest.NewServer(mux)
+	defer service.Close()
+
+	for range 2 {
+		request, _ := http.NewRequestWithContext(ctx, "POST", service.URL+"/payments", strings.NewReader("12.99 EUR"))
+		request.Header.Set("Idempotency-Key", "order-42")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			log.Fatal(err)
+		}
+		answer, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		fmt.Printf("%s, replayed: %q\n", answer, response.Header.Get("Idempotent-Replayed"))
+	}
+	// Output:
+	// charging, attempt 1
+	// paid, replayed: ""
+	// paid, replayed: "true"
+}

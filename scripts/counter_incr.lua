@@ -4,7 +4,7 @@
 -- ARGV   [1] by, 1 or more  [2] retention of the request's record, 0 for none
 -- Reply  {'ok', value} | {'not-an-integer'} | {'overflow'} | {'mismatch'} the request was made with another `by`
 -- Units  ARGV[2] milliseconds; value is a string, since a Lua number loses digits above 2^53
--- Effect writes on the first ok only
+-- Effect writes on ok; a repeat only keeps its record for longer, so that its acknowledgement has something to wait for
 local retention = tonumber(ARGV[2])
 if retention > 0 then
   local seen = redis.call('GET', KEYS[2])
@@ -13,6 +13,7 @@ if retention > 0 then
     if by ~= ARGV[1] then
       return {'mismatch'}
     end
+    redis.call('PEXPIRE', KEYS[2], retention)
     return {'ok', value}
   end
 end

@@ -4,7 +4,7 @@
 -- ARGV   [1] owner  [2] answer, any bytes  [3] retention
 -- Reply  {'ok'} | {'already'} this owner's answer is there | {'stale'} the claim is another's, or was given back | {'gone'} no such record
 -- Units  ARGV[3] milliseconds
--- Effect writes on ok only
+-- Effect writes on ok and already; a repeat writes what is there again, so that its acknowledgement has something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner')
 if not record[1] then
   return {'gone'}
@@ -13,6 +13,7 @@ if record[2] ~= ARGV[1] or record[1] == 'issued' then
   return {'stale'}
 end
 if record[1] == 'completed' then
+  redis.call('HSET', KEYS[1], 'state', 'completed')
   return {'already'}
 end
 redis.call('HSET', KEYS[1], 'state', 'completed', 'answer', ARGV[2])

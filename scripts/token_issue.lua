@@ -4,13 +4,13 @@
 -- ARGV   [1] how long the token may wait for its claim  [2] scope, '' for none
 -- Reply  {'ok', expires at} | {'exists'} the token was issued before and has been used since
 -- Units  ARGV[1] milliseconds; times in milliseconds since 1970 of this server
--- Effect writes
+-- Effect writes on ok; a repeat writes what is there again, so that its acknowledgement has something to wait for
 local state = redis.call('HGET', KEYS[1], 'state')
 if state and state ~= 'issued' then
   return {'exists'}
 end
+redis.call('HSET', KEYS[1], 'state', 'issued', 'scope', ARGV[2])
 if not state then
-  redis.call('HSET', KEYS[1], 'state', 'issued', 'scope', ARGV[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
 end
 return {'ok', integer(now + redis.call('PTTL', KEYS[1]))}

@@ -4,7 +4,7 @@
 -- ARGV   [1] owner
 -- Reply  {'ok'} | {'stale'} the claim is not this owner's any more | {'gone'} no such record
 -- Units  none
--- Effect writes on ok only
+-- Effect writes on ok; a repeat writes what is there again, so that its acknowledgement has something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner')
 if not record[1] then
   return {'gone'}

@@ -7,7 +7,7 @@
 --        [6] layout, [7] epoch and [8] width of a worker id, for a pool that is new
 -- Reply  {'granted', worker id, not before, not after, fence, ttl, now, layout, epoch} | {'layout', the pool's layout, the pool's epoch} | {'exhausted', wait}
 -- Units  ttl and wait in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
--- Effect writes on granted only
+-- Effect writes on granted; a repeat writes what is there again, so that its acknowledgement has something to wait for
 local pool, index, nonce, ttl = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local head = redis.call('HMGET', pool, 'layout', 'epoch', 'bits', 'count', 'fence')
 local layout, epoch, bits = head[1] or ARGV[6], head[2] or ARGV[7], tonumber(head[3] or ARGV[8])
@@ -33,6 +33,7 @@ end
 
 local known = redis.call('HGET', pool, 'n:' .. nonce)
 if known then
+  redis.call('HSET', pool, 'n:' .. nonce, known)
   return granted(known, read_slot(pool, known))
 end
 

@@ -4,12 +4,13 @@
 -- ARGV   [1] worker id  [2] nonce  [3] not before
 -- Reply  {'ok'} | {'lost'} ended before, or another's
 -- Units  times in milliseconds since 1970 of this server
--- Effect writes on the first ok only
+-- Effect writes on ok; a repeat writes what is there again, so that its acknowledgement has something to wait for
 local slot = read_slot(KEYS[1], ARGV[1])
 if not slot or slot.nonce ~= ARGV[2] or slot.from ~= ARGV[3] then
   return {'lost'}
 end
 if slot.state == 'r' then
+  write_slot(KEYS[1], KEYS[2], ARGV[1], slot)
   return {'ok'}
 end
 if tonumber(slot.till) <= now then

@@ -1,0 +1,54 @@
+package coatcheck_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// The README shows the body of Example, which runs as a test: what people copy is what works.
+func TestReadmeShowsTheExampleThatRuns(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := goBlock.FindStringSubmatch(string(readme))
+	if shown == nil {
+		t.Fatal("the README shows no Go")
+	}
+	_, body, _ := strings.Cut(string(example), "func Example() {\n")
+	body, _, _ = strings.Cut(body, "\n}\n")
+	if got, want := lines(shown[1]), lines(body); got != want {
+		t.Errorf("the README shows\n%s\nand the example is\n%s", got, want)
+	}
+}
+
+// lines drops the indentation that only one of the two has.
+func lines(code string) string {
+	var kept []string
+	for line := range strings.Lines(strings.TrimSpace(code)) {
+		kept = append(kept, strings.TrimSpace(line))
+	}
+	return strings.Join(kept, "\n")
+}
+
+func TestReadmeNamesTheTestCommandThatCIRuns(t *testing.T) {
+	ci, err := os.ReadFile(".ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(ci), "\nmake test\n") || !strings.Contains(string(readme), "\nmake test ") {
+		t.Error("the README and .ci/run do not both say `make test`")
+	}
+}

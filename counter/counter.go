@@ -71,11 +71,17 @@ func (c *Counters) Get(ctx context.Context, key string) (int64, error) {
 	}
 	switch reply.Word() {
 	case "ok":
-		return parse(reply.Values()[0])
+		var text string
+		if err := reply.Scan(&text); err != nil {
+			return 0, err
+		}
+		return parse(text)
 	case "unknown":
 		return 0, ErrUnknown
+	case "not-an-integer":
+		return 0, ErrNotAnInteger
 	}
-	return 0, ErrNotAnInteger
+	return 0, reply.Unexpected()
 }
 
 // parse reads an integer as strictly as Redis does: no plus, no leading zero, no space.

@@ -172,7 +172,8 @@ func (t *Tokens) Extend(ctx context.Context, ref Ref, owner string, lease, reten
 		return time.Time{}, err
 	}
 	var until time.Time
-	return until, reply.Scan(&until)
+	err = reply.Scan(&until)
+	return until, err
 }
 
 // Release gives a claim back, so that the next request may begin. It is only for an attempt that provably never began. Errors as Complete.

@@ -86,7 +86,8 @@ func (t *Tokens) Issue(ctx context.Context, scope string, ttl time.Duration) (To
 	if reply.Word() != "ok" {
 		return Token{}, reply.Unexpected()
 	}
-	return token, reply.Scan(&token.ExpiresAt)
+	err = reply.Scan(&token.ExpiresAt)
+	return token, err
 }
 
 // State is where a token stands.

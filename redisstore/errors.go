@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 
 	"github.com/redis/go-redis/v9"
@@ -80,8 +81,19 @@ func classify(ctx context.Context, op string, err error, sent, harmless bool) er
 	case !sent, harmless, errors.As(err, &reply) && refusals.MatchString(reply.Error()):
 		class = ErrUnavailable
 	}
-	if ctxErr := ctx.Err(); ctxErr != nil && !errors.Is(err, ctxErr) {
+	ctxErr := ctx.Err()
+	if ctxErr == nil && timedOut(err) {
+		ctxErr = context.DeadlineExceeded
+	}
+	if ctxErr != nil && !errors.Is(err, ctxErr) {
 		err = fmt.Errorf("%w (%w)", err, ctxErr)
 	}
 	return &Error{Op: op, Class: class, Cause: err}
+}
+
+// timedOut tells whether a connection or the pool ended a call. Every time limit of theirs is the call's own, but their clocks may be a moment ahead of
+// the context's.
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &timeout) && timeout.Timeout()
 }

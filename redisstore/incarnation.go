@@ -24,7 +24,8 @@ const (
 	Changed Change = "changed" // a failover, or a restart without the last data
 )
 
-// Incarnation reads which incarnation of the server holds the state, and notes it in the store's marker if that is another. The first caller after a
+// Incarnation reads which incarnation of the server holds the state, and notes it in the store's marker. Since it writes, it also tells whether the
+// server takes writes now. The first caller after a
 // change is told of it, later ones are told Same. In a cluster it speaks of the shard that holds the marker.
 func (s *Store) Incarnation(ctx context.Context) (Incarnation, error) {
 	reply, err := s.Run(ctx, scripts.Incarnation, []string{s.Key("incarnation", "store")})

@@ -158,10 +158,14 @@ func ackPatience(ctx context.Context, most time.Duration) time.Duration {
 	return max(most, time.Millisecond)
 }
 
+// acknowledged judges the answer to WAIT. An error of its own is only quoted, so that nobody takes it for an answer to the script, which has run.
 func acknowledged(wait *redis.Cmd, want int, execErr error) error {
 	got, err := wait.Int()
-	if err != nil {
-		return fmt.Errorf("written, but the acknowledgement failed: %v", errors.Join(err, execErr))
+	switch cause := errors.Join(err, execErr); {
+	case err != nil && timedOut(cause):
+		return fmt.Errorf("written, but the acknowledgement failed: %v (%w)", cause, context.DeadlineExceeded)
+	case err != nil:
+		return fmt.Errorf("written, but the acknowledgement failed: %v", cause)
 	}
 	if got < want {
 		return &Shortfall{Want: want, Got: got}

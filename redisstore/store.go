@@ -32,7 +32,7 @@ type Config struct {
 
 	Prefix     string        // before every key; "" = DefaultPrefix
 	Ack        int           // replicas that must confirm every write; 0 = none
-	AckTimeout time.Duration // how long a write waits for them, at most; 0 = half a second
+	AckTimeout time.Duration // how long a write waits for them, at most; 0 = half a second, or half of Timeout if that is less
 	Timeout    time.Duration // how long a call may take in all, the acknowledgement included; 0 = 1 second
 
 	DataDir string       // embedded: where the store keeps its data; "" = in memory only
@@ -82,11 +82,11 @@ func (c Config) withDefaults() Config {
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
 	}
-	if c.AckTimeout == 0 {
-		c.AckTimeout = 500 * time.Millisecond
-	}
 	if c.Timeout == 0 {
 		c.Timeout = time.Second
+	}
+	if c.AckTimeout == 0 {
+		c.AckTimeout = min(500*time.Millisecond, c.Timeout/2)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

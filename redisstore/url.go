@@ -29,14 +29,20 @@ type target struct {
 
 const forms = "embedded: | redis://host:port | rediss://host:port | unix:///path | redis+sentinel://h1,h2,h3/<master>[/db] | redis+cluster://h1,h2,h3"
 
-// parseURL reads a store's URL. Its errors never hold the URL itself, since that may hold a password.
+// maxPoolSize is the most that pool_size may ask for.
+const maxPoolSize = 10_000
+
+// parseURL reads a store's URL. Its errors quote nothing of it but parameters' names and a known form of scheme, since any other part of one that is
+// written wrongly may be a password.
 func parseURL(text string) (target, error) {
 	scheme, rest, found := strings.Cut(text, ":")
 	switch {
 	case text == "" || scheme == "embedded" && found && rest == "":
 		return target{mode: Embedded, address: "embedded:"}, nil
-	case !found:
+	case !found || !schemeForm.MatchString(scheme):
 		return target{}, fmt.Errorf("redis URL: no scheme; use %s", forms)
+	case strayAt(rest) && !strings.HasPrefix(text, "unix:///"): // a socket's name may have one
+		return target{}, errors.New("redis URL: an @ behind the hosts: in a user, password or parameter / ? # @ are written as %2F %3F %23 %40")
 	}
 	switch scheme {
 	case "redis", "rediss", "unix":
@@ -49,33 +55,83 @@ func parseURL(text string) (target, error) {
 	return target{}, fmt.Errorf("redis URL: unknown scheme %q; use %s", scheme, forms)
 }
 
+var schemeForm = regexp.MustCompile(`^[a-z][a-z+]{0,20}$`)
+
+// strayAt tells whether a URL has an @ behind its hosts: most likely a password is cut in two by a character that is not encoded.
+func strayAt(rest string) bool {
+	rest = strings.TrimPrefix(rest, "//")
+	end := strings.IndexAny(rest, "/?#")
+	return end >= 0 && strings.Contains(rest[end:], "@")
+}
+
 // unsafe are go-redis's URL parameters that would undo what this package promises.
 var unsafe = []string{"max_retries", "min_retry_backoff", "max_retry_backoff", "dial_timeout", "read_timeout", "write_timeout", "dialer_retries", "dialer_retry_timeout"}
 
 func parseStandalone(text string) (target, error) {
 	parsed, err := url.Parse(text)
 	if err != nil {
-		return target{}, fmt.Errorf("redis URL: %w", withoutURL(err))
+		return target{}, errors.New("redis URL: host, port, user or password is not written as in a URL; use " + forms)
 	}
-	for _, name := range unsafe {
-		if parsed.Query().Has(name) {
-			return target{}, fmt.Errorf("redis URL: parameter %s is not accepted: calls are never repeated, and end by the store's timeout", name)
-		}
+	if err := checkStandalone(parsed); err != nil {
+		return target{}, err
 	}
 	server, err := redis.ParseURL(text)
 	if err != nil {
-		return target{}, fmt.Errorf("redis URL: %w", withoutURL(err))
+		return target{}, fmt.Errorf("redis URL: %w", err)
+	}
+	if server.DB < 0 {
+		return target{}, errors.New("redis URL: the database is not a number from 0")
 	}
 	return target{mode: Standalone, address: parsed.Scheme + "://" + server.Addr, server: server}, nil
 }
 
-// withoutURL drops the URL that net/url puts into its errors.
-func withoutURL(err error) error {
-	var withURL *url.Error
-	if errors.As(err, &withURL) {
-		return withURL.Err
+var databaseForm = regexp.MustCompile(`^/?[0-9]{0,6}/?$`)
+
+// checkStandalone refuses what go-redis would take in silence, or quote in an error.
+func checkStandalone(parsed *url.URL) error {
+	if err := checkNames(parsed.Query()); err != nil {
+		return err
 	}
-	return err
+	for _, name := range unsafe {
+		if parsed.Query().Has(name) {
+			return fmt.Errorf("redis URL: parameter %s is not accepted: calls are never repeated, and end by the store's timeout", name)
+		}
+	}
+	if _, err := poolSizeIn(parsed.Query()); err != nil {
+		return err
+	}
+	switch {
+	case parsed.Scheme == "unix" && parsed.Host != "":
+		return errors.New("redis URL: a unix socket has no host: unix:///path, or unix://user:password@/path")
+	case parsed.Scheme == "unix":
+		return nil
+	case parsed.Hostname() == "":
+		return errors.New("redis URL: the host is empty")
+	case strings.Contains(parsed.Hostname(), ":") && !strings.HasPrefix(parsed.Host, "["):
+		return errors.New("redis URL: an IPv6 address needs brackets: redis://[::1]:6379")
+	case parsed.Port() != "" && !portInRange(parsed.Port()):
+		return errors.New("redis URL: the port is not a number from 1 to 65535")
+	case !databaseForm.MatchString(parsed.Path):
+		return errors.New("redis URL: the database is not a number from 0")
+	}
+	return nil
+}
+
+var parameterForm = regexp.MustCompile(`^[a-z_]{1,30}$`)
+
+// checkNames refuses parameters that nobody can mean. Any other may be quoted in an error.
+func checkNames(query url.Values) error {
+	for name := range query {
+		if !parameterForm.MatchString(name) {
+			return errors.New("redis URL: unknown parameter")
+		}
+	}
+	return nil
+}
+
+func portInRange(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
 
 // parseSet reads //[user:password@]h1[:port],h2…[/path][?query], which net/url takes for one host.
@@ -112,17 +168,20 @@ func (t *target) login(userinfo string) (err error) {
 	return nil
 }
 
+// hostForm is a name, an IPv4 or an IPv6 address, perhaps with a zone.
+var hostForm = regexp.MustCompile(`^[A-Za-z0-9._:%-]+$`)
+
 func (t *target) servers(authority, port string) error {
 	for host := range strings.SplitSeq(authority, ",") {
-		if host == "" {
-			return errors.New("redis URL: a host is empty")
-		}
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 		}
-		_, number, err := net.SplitHostPort(host)
-		if n, numErr := strconv.Atoi(number); err != nil || numErr != nil || n < 1 || n > 65535 {
-			return fmt.Errorf("redis URL: %q is not host:port", host)
+		name, number, err := net.SplitHostPort(host)
+		switch {
+		case name == "":
+			return errors.New("redis URL: a host is empty")
+		case err != nil || !portInRange(number) || !hostForm.MatchString(name):
+			return errors.New("redis URL: a host is not written as host:port with a port from 1 to 65535")
 		}
 		t.hosts = append(t.hosts, host)
 	}
@@ -142,8 +201,8 @@ func (t *target) path(path string) (err error) {
 		return errors.New("redis URL: Sentinel needs the master's name: redis+sentinel://h1,h2,h3/<master>[/db]")
 	}
 	if db != "" {
-		if t.db, err = strconv.Atoi(db); err != nil || t.db < 0 {
-			return fmt.Errorf("redis URL: database %q is not a number", db)
+		if t.db, err = strconv.Atoi(db); err != nil || !databaseForm.MatchString(db) {
+			return errors.New("redis URL: the database is not a number from 0")
 		}
 	}
 	return nil
@@ -152,6 +211,9 @@ func (t *target) path(path string) (err error) {
 func (t *target) parameters(query string) (err error) {
 	if t.query, err = url.ParseQuery(query); err != nil {
 		return errors.New("redis URL: the parameters are not percent-encoded as they should be")
+	}
+	if err := checkNames(t.query); err != nil {
+		return err
 	}
 	for name := range t.query {
 		switch {
@@ -165,19 +227,21 @@ func (t *target) parameters(query string) (err error) {
 		return err
 	}
 	if tls := t.query.Get("tls"); tls != "" && tls != "true" && tls != "false" {
-		return fmt.Errorf("redis URL: tls=%s: true or false", tls)
+		return errors.New("redis URL: tls: true or false")
 	}
 	return nil
 }
 
-func (t *target) poolSize() (int, error) {
-	text := t.query.Get("pool_size")
+func (t *target) poolSize() (int, error) { return poolSizeIn(t.query) }
+
+func poolSizeIn(query url.Values) (int, error) {
+	text := query.Get("pool_size")
 	if text == "" {
 		return 0, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("redis URL: pool_size=%s: a number from 1", text)
+	if err != nil || n < 1 || n > maxPoolSize {
+		return 0, fmt.Errorf("redis URL: pool_size: a number from 1 to %d", maxPoolSize)
 	}
 	return n, nil
 }
@@ -189,10 +253,17 @@ func (t *target) tls() *tls.Config {
 	return nil
 }
 
-var userinfoForm = regexp.MustCompile(`//[^/]*@`)
+var userinfoForm = regexp.MustCompile(`//[^/?]*@`)
 
-// Redact returns a store's URL without its user and password, for people and logs.
+// Redact returns a store's URL without its user and password, for people and logs. Of one that is written wrongly it shows at most the scheme, since
+// nobody knows which part is the password.
 func Redact(url string) string {
+	if _, err := parseURL(url); err != nil {
+		if scheme, _, found := strings.Cut(url, ":"); found && schemeForm.MatchString(scheme) {
+			return scheme + ":***"
+		}
+		return "***"
+	}
 	address, query, found := strings.Cut(userinfoForm.ReplaceAllString(url, "//***@"), "?")
 	if found && strings.Contains(query, "password") {
 		return address + "?***"

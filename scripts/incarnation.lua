@@ -4,13 +4,13 @@
 -- ARGV   none
 -- Reply  {'same', id} | {'new', id} no marker was there: a first start, or all state is gone | {'changed', id, previous id}
 -- Units  none; an id is 40 hex digits
--- Effect writes the marker when it differs
+-- Effect writes the marker, also when it is the same: the caller learns whether the server takes writes
 local id = incarnation()
 local previous = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], id)
 if previous == id then
   return {'same', id}
 end
-redis.call('SET', KEYS[1], id)
 if previous then
   return {'changed', id, previous}
 end

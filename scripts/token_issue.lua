@@ -9,8 +9,10 @@ local state = redis.call('HGET', KEYS[1], 'state')
 if state and state ~= 'issued' then
   return {'exists'}
 end
-redis.call('HSET', KEYS[1], 'state', 'issued', 'scope', ARGV[2])
-if not state then
+if state then
+  redis.call('HSET', KEYS[1], 'state', 'issued')
+else
+  redis.call('HSET', KEYS[1], 'state', 'issued', 'scope', ARGV[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
 end
 return {'ok', integer(now + redis.call('PTTL', KEYS[1]))}

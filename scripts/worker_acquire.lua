@@ -52,14 +52,14 @@ end
 id = integer(id)
 
 local last = read_slot(pool, id)
+local fence = integer(next_fence(head[5]))
+local slot = {nonce = nonce, from = integer(start), till = integer(start + ttl), fence = fence, state = 'h', ttl = integer(ttl), identity = ARGV[3]}
+write_slot(pool, index, id, slot)
 if last then
   redis.call('HDEL', pool, 'n:' .. last.nonce)
 else
   count = count + 1
 end
-local fence = integer(next_fence(head[5]))
-local slot = {nonce = nonce, from = integer(start), till = integer(start + ttl), fence = fence, state = 'h', ttl = integer(ttl), identity = ARGV[3]}
 redis.call('HSET', pool, 'layout', layout, 'epoch', epoch, 'bits', integer(bits), 'ttl', integer(ttl), 'count', integer(count),
   'cursor', id, 'fence', fence, 'incarnation', incarnation(), 'n:' .. nonce, id)
-write_slot(pool, index, id, slot)
 return granted(id, slot)

@@ -50,8 +50,12 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 	if err != nil {
 		return Ring{}, err
 	}
-	if reply.Word() == "unknown" {
+	switch reply.Word() {
+	case "ok":
+	case "unknown":
 		return Ring{}, ErrUnknown
+	default:
+		return Ring{}, reply.Unexpected()
 	}
 	var ring Ring
 	if err := reply.Scan(&ring.Layout, &ring.Epoch, &ring.Bits, &ring.TTL, &ring.Used, &ring.Now); err != nil {

@@ -181,11 +181,12 @@ func (p *Pools) Renew(ctx context.Context, pool string, workerID int, leaseToken
 	if err != nil {
 		return Renewed{}, err
 	}
-	if reply.Word() == "lost" {
-		return Renewed{}, ErrLost
+	if err := open(reply); err != nil {
+		return Renewed{}, err
 	}
 	var renewed Renewed
-	return renewed, reply.Scan(&renewed.NotAfter, &renewed.TTL, &renewed.Now)
+	err = reply.Scan(&renewed.NotAfter, &renewed.TTL, &renewed.Now)
+	return renewed, err
 }
 
 // Release ends a lease now. Repeating it is harmless. ErrLost: it had ended before, or is another's.
@@ -198,10 +199,18 @@ func (p *Pools) Release(ctx context.Context, pool string, workerID int, leaseTok
 	if err != nil {
 		return err
 	}
-	if reply.Word() == "lost" {
+	return open(reply)
+}
+
+// open tells from a reply whether the lease was found open.
+func open(reply redisstore.Reply) error {
+	switch reply.Word() {
+	case "ok":
+		return nil
+	case "lost":
 		return ErrLost
 	}
-	return nil
+	return reply.Unexpected()
 }
 
 func (p *Pools) keys(pool string) []string {

@@ -35,7 +35,8 @@ func (l *Ledger) Charge(ctx context.Context, payment wire.Payment) (wire.Payment
 	if err != nil {
 		return wire.Payment{}, err
 	}
-	return payment, reply.Scan(&payment.ChargedAt)
+	err = reply.Scan(&payment.ChargedAt)
+	return payment, err
 }
 
 // List reads how many charges there are, and the newest of them, oldest first.

@@ -9,8 +9,9 @@ local function read_slot(pool, id)
   return {nonce = nonce, from = from, till = till, fence = fence, state = state, ttl = ttl, identity = identity}
 end
 
+-- write_slot writes the index first: one of another type then ends the script before anything has changed. Scripts call it before they write elsewhere.
 local function write_slot(pool, index, id, slot)
+  redis.call('ZADD', index, slot.till, id)
   redis.call('HSET', pool, 's:' .. id,
     slot.nonce .. ' ' .. slot.from .. ' ' .. slot.till .. ' ' .. slot.fence .. ' ' .. slot.state .. ' ' .. slot.ttl .. ' ' .. slot.identity)
-  redis.call('ZADD', index, slot.till, id)
 end

@@ -1,0 +1,94 @@
+package redisstore
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestZeroConfigIsSound(t *testing.T) {
+	if err := (Config{}).Check(); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{}.withDefaults()
+	if c.Prefix != "coatcheck:" || c.AckTimeout != 500*time.Millisecond || c.Timeout != time.Second || c.Logger == nil {
+		t.Errorf("the defaults are %+v", c)
+	}
+}
+
+func TestAckTimeoutByDefaultFitsAShorterTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		10 * time.Millisecond:  5 * time.Millisecond,
+		300 * time.Millisecond: 150 * time.Millisecond,
+		time.Second:            500 * time.Millisecond,
+		time.Minute:            500 * time.Millisecond,
+	} {
+		c := Config{URL: "redis://h", Timeout: timeout}
+		if err := c.Check(); err != nil {
+			t.Errorf("timeout %v: %v", timeout, err)
+		}
+		if got := c.withDefaults().AckTimeout; got != want {
+			t.Errorf("timeout %v: the acknowledgement may take %v, want %v", timeout, got, want)
+		}
+	}
+}
+
+func TestConfigIsTakenOrRefused(t *testing.T) {
+	long := strings.Repeat("p", 100)
+	for _, row := range []struct {
+		name   string
+		config Config
+		says   []string // nil = it is sound
+	}{
+		{"a server", Config{URL: "redis://h"}, nil},
+		{"replicas", Config{URL: "redis://h", Ack: 100}, nil},
+		{"the shortest times", Config{URL: "redis://h", Timeout: 10 * time.Millisecond, AckTimeout: time.Millisecond}, nil},
+		{"the longest times", Config{URL: "redis://h", Timeout: time.Minute, AckTimeout: time.Minute - 1}, nil},
+		{"a prefix", Config{Prefix: "team-a.B_7:~@"}, nil},
+		{"a long prefix", Config{Prefix: long}, nil},
+		{"embedded with a directory", Config{URL: "embedded:", DataDir: "/var/lib/x", MaxKeys: 5}, nil},
+
+		{"a wrong URL", Config{URL: "redis://"}, []string{"host is empty"}},
+		{"a brace in the prefix", Config{Prefix: "a{b"}, []string{"prefix"}},
+		{"a closing brace in the prefix", Config{Prefix: "}"}, []string{"prefix"}},
+		{"a space in the prefix", Config{Prefix: "a b"}, []string{"prefix"}},
+		{"a newline in the prefix", Config{Prefix: "a\n"}, []string{"prefix"}},
+		{"a prefix that is no ASCII", Config{Prefix: "ä"}, []string{"prefix"}},
+		{"a prefix too long", Config{Prefix: long + "p"}, []string{"prefix"}},
+		{"ack below 0", Config{URL: "redis://h", Ack: -1}, []string{"ack -1"}},
+		{"ack too large", Config{URL: "redis://h", Ack: 101}, []string{"ack 101"}},
+		{"timeout below 0", Config{URL: "redis://h", Timeout: -1}, []string{"timeout -1ns", "ack timeout"}},
+		{"timeout too short", Config{URL: "redis://h", Timeout: 9 * time.Millisecond}, []string{"timeout 9ms"}},
+		{"timeout too long", Config{URL: "redis://h", Timeout: time.Minute + 1}, []string{"timeout 1m"}},
+		{"ack timeout below a millisecond", Config{URL: "redis://h", AckTimeout: time.Millisecond - 1}, []string{"ack timeout"}},
+		{"ack timeout as long as the timeout", Config{URL: "redis://h", AckTimeout: time.Second}, []string{"ack timeout"}},
+		{"ack on the embedded store", Config{URL: "embedded:", Ack: 1}, []string{"embedded store has no replicas"}},
+		{"a directory for a server", Config{URL: "redis://h", DataDir: "/x"}, []string{"data directory"}},
+		{"a directory for a cluster", Config{URL: "redis+cluster://h", DataDir: "/x"}, []string{"data directory"}},
+		{"all at once", Config{URL: "redis+cluster://h/main", DataDir: "/x", Prefix: "{", Ack: -1, Timeout: time.Hour, AckTimeout: 2 * time.Hour},
+			[]string{"cluster has neither", "data directory", "prefix", "ack -1", "timeout 1h0m0s", "ack timeout 2h0m0s"}},
+		{"all at once, embedded", Config{Ack: 101, Prefix: "{"}, []string{"embedded store has no replicas", "ack 101: 0 to 100", "prefix"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			err := row.config.Check()
+			if row.says == nil {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			_, opened := OpenConfig(t.Context(), row.config)
+			if err == nil || opened == nil || opened.Error() != err.Error() {
+				t.Fatalf("Check says %v, OpenConfig %v", err, opened)
+			}
+			for _, says := range row.says {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("got the error %q, want one that says %q", err, says)
+				}
+			}
+			if lines := strings.Count(err.Error(), "\n") + 1; lines != len(row.says) {
+				t.Errorf("got %d faults, want %d: %v", lines, len(row.says), err)
+			}
+		})
+	}
+}

@@ -1,0 +1,171 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// answered is an error that Redis answered, as go-redis gives it.
+type answered string
+
+func (a answered) Error() string { return string(a) }
+func (answered) RedisError()     {}
+
+func TestSentinelsBelongToOneClass(t *testing.T) {
+	classes := []error{ErrRefused, ErrLost, ErrUnknownOutcome}
+	for _, row := range []struct{ err, class error }{
+		{ErrUnavailable, ErrRefused},
+		{ErrWrongType, ErrRefused},
+		{Refusal("no"), ErrRefused},
+		{Loss("gone"), ErrLost},
+		{fmt.Errorf("wrapped: %w", Loss("gone")), ErrLost},
+		{&Error{Op: "x", Class: ErrUnavailable, Cause: io.EOF}, ErrRefused},
+		{&Error{Op: "x", Class: ErrUnknownOutcome, Cause: &Shortfall{2, 1}}, ErrUnknownOutcome},
+	} {
+		for _, class := range classes {
+			if is := errors.Is(row.err, class); is != (class == row.class) {
+				t.Errorf("%v is %v: %v", row.err, class, is)
+			}
+		}
+	}
+	if errors.Is(Refusal("a"), Refusal("a")) {
+		t.Error("two refusals of the same words are the same")
+	}
+}
+
+func TestErrorGivesOperationClassAndCause(t *testing.T) {
+	err := error(&Error{Op: "token_claim", Class: ErrUnavailable, Cause: fmt.Errorf("dial: %w", context.DeadlineExceeded)})
+	if text := err.Error(); text != "token_claim: store unavailable: dial: context deadline exceeded" {
+		t.Errorf("it says %q", text)
+	}
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("class or cause can not be found in %v", err)
+	}
+}
+
+// What Redis answers when it did not run a script: as the answer to EVALSHA itself, and as the error of a command that the script called, which Redis 7 hands on
+// and older ones quote in a text of their own.
+func TestRefusalsOfRedisAreRefusals(t *testing.T) {
+	for name, text := range map[string]string{
+		"LOADING":         "LOADING Redis is loading the dataset in memory",
+		"READONLY":        "READONLY You can't write against a read only replica.",
+		"NOREPLICAS":      "NOREPLICAS Not enough good replicas to write.",
+		"MISCONF":         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		"OOM":             "OOM command not allowed when used memory > 'maxmemory'.",
+		"CLUSTERDOWN":     "CLUSTERDOWN The cluster is down",
+		"CLUSTERDOWN 2":   "CLUSTERDOWN Hash slot not served",
+		"MASTERDOWN":      "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+		"TRYAGAIN":        "TRYAGAIN Multiple keys request during rehashing of slot",
+		"MOVED":           "MOVED 3999 127.0.0.1:6381",
+		"ASK":             "ASK 3999 127.0.0.1:6381",
+		"CROSSSLOT":       "CROSSSLOT Keys in request don't hash to the same slot",
+		"NOAUTH":          "NOAUTH Authentication required.",
+		"WRONGPASS":       "WRONGPASS invalid username-password pair or user is disabled.",
+		"NOPERM":          "NOPERM this user has no permissions to run the 'evalsha' command",
+		"BUSY":            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+		"NOSCRIPT":        "NOSCRIPT No matching script. Please use EVAL.",
+		"too many":        "ERR max number of clients reached",
+		"in a script, 7":  "OOM command not allowed when used memory > 'maxmemory'. script: 0a1b, on @user_script:1.",
+		"in a script, 7b": "READONLY You can't write against a read only replica. script: 0a1b, on @user_script:12.",
+		"in a script, 7c": "NOREPLICAS Not enough good replicas to write. script: 0a1b, on @user_script:12.",
+		"in a script, 6.2": "ERR Error running script (call to f_abc): @user_script:1: @user_script: 1: " +
+			"-OOM command not allowed when used memory > 'maxmemory'.",
+		"in a script, 6.2b": "ERR Error running script (call to f_abc): @user_script:9: @user_script: 9: -READONLY You can't write against a read only replica.",
+		"in a script, 6.2c": "ERR Error running script (call to f_abc): @user_script:9: @user_script: 9: -NOREPLICAS Not enough good replicas to write.",
+		"in a script, 6.2d": "ERR Error running script (call to f_abc): @user_script:9: @user_script: 9: " +
+			"-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		"in a script, 6.2, LOADING": "ERR Error running script (call to f_abc): @user_script:9: @user_script: 9: -LOADING Redis is loading the dataset in memory",
+		"embedded, full":            "OOM embedded store holds its cap of 5 keys; use a real Redis (--redis) or wait for keys to expire",
+		"embedded, disk":            "MISCONF embedded store could not write its data directory, and refuses everything until it is started again: disk full",
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := classify(t.Context(), "op", answered(text), true, false)
+			if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome) {
+				t.Errorf("got %v, want %v", err, ErrUnavailable)
+			}
+		})
+	}
+}
+
+func TestOtherAnswersOfRedisLeaveTheOutcomeUnknown(t *testing.T) {
+	for name, text := range map[string]string{
+		"a script's mistake":         "ERR user_script:7: attempt to compare nil with number script: 0a1b, on @user_script:7.",
+		"a script's mistake, 6.2":    "ERR Error running script (call to f_abc): @user_script:7: user_script:7: attempt to index a nil value",
+		"killed":                     "ERR Error running script (call to f_abc): @user_script:1: Script killed by user with SCRIPT KILL...",
+		"a TTL that cannot be kept":  "ERR embedded store: a TTL under 100 ms cannot be kept, got 5 ms",
+		"a code inside a word":       "ERR the value 'BOOM' is odd",
+		"a code inside a sentence":   "ERR got OOM where a number belongs",
+		"a code that is longer":      "ERR user_script:7: -OOMPH",
+		"a code that begins as MOVE": "MOVE 1",
+		"nil":                        "redis: nil",
+		"empty":                      "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := classify(t.Context(), "op", answered(text), true, false)
+			if !errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrRefused) {
+				t.Errorf("got %v, want %v", err, ErrUnknownOutcome)
+			}
+			if err := classify(t.Context(), "op", answered(text), true, true); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("of a script that only reads: got %v, want %v", err, ErrUnavailable)
+			}
+		})
+	}
+}
+
+func TestFailureIsClassedByWhetherTheCommandLeft(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, row := range []struct {
+		name           string
+		ctx            context.Context
+		err            error
+		sent, harmless bool
+		class          error
+		causes         []error
+	}{
+		{"cut off before sending", t.Context(), io.EOF, false, false, ErrUnavailable, []error{io.EOF}},
+		{"cut off after sending", t.Context(), io.EOF, true, false, ErrUnknownOutcome, []error{io.EOF}},
+		{"cut off after sending, reads", t.Context(), io.EOF, true, true, ErrUnavailable, []error{io.EOF}},
+		{"context ended before sending", over, io.EOF, false, false, ErrUnavailable, []error{io.EOF, context.Canceled}},
+		{"context ended after sending", over, io.EOF, true, false, ErrUnknownOutcome, []error{io.EOF, context.Canceled}},
+		{"context's own error", over, context.Canceled, true, false, ErrUnknownOutcome, []error{context.Canceled}},
+		{"connection timed out before its context", t.Context(), os.ErrDeadlineExceeded, true, false, ErrUnknownOutcome, []error{context.DeadlineExceeded}},
+		{"pool timed out before the context", t.Context(), redis.ErrPoolTimeout, false, false, ErrUnavailable, []error{context.DeadlineExceeded}},
+		{"too few replicas", t.Context(), &Shortfall{2, 0}, true, false, ErrUnknownOutcome, nil},
+		{"wrong type", t.Context(), answered("WRONGTYPE Operation against a key holding the wrong kind of value"), true, false, ErrWrongType, nil},
+		{"wrong type, 6.2", t.Context(), answered("ERR Error running script (call to f_a): @user_script:1: WRONGTYPE Operation against"), true, false, ErrWrongType, nil},
+		{"wrong type, reads", t.Context(), answered("WRONGTYPE Operation against"), true, true, ErrWrongType, nil},
+		{"the words in another error", t.Context(), errors.New("WRONGTYPE OOM"), true, false, ErrUnknownOutcome, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			err := classify(row.ctx, "op", row.err, row.sent, row.harmless)
+			for _, class := range []error{ErrUnavailable, ErrWrongType, ErrUnknownOutcome} {
+				if is := errors.Is(err, class); is != (class == row.class) {
+					t.Errorf("%v is %v: %v", err, class, is)
+				}
+			}
+			for _, cause := range append(row.causes, row.err) {
+				if !errors.Is(err, cause) {
+					t.Errorf("%v is not %v", err, cause)
+				}
+			}
+			var full *Error
+			if !errors.As(err, &full) || full.Op != "op" || strings.Count(err.Error(), "context canceled") > 1 {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestShortfallSaysHowFarItGot(t *testing.T) {
+	if text := (&Shortfall{Want: 2, Got: 1}).Error(); text != "acknowledged by 1 of 2 replicas" {
+		t.Errorf("it says %q", text)
+	}
+}

@@ -1,0 +1,199 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// patience is how long a test waits for what must come, and how long a call may take that must end; only a hang takes that long.
+const patience = 30 * time.Second
+
+// TestMain runs the package's tests and then looks for goroutines that outlive them. None is passed over, but two of go-redis's need time after their
+// client was closed: the probe of a pool whose dials failed sleeps a second before it looks (pool.tryDial), and the reading of a cluster's topology
+// 200 ms (clusterStateHolder.LazyReload).
+func TestMain(m *testing.M) {
+	flag.Parse()
+	redisstore.LogTo(slog.New(slog.DiscardHandler)) // dials that fail are what many tests are about
+	code := m.Run()
+	for limit := time.Now().Add(patience); code == 0; {
+		err := goleak.Find()
+		if err == nil {
+			break
+		}
+		if time.Now().After(limit) {
+			fmt.Fprintln(os.Stderr, "left behind:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// open opens a store whose calls may take long, so that a slow machine decides nothing. change, if not nil, changes its configuration.
+func open(t testing.TB, url string, change func(*redisstore.Config)) *redisstore.Store {
+	t.Helper()
+	config := redisstore.Config{URL: url, Timeout: 10 * time.Second}
+	if change != nil {
+		change(&config)
+	}
+	return storetest.Open(t, config)
+}
+
+// script makes a script for a test.
+func script(name, source string, reads bool) *scripts.Script {
+	sum := sha1.Sum([]byte(source))
+	return &scripts.Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:]), Reads: reads}
+}
+
+// bump adds one to a key: the smallest script that must not run twice.
+var bump = script("bump", "return {'ok', tostring(redis.call('INCR', KEYS[1]))}", false)
+
+// peek reads a key.
+var peek = script("peek", "return {'ok', redis.call('GET', KEYS[1]) or '0'}", true)
+
+func number(ctx context.Context, store *redisstore.Store, script *scripts.Script, name string) (int64, error) {
+	reply, err := store.Run(ctx, script, []string{store.Key("test", name)})
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	return n, reply.Scan(&n)
+}
+
+// bumped adds one to a record and returns the sum.
+func bumped(ctx context.Context, store *redisstore.Store, name string) (int64, error) {
+	return number(ctx, store, bump, name)
+}
+
+// mustBump adds one to a record and fails the test unless the sum is as wanted.
+func mustBump(t testing.TB, store *redisstore.Store, name string, want int64) {
+	t.Helper()
+	if n, err := bumped(t.Context(), store, name); err != nil || n != want {
+		t.Fatalf("got %d, %v, want %d", n, err, want)
+	}
+}
+
+// counted is what a record holds.
+func counted(t testing.TB, store *redisstore.Store, name string) int64 {
+	t.Helper()
+	n, err := number(t.Context(), store, peek, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// warm lets a store open as many connections as it can, and know the scripts.
+func warm(t testing.TB, store *redisstore.Store, calls int) {
+	t.Helper()
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			_, bumpErr := bumped(t.Context(), store, "warm")
+			_, peekErr := number(t.Context(), store, peek, "warm")
+			if err := errors.Join(bumpErr, peekErr); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// refused fails the test unless the error says that nothing happened, and why.
+func refused(t testing.TB, err error, causes ...error) {
+	t.Helper()
+	if !errors.Is(err, redisstore.ErrUnavailable) || !errors.Is(err, redisstore.ErrRefused) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.Fatalf("got %v, want %v", err, redisstore.ErrUnavailable)
+	}
+	hasCauses(t, err, causes)
+}
+
+// unknown fails the test unless the error says that nobody knows, and why.
+func unknown(t testing.TB, err error, causes ...error) {
+	t.Helper()
+	if !errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrRefused) {
+		t.Fatalf("got %v, want %v", err, redisstore.ErrUnknownOutcome)
+	}
+	hasCauses(t, err, causes)
+}
+
+func hasCauses(t testing.TB, err error, causes []error) {
+	t.Helper()
+	for _, cause := range causes {
+		if !errors.Is(err, cause) {
+			t.Fatalf("%v is not %v", err, cause)
+		}
+	}
+}
+
+// inClass fails the test unless the error is of one of the classes that a failed write can have.
+func inClass(t testing.TB, err error) {
+	t.Helper()
+	if refused := errors.Is(err, redisstore.ErrUnavailable); refused == errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.Errorf("%v is of no class, or of two", err)
+	}
+}
+
+// soon fails the test if a call takes so long that it must have hung.
+func soon(t testing.TB, call func()) {
+	t.Helper()
+	start := time.Now()
+	call()
+	if took := time.Since(start); took > patience/2 {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// until asks again and again until the answer is yes.
+func until(t testing.TB, what string, ask func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(patience); !ask(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("it did not come to that: %s", what)
+		}
+	}
+}
+
+// history is what many callers of one counter were told.
+type history struct {
+	mu     sync.Mutex
+	values []int64
+}
+
+func (h *history) add(n int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.values = append(h.values, n)
+}
+
+// unique fails the test if a value was handed out twice, and returns how many there are and the largest.
+func (h *history) unique(t testing.TB) (count int, largest int64) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	slices.Sort(h.values)
+	for i := 1; i < len(h.values); i++ {
+		if h.values[i] == h.values[i-1] {
+			t.Errorf("the value %d was handed out twice", h.values[i])
+		}
+	}
+	if len(h.values) == 0 {
+		return 0, 0
+	}
+	return len(h.values), h.values[len(h.values)-1]
+}

@@ -1,0 +1,79 @@
+package redisstore
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestReplyIsScannedInOrder(t *testing.T) {
+	reply := Reply{"ok", "text", "-5", "9223372036854775807", "1700000000001", "1500", "more"}
+	var (
+		text     string
+		n        int
+		large    int64
+		at       time.Time
+		duration time.Duration
+	)
+	if err := reply.Scan(&text, &n, &large, &at, &duration); err != nil {
+		t.Fatal(err)
+	}
+	if reply.Word() != "ok" || text != "text" || n != -5 || large != math.MaxInt64 || duration != 1500*time.Millisecond {
+		t.Errorf("got %q %q %d %d %v", reply.Word(), text, n, large, duration)
+	}
+	if want := time.Date(2023, 11, 14, 22, 13, 20, 1_000_000, time.UTC); at != want {
+		t.Errorf("got %v, want %v", at, want)
+	}
+	if values := reply.Values(); len(values) != 6 || values[5] != "more" {
+		t.Errorf("the values are %q", values)
+	}
+}
+
+func TestReplyThatBreaksItsContractIsAnUnknownOutcome(t *testing.T) {
+	var (
+		text  string
+		n     int
+		large int64
+		at    time.Time
+		span  time.Duration
+		float float64
+	)
+	for name, row := range map[string]struct {
+		reply Reply
+		into  []any
+	}{
+		"too short":                {Reply{"ok"}, []any{&text}},
+		"too short for the second": {Reply{"ok", "1"}, []any{&n, &text}},
+		"no int":                   {Reply{"ok", "x"}, []any{&n}},
+		"no int64":                 {Reply{"ok", "9223372036854775808"}, []any{&large}},
+		"no number":                {Reply{"ok", "1.7e+15"}, []any{&large}},
+		"no time":                  {Reply{"ok", ""}, []any{&at}},
+		"no duration":              {Reply{"ok", "1s"}, []any{&span}},
+		"no way to read it":        {Reply{"ok", "1"}, []any{&float}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := row.reply.Scan(row.into...); !errors.Is(err, ErrUnknownOutcome) {
+				t.Errorf("got %v, want %v", err, ErrUnknownOutcome)
+			}
+		})
+	}
+	if err := (Reply{"what"}).Unexpected(); !errors.Is(err, ErrUnknownOutcome) {
+		t.Errorf("an unexpected outcome is %v", err)
+	}
+}
+
+func TestOnlyFlatListsOfTextAndNumbersAreReplies(t *testing.T) {
+	reply, err := replyOf([]any{"ok", int64(-7), "", "x"})
+	if err != nil || !slices.Equal(reply, Reply{"ok", "-7", "", "x"}) {
+		t.Errorf("got %q, %v", reply, err)
+	}
+	for name, answer := range map[string]any{
+		"text": "OK", "number": int64(1), "nothing": nil, "empty list": []any{}, "list in a list": []any{"ok", []any{"x"}}, "nil in a list": []any{"ok", nil},
+	} {
+		if reply, err := replyOf(answer); err == nil {
+			t.Errorf("%s was taken for the reply %q", name, reply)
+		}
+	}
+}

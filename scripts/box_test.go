@@ -1,0 +1,257 @@
+package scripts_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// all are the operations of the package.
+var all = []*scripts.Script{
+	scripts.Incarnation,
+	scripts.TokenIssue, scripts.TokenGet, scripts.TokenClaim, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
+	scripts.CounterIncr, scripts.CounterGet,
+	scripts.WorkerAcquire, scripts.WorkerRenew, scripts.WorkerRelease, scripts.WorkerGet,
+	scripts.LedgerAppend, scripts.LedgerList,
+}
+
+var kinds = []string{"embedded", "redis"}
+
+// patience is how long a test waits for what must come; only a hang takes that long.
+const patience = 20 * time.Second
+
+// box is one Redis that a test has for itself, with all scripts loaded.
+type box struct {
+	testing.TB
+	kind   string
+	client *redis.Client
+}
+
+// each runs the test on the embedded store and on a redis-server.
+func each(t *testing.T, test func(t *testing.T, b *box)) {
+	t.Helper()
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t, kind))
+		})
+	}
+}
+
+func open(t testing.TB, kind string) *box {
+	t.Helper()
+	options := &redis.Options{
+		Protocol: 2, MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if kind == "embedded" {
+		own, err := embedded.Open(embedded.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = own.Close() })
+		options.Addr = "127.0.0.1:0" // never dialed
+		options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return own.Dial(ctx) }
+	} else {
+		options.Addr = redistest.Start(t).Addr()
+	}
+	b := &box{TB: t, kind: kind, client: redis.NewClient(options)}
+	t.Cleanup(func() { _ = b.client.Close() })
+	for _, script := range all {
+		if sha := b.do("SCRIPT", "LOAD", script.Source); sha != script.SHA {
+			t.Fatalf("%s: its hash is %s, Redis calls it %s", script.Name, script.SHA, sha)
+		}
+	}
+	return b
+}
+
+// on is the same Redis for a subtest.
+func (b *box) on(t *testing.T) *box { return &box{TB: t, kind: b.kind, client: b.client} }
+
+// do runs a command that must succeed.
+func (b *box) do(words ...any) any {
+	b.Helper()
+	answer, err := b.client.Do(b.Context(), words...).Result()
+	if err != nil && err != redis.Nil {
+		b.Fatalf("%v: %v", words, err)
+	}
+	return answer
+}
+
+// try runs a script as EVALSHA.
+func (b *box) try(script *scripts.Script, keys []string, args ...any) ([]string, error) {
+	b.Helper()
+	answer, err := b.client.EvalSha(b.Context(), script.SHA, keys, args...).Result()
+	if err != nil {
+		return nil, err
+	}
+	items, ok := answer.([]any)
+	if !ok || len(items) == 0 {
+		b.Fatalf("%s answered %#v instead of a list", script.Name, answer)
+	}
+	reply := make([]string, len(items))
+	for i, item := range items {
+		if reply[i], ok = item.(string); !ok {
+			b.Fatalf("%s: value %d of its reply is a %T: %#v", script.Name, i, item, items)
+		}
+	}
+	seen.note(b.kind, script.Name, reply[0])
+	return reply, nil
+}
+
+// run runs a script that must answer.
+func (b *box) run(script *scripts.Script, keys []string, args ...any) []string {
+	b.Helper()
+	reply, err := b.try(script, keys, args...)
+	if err != nil {
+		b.Fatalf("%s %v %v: %v", script.Name, keys, args, err)
+	}
+	return reply
+}
+
+// now is the server's time in milliseconds.
+func (b *box) now() int64 {
+	b.Helper()
+	parts := b.do("TIME").([]any)
+	return number(b, parts[0].(string))*1000 + number(b, parts[1].(string))/1000
+}
+
+// tick waits until the server's clock shows another millisecond.
+func (b *box) tick() {
+	b.Helper()
+	for start := b.now(); b.now() == start; {
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
+// until asks again and again until the answer is as wanted.
+func (b *box) until(ask func() bool) {
+	b.Helper()
+	for limit := time.Now().Add(patience); !ask(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			b.Fatal("it did not come to that")
+		}
+	}
+}
+
+// expiry is when a key ends, in milliseconds since 1970 of the server, rounded; -1 = never, -2 = there is no such key.
+func (b *box) expiry(key string) int64 {
+	b.Helper()
+	const text = `local left = redis.call('PTTL', KEYS[1])
+if left < 0 then return left end
+local time = redis.call('TIME')
+return time[1] * 1000 + math.floor(time[2] / 1000) + left`
+	return b.do("EVAL", text, 1, key).(int64)
+}
+
+// record is all that one key holds.
+type record struct {
+	kind, content string
+	expiry        int64
+}
+
+// look reads keys as a whole.
+func (b *box) look(keys ...string) map[string]record {
+	b.Helper()
+	found := map[string]record{}
+	for _, key := range keys {
+		kind := b.do("TYPE", key).(string)
+		found[key] = record{kind, b.content(kind, key), b.expiry(key)}
+	}
+	return found
+}
+
+func (b *box) content(kind, key string) string {
+	b.Helper()
+	switch kind {
+	case "none":
+		return ""
+	case "string":
+		return fmt.Sprint(b.do("GET", key))
+	case "list":
+		return fmt.Sprint(b.do("LRANGE", key, 0, -1))
+	case "zset":
+		return fmt.Sprint(b.do("ZRANGE", key, 0, -1, "WITHSCORES"))
+	case "hash":
+		fields := b.fields(key)
+		var lines []string
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			lines = append(lines, field+"="+fields[field])
+		}
+		return strings.Join(lines, "\n")
+	}
+	b.Fatalf("%s is a %s", key, kind)
+	return ""
+}
+
+func (b *box) fields(key string) map[string]string {
+	b.Helper()
+	fields, err := b.client.HGetAll(b.Context(), key).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return fields
+}
+
+// same fails the test if the keys are no longer as they were. An expiry may differ by what rounding makes of it.
+func (b *box) same(before map[string]record) {
+	b.Helper()
+	after := b.look(slices.Collect(maps.Keys(before))...)
+	for key, was := range before {
+		is := after[key]
+		drift := is.expiry - was.expiry
+		if is.kind != was.kind || is.content != was.content || drift < -slack || drift > slack || (is.expiry < 0) != (was.expiry < 0) {
+			b.Errorf("%s changed\nfrom %+v\nto   %+v", key, was, is)
+		}
+	}
+}
+
+// slack is what two readings of one expiry may differ by, in milliseconds. What must not change an expiry would change it by minutes.
+const slack = 1000
+
+// want fails the test unless a reply is exactly as wanted.
+func want(t testing.TB, reply []string, words ...string) {
+	t.Helper()
+	if !slices.Equal(reply, words) {
+		t.Fatalf("got %q, want %q", reply, words)
+	}
+}
+
+// word fails the test unless a reply has the outcome, with that many values behind it.
+func word(t testing.TB, reply []string, outcome string, values int) {
+	t.Helper()
+	if reply[0] != outcome || len(reply) != values+1 {
+		t.Fatalf("got %q, want %s with %d values", reply, outcome, values)
+	}
+}
+
+func number(t testing.TB, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// between fails the test unless low <= n <= high.
+func between(t testing.TB, what string, n, low, high int64) {
+	t.Helper()
+	if n < low || n > high {
+		t.Fatalf("%s is %d, want %d to %d", what, n, low, high)
+	}
+}

@@ -1,0 +1,247 @@
+package scripts_test
+
+import (
+	"strconv"
+	"testing"
+)
+
+func TestFirstClaimIsGrantedAndWrittenDown(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		before := b.now()
+		reply := b.claim(claim{lease: 30_000, policy: "takeover"})
+		after := b.now()
+		word(t, reply, "granted", 3)
+		between(t, "the fence", number(t, reply[1]), before*1000, after*1000+999)
+		if reply[2] != "1" {
+			t.Errorf("attempt %s, want 1", reply[2])
+		}
+		between(t, "the lease", number(t, reply[3]), before+30_000, after+30_000)
+		fields := b.fields(tokenKey[0])
+		for field, want := range map[string]string{
+			"state": "claimed", "owner": "ann", "fingerprint": "print", "policy": "takeover", "until": reply[3], "fence": reply[1], "attempts": "1",
+		} {
+			if fields[field] != want {
+				t.Errorf("field %s is %q, want %q", field, fields[field], want)
+			}
+		}
+		between(t, "the record's end", b.expiry(tokenKey[0]), before+hour-2, after+hour+2)
+	})
+}
+
+func TestSameOwnerGetsTheSameGrantAgain(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		first := b.claim(claim{})
+		for range 3 {
+			b.tick()
+			again := b.claim(claim{})
+			word(t, again, "granted", 3)
+			if again[1] != first[1] || again[2] != first[2] {
+				t.Errorf("asked again: got %q, want the fence and attempt of %q", again, first)
+			}
+			if number(t, again[3]) < number(t, first[3]) {
+				t.Errorf("asked again: the lease ends at %s, before %s", again[3], first[3])
+			}
+		}
+	})
+}
+
+func TestOnlyOneOwnerHoldsAClaim(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		granted := b.claim(claim{})
+		for i := range 20 {
+			before := b.look(tokenKey...)
+			from := b.now()
+			reply := b.claim(claim{owner: "bob" + strconv.Itoa(i), policy: "takeover"})
+			word(t, reply, "busy", 1)
+			between(t, "the lease left", number(t, reply[1]), number(t, granted[3])-b.now(), number(t, granted[3])-from)
+			b.same(before)
+		}
+	})
+}
+
+func TestAnotherRequestOnAUsedTokenIsAMismatch(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		refused := func(when string) {
+			t.Helper()
+			before := b.look(tokenKey...)
+			for _, owner := range []string{"ann", "bob"} { // not even to its owner
+				if reply := b.claim(claim{owner: owner, fingerprint: "other", policy: "takeover"}); reply[0] != "mismatch" {
+					t.Errorf("%s: %s got %q, want mismatch", when, owner, reply)
+				}
+			}
+			b.same(before)
+		}
+		b.granted(claim{policy: "takeover"})
+		refused("claimed")
+		b.extend("ann", 0)
+		refused("in doubt")
+		b.complete("ann", "done")
+		refused("completed")
+	})
+}
+
+func TestReleasedTokenTakesAnotherRequest(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		fence := b.granted(claim{})
+		b.release("ann")
+		reply := b.claim(claim{owner: "bob", fingerprint: "other"})
+		word(t, reply, "granted", 3)
+		if number(t, reply[1]) <= fence || reply[2] != "2" {
+			t.Errorf("got %q after fence %d, want a larger fence and attempt 2", reply, fence)
+		}
+	})
+}
+
+func TestReleaserThatClaimsAgainIsANewAttempt(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		fence := b.granted(claim{})
+		b.release("ann")
+		reply := b.claim(claim{})
+		word(t, reply, "granted", 3)
+		if number(t, reply[1]) <= fence || reply[2] != "2" {
+			t.Errorf("got %q after fence %d, want a larger fence and attempt 2", reply, fence)
+		}
+	})
+}
+
+func TestCompletedTokenIsReplayedToAll(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		for name, answer := range map[string]string{
+			"text": "HTTP 201 paid", "empty": "", "binary": "\x00\r\n$-1\r\n\xff\xfe\x80", "large": string(make([]byte, 1<<20)),
+		} {
+			t.Run(name, func(t *testing.T) {
+				b := b.on(t)
+				b.do("DEL", tokenKey[0])
+				b.granted(claim{})
+				want(t, b.complete("ann", answer), "ok")
+				before := b.look(tokenKey...)
+				for _, owner := range []string{"ann", "bob"} {
+					for _, policy := range []string{"hold", "takeover"} {
+						want(t, b.claim(claim{owner: owner, policy: policy}), "replay", answer)
+					}
+				}
+				b.same(before)
+			})
+		}
+	})
+}
+
+func TestScopeOfARouteMustFitThatOfTheToken(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		for _, row := range []struct {
+			token, route, outcome string
+		}{
+			{"", "", "granted"},
+			{"", "pay", "granted"},
+			{"", "*", "granted"},
+			{"pay", "pay", "granted"},
+			{"pay", "*", "granted"},
+			{"pay", "", "mismatch"},
+			{"pay", "refund", "mismatch"},
+			{"pay", "PAY", "mismatch"},
+			{"*", "pay", "mismatch"},
+			{"*", "*", "granted"},
+		} {
+			t.Run(row.token+" on "+row.route, func(t *testing.T) {
+				b := b.on(t)
+				b.do("DEL", tokenKey[0])
+				b.issue(hour, row.token)
+				before := b.look(tokenKey...)
+				reply := b.claim(claim{scope: row.route, issued: true})
+				if reply[0] != row.outcome {
+					t.Fatalf("got %q, want %s", reply, row.outcome)
+				}
+				if row.outcome == "mismatch" {
+					b.same(before)
+					return
+				}
+				if scope := b.token()[4]; scope != row.token {
+					t.Errorf("the claim made the scope %q", scope)
+				}
+			})
+		}
+	})
+}
+
+// The outcome for a claim that fell silent, by the policy it was made under and by that of the next request. Only if both say so may it run again.
+var silent = []struct{ made, asked, outcome string }{
+	{"hold", "hold", "in-doubt"},
+	{"hold", "takeover", "in-doubt"},
+	{"takeover", "hold", "in-doubt"},
+	{"takeover", "takeover", "granted"},
+}
+
+func TestSilentClaimIsTakenOverOnlyIfBothPoliciesSaySo(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		for _, row := range silent {
+			t.Run(row.made+" then "+row.asked, func(t *testing.T) {
+				b := b.on(t)
+				b.do("DEL", tokenKey[0])
+				fence := b.granted(claim{policy: row.made})
+				word(t, b.claim(claim{owner: "bob", policy: row.asked}), "busy", 1)
+				word(t, b.extend("ann", 0), "ok", 1)
+				b.tick()
+				before := b.look(tokenKey...)
+				reply := b.claim(claim{owner: "bob", policy: row.asked})
+				if reply[0] != row.outcome {
+					t.Fatalf("got %q, want %s", reply, row.outcome)
+				}
+				if row.outcome == "in-doubt" {
+					between(t, "lapsed since", number(t, reply[1]), 1, patience.Milliseconds())
+					b.same(before)
+					return
+				}
+				if number(t, reply[1]) <= fence || reply[2] != "2" {
+					t.Errorf("got %q after fence %d, want a larger fence and attempt 2", reply, fence)
+				}
+				for _, late := range [][]string{b.complete("ann", "late"), b.extend("ann", minute), b.release("ann")} {
+					want(t, late, "stale")
+				}
+				word(t, b.claim(claim{policy: "takeover"}), "busy", 1) // nor does the first owner get it back
+			})
+		}
+	})
+}
+
+func TestLeaseLapsesByTheServersClock(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		for _, row := range silent {
+			t.Run(row.made+" then "+row.asked, func(t *testing.T) {
+				b := b.on(t)
+				b.do("DEL", tokenKey[0])
+				end := number(t, b.claim(claim{policy: row.made, lease: 100})[3])
+				var last []string
+				b.until(func() bool {
+					from := b.now()
+					last = b.claim(claim{owner: "bob", policy: row.asked})
+					if last[0] == "busy" && from >= end {
+						t.Fatalf("busy at %d, the lease ended at %d", from, end)
+					}
+					if last[0] != "busy" && b.now() < end {
+						t.Fatalf("%q before the lease ended at %d", last, end)
+					}
+					return last[0] != "busy"
+				})
+				if last[0] != row.outcome {
+					t.Errorf("got %q, want %s", last, row.outcome)
+				}
+			})
+		}
+	})
+}
+
+func TestSilentOwnerMayGoOnAsLongAsNobodyTookOver(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		for _, row := range silent {
+			b.do("DEL", tokenKey[0])
+			fence := b.granted(claim{policy: row.made})
+			b.extend("ann", 0)
+			word(t, b.extend("ann", minute), "ok", 1)
+			word(t, b.claim(claim{owner: "bob", policy: row.asked}), "busy", 1)
+			b.extend("ann", 0)
+			if again := b.granted(claim{policy: row.made}); again != fence {
+				t.Errorf("the owner that asks again gets fence %d, it had %d", again, fence)
+			}
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package scripts_test
+
+import (
+	"testing"
+
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+func TestCompleteRecordsOneAnswer(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		want(t, b.complete("ann", "first"), "gone")
+		b.granted(claim{})
+		before := b.look(tokenKey...)
+		want(t, b.complete("bob", "stolen"), "stale")
+		b.same(before)
+
+		want(t, b.complete("ann", "first"), "ok")
+		before = b.look(tokenKey...)
+		want(t, b.complete("ann", "first"), "already")
+		want(t, b.complete("ann", "second"), "already")
+		want(t, b.complete("bob", "third"), "stale")
+		b.same(before)
+		want(t, b.claim(claim{owner: "cyd"}), "replay", "first")
+	})
+}
+
+func TestCompleteOfAReleasedClaimIsStale(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.granted(claim{})
+		b.release("ann")
+		before := b.look(tokenKey...)
+		want(t, b.complete("ann", "late"), "stale")
+		want(t, b.extend("ann", minute), "stale")
+		b.same(before)
+	})
+}
+
+func TestLateOwnerCompletesAClaimInDoubt(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.granted(claim{})
+		b.extend("ann", 0)
+		word(t, b.claim(claim{owner: "bob"}), "in-doubt", 1)
+		want(t, b.complete("ann", "late but true"), "ok")
+		want(t, b.claim(claim{owner: "bob"}), "replay", "late but true")
+	})
+}
+
+func TestExtendMovesTheLease(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		want(t, b.extend("ann", minute), "gone")
+		b.granted(claim{lease: 200})
+		before := b.now()
+		reply := b.extend("ann", 10*minute)
+		word(t, reply, "ok", 1)
+		between(t, "the lease", number(t, reply[1]), before+10*minute, b.now()+10*minute)
+		if until := b.token()[5]; until != reply[1] {
+			t.Errorf("the record says %s, the reply %s", until, reply[1])
+		}
+		unchanged := b.look(tokenKey...)
+		want(t, b.extend("bob", minute), "stale")
+		b.same(unchanged)
+
+		b.complete("ann", "done")
+		unchanged = b.look(tokenKey...)
+		want(t, b.extend("ann", minute), "stale") // nothing to keep alive
+		b.same(unchanged)
+	})
+}
+
+func TestExtendByNothingLeavesTheTokenInDoubt(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.granted(claim{lease: hour})
+		for range 2 { // repeating it is harmless
+			word(t, b.extend("ann", 0), "ok", 1)
+			word(t, b.token(), "in-doubt", 5)
+			word(t, b.claim(claim{owner: "bob"}), "in-doubt", 1)
+		}
+	})
+}
+
+func TestReleaseGivesBackOnlyWhatIsTheOwners(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		want(t, b.release("ann"), "gone")
+		b.granted(claim{})
+		before := b.look(tokenKey...)
+		want(t, b.release("bob"), "stale")
+		b.same(before)
+
+		want(t, b.release("ann"), "ok")
+		before = b.look(tokenKey...)
+		want(t, b.release("ann"), "ok")
+		b.same(before)
+
+		b.granted(claim{owner: "bob"})
+		before = b.look(tokenKey...)
+		want(t, b.release("ann"), "stale") // a plain DEL would free the successor here
+		b.same(before)
+
+		b.complete("bob", "done")
+		before = b.look(tokenKey...)
+		want(t, b.release("bob"), "stale")
+		b.same(before)
+	})
+}
+
+func TestIssuedTokenIsNobodysToCompleteExtendOrRelease(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.issue(hour, "")
+		before := b.look(tokenKey...)
+		for _, owner := range []string{"ann", ""} {
+			want(t, b.complete(owner, "x"), "stale")
+			want(t, b.extend(owner, minute), "stale")
+			want(t, b.release(owner), "stale")
+		}
+		b.same(before)
+	})
+}
+
+func TestRetentionIsExtendedAndNeverShortened(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		ends := func(after string, retention int64) {
+			t.Helper()
+			between(t, "the record's end after "+after, b.expiry(tokenKey[0]), b.now()+retention-patience.Milliseconds(), b.now()+retention+slack)
+		}
+		b.issue(5*hour, "")
+		b.granted(claim{retention: hour})
+		ends("a shorter claim", 5*hour)
+		b.granted(claim{retention: 10 * hour})
+		ends("a longer claim", 10*hour)
+		b.run(scripts.TokenExtend, tokenKey, "ann", minute, hour)
+		ends("a shorter extension", 10*hour)
+		b.run(scripts.TokenExtend, tokenKey, "ann", minute, 20*hour)
+		ends("a longer extension", 20*hour)
+		b.run(scripts.TokenComplete, tokenKey, "ann", "done", hour)
+		ends("a shorter completion", 20*hour)
+
+		b.do("DEL", tokenKey[0])
+		b.granted(claim{retention: hour})
+		b.run(scripts.TokenComplete, tokenKey, "ann", "done", 30*hour)
+		ends("a longer completion", 30*hour)
+		for _, ask := range []func() []string{
+			func() []string { return b.claim(claim{owner: "bob", retention: 90 * hour}) },
+			func() []string { return b.run(scripts.TokenComplete, tokenKey, "ann", "done", 90*hour) },
+			func() []string { return b.run(scripts.TokenExtend, tokenKey, "ann", minute, 90*hour) },
+			b.token,
+			func() []string { return b.release("ann") },
+			func() []string { return b.issue(90*hour, "") },
+		} {
+			ends(ask()[0], 30*hour) // what writes nothing keeps nothing longer
+		}
+	})
+}
+
+func TestCompletedRecordEndsAfterItsRetention(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any")
+		b.run(scripts.TokenComplete, tokenKey, "ann", "done", 150)
+		b.until(func() bool { return b.token()[0] == "unknown" })
+		want(t, b.complete("ann", "done"), "gone")
+		want(t, b.release("ann"), "gone")
+		want(t, b.extend("ann", minute), "gone")
+	})
+}

@@ -1,0 +1,167 @@
+package scripts_test
+
+import (
+	"testing"
+
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+var tokenKey = []string{"{t}"}
+
+const (
+	minute = int64(60_000)
+	hour   = 60 * minute
+)
+
+// claim is what token_claim is asked with. The zero value of each field means the default beside it.
+type claim struct {
+	owner, fingerprint string // "ann", "print"
+	lease              int64  // a minute
+	policy             string // hold
+	retention          int64  // an hour
+	scope              string
+	issued             bool // only a token that was issued will do
+}
+
+func (b *box) claim(c claim) []string {
+	b.Helper()
+	or := func(value, otherwise string) string {
+		if value == "" {
+			return otherwise
+		}
+		return value
+	}
+	if c.lease == 0 {
+		c.lease = minute
+	}
+	if c.retention == 0 {
+		c.retention = hour
+	}
+	birth := "any"
+	if c.issued {
+		birth = "issued"
+	}
+	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), or(c.fingerprint, "print"), c.lease, or(c.policy, "hold"), c.retention, c.scope, birth)
+}
+
+func (b *box) issue(ttl int64, scope string) []string {
+	b.Helper()
+	return b.run(scripts.TokenIssue, tokenKey, ttl, scope)
+}
+
+func (b *box) complete(owner, answer string) []string {
+	b.Helper()
+	return b.run(scripts.TokenComplete, tokenKey, owner, answer, hour)
+}
+
+func (b *box) extend(owner string, lease int64) []string {
+	b.Helper()
+	return b.run(scripts.TokenExtend, tokenKey, owner, lease, hour)
+}
+
+func (b *box) release(owner string) []string {
+	b.Helper()
+	return b.run(scripts.TokenRelease, tokenKey, owner)
+}
+
+func (b *box) token() []string {
+	b.Helper()
+	return b.run(scripts.TokenGet, tokenKey)
+}
+
+// granted claims and returns the fence.
+func (b *box) granted(c claim) int64 {
+	b.Helper()
+	reply := b.claim(c)
+	word(b, reply, "granted", 3)
+	return number(b, reply[1])
+}
+
+func TestIssuedTokenWaitsForItsClaimUntilItEnds(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		want(t, b.token(), "unknown")
+		before := b.now()
+		reply := b.issue(hour, "pay")
+		word(t, reply, "ok", 1)
+		between(t, "expires at", number(t, reply[1]), before+hour-2, b.now()+hour)
+		between(t, "the record's end", b.expiry(tokenKey[0]), before+hour-2, b.now()+hour+2)
+		status := b.token()
+		want(t, append(status[:1:1], status[2:]...), "issued", "0", "0", "pay", "0")
+		between(t, "the shown end", number(t, status[1]), before+hour-2, b.now()+hour)
+	})
+}
+
+func TestIssuingAgainAnswersTheSameUntilTheTokenIsUsed(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		first := b.issue(hour, "pay")
+		before := b.look(tokenKey...)
+		again := b.issue(2*hour, "other")
+		word(t, again, "ok", 1)
+		between(t, "expires at", number(t, again[1]), number(t, first[1])-2, number(t, first[1])+2)
+		b.same(before)
+
+		b.granted(claim{scope: "pay", issued: true})
+		before = b.look(tokenKey...)
+		want(t, b.issue(hour, "pay"), "exists")
+		b.same(before)
+
+		want(t, b.release("ann"), "ok")
+		before = b.look(tokenKey...)
+		word(t, b.issue(hour, "pay"), "ok", 1) // given back: it may be used again
+		b.same(before)
+
+		b.granted(claim{scope: "pay", issued: true})
+		want(t, b.complete("ann", "done"), "ok")
+		before = b.look(tokenKey...)
+		want(t, b.issue(hour, "pay"), "exists")
+		b.same(before)
+	})
+}
+
+func TestIssuedTokenThatEndedIsUnknown(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.issue(120, "")
+		b.until(func() bool { return b.token()[0] == "unknown" })
+		want(t, b.claim(claim{issued: true}), "unknown")
+		if kind := b.look(tokenKey...)[tokenKey[0]].kind; kind != "none" {
+			t.Errorf("the refused claim made a %s", kind)
+		}
+	})
+}
+
+func TestTokenThatWasNeverIssuedIsUnknownWhereOnlyIssuedOnesCount(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		want(t, b.claim(claim{issued: true}), "unknown")
+		want(t, b.token(), "unknown")
+		b.granted(claim{})
+		want(t, b.claim(claim{issued: true, fingerprint: "other"}), "mismatch") // it exists now
+	})
+}
+
+func TestTokenGetShowsEveryState(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		state := func(want string, fence int64, attempts string) {
+			t.Helper()
+			before := b.look(tokenKey...)
+			reply := b.token()
+			word(t, reply, want, 5)
+			if number(t, reply[2]) != fence || reply[3] != attempts || reply[4] != "pay" {
+				t.Errorf("got %q, want fence %d and %s attempts in scope pay", reply, fence, attempts)
+			}
+			b.same(before)
+		}
+		b.issue(hour, "pay")
+		state("issued", 0, "0")
+		fence := b.granted(claim{scope: "pay"})
+		state("claimed", fence, "1")
+		between(t, "the lease", number(t, b.token()[5]), b.now(), b.now()+minute)
+		b.extend("ann", 0)
+		state("in-doubt", fence, "1")
+		b.release("ann")
+		state("issued", fence, "1")
+		fence = b.granted(claim{scope: "pay", owner: "bob"})
+		state("claimed", fence, "2")
+		b.complete("bob", "done")
+		state("completed", fence, "2")
+	})
+}

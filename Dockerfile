@@ -1,0 +1,22 @@
+FROM golang:1.26-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY . .
+# The context holds no .git, so there is no revision to stamp.
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 go build -trimpath -buildvcs=false -o /out/coatcheck ./cmd/coatcheck && mkdir /out/data
+
+# Nothing but the binary, and the certificates that rediss:// is checked against.
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /out/coatcheck /coatcheck
+# For the embedded store with --data-dir /data and a volume there: a new volume takes this directory's owner.
+COPY --from=build --chown=65532:65532 /out/data /data
+USER 65532:65532
+ENV COATCHECK_LISTEN=0.0.0.0:8080
+EXPOSE 8080
+# There is no curl in here: the binary asks itself, at the address it listens on. Unhealthy may also mean that the store does not answer.
+HEALTHCHECK --interval=10s --timeout=6s --start-period=10s --retries=3 CMD ["/coatcheck", "healthcheck"]
+ENTRYPOINT ["/coatcheck"]
+CMD ["serve"]

@@ -1,0 +1,72 @@
+# make without a target lists what there is.
+
+GO       ?= go
+LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
+FUZZTIME ?= 20s
+# More for one run: make run ARGS='--listen 127.0.0.1:9090', make test-go ARGS='-run TestClaim ./idempotency'
+ARGS     ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test test-go lint fmt fuzz bench deps clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: ## Run the service on the embedded store, with the demo routes (ARGS: more flags)
+	$(GO) run ./cmd/coatcheck serve --dev $(ARGS)
+
+build: ## Build bin/coatcheck, static and without paths of this machine
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/coatcheck ./cmd/coatcheck
+
+# Every step runs even if one before it has failed, so that one run tells all; the counts come last.
+test: deps ## Run everything a change has to pass: go vet, the linter, all tests with the race detector
+	@failed=; \
+	echo '$(GO) vet ./...'; $(GO) vet ./... || failed="$$failed vet"; \
+	echo 'golangci-lint run'; $(LINT) run ./... || failed="$$failed lint"; \
+	echo '$(GO) test -race -count=1 ./...'; $(GO) run ./internal/testcount -race -count=1 ./... || failed="$$failed test"; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
+
+test-go: ## Run only the tests (ARGS: flags and packages, else all)
+	$(GO) run ./internal/testcount -race $(if $(ARGS),$(ARGS),./...)
+
+lint: ## Run the linter; .golangci.yml says what it looks for, and why
+	$(LINT) run ./...
+
+fmt: ## Format the Go code and order its imports
+	$(LINT) fmt ./...
+
+fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
+	@packages=$$($(GO) list ./...) || exit 1; \
+	found=0; \
+	for package in $$packages; do \
+		names=$$($(GO) test -list '^Fuzz' $$package) || { echo "$$names"; exit 1; }; \
+		for name in $$(echo "$$names" | grep '^Fuzz'); do \
+			found=$$((found + 1)); \
+			echo "$$package $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+		done; \
+	done; \
+	echo "$$found fuzz tests, each for $(FUZZTIME)"
+
+bench: ## Run every benchmark once (ARGS: flags and packages, else all)
+	$(GO) test -run '^$$' -bench . -benchmem $(if $(ARGS),$(ARGS),./...)
+
+# redis-server is what the tests start, each its own; REDIS_SERVER names another one. The race detector needs a C compiler.
+deps: ## Install what the tests need where it is missing (apt-get): redis-server, curl, jq, a C compiler
+	@missing=; \
+	command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || missing="$$missing redis-server"; \
+	command -v curl >/dev/null || missing="$$missing curl"; \
+	command -v jq >/dev/null || missing="$$missing jq"; \
+	command -v $$($(GO) env CC) >/dev/null || missing="$$missing gcc libc6-dev"; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then echo "deps: install$$missing; there is no apt-get here to do it" >&2; exit 1; fi; \
+	sudo=; \
+	if [ "$$(id -u)" != 0 ]; then \
+		if ! command -v sudo >/dev/null; then echo "deps: install$$missing as root; there is no sudo here to do it" >&2; exit 1; fi; \
+		sudo=sudo; \
+	fi; \
+	echo "deps: installing$$missing"; \
+	$$sudo apt-get update && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $$missing
+
+clean: ## Remove what was built
+	rm -rf bin coverage.out

@@ -1,0 +1,256 @@
+package coatcheck_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/coatcheck/coatcheck"
+
+// everything is all of ours but the test helpers.
+const everything = "*"
+
+// front is what stands between the network and the domains.
+var front = []string{
+	"idempotency", "lock", "workerlease", "segment", "counter", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "redisstore",
+}
+
+// domain is what a domain may use: never another domain.
+var domain = []string{"redisstore", "scripts", "internal/wire", "internal/secret", "internal/keepalive"}
+
+// layers says for each folder of Go code which of our packages it may import. A new package has to be placed here before it compiles in the tests.
+// Some are places kept for packages to come.
+var layers = map[string][]string{
+	".":             {},
+	"cmd/coatcheck": {everything},
+
+	"server":  front,
+	"gateway": front,
+
+	"idempotency": domain,
+	"lock":        domain,
+	"workerlease": domain,
+	"segment":     domain,
+	"counter":     domain,
+	"snowflake":   {},
+
+	"redisstore": {"scripts", "embedded"},
+	"embedded":   {},
+	"scripts":    {},
+
+	"client": {"internal/wire", "snowflake"},
+
+	"internal/keepalive": {},
+	"internal/ledger":    {"redisstore", "scripts", "internal/wire", "internal/secret"},
+	"internal/secret":    {},
+	"internal/wire":      {},
+
+	"internal/redistest": {},
+	"internal/storetest": {"internal/redistest", "redisstore"},
+	"internal/testcount": {},
+}
+
+// testHelpers may be imported by tests and by each other.
+var testHelpers = []string{"internal/redistest", "internal/storetest"}
+
+// libraries that only some folders may know, so that one place changes when they do.
+var libraries = map[string][]string{
+	"github.com/labstack/echo":      {"server"},
+	"github.com/redis/go-redis":     {"redisstore", "embedded", "internal/redistest"},
+	"github.com/alicebob/miniredis": {"embedded"},
+	"github.com/spf13/cobra":        {"cmd/coatcheck"},
+	"github.com/spf13/pflag":        {"cmd/coatcheck"},
+}
+
+// TestImportsRunOneWay reads every Go file of the module but tests, whatever system it is for.
+func TestImportsRunOneWay(t *testing.T) {
+	used := map[string]bool{} // folders and restricted libraries that were met
+	for _, name := range goFiles(t) {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := path.Dir(name)
+		used[folder] = true
+		for _, imported := range imports(file) {
+			used[library(imported)] = true
+		}
+		for _, fault := range misplaced(folder, file) {
+			t.Errorf("%s: %s", name, fault)
+		}
+	}
+	// A check that meets nothing finds nothing.
+	for _, want := range []string{".", "cmd/coatcheck", "server", "redisstore", "internal/wire", "github.com/labstack/echo", "github.com/redis/go-redis"} {
+		if !used[want] {
+			t.Errorf("%s was not met: does this test still read the code?", want)
+		}
+	}
+}
+
+// goFiles lists the module's Go files without tests, with slashes. Folders with a go.mod of their own are other modules.
+func goFiles(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		if entry.IsDir() {
+			_, noModule := os.Stat(filepath.Join(name, "go.mod"))
+			if noModule == nil || entry.Name() == "testdata" || strings.ContainsAny(entry.Name()[:1], "._") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			files = append(files, filepath.ToSlash(name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// misplaced finds the imports of a file in a folder that the tables do not allow.
+func misplaced(folder string, file *ast.File) (faults []string) {
+	may, placed := layers[folder]
+	if !placed {
+		faults = append(faults, "folder "+folder+" has no place in the table of layering_test.go")
+	}
+	for _, imported := range imports(file) {
+		ours, isOurs := within(imported, module)
+		switch {
+		case isOurs && slices.Contains(testHelpers, ours) && !slices.Contains(testHelpers, folder):
+			faults = append(faults, folder+" imports "+ours+", which is for tests")
+		case isOurs && !slices.Contains(may, ours) && !slices.Contains(may, everything):
+			faults = append(faults, folder+" may not import "+ours)
+		}
+		if known := library(imported); known != "" && !slices.Contains(libraries[known], folder) {
+			faults = append(faults, folder+" may not import "+known)
+		}
+	}
+	return faults
+}
+
+// library is the restricted library that an import path belongs to, or "".
+func library(imported string) string {
+	for name := range libraries {
+		if _, ok := within(imported, name); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// within cuts a path's parent off: a/b/c is c within a/b, and a/b itself is "." there.
+func within(imported, parent string) (rest string, ok bool) {
+	if imported == parent {
+		return ".", true
+	}
+	return strings.CutPrefix(imported, parent+"/")
+}
+
+func imports(file *ast.File) []string {
+	var paths []string
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			panic(err) // the parser has accepted it
+		}
+		paths = append(paths, imported)
+	}
+	return paths
+}
+
+// Each row is a file in a folder that imports one thing. An empty fault means that it may.
+func TestMisplacedImportsAreFound(t *testing.T) {
+	const ours = module + "/"
+	for _, row := range []struct{ folder, imports, fault string }{
+		{"cmd/coatcheck", ours + "gateway", ""},
+		{"cmd/coatcheck", "github.com/spf13/cobra", ""},
+		{"cmd/coatcheck", ours + "internal/redistest", "cmd/coatcheck imports internal/redistest, which is for tests"},
+		{"cmd/coatcheck", "github.com/redis/go-redis/v9", "cmd/coatcheck may not import github.com/redis/go-redis"},
+		{"cmd/coatcheck", "github.com/labstack/echo/v4", "cmd/coatcheck may not import github.com/labstack/echo"},
+		{"cmd/other", "fmt", "folder cmd/other has no place"},
+		{"newcomer", "fmt", "folder newcomer has no place"},
+		{"server/sub", "fmt", "folder server/sub has no place"},
+		{".", ours + "counter", ". may not import counter"},
+
+		{"server", ours + "idempotency", ""},
+		{"server", "github.com/labstack/echo/v4/middleware", ""},
+		{"server", ours + "scripts", "server may not import scripts"},
+		{"server", ours + "embedded", "server may not import embedded"},
+		{"server", ours + "gateway", "server may not import gateway"},
+		{"server", "github.com/redis/go-redis/v9", "server may not import github.com/redis/go-redis"},
+		{"gateway", ours + "internal/ledger", ""},
+		{"gateway", ours + "server", "gateway may not import server"},
+		{"gateway", "github.com/labstack/echo/v4", "gateway may not import github.com/labstack/echo"},
+
+		{"idempotency", ours + "redisstore", ""},
+		{"idempotency", ours + "internal/keepalive", ""},
+		{"idempotency", ours + "counter", "idempotency may not import counter"},
+		{"idempotency", ours + "server", "idempotency may not import server"},
+		{"lock", ours + "idempotency", "lock may not import idempotency"},
+		{"workerlease", ours + "snowflake", "workerlease may not import snowflake"},
+		{"segment", ours + "counter", "segment may not import counter"},
+		{"counter", ours + "embedded", "counter may not import embedded"},
+		{"counter", ours + "internal/ledger", "counter may not import internal/ledger"},
+		{"counter", "github.com/redis/go-redis/v9", "counter may not import github.com/redis/go-redis"},
+		{"snowflake", ours + "workerlease", "snowflake may not import workerlease"},
+		{"snowflake", ours + "internal/wire", "snowflake may not import internal/wire"},
+
+		{"redisstore", ours + "scripts", ""},
+		{"redisstore", "github.com/redis/go-redis/v9", ""},
+		{"redisstore", ours + "counter", "redisstore may not import counter"},
+		{"redisstore", ours + "internal/wire", "redisstore may not import internal/wire"},
+		{"redisstore", "github.com/alicebob/miniredis/v2", "redisstore may not import github.com/alicebob/miniredis"},
+		{"embedded", "github.com/alicebob/miniredis/v2/server", ""},
+		{"embedded", ours + "redisstore", "embedded may not import redisstore"},
+		{"scripts", ours + "redisstore", "scripts may not import redisstore"},
+		{"scripts", module, "scripts may not import ."},
+
+		{"client", ours + "internal/wire", ""},
+		{"client", ours + "redisstore", "client may not import redisstore"},
+		{"client", "github.com/spf13/pflag", "client may not import github.com/spf13/pflag"},
+		{"internal/ledger", ours + "redisstore", ""},
+		{"internal/ledger", ours + "idempotency", "internal/ledger may not import idempotency"},
+		{"internal/wire", ours + "internal/secret", "internal/wire may not import internal/secret"},
+		{"internal/secret", ours + "internal/wire", "internal/secret may not import internal/wire"},
+		{"internal/keepalive", ours + "redisstore", "internal/keepalive may not import redisstore"},
+
+		{"internal/storetest", ours + "internal/redistest", ""},
+		{"internal/redistest", ours + "redisstore", "internal/redistest may not import redisstore"},
+		{"redisstore", ours + "internal/storetest", "redisstore imports internal/storetest, which is for tests"},
+		{"internal/testcount", ours + "internal/wire", "internal/testcount may not import internal/wire"},
+
+		// Names that only begin alike are others.
+		{"counter", "github.com/coatcheck/coatcheckers/counter", ""},
+		{"counter", "github.com/redis/go-redis-fork", ""},
+	} {
+		t.Run(row.folder+" "+row.imports, func(t *testing.T) {
+			source := "package p\n\nimport _ " + strconv.Quote(row.imports) + "\n"
+			file, err := parser.ParseFile(token.NewFileSet(), "p.go", source, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			faults := misplaced(row.folder, file)
+			switch {
+			case row.fault == "" && len(faults) > 0:
+				t.Errorf("unexpected: %q", faults)
+			case row.fault != "" && (len(faults) != 1 || !strings.HasPrefix(faults[0], row.fault)):
+				t.Errorf("got %q, want %q", faults, row.fault)
+			}
+		})
+	}
+}

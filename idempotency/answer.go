@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -73,9 +74,7 @@ func safeHeader(header http.Header) http.Header {
 // replay sends a recorded answer again.
 func (a Answer) replay(w http.ResponseWriter) {
 	header := w.Header()
-	for name, values := range a.Header {
-		header[name] = values
-	}
+	maps.Copy(header, a.Header)
 	header.Set("Idempotent-Replayed", "true")
 	if a.NotKept {
 		header.Del("Content-Type")

@@ -61,8 +61,7 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 			continue
 		}
 		problem = wire.NewProblem(known.code, detail(err, known.err))
-		var busy *InProgress
-		if errors.As(err, &busy) {
+		if busy, ok := errors.AsType[*InProgress](err); ok {
 			problem.RetryAfter = busy.Left
 		}
 		if known.code == wire.StoreUnavailable {

@@ -59,11 +59,11 @@ type background struct {
 const most = 1000
 
 // start runs a job unless there are too many or the tokens are closed; its context ends when the tokens are closed for good.
-func (b *background) start(job func(context.Context)) bool {
+func (b *background) start(job func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed || b.n >= most {
-		return false
+		return
 	}
 	b.n++
 	b.wg.Go(func() {
@@ -72,7 +72,6 @@ func (b *background) start(job func(context.Context)) bool {
 		b.n--
 		b.mu.Unlock()
 	})
-	return true
 }
 
 func (b *background) close(ctx context.Context) error {
@@ -81,11 +80,13 @@ func (b *background) close(ctx context.Context) error {
 	b.mu.Unlock()
 	done := make(chan struct{})
 	go func() { b.wg.Wait(); close(done) }()
+	var err error
 	select {
 	case <-done:
 	case <-ctx.Done():
+		err = ctx.Err()
 	}
 	b.cancel()
 	<-done
-	return ctx.Err()
+	return err
 }

@@ -1,12 +1,9 @@
 package idempotency
 
 import (
-	"errors"
+	"maps"
 	"net/http"
 )
-
-// errNotSent is what a handler's Write returns when its answer may not be sent any more.
-var errNotSent = errors.New("idempotency: the answer is not sent: another attempt has the claim")
 
 // recorder keeps a handler's answer back until it has been recorded. An answer that grows over the limit is recorded as "done, not kept" and then goes
 // straight through. A flush before that changes nothing: an answer is never sent before it is recorded. It is used by one handler.
@@ -80,9 +77,7 @@ func (r *recorder) send() {
 	r.through = true
 	header := r.ResponseWriter.Header()
 	clear(header)
-	for name, values := range r.header {
-		header[name] = values
-	}
+	maps.Copy(header, r.header)
 	r.ResponseWriter.WriteHeader(r.answer.Status)
 	if len(r.answer.Body) > 0 {
 		_, _ = r.ResponseWriter.Write(r.answer.Body) // the client may have hung up; the answer is recorded

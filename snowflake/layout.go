@@ -19,7 +19,7 @@ type Layout struct {
 	Unit                                    time.Duration // a millisecond or a second
 }
 
-// The default of a pool that names neither: Twitter's bits, and an epoch that leaves them until 2089.
+// DefaultLayout is the layout of a pool that names none: Twitter's bits, and an epoch that leaves them until 2089.
 const DefaultLayout = "41/10/12"
 
 // DefaultEpoch is the time origin of ids whose pool names none.

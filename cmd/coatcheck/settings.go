@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -128,13 +129,11 @@ func span(name, value string, least, most time.Duration, help string, into *time
 
 func choice(name, value string, from []string, help string, into *string) *setting {
 	return &setting{name: name, value: value, unit: strings.Join(from, " or "), help: help, parse: func(s string) error {
-		for _, known := range from {
-			if s == known {
-				*into = s
-				return nil
-			}
+		if !slices.Contains(from, s) {
+			return fmt.Errorf("%q is not one of %s", s, strings.Join(from, ", "))
 		}
-		return fmt.Errorf("%q is not one of %s", s, strings.Join(from, ", "))
+		*into = s
+		return nil
 	}}
 }
 

@@ -330,7 +330,7 @@ func (s *Server) awaitReady(p *process) error {
 			if strings.Contains(s.logTail(), "ddress already in use") {
 				return errPortTaken
 			}
-			return fmt.Errorf("ended before it answered (%v)", p.err)
+			return fmt.Errorf("ended before it answered: %w", p.err)
 		case <-ctx.Done():
 			return fmt.Errorf("does not answer: %w", err)
 		case <-time.After(pollEvery):

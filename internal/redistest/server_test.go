@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -284,8 +285,8 @@ func (f *fakeTB) Logf(format string, args ...any) { f.log += fmt.Sprintf(format,
 func (f *fakeTB) Cleanup(cleanup func())          { f.cleanups = append(f.cleanups, cleanup) }
 
 func (f *fakeTB) runCleanups() {
-	for i := len(f.cleanups) - 1; i >= 0; i-- {
-		f.cleanups[i]()
+	for _, cleanup := range slices.Backward(f.cleanups) {
+		cleanup()
 	}
 }
 

@@ -20,7 +20,7 @@ type clock struct {
 
 func (c *clock) init(sweep func()) {
 	c.start = time.Now()
-	c.queue.place = map[string]int{}
+	c.queue.of = map[string]*deadline{}
 	c.timer = time.AfterFunc(time.Hour, sweep)
 	c.timer.Stop()
 }
@@ -29,16 +29,16 @@ func (c *clock) now() time.Duration { return time.Since(c.start) }
 
 // set notes when a key expires; 0 = never.
 func (c *clock) set(key string, at time.Duration) {
-	i, known := c.queue.place[key]
+	known := c.queue.of[key]
 	switch {
-	case at == 0 && known:
-		heap.Remove(&c.queue, i)
+	case at == 0 && known != nil:
+		heap.Remove(&c.queue, known.place)
 	case at == 0:
-	case known:
-		c.queue.items[i].at = at
-		heap.Fix(&c.queue, i)
+	case known != nil:
+		known.at = at
+		heap.Fix(&c.queue, known.place)
 	default:
-		heap.Push(&c.queue, deadline{key, at})
+		heap.Push(&c.queue, &deadline{key: key, at: at})
 	}
 }
 
@@ -47,7 +47,7 @@ func (c *clock) due(now time.Duration) (key string, ok bool) {
 	if c.queue.Len() == 0 || c.queue.items[0].at > now {
 		return "", false
 	}
-	return heap.Pop(&c.queue).(deadline).key, true
+	return heap.Pop(&c.queue).(*deadline).key, true
 }
 
 // arm sees to it that the first key to expire is swept away even if no command comes.
@@ -67,18 +67,19 @@ func (c *clock) stop() { c.timer.Stop() }
 
 func (c *clock) clear() {
 	c.queue.items = nil
-	clear(c.queue.place)
+	clear(c.queue.of)
 }
 
 // deadlines is a heap of keys by the instant of their expiry.
 type deadlines struct {
-	items []deadline
-	place map[string]int // of each key in items
+	items []*deadline
+	of    map[string]*deadline
 }
 
 type deadline struct {
-	key string
-	at  time.Duration
+	key   string
+	at    time.Duration
+	place int // in the heap
 }
 
 func (d *deadlines) Len() int           { return len(d.items) }
@@ -86,20 +87,23 @@ func (d *deadlines) Less(i, j int) bool { return d.items[i].at < d.items[j].at }
 
 func (d *deadlines) Swap(i, j int) {
 	d.items[i], d.items[j] = d.items[j], d.items[i]
-	d.place[d.items[i].key], d.place[d.items[j].key] = i, j
+	d.items[i].place, d.items[j].place = i, j
 }
 
 func (d *deadlines) Push(x any) {
-	d.place[x.(deadline).key] = len(d.items)
-	d.items = append(d.items, x.(deadline))
+	item := x.(*deadline)
+	item.place = len(d.items)
+	d.items = append(d.items, item)
+	d.of[item.key] = item
 }
 
 func (d *deadlines) Pop() any {
-	last := d.items[len(d.items)-1]
-	d.items[len(d.items)-1] = deadline{}
-	d.items = d.items[:len(d.items)-1]
-	delete(d.place, last.key)
-	return last
+	last := len(d.items) - 1
+	item := d.items[last]
+	d.items[last] = nil
+	d.items = d.items[:last]
+	delete(d.of, item.key)
+	return item
 }
 
 // expireIdle is what the clock's timer calls.

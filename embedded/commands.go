@@ -61,24 +61,19 @@ var writes = map[string]write{
 	"RPUSH":     {keys: first, makes: true},
 	"RPUSHX":    {keys: first},
 
-	"SADD":        {keys: first, parts: afterKey, makes: true},
-	"SDIFFSTORE":  {keys: first, makes: true},
-	"SINTERSTORE": {keys: first, makes: true},
-	"SMOVE":       {keys: firstTwo, makes: true},
-	"SPOP":        {keys: first},
-	"SREM":        {keys: first, parts: afterKey},
-	"SUNIONSTORE": {keys: first, makes: true},
+	"SADD":  {keys: first, parts: afterKey, makes: true},
+	"SMOVE": {keys: firstTwo, makes: true},
+	"SPOP":  {keys: first},
+	"SREM":  {keys: first, parts: afterKey},
 
 	"ZADD":             {keys: first, parts: scored, makes: true},
 	"ZINCRBY":          {keys: first, parts: third, makes: true},
-	"ZINTERSTORE":      {keys: first, makes: true},
 	"ZPOPMAX":          {keys: first},
 	"ZPOPMIN":          {keys: first},
 	"ZREM":             {keys: first, parts: afterKey},
 	"ZREMRANGEBYLEX":   {keys: first},
 	"ZREMRANGEBYRANK":  {keys: first},
 	"ZREMRANGEBYSCORE": {keys: first},
-	"ZUNIONSTORE":      {keys: first, makes: true},
 }
 
 // bystanders neither read nor change data, and are answered even when the journal has failed.

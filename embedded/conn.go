@@ -138,10 +138,15 @@ func (c *conn) cover() error {
 		return nil
 	}
 	if c.subscribed.Load() { // a message is written while the script that published it still runs: wait for its end
-		c.store.exec.Lock()
-		c.store.exec.Unlock() //nolint:staticcheck // an empty section on purpose
+		c.store.awaitScript()
 	}
 	return c.journal.cover()
+}
+
+// awaitScript returns when the command or script that is running has ended.
+func (s *Store) awaitScript() {
+	s.exec.Lock()
+	defer s.exec.Unlock()
 }
 
 // forget ends what miniredis remembers of a connection.

@@ -50,7 +50,8 @@ func lockDirectory(path string) (*directory, error) {
 	return &directory{path, lock}, nil
 }
 
-func (d *directory) unlock() { d.lock.Close() }
+// unlock lets others have the directory. An error would change nothing: the lock goes with the process at the latest.
+func (d *directory) unlock() { _ = d.lock.Close() }
 
 func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
 

@@ -82,7 +82,7 @@ func (s *Store) writeLocked(peer *server.Peer, name string, args []string, chang
 }
 
 // noteLocked remembers what a command is about to change, for the clock and for the journal.
-func (s *Store) noteLocked(context any, keys, args []string, change write) {
+func (s *Store) noteLocked(caller any, keys, args []string, change write) {
 	s.touched = append(s.touched, keys...)
 	if s.journal == nil {
 		return
@@ -91,7 +91,7 @@ func (s *Store) noteLocked(context any, keys, args []string, change write) {
 		switch {
 		case change.life:
 			s.journal.noteLifeLocked(key)
-		case change.parts != nil && s.existsLocked(context, key):
+		case change.parts != nil && s.existsLocked(caller, key):
 			s.journal.notePartsLocked(key, change.parts(args))
 		default:
 			s.journal.noteLocked(key)
@@ -123,7 +123,6 @@ func (s *Store) scriptLocked(peer *server.Peer, args []string, called bool) {
 	s.script.peer.Ctx, s.script.peer.Resp3 = peer.Ctx, peer.Resp3
 	s.dispatchLocked(s.script.peer, args)
 	s.script.peer.Flush()
-	peer.Ctx = s.script.peer.Ctx
 	peer.WriteRaw(plainError(s.script.written.String()))
 	s.script.written.Reset()
 }
@@ -150,13 +149,13 @@ func (s *Store) full() string {
 }
 
 // roomLocked tells whether a command on these keys keeps within the cap, if it makes those that are missing.
-func (s *Store) roomLocked(context any, keys []string) bool {
-	count := s.countLocked(context)
+func (s *Store) roomLocked(caller any, keys []string) bool {
+	count := s.countLocked(caller)
 	if count+len(keys) <= s.maxKeys {
 		return true
 	}
 	for _, key := range keys {
-		if !s.existsLocked(context, key) {
+		if !s.existsLocked(caller, key) {
 			count++
 			if count > s.maxKeys {
 				return false
@@ -166,16 +165,16 @@ func (s *Store) roomLocked(context any, keys []string) bool {
 	return true
 }
 
-func (s *Store) scriptFitsLocked(context any, args []string) bool {
+func (s *Store) scriptFitsLocked(caller any, args []string) bool {
 	keys := declared(args)
-	count := s.countLocked(context)
+	count := s.countLocked(caller)
 	switch {
 	case len(keys) == 0 || count < s.maxKeys:
 		return true
 	case count < s.maxKeys+s.slack():
-		return s.existsLocked(context, keys[0])
+		return s.existsLocked(caller, keys[0])
 	default:
-		return !slices.ContainsFunc(keys, func(key string) bool { return !s.existsLocked(context, key) })
+		return !slices.ContainsFunc(keys, func(key string) bool { return !s.existsLocked(caller, key) })
 	}
 }
 
@@ -191,13 +190,13 @@ func declared(args []string) []string {
 	return args[3 : 3+n]
 }
 
-func (s *Store) countLocked(context any) int {
-	n, _ := s.askLocked(context, "DBSIZE")
+func (s *Store) countLocked(caller any) int {
+	n, _ := s.askLocked(caller, "DBSIZE")
 	count, _ := n.(int)
 	return count
 }
 
-func (s *Store) existsLocked(context any, key string) bool {
-	n, _ := s.askLocked(context, "EXISTS", key)
+func (s *Store) existsLocked(caller any, key string) bool {
+	n, _ := s.askLocked(caller, "EXISTS", key)
 	return n == 1
 }

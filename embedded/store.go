@@ -19,7 +19,7 @@ import (
 const (
 	DefaultMaxKeys      = 1_000_000
 	DefaultCompactBytes = 16 << 20
-	// MinTTL is the shortest time to live that a key can be given.
+	// MinTTL is the shortest time to live that a key can be given. A reply may wait that long for the disk or for a busy process.
 	MinTTL = 100 * time.Millisecond
 	// CounterJump is what a start after an unclean stop adds to every string that is a 64-bit integer without expiry. One that it would carry beyond
 	// 2^63-1 stays as it is.
@@ -40,7 +40,8 @@ type Config struct {
 	Logger       *slog.Logger // nil = silent
 }
 
-func (c *Config) validate() error {
+// complete puts the defaults in, and tells everything that is wrong.
+func (c *Config) complete() error {
 	var faults []error
 	if c.MaxKeys < 0 {
 		faults = append(faults, fmt.Errorf("MaxKeys %d is negative", c.MaxKeys))
@@ -88,7 +89,7 @@ type Store struct {
 // Open starts a store, and loads what the data directory holds. The error is [ErrInUse] or [ErrCorrupt] under errors.Is where it is that. The caller
 // ends the store with [Store.Close].
 func Open(cfg Config) (*Store, error) {
-	if err := cfg.validate(); err != nil {
+	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("embedded: config: %w", err)
 	}
 	s, err := newStore(cfg)
@@ -189,10 +190,10 @@ func newProbe() probe {
 	return probe{peer: server.NewPeer(bufio.NewWriter(written)), written: written, replies: bufio.NewReader(written)}
 }
 
-// askLocked runs a command of the store's own. context is that of the peer on whose behalf it asks: inside a script miniredis already holds its lock,
-// and sees so by the script's context.
-func (s *Store) askLocked(context any, args ...string) (any, error) {
-	s.probe.peer.Ctx = context
+// askLocked runs a command of the store's own. caller is the Ctx of the peer on whose behalf it asks: inside a script miniredis already holds its lock,
+// and sees so by the Ctx of the script's peer.
+func (s *Store) askLocked(caller any, args ...string) (any, error) {
+	s.probe.peer.Ctx = caller
 	s.dispatchLocked(s.probe.peer, args)
 	s.probe.peer.Flush()
 	return server.ParseReply(s.probe.replies)

@@ -1,0 +1,81 @@
+package embedded
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// How long a script takes through go-redis: with and without a data directory, alone and with many callers.
+func BenchmarkIncrScript(b *testing.B) {
+	script := `return redis.call('INCR', KEYS[1])`
+	for name, dir := range map[string]bool{"memory": false, "directory": true} {
+		cfg := Config{}
+		if dir {
+			cfg.Dir = b.TempDir()
+		}
+		c := client(b, open(b, cfg))
+		b.Run(name+"/alone", func(b *testing.B) {
+			for b.Loop() {
+				if err := c.Eval(b.Context(), script, []string{"n"}).Err(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+"/32 callers", func(b *testing.B) {
+			b.SetParallelism(16)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := c.Eval(b.Context(), script, []string{"n"}).Err(); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What the clock adds to a command when many keys wait for their expiry, beside the walk over all keys that it replaces.
+func BenchmarkClock(b *testing.B) {
+	for _, keys := range []int{1, 100_000} {
+		s := open(b, Config{})
+		c := client(b, s)
+		for i := range keys {
+			s.redis.Set(fmt.Sprint("key:", i), "v")
+			s.redis.SetTTL(fmt.Sprint("key:", i), time.Hour+time.Duration(i))
+			s.clock.set(fmt.Sprint("key:", i), time.Hour+time.Duration(i))
+		}
+		b.Run(fmt.Sprintf("%d keys/SET PX", keys), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				if err := c.Set(b.Context(), fmt.Sprint("key:", i%keys), "v", time.Hour).Err(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("%d keys/sweep", keys), func(b *testing.B) {
+			for b.Loop() {
+				s.expireLocked()
+				s.clock.arm()
+			}
+		})
+		b.Run(fmt.Sprintf("%d keys/FastForward", keys), func(b *testing.B) {
+			for b.Loop() {
+				s.redis.FastForward(0)
+			}
+		})
+	}
+}
+
+// How long it takes to let go of a key that expired.
+func BenchmarkExpire(b *testing.B) {
+	s := open(b, Config{})
+	for i := range b.N {
+		s.redis.Set(fmt.Sprint("key:", i), "v")
+		s.clock.set(fmt.Sprint("key:", i), time.Duration(1+i))
+	}
+	time.Sleep(time.Millisecond)
+	b.ResetTimer()
+	s.exec.Lock()
+	defer s.exec.Unlock()
+	s.expireLocked()
+}

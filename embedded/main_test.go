@@ -1,0 +1,99 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		countForEver(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func open(t testing.TB, cfg Config) *Store {
+	t.Helper()
+	s, err := Open(cfg)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func client(t testing.TB, s *Store) *redis.Client {
+	t.Helper()
+	c := dialer(s)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func dialer(s *Store) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr:                     "127.0.0.1:1",
+		Dialer:                   func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx) },
+		Protocol:                 2,
+		DisableIdentity:          true,
+		MaxRetries:               -1,
+		ContextTimeoutEnabled:    true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+// do runs a command that must succeed, and returns its reply as text.
+func do(t testing.TB, c *redis.Client, words ...any) string {
+	t.Helper()
+	reply, err := c.Do(t.Context(), words...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatalf("%v: %v", words, err)
+	}
+	return fmt.Sprint(reply)
+}
+
+func want(t testing.TB, c *redis.Client, reply string, words ...any) {
+	t.Helper()
+	if got := do(t, c, words...); got != reply {
+		t.Fatalf("%v: got %s, want %s", words, got, reply)
+	}
+}
+
+func refused(t testing.TB, c *redis.Client, begin string, words ...any) {
+	t.Helper()
+	reply, err := c.Do(t.Context(), words...).Result()
+	if err == nil || !strings.HasPrefix(err.Error(), begin) {
+		t.Fatalf("%v: got %v, %v, want an error that begins with %q", words, reply, err, begin)
+	}
+}
+
+// record keeps what is logged.
+type record struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+func (r *record) logger() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }

@@ -2,11 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"regexp"
-	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
@@ -20,11 +21,36 @@ func (s *Server) around() []echo.MiddlewareFunc {
 		requestID,
 		s.accessLog(),
 		middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.logPanic, DisablePrintStack: false}),
-		middleware.BodyLimit(strconv.FormatInt(s.config.MaxBody, 10) + "B"),
+		s.limitBody,
 		middleware.ContextTimeoutWithConfig(middleware.ContextTimeoutConfig{
 			Timeout:      s.config.RequestTimeout,
 			ErrorHandler: func(err error, _ echo.Context) error { return err },
 		}),
+		wholePath,
+	}
+}
+
+// limitBody refuses a body over the limit, told ahead or not. Echo's own BodyLimit hides from net/http that a body was left unread: where something behind it
+// has closed the body, the connection stays open, and the rest of the body is read as the next request.
+func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		request := c.Request()
+		if request.ContentLength > s.config.MaxBody {
+			return echo.ErrStatusRequestEntityTooLarge
+		}
+		request.Body = http.MaxBytesReader(c.Response().Writer, request.Body, s.config.MaxBody)
+		return next(c)
+	}
+}
+
+// wholePath makes what Echo matched beyond the template not found: its last parameter takes slashes as well.
+func wholePath(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if template := c.Path(); template != "" && strings.Count(template, "/") != strings.Count(rawPath(c.Request().URL), "/") {
+			c.Response().Header().Del(echo.HeaderAllow)
+			return echo.ErrNotFound
+		}
+		return next(c)
 	}
 }
 
@@ -66,7 +92,10 @@ func levelOf(status int) slog.Level {
 // idOf is the request id that the response carries.
 func idOf(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
 
+// errPanic stands for whatever a handler panicked with: a panic is an internal error, even with a value that would be another problem.
+var errPanic = errors.New("a handler panicked")
+
 func (s *Server) logPanic(c echo.Context, err error, stack []byte) error {
 	s.log.Error("panic in a handler", "error", fmt.Sprint(err), "route", c.Path(), "request_id", idOf(c), "stack", string(stack))
-	return err
+	return errPanic
 }

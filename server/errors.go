@@ -34,9 +34,8 @@ var problems = []struct {
 
 // problemOf turns any error into the problem that the client gets.
 func problemOf(err error) wire.Problem {
-	var fault *fault
-	if errors.As(err, &fault) {
-		return fault.problem()
+	if wrong, ok := errors.AsType[*fault](err); ok {
+		return wrong.problem()
 	}
 	if problem, ok := idempotency.Problem(err); ok {
 		return problem
@@ -44,19 +43,16 @@ func problemOf(err error) wire.Problem {
 	for _, known := range problems {
 		if errors.Is(err, known.err) {
 			problem := wire.NewProblem(known.code, detail(err, known.err))
-			var exhausted *workerlease.Exhausted
-			if errors.As(err, &exhausted) {
+			if exhausted, ok := errors.AsType[*workerlease.Exhausted](err); ok {
 				problem.RetryAfter = exhausted.Wait
 			}
 			return problem
 		}
 	}
-	var cut *http.MaxBytesError
-	if errors.As(err, &cut) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return wire.NewProblem(wire.PayloadTooLarge, "")
 	}
-	var web *echo.HTTPError
-	if errors.As(err, &web) {
+	if web, ok := errors.AsType[*echo.HTTPError](err); ok {
 		return webProblem(web)
 	}
 	return wire.NewProblem(wire.InternalError, "")

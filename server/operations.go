@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"net/http"
@@ -31,7 +32,7 @@ func (s *Server) live(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// ready says whether this process should get requests: it is not stopping, and the store answers.
+// ready says whether this process should get requests: it is not stopping, and the store answers and takes writes.
 func (s *Server) ready(c echo.Context) error {
 	readiness := wire.Readiness{Store: string(s.store.Mode()), Ack: s.store.Ack()}
 	readiness.Incarnation, readiness.Reason = s.check(c.Request().Context())
@@ -43,6 +44,7 @@ func (s *Server) ready(c echo.Context) error {
 	return c.JSON(http.StatusOK, readiness)
 }
 
+// check asks every master, and writes the incarnation's marker: only a write tells whether the store takes writes.
 func (s *Server) check(ctx context.Context) (incarnation, reason string) {
 	if s.stopping.Load() {
 		return "", "stopping"
@@ -51,6 +53,9 @@ func (s *Server) check(ctx context.Context) (incarnation, reason string) {
 		return "", problemOf(err).Title
 	}
 	found, err := s.store.Incarnation(ctx)
+	if shortfall, ok := errors.AsType[*redisstore.Shortfall](err); ok {
+		return "", "writes are " + shortfall.Error()
+	}
 	if err != nil {
 		return "", problemOf(err).Title
 	}

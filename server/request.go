@@ -1,11 +1,7 @@
 package server
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -36,15 +32,22 @@ func name(c echo.Context, param string) (string, error) {
 	return text, nil
 }
 
-// segment finds a parameter's part of the path by the template. A path with other segments than the template does not exist, whatever Echo matched.
+// segment finds a parameter's part of the path by the template, which has as many segments as the path.
 func segment(c echo.Context, param string) (string, error) {
-	template := strings.Split(c.Path(), "/")
-	path := strings.Split(c.Request().URL.EscapedPath(), "/")
-	at := slices.Index(template, ":"+param)
-	if at < 0 || len(path) != len(template) {
+	at := slices.Index(strings.Split(c.Path(), "/"), ":"+param)
+	if at < 0 {
 		return "", echo.ErrNotFound
 	}
-	return path[at], nil
+	return strings.Split(rawPath(c.Request().URL), "/")[at], nil
+}
+
+// rawPath is the path as the client wrote it. URL.EscapedPath encodes a path anew if it holds a character that should have been encoded, and then an
+// encoded slash beside it is none any more.
+func rawPath(u *url.URL) string {
+	if u.RawPath != "" {
+		return u.RawPath
+	}
+	return u.EscapedPath()
 }
 
 // onlyQuery refuses query parameters that a route does not know, and those that come twice: a misspelt one must not be a silent default.
@@ -64,12 +67,13 @@ func onlyQuery(c echo.Context, known ...string) error {
 	return nil
 }
 
-// printable shortens what a client chose before it is said back.
+// printable shortens what a client chose, and escapes what is not plain text, before it is said back.
 func printable(text string) string {
 	if len(text) > 40 {
 		text = text[:40] + "…"
 	}
-	return strconv.QuoteToASCII(text)
+	quoted := strconv.QuoteToASCII(text)
+	return quoted[1 : len(quoted)-1]
 }
 
 // queryInt reads a whole number from the query, within bounds; absent means its default.
@@ -82,57 +86,6 @@ func queryInt(c echo.Context, field string, absent, least, most int64) (int64, e
 		return 0, invalid(field, fmt.Sprintf("a whole number from %d to %d", least, most))
 	}
 	return n, nil
-}
-
-// body reads a JSON object into a struct, strictly: no unknown field, no wrong type, nothing behind it. An empty body leaves the struct as it is.
-func body(c echo.Context, into any) error {
-	decoder := json.NewDecoder(c.Request().Body)
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	if err == nil {
-		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = errors.New("one JSON object belongs here, and nothing behind it")
-		}
-	}
-	return bodyFault(err)
-}
-
-func bodyFault(err error) error {
-	var tooLarge *echo.HTTPError
-	var wrongType *json.UnmarshalTypeError
-	var badTime *time.ParseError
-	switch {
-	case errors.As(err, &tooLarge) && tooLarge.Code == http.StatusRequestEntityTooLarge:
-		return tooLarge
-	case errors.As(err, &wrongType):
-		field := wrongType.Field
-		if field == "" {
-			field = "body"
-		}
-		return invalid(field, fmt.Sprintf("not a %s", jsonName(wrongType.Type.Kind().String())))
-	case errors.As(err, &badTime):
-		return invalid("body", "a time is RFC 3339, such as 2020-01-01T00:00:00Z")
-	case strings.HasPrefix(err.Error(), "json: unknown field "):
-		return invalid(printable(strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`)), "unknown field")
-	}
-	return invalid("body", "not one JSON object: "+strings.TrimPrefix(err.Error(), "json: "))
-}
-
-// jsonName says a Go kind in JSON's words.
-func jsonName(kind string) string {
-	switch {
-	case strings.HasPrefix(kind, "int"):
-		return "whole number within 64 bits"
-	case kind == "struct", kind == "map":
-		return "JSON object"
-	}
-	return kind
 }
 
 // millis reads a duration field, within bounds; nil means its default.

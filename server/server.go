@@ -70,6 +70,7 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger,
 		counters: counter.New(config.Store), pools: workerlease.New(config.Store), ledger: ledger.New(config.Store),
+		guarded: []policy{},
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{Error: s.writeGuardError, Logger: config.Logger})
 	s.echo = s.routes()

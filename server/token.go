@@ -169,6 +169,9 @@ func (s *Server) releaseToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := body(c, &struct{}{}); err != nil {
+		return err
+	}
 	if err := s.tokens.Release(c.Request().Context(), ref, lease); err != nil {
 		return err
 	}

@@ -1,0 +1,70 @@
+package counter_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/counter"
+)
+
+func (c counters) manyAtOnce(t *testing.T) {
+	const callers, each = 64, 20
+	got := make([][]counter.Range, callers)
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for i := range each {
+				by := int64((caller+i)%3 + 1)
+				r, err := c.Incr(t.Context(), "many", by, "")
+				if err != nil {
+					t.Errorf("%v", err)
+					return
+				}
+				if r.Value-r.First+1 != by {
+					t.Errorf("asked for %d, got %+v", by, r)
+				}
+				got[caller] = append(got[caller], r)
+			}
+		})
+	}
+	wg.Wait()
+	for _, mine := range got {
+		if !slices.IsSortedFunc(mine, func(a, b counter.Range) int { return int(a.First - b.First) }) {
+			t.Errorf("values fell from one call to the next: %v", mine)
+		}
+	}
+	all := slices.Concat(got...)
+	slices.SortFunc(all, func(a, b counter.Range) int { return int(a.First - b.First) })
+	next := int64(1)
+	for _, r := range all {
+		if r.First != next {
+			t.Fatalf("%+v where %d comes next: twice, or a gap without a failure", r, next)
+		}
+		next = r.Value + 1
+	}
+	if len(all) == callers*each {
+		c.want(t, "many", next-1)
+	}
+}
+
+func (c counters) oneRequestManyTimes(t *testing.T) {
+	got := make([]counter.Range, 32)
+	var wg sync.WaitGroup
+	for i := range got {
+		wg.Go(func() {
+			r, err := c.Incr(t.Context(), "one", 7, "the same")
+			if err != nil {
+				t.Error(err)
+			}
+			got[i] = r
+		})
+	}
+	wg.Wait()
+	for _, r := range got {
+		if r != (counter.Range{First: 1, Value: 7}) {
+			t.Errorf("%+v", r)
+		}
+	}
+	c.want(t, "one", 7)
+}

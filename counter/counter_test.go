@@ -1,0 +1,260 @@
+package counter_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+func TestMain(m *testing.M) {
+	redisstore.LogTo(slog.New(slog.DiscardHandler)) // stores that are away are part of these tests
+	goleak.VerifyTestMain(m)
+}
+
+// counters are those of a store, and a way around them.
+type counters struct {
+	*counter.Counters
+	store *redisstore.Store
+}
+
+func TestCounters(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		c := counters{counter.New(store), store}
+		t.Run("begin at 1 and hand out adjoining ranges", c.ranges)
+		t.Run("refuse a by out of bounds", c.badBy)
+		t.Run("leave what is no integer as it is", c.noInteger)
+		t.Run("never overflow", c.overflow)
+		t.Run("keep every digit", c.digits)
+		t.Run("are apart by name", c.apart)
+		t.Run("answer a repeated request with its first value", c.repeat)
+		t.Run("refuse a repeated request with another by", c.otherBy)
+		t.Run("do not remember a request that was refused", c.refusedRequest)
+		t.Run("take request ids of any content", c.anyID)
+		t.Run("add nothing for a context that has ended", c.ended)
+		t.Run("hand out no value twice to many at once", c.manyAtOnce)
+		t.Run("add once for many at once with one request id", c.oneRequestManyTimes)
+	})
+}
+
+// put gives a counter's key a value that no counter writes.
+func (c counters) put(t *testing.T, key, command string, value ...any) {
+	t.Helper()
+	put := &scripts.Script{
+		Name:   "test_put",
+		Source: "redis.call('DEL', KEYS[1]) if ARGV[1] then redis.call('" + command + "', KEYS[1], unpack(ARGV)) end return {'ok'}",
+		SHA:    strings.Repeat("0", 40), // not known: the store sends the source
+	}
+	if _, err := c.store.Run(t.Context(), put, []string{c.store.Key("counter", key)}, value...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c counters) incr(t *testing.T, key string, by int64, requestID string) counter.Range {
+	t.Helper()
+	got, err := c.Incr(t.Context(), key, by, requestID)
+	if err != nil {
+		t.Fatalf("incr %s by %d: %v", key, by, err)
+	}
+	return got
+}
+
+func (c counters) want(t *testing.T, key string, value int64) {
+	t.Helper()
+	if got, err := c.Get(t.Context(), key); err != nil || got != value {
+		t.Errorf("%s is %d, %v; want %d", key, got, err, value)
+	}
+}
+
+// wantRefused checks the error of a call that has done nothing.
+func wantRefused(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) || !errors.Is(err, redisstore.ErrRefused) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.Errorf("got %v, want %v of class refused", err, want)
+	}
+}
+
+func (c counters) ranges(t *testing.T) {
+	if _, err := c.Get(t.Context(), "ranges"); !errors.Is(err, counter.ErrUnknown) {
+		t.Errorf("a counter that was never used: %v", err)
+	}
+	last := int64(0)
+	for _, by := range []int64{1, 1, 2, 10, 999, counter.MaxBy, 1} {
+		got := c.incr(t, "ranges", by, "")
+		if got != (counter.Range{First: last + 1, Value: last + by}) {
+			t.Errorf("by %d after %d: %+v", by, last, got)
+		}
+		last = got.Value
+		c.want(t, "ranges", last)
+	}
+}
+
+func (c counters) badBy(t *testing.T) {
+	for _, by := range []int64{0, -1, counter.MaxBy + 1, math.MaxInt64, math.MinInt64} {
+		got, err := c.Incr(t.Context(), "bad-by", by, "id")
+		wantRefused(t, err, counter.ErrBy)
+		if got != (counter.Range{}) {
+			t.Errorf("by %d: %+v", by, got)
+		}
+	}
+	_, err := c.Get(t.Context(), "bad-by")
+	wantRefused(t, err, counter.ErrUnknown)
+}
+
+func (c counters) noInteger(t *testing.T) {
+	values := map[string][]any{
+		"text": {"hello"}, "float": {"1.5"}, "space": {" 1"}, "wide": {"9223372036854775808"}, "low": {"-9223372036854775809"}, "empty": {""}, "exponent": {"1e3"}, "NUL": {"1\x00"},
+	}
+	if c.store.Mode() != redisstore.Embedded { // miniredis takes these for integers
+		values["zeros"], values["plus"], values["minus zero"] = []any{"007"}, []any{"+1"}, []any{"-0"}
+	}
+	for name, value := range values {
+		c.put(t, name, "SET", value...)
+	}
+	c.put(t, "hash", "HSET", "field", "1")
+	c.put(t, "list", "RPUSH", "1")
+	c.put(t, "set", "SADD", "1")
+	c.put(t, "sorted set", "ZADD", "1", "1")
+	values["hash"], values["list"], values["set"], values["sorted set"] = nil, nil, nil, nil
+	for key := range values {
+		for range 2 {
+			_, err := c.Incr(t.Context(), key, 1, "")
+			wantRefused(t, err, counter.ErrNotAnInteger)
+			_, err = c.Incr(t.Context(), key, 2, "id")
+			wantRefused(t, err, counter.ErrNotAnInteger)
+			_, err = c.Get(t.Context(), key)
+			wantRefused(t, err, counter.ErrNotAnInteger)
+		}
+	}
+}
+
+func (c counters) overflow(t *testing.T) {
+	c.put(t, "full", "SET", "9223372036854775806")
+	if got := c.incr(t, "full", 1, ""); got.First != math.MaxInt64 || got.Value != math.MaxInt64 {
+		t.Errorf("%+v", got)
+	}
+	for _, by := range []int64{1, counter.MaxBy} {
+		_, err := c.Incr(t.Context(), "full", by, "")
+		wantRefused(t, err, counter.ErrOverflow)
+	}
+	c.want(t, "full", math.MaxInt64)
+	c.put(t, "nearly", "SET", "9223372036854775800")
+	_, err := c.Incr(t.Context(), "nearly", 8, "id")
+	wantRefused(t, err, counter.ErrOverflow)
+	if got := c.incr(t, "nearly", 7, "id"); got.First != 9223372036854775801 || got.Value != math.MaxInt64 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A Lua number, like a JSON number in many languages, has 53 bits.
+func (c counters) digits(t *testing.T) {
+	for start, next := range map[string]int64{
+		"9007199254740992": 9007199254740993, "9007199254740993": 9007199254740994, "999999999999999999": 1000000000000000000,
+		"-5": -4, "-1": 0, "0": 1, "-9223372036854775808": math.MinInt64 + 1,
+	} {
+		c.put(t, "digits", "SET", start)
+		if got := c.incr(t, "digits", 1, ""); got.Value != next || got.First != next {
+			t.Errorf("%s by 1: %+v", start, got)
+		}
+		c.want(t, "digits", next)
+	}
+	c.put(t, "digits", "SET", "9007199254740993")
+	first := c.incr(t, "digits", 1, "id")
+	if again := c.incr(t, "digits", 1, "id"); again != first || again.Value != 9007199254740994 {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+}
+
+func (c counters) apart(t *testing.T) {
+	names := []string{"a", "A", "a:b", "a:", ":a", "a:request", "a.b", "~", "@", "..", strings.Repeat("n", 200)}
+	for i, name := range names {
+		c.incr(t, name, int64(i+1), "id")
+	}
+	for i, name := range names {
+		c.want(t, name, int64(i+1))
+	}
+}
+
+func (c counters) repeat(t *testing.T) {
+	first := c.incr(t, "repeat", 3, "first")
+	second := c.incr(t, "repeat", 3, "second")
+	c.incr(t, "repeat", 5, "")
+	if first != (counter.Range{First: 1, Value: 3}) || second != (counter.Range{First: 4, Value: 6}) {
+		t.Errorf("%+v %+v", first, second)
+	}
+	for range 3 {
+		if got := c.incr(t, "repeat", 3, "first"); got != first {
+			t.Errorf("first again: %+v", got)
+		}
+		if got := c.incr(t, "repeat", 3, "second"); got != second {
+			t.Errorf("second again: %+v", got)
+		}
+	}
+	if got := c.incr(t, "another", 3, "first"); got.Value != 3 {
+		t.Errorf("the same id for another counter: %+v", got)
+	}
+	c.want(t, "repeat", 11)
+}
+
+func (c counters) otherBy(t *testing.T) {
+	first := c.incr(t, "other-by", 3, "id")
+	for _, by := range []int64{1, 2, 4, 33, counter.MaxBy} {
+		_, err := c.Incr(t.Context(), "other-by", by, "id")
+		wantRefused(t, err, counter.ErrOtherRequest)
+	}
+	if got := c.incr(t, "other-by", 3, "id"); got != first {
+		t.Errorf("%+v", got)
+	}
+	c.want(t, "other-by", 3)
+}
+
+func (c counters) refusedRequest(t *testing.T) {
+	c.put(t, "mended", "SET", "broken")
+	_, err := c.Incr(t.Context(), "mended", 1, "id")
+	wantRefused(t, err, counter.ErrNotAnInteger)
+	c.put(t, "mended", "SET", "41")
+	if got := c.incr(t, "mended", 1, "id"); got.Value != 42 {
+		t.Errorf("%+v", got)
+	}
+	c.put(t, "mended", "DEL")
+	if got := c.incr(t, "mended", 1, "id"); got.Value != 42 {
+		t.Errorf("a request that was answered, after its counter was removed: %+v", got)
+	}
+}
+
+func (c counters) anyID(t *testing.T) {
+	ids := []string{" ", "\x00", "{}", "a:b", "é", "\xff", "a", "A", strings.Repeat("x", 100_000), strings.Repeat("x", 100_001)}
+	seen := map[int64]bool{}
+	for range 2 {
+		for _, id := range ids {
+			seen[c.incr(t, "ids", 1, id).Value] = true
+		}
+	}
+	if len(seen) != len(ids) {
+		t.Errorf("%d ids got %d values", len(ids), len(seen))
+	}
+	c.want(t, "ids", int64(len(ids)))
+}
+
+func (c counters) ended(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := c.Incr(ctx, "ended", 1, "")
+	wantRefused(t, err, redisstore.ErrUnavailable)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v does not say why", err)
+	}
+	_, err = c.Get(ctx, "ended")
+	wantRefused(t, err, context.Canceled)
+	_, err = c.Get(t.Context(), "ended")
+	wantRefused(t, err, counter.ErrUnknown)
+}

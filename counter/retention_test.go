@@ -1,0 +1,48 @@
+package counter_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestRequestIDIsKeptForADayAndItsCounterForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.Open(t, redisstore.Config{})
+		c := counters{counter.New(store), store}
+		first := c.incr(t, "k", 1, "id")
+		time.Sleep(24*time.Hour - time.Second)
+		if again := c.incr(t, "k", 1, "id"); again != first {
+			t.Errorf("within the day: %+v, want %+v", again, first)
+		}
+		time.Sleep(24*time.Hour + time.Second)
+		if later := c.incr(t, "k", 1, "id"); later.Value != first.Value+1 {
+			t.Errorf("a day after the last repeat: %+v", later)
+		}
+		time.Sleep(10 * 365 * 24 * time.Hour)
+		c.want(t, "k", 2)
+	})
+}
+
+func TestClosedStoreIsARefusal(t *testing.T) {
+	store, err := redisstore.Open(t.Context(), "embedded:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := counter.New(store)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Incr(t.Context(), "k", 1, "")
+	wantRefused(t, err, redisstore.ErrUnavailable)
+	_, err = c.Get(t.Context(), "k")
+	wantRefused(t, err, redisstore.ErrUnavailable)
+	if errors.Is(err, counter.ErrUnknown) {
+		t.Error("a store that is away is not one without the counter")
+	}
+}

@@ -1,0 +1,195 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/internal/ledger"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+func TestMain(m *testing.M) {
+	redisstore.LogTo(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+// book is a ledger, and a way around it.
+type book struct {
+	*ledger.Ledger
+	store *redisstore.Store
+}
+
+func TestLedger(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		b := book{ledger.New(store), store}
+		for _, test := range []struct {
+			name string
+			run  func(*testing.T)
+		}{
+			{"is empty at first", b.empty},
+			{"lists charges as they were made, equal ones as well", b.charges},
+			{"loses none of many at once", b.manyAtOnce},
+			{"shows the newest thousand", b.newest},
+			{"drops its oldest thousand when it is full", b.full},
+			{"charges nothing for a context that has ended", b.ended},
+			{"tells an entry that is not its own", b.foreign},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				b.do(t, "redis.call('DEL', KEYS[1])")
+				test.run(t)
+			})
+		}
+	})
+}
+
+// do runs Lua on the ledger's key.
+func (b book) do(t *testing.T, lua string) {
+	t.Helper()
+	script := &scripts.Script{Name: "test", Source: lua + " return {'ok'}", SHA: strings.Repeat("0", 40)} // not known: the store sends the source
+	if _, err := b.store.Run(t.Context(), script, []string{b.store.Key("demo", "payments")}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b book) list(t *testing.T) wire.Ledger {
+	t.Helper()
+	list, err := b.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func (b book) charge(t *testing.T, payment wire.Payment) wire.Payment {
+	t.Helper()
+	charged, err := b.Charge(t.Context(), payment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return charged
+}
+
+func (b book) empty(t *testing.T) {
+	if list := b.list(t); list.Total != 0 || list.Payments == nil || len(list.Payments) != 0 {
+		t.Errorf("%+v", list)
+	}
+}
+
+func (b book) charges(t *testing.T) {
+	id := regexp.MustCompile(`^pay_[A-Za-z0-9_-]{22}$`)
+	var made []wire.Payment
+	for _, amount := range []int64{1, 1, 1_000_000_000, 9_007_199_254_740_993} {
+		payment := wire.Payment{ID: "mine", Amount: amount, Currency: "EUR", To: "acct_1", Fence: 1<<53 - 1}
+		charged := b.charge(t, payment)
+		if !id.MatchString(charged.ID) || charged.ChargedAt.IsZero() {
+			t.Errorf("%+v", charged)
+		}
+		payment.ID, payment.ChargedAt = charged.ID, charged.ChargedAt
+		if charged != payment {
+			t.Errorf("%+v, want %+v", charged, payment)
+		}
+		made = append(made, charged)
+	}
+	list := b.list(t)
+	if list.Total != len(made) || len(list.Payments) != len(made) {
+		t.Fatalf("%+v", list)
+	}
+	ids := map[string]bool{}
+	for i, payment := range list.Payments {
+		ids[payment.ID] = true
+		if payment != made[i] {
+			t.Errorf("%d: %+v, want %+v", i, payment, made[i])
+		}
+	}
+	if len(ids) != len(made) {
+		t.Errorf("an id was given twice: %+v", list)
+	}
+}
+
+func (b book) manyAtOnce(t *testing.T) {
+	const callers, each = 16, 10
+	var wg sync.WaitGroup
+	for caller := range int64(callers) {
+		wg.Go(func() {
+			for range each {
+				if _, err := b.Charge(t.Context(), wire.Payment{Amount: caller}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	list := b.list(t)
+	ids := map[string]bool{}
+	for i, payment := range list.Payments {
+		ids[payment.ID] = true
+		if i > 0 && payment.ChargedAt.Before(list.Payments[i-1].ChargedAt) {
+			t.Errorf("%v before %v", list.Payments[i-1].ChargedAt, payment.ChargedAt)
+		}
+	}
+	if list.Total != callers*each || len(ids) != callers*each {
+		t.Errorf("%d charges, %d ids", list.Total, len(ids))
+	}
+}
+
+// fill puts charges into the book that were made long ago, from amount 1 on.
+func (b book) fill(t *testing.T, n int) {
+	const batch = 500 // which no store needs long for
+	for first := 1; first <= n; first += batch {
+		b.do(t, fmt.Sprintf(`for i = %d, %d do redis.call('ZADD', KEYS[1], i, '{"amount":' .. i .. '}') end`, first, first+batch-1))
+	}
+}
+
+func (b book) newest(t *testing.T) {
+	b.fill(t, 1500)
+	last := b.charge(t, wire.Payment{Amount: 7})
+	list := b.list(t)
+	if list.Total != 1501 || len(list.Payments) != 1000 || list.Payments[0].Amount != 502 || list.Payments[999] != last {
+		t.Errorf("%d of %d from %+v", len(list.Payments), list.Total, list.Payments[0])
+	}
+}
+
+func (b book) full(t *testing.T) {
+	b.fill(t, 10_000)
+	last := b.charge(t, wire.Payment{Amount: 7})
+	if list := b.list(t); list.Total != 9001 || list.Payments[999] != last || list.Payments[998].Amount != 10_000 {
+		t.Errorf("%d charges, the newest are %+v", list.Total, list.Payments[998:])
+	}
+}
+
+func (b book) ended(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Charge(ctx, wire.Payment{Amount: 1}); !errors.Is(err, redisstore.ErrRefused) || !errors.Is(err, context.Canceled) {
+		t.Errorf("charge: %v", err)
+	}
+	if _, err := b.List(ctx); !errors.Is(err, redisstore.ErrRefused) || !errors.Is(err, context.Canceled) {
+		t.Errorf("list: %v", err)
+	}
+	b.empty(t)
+}
+
+func (b book) foreign(t *testing.T) {
+	b.do(t, "redis.call('ZADD', KEYS[1], 1, 'no JSON')")
+	if _, err := b.List(t.Context()); !errors.Is(err, redisstore.ErrUnavailable) {
+		t.Errorf("an entry that is no JSON: %v", err)
+	}
+	b.do(t, "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'x')")
+	if _, err := b.List(t.Context()); !errors.Is(err, redisstore.ErrWrongType) {
+		t.Errorf("list of another kind of value: %v", err)
+	}
+	if _, err := b.Charge(t.Context(), wire.Payment{Amount: 1}); !errors.Is(err, redisstore.ErrWrongType) {
+		t.Errorf("charge of another kind of value: %v", err)
+	}
+}

@@ -1,0 +1,124 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+)
+
+// body reads a JSON object into a struct, strictly: fields by their exact names and once each, UTF-8, and nothing behind the object. An empty body leaves
+// the struct as it is; so does a field that is null.
+func body(c echo.Context, into any) error {
+	text, err := io.ReadAll(c.Request().Body)
+	switch {
+	case err != nil:
+		return unread(err)
+	case len(bytes.TrimSpace(text)) == 0:
+		return nil
+	case !utf8.Valid(text):
+		return invalid("body", "not UTF-8")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if first, err := decoder.Token(); err != nil {
+		return malformed(err)
+	} else if first != json.Delim('{') {
+		return invalid("body", "not a JSON object")
+	}
+	if err := members(decoder, fields(into)); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return invalid("body", "one JSON object belongs here, and nothing behind it")
+	}
+	return nil
+}
+
+// members reads an object's members up to its closing brace, each to where its name says.
+func members(decoder *json.Decoder, targets map[string]any) error {
+	seen := map[string]bool{}
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return malformed(err)
+		}
+		name, _ := token.(string) // the decoder takes nothing else for a name
+		target, known := targets[name]
+		switch {
+		case !known:
+			return invalid(printable(name), "unknown field")
+		case seen[name]:
+			return invalid(name, "given more than once")
+		}
+		seen[name] = true
+		if err := decoder.Decode(target); err != nil {
+			return wrongValue(name, target, err)
+		}
+	}
+	if _, err := decoder.Token(); err != nil {
+		return malformed(err)
+	}
+	return nil
+}
+
+// fields says by JSON name where the values of a struct's fields go.
+func fields(into any) map[string]any {
+	value := reflect.ValueOf(into).Elem()
+	targets := map[string]any{}
+	for i := range value.NumField() {
+		name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
+		targets[name] = value.Field(i).Addr().Interface()
+	}
+	return targets
+}
+
+// unread is the error for a body that could not be read to its end: it is too large, or the client stopped sending.
+func unread(err error) error {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge
+	}
+	return invalid("body", "it did not arrive whole")
+}
+
+func malformed(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return invalid("body", "not one JSON object: "+strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// wrongValue says what belongs into a field instead of what was there.
+func wrongValue(name string, target any, err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return malformed(err)
+	}
+	switch target.(type) {
+	case **time.Time:
+		return invalid(name, "a time is RFC 3339, such as 2020-01-01T00:00:00Z")
+	case *[]byte:
+		return invalid(name, "not base64 with padding")
+	}
+	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return invalid(name, "not a "+jsonName(wrongType.Type.Kind().String()))
+	}
+	return invalid(name, "not as it should be")
+}
+
+// jsonName says a Go kind in JSON's words.
+func jsonName(kind string) string {
+	switch {
+	case strings.HasPrefix(kind, "int"):
+		return "whole number within 64 bits"
+	case kind == "struct", kind == "map":
+		return "JSON object"
+	}
+	return kind
+}

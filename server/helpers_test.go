@@ -1,0 +1,201 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+func TestMain(m *testing.M) {
+	redisstore.LogTo(slog.New(slog.DiscardHandler)) // servers that are away are what these tests are about
+	goleak.VerifyTestMain(m)
+}
+
+// service is a server behind a listener, and a client of it.
+type service struct {
+	server *server.Server
+	addr   string
+	client *http.Client
+	log    *journal
+}
+
+// serve starts a service that ends with the test. Routes of the test's own are added before it listens.
+func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *service {
+	t.Helper()
+	log := &journal{}
+	config.Logger = log.logger()
+	s := &service{server: server.New(config), log: log, client: newClient(t)}
+	for _, add := range routes {
+		add(s.server)
+	}
+	web := httptest.NewServer(s.server.Handler())
+	s.addr = web.Listener.Addr().String()
+	t.Cleanup(func() {
+		s.client.CloseIdleConnections()
+		web.Close()
+		ended, cancel := context.WithCancel(context.Background())
+		cancel() // what still waits for a store that is away need not come to its end
+		if err := s.server.Close(ended); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("closing the service: %v", err)
+		}
+	})
+	return s
+}
+
+// newClient returns a client whose deadline only tells a hang.
+func newClient(t testing.TB) *http.Client {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 20 * time.Second}
+	t.Cleanup(client.CloseIdleConnections)
+	return client
+}
+
+// call is a request as it goes over the wire: the path, with its query, is written as it stands here.
+type call struct {
+	method, path string
+	header       []string // "Name: value"
+	body         string
+	chunked      bool // the body's length is not told ahead
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (s *service) send(ctx context.Context, c call) (answer, error) {
+	var body io.Reader
+	if c.body != "" {
+		body = strings.NewReader(c.body)
+	}
+	if c.chunked {
+		body = io.MultiReader(body) // net/http does not see its length
+	}
+	request, err := http.NewRequestWithContext(ctx, c.method, "http://"+s.addr, body)
+	if err != nil {
+		return answer{}, err
+	}
+	request.URL = &url.URL{Scheme: "http", Host: s.addr, Opaque: c.path}
+	for _, header := range c.header {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Add(name, value)
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, text}, err
+}
+
+// do sends a request that must be answered, whatever the answer is.
+func (s *service) do(t testing.TB, method, path, body string, header ...string) answer {
+	t.Helper()
+	got, err := s.send(t.Context(), call{method: method, path: path, body: body, header: header})
+	if err != nil {
+		t.Fatalf("%s %.80s: %v", method, path, err)
+	}
+	return got
+}
+
+// must sends a request that must succeed with this status, and decodes the answer.
+func must[T any](t testing.TB, s *service, status int, method, path, body string, header ...string) T {
+	t.Helper()
+	return decode[T](t, s.do(t, method, path, body, header...), status)
+}
+
+func decode[T any](t testing.TB, a answer, status int) (message T) {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
+	}
+	if len(a.body) == 0 {
+		return message
+	}
+	if err := strictly(a.body, &message); err != nil {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	return message
+}
+
+func strictly(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
+type nothing struct{}
+
+func (s *service) issue(t testing.TB, body string) string {
+	t.Helper()
+	return must[wire.TokenIssued](t, s, 201, "POST", "/token", body).Token
+}
+
+func (s *service) claim(t testing.TB, token, body string) wire.Claimed {
+	t.Helper()
+	claimed := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", body)
+	if claimed.Outcome != "granted" {
+		t.Fatalf("claim: %+v", claimed)
+	}
+	return claimed
+}
+
+func (s *service) state(t testing.TB, token string) string {
+	t.Helper()
+	return must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, "").State
+}
+
+func (s *service) ledger(t testing.TB) wire.Ledger {
+	t.Helper()
+	return must[wire.Ledger](t, s, 200, "GET", "/payments", "")
+}
+
+// eventually waits for something that happens in the background.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// journal keeps what is logged.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

@@ -1,0 +1,201 @@
+package server_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+func TestSaneRequestIDsAreKeptAndOthersReplaced(t *testing.T) {
+	s := onEmbedded(t)
+	own := regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
+	seen := map[string]bool{}
+	for _, path := range []string{"/livez", "/incr/k", "/nope", "/incr/a%2Fb", "/problems/not-found"} {
+		for _, sane := range []string{"a", "abc-123", "550e8400-e29b-41d4-a716-446655440000", "A.b_c:d@e/f+g=h-i", strings.Repeat("x", 128)} {
+			if got := s.do(t, "GET", path, "", "X-Request-Id: "+sane).header.Values("X-Request-Id"); len(got) != 1 || got[0] != sane {
+				t.Errorf("%s: %q became %q", path, sane, got)
+			}
+		}
+		for _, insane := range []string{"", strings.Repeat("x", 129), "a b", "a,b", `"a"`, "a;b", "<a>", "é", "a\tb", "\xff", "a%0Ab", "{a}", strings.Repeat("x", 10_000)} {
+			got := s.do(t, "GET", path, "", "X-Request-Id: "+insane).header.Get("X-Request-Id")
+			if !own.MatchString(got) || seen[got] {
+				t.Errorf("%s: %.40q became %q", path, insane, got)
+			}
+			seen[got] = true
+		}
+	}
+	two := s.do(t, "GET", "/livez", "", "X-Request-Id: first", "X-Request-Id: second").header.Values("X-Request-Id")
+	if len(two) != 1 || two[0] != "first" {
+		t.Errorf("%q", two)
+	}
+}
+
+func TestPanicIsAnInternalErrorThatTheLogExplains(t *testing.T) {
+	panics := map[string]any{"/text": "all is lost", "/error": errors.New("all is lost"), "/other": fmt.Errorf("all is lost: %w", counter.ErrUnknown), "/number": 42}
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})}, func(s *server.Server) {
+		for path, value := range panics {
+			s.Handle("GET", path, func(http.ResponseWriter, *http.Request) { panic(value) })
+		}
+		s.Handle("GET", "/half", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			panic("all is lost")
+		})
+	})
+	for path, value := range panics {
+		a := s.do(t, "GET", path, "", "X-Request-Id: "+path)
+		problem := checkProblem(t, a, wire.InternalError)
+		if strings.Contains(string(a.body), fmt.Sprint(value)) || problem.Detail == "" {
+			t.Errorf("%s: %s", path, a.body)
+		}
+		line := s.logLine(t, `msg="panic in a handler"`, "request_id="+path)
+		for _, part := range []string{fmt.Sprint(value), "goroutine", "route=" + path} {
+			if !strings.Contains(line, part) {
+				t.Errorf("the log lacks %q: %s", part, line)
+			}
+		}
+		s.logLine(t, "msg=request", "status=500", "request_id="+path)
+	}
+	if a := s.do(t, "GET", "/half", ""); a.status != 202 || len(a.body) != 0 {
+		t.Errorf("an answer that had begun was written over: %d %s", a.status, a.body)
+	}
+	if a := s.do(t, "GET", "/livez", ""); a.status != 200 {
+		t.Errorf("after the panics: %d", a.status)
+	}
+}
+
+func TestUnknownErrorOfAHandlerIsAnInternalErrorThatTheLogExplains(t *testing.T) {
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})}, func(s *server.Server) {
+		s.HandleGuarded("POST", "/fail", idempotency.Route{Name: "fail"}, func(http.ResponseWriter, *http.Request) error {
+			return errors.New("no such luck")
+		})
+	})
+	a := s.do(t, "POST", "/fail", "", "Idempotency-Key: k", "X-Request-Id: here")
+	if checkProblem(t, a, wire.InternalError); strings.Contains(string(a.body), "luck") {
+		t.Errorf("%s", a.body)
+	}
+	s.logLine(t, "no such luck", "request_id=here", "level=ERROR")
+}
+
+// logLine finds the one line of the log that holds all parts.
+func (s *service) logLine(t *testing.T, parts ...string) string {
+	t.Helper()
+	var found []string
+lines:
+	for line := range strings.Lines(s.log.String()) {
+		for _, part := range parts {
+			if !strings.Contains(line, part) {
+				continue lines
+			}
+		}
+		found = append(found, line)
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d lines with %q in\n%s", len(found), parts, s.log)
+	}
+	return found[0]
+}
+
+func TestBodyLimitIsTheConfiguredOneAndIsTold(t *testing.T) {
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true, MaxBody: 64})
+	for _, path := range []string{"/token", "/payments", "/incr/k"} {
+		for _, chunked := range []bool{false, true} {
+			c := call{method: "POST", path: path, body: strings.Repeat(" ", 65), chunked: chunked, header: []string{"Idempotency-Key: k"}}
+			a, err := s.send(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if problem := checkProblem(t, a, wire.PayloadTooLarge); problem.Detail != "the limit is 64 bytes" {
+				t.Errorf("%s: %q", path, problem.Detail)
+			}
+		}
+		if a := s.do(t, "POST", path, strings.Repeat(" ", 64), "Idempotency-Key: k"); a.status == 413 {
+			t.Errorf("%s: a body of exactly the limit is refused", path)
+		}
+	}
+}
+
+func TestAnswersThatChangeStateOrHandSomethingOutMustNotBeStored(t *testing.T) {
+	f := newFixture(t, storetest.Open(t, redisstore.Config{}))
+	complete := call{method: "POST", path: "/token/{claimed}/complete", header: []string{"Lease-Token: {lease}"}, body: `{"status":200}`}
+	replay := call{method: "POST", path: "/token/{claimed}/claim", body: `{"fingerprint":"f"}`}
+	repeat := writing[len(writing)-1]
+	text := call{method: "POST", path: "/incr/k", header: []string{"Accept: text/plain"}}
+	calls := append(slices.Clone(writing), complete, replay, repeat, text, call{method: "GET", path: "/livez"}, call{method: "GET", path: "/readyz"})
+	for _, c := range append(calls, reading...) {
+		a := f.send(t, c)
+		if strings.HasSuffix(c.path, "/release") {
+			checkProblem(t, a, wire.Superseded) // it was completed just before
+		} else if a.status >= 300 {
+			t.Errorf("%s %s: %d %s", c.method, c.path, a.status, a.body)
+		}
+		if a.header.Get("Cache-Control") != "no-store" || a.header.Get("X-Request-Id") == "" {
+			t.Errorf("%s %s: %v", c.method, c.path, a.header)
+		}
+	}
+}
+
+func TestIndexListsTheRoutes(t *testing.T) {
+	for _, dev := range []bool{true, false} {
+		s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: dev})
+		a := s.do(t, "GET", "/", "")
+		if a.status != 200 || !strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
+			t.Errorf("%d %v", a.status, a.header)
+		}
+		for _, line := range []string{
+			`/token +POST`, `/token/{token} +GET`, `/token/{token}/claim +POST`, `/token/{token}/complete +POST`, `/token/{token}/extend +POST`,
+			`/token/{token}/release +POST`, `/incr/{key} +GET`, `/incr/{key} +POST`, `/counter/{key} +GET`, `/worker/{pool} +POST`, `/worker/{pool} +GET`,
+			`/worker/{pool}/{worker_id} +PUT`, `/worker/{pool}/{worker_id} +DELETE`, `/livez +GET`, `/readyz +GET`, `/problems/{code} +GET`,
+		} {
+			if !regexp.MustCompile(`(?m)^` + line + `$`).Match(a.body) {
+				t.Errorf("no line %q in\n%s", line, a.body)
+			}
+		}
+		if strings.Contains(string(a.body), "/payments") != dev {
+			t.Errorf("dev %v:\n%s", dev, a.body)
+		}
+		if a := s.do(t, "POST", "/payments", `{"amount":5,"currency":"EUR","to":"a"}`, "Idempotency-Key: k"); (a.status == 201) != dev {
+			t.Errorf("dev %v: POST /payments: %d", dev, a.status)
+		}
+	}
+}
+
+func TestPolicyPageTellsHowGuardedRoutesAreGuarded(t *testing.T) {
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
+	if a := s.do(t, "GET", "/idempotency-policy", ""); a.status != 200 || string(a.body) != `{"routes":[]}`+"\n" {
+		t.Errorf("without a guarded route: %d %s", a.status, a.body)
+	}
+	s = onEmbedded(t)
+	type policy struct {
+		Route       string   `json:"route"`
+		Headers     []string `json:"headers"`
+		Required    bool     `json:"required"`
+		Policy      string   `json:"policy"`
+		Lease       int64    `json:"lease_ms"`
+		Retention   int64    `json:"retention_ms"`
+		Fingerprint []string `json:"fingerprint"`
+		MaxBody     int64    `json:"max_body_bytes"`
+		Scope       string   `json:"scope"`
+	}
+	policies := must[map[string][]policy](t, s, 200, "GET", "/idempotency-policy", "")["routes"]
+	if len(policies) != 1 {
+		t.Fatalf("%+v", policies)
+	}
+	p := policies[0]
+	if p.Route != "POST /payments" || !p.Required || p.Policy != "hold" || p.Lease != 30_000 || p.Retention != 86_400_000 || p.MaxBody != limit || p.Scope != "payments" {
+		t.Errorf("%+v", p)
+	}
+	if strings.Join(p.Headers, " ") != "Idempotency-Token Idempotency-Key" || len(p.Fingerprint) == 0 {
+		t.Errorf("%+v", p)
+	}
+}

@@ -1,0 +1,110 @@
+package server_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+func TestLogHasOneLineARequestWithItsTemplateAndItsID(t *testing.T) {
+	s := onEmbedded(t)
+	for i, row := range []struct {
+		method, path, route string
+		status              int
+	}{
+		{"GET", "/livez", "/livez", 200},
+		{"POST", "/incr/orders?by=2", "/incr/{key}", 200},
+		{"GET", "/counter/unused", "/counter/{key}", 404},
+		{"GET", "/incr/a%2Fb", "/incr/{key}", 400},
+		{"PATCH", "/incr/orders", "/incr/{key}", 405},
+		{"POST", "/token/never/claim", "/token/{token}/claim", 400},
+		{"DELETE", "/worker/p/0", "/worker/{pool}/{worker_id}", 400},
+		{"GET", "/nope", `""`, 404},
+		{"POST", "/payments", "/payments", 400},
+	} {
+		id := fmt.Sprintf("id-%d-", i)
+		a := s.do(t, row.method, row.path, "", "X-Request-Id: "+id)
+		line := s.logLine(t, "request_id="+id)
+		for _, part := range []string{"msg=request", "level=INFO", "method=" + row.method, "route=" + row.route + " ", fmt.Sprintf("status=%d", row.status), "duration=", fmt.Sprintf("bytes=%d", len(a.body))} {
+			if !strings.Contains(line, part) {
+				t.Errorf("%s %s: no %s in %s", row.method, row.path, part, line)
+			}
+		}
+	}
+}
+
+// Everything that a client chooses or must keep secret goes through every endpoint, well and badly, with the store there and away.
+func TestLogNeverHoldsWhatAClientChoseOrMustKeepSecret(t *testing.T) {
+	redis := redistest.Start(t)
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Dev: true})
+	secrets := map[string]string{
+		"counter": "Zcounter", "pool": "Zpool", "identity": "Zidentity", "scope": "Zscope", "key": "Zkey", "fingerprint": "Zfingerprint", "answer": "Zanswer",
+		"payee": "Zpayee", "lost": "Zlost", "agent": "Zagent",
+	}
+	secrets["token"] = s.issue(t, `{"scope":"`+secrets["scope"]+`"}`)
+	secrets["second token"] = s.issue(t, `{"scope":"payments"}`)
+	secrets["lease"] = s.claim(t, secrets["token"], `{"fingerprint":"`+secrets["fingerprint"]+`"}`).Lease
+	worker := must[wire.WorkerLease](t, s, 201, "POST", "/worker/"+secrets["pool"], `{"identity":"`+secrets["identity"]+`"}`)
+	secrets["worker lease"] = worker.Lease
+	payment := `{"amount":5,"currency":"EUR","to":"` + secrets["payee"] + `"}`
+
+	walk := func() {
+		for _, c := range []call{
+			{method: "GET", path: "/incr/Zcounter?by=7", header: []string{"Idempotency-Key: Zkey"}},
+			{method: "POST", path: "/incr/Zcounter%2F", header: []string{"Idempotency-Key: Zkey;"}},
+			{method: "POST", path: "/incr/Zcounter?Zlost=Zlost", body: `{"Zlost":"Zlost"}`},
+			{method: "GET", path: "/counter/Zcounter"},
+			{method: "GET", path: "/token/T"},
+			{method: "POST", path: "/token/T/claim", body: `{"fingerprint":"Zfingerprint"}`},
+			{method: "POST", path: "/token/T/claim", body: `{"fingerprint":"Zlost"}`},
+			{method: "POST", path: "/token/T/extend", header: []string{"Lease-Token: L"}},
+			{method: "POST", path: "/token/T/extend", header: []string{"Lease-Token: Zlost"}},
+			{method: "POST", path: "/token/T/complete", header: []string{"Lease-Token: L"}, body: `{"status":200,"headers":{"Location":"/Zanswer"},"body_base64":"WmFuc3dlcg=="}`},
+			{method: "POST", path: "/token/T/release", header: []string{"Lease-Token: L"}},
+			{method: "PATCH", path: "/token/T/release", header: []string{"Lease-Token: L"}},
+			{method: "GET", path: "/token/T/L"}, // no such path
+			{method: "GET", path: "/tokens/T?lease=L"},
+			{method: "GET", path: "/problems/T"},
+			{method: "GET", path: "/worker/Zpool"},
+			{method: "POST", path: "/worker/Zpool", body: `{"identity":"Zidentity","layout":"Zlost"}`},
+			{method: "PUT", path: "/worker/Zpool/0", header: []string{"Lease-Token: W"}},
+			{method: "DELETE", path: "/worker/Zpool/0", header: []string{"Lease-Token: Zlost"}},
+			{method: "DELETE", path: "/worker/Zpool/Zlost", header: []string{"Lease-Token: W"}},
+			{method: "POST", path: "/payments", body: payment, header: []string{"Idempotency-Token: S"}},
+			{method: "POST", path: "/payments", body: payment, header: []string{"Idempotency-Token: T"}},
+			{method: "POST", path: "/payments", body: payment, header: []string{"Idempotency-Key: Zkey"}},
+			{method: "POST", path: "/payments", body: `{"Zlost":1}`, header: []string{"Idempotency-Key: Zkey"}},
+			{method: "POST", path: "/payments", body: payment, header: []string{"Idempotency-Key: Zkey,"}},
+			{method: "GET", path: "/payments", header: []string{"User-Agent: Zagent", "Referer: http://x/token/T", "Authorization: Bearer L", "Cookie: T"}},
+		} {
+			fill := strings.NewReplacer("T", secrets["token"], "S", secrets["second token"], "L", secrets["lease"], "W", secrets["worker lease"])
+			c.path = regexp.MustCompile(`\b[TLWS]\b`).ReplaceAllStringFunc(c.path, fill.Replace)
+			for i, header := range c.header {
+				c.header[i] = regexp.MustCompile(`\b[TLWS]\b$`).ReplaceAllStringFunc(header, fill.Replace)
+			}
+			if _, err := s.send(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	walk()
+	redis.Kill()
+	walk()
+
+	log := s.log.String()
+	if lines := strings.Count(log, "msg=request"); lines < 50 {
+		t.Errorf("%d lines in the log:\n%s", lines, log)
+	}
+	for what, secret := range secrets {
+		if strings.Contains(log, secret) {
+			t.Errorf("the log holds the %s %q:\n%s", what, secret, log)
+		}
+	}
+}

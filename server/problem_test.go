@@ -1,0 +1,114 @@
+package server_test
+
+import (
+	"html"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// contract is the table of errors as the service's outside contract has it, and whether the same request may succeed later.
+var contract = map[wire.Code]struct {
+	status    int
+	retryable bool
+}{
+	"invalid-request":              {400, false},
+	"invalid-name":                 {400, false},
+	"idempotency-key-missing":      {400, false},
+	"idempotency-key-malformed":    {400, false},
+	"forbidden":                    {403, false},
+	"not-found":                    {404, false},
+	"method-not-allowed":           {405, false},
+	"idempotency-in-progress":      {409, true},
+	"idempotency-outcome-unknown":  {409, false},
+	"idempotency-superseded":       {409, false},
+	"idempotency-payload-mismatch": {422, false},
+	"idempotency-token-unknown":    {410, false},
+	"not-an-integer":               {409, false},
+	"counter-overflow":             {409, false},
+	"layout-mismatch":              {409, false},
+	"lease-lost":                   {410, false},
+	"pool-exhausted":               {503, true},
+	"payload-too-large":            {413, false},
+	"store-unavailable":            {503, true},
+	"outcome-unknown":              {503, false},
+	"internal-error":               {500, false},
+}
+
+// checkProblem tells what is wrong with an answer that should be a problem of this code, and decodes it.
+func checkProblem(t testing.TB, a answer, code wire.Code) wire.Problem {
+	t.Helper()
+	want, known := contract[code]
+	if !known {
+		t.Fatalf("%s is no code of the contract", code)
+	}
+	var problem wire.Problem
+	if err := strictly(a.body, &problem); err != nil {
+		t.Fatalf("%d %s: %v: %.300s", a.status, a.header.Get("Content-Type"), err, a.body)
+	}
+	kind, _ := wire.Lookup(code)
+	id := a.header.Get("X-Request-Id")
+	for _, check := range []struct {
+		what      string
+		got, want any
+	}{
+		{"code", problem.Code, code},
+		{"status", a.status, want.status},
+		{"status member", problem.Status, want.status},
+		{"content type", a.header.Get("Content-Type"), "application/problem+json"},
+		{"type", problem.Type, "/problems/" + string(code)},
+		{"title", problem.Title, kind.Title},
+		{"retryable", problem.Retryable, want.retryable},
+		{"instance", problem.Instance, "urn:request:" + id},
+		{"request id present", id != "", true},
+		{"Cache-Control", a.header.Get("Cache-Control"), "no-store"},
+		{"short enough to be read", len(a.body) < 1500, true},
+	} {
+		if check.got != check.want {
+			t.Errorf("%s %v, want %v: %.400s", check.what, check.got, check.want, a.body)
+		}
+	}
+	if wait := a.header.Get("Retry-After"); wait != "" {
+		if seconds, err := strconv.Atoi(wait); err != nil || seconds < 1 {
+			t.Errorf("Retry-After %q: whole seconds from 1", wait)
+		}
+	}
+	return problem
+}
+
+func TestEveryCodeOfTheContractIsInTheCatalogueAndNoOther(t *testing.T) {
+	for code, want := range contract {
+		kind, known := wire.Lookup(code)
+		if !known || kind.Status != want.status || kind.Retryable != want.retryable {
+			t.Errorf("%s: %+v, %v", code, kind, known)
+		}
+	}
+	for _, code := range wire.Codes() {
+		if _, known := contract[code]; !known {
+			t.Errorf("%s is not in the contract", code)
+		}
+	}
+}
+
+func TestEveryProblemTypeIsAPage(t *testing.T) {
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
+	for code := range contract {
+		page := s.do(t, "GET", "/problems/"+string(code), "")
+		kind, _ := wire.Lookup(code)
+		if page.status != 200 || !strings.HasPrefix(page.header.Get("Content-Type"), "text/html") {
+			t.Errorf("%s: %d %v", code, page.status, page.header)
+		}
+		text := html.UnescapeString(string(page.body))
+		for _, part := range []string{string(code), kind.Title, kind.Help, strconv.Itoa(kind.Status)} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: the page does not say %q", code, part)
+			}
+		}
+	}
+	checkProblem(t, s.do(t, "GET", "/problems/%3Cscript%3E", ""), wire.NotFound)
+}

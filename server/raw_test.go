@@ -1,0 +1,155 @@
+package server_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// raw sends bytes as they are on a connection of their own, and returns all answers until the service ends the connection.
+func (s *service) raw(t *testing.T, request string) (answers []answer) {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = io.WriteString(conn, request) // the service may stop reading before its end
+	}()
+	defer func() { <-written }()
+	defer conn.Close() // ends a write that nobody reads
+	reader := bufio.NewReader(conn)
+	for {
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			return answers
+		}
+		body, _ := io.ReadAll(response.Body)
+		answers = append(answers, answer{response.StatusCode, response.Header, body})
+	}
+}
+
+func TestRequestLinesAsNoClientWritesThem(t *testing.T) {
+	s := onEmbedded(t)
+	for _, row := range []struct {
+		line string
+		code wire.Code
+	}{
+		{"GET //incr/k", "not-found"},
+		{"GET //incr//k", "not-found"},
+		{"GET *", "not-found"},
+		{"GET /incr/k\xff", "invalid-name"},
+		{"GET http://elsewhere/incr/a%2Fb", "invalid-name"},
+		{"POST /incr/k?by=\xff", "invalid-request"},
+		{"incr /incr/k", "method-not-allowed"},
+	} {
+		answers := s.raw(t, row.line+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if len(answers) != 1 {
+			t.Fatalf("%q: %d answers", row.line, len(answers))
+		}
+		checkProblem(t, answers[0], row.code)
+	}
+	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 {
+		t.Errorf("something was counted: %s", a.body)
+	}
+}
+
+// net/http answers what is no HTTP before a handler of ours sees it: the status is right, but the body is a line of text and there is no request id.
+func TestWhatIsNoHTTPIsRefusedAndChangesNothing(t *testing.T) {
+	s := onEmbedded(t)
+	for _, request := range []string{
+		"GET /incr/%zz HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /incr/% HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /incr/50%off HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /incr/a\x00 HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /incr/k b HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET incr/k HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /incr/k HTTP/1.1\r\n\r\n",
+		"GET /incr/k HTTP/1.1\r\nHost: x\r\nBad Header: x\r\n\r\n",
+		"POST /incr/k HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+		"POST /incr/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+		"POST /incr/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
+		"GET /incr/k HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("x", 2<<20) + "\r\n\r\n",
+		"\r\n\r\n\x00\x01\x02\r\n\r\n",
+	} {
+		answers := s.raw(t, request)
+		if len(answers) != 1 || answers[0].status < 400 || answers[0].status > 599 {
+			t.Errorf("%.60q: %+v", request, answers)
+		}
+	}
+	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 {
+		t.Errorf("something was counted: %s", a.body)
+	}
+}
+
+func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
+	s := onEmbedded(t)
+	for _, body := range []string{
+		"Content-Length: 100\r\n\r\n{}",
+		"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+		"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+	} {
+		for _, path := range []string{"/incr/k", "/payments"} {
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: cut\r\n"+body)
+			_ = conn.(*net.TCPConn).CloseWrite()
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(response.Body)
+			conn.Close()
+			checkProblem(t, answer{response.StatusCode, response.Header, text}, "invalid-request")
+		}
+	}
+	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 || s.ledger(t).Total != 0 {
+		t.Errorf("something was done: %s", a.body)
+	}
+}
+
+// A body that is refused half read must not be taken for more requests: whoever chooses a body would choose requests, too.
+func TestRestOfABodyThatIsTooLargeIsNoRequest(t *testing.T) {
+	s := onEmbedded(t)
+	hidden := "\r\n\r\nGET /incr/hidden HTTP/1.1\r\nHost: x\r\n"
+	body := strings.Repeat(hidden, 4<<20/len(hidden))
+	for _, path := range []string{"/payments", "/incr/k", "/token", "/worker/p", "/livez", "/nope"} {
+		const chunk = 1 << 15
+		for _, framed := range []string{
+			"Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body,
+			"Transfer-Encoding: chunked\r\n\r\n" + inChunks(body, chunk),
+		} {
+			answers := s.raw(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: large\r\n"+framed)
+			if len(answers) > 1 {
+				t.Errorf("%s: %d answers to one request: %d %s", path, len(answers), answers[1].status, answers[1].body)
+			}
+		}
+	}
+	if a := s.do(t, "GET", "/counter/hidden", ""); a.status != 404 {
+		t.Errorf("a body was taken for a request: %s", a.body)
+	}
+}
+
+func inChunks(body string, size int) string {
+	var framed strings.Builder
+	for ; body != ""; body = body[min(size, len(body)):] {
+		part := body[:min(size, len(body))]
+		framed.WriteString(strconv.FormatInt(int64(len(part)), 16) + "\r\n" + part + "\r\n")
+	}
+	return framed.String() + "0\r\n\r\n"
+}

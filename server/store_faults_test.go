@@ -1,0 +1,235 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// reading and writing are the requests that need the store, as they would succeed. Names in braces stand for what a fixture made.
+var (
+	reading = []call{
+		{method: "GET", path: "/counter/k"},
+		{method: "GET", path: "/token/{issued}"},
+		{method: "GET", path: "/worker/pool"},
+		{method: "GET", path: "/payments"},
+	}
+	writing = []call{
+		{method: "GET", path: "/incr/k"},
+		{method: "POST", path: "/incr/k?by=7"},
+		{method: "POST", path: "/incr/new", header: []string{"Idempotency-Key: fresh"}},
+		{method: "POST", path: "/token"},
+		{method: "POST", path: "/token/{issued}/claim", body: `{"fingerprint":"f"}`},
+		{method: "POST", path: "/token/{claimed}/extend", header: []string{"Lease-Token: {lease}"}},
+		{method: "POST", path: "/token/{claimed}/complete", header: []string{"Lease-Token: {lease}"}, body: `{"status":200}`},
+		{method: "POST", path: "/token/{claimed}/release", header: []string{"Lease-Token: {lease}"}},
+		{method: "POST", path: "/worker/other"},
+		{method: "POST", path: "/worker/new"},
+		{method: "PUT", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}},
+		{method: "DELETE", path: "/worker/pool/1", header: []string{"Lease-Token: {w1}"}},
+		{method: "POST", path: "/payments", header: []string{"Idempotency-Key: fresh"}, body: `{"amount":5,"currency":"EUR","to":"a"}`},
+	}
+)
+
+// keeping makes a redis-server write each change to its append-only file before it answers, which a kill survives.
+var keeping = []string{"--appendonly", "yes", "--appendfsync", "no"}
+
+// onRedis is a fixture on a private redis-server. A call may take a second, and a request that takes five times that fails the test.
+func onRedis(t *testing.T, args ...string) (*redistest.Server, *fixture) {
+	t.Helper()
+	redis := redistest.Start(t, args...)
+	f := newFixture(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second, AckTimeout: 200 * time.Millisecond}))
+	f.s.client.Timeout = 5 * time.Second
+	must[wire.Readiness](t, f.s, 200, "GET", "/readyz", "") // notes the incarnation
+	return redis, f
+}
+
+func (f *fixture) send(t testing.TB, c call) answer {
+	t.Helper()
+	var header []string
+	for _, h := range c.header {
+		header = append(header, f.fill.Replace(h))
+	}
+	return f.s.do(t, c.method, f.fill.Replace(c.path), f.fill.Replace(c.body), header...)
+}
+
+// wantUnavailable checks that each call is refused as one whose store is away, and told to come again.
+func (f *fixture) wantUnavailable(t *testing.T, calls []call) {
+	t.Helper()
+	for _, c := range calls {
+		t.Run(title(c), func(t *testing.T) {
+			a := f.send(t, c)
+			checkProblem(t, a, wire.StoreUnavailable)
+			if a.header.Get("Retry-After") == "" {
+				t.Errorf("no Retry-After: %v", a.header)
+			}
+		})
+	}
+}
+
+// wantNotReady checks that the process says it lives and says why it should get no requests.
+func (s *service) wantNotReady(t *testing.T) {
+	t.Helper()
+	if a := s.do(t, "GET", "/livez", ""); a.status != 200 {
+		t.Errorf("/livez: %d %s", a.status, a.body)
+	}
+	a := s.do(t, "GET", "/readyz", "")
+	if ready := decode[wire.Readiness](t, a, 503); ready.Ready || ready.Reason == "" || a.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("/readyz: %v %s", a.header, a.body)
+	}
+}
+
+func (s *service) wantReady(t *testing.T) {
+	t.Helper()
+	eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
+}
+
+// stateOf is a dump without the marker that /readyz writes.
+func stateOf(t testing.TB, client *redis.Client) map[string]string {
+	t.Helper()
+	state := dump(t, client)
+	for key := range state {
+		if strings.Contains(key, "incarnation:") {
+			delete(state, key)
+		}
+	}
+	return state
+}
+
+// wantWhole checks that everything works again and continues where it was.
+func (f *fixture) wantWhole(t *testing.T) {
+	t.Helper()
+	for _, c := range append(reading, writing...) {
+		if a := f.send(t, c); a.status >= 300 && !strings.HasSuffix(c.path, "/release") { // it was completed just before
+			t.Errorf("%s %s: %d %s", c.method, c.path, a.status, a.body)
+		}
+	}
+	if got := must[wire.Counter](t, f.s, 200, "GET", "/counter/k", "").Value; got != 3+1+7 {
+		t.Errorf("the counter went from 3 to %d by 1 and 7", got)
+	}
+	if got := f.s.ledger(t).Total; got != 2 {
+		t.Errorf("%d payments in the ledger, want the fixture's and one more", got)
+	}
+}
+
+func TestStoreThatIsDownIsToldAndNothingIsDone(t *testing.T) {
+	redis, f := onRedis(t, keeping...)
+	before := stateOf(t, redis.Client())
+	redis.Kill()
+	f.wantUnavailable(t, append(reading, writing...))
+	f.s.wantNotReady(t)
+	redis.Restart()
+	f.s.wantReady(t)
+	wantSame(t, before, stateOf(t, redis.Client()))
+	f.wantWhole(t)
+}
+
+func TestStoreThatRefusesWritesIsToldAndNothingIsDone(t *testing.T) {
+	for name, fault := range map[string][2][]any{ // the command that makes it, and the one that ends it
+		"read-only":     {{"REPLICAOF", "127.0.0.1", "1"}, {"REPLICAOF", "NO", "ONE"}},
+		"out of memory": {{"CONFIG", "SET", "maxmemory", "1"}, {"CONFIG", "SET", "maxmemory", "0"}},
+		"no replicas":   {{"CONFIG", "SET", "min-replicas-to-write", "1"}, {"CONFIG", "SET", "min-replicas-to-write", "0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redis, f := onRedis(t)
+			before := stateOf(t, redis.Client())
+			if err := redis.Client().Do(t.Context(), fault[0]...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			f.wantUnavailable(t, writing)
+			for _, c := range reading {
+				if a := f.send(t, c); a.status != 200 {
+					t.Errorf("%s %s can be answered: %d %s", c.method, c.path, a.status, a.body)
+				}
+			}
+			f.s.wantNotReady(t)
+			wantSame(t, before, stateOf(t, redis.Client()))
+			if err := redis.Client().Do(t.Context(), fault[1]...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			f.s.wantReady(t)
+			f.wantWhole(t)
+		})
+	}
+}
+
+func TestStoreThatComesBackEmptyIsNoticedAndForgetsNoTokenIntoASecondRun(t *testing.T) {
+	redis, f := onRedis(t)
+	redis.RestartEmpty()
+	f.s.wantReady(t)
+	if !strings.Contains(f.s.log.String(), "another incarnation") {
+		t.Errorf("the log does not tell of the loss:\n%s", f.s.log)
+	}
+	for _, token := range []string{"{issued}", "{claimed}", "{done}"} {
+		checkProblem(t, f.send(t, call{method: "GET", path: "/token/" + token}), wire.TokenUnknown)
+		checkProblem(t, f.send(t, call{method: "POST", path: "/token/" + token + "/claim", body: `{"fingerprint":"f"}`}), wire.TokenUnknown)
+		payment := call{method: "POST", path: "/payments", body: `{"amount":5,"currency":"EUR","to":"a"}`, header: []string{"Idempotency-Token: " + token}}
+		checkProblem(t, f.send(t, payment), wire.TokenUnknown)
+	}
+	checkProblem(t, f.send(t, call{method: "PUT", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}}), wire.LeaseLost)
+	if total := f.s.ledger(t).Total; total != 0 {
+		t.Errorf("%d payments", total)
+	}
+}
+
+// A server with --ack 1 and no replica: the write is on the master, and the client hears that nobody has confirmed it.
+func TestWriteThatNoReplicaConfirmsHasAnUnknownOutcome(t *testing.T) {
+	redis := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: 500 * time.Millisecond, AckTimeout: 50 * time.Millisecond})
+	s := serve(t, server.Config{Store: store, Dev: true})
+	payment := `{"amount":5,"currency":"EUR","to":"a"}`
+	checkProblem(t, s.do(t, "POST", "/incr/k", ""), wire.OutcomeUnknown)
+	checkProblem(t, s.do(t, "POST", "/token", ""), wire.OutcomeUnknown)
+	checkProblem(t, s.do(t, "POST", "/worker/p", ""), wire.OutcomeUnknown)
+	checkProblem(t, s.do(t, "POST", "/payments", payment, "Idempotency-Key: k"), wire.OutcomeUnknown)
+	if total := s.ledger(t).Total; total != 0 {
+		t.Errorf("the handler ran %d times behind a claim that nobody has confirmed", total)
+	}
+	s.wantNotReady(t)
+	if ready := must[wire.Readiness](t, s, 503, "GET", "/readyz", ""); ready.Ack != 1 || !strings.Contains(ready.Reason, "0 of 1 replicas") {
+		t.Errorf("%+v", ready)
+	}
+}
+
+// The claim is made, and then the ledger's part of the store refuses: provably nothing was charged.
+func TestChargeThatTheStoreRefusesGivesTheTokenBack(t *testing.T) {
+	redis, f := onRedis(t)
+	book := f.ledger(t, redis.Client())
+	token := f.s.issue(t, `{"scope":"payments"}`)
+	pay := call{method: "POST", path: "/payments", body: payment, header: []string{"Idempotency-Token: " + token}}
+	if err := redis.Client().Rename(t.Context(), book, "aside").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := redis.Client().Set(t.Context(), book, "no ledger", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.wantUnavailable(t, []call{pay, {method: "GET", path: "/payments"}})
+	if state := f.s.state(t, token); state != "issued" {
+		t.Errorf("state %s", state)
+	}
+	if err := redis.Client().Rename(t.Context(), "aside", book).Err(); err != nil {
+		t.Fatal(err)
+	}
+	decode[wire.Payment](t, f.send(t, pay), 201)
+	if total := f.s.ledger(t).Total; total != 2 {
+		t.Errorf("%d payments in the ledger, want the fixture's and this", total)
+	}
+}
+
+// ledger finds the ledger's key.
+func (f *fixture) ledger(t *testing.T, client *redis.Client) string {
+	t.Helper()
+	keys, err := client.Keys(t.Context(), "*payments*").Result()
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%q %v", keys, err)
+	}
+	return keys[0]
+}

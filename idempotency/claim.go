@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/secret"
@@ -163,11 +164,25 @@ func (t *Tokens) Complete(ctx context.Context, ref Ref, owner string, answer Ans
 	return err
 }
 
-// Extend is the heartbeat of the attempt that owner proves: its lease ends that long from now, and the record stays for at least the retention. A lease
-// of 0 says that the attempt has ended without an answer. It returns the end of the lease by the Redis server's clock. Errors as Complete.
+// Extend is the heartbeat of the attempt that owner proves: its lease ends that long from now (0 = the lease it was claimed with), and the record stays for
+// at least the retention. It returns the end of the lease by the Redis server's clock. Errors as Complete.
 func (t *Tokens) Extend(ctx context.Context, ref Ref, owner string, lease, retention time.Duration) (time.Time, error) {
-	terms := Terms{Lease: lease, Retention: retention}.withDefaults()
-	reply, err := t.owned(ctx, scripts.TokenExtend, ref, owner, lease.Milliseconds(), terms.Retention.Milliseconds())
+	milliseconds := ""
+	if lease != 0 {
+		milliseconds = strconv.FormatInt(lease.Milliseconds(), 10)
+	}
+	return t.extend(ctx, ref, owner, milliseconds, Terms{Lease: lease, Retention: retention})
+}
+
+// Abandon says that the attempt which owner proves has ended without an answer: the token is in doubt from now on, and the record stays for at least the
+// retention. Errors as Complete.
+func (t *Tokens) Abandon(ctx context.Context, ref Ref, owner string, retention time.Duration) error {
+	_, err := t.extend(ctx, ref, owner, "0", Terms{Retention: retention})
+	return err
+}
+
+func (t *Tokens) extend(ctx context.Context, ref Ref, owner, lease string, terms Terms) (time.Time, error) {
+	reply, err := t.owned(ctx, scripts.TokenExtend, ref, owner, lease, terms.withDefaults().Retention.Milliseconds())
 	if err != nil {
 		return time.Time{}, err
 	}

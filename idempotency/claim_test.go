@@ -190,6 +190,22 @@ func TestLapsedClaimHasExactlyOneHeirAmongManyRetries(t *testing.T) {
 	})
 }
 
+func TestExtendWithoutALeaseKeepsTheOneOfTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := embeddedTokens(t)
+		ref := issue(t, tokens, "")
+		grant := claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
+		time.Sleep(time.Minute)
+		if until, err := tokens.Extend(t.Context(), ref, grant.Owner, 0, 0); err != nil || until.Sub(grant.Until) != time.Minute {
+			t.Errorf("extended from %v to %v, %v", grant.Until, until, err)
+		}
+		if err := tokens.Abandon(t.Context(), ref, grant.Owner, 0); err != nil {
+			t.Fatal(err)
+		}
+		wantState(t, tokens, ref, InDoubt)
+	})
+}
+
 func TestReleaseGivesTheTokenBack(t *testing.T) {
 	tokens := embeddedTokens(t)
 	ref := issue(t, tokens, "")

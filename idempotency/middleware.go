@@ -161,7 +161,7 @@ func (run *run) call(next http.Handler, w http.ResponseWriter, r *http.Request) 
 }
 
 func (run *run) abandon() {
-	if _, err := run.tokens.Extend(context.Background(), run.ref, run.owner, 0, run.terms.Retention); err != nil {
+	if err := run.tokens.Abandon(context.Background(), run.ref, run.owner, run.terms.Retention); err != nil {
 		run.tokens.log.Warn("idempotency: a handler panicked; its token is in doubt when its lease has lapsed", "error", err)
 	}
 }

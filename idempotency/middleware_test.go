@@ -53,6 +53,23 @@ func TestHandlerRunsOnceAndRepeatsGetItsAnswer(t *testing.T) {
 	})
 }
 
+func TestFingerprintCoversMethodRoutePathQueryAndBody(t *testing.T) {
+	seen := map[string]string{}
+	for _, row := range []struct{ method, route, target, body string }{
+		{"POST", "r", "/pay", "a"}, {"PUT", "r", "/pay", "a"}, {"POST", "s", "/pay", "a"}, {"POST", "r", "/pay/1", "a"},
+		{"POST", "r", "/pay?x=1", "a"}, {"POST", "r", "/pay", "b"}, {"POST", "r", "/pay", ""}, {"POST", "r", "/pa", "ya"},
+	} {
+		print, err := takeBody(httptest.NewRequest(row.method, row.target, strings.NewReader(row.body)), row.route, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := seen[print]; ok {
+			t.Errorf("%v has the fingerprint of %s", row, other)
+		}
+		seen[print] = row.method + " " + row.target
+	}
+}
+
 func TestManyAtOnceStartOneHandler(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		release := make(chan struct{})

@@ -2,6 +2,7 @@ package scripts_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -86,7 +87,7 @@ func (b *box) on(t *testing.T) *box { return &box{TB: t, kind: b.kind, client: b
 func (b *box) do(words ...any) any {
 	b.Helper()
 	answer, err := b.client.Do(b.Context(), words...).Result()
-	if err != nil && err != redis.Nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		b.Fatalf("%v: %v", words, err)
 	}
 	return answer

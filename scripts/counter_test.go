@@ -103,11 +103,11 @@ func TestCounterRefusesWhatIsNoInteger(t *testing.T) {
 
 func TestCounterOfAnotherKindIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		for _, make := range [][]any{{"RPUSH", counterKeys[0], "1"}, {"HSET", counterKeys[0], "a", "1"}, {"ZADD", counterKeys[0], "1", "a"}, {"SADD", counterKeys[0], "1"}} {
-			t.Run(make[0].(string), func(t *testing.T) {
+		for _, fill := range [][]any{{"RPUSH", counterKeys[0], "1"}, {"HSET", counterKeys[0], "a", "1"}, {"ZADD", counterKeys[0], "1", "a"}, {"SADD", counterKeys[0], "1"}} {
+			t.Run(fill[0].(string), func(t *testing.T) {
 				b := b.on(t)
 				b.do("DEL", counterKeys[0])
-				b.do(make...)
+				b.do(fill...)
 				before := b.look(counterKeys[1])
 				want(t, b.count(), "not-an-integer")
 				want(t, b.incr(1), "not-an-integer")

@@ -13,7 +13,7 @@ local state, held_by, lease_end, fence, attempts = record[1], record[2], tonumbe
 
 local function grant()
   redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
-    'until', integer(now + lease), 'fence', fence, 'attempts', attempts)
+    'lease', integer(lease), 'until', integer(now + lease), 'fence', fence, 'attempts', attempts)
   keep_for(KEYS[1], ARGV[5])
   return {'granted', fence, integer(attempts), integer(now + lease)}
 end

@@ -18,13 +18,13 @@ func TestFirstClaimIsGrantedAndWrittenDown(t *testing.T) {
 		between(t, "the lease", number(t, reply[3]), before+30_000, after+30_000)
 		fields := b.fields(tokenKey[0])
 		for field, want := range map[string]string{
-			"state": "claimed", "owner": "ann", "fingerprint": "print", "policy": "takeover", "until": reply[3], "fence": reply[1], "attempts": "1",
+			"state": "claimed", "owner": "ann", "fingerprint": "print", "policy": "takeover", "lease": "30000", "until": reply[3], "fence": reply[1], "attempts": "1",
 		} {
 			if fields[field] != want {
 				t.Errorf("field %s is %q, want %q", field, fields[field], want)
 			}
 		}
-		between(t, "the record's end", b.expiry(tokenKey[0]), before+hour-2, after+hour+2)
+		between(t, "the record's end", b.expiry(tokenKey[0]), before+hour-slack, after+hour+slack)
 	})
 }
 

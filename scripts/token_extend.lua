@@ -1,18 +1,22 @@
 -- token_extend: the heartbeat of the attempt that holds the claim. A lease of 0 says that the attempt ended without an answer: the token is in doubt from now on.
 -- Uses   clock integer retain
 -- KEYS   [1] the token's record (hash)
--- ARGV   [1] owner  [2] lease  [3] retention
+-- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] retention
 -- Reply  {'ok', lease until} | {'stale'} the claim is not this owner's any more | {'gone'} no such record
 -- Units  ARGV[2], ARGV[3] milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok only
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner')
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease')
 if not record[1] then
   return {'gone'}
 end
 if record[2] ~= ARGV[1] or record[1] ~= 'claimed' then
   return {'stale'}
 end
-local lease_end = integer(now + tonumber(ARGV[2]))
+local lease = ARGV[2]
+if lease == '' then
+  lease = record[3]
+end
+local lease_end = integer(now + tonumber(lease))
 redis.call('HSET', KEYS[1], 'until', lease_end)
 keep_for(KEYS[1], ARGV[3])
 return {'ok', lease_end}

@@ -67,6 +67,28 @@ func TestExtendMovesTheLease(t *testing.T) {
 	})
 }
 
+func TestExtendWithoutALeaseTakesThatOfTheClaim(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.granted(claim{lease: hour})
+		for _, lease := range []int64{minute, 0, 5 * hour} { // which the claim does not remember
+			b.extend("ann", lease)
+			before := b.now()
+			reply := b.run(scripts.TokenExtend, tokenKey, "ann", "", hour)
+			word(t, reply, "ok", 1)
+			between(t, "the lease", number(t, reply[1]), before+hour, b.now()+hour)
+		}
+		b.extend("ann", 0)
+		b.granted(claim{lease: minute}) // asked again, it is claimed for another lease
+		before := b.now()
+		reply := b.run(scripts.TokenExtend, tokenKey, "ann", "", hour)
+		between(t, "the lease", number(t, reply[1]), before+minute, b.now()+minute)
+
+		unchanged := b.look(tokenKey...)
+		want(t, b.run(scripts.TokenExtend, tokenKey, "bob", "", hour), "stale")
+		b.same(unchanged)
+	})
+}
+
 func TestExtendByNothingLeavesTheTokenInDoubt(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.granted(claim{lease: hour})

@@ -83,11 +83,11 @@ func TestIssuedTokenWaitsForItsClaimUntilItEnds(t *testing.T) {
 		before := b.now()
 		reply := b.issue(hour, "pay")
 		word(t, reply, "ok", 1)
-		between(t, "expires at", number(t, reply[1]), before+hour-2, b.now()+hour)
-		between(t, "the record's end", b.expiry(tokenKey[0]), before+hour-2, b.now()+hour+2)
+		between(t, "expires at", number(t, reply[1]), before+hour-slack, b.now()+hour)
+		between(t, "the record's end", b.expiry(tokenKey[0]), before+hour-slack, b.now()+hour+slack)
 		status := b.token()
 		want(t, append(status[:1:1], status[2:]...), "issued", "0", "0", "pay", "0")
-		between(t, "the shown end", number(t, status[1]), before+hour-2, b.now()+hour)
+		between(t, "the shown end", number(t, status[1]), before+hour-slack, b.now()+hour)
 	})
 }
 
@@ -97,7 +97,7 @@ func TestIssuingAgainAnswersTheSameUntilTheTokenIsUsed(t *testing.T) {
 		before := b.look(tokenKey...)
 		again := b.issue(2*hour, "other")
 		word(t, again, "ok", 1)
-		between(t, "expires at", number(t, again[1]), number(t, first[1])-2, number(t, first[1])+2)
+		between(t, "expires at", number(t, again[1]), number(t, first[1])-slack, number(t, first[1])+slack)
 		b.same(before)
 
 		b.granted(claim{scope: "pay", issued: true})

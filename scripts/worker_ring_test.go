@@ -205,7 +205,6 @@ func TestLostIndexIsRebuiltFromThePool(t *testing.T) {
 
 				b.free(grants[3])
 				b.free(grants[1])
-				index = b.look(poolKeys[1])
 				lose()
 				if g := b.lease(lease{nonce: "next"}); g.id != "3" {
 					t.Errorf("got worker id %s, want 3, which has been free longest", g.id)

@@ -27,6 +27,7 @@ func (s *Server) around() []echo.MiddlewareFunc {
 			ErrorHandler: func(err error, _ echo.Context) error { return err },
 		}),
 		wholePath,
+		knownQuery,
 	}
 }
 

@@ -32,9 +32,6 @@ func incrRequest(c echo.Context) (by int64, requestID string, err error) {
 	if isPrefetch(c.Request()) {
 		return 0, "", &fault{wire.Forbidden, "Sec-Purpose", "a prefetch must not count"}
 	}
-	if err := onlyQuery(c, "by"); err != nil {
-		return 0, "", err
-	}
 	if err := body(c, &struct{}{}); err != nil {
 		return 0, "", err
 	}
@@ -59,9 +56,6 @@ func isPrefetch(r *http.Request) bool {
 func (s *Server) readCounter(c echo.Context) error {
 	key, err := name(c, "key")
 	if err != nil {
-		return err
-	}
-	if err := onlyQuery(c); err != nil {
 		return err
 	}
 	value, err := s.counters.Get(c.Request().Context(), key)

@@ -50,15 +50,36 @@ func rawPath(u *url.URL) string {
 	return u.EscapedPath()
 }
 
-// onlyQuery refuses query parameters that a route does not know, and those that come twice: a misspelt one must not be a silent default.
-func onlyQuery(c echo.Context, known ...string) error {
+// queries are the query parameters that a route knows; the others know none.
+var queries = map[string][]string{
+	"GET /incr/:key":    {"by"},
+	"POST /incr/:key":   {"by"},
+	"GET /worker/:pool": {"from", "n"},
+}
+
+// watched are asked by monitors and browsers, which may add what they like.
+var watched = []string{"", "/", "/livez", "/readyz", "/favicon.ico"}
+
+// knownQuery refuses query parameters that a route does not know, and those that come twice: a misspelt one must not be a silent default.
+func knownQuery(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !slices.Contains(watched, c.Path()) {
+			if err := onlyQuery(c, queries[c.Request().Method+" "+c.Path()]); err != nil {
+				return err
+			}
+		}
+		return next(c)
+	}
+}
+
+func onlyQuery(c echo.Context, known []string) error {
 	query, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
 		return invalid("query", "not percent-encoded as it should be")
 	}
 	for name, values := range query {
 		if !slices.Contains(known, name) {
-			return invalid(printable(name), "unknown query parameter; this route knows: "+strings.Join(append(known, "no others"), ", "))
+			return invalid(printable(name), "unknown query parameter; this route knows: "+strings.Join(append(slices.Clone(known), "no others"), ", "))
 		}
 		if len(values) > 1 {
 			return invalid(name, "given more than once")
@@ -82,7 +103,7 @@ func queryInt(c echo.Context, field string, absent, least, most int64) (int64, e
 		return absent, nil
 	}
 	n, err := strconv.ParseInt(c.QueryParam(field), 10, 64)
-	if err != nil || n < least || n > most {
+	if err != nil || n < least || n > most || strconv.FormatInt(n, 10) != c.QueryParam(field) {
 		return 0, invalid(field, fmt.Sprintf("a whole number from %d to %d", least, most))
 	}
 	return n, nil

@@ -35,9 +35,10 @@ func (s *Server) routes() *echo.Echo {
 		e.GET("/payments", s.listPayments)
 	}
 
-	e.GET("/", s.index)
-	e.GET("/livez", s.live)
-	e.GET("/readyz", s.ready)
+	looks := []string{http.MethodGet, http.MethodHead}
+	e.Match(looks, "/", s.index)
+	e.Match(looks, "/livez", s.live)
+	e.Match(looks, "/readyz", s.ready)
 	e.GET("/problems/:code", s.problem)
 	e.GET("/idempotency-policy", s.policies)
 	e.GET("/favicon.ico", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })

@@ -152,7 +152,7 @@ func (s *Server) extendToken(c echo.Context) error {
 	if err := body(c, &request); err != nil {
 		return err
 	}
-	span, err := millis("lease_ms", request.Lease, 30*time.Second, idempotency.MinLease, idempotency.MaxLease)
+	span, err := millis("lease_ms", request.Lease, 0, idempotency.MinLease, idempotency.MaxLease)
 	if err != nil {
 		return err
 	}

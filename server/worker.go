@@ -131,9 +131,6 @@ func (s *Server) ring(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := onlyQuery(c, "from", "n"); err != nil {
-		return err
-	}
 	from, err := queryInt(c, "from", 0, 0, 1<<workerlease.MaxBits-1)
 	if err != nil {
 		return err

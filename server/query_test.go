@@ -1,0 +1,45 @@
+package server_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// What a route does not know in the query is refused on every route, so that ?ttl_ms=1000 is no silent day; monitors may add what they like.
+func TestQueryParametersThatARouteDoesNotKnow(t *testing.T) {
+	service := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true}).Handler()
+	for _, row := range []struct {
+		method, target string
+		want           int
+	}{
+		{"POST", "/token?ttl_ms=1000", 400},
+		{"GET", "/token/x?a=1", 400},
+		{"POST", "/token/x/claim?a=1", 400},
+		{"POST", "/worker/p?ttl_ms=1000", 400},
+		{"PUT", "/worker/p/0?ttl_ms=1000", 400},
+		{"POST", "/payments?amount=1", 400},
+		{"GET", "/payments?n=1", 400},
+		{"GET", "/incr/k?by=1&by=2", 400},
+		{"GET", "/incr/k?by=01", 400},
+		{"GET", "/incr/k?by=%2B1", 400},
+		{"GET", "/incr/k?by=1", 200},
+		{"GET", "/livez?probe=1", 200},
+		{"HEAD", "/livez", 200},
+		{"HEAD", "/readyz?a&b;c", 200},
+	} {
+		w := httptest.NewRecorder()
+		service.ServeHTTP(w, httptest.NewRequest(row.method, row.target, strings.NewReader("")))
+		if w.Code != row.want {
+			t.Errorf("%s %s: %d %s", row.method, row.target, w.Code, w.Body)
+		}
+		if row.want == http.StatusBadRequest && !strings.Contains(w.Body.String(), `"code":"invalid-request"`) {
+			t.Errorf("%s %s: %s", row.method, row.target, w.Body)
+		}
+	}
+}

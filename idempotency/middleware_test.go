@@ -59,14 +59,14 @@ func TestFingerprintCoversMethodRoutePathQueryAndBody(t *testing.T) {
 		{"POST", "r", "/pay", "a"}, {"PUT", "r", "/pay", "a"}, {"POST", "s", "/pay", "a"}, {"POST", "r", "/pay/1", "a"},
 		{"POST", "r", "/pay?x=1", "a"}, {"POST", "r", "/pay", "b"}, {"POST", "r", "/pay", ""}, {"POST", "r", "/pa", "ya"},
 	} {
-		print, err := takeBody(httptest.NewRequest(row.method, row.target, strings.NewReader(row.body)), row.route, 100)
+		fingerprint, err := takeBody(httptest.NewRequest(row.method, row.target, strings.NewReader(row.body)), row.route, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if other, ok := seen[print]; ok {
+		if other, ok := seen[fingerprint]; ok {
 			t.Errorf("%v has the fingerprint of %s", row, other)
 		}
-		seen[print] = row.method + " " + row.target
+		seen[fingerprint] = row.method + " " + row.target
 	}
 }
 

@@ -27,7 +27,6 @@ func (s *Server) around() []echo.MiddlewareFunc {
 			ErrorHandler: func(err error, _ echo.Context) error { return err },
 		}),
 		wholePath,
-		knownQuery,
 	}
 }
 

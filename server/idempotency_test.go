@@ -163,7 +163,8 @@ func (g *guarded) inProgress(t *testing.T) {
 		}
 		checkProblem(t, g.do(t, "POST", "/slow", "other", header), wire.PayloadMismatch)
 		g.proceed <- struct{}{}
-		wantReplay(t, g.do(t, "POST", "/slow", "", header), <-first)
+		answered := <-first
+		wantReplay(t, g.do(t, "POST", "/slow", "", header), answered)
 	}
 	if len(g.begun) != 0 {
 		t.Errorf("it ran %d times more", len(g.begun))

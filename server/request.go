@@ -50,25 +50,15 @@ func rawPath(u *url.URL) string {
 	return u.EscapedPath()
 }
 
-// queries are the query parameters that a route knows; the others know none.
-var queries = map[string][]string{
-	"GET /incr/:key":    {"by"},
-	"POST /incr/:key":   {"by"},
-	"GET /worker/:pool": {"from", "n"},
-}
-
-// watched are asked by monitors and browsers, which may add what they like.
-var watched = []string{"", "/", "/livez", "/readyz", "/favicon.ico"}
-
-// knownQuery refuses query parameters that a route does not know, and those that come twice: a misspelt one must not be a silent default.
-func knownQuery(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if !slices.Contains(watched, c.Path()) {
-			if err := onlyQuery(c, queries[c.Request().Method+" "+c.Path()]); err != nil {
+// takes refuses query parameters that a route does not know, and those that come twice: a misspelt one must not be a silent default.
+func takes(known ...string) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if err := onlyQuery(c, known); err != nil {
 				return err
 			}
+			return next(c)
 		}
-		return next(c)
 	}
 }
 

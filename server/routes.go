@@ -14,25 +14,27 @@ func (s *Server) routes() *echo.Echo {
 	e.HTTPErrorHandler = s.writeError
 	e.Use(s.around()...)
 
-	e.POST("/token", s.issueToken)
-	e.GET("/token/:token", s.tokenStatus)
-	e.POST("/token/:token/claim", s.claimToken)
-	e.POST("/token/:token/complete", s.completeToken)
-	e.POST("/token/:token/extend", s.extendToken)
-	e.POST("/token/:token/release", s.releaseToken)
+	no := takes() // query parameters
 
-	e.GET("/incr/:key", s.incr)
-	e.POST("/incr/:key", s.incr)
-	e.GET("/counter/:key", s.readCounter)
+	e.POST("/token", s.issueToken, no)
+	e.GET("/token/:token", s.tokenStatus, no)
+	e.POST("/token/:token/claim", s.claimToken, no)
+	e.POST("/token/:token/complete", s.completeToken, no)
+	e.POST("/token/:token/extend", s.extendToken, no)
+	e.POST("/token/:token/release", s.releaseToken, no)
 
-	e.POST("/worker/:pool", s.acquireWorker)
-	e.GET("/worker/:pool", s.ring)
-	e.PUT("/worker/:pool/:worker_id", s.renewWorker)
-	e.DELETE("/worker/:pool/:worker_id", s.releaseWorker)
+	e.GET("/incr/:key", s.incr, takes("by"))
+	e.POST("/incr/:key", s.incr, takes("by"))
+	e.GET("/counter/:key", s.readCounter, no)
+
+	e.POST("/worker/:pool", s.acquireWorker, no)
+	e.GET("/worker/:pool", s.ring, takes("from", "n"))
+	e.PUT("/worker/:pool/:worker_id", s.renewWorker, no)
+	e.DELETE("/worker/:pool/:worker_id", s.releaseWorker, no)
 
 	if s.config.Dev {
-		e.POST("/payments", s.pay, s.guard(s.paymentRoute()))
-		e.GET("/payments", s.listPayments)
+		e.POST("/payments", s.pay, no, s.guard(s.paymentRoute()))
+		e.GET("/payments", s.listPayments, no)
 	}
 
 	looks := []string{http.MethodGet, http.MethodHead}

@@ -13,8 +13,11 @@ import (
 	"github.com/coatcheck/coatcheck/embedded"
 )
 
-// poolSize is how many connections a client may hold where the URL does not say. Calls beyond it wait for one, within their own deadline.
+// poolSize is how many connections to one server a client may hold where the URL does not say. Calls beyond it wait for one, within their own deadline.
 const poolSize = 64
+
+// onePool keeps go-redis from opening a second pool of ten connections for pipelines, beside the one that pool_size limits.
+const onePool = -1
 
 // safe sets what go-redis leaves unsafe by default: commands are not repeated, a context's deadline holds, a dial is tried once, and nothing is
 // sent that Valkey or an old Redis does not know.
@@ -29,6 +32,7 @@ func safe(options *redis.Options, timeout time.Duration) *redis.Options {
 	options.ContextTimeoutEnabled = true
 	options.DisableIdentity = true
 	options.MaintNotificationsConfig = quiet()
+	options.PipelinePoolSize = onePool
 	if options.PoolSize == 0 {
 		options.PoolSize = poolSize
 	}
@@ -54,7 +58,7 @@ func safeFailover(t target, timeout time.Duration) *redis.FailoverOptions {
 	return &redis.FailoverOptions{
 		MasterName: t.master, SentinelAddrs: t.hosts,
 		SentinelUsername: t.query.Get("sentinel_username"), SentinelPassword: t.query.Get("sentinel_password"),
-		Username: t.username, Password: t.password, DB: t.db, TLSConfig: t.tls(), PoolSize: size,
+		Username: t.username, Password: t.password, DB: t.db, TLSConfig: t.tls(), PoolSize: size, PipelinePoolSize: onePool,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 	}
@@ -67,7 +71,7 @@ func safeCluster(t target, timeout time.Duration) *redis.ClusterOptions {
 	}
 	return &redis.ClusterOptions{
 		Addrs:    t.hosts,
-		Username: t.username, Password: t.password, TLSConfig: t.tls(), PoolSize: size,
+		Username: t.username, Password: t.password, TLSConfig: t.tls(), PoolSize: size, PipelinePoolSize: onePool,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 		MaintNotificationsConfig: quiet(),

@@ -30,7 +30,7 @@ func TestSentinelsBelongToOneClass(t *testing.T) {
 		{&Error{Op: "x", Class: ErrUnknownOutcome, Cause: &Shortfall{2, 1}}, ErrUnknownOutcome},
 	} {
 		for _, class := range classes {
-			if is := errors.Is(row.err, class); is != (class == row.class) {
+			if is := errors.Is(row.err, class); is != errors.Is(class, row.class) {
 				t.Errorf("%v is %v: %v", row.err, class, is)
 			}
 		}
@@ -147,7 +147,7 @@ func TestFailureIsClassedByWhetherTheCommandLeft(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			err := classify(row.ctx, "op", row.err, row.sent, row.harmless)
 			for _, class := range []error{ErrUnavailable, ErrWrongType, ErrUnknownOutcome} {
-				if is := errors.Is(err, class); is != (class == row.class) {
+				if is := errors.Is(err, class); is != errors.Is(class, row.class) {
 					t.Errorf("%v is %v: %v", err, class, is)
 				}
 			}
@@ -167,5 +167,30 @@ func TestFailureIsClassedByWhetherTheCommandLeft(t *testing.T) {
 func TestShortfallSaysHowFarItGot(t *testing.T) {
 	if text := (&Shortfall{Want: 2, Got: 1}).Error(); text != "acknowledged by 1 of 2 replicas" {
 		t.Errorf("it says %q", text)
+	}
+}
+
+func TestRedirectsAreRead(t *testing.T) {
+	for text, want := range map[string]struct{ target, kind string }{
+		"MOVED 3999 127.0.0.1:6381":          {"127.0.0.1:6381", "MOVED"},
+		"ASK 3999 redis-1.example:6381":      {"redis-1.example:6381", "ASK"},
+		"MOVED 3999 ::1:6381":                {"[::1]:6381", "MOVED"},
+		"MOVED 3999 [fe80::1%eth0]:6381":     {"[fe80::1%eth0]:6381", "MOVED"},
+		"MOVED 3999 nowhere":                 {"nowhere", "MOVED"},
+		"TRYAGAIN Multiple keys request":     {"", "TRYAGAIN"},
+		"NOSCRIPT No matching script.":       {"", "NOSCRIPT"},
+		"MOVED":                              {"", ""},
+		"MOVED 3999 127.0.0.1:6381 and more": {"", ""},
+		"ERR MOVED 3999 127.0.0.1:6381":      {"", ""},
+		"ERR something about NOSCRIPT":       {"", ""},
+		"CLUSTERDOWN The cluster is down":    {"", ""},
+		"":                                   {"", ""},
+	} {
+		if target, kind := redirect(answered(text)); target != want.target || kind != want.kind {
+			t.Errorf("%q: got %q %q, want %+v", text, target, kind, want)
+		}
+	}
+	if _, kind := redirect(errors.New("MOVED 3999 127.0.0.1:6381")); kind != "" {
+		t.Errorf("an error that Redis did not answer is a %s", kind)
 	}
 }

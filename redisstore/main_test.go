@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ const patience = 30 * time.Second
 // 200 ms (clusterStateHolder.LazyReload).
 func TestMain(m *testing.M) {
 	flag.Parse()
-	redisstore.LogTo(slog.New(slog.DiscardHandler)) // dials that fail are what many tests are about
+	redisstore.LogTo(slog.New(&messages)) // once and before all stores, as a program does
 	code := m.Run()
 	for limit := time.Now().Add(patience); code == 0; {
 		err := goleak.Find()
@@ -42,6 +43,22 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// messages counts what go-redis says.
+var messages counter
+
+type counter struct{ records atomic.Int64 }
+
+func (*counter) Enabled(_ context.Context, level slog.Level) bool { return level == slog.LevelDebug }
+func (c *counter) WithAttrs([]slog.Attr) slog.Handler             { return c }
+func (c *counter) WithGroup(string) slog.Handler                  { return c }
+
+func (c *counter) Handle(_ context.Context, record slog.Record) error {
+	if record.Message == "go-redis" && record.NumAttrs() == 1 {
+		c.records.Add(1)
+	}
+	return nil
 }
 
 // open opens a store whose calls may take long, so that a slow machine decides nothing. change, if not nil, changes its configuration.

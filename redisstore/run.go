@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,7 @@ type call struct {
 	ack        int
 	ackTimeout time.Duration
 	bySource   bool        // the server did not know the hash: send the text
-	asking     bool        // follow an ASK
+	asking     bool        // the node was named by an ASK
 	sent       atomic.Bool // go-redis has begun to write the command to a connection
 }
 
@@ -76,15 +77,20 @@ func (s *Store) route(ctx context.Context, key string, call *call, words []any) 
 	if err != nil {
 		return nil, err
 	}
+	var last error
 	for range redirects {
 		answer, err := call.send(ctx, node, words)
-		switch target, kind := redirect(err); {
-		case kind == "":
+		target, kind := redirect(err)
+		if kind == "" {
 			return answer, err
-		case kind == "NOSCRIPT":
+		}
+		last = err
+		call.sent.Store(false)
+		switch kind {
+		case "NOSCRIPT":
 			call.bySource = true
 			words[0] = "eval"
-		case kind == "TRYAGAIN":
+		case "TRYAGAIN":
 			if !pause(ctx, 20*time.Millisecond) {
 				return nil, err
 			}
@@ -95,9 +101,8 @@ func (s *Store) route(ctx context.Context, key string, call *call, words []any) 
 				return nil, err
 			}
 		}
-		call.sent.Store(false)
 	}
-	return nil, errors.New("MOVED: the cluster sent the command from node to node")
+	return nil, fmt.Errorf("no server took the script in %d attempts: %w", redirects, last)
 }
 
 // redirect tells what kind of "not run here" an error is, and where to go instead. An unknown kind is "".
@@ -111,11 +116,20 @@ func redirect(err error) (target, kind string) {
 	case len(words) == 0:
 		return "", ""
 	case (words[0] == "MOVED" || words[0] == "ASK") && len(words) == 3:
-		return words[2], words[0]
+		return address(words[2]), words[0]
 	case words[0] == "NOSCRIPT" || words[0] == "TRYAGAIN":
 		return "", words[0]
 	}
 	return "", ""
+}
+
+// address writes an address as clients are known by: Redis names an IPv6 address without brackets.
+func address(named string) string {
+	colon := strings.LastIndex(named, ":")
+	if colon < 0 {
+		return named
+	}
+	return net.JoinHostPort(strings.Trim(named[:colon], "[]"), named[colon+1:])
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
@@ -135,7 +149,6 @@ func (c *call) send(ctx context.Context, node *redis.Client, words []any) (any, 
 	pipe := node.Pipeline()
 	if c.asking {
 		pipe.Do(ctx, "asking")
-		c.asking = false
 	}
 	run := pipe.Do(ctx, words...)
 	var wait *redis.Cmd
@@ -163,9 +176,9 @@ func acknowledged(wait *redis.Cmd, want int, execErr error) error {
 	got, err := wait.Int()
 	switch cause := errors.Join(err, execErr); {
 	case err != nil && timedOut(cause):
-		return fmt.Errorf("written, but the acknowledgement failed: %v (%w)", cause, context.DeadlineExceeded)
+		return fmt.Errorf("written, but the acknowledgement failed: %s (%w)", cause.Error(), context.DeadlineExceeded)
 	case err != nil:
-		return fmt.Errorf("written, but the acknowledgement failed: %v", cause)
+		return errors.New("written, but the acknowledgement failed: " + cause.Error())
 	}
 	if got < want {
 		return &Shortfall{Want: want, Got: got}

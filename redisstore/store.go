@@ -161,9 +161,12 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connections, and the embedded store with them, which then writes its last snapshot. Calls under way fail.
+// Close ends the connections, and the embedded store with them, which then writes its last snapshot. Calls under way fail. Closing again does nothing.
 func (s *Store) Close() error {
 	err := s.nodes.Close()
+	if errors.Is(err, redis.ErrClosed) {
+		err = nil
+	}
 	if s.own != nil {
 		err = errors.Join(err, s.own.Close())
 	}

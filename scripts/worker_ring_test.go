@@ -119,8 +119,8 @@ func TestFullRingGrantsAgainWhenTheFirstLeaseEnds(t *testing.T) {
 			reply = b.acquire(lease{nonce: "e"})
 			return reply[0] == "granted"
 		})
-		if reply[1] != short.id || number(t, reply[2]) < short.till {
-			t.Errorf("got %q, want worker id %s from %d on", reply, short.id, short.till)
+		if reply[1] != short.id || number(t, reply[2]) < short.till || number(t, reply[6]) < short.till {
+			t.Errorf("got %q, want worker id %s from %d on, and not earlier", reply, short.id, short.till)
 		}
 	})
 }
@@ -156,7 +156,7 @@ func TestNoTwoWindowsOfASlotOverlap(t *testing.T) {
 					continue
 				}
 				g := grant{nonce, reply[1], number(t, reply[2]), number(t, reply[3]), number(t, reply[4])}
-				if g.from < ends[g.id] {
+				if g.from < ends[g.id] || number(t, reply[6]) < ends[g.id] {
 					t.Fatalf("%+v begins before the slot's last window ended, %d", g, ends[g.id])
 				}
 				if g.fence <= fence {

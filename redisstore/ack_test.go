@@ -1,0 +1,230 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// shortfall fails the test unless the error says that so many of the replicas confirmed.
+func shortfall(t testing.TB, err error, got, want int) {
+	t.Helper()
+	unknown(t, err)
+	var short *redisstore.Shortfall
+	if !errors.As(err, &short) || short.Want != want || short.Got != got {
+		t.Fatalf("got %v, want an acknowledgement by %d of %d", err, got, want)
+	}
+}
+
+// replicated starts a master with two replicas, and a store on them whose writes wait for a short while.
+func replicated(t *testing.T) (*redisstore.Store, *redistest.SentinelSet) {
+	set := redistest.StartSentinel(t, 2)
+	store := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 150 * time.Millisecond })
+	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 5 * time.Second })
+	if _, err := bumped(t.Context(), patient.WithAck(2), "first"); err != nil { // both replicas have caught up
+		t.Fatal(err)
+	}
+	return store, set
+}
+
+func TestAcknowledgementByEnoughReplicas(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 2)
+	store := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 5 * time.Second })
+	for ack := range 3 {
+		for i := range int64(5) {
+			mustBump(t, store.WithAck(ack), "x", int64(ack)*5+i+1)
+		}
+	}
+	for _, replica := range set.Replicas() {
+		if n := do(t, replica, "GET", store.Key("test", "x")); n != "15" {
+			t.Errorf("a replica that confirmed holds %v", n)
+		}
+	}
+	short := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 150 * time.Millisecond })
+	_, err := bumped(t.Context(), short.WithAck(3), "x") // more than there are
+	shortfall(t, err, 2, 3)
+	if n := counted(t, short, "x"); n != 16 {
+		t.Errorf("the master holds %d, want the write that was not confirmed by all", n)
+	}
+}
+
+func TestPausedReplicaIsAShortfallAndTheMasterHasTheWrite(t *testing.T) {
+	t.Parallel()
+	store, set := replicated(t)
+	master, replicas := set.Master(), set.Replicas()
+	replicas[0].Pause()
+	mustBump(t, store.WithAck(1), "x", 1)
+	_, err := bumped(t.Context(), store.WithAck(2), "x")
+	shortfall(t, err, 1, 2)
+	replicas[1].Pause()
+	_, err = bumped(t.Context(), store.WithAck(1), "x")
+	shortfall(t, err, 0, 1)
+	_, err = bumped(t.Context(), store.WithAck(2), "x")
+	shortfall(t, err, 0, 2)
+	if n := do(t, master, "GET", store.Key("test", "x")); n != "4" {
+		t.Errorf("the master holds %v, want all four writes", n)
+	}
+	mustBump(t, store, "x", 5)
+	replicas[0].Resume()
+	replicas[1].Resume()
+	until(t, "both replicas confirm again", func() bool { _, err := bumped(t.Context(), store.WithAck(2), "y"); return err == nil })
+}
+
+// WAIT counts for the connection that wrote. On another it succeeds at once, so with a pool of several it would now and then.
+func TestNoWriteIsConfirmedByAnotherConnection(t *testing.T) {
+	t.Parallel()
+	store, set := replicated(t)
+	warm(t, store, 16)
+	for _, replica := range set.Replicas() {
+		replica.Pause()
+	}
+	const callers, calls = 8, 3
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range calls {
+				if _, err := bumped(t.Context(), store.WithAck(1), "x"); !errors.Is(err, redisstore.ErrUnknownOutcome) {
+					t.Errorf("got %v, want %v", err, redisstore.ErrUnknownOutcome)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := counted(t, store, "x"); n != callers*calls {
+		t.Errorf("%d calls ran %d times", callers*calls, n)
+	}
+}
+
+func TestReadsWaitForNoReplica(t *testing.T) {
+	t.Parallel()
+	store, set := replicated(t)
+	for _, replica := range set.Replicas() {
+		replica.Pause()
+	}
+	for range 5 {
+		if n := counted(t, store.WithAck(2), "first"); n != 1 {
+			t.Errorf("got %d", n)
+		}
+	}
+}
+
+// A lost reply is asked for again over another connection, which has written nothing yet: the repeat must write for its acknowledgement to mean anything.
+func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
+	t.Parallel()
+	store, set := replicated(t)
+	for _, replica := range set.Replicas() {
+		replica.Pause()
+	}
+	token := func(name string) []string { return []string{store.Key("token", name)} }
+	pool := []string{store.Key("worker", "p"), store.Key("worker", "p", "ends")}
+	run := func(s *scripts.Script, keys []string, args ...any) redisstore.Reply {
+		t.Helper()
+		reply, err := store.Run(t.Context(), s, keys, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	acquire := []any{"nonce", 60_000, "", "", "", "41/10/12", 0, 4}
+	lease := run(scripts.WorkerAcquire, pool, acquire...)
+	claim := func(name string) []any {
+		args := []any{"ann", "print", 60_000, "hold", 60_000, "", "any"}
+		run(scripts.TokenClaim, token(name), args...)
+		return args
+	}
+	for _, row := range []struct {
+		script *scripts.Script
+		keys   []string
+		args   []any
+	}{
+		{scripts.TokenIssue, token("issue"), []any{60_000, ""}},
+		{scripts.TokenClaim, token("claim"), claim("claim")},
+		{scripts.TokenComplete, token("complete"), append(claim("complete")[:1:1], "done", 60_000)},
+		{scripts.TokenExtend, token("extend"), append(claim("extend")[:1:1], 60_000, 60_000)},
+		{scripts.TokenRelease, token("release"), claim("release")[:1]},
+		{scripts.CounterIncr, []string{store.Key("counter", "c"), store.Key("counter", "c", "r")}, []any{1, 60_000}},
+		{scripts.WorkerAcquire, pool, acquire},
+		{scripts.WorkerRenew, pool, []any{lease[1], "nonce", lease[2], 60_000}},
+		{scripts.WorkerRelease, pool, []any{lease[1], "nonce", lease[2]}},
+	} {
+		t.Run(row.script.Name, func(t *testing.T) {
+			run(row.script, row.keys, row.args...) // what the first caller asked
+			fresh := open(t, set.Master().URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = 1, 100*time.Millisecond })
+			_, err := fresh.Run(t.Context(), row.script, row.keys, row.args...)
+			shortfall(t, err, 0, 1)
+		})
+	}
+}
+
+func TestRefusedWriteStaysRefusedWithAnAcknowledgement(t *testing.T) {
+	t.Parallel()
+	store, set := replicated(t)
+	for _, replica := range set.Replicas() {
+		replica.Pause()
+	}
+	do(t, set.Master(), "RPUSH", store.Key("test", "list"), "a")
+	_, err := bumped(t.Context(), store.WithAck(2), "list")
+	if !errors.Is(err, redisstore.ErrWrongType) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.Errorf("got %v, want %v", err, redisstore.ErrWrongType)
+	}
+}
+
+// The answer to WAIT is not the script's: an error there must not read as if nothing had been written.
+func TestRefusedAcknowledgementIsAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := open(t, server.URL(), nil)
+	warm(t, store, 1)
+	do(t, server, "ACL", "SETUSER", "default", "-wait")
+	_, err := bumped(t.Context(), store.WithAck(1), "x")
+	unknown(t, err)
+	if !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("%v does not say why", err)
+	}
+	if n := counted(t, store, "x"); n != 1 {
+		t.Errorf("it ran %d times", n)
+	}
+}
+
+func TestServerThatHangsBeforeItConfirms(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := open(t, server.URL(), func(c *redisstore.Config) { c.AckTimeout = 9 * time.Second })
+	warm(t, store, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	ended := make(chan error)
+	go func() {
+		_, err := bumped(ctx, store.WithAck(1), "x") // it has a second and a half to confirm
+		ended <- err
+	}()
+	until(t, "the script runs", func() bool { return do(t, server, "GET", store.Key("test", "x")) == "1" })
+	server.Pause()
+	soon(t, func() { unknown(t, <-ended, context.DeadlineExceeded) })
+	server.Resume()
+	until(t, "the server answers", func() bool { return store.Ping(t.Context()) == nil })
+	if n := counted(t, store, "x"); n != 1 {
+		t.Errorf("it ran %d times", n)
+	}
+}
+
+func TestAcknowledgementEndsWithTheCallersDeadline(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Start(t).URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout = time.Minute, 50*time.Second })
+	warm(t, store, 1)
+	soon(t, func() {
+		_, err := bumped(hurried(t), store.WithAck(1), "x")
+		unknown(t, err)
+		if n := counted(t, store, "x"); n != 1 {
+			t.Errorf("it ran %d times", n)
+		}
+	})
+}

@@ -1,0 +1,268 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// move is a slot on its way from one master to another, by hand, as a resharding does it.
+type move struct {
+	t       *testing.T
+	cluster *redistest.Cluster
+	slot    int64
+	from    *redistest.Server
+	to      *redistest.Server
+	ids     map[*redistest.Server]string
+}
+
+// startMove marks the slot of a key as moving.
+func startMove(t *testing.T, cluster *redistest.Cluster, key string) *move {
+	t.Helper()
+	m := &move{t: t, cluster: cluster, from: cluster.MasterOf(key), ids: map[*redistest.Server]string{}}
+	for _, master := range cluster.Nodes()[:3] {
+		m.ids[master] = do(t, master, "CLUSTER", "MYID").(string)
+		if master != m.from {
+			m.to = master
+		}
+	}
+	m.slot = do(t, m.from, "CLUSTER", "KEYSLOT", key).(int64)
+	do(t, m.to, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.ids[m.from])
+	do(t, m.from, "CLUSTER", "SETSLOT", m.slot, "MIGRATING", m.ids[m.to])
+	return m
+}
+
+// key moves one key that exists.
+func (m *move) key(key string) {
+	m.t.Helper()
+	host, port, err := net.SplitHostPort(m.to.Addr())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if answer := do(m.t, m.from, "MIGRATE", host, port, key, 0, 5000); answer != "OK" {
+		m.t.Fatalf("moving %s: %v", key, answer)
+	}
+}
+
+// finish gives the slot to its new owner.
+func (m *move) finish() {
+	m.t.Helper()
+	for _, server := range []*redistest.Server{m.to, m.from} {
+		do(m.t, server, "CLUSTER", "SETSLOT", m.slot, "NODE", m.ids[m.to])
+	}
+}
+
+// on fails the test unless a server holds a key with that value.
+func on(t *testing.T, server *redistest.Server, key, value string) {
+	t.Helper()
+	do(t, server, "ASKING")
+	if got := do(t, server, "GET", key); got != value {
+		t.Errorf("%s holds %v, want %s", server.Addr(), got, value)
+	}
+}
+
+func TestStoreFollowsASlotThatMoves(t *testing.T) {
+	t.Parallel()
+	for ack, replicas := range []int{0, 1} {
+		t.Run(fmt.Sprintf("ack %d", ack), func(t *testing.T) {
+			t.Parallel()
+			cluster := redistest.StartCluster(t, 3, replicas)
+			store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = ack, 5*time.Second })
+			mustBump(t, store, "here", 1)
+			m := startMove(t, cluster, store.Key("test", "here"))
+			mustBump(t, store, "here", 2) // still where it was
+
+			m.key(store.Key("test", "here"))
+			for i := range int64(3) { // ASK
+				mustBump(t, store, "here", 3+i)
+			}
+			flush(t, store)
+			mustBump(t, store, "here", 6) // ASK, and the script is not known there
+			flush(t, store)
+			if n := counted(t, store, "here"); n != 6 {
+				t.Errorf("reading: got %d", n)
+			}
+			reply, err := store.Run(t.Context(), bump, []string{store.Key("new", "here")}) // a key that was on neither
+			if err != nil || reply[1] != "1" {
+				t.Errorf("got %q, %v", reply, err)
+			}
+			on(t, m.to, store.Key("test", "here"), "6")
+
+			m.finish()
+			for i := range int64(5) { // MOVED
+				mustBump(t, store, "here", 7+i)
+			}
+			fresh := open(t, cluster.URL(), nil)
+			mustBump(t, fresh, "here", 12)
+			for i := range 50 { // every master
+				mustBump(t, store, fmt.Sprint("spread", i), 1)
+			}
+		})
+	}
+}
+
+// pair needs both of its keys.
+var pair = script("pair", "redis.call('INCR', KEYS[1]) return {'ok', tostring(redis.call('INCR', KEYS[2]))}", false)
+
+func TestKeysThatAreApartWhileTheirSlotMovesAreRefused(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	store := open(t, cluster.URL(), nil)
+	keys := []string{store.Key("a", "pair"), store.Key("b", "pair")}
+	for range 2 {
+		if _, err := store.Run(t.Context(), pair, keys); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := startMove(t, cluster, keys[0])
+	if reply, err := store.Run(t.Context(), pair, keys); err != nil || reply[1] != "3" {
+		t.Errorf("both still where they were: got %q, %v", reply, err)
+	}
+	m.key(keys[0])
+	_, err := store.Run(t.Context(), pair, keys)
+	refused(t, err)
+	if !strings.Contains(err.Error(), "TRYAGAIN") {
+		t.Errorf("%v does not say why", err)
+	}
+	on(t, m.to, keys[0], "3")
+	on(t, m.from, keys[1], "3")
+	m.key(keys[1])
+	if reply, err := store.Run(t.Context(), pair, keys); err != nil || reply[1] != "4" {
+		t.Errorf("both moved: got %q, %v", reply, err)
+	}
+	m.finish()
+	if reply, err := store.Run(t.Context(), pair, keys); err != nil || reply[1] != "5" {
+		t.Errorf("the slot moved: got %q, %v", reply, err)
+	}
+}
+
+func TestKeysOfSeveralSlotsAreRefused(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	store := open(t, cluster.URL(), nil)
+	keys := []string{store.Key("a", "one"), store.Key("a", "other")}
+	for _, view := range []*redisstore.Store{store, store.WithAck(1)} {
+		_, err := view.Run(t.Context(), pair, keys)
+		refused(t, err)
+		if !strings.Contains(err.Error(), "CROSSSLOT") {
+			t.Errorf("%v does not say why", err)
+		}
+	}
+}
+
+func TestOneAddressLeadsToTheWholeCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	dead := redistest.Start(t)
+	dead.Kill()
+	for name, hosts := range map[string]string{
+		"one":               cluster.Nodes()[1].Addr(),
+		"one, and one dead": dead.Addr() + "," + cluster.Nodes()[2].Addr(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := open(t, "redis+cluster://"+hosts, nil)
+			for i := range 30 {
+				mustBump(t, store, fmt.Sprint(name, i), 1)
+			}
+			if err := store.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, node := range cluster.Nodes() {
+		if n := do(t, node, "DBSIZE"); n == int64(0) {
+			t.Errorf("%s holds nothing", node.Addr())
+		}
+	}
+	soon(t, func() {
+		store := open(t, "redis+cluster://"+dead.Addr(), nil)
+		_, err := bumped(t.Context(), store, "x")
+		refused(t, err)
+		refused(t, store.Ping(t.Context()))
+	})
+	alone := redistest.Start(t) // no cluster at all
+	soon(t, func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := bumped(ctx, open(t, strings.Replace(alone.URL(), "redis://", "redis+cluster://", 1), nil), "x")
+		if err != nil { // go-redis may take it for a cluster of one
+			refused(t, err)
+		}
+	})
+}
+
+func TestStoreFollowsAClustersFailover(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Timeout = 2 * time.Second })
+	if _, err := bumped(t.Context(), store.WithAck(1), "x"); err != nil {
+		t.Fatal(err)
+	}
+	key := store.Key("test", "x")
+	old := cluster.MasterOf(key)
+	old.Kill()
+	uncertain, failed := int64(0), 0
+	var n int64
+	until(t, "a call succeeds again, by itself", func() bool {
+		var err error
+		if n, err = bumped(t.Context(), store, "x"); err != nil {
+			failed++
+			inClass(t, err)
+			if errors.Is(err, redisstore.ErrUnknownOutcome) {
+				uncertain++
+			}
+		}
+		return err == nil
+	})
+	if failed == 0 {
+		t.Error("no call noticed that the master was killed")
+	}
+	if n < 2 || n > 2+uncertain {
+		t.Errorf("the second call that succeeded got %d, %d may have run in between", n, uncertain)
+	}
+	for i := range int64(20) {
+		mustBump(t, store, "x", n+1+i)
+	}
+	if cluster.MasterOf(key) == old {
+		t.Error("there was no failover")
+	}
+	until(t, "every master answers", func() bool { return store.Ping(t.Context()) == nil })
+}
+
+func TestClusterThatLacksAMasterRefuses(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Timeout = 2 * time.Second })
+	dead := cluster.MasterOf(store.Key("test", "dead"))
+	living := ""
+	for i := 0; living == ""; i++ {
+		if name := fmt.Sprint("living", i); cluster.MasterOf(store.Key("test", name)) != dead {
+			living = name
+		}
+	}
+	mustBump(t, store, "dead", 1)
+	mustBump(t, store, living, 1)
+	dead.Kill()
+	until(t, "the cluster finds itself incomplete", func() bool {
+		_, err := bumped(t.Context(), store, living)
+		if err != nil {
+			refused(t, err)
+		}
+		return err != nil && strings.Contains(err.Error(), "CLUSTERDOWN")
+	})
+	for range 10 {
+		_, err := bumped(t.Context(), store, "dead")
+		inClass(t, err)
+	}
+	dead.Restart()
+	for _, name := range []string{"dead", living} {
+		until(t, "the cluster serves "+name, func() bool { _, err := bumped(t.Context(), store, name); return err == nil })
+	}
+}

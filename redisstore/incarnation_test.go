@@ -1,0 +1,103 @@
+package redisstore_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// lives asks for the incarnation until the store answers, as it does soon after a restart.
+func lives(t *testing.T, store *redisstore.Store) redisstore.Incarnation {
+	t.Helper()
+	var found redisstore.Incarnation
+	until(t, "the store tells its incarnation", func() bool {
+		var err error
+		found, err = store.Incarnation(t.Context())
+		return err == nil
+	})
+	return found
+}
+
+func TestServerThatComesBackEmptyIsANewIncarnation(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := open(t, server.URL(), nil)
+	first := lives(t, store)
+	server.RestartEmpty()
+	second := lives(t, store)
+	if first.Change != redisstore.New || second.Change != redisstore.New || second.ID == first.ID || second.Previous != "" {
+		t.Errorf("got %+v after %+v", second, first)
+	}
+	if again := lives(t, store); again.Change != redisstore.Same || again.ID != second.ID {
+		t.Errorf("got %+v after %+v", again, second)
+	}
+}
+
+func TestServerThatComesBackWithItsDataIsAChangedIncarnation(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	store := open(t, server.URL(), nil)
+	first := lives(t, store)
+	server.Kill()
+	server.Restart()
+	second := lives(t, store)
+	if second.Change != redisstore.Changed || second.Previous != first.ID || second.ID == first.ID {
+		t.Errorf("got %+v after %+v", second, first)
+	}
+	other := open(t, server.URL(), nil)
+	if again := lives(t, other); again.Change != redisstore.Same || again.ID != second.ID {
+		t.Errorf("another store got %+v after %+v", again, second)
+	}
+}
+
+func TestFlushedServerIsANewIncarnationOfTheSameName(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := open(t, server.URL(), nil)
+	first := lives(t, store)
+	do(t, server, "FLUSHALL")
+	if second := lives(t, store); second.Change != redisstore.New || second.ID != first.ID {
+		t.Errorf("got %+v after %+v", second, first)
+	}
+}
+
+func TestEmbeddedStoreKeepsItsIncarnationThroughACleanStop(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	reopen := func() *redisstore.Store { return open(t, "embedded:", func(c *redisstore.Config) { c.DataDir = dir }) }
+	store := reopen()
+	first := lives(t, store)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if second := lives(t, reopen()); second != (redisstore.Incarnation{ID: first.ID, Change: redisstore.Same}) {
+		t.Errorf("got %+v after %+v", second, first)
+	}
+	if first.ID == lives(t, open(t, "embedded:", nil)).ID {
+		t.Error("two embedded stores are the same incarnation")
+	}
+}
+
+func TestDataDirectoryInUseIsRefused(t *testing.T) {
+	t.Parallel()
+	config := redisstore.Config{URL: "embedded:", DataDir: t.TempDir()}
+	open(t, "embedded:", func(c *redisstore.Config) { *c = config })
+	if _, err := redisstore.OpenConfig(t.Context(), config); err == nil {
+		t.Error("a second store opened the same directory")
+	}
+}
+
+func TestIncarnationOfAStoreThatIsAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := open(t, server.URL(), nil)
+	server.Kill()
+	found, err := store.Incarnation(t.Context())
+	refused(t, err)
+	var full *redisstore.Error
+	if found != (redisstore.Incarnation{}) || !errors.As(err, &full) || full.Op != "incarnation" {
+		t.Errorf("got %+v, %v", found, err)
+	}
+}

@@ -1,0 +1,267 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// do runs a command on a server itself.
+func do(t testing.TB, server *redistest.Server, words ...any) any {
+	t.Helper()
+	answer, err := server.Client().Do(t.Context(), words...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatalf("%v: %v", words, err)
+	}
+	return answer
+}
+
+// A server that takes no writes now says so, and that is a refusal: nothing happened. When it takes writes again, so does the store.
+func TestServerThatTakesNoWritesRefuses(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		says  string
+		reads bool // it still answers scripts that only read
+		ill   func(t *testing.T, server *redistest.Server)
+		well  func(t *testing.T, server *redistest.Server)
+	}{
+		{
+			"replica", "READONLY", true,
+			func(t *testing.T, server *redistest.Server) { do(t, server, "REPLICAOF", "127.0.0.1", "1") },
+			func(t *testing.T, server *redistest.Server) { do(t, server, "REPLICAOF", "NO", "ONE") },
+		},
+		{
+			"too few replicas", "NOREPLICAS", true,
+			func(t *testing.T, server *redistest.Server) {
+				do(t, server, "CONFIG", "SET", "min-replicas-to-write", 1)
+			},
+			func(t *testing.T, server *redistest.Server) {
+				do(t, server, "CONFIG", "SET", "min-replicas-to-write", 0)
+			},
+		},
+		{
+			"out of memory", "OOM", true,
+			func(t *testing.T, server *redistest.Server) { do(t, server, "CONFIG", "SET", "maxmemory", 1) },
+			func(t *testing.T, server *redistest.Server) { do(t, server, "CONFIG", "SET", "maxmemory", 0) },
+		},
+		{
+			"a disk that fails", "MISCONF", true,
+			func(t *testing.T, server *redistest.Server) {
+				gone := t.TempDir() + "/gone"
+				if err := os.Mkdir(gone, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				do(t, server, "CONFIG", "SET", "dir", gone)
+				if err := os.Remove(gone); err != nil {
+					t.Fatal(err)
+				}
+				do(t, server, "CONFIG", "SET", "save", "3600 1")
+				do(t, server, "BGSAVE")
+				until(t, "the snapshot fails", func() bool {
+					return strings.Contains(do(t, server, "INFO", "persistence").(string), "rdb_last_bgsave_status:err")
+				})
+			},
+			func(t *testing.T, server *redistest.Server) {
+				do(t, server, "CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+			},
+		},
+		{
+			"a user that may run nothing", "NOPERM", false,
+			func(t *testing.T, server *redistest.Server) {
+				do(t, server, "ACL", "SETUSER", "default", "-evalsha", "-eval")
+			},
+			func(t *testing.T, server *redistest.Server) { do(t, server, "ACL", "SETUSER", "default", "+@all") },
+		},
+		{
+			"a user that may not touch the keys", "NOPERM", false,
+			func(t *testing.T, server *redistest.Server) {
+				do(t, server, "ACL", "SETUSER", "default", "resetkeys", "~other:*")
+			},
+			func(t *testing.T, server *redistest.Server) { do(t, server, "ACL", "SETUSER", "default", "allkeys") },
+		},
+		{
+			"a password set meanwhile", "NOAUTH", false,
+			func(t *testing.T, server *redistest.Server) {
+				do(t, server, "CONFIG", "SET", "requirepass", "x")
+				do(t, server, "AUTH", "x")
+				do(t, server, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			},
+			func(t *testing.T, server *redistest.Server) { do(t, server, "CONFIG", "SET", "requirepass", "") },
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			server := redistest.Start(t, "--enable-protected-configs", "yes")
+			store := open(t, server.URL(), nil)
+			warm(t, store, 1)
+			row.ill(t, server)
+			for _, view := range []*redisstore.Store{store, store.WithAck(1)} {
+				_, err := bumped(t.Context(), view, "x")
+				refused(t, err)
+				if !strings.Contains(err.Error(), row.says) {
+					t.Errorf("got %v, want an error that says %s", err, row.says)
+				}
+				_, err = number(t.Context(), view, peek, "x")
+				if row.reads != (err == nil) {
+					t.Errorf("reading: %v", err)
+				}
+			}
+			row.well(t, server)
+			mustBump(t, store, "x", 1)
+		})
+	}
+}
+
+func TestServerThatLoadsItsDataRefuses(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--loading-process-events-interval-bytes", "1024")
+	store := open(t, server.URL(), nil)
+	warm(t, store, 1)
+	mustBump(t, store, "x", 1)
+	do(t, server, "DEBUG", "POPULATE", 3000)
+	do(t, server, "CONFIG", "SET", "key-load-delay", 500) // microseconds a key
+	loaded := make(chan error)
+	go func() { loaded <- server.Client().Do(t.Context(), "DEBUG", "RELOAD").Err() }()
+	loading := 0
+	for done := false; !done; {
+		_, err := bumped(t.Context(), store, "y")
+		if err != nil {
+			refused(t, err)
+			if strings.Contains(err.Error(), "LOADING") {
+				loading++
+			}
+		}
+		select {
+		case err := <-loaded:
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = true
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if loading == 0 {
+		t.Error("no call came while the server was loading")
+	}
+	mustBump(t, store, "x", 2)
+}
+
+func TestServerThatIsBusyWithAScriptRefuses(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := open(t, server.URL(), nil)
+	warm(t, store, 1)
+	do(t, server, "CONFIG", "SET", "lua-time-limit", 10)
+	ended := make(chan error)
+	go func() { ended <- server.Client().Eval(t.Context(), "while true do end", nil).Err() }()
+	until(t, "the server is busy", func() bool {
+		_, err := bumped(t.Context(), store, "y")
+		if err != nil {
+			refused(t, err)
+		}
+		return err != nil && strings.Contains(err.Error(), "BUSY")
+	})
+	if err := server.Client().ScriptKill(t.Context()).Err(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("the endless script ended by itself")
+	}
+	mustBump(t, store, "x", 1)
+}
+
+func TestWrongPasswordIsRefusedAndNotRepeated(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--requirepass", "the-right-one")
+	for name, row := range map[string]struct{ login, says string }{
+		"none":         {"", "NOAUTH"},
+		"wrong":        {":hunter2-hunter2@", "WRONGPASS"},
+		"unknown user": {"bob:hunter2-hunter2@", "WRONGPASS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := open(t, "redis://"+row.login+server.Addr(), nil)
+			_, err := bumped(t.Context(), store, "x")
+			refused(t, err)
+			if !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("got %v, want an error that says %s", err, row.says)
+			}
+		})
+	}
+	mustBump(t, open(t, "redis://:the-right-one@"+server.Addr(), nil), "x", 1)
+}
+
+func TestServerThatHasTooManyClientsRunsNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := open(t, server.URL(), nil)
+	do(t, server, "CONFIG", "SET", "maxclients", 1) // the test's own
+	_, err := bumped(t.Context(), store, "x")
+	inClass(t, err) // go-redis does not take the refusal for one, and sends the command into a connection that is closing
+	do(t, server, "CONFIG", "SET", "maxclients", 100)
+	mustBump(t, store, "x", 1)
+}
+
+func TestFullEmbeddedStoreRefuses(t *testing.T) {
+	t.Parallel()
+	store := open(t, "embedded:", func(c *redisstore.Config) { c.MaxKeys = 2 })
+	mustBump(t, store, "x", 1)
+	mustBump(t, store, "y", 1)
+	_, err := bumped(t.Context(), store, "z")
+	refused(t, err)
+	mustBump(t, store, "x", 2)
+	err = store.Masters(t.Context(), func(ctx context.Context, own *redis.Client) error {
+		if n := own.DBSize(ctx).Val(); n != 2 {
+			t.Errorf("it holds %d keys", n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSocketOfAServer(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/redis.sock"
+	redistest.Start(t, "--unixsocket", path, "--databases", "4")
+	store := open(t, "unix://"+path, nil)
+	mustBump(t, store, "x", 1)
+	if store.Address() != "unix://"+path || store.Mode() != redisstore.Standalone {
+		t.Errorf("it is %s, %s", store.Mode(), store.Address())
+	}
+	mustBump(t, open(t, "unix://"+path+"?db=3", nil), "x", 1) // another database
+}
+
+func TestDatabaseThatTheServerDoesNotHaveIsRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--databases", "2")
+	mustBump(t, open(t, server.URL()+"/1", nil), "x", 1)
+	_, err := bumped(t.Context(), open(t, server.URL()+"/2", nil), "x")
+	refused(t, err)
+}
+
+func TestHostThatDoesNotExistIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"redis://no-such-host.invalid", "redis+sentinel://no-such-host.invalid/main", "redis+cluster://no-such-host.invalid"} {
+		t.Run(url, func(t *testing.T) {
+			soon(t, func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := bumped(ctx, open(t, url, nil), "x")
+				var lookup *net.DNSError
+				if refused(t, err); !errors.As(err, &lookup) {
+					t.Errorf("%v is no failed look-up", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// load calls a store from several goroutines until it is stopped, and keeps what they were told.
+type load struct {
+	history
+	errs []error
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+func startLoad(t *testing.T, store *redisstore.Store, name string) *load {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &load{stop: cancel}
+	for range 4 {
+		l.done.Go(func() {
+			for ctx.Err() == nil {
+				n, err := bumped(t.Context(), store, name)
+				if err == nil {
+					l.add(n)
+					continue
+				}
+				l.mu.Lock()
+				l.errs = append(l.errs, err)
+				l.mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	t.Cleanup(l.end)
+	return l
+}
+
+func (l *load) end() {
+	l.stop()
+	l.done.Wait()
+}
+
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.values)
+}
+
+// watched starts a master with two replicas whose sentinels ask often enough. By default they ask a server that they have just heard of for the first time
+// when their 500 ms of silence are over already, so that one failover may bring the next; asked more often than this, they would find no replica fit.
+func watched(t *testing.T) *redistest.SentinelSet {
+	t.Helper()
+	set := redistest.StartSentinel(t, 2)
+	for _, client := range sentinels(t, set) {
+		if err := client.Do(t.Context(), "SENTINEL", "DEBUG", "ping-period", "300").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return set
+}
+
+func sentinels(t *testing.T, set *redistest.SentinelSet) []*redis.Client {
+	t.Helper()
+	hosts, _, _ := strings.Cut(strings.TrimPrefix(set.URL(), "redis+sentinel://"), "/")
+	var clients []*redis.Client
+	for addr := range strings.SplitSeq(hosts, ",") {
+		client := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true, MaxRetries: -1})
+		t.Cleanup(func() { _ = client.Close() })
+		clients = append(clients, client)
+	}
+	return clients
+}
+
+func TestStoreFollowsAFailover(t *testing.T) {
+	t.Parallel()
+	set := watched(t)
+	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout, c.Ack = 2*time.Second, time.Second, 1 })
+	if store.Mode() != redisstore.Sentinel || !strings.HasSuffix(store.Address(), "/coatcheck") {
+		t.Errorf("it is %s, %s", store.Mode(), store.Address())
+	}
+	load := startLoad(t, store, "x")
+	until(t, "calls succeed", func() bool { return load.count() > 50 })
+	set.Master().Kill()
+	before := load.count()
+	until(t, "calls succeed again, by themselves", func() bool { return load.count() > before+50 })
+	load.end()
+	for _, err := range load.errs {
+		inClass(t, err)
+	}
+	if len(load.errs) == 0 {
+		t.Error("no call noticed that the master was killed")
+	}
+	// After many failed dials go-redis does not try one for up to a second; until then a call without a connection is refused.
+	until(t, "a read succeeds", func() bool { _, err := number(t.Context(), store, peek, "x"); return err == nil })
+	count, largest := load.unique(t)
+	if n := counted(t, store, "x"); n < largest || largest < int64(count) {
+		t.Errorf("%d values up to %d were handed out, the count is %d", count, largest, n)
+	}
+}
+
+func TestNothingGoesToAnOldMasterThatCameBack(t *testing.T) {
+	t.Parallel()
+	set := watched(t)
+	store := open(t, set.URL(), nil)
+	warm(t, store, 16)
+	old := set.Master()
+	old.Kill()
+	set.WaitForMaster(old)
+	old.Restart() // as a master, until the sentinels make it a replica
+	until(t, "the old master is a replica in step", func() bool {
+		info := old.Client().Info(t.Context(), "replication").Val() // it cuts its clients off when it is demoted
+		return strings.Contains(info, "role:slave") && strings.Contains(info, "master_link_status:up")
+	})
+	until(t, "a call succeeds", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+	do(t, old, "CONFIG", "RESETSTAT")
+	first := counted(t, store, "x")
+	for i := range int64(50) {
+		mustBump(t, store, "x", first+1+i)
+	}
+	if stats := do(t, old, "INFO", "commandstats").(string); strings.Contains(stats, "cmdstat_eval") {
+		t.Errorf("the old master was sent scripts:\n%s", stats)
+	}
+}
+
+func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
+	t.Parallel()
+	set := watched(t)
+	store := open(t, set.URL(), nil)
+	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 5 * time.Second })
+	first, err := patient.WithAck(2).Incarnation(t.Context()) // the replicas have the marker
+	if err != nil || first.Change != redisstore.New {
+		t.Fatalf("got %+v, %v", first, err)
+	}
+	old := set.Master()
+	old.Kill()
+	set.WaitForMaster(old)
+	second := lives(t, store)
+	if second.Change != redisstore.Changed || second.Previous != first.ID || second.ID == first.ID {
+		t.Errorf("got %+v after %+v", second, first)
+	}
+	if again := lives(t, store); again != (redisstore.Incarnation{ID: second.ID, Change: redisstore.Same}) {
+		t.Errorf("got %+v after %+v", again, second)
+	}
+}
+
+// A planned failover demotes a master that lives: its connections are open, and it answers READONLY.
+func TestStoreFollowsAPlannedFailover(t *testing.T) {
+	t.Parallel()
+	set := watched(t)
+	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout, c.Ack = 2*time.Second, time.Second, 2 })
+	old := set.Master()
+	load := startLoad(t, store, "x")
+	until(t, "calls succeed", func() bool { return load.count() > 50 })
+	until(t, "a sentinel agrees to a failover", func() bool {
+		return sentinels(t, set)[0].Do(t.Context(), "SENTINEL", "FAILOVER", "coatcheck").Err() == nil
+	})
+	set.WaitForMaster(old)
+	before := load.count()
+	until(t, "calls succeed again, by themselves", func() bool { return load.count() > before+50 })
+	load.end()
+	for _, err := range load.errs {
+		inClass(t, err)
+	}
+	load.unique(t)
+}
+
+func TestSentinelsThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Kill()
+	set := redistest.StartSentinel(t, 0)
+	url := strings.Replace(set.URL(), "redis+sentinel://", "redis+sentinel://"+server.Addr()+",", 1)
+	mustBump(t, open(t, url, nil), "x", 1) // one of four is down
+
+	soon(t, func() {
+		_, err := bumped(t.Context(), open(t, "redis+sentinel://"+server.Addr()+"/coatcheck", nil), "x")
+		refused(t, err)
+	})
+	soon(t, func() {
+		_, err := bumped(t.Context(), open(t, strings.TrimSuffix(set.URL(), "coatcheck")+"stranger", nil), "x")
+		refused(t, err)
+	})
+	mute := between(t, server.Addr())
+	mute.hole.Store(true)
+	soon(t, func() {
+		url := strings.Replace(mute.URL(), "redis://", "redis+sentinel://", 1) + "/coatcheck"
+		store := open(t, url, func(c *redisstore.Config) { c.Timeout = brief }) // closing waits for the question to the sentinel, as long as that
+		_, err := bumped(t.Context(), store, "x")
+		refused(t, err, context.DeadlineExceeded)
+	})
+}
+
+func TestDatabaseOfASentinelSet(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 0)
+	mustBump(t, open(t, set.URL()+"/3", nil), "x", 1)
+	mustBump(t, open(t, set.URL(), nil), "x", 1)
+	if n := do(t, set.Master(), "DBSIZE"); n != int64(1) {
+		t.Errorf("database 0 holds %v keys", n)
+	}
+	if _, err := bumped(t.Context(), open(t, set.URL()+"/99", nil), "x"); !errors.Is(err, redisstore.ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, redisstore.ErrUnavailable)
+	}
+}

@@ -3,12 +3,8 @@ package idempotency
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/coatcheck/coatcheck/internal/secret"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Route is the policy of one guarded route. The zero value of each field means the default beside it.
@@ -87,43 +83,27 @@ func (t *Tokens) serve(w http.ResponseWriter, r *http.Request, route Route, next
 	if err != nil {
 		return err
 	}
-	terms, owner, sent := route.terms(fingerprint), secret.New(), time.Now()
-	outcome, err := t.claim(r.Context(), ref, terms, owner)
-	switch {
-	case errors.Is(err, redisstore.ErrUnknownOutcome):
-		t.giveBack(ref, owner, terms.Lease)
-		return fmt.Errorf("the handler did not run: %w", err)
-	case err != nil:
+	run, outcome, err := t.begin(r.Context(), ref, route.terms(fingerprint))
+	if err != nil {
 		return err
-	case !outcome.Granted:
+	}
+	if !outcome.Granted {
 		outcome.Answer.replay(w)
 		return nil
 	}
-	run := &run{tokens: t, ref: ref, owner: owner, terms: terms, attempt: &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt}}
-	return run.handle(w, r, route, next, sent)
+	return run.handle(w, r, route, next)
 }
 
-// run is one start of a handler.
-type run struct {
-	tokens  *Tokens
-	ref     Ref
-	owner   string
-	terms   Terms
-	attempt *Attempt
-	beat    *heartbeat
-}
-
-func (run *run) handle(w http.ResponseWriter, r *http.Request, route Route, next http.Handler, claimed time.Time) error {
+// handle runs the handler, records its answer and sends it.
+func (run *run) handle(w http.ResponseWriter, r *http.Request, route Route, next http.Handler) error {
 	ctx, cancel := detached(r.Context())
 	defer cancel(nil)
-	ctx = context.WithValue(ctx, contextKey{}, run.attempt)
-	run.beat = run.tokens.beat(run.ref, run.owner, run.terms, claimed, cancel)
+	ctx = run.start(ctx, cancel)
 	record := newRecorder(w, route.MaxAnswer, func(answer Answer) error {
 		run.beat.stop()
 		return run.record(answer)
 	})
-	run.call(next, record, r.WithContext(ctx))
-	run.beat.stop()
+	run.call(func() { next.ServeHTTP(record, r.WithContext(ctx)) })
 	if record.refused != nil {
 		return record.refused
 	}
@@ -145,53 +125,4 @@ func detached(parent context.Context) (context.Context, context.CancelCauseFunc)
 	}
 	ctx, stop := context.WithDeadline(ctx, deadline)
 	return ctx, func(cause error) { cancel(cause); stop() }
-}
-
-// call runs the handler. If it panics, the token is in doubt from now on: nobody knows what the handler has done.
-func (run *run) call(next http.Handler, w http.ResponseWriter, r *http.Request) {
-	panicked := true
-	defer func() {
-		if panicked {
-			run.beat.stop()
-			run.abandon()
-		}
-	}()
-	next.ServeHTTP(w, r)
-	panicked = false
-}
-
-func (run *run) abandon() {
-	if err := run.tokens.Abandon(context.Background(), run.ref, run.owner, run.terms.Retention); err != nil {
-		run.tokens.log.Warn("idempotency: a handler panicked; its token is in doubt when its lease has lapsed", "error", err)
-	}
-}
-
-// settle records the answer, or gives the claim back if the handler said that it never began. The error is one that the client has to hear instead.
-func (run *run) settle(answer Answer) error {
-	if !run.attempt.notBegun.Load() {
-		return run.record(answer)
-	}
-	if err := run.tokens.Release(context.Background(), run.ref, run.owner); err != nil {
-		run.tokens.log.Warn("idempotency: a claim could not be given back at once", "error", err)
-		run.tokens.giveBack(run.ref, run.owner, run.terms.Lease)
-	}
-	return nil
-}
-
-// record stores the answer before it is sent. If another attempt has the claim, this answer must not be sent. If the store is away, or the record is
-// gone, the answer is the truth all the same and is sent; recording goes on in the background.
-func (run *run) record(answer Answer) error {
-	err := run.tokens.Complete(context.Background(), run.ref, run.owner, answer, run.terms.Retention)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrSuperseded):
-		return err
-	case errors.Is(err, ErrUnknownToken):
-		run.tokens.log.Warn("idempotency: the record of a running attempt is gone; its answer is sent and not kept")
-		return nil
-	}
-	run.tokens.log.Warn("idempotency: an answer could not be recorded yet; it is sent, and recording goes on", "error", err)
-	run.tokens.completeLater(run.ref, run.owner, answer, run.terms.Retention)
-	return nil
 }

@@ -1,0 +1,67 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+)
+
+// maxResult is how many bytes of a result are kept.
+const maxResult = 1 << 20
+
+// Result is what Do came to.
+type Result struct {
+	Value    []byte // what the function returned
+	Replayed bool   // the function ran before, and this is what it returned then
+	NotKept  bool   // it ran before, and returned more than 1 MiB, which was not kept
+}
+
+// Do runs a function under a token, for message consumers and jobs: the same state machine as Middleware. If the function returns no error, its value is
+// recorded and every later Do gets it. If it returns an error, the operation may have happened: the token is in doubt, and under Takeover the next Do may run
+// at once; an attempt that said NotBegun is given back instead. A panic leaves the token in doubt and goes on.
+//
+// The function's context ends with ctx, and with the cause ErrSuperseded when the claim is lost; FromContext gives its fence. The error is the function's own,
+// ErrSuperseded if another attempt took over before the value was recorded, or one of Claim's. Terms without a fingerprint take the token's word that
+// it is the same operation.
+func (t *Tokens) Do(ctx context.Context, ref Ref, terms Terms, work func(context.Context) ([]byte, error)) (Result, error) {
+	if terms.Fingerprint == "" {
+		terms.Fingerprint = "do"
+	}
+	run, outcome, err := t.begin(ctx, ref, terms)
+	if err != nil {
+		return Result{}, err
+	}
+	if !outcome.Granted {
+		return Result{Value: outcome.Answer.Body, Replayed: true, NotKept: outcome.Answer.NotKept}, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ctx = run.start(ctx, cancel)
+	var value []byte
+	run.call(func() { value, err = work(ctx) })
+	if err != nil {
+		run.giveUp()
+		return Result{}, fmt.Errorf("attempt %d: %w", run.attempt.Number, err)
+	}
+	if err := run.settle(resultAnswer(value)); err != nil {
+		return Result{}, err
+	}
+	return Result{Value: value}, nil
+}
+
+// giveUp ends an attempt that failed: given back if it never began, else in doubt.
+func (run *run) giveUp() {
+	if run.attempt.notBegun.Load() {
+		run.release()
+		return
+	}
+	run.abandon()
+}
+
+// resultAnswer is a value as an answer, so that a token tells the same whoever ran it.
+func resultAnswer(value []byte) Answer {
+	if len(value) > maxResult {
+		return Answer{Status: http.StatusOK, NotKept: true}
+	}
+	return Answer{Status: http.StatusOK, Body: value}
+}

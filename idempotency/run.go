@@ -1,0 +1,95 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// run is one start of a handler or function that a claim allowed.
+type run struct {
+	tokens  *Tokens
+	ref     Ref
+	owner   string
+	terms   Terms
+	claimed time.Time // before the claim was sent
+	attempt *Attempt
+	beat    *heartbeat
+}
+
+// begin claims a token for a new owner. The run is the caller's to make if the outcome is a grant; else the answer is there already. A claim of unknown
+// outcome is given back in the background, since nothing was started for it.
+func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome, error) {
+	run := &run{tokens: t, ref: ref, owner: secret.New(), terms: terms.withDefaults(), claimed: time.Now()}
+	outcome, err := t.claim(ctx, ref, run.terms, run.owner)
+	if errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.giveBack(ref, run.owner, run.terms.Lease)
+		err = fmt.Errorf("nothing was started: %w", err)
+	}
+	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt}
+	return run, outcome, err
+}
+
+// start begins the heartbeat, and returns the context that knows the attempt. cancel ends that context when the claim is lost.
+func (run *run) start(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
+	run.beat = run.tokens.beat(run.ref, run.owner, run.terms, run.claimed, cancel)
+	return context.WithValue(ctx, contextKey{}, run.attempt)
+}
+
+// call runs the work and ends the heartbeat. If the work panics, the token is in doubt from now on: nobody knows what it has done.
+func (run *run) call(work func()) {
+	panicked := true
+	defer func() {
+		run.beat.stop()
+		if panicked {
+			run.abandon()
+		}
+	}()
+	work()
+	panicked = false
+}
+
+func (run *run) abandon() {
+	if err := run.tokens.Abandon(context.Background(), run.ref, run.owner, run.terms.Retention); err != nil {
+		run.tokens.log.Warn("idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
+	}
+}
+
+// settle records the answer, or gives the claim back if the handler said that it never began. The error is one that the client has to hear instead.
+func (run *run) settle(answer Answer) error {
+	if !run.attempt.notBegun.Load() {
+		return run.record(answer)
+	}
+	run.release()
+	return nil
+}
+
+// release gives the claim back: the work provably never began.
+func (run *run) release() {
+	if err := run.tokens.Release(context.Background(), run.ref, run.owner); err != nil {
+		run.tokens.log.Warn("idempotency: a claim could not be given back at once", "error", err)
+		run.tokens.giveBack(run.ref, run.owner, run.terms.Lease)
+	}
+}
+
+// record stores the answer before it is sent. If another attempt has the claim, this answer must not be sent. If the store is away, or the record is
+// gone, the answer is the truth all the same and is sent; recording goes on in the background.
+func (run *run) record(answer Answer) error {
+	err := run.tokens.Complete(context.Background(), run.ref, run.owner, answer, run.terms.Retention)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrSuperseded):
+		return err
+	case errors.Is(err, ErrUnknownToken):
+		run.tokens.log.Warn("idempotency: the record of a running attempt is gone; its answer is sent and not kept")
+		return nil
+	}
+	run.tokens.log.Warn("idempotency: an answer could not be recorded yet; it is sent, and recording goes on", "error", err)
+	run.tokens.completeLater(run.ref, run.owner, answer, run.terms.Retention)
+	return nil
+}

@@ -1,11 +1,8 @@
 package redistest
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -285,99 +282,6 @@ func (s *Server) emptyDataDir() error {
 		return err
 	}
 	return os.Mkdir(s.dataDir(), 0o755)
-}
-
-// launchLocked starts the process and returns when it answers. A process that does not is gone again on return.
-func (s *Server) launchLocked() error {
-	if s.ended {
-		return fmt.Errorf("%s: the test has ended", s.Addr())
-	}
-	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-
-	cmd := exec.Command(s.binary, append([]string{s.configFile()}, s.options.args...)...)
-	if s.options.sentinel {
-		cmd.Args = append(cmd.Args, "--sentinel")
-	}
-	// The log is what the server prints, so that it holds complaints about options, too.
-	cmd.Stdout, cmd.Stderr = log, log
-	p, err := startProcess(cmd)
-	if err != nil {
-		return err
-	}
-	s.process, s.paused = p, false
-	if err := s.awaitReady(p); err != nil {
-		p.kill()
-		return fmt.Errorf("%s on %s: %w; its log ends:\n%s", s.binary, s.Addr(), err, s.logTail())
-	}
-	return nil
-}
-
-// awaitReady returns nil once p answers, or says why it will not.
-func (s *Server) awaitReady(p *process) error {
-	ctx, cancel := within(s.t, startLimit)
-	defer cancel()
-	for {
-		err := s.probe(ctx, p.cmd.Process.Pid)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-p.done:
-			if strings.Contains(s.logTail(), "ddress already in use") {
-				return errPortTaken
-			}
-			return fmt.Errorf("ended before it answered: %w", p.err)
-		case <-ctx.Done():
-			return fmt.Errorf("does not answer: %w", err)
-		case <-time.After(pollEvery):
-		}
-	}
-}
-
-// probe returns nil when process pid answers PING on the server's address. It asks for the process id since whoever
-// else had got hold of the port might be a Redis as well. It speaks to the socket itself: a go-redis client would log
-// every refused dial.
-func (s *Server) probe(ctx context.Context, pid int) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", s.Addr())
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return err
-	}
-
-	commands := "PING\r\nINFO server\r\n"
-	if s.password != "" {
-		commands = "AUTH " + strconv.Quote(s.password) + "\r\n" + commands
-	}
-	if _, err := conn.Write([]byte(commands)); err != nil {
-		return err
-	}
-	pong := false
-	lines := bufio.NewScanner(conn)
-	for lines.Scan() {
-		line := lines.Text()
-		switch id, isID := strings.CutPrefix(line, "process_id:"); {
-		case strings.HasPrefix(line, "-"):
-			return errors.New(line[1:])
-		case line == "+PONG":
-			pong = true
-		case isID && pong && id == strconv.Itoa(pid):
-			return nil
-		case isID:
-			return fmt.Errorf("process %s answers in place of %d", id, pid)
-		}
-	}
-	return errors.Join(errors.New("no full answer to PING and INFO"), lines.Err())
 }
 
 // stopLocked ends the process with SIGTERM. One that does not end in time is killed and reported.

@@ -20,6 +20,9 @@ type fake struct {
 	addr   string
 	answer func(words []string) string // to EVALSHA, EVAL and WAIT, as it goes over the wire
 	runs   atomic.Int32                // EVALSHA and EVAL
+	named  string                      // the server that it names as the cluster's only one, or as the sentinels' master; "" = itself
+
+	serving sync.WaitGroup
 }
 
 func startFake(t *testing.T, answer func(f *fake, words []string) string) *fake {
@@ -29,20 +32,19 @@ func startFake(t *testing.T, answer func(f *fake, words []string) string) *fake 
 		t.Fatal(err)
 	}
 	f := &fake{addr: listener.Addr().String()}
+	t.Cleanup(func() {
+		_ = listener.Close()
+		f.serving.Wait()
+	})
 	f.answer = func(words []string) string { return answer(f, words) }
-	var serving sync.WaitGroup
-	serving.Go(func() {
+	f.serving.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			serving.Go(func() { f.serve(conn) }) // until the store closes it
+			f.serving.Go(func() { f.serve(conn) }) // until the store closes it
 		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		serving.Wait()
 	})
 	return f
 }
@@ -61,9 +63,12 @@ func (f *fake) serve(conn net.Conn) {
 	}
 }
 
-// reply plays a cluster of one as well.
+// reply plays a cluster of one and a sentinel as well.
 func (f *fake) reply(words []string) string {
 	host, port, _ := net.SplitHostPort(f.addr)
+	if f.named != "" {
+		host, port, _ = net.SplitHostPort(f.named)
+	}
 	switch strings.ToLower(words[0]) {
 	case "evalsha", "eval":
 		f.runs.Add(1)
@@ -72,6 +77,11 @@ func (f *fake) reply(words []string) string {
 		return f.answer(words)
 	case "cluster":
 		return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$1\r\nx\r\n", len(host), host, port)
+	case "sentinel":
+		if words[1] == "get-master-addr-by-name" {
+			return fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
+		}
+		return "*0\r\n"
 	case "asking":
 		return "+OK\r\n"
 	}

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -30,22 +31,30 @@ func TestLostReplyIsAnUnknownOutcomeAndTheScriptRanOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := between(t, server.Addr())
-	store := open(t, proxy.URL(), nil)
-	warm(t, store, 1)
-	for name, view := range map[string]*redisstore.Store{"plain": store, "with an acknowledgement": store.WithAck(1)} {
-		t.Run(name, func(t *testing.T) {
-			runs := proxy.runs.Load()
-			proxy.set(cutAfter)
-			_, err := bumped(t.Context(), view, name)
-			proxy.set(pass)
-			unknown(t, err, io.EOF)
-			if n := proxy.runs.Load() - runs; n != 1 {
-				t.Errorf("the script was sent %d times", n)
-			}
-			if n := counted(t, store, name); n != 1 {
-				t.Errorf("it ran %d times", n)
-			}
-		})
+	guide := startFake(t, nil)
+	guide.named = proxy.listener.Addr().String()
+	for mode, url := range map[redisstore.Mode]string{
+		redisstore.Standalone: proxy.URL(),
+		redisstore.Sentinel:   "redis+sentinel://" + guide.addr + "/main",
+		redisstore.Cluster:    "redis+cluster://" + guide.addr,
+	} {
+		store := open(t, url, nil)
+		warm(t, store, 1)
+		for ack := range 2 {
+			t.Run(fmt.Sprintf("%s, ack %d", mode, ack), func(t *testing.T) {
+				runs := proxy.runs.Load()
+				proxy.set(cutAfter)
+				_, err := bumped(t.Context(), store.WithAck(ack), t.Name())
+				proxy.set(pass)
+				unknown(t, err, io.EOF)
+				if n := proxy.runs.Load() - runs; n != 1 {
+					t.Errorf("the script was sent %d times", n)
+				}
+				if n := counted(t, store, t.Name()); n != 1 {
+					t.Errorf("it ran %d times", n)
+				}
+			})
+		}
 	}
 }
 

@@ -40,11 +40,11 @@ func (c *Counters) Incr(ctx context.Context, key string, by int64, requestID str
 	if by < 1 || by > MaxBy {
 		return Range{}, fmt.Errorf("%w: %d: 1 to %d", ErrBy, by, MaxBy)
 	}
-	var retention time.Duration
-	if requestID != "" {
-		retention = requestRetention
+	keys, retention := []string{c.key(key)}, time.Duration(0)
+	if requestID != "" { // a second key costs more than a look: while a cluster moves a slot, only calls of one key are served
+		keys, retention = append(keys, c.requestKey(key, requestID)), requestRetention
 	}
-	reply, err := c.store.Run(ctx, scripts.CounterIncr, []string{c.key(key), c.requestKey(key, requestID)}, by, retention.Milliseconds())
+	reply, err := c.store.Run(ctx, scripts.CounterIncr, keys, by, retention.Milliseconds())
 	if err != nil {
 		return Range{}, err
 	}

@@ -55,19 +55,6 @@ func (l *load) count() int {
 	return len(l.values)
 }
 
-// watched starts a master with two replicas whose sentinels ask often enough. By default they ask a server that they have just heard of for the first time
-// when their 500 ms of silence are over already, so that one failover may bring the next; asked more often than this, they would find no replica fit.
-func watched(t *testing.T) *redistest.SentinelSet {
-	t.Helper()
-	set := redistest.StartSentinel(t, 2)
-	for _, client := range sentinels(t, set) {
-		if err := client.Do(t.Context(), "SENTINEL", "DEBUG", "ping-period", "300").Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return set
-}
-
 func sentinels(t *testing.T, set *redistest.SentinelSet) []*redis.Client {
 	t.Helper()
 	hosts, _, _ := strings.Cut(strings.TrimPrefix(set.URL(), "redis+sentinel://"), "/")
@@ -82,7 +69,7 @@ func sentinels(t *testing.T, set *redistest.SentinelSet) []*redis.Client {
 
 func TestStoreFollowsAFailover(t *testing.T) {
 	t.Parallel()
-	set := watched(t)
+	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout, c.Ack = 2*time.Second, time.Second, 1 })
 	if store.Mode() != redisstore.Sentinel || !strings.HasSuffix(store.Address(), "/coatcheck") {
 		t.Errorf("it is %s, %s", store.Mode(), store.Address())
@@ -109,7 +96,7 @@ func TestStoreFollowsAFailover(t *testing.T) {
 
 func TestNothingGoesToAnOldMasterThatCameBack(t *testing.T) {
 	t.Parallel()
-	set := watched(t)
+	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), nil)
 	warm(t, store, 16)
 	old := set.Master()
@@ -133,7 +120,7 @@ func TestNothingGoesToAnOldMasterThatCameBack(t *testing.T) {
 
 func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
 	t.Parallel()
-	set := watched(t)
+	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), nil)
 	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 5 * time.Second })
 	first, err := patient.WithAck(2).Incarnation(t.Context()) // the replicas have the marker
@@ -155,7 +142,7 @@ func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
 // A planned failover demotes a master that lives: its connections are open, and it answers READONLY.
 func TestStoreFollowsAPlannedFailover(t *testing.T) {
 	t.Parallel()
-	set := watched(t)
+	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout, c.Ack = 2*time.Second, time.Second, 2 })
 	old := set.Master()
 	load := startLoad(t, store, "x")

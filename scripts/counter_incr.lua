@@ -1,6 +1,6 @@
 -- counter_incr: adds to a counter. With a request record the same request asked again gets the value it got first, and adds nothing.
 -- Uses   none
--- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] the request's record (string 'value by'); only looked at when ARGV[2] > 0
+-- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] the request's record (string 'value by'); only when ARGV[2] > 0
 -- ARGV   [1] by, 1 or more  [2] retention of the request's record, 0 for none
 -- Reply  {'ok', value} | {'not-an-integer'} | {'overflow'} | {'mismatch'} the request was made with another `by`
 -- Units  ARGV[2] milliseconds; value is a string, since a Lua number loses digits above 2^53

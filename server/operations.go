@@ -72,11 +72,12 @@ type incarnations struct {
 	last string
 }
 
-// changed tells whether the store has begun another life since this process looked, or since the state in it was written.
+// changed tells whether the store has begun another life, or lost all of its state, since this process looked, or since the state in it was written. It
+// compares with what this process knows as well, since the answer that told of a change may have been lost.
 func (i *incarnations) changed(found redisstore.Incarnation) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	changed := found.Change == redisstore.Changed || i.last != "" && i.last != found.ID
+	changed := found.Change == redisstore.Changed || i.last != "" && (i.last != found.ID || found.Change == redisstore.New)
 	i.last = found.ID
 	return changed
 }

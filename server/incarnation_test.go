@@ -1,0 +1,31 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestIncarnationsTellOfEveryNewLifeOnce(t *testing.T) {
+	var life incarnations
+	for i, row := range []struct {
+		found redisstore.Incarnation
+		want  bool
+	}{
+		{redisstore.Incarnation{ID: "a", Change: redisstore.New}, false},                   // the first use
+		{redisstore.Incarnation{ID: "a", Change: redisstore.Same}, false},                  //
+		{redisstore.Incarnation{ID: "b", Previous: "a", Change: redisstore.Changed}, true}, // a failover
+		{redisstore.Incarnation{ID: "b", Change: redisstore.Same}, false},                  //
+		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, true},                   // another process was told of it first
+		{redisstore.Incarnation{ID: "c", Change: redisstore.New}, true},                    // FLUSHALL: the same server, and nothing in it
+		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, false},                  //
+	} {
+		if got := life.changed(row.found); got != row.want {
+			t.Errorf("look %d, %+v: %v", i+1, row.found, got)
+		}
+	}
+	var late incarnations
+	if !late.changed(redisstore.Incarnation{ID: "b", Previous: "a", Change: redisstore.Changed}) {
+		t.Error("a change before this process looked for the first time was not told")
+	}
+}

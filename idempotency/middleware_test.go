@@ -282,6 +282,40 @@ func TestNothingIsSentBeforeItIsRecorded(t *testing.T) {
 	wantState(t, tokens, ClientKey("", "r", "k"), Completed)
 }
 
+// looker notes, at the moment when an answer begins to leave, where its token stands.
+type looker struct {
+	*httptest.ResponseRecorder
+	look func()
+	once sync.Once
+}
+
+func (l *looker) WriteHeader(status int) {
+	l.once.Do(l.look)
+	l.ResponseRecorder.WriteHeader(status)
+}
+
+func (l *looker) Write(bytes []byte) (int, error) {
+	l.once.Do(l.look)
+	return l.ResponseRecorder.Write(bytes)
+}
+
+func TestTokenIsCompletedWhenItsAnswerBeginsToLeave(t *testing.T) {
+	for name, size := range map[string]int{"kept": 10, "over the limit": 1000} {
+		tokens := embeddedTokens(t)
+		h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) }}
+		var found Status
+		var err error
+		w := &looker{ResponseRecorder: httptest.NewRecorder()}
+		w.look = func() { found, err = tokens.Status(t.Context(), ClientKey("", "r", "k")) }
+		request := httptest.NewRequest(http.MethodPost, "/pay", nil)
+		request.Header.Set(KeyHeader, "k")
+		tokens.Middleware(Route{Name: "r", MaxAnswer: 100})(h).ServeHTTP(w, request)
+		if err != nil || found.State != Completed || w.Body.Len() != size {
+			t.Errorf("%s: the token is %q when %d bytes leave, %v", name, found.State, w.Body.Len(), err)
+		}
+	}
+}
+
 func TestTwoPrincipalsNeverMeet(t *testing.T) {
 	tokens := New(storetest.Open(t, redisstore.Config{}), Config{Principal: func(r *http.Request) string { return r.Header.Get("User") }})
 	t.Cleanup(func() { _ = tokens.Close(context.Background()) })

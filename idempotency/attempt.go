@@ -12,14 +12,20 @@ import (
 
 // Attempt is what a guarded handler may know of its claim. It is safe for concurrent use.
 type Attempt struct {
-	Fence    int64 // larger than that of every attempt of this token before; below 2^53. Give it to what must refuse an older attempt
-	Number   int   // counts from 1; more than 1 only under Takeover or after NotBegun
-	notBegun atomic.Bool
+	Fence     int64  // larger than that of every attempt of this token before; below 2^53. Give it to what must refuse an older attempt
+	Number    int    // counts from 1; more than 1 only under Takeover or after NotBegun
+	Operation string // 32 characters that name the operation: the same for all attempts of one token or key, another for any other. Fit for a unique column
+	notBegun  atomic.Bool
+	inDoubt   atomic.Bool
 }
 
 // NotBegun says that the operation provably had no effect, such as a request that failed validation: the answer is sent but not recorded, and the same
 // token may be used again, with another payload too. A handler that has touched anything outside must not call it.
 func (a *Attempt) NotBegun() { a.notBegun.Store(true) }
+
+// InDoubt says that the operation may or may not have had its effect, such as a call to somebody else that timed out: the answer is sent but not recorded,
+// and the token is in doubt at once. Under Hold later requests hear "outcome unknown"; under Takeover the next one may run. It wins over NotBegun.
+func (a *Attempt) InDoubt() { a.inDoubt.Store(true) }
 
 type contextKey struct{}
 

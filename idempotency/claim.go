@@ -22,13 +22,15 @@ const (
 
 // Ref names the record of one operation.
 type Ref struct {
-	record string
-	issued bool // only a token that was issued will do
+	record    string
+	issued    bool   // only a token that was issued will do
+	principal string // of an issued token: whom it was issued to
+	token     string // of an issued token: its text, whose signature is looked at where tokens are signed
 }
 
-// IssuedToken refers to a token that this service issued.
-func IssuedToken(token string) Ref {
-	return Ref{record: redisstore.Digest("token", token), issued: true}
+// IssuedToken refers to a token that this service issued to a principal. To any other principal it is unknown.
+func IssuedToken(principal, token string) Ref {
+	return Ref{record: redisstore.Digest("token", principal, token), issued: true, principal: principal, token: token}
 }
 
 // ClientKey refers to an operation by a client's own key. Its scope is principal, route and key: the same key on another route or from another
@@ -45,6 +47,7 @@ type Terms struct {
 	Retention   time.Duration // how long the record and its answer stay, from the last use on, up to MaxTTL and never less than the lease; 0 = 24 h
 	Scope       string        // the scope of the route, for tokens that were issued for one; AnyScope fits all
 	Ack         int           // replicas that must have the claim; 0 = what the store asks for
+	awaited     bool          // if the first attempt is still running, the caller waits for its end and is to be told
 }
 
 // AnyScope is the scope of a claim that takes tokens of every scope.
@@ -105,12 +108,22 @@ func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) 
 	if err := terms.check(); err != nil {
 		return Outcome{}, err
 	}
+	if err := t.genuine(ref); err != nil {
+		return Outcome{}, err
+	}
 	reply, err := t.on(terms.Ack).Run(ctx, scripts.TokenClaim, t.keys(ref), owner, terms.Fingerprint, terms.Lease.Milliseconds(), string(terms.Policy),
-		terms.Retention.Milliseconds(), terms.Scope, birth(ref))
+		terms.Retention.Milliseconds(), terms.Scope, birth(ref), word(terms.awaited, "await"))
 	if err != nil {
 		return Outcome{}, fmt.Errorf("claim token: %w", err)
 	}
-	return outcome(reply, owner)
+	return t.outcome(reply, ref, owner)
+}
+
+func word(is bool, text string) string {
+	if is {
+		return text
+	}
+	return ""
 }
 
 func birth(ref Ref) string {
@@ -120,7 +133,7 @@ func birth(ref Ref) string {
 	return "any"
 }
 
-func outcome(reply redisstore.Reply, owner string) (Outcome, error) {
+func (t *Tokens) outcome(reply redisstore.Reply, ref Ref, owner string) (Outcome, error) {
 	switch reply.Word() {
 	case "granted":
 		grant := Grant{Owner: owner}
@@ -131,7 +144,7 @@ func outcome(reply redisstore.Reply, owner string) (Outcome, error) {
 		if err := reply.Scan(&stored); err != nil {
 			return Outcome{}, err
 		}
-		answer, err := decodeAnswer([]byte(stored))
+		answer, err := t.answerKeys.open(ref.record, []byte(stored))
 		return Outcome{Answer: answer}, err
 	case "busy":
 		var busy InProgress
@@ -160,7 +173,7 @@ func (t *Tokens) on(ack int) *redisstore.Store {
 // ErrSuperseded: another attempt has the claim. ErrUnknownToken: the record is gone.
 func (t *Tokens) Complete(ctx context.Context, ref Ref, owner string, answer Answer, retention time.Duration) error {
 	terms := Terms{Retention: retention}.withDefaults()
-	_, err := t.owned(ctx, scripts.TokenComplete, ref, owner, string(answer.encode()), terms.Retention.Milliseconds())
+	_, err := t.owned(ctx, scripts.TokenComplete, ref, owner, t.answerKeys.seal(ref.record, answer), terms.Retention.Milliseconds(), t.done)
 	return err
 }
 
@@ -182,7 +195,7 @@ func (t *Tokens) Abandon(ctx context.Context, ref Ref, owner string, retention t
 }
 
 func (t *Tokens) extend(ctx context.Context, ref Ref, owner, lease string, terms Terms) (time.Time, error) {
-	reply, err := t.owned(ctx, scripts.TokenExtend, ref, owner, lease, terms.withDefaults().Retention.Milliseconds())
+	reply, err := t.owned(ctx, scripts.TokenExtend, ref, owner, lease, terms.withDefaults().Retention.Milliseconds(), t.done)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -193,12 +206,15 @@ func (t *Tokens) extend(ctx context.Context, ref Ref, owner, lease string, terms
 
 // Release gives a claim back, so that the next request may begin. It is only for an attempt that provably never began. Errors as Complete.
 func (t *Tokens) Release(ctx context.Context, ref Ref, owner string) error {
-	_, err := t.owned(ctx, scripts.TokenRelease, ref, owner)
+	_, err := t.owned(ctx, scripts.TokenRelease, ref, owner, t.done)
 	return err
 }
 
 // owned runs a script that only the owner of a claim may run.
 func (t *Tokens) owned(ctx context.Context, script *scripts.Script, ref Ref, owner string, args ...any) (redisstore.Reply, error) {
+	if err := t.genuine(ref); err != nil {
+		return nil, err
+	}
 	reply, err := t.store.Run(ctx, script, t.keys(ref), append([]any{owner}, args...)...)
 	if err != nil {
 		return nil, err // it names the script

@@ -78,10 +78,10 @@ func TestSameOwnerAskingAgainGetsTheSameGrant(t *testing.T) {
 
 func TestOnlyIssuedTokensCanBeClaimedAsTokens(t *testing.T) {
 	tokens := embeddedTokens(t)
-	if _, err := tokens.Claim(t.Context(), IssuedToken("never"), Terms{Fingerprint: "f"}); !errors.Is(err, ErrUnknownToken) {
+	if _, err := tokens.Claim(t.Context(), IssuedToken("", "never"), Terms{Fingerprint: "f"}); !errors.Is(err, ErrUnknownToken) {
 		t.Errorf("claim: %v", err)
 	}
-	if _, err := tokens.Status(t.Context(), IssuedToken("never")); !errors.Is(err, ErrUnknownToken) {
+	if _, err := tokens.Status(t.Context(), IssuedToken("", "never")); !errors.Is(err, ErrUnknownToken) {
 		t.Errorf("status: %v", err)
 	}
 }
@@ -109,7 +109,7 @@ func TestTermsOutOfBoundsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 	wantState(t, tokens, ref, Issued)
 	for _, ttl := range []time.Duration{time.Millisecond, -1, 100 * 365 * 24 * time.Hour} {
-		if _, err := tokens.Issue(t.Context(), "", ttl); err == nil {
+		if _, err := tokens.Issue(t.Context(), "", "", ttl); err == nil {
 			t.Errorf("a ttl of %v was taken", ttl)
 		}
 	}
@@ -228,7 +228,7 @@ func TestReleaseGivesTheTokenBack(t *testing.T) {
 func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := embeddedTokens(t)
-		unused, err := tokens.Issue(t.Context(), "", time.Minute)
+		unused, err := tokens.Issue(t.Context(), "", "", time.Minute)
 		if err != nil || time.Until(unused.ExpiresAt) > time.Minute {
 			t.Fatalf("%+v, %v", unused, err)
 		}
@@ -238,7 +238,7 @@ func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
-		if _, err := tokens.Status(t.Context(), IssuedToken(unused.Value)); !errors.Is(err, ErrUnknownToken) {
+		if _, err := tokens.Status(t.Context(), IssuedToken("", unused.Value)); !errors.Is(err, ErrUnknownToken) {
 			t.Errorf("a token past its ttl: %v", err)
 		}
 		time.Sleep(47 * time.Hour)

@@ -51,7 +51,7 @@ func (t *Tokens) Do(ctx context.Context, ref Ref, terms Terms, work func(context
 
 // giveUp ends an attempt that failed: given back if it never began, else in doubt.
 func (run *run) giveUp() {
-	if run.attempt.notBegun.Load() {
+	if run.attempt.notBegun.Load() && !run.attempt.inDoubt.Load() {
 		run.release()
 		return
 	}

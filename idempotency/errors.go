@@ -12,16 +12,27 @@ import (
 
 // What a request with a token can be told. Each is of one class of package redisstore; redisstore's own errors come through as well.
 var (
-	ErrKeyMissing   = redisstore.Refusal("idempotency: the request has no idempotency header")
-	ErrKeyMalformed = redisstore.Refusal("idempotency: malformed idempotency header")
+	ErrKeyMissing   = policyRefusal("idempotency: the request has no idempotency header")
+	ErrKeyMalformed = policyRefusal("idempotency: malformed idempotency header")
 	ErrBodyTooLarge = redisstore.Refusal("idempotency: the body is larger than the route takes")
 	ErrBodyCut      = redisstore.Refusal("idempotency: the body did not arrive whole")
-	ErrInProgress   = redisstore.Refusal("idempotency: the first attempt is still running")
-	ErrInDoubt      = redisstore.Refusal("idempotency: the first attempt ended without an answer")
-	ErrMismatch     = redisstore.Refusal("idempotency: the token was used for another request")
+	ErrInProgress   = policyRefusal("idempotency: the first attempt is still running")
+	ErrInDoubt      = policyRefusal("idempotency: the first attempt ended without an answer")
+	ErrMismatch     = policyRefusal("idempotency: the token was used for another request")
 	ErrUnknownToken = redisstore.Refusal("idempotency: unknown token")
 	ErrSuperseded   = redisstore.Loss("idempotency: another attempt has the claim")
 )
+
+// errPolicy is what all refusals have in common that a look at the route's policy explains.
+var errPolicy = redisstore.Refusal("idempotency: see the route's policy")
+
+// policyRefusal is a refusal that a look at the route's policy explains.
+func policyRefusal(text string) error { return &explained{text} }
+
+type explained struct{ text string }
+
+func (e *explained) Error() string { return e.text }
+func (e *explained) Unwrap() error { return errPolicy }
 
 // InProgress is [ErrInProgress] with what is left of the running attempt's lease.
 type InProgress struct{ Left time.Duration }

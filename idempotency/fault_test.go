@@ -114,7 +114,7 @@ func TestFlushedRedisRefusesIssuedTokens(t *testing.T) {
 	server, tokens := onRedis(t)
 	h := &handler{}
 	guarded := tokens.Middleware(Route{})(h)
-	token, err := tokens.Issue(t.Context(), "", 0)
+	token, err := tokens.Issue(t.Context(), "", "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

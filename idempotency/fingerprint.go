@@ -8,31 +8,52 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"mime"
 	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-// takeBody reads a request's body up to a limit while it hashes it, and puts it back for the handler. It returns the request's fingerprint: SHA-256
-// over method, route, path with query, and body, as 43 characters.
-func takeBody(r *http.Request, route string, limit int64) (string, error) {
+// takeBody reads a request's body up to the route's limit while it hashes it, and puts it back for the handler. It returns the request's fingerprint:
+// SHA-256 over method, route, path with query, the route's headers and the body, as 43 characters.
+func takeBody(r *http.Request, name string, route Route) (string, error) {
 	sum := sha256.New()
-	for _, part := range []string{r.Method, route, r.URL.RequestURI()} {
-		fmt.Fprintf(sum, "%d:%s,", len(part), part)
+	note(sum, r.Method, name, r.URL.RequestURI())
+	for _, header := range route.Headers {
+		note(sum, append([]string{http.CanonicalHeaderKey(header)}, r.Header.Values(header)...)...)
 	}
-	body, err := hashed(sum, r.Body, limit)
+	canonical := route.CanonicalJSON && isJSON(r.Header.Get("Content-Type"))
+	into := io.Writer(sum)
+	if canonical {
+		into = io.Discard
+	}
+	body, err := readBody(into, r.Body, route.MaxBody)
 	if err != nil {
 		return "", err
 	}
+	if canonical {
+		_, _ = sum.Write(canonicalJSON(body)) // a hash takes everything
+	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
+	r.TransferEncoding = nil
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)), nil
 }
 
-// hashed reads a body and leaves it to the server to close: it knows best what to do with a rest that nobody has read.
-func hashed(sum hash.Hash, body io.ReadCloser, limit int64) ([]byte, error) {
+// note adds parts to a hash so that no other parts give the same, as netstrings.
+func note(sum hash.Hash, parts ...string) {
+	for _, part := range parts {
+		fmt.Fprintf(sum, "%d:%s,", len(part), part)
+	}
+}
+
+// readBody reads a body and leaves it to the server to close: it knows best what to do with a rest that nobody has read.
+func readBody(into io.Writer, body io.ReadCloser, limit int64) ([]byte, error) {
 	if body == nil {
 		return nil, nil
 	}
-	read, err := io.ReadAll(io.TeeReader(io.LimitReader(body, limit+1), sum))
+	read, err := io.ReadAll(io.TeeReader(io.LimitReader(body, limit+1), into))
 	var cut *http.MaxBytesError
 	if errors.As(err, &cut) || int64(len(read)) > limit {
 		return nil, fmt.Errorf("%w: %d bytes at most", ErrBodyTooLarge, limit)
@@ -41,4 +62,22 @@ func hashed(sum hash.Hash, body io.ReadCloser, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrBodyCut, err)
 	}
 	return read, nil
+}
+
+func isJSON(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
+}
+
+// canonicalJSON returns a JSON text as RFC 8785 writes it, without white space and with sorted names, so that two texts of one value are equal. It departs
+// from it in one place: a whole number that is written as one keeps its digits, since RFC 8785 takes 9007199254740993 and 9007199254740992 for one
+// number, and they may be two payments. A text that is not JSON, or not I-JSON (RFC 7493), such as one with a name twice, comes back as it is.
+func canonicalJSON(text []byte) []byte {
+	value := jsontext.Value(bytes.Clone(text))
+	err := value.Format(jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false), jsontext.CanonicalizeRawInts(false),
+		jsontext.CanonicalizeRawFloats(true), jsontext.PreserveRawStrings(false), jsontext.ReorderRawObjects(true))
+	if err != nil {
+		return text
+	}
+	return value
 }

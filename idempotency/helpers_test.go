@@ -41,11 +41,11 @@ func embeddedTokens(t testing.TB) *Tokens {
 
 func issue(t testing.TB, tokens *Tokens, scope string) Ref {
 	t.Helper()
-	token, err := tokens.Issue(t.Context(), scope, 0)
+	token, err := tokens.Issue(t.Context(), "", scope, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return IssuedToken(token.Value)
+	return IssuedToken("", token.Value)
 }
 
 func claim(t testing.TB, tokens *Tokens, ref Ref, terms Terms) Grant {

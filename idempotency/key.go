@@ -28,8 +28,9 @@ const (
 const maxKey = 255 // characters of a client's key or a token
 
 var (
-	tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
-	bareForm  = regexp.MustCompile(`^[!#-+./0-9:<-\[\]-~-]{1,255}$`) // visible ASCII without quote, comma, semicolon and backslash
+	tokenForm  = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
+	headerForm = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,100}$`)
+	bareForm   = regexp.MustCompile(`^[!#-+./0-9:<-\[\]-~-]{1,255}$`) // visible ASCII without quote, comma, semicolon and backslash
 )
 
 // refOf finds out which operation a request belongs to. Exactly one of the headers that the route takes must be there, once.
@@ -50,7 +51,7 @@ func refOf(r *http.Request, accept Accept, principal, route string) (Ref, error)
 		if !tokenForm.MatchString(tokens[0]) {
 			return Ref{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", ErrKeyMalformed, TokenHeader, maxKey)
 		}
-		return IssuedToken(tokens[0]), nil
+		return IssuedToken(principal, tokens[0]), nil
 	}
 	key, err := parseKey(keys[0])
 	if err != nil {

@@ -4,86 +4,62 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 )
 
-// Route is the policy of one guarded route. The zero value of each field means the default beside it.
-type Route struct {
-	Name      string        // part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and path
-	Accept    Accept        // which header it takes; "" = TokenOrKey
-	Optional  bool          // a request without a header passes unguarded
-	Policy    Policy        // "" = Hold
-	Lease     time.Duration // how long an attempt may be silent before it is in doubt; 0 = 30 s
-	Retention time.Duration // how long an answer is kept; 0 = 24 h
-	Scope     string        // tokens that were issued for another scope are refused; "" = only tokens without a scope fit
-	Ack       int           // replicas that must have the claim before the handler runs; 0 = what the store asks for
-	MaxBody   int64         // bytes of a request's body; more is refused. 0 = 1 MiB
-	MaxAnswer int           // bytes of an answer's body that are kept; 0 = 1 MiB
-}
-
-// WithDefaults returns the route with every zero field but Name, Scope and Ack replaced by its default.
-func (r Route) WithDefaults() Route {
-	if r.Accept == "" {
-		r.Accept = TokenOrKey
-	}
-	terms := Terms{Policy: r.Policy, Lease: r.Lease, Retention: r.Retention}.withDefaults()
-	r.Policy, r.Lease, r.Retention = terms.Policy, terms.Lease, terms.Retention
-	if r.MaxBody == 0 {
-		r.MaxBody = 1 << 20
-	}
-	if r.MaxAnswer == 0 {
-		r.MaxAnswer = 1 << 20
-	}
-	return r
-}
-
-func (r Route) terms(fingerprint string) Terms {
-	return Terms{Fingerprint: fingerprint, Policy: r.Policy, Lease: r.Lease, Retention: r.Retention, Scope: r.Scope, Ack: r.Ack}
-}
-
-func (r Route) name(request *http.Request) string {
-	switch {
-	case r.Name != "":
-		return r.Name
-	case request.Pattern != "":
-		return request.Pattern
-	}
-	return request.Method + " " + request.URL.Path
+// guard is a route's policy, ready for requests.
+type guard struct {
+	tokens *Tokens
+	route  Route
+	kept   statuses
+	next   http.Handler
 }
 
 // Middleware guards a handler. The handler's context survives the client's hang-up, so that an operation which has begun is finished; it ends with the
-// cause ErrSuperseded when the claim is lost, and with the request's deadline. A panic leaves the token in doubt at once and goes on. A route whose
-// policy, lease or retention is out of bounds is a programmer's mistake and panics here.
+// cause ErrSuperseded when the claim is lost, and with the request's deadline. A panic leaves the token in doubt at once and goes on. A route that
+// [Route.Check] finds fault with is a programmer's mistake and panics here.
 func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	route = route.WithDefaults()
-	if err := route.terms("").check(); err != nil {
+	if err := route.Check(); err != nil {
 		panic(err)
 	}
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := t.serve(w, r, route, next); err != nil {
-				t.fail(w, r, err)
-			}
-		})
+	kept, err := parseStatuses(route.Keep)
+	if err != nil {
+		panic(err) // Check has read it
+	}
+	return func(next http.Handler) http.Handler { return &guard{t, route, kept, next} }
+}
+
+// ServeHTTP answers a request, once.
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := g.serve(w, r); err != nil {
+		g.refuse(w, r, err)
 	}
 }
 
+// refuse answers a request that is refused, with a link to the policy where that would have told.
+func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if g.tokens.policyURL != "" && errors.Is(err, errPolicy) {
+		w.Header().Set("Link", "<"+g.tokens.policyURL+`>; rel="describedby"`)
+	}
+	g.tokens.fail(w, r, err)
+}
+
 // serve answers a request, or returns why it is refused; then nothing has been written.
-func (t *Tokens) serve(w http.ResponseWriter, r *http.Request, route Route, next http.Handler) error {
-	name := route.name(r)
-	ref, err := refOf(r, route.Accept, t.principal(r), name)
-	if errors.Is(err, ErrKeyMissing) && route.Optional {
-		next.ServeHTTP(w, r)
+func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
+	name := g.route.name(r)
+	ref, err := refOf(r, g.route.Accept, g.tokens.principal(r), name)
+	if errors.Is(err, ErrKeyMissing) && g.route.Optional {
+		g.next.ServeHTTP(w, r)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	fingerprint, err := takeBody(r, name, route.MaxBody)
+	fingerprint, err := takeBody(r, name, g.route)
 	if err != nil {
 		return err
 	}
-	run, outcome, err := t.begin(r.Context(), ref, route.terms(fingerprint))
+	run, outcome, err := g.tokens.beginOrWait(r.Context(), ref, g.route.terms(fingerprint), g.route.patience(r))
 	if err != nil {
 		return err
 	}
@@ -91,15 +67,22 @@ func (t *Tokens) serve(w http.ResponseWriter, r *http.Request, route Route, next
 		outcome.Answer.replay(w)
 		return nil
 	}
-	return run.handle(w, r, route, next)
+	run.kept = g.kept
+	return run.handle(w, r, g.route.MaxAnswer, g.next)
 }
 
-// handle runs the handler, records its answer and sends it.
-func (run *run) handle(w http.ResponseWriter, r *http.Request, route Route, next http.Handler) error {
+// handle runs the handler, records its answer and sends it. An answer over the limit is recorded as soon as it grows over it; one that is not to be
+// recorded goes straight through, and its attempt ends when the handler has.
+func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next http.Handler) error {
 	ctx, cancel := detached(r.Context())
 	defer cancel(nil)
 	ctx = run.start(ctx, cancel)
-	record := newRecorder(w, route.MaxAnswer, func(answer Answer) error {
+	recorded := false
+	record := newRecorder(w, limit, func(answer Answer) error {
+		if !run.keeps(answer.Status) {
+			return nil
+		}
+		recorded = true
 		run.beat.stop()
 		return run.record(answer)
 	})
@@ -107,7 +90,7 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, route Route, next
 	if record.refused != nil {
 		return record.refused
 	}
-	if !record.through {
+	if !recorded {
 		if err := run.settle(record.finished()); err != nil {
 			return err
 		}

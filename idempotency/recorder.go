@@ -21,8 +21,13 @@ func newRecorder(w http.ResponseWriter, limit int, overflow func(Answer) error) 
 	return &recorder{ResponseWriter: w, header: w.Header().Clone(), limit: limit, overflow: overflow}
 }
 
-// Header returns the headers of the answer to be.
-func (r *recorder) Header() http.Header { return r.header }
+// Header returns the headers of the answer to be; once sending has started, those that can still change: the trailers.
+func (r *recorder) Header() http.Header {
+	if r.through {
+		return r.ResponseWriter.Header()
+	}
+	return r.header
+}
 
 // WriteHeader notes the status. Informational answers (1xx) are not part of the answer and are dropped: they can not be replayed.
 func (r *recorder) WriteHeader(status int) {
@@ -40,6 +45,8 @@ func (r *recorder) Write(bytes []byte) (int, error) {
 	switch {
 	case r.refused != nil:
 		return 0, r.refused
+	case r.answer.Status == http.StatusNoContent || r.answer.Status == http.StatusNotModified:
+		return 0, http.ErrBodyNotAllowed
 	case r.through:
 		return r.ResponseWriter.Write(bytes)
 	}

@@ -19,6 +19,7 @@ type run struct {
 	claimed time.Time // before the claim was sent
 	attempt *Attempt
 	beat    *heartbeat
+	kept    statuses // which answers are recorded
 }
 
 // begin claims a token for a new owner. The run is the caller's to make if the outcome is a grant; else the answer is there already. A claim of unknown
@@ -30,7 +31,7 @@ func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome
 		t.giveBack(ref, run.owner, run.terms.Lease)
 		err = fmt.Errorf("nothing was started: %w", err)
 	}
-	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt}
+	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: ref.record}
 	return run, outcome, err
 }
 
@@ -59,13 +60,22 @@ func (run *run) abandon() {
 	}
 }
 
-// settle records the answer, or gives the claim back if the handler said that it never began. The error is one that the client has to hear instead.
+// settle ends the attempt as it came out: in doubt, never begun, or answered. The error is one that the client has to hear instead of the answer.
 func (run *run) settle(answer Answer) error {
-	if !run.attempt.notBegun.Load() {
+	switch {
+	case run.attempt.inDoubt.Load():
+		run.abandon()
+	case !run.keeps(answer.Status):
+		run.release()
+	default:
 		return run.record(answer)
 	}
-	run.release()
 	return nil
+}
+
+// keeps tells whether an answer is to be recorded: not if the handler said how the attempt ended instead, and not if the route does not keep such a status.
+func (run *run) keeps(status int) bool {
+	return !run.attempt.inDoubt.Load() && !run.attempt.notBegun.Load() && run.kept.has(status)
 }
 
 // release gives the claim back: the work provably never began.

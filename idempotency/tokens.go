@@ -27,6 +27,14 @@ type Config struct {
 	Principal func(*http.Request) string                      // who is asking; keys of two principals never meet. nil = everybody is the same one
 	Error     func(http.ResponseWriter, *http.Request, error) // answers a refused request; nil = problem+json as Problem says it
 	Logger    *slog.Logger                                    // nil = no log. It never sees a token or a key
+
+	// TokenKeys sign the tokens that are issued, the first one; all of them are good to check a token with, so that keys can be changed without a gap. With
+	// keys, a token that nobody issued, or that was issued to another principal, is refused without asking Redis. nil = tokens are not signed.
+	TokenKeys []Key
+	// AnswerKeys encrypt the answers that are stored, the first one; all of them are good to read with. nil = answers are stored as they are.
+	AnswerKeys []Key
+	// PolicyURL is where a client can read what a route takes: refusals of a guarded route link to it (RFC 8288, rel="describedby"). "" = no link.
+	PolicyURL string
 }
 
 // Tokens issues tokens and runs their state machine on one store. It is safe for concurrent use. Close it when no request is under way any more.
@@ -36,11 +44,20 @@ type Tokens struct {
 	fail      func(http.ResponseWriter, *http.Request, error)
 	log       *slog.Logger
 	later     background
+	waits     waits
+
+	tokenKeys  ring
+	answerKeys vault
+	policyURL  string
+	done       string // the channel that tells waiting processes of an attempt's end
 }
 
-// New returns the tokens of a store.
+// New returns the tokens of a store. A key that is not as [Key] says is a programmer's mistake and panics; [ParseKeys] returns none such.
 func New(store *redisstore.Store, config Config) *Tokens {
-	t := &Tokens{store: store, principal: config.Principal, fail: config.Error, log: config.Logger}
+	t := &Tokens{
+		store: store, principal: config.Principal, fail: config.Error, log: config.Logger,
+		tokenKeys: newRing(config.TokenKeys), answerKeys: newVault(config.AnswerKeys), policyURL: config.PolicyURL, done: store.Key("token", "done"),
+	}
 	if t.principal == nil {
 		t.principal = func(*http.Request) string { return "" }
 	}
@@ -60,26 +77,29 @@ func writeProblem(w http.ResponseWriter, _ *http.Request, err error) {
 }
 
 // Close waits until answers that could not be recorded yet are, or until the context ends. What is left then is in doubt when its lease has lapsed.
-func (t *Tokens) Close(ctx context.Context) error { return t.later.close(ctx) }
+func (t *Tokens) Close(ctx context.Context) error {
+	t.waits.close()
+	return t.later.close(ctx)
+}
 
 // Token is what Issue hands out.
 type Token struct {
-	Value     string // 128 random bits, safe in a URL and a header; whoever has it may use it
+	Value     string // 128 random bits and, with [Config].TokenKeys, a signature; safe in a URL and a header. Whoever has it may use it
 	Scope     string
 	ExpiresAt time.Time // by the Redis server's clock: until then it may be claimed
 }
 
-// Issue stores a token that may be claimed once within ttl (MinTTL to MaxTTL; 0 means a day). A scope limits it to routes of that scope; "" fits all.
-// After an unknown outcome the token was not handed out: issue another.
-func (t *Tokens) Issue(ctx context.Context, scope string, ttl time.Duration) (Token, error) {
+// Issue stores a token for a principal that may be claimed once within ttl (MinTTL to MaxTTL; 0 means a day). A scope limits it to routes of that scope;
+// "" fits all. After an unknown outcome the token was not handed out: issue another.
+func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Duration) (Token, error) {
 	if ttl == 0 {
 		ttl = day
 	}
 	if ttl < MinTTL || ttl > MaxTTL || len(scope) > maxScope {
 		return Token{}, fmt.Errorf("idempotency: ttl %v: %v to %v; scope: up to %d characters", ttl, MinTTL, MaxTTL, maxScope)
 	}
-	token := Token{Value: secret.New(), Scope: scope}
-	reply, err := t.store.Run(ctx, scripts.TokenIssue, t.keys(IssuedToken(token.Value)), ttl.Milliseconds(), scope)
+	token := Token{Value: t.tokenKeys.sign(principal, secret.New()), Scope: scope}
+	reply, err := t.store.Run(ctx, scripts.TokenIssue, t.keys(IssuedToken(principal, token.Value)), ttl.Milliseconds(), scope)
 	if err != nil {
 		return Token{}, fmt.Errorf("issue token: %w", err)
 	}
@@ -113,6 +133,9 @@ type Status struct {
 
 // Status reads where a token stands; ErrUnknownToken if it was never issued, has expired or was lost.
 func (t *Tokens) Status(ctx context.Context, ref Ref) (Status, error) {
+	if err := t.genuine(ref); err != nil {
+		return Status{}, err
+	}
 	reply, err := t.store.Run(ctx, scripts.TokenGet, t.keys(ref))
 	if err != nil {
 		return Status{}, fmt.Errorf("token status: %w", err)
@@ -129,3 +152,11 @@ func (t *Tokens) Status(ctx context.Context, ref Ref) (Status, error) {
 }
 
 func (t *Tokens) keys(ref Ref) []string { return []string{t.store.Key("token", ref.record)} }
+
+// genuine refuses an issued token whose signature is not ours. A client's own key has none.
+func (t *Tokens) genuine(ref Ref) error {
+	if ref.issued && !t.tokenKeys.verify(ref.principal, ref.token) {
+		return ErrUnknownToken
+	}
+	return nil
+}

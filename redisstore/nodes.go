@@ -18,6 +18,8 @@ type nodes interface {
 	suspect(ctx context.Context, err error)
 	// each calls f for every master.
 	each(ctx context.Context, f func(context.Context, *redis.Client) error) error
+	// subscribe listens on a channel.
+	subscribe(ctx context.Context, channel string) *redis.PubSub
 	Close() error
 }
 
@@ -29,6 +31,10 @@ func (s single) at(context.Context, string) (*redis.Client, error) { return s.Cl
 func (s single) suspect(context.Context, error)                    {}
 func (s single) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	return f(ctx, s.Client)
+}
+
+func (s single) subscribe(ctx context.Context, channel string) *redis.PubSub {
+	return s.Subscribe(ctx, channel)
 }
 
 // cluster routes by itself instead of through ClusterClient.Process, which sends a command again after a lost connection.
@@ -81,4 +87,8 @@ func (c *cluster) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
 
 func (c *cluster) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	return c.ForEachMaster(ctx, f)
+}
+
+func (c *cluster) subscribe(ctx context.Context, channel string) *redis.PubSub {
+	return c.Subscribe(ctx, channel)
 }

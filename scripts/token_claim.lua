@@ -3,10 +3,11 @@
 -- KEYS   [1] the token's record (hash)
 -- ARGV   [1] owner, the secret that names this attempt  [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
 --        [5] retention  [6] scope of the route, '' for none, '*' for any  [7] 'issued': only an issued token will do | 'any': the client's own key, this may be its first sight
+--        [8] 'await': if the claim is another's, its end is to be told on the channel of the waiting | ''
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'busy', lease left} | {'in-doubt', lapsed since}
 --        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
 -- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this server; attempt counts from 1
--- Effect writes on granted only
+-- Effect writes on granted, and on busy a mark that somebody waits
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope')
 local state, held_by, lease_end, fence, attempts = record[1], record[2], tonumber(record[4] or 0), record[5], tonumber(record[6] or 0)
@@ -35,6 +36,9 @@ if state == 'completed' or state == 'claimed' then
     return grant()
   end
   if lease_end > now then
+    if ARGV[8] == 'await' then
+      redis.call('HSET', KEYS[1], 'awaited', '1')
+    end
     return {'busy', integer(lease_end - now)}
   end
   if policy ~= 'takeover' or record[7] ~= 'takeover' then

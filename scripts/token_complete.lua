@@ -1,7 +1,7 @@
 -- token_complete: records the answer of the attempt that holds the claim. A late owner is accepted as long as nobody took over; repeating it is harmless.
--- Uses   retain
+-- Uses   retain awaited
 -- KEYS   [1] the token's record (hash)
--- ARGV   [1] owner  [2] answer, any bytes  [3] retention
+-- ARGV   [1] owner  [2] answer, any bytes  [3] retention  [4] channel of the waiting
 -- Reply  {'ok'} | {'already'} this owner's answer is there | {'stale'} the claim is another's, or was given back | {'gone'} no such record
 -- Units  ARGV[3] milliseconds
 -- Effect writes on ok and already; a repeat writes what is there again, so that its acknowledgement has something to wait for
@@ -18,4 +18,5 @@ if record[1] == 'completed' then
 end
 redis.call('HSET', KEYS[1], 'state', 'completed', 'answer', ARGV[2])
 keep_for(KEYS[1], ARGV[3])
+tell_waiting(KEYS[1], ARGV[4])
 return {'ok'}

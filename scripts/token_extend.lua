@@ -1,7 +1,7 @@
 -- token_extend: the heartbeat of the attempt that holds the claim. A lease of 0 says that the attempt ended without an answer: the token is in doubt from now on.
--- Uses   clock integer retain
+-- Uses   clock integer retain awaited
 -- KEYS   [1] the token's record (hash)
--- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] retention
+-- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] retention  [4] channel of the waiting
 -- Reply  {'ok', lease until} | {'stale'} the claim is not this owner's any more | {'gone'} no such record
 -- Units  ARGV[2], ARGV[3] milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok only
@@ -19,4 +19,7 @@ end
 local lease_end = integer(now + tonumber(lease))
 redis.call('HSET', KEYS[1], 'until', lease_end)
 keep_for(KEYS[1], ARGV[3])
+if lease == '0' then
+  tell_waiting(KEYS[1], ARGV[4])
+end
 return {'ok', lease_end}

@@ -1,7 +1,7 @@
 -- token_release: gives a claim back, so that the next request may begin. Only for an attempt that provably never began; repeating it is harmless.
--- Uses   none
+-- Uses   awaited
 -- KEYS   [1] the token's record (hash)
--- ARGV   [1] owner
+-- ARGV   [1] owner  [2] channel of the waiting
 -- Reply  {'ok'} | {'stale'} the claim is not this owner's any more | {'gone'} no such record
 -- Units  none
 -- Effect writes on ok; a repeat writes what is there again, so that its acknowledgement has something to wait for
@@ -13,4 +13,5 @@ if record[2] ~= ARGV[1] or record[1] == 'completed' then
   return {'stale'}
 end
 redis.call('HSET', KEYS[1], 'state', 'issued')
+tell_waiting(KEYS[1], ARGV[2])
 return {'ok'}

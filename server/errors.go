@@ -112,7 +112,7 @@ func (s *Server) complete(problem *wire.Problem, r *http.Request) {
 	case wire.PayloadTooLarge:
 		problem.Detail = "the limit is " + byteCount(s.config.MaxBody)
 	case wire.KeyMissing, wire.KeyMalformed:
-		problem.See = "/idempotency-policy"
+		problem.See = policyPath
 	case wire.IdempotencyUnknown, wire.InProgress:
 		if token := r.Header.Get(idempotency.TokenHeader); token != "" {
 			problem.See = "/token/" + token

@@ -176,18 +176,7 @@ func TestPolicyPageTellsHowGuardedRoutesAreGuarded(t *testing.T) {
 		t.Errorf("without a guarded route: %d %s", a.status, a.body)
 	}
 	s = onEmbedded(t)
-	type policy struct {
-		Route       string   `json:"route"`
-		Headers     []string `json:"headers"`
-		Required    bool     `json:"required"`
-		Policy      string   `json:"policy"`
-		Lease       int64    `json:"lease_ms"`
-		Retention   int64    `json:"retention_ms"`
-		Fingerprint []string `json:"fingerprint"`
-		MaxBody     int64    `json:"max_body_bytes"`
-		Scope       string   `json:"scope"`
-	}
-	policies := must[map[string][]policy](t, s, 200, "GET", "/idempotency-policy", "")["routes"]
+	policies := must[wire.Policies](t, s, 200, "GET", "/idempotency-policy", "").Routes
 	if len(policies) != 1 {
 		t.Fatalf("%+v", policies)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html"
 	"net/http"
 	"slices"
 	"strings"
@@ -84,27 +83,12 @@ func (i *incarnations) changed(found redisstore.Incarnation) bool {
 
 // problem is the page behind a problem's type.
 func (s *Server) problem(c echo.Context) error {
-	code := wire.Code(c.Param("code"))
-	kind, ok := wire.Lookup(code)
+	page, ok := wire.Page(wire.Code(c.Param("code")))
 	if !ok {
 		return echo.ErrNotFound
 	}
-	retry := "Repeating the same request does not help."
-	if kind.Retryable {
-		retry = "The same request may succeed later; repeating it does no harm."
-	}
-	return c.HTML(http.StatusOK, fmt.Sprintf(problemPage, kind.Title, html.EscapeString(string(code)), kind.Status, kind.Title, kind.Help, retry))
+	return c.HTML(http.StatusOK, page)
 }
-
-const problemPage = `<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>%s</title>
-<body style="font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem">
-<p><code>%s</code> · HTTP %d</p>
-<h1>%s</h1>
-<p>%s</p>
-<p>%s</p>
-</body></html>
-`
 
 // braces writes Echo's /token/:token as /token/{token}.
 func braces(path string) string {

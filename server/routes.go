@@ -42,7 +42,7 @@ func (s *Server) routes() *echo.Echo {
 	e.Match(looks, "/livez", s.live)
 	e.Match(looks, "/readyz", s.ready)
 	e.GET("/problems/:code", s.problem)
-	e.GET("/idempotency-policy", s.policies)
+	e.GET(policyPath, s.policies)
 	e.GET("/favicon.ico", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
 	return e
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/ledger"
+	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -22,6 +23,10 @@ import (
 type Config struct {
 	Store  *redisstore.Store // stays open when the server ends; the caller closes it after
 	Logger *slog.Logger      // nil = no log
+
+	Principal  func(*http.Request) string // who is asking; keys and tokens of two principals never meet. nil = everybody is the same one
+	TokenKeys  []idempotency.Key          // sign issued tokens; nil = not signed
+	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
 
 	Dev          bool          // turns on the demo routes /payments
 	PaymentDelay time.Duration // demo: how long a payment takes after its charge
@@ -36,6 +41,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Principal == nil {
+		c.Principal = func(*http.Request) string { return "" }
 	}
 	if c.MaxBody == 0 {
 		c.MaxBody = 1 << 20
@@ -59,10 +67,15 @@ type Server struct {
 	counters *counter.Counters
 	pools    *workerlease.Pools
 	ledger   *ledger.Ledger
-	guarded  []policy // routes behind the idempotency middleware, for GET /idempotency-policy
+	guarded  []wire.RoutePolicy // routes behind the idempotency middleware, for GET /idempotency-policy
 	stopping atomic.Bool
 	life     incarnations
 }
+
+// policyPath is where clients read what the guarded routes take.
+const policyPath = "/idempotency-policy"
+
+func (s *Server) principal(r *http.Request) string { return s.config.Principal(r) }
 
 // New returns a service that is not listening yet.
 func New(config Config) *Server {
@@ -70,9 +83,12 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger,
 		counters: counter.New(config.Store), pools: workerlease.New(config.Store), ledger: ledger.New(config.Store),
-		guarded: []policy{},
+		guarded: []wire.RoutePolicy{},
 	}
-	s.tokens = idempotency.New(config.Store, idempotency.Config{Error: s.writeGuardError, Logger: config.Logger})
+	s.tokens = idempotency.New(config.Store, idempotency.Config{
+		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
+	})
 	s.echo = s.routes()
 	return s
 }

@@ -26,7 +26,7 @@ func (s *Server) issueToken(c echo.Context) error {
 	if request.Scope != "" && !nameForm.MatchString(request.Scope) {
 		return invalid("scope", nameRule)
 	}
-	token, err := s.tokens.Issue(c.Request().Context(), request.Scope, ttl)
+	token, err := s.tokens.Issue(c.Request().Context(), s.principal(c.Request()), request.Scope, ttl)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (s *Server) issueToken(c echo.Context) error {
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
 
 // tokenOf reads the token from the path. What can not be a token was never issued, unless it is not even a name.
-func tokenOf(c echo.Context) (idempotency.Ref, error) {
+func (s *Server) tokenOf(c echo.Context) (idempotency.Ref, error) {
 	text, err := segment(c, "token")
 	if err != nil {
 		return idempotency.Ref{}, err
@@ -47,11 +47,11 @@ func tokenOf(c echo.Context) (idempotency.Ref, error) {
 	if err != nil || !tokenForm.MatchString(token) {
 		return idempotency.Ref{}, &fault{wire.InvalidName, "token", "1 to 255 characters, as it was issued"}
 	}
-	return idempotency.IssuedToken(token), nil
+	return idempotency.IssuedToken(s.principal(c.Request()), token), nil
 }
 
 func (s *Server) tokenStatus(c echo.Context) error {
-	ref, err := tokenOf(c)
+	ref, err := s.tokenOf(c)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Server) tokenStatus(c echo.Context) error {
 }
 
 func (s *Server) claimToken(c echo.Context) error {
-	ref, err := tokenOf(c)
+	ref, err := s.tokenOf(c)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func wireAnswer(answer idempotency.Answer) wire.Answer {
 }
 
 func (s *Server) completeToken(c echo.Context) error {
-	ref, lease, err := owned(c)
+	ref, lease, err := s.owned(c)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func answerOf(c echo.Context) (idempotency.Answer, error) {
 }
 
 func (s *Server) extendToken(c echo.Context) error {
-	ref, lease, err := owned(c)
+	ref, lease, err := s.owned(c)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (s *Server) extendToken(c echo.Context) error {
 }
 
 func (s *Server) releaseToken(c echo.Context) error {
-	ref, lease, err := owned(c)
+	ref, lease, err := s.owned(c)
 	if err != nil {
 		return err
 	}
@@ -180,8 +180,8 @@ func (s *Server) releaseToken(c echo.Context) error {
 }
 
 // owned reads the token from the path and the proof of its claim from the header.
-func owned(c echo.Context) (idempotency.Ref, string, error) {
-	ref, err := tokenOf(c)
+func (s *Server) owned(c echo.Context) (idempotency.Ref, string, error) {
+	ref, err := s.tokenOf(c)
 	if err != nil {
 		return ref, "", err
 	}

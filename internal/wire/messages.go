@@ -165,3 +165,23 @@ type Readiness struct {
 	Incarnation string `json:"incarnation,omitempty"`
 	Reason      string `json:"reason,omitempty"` // why it is not ready
 }
+
+// Policies answers GET /idempotency-policy.
+type Policies struct {
+	Routes []RoutePolicy `json:"routes"`
+}
+
+// RoutePolicy is what a client may know of a guarded route.
+type RoutePolicy struct {
+	Route       string   `json:"route"`
+	Headers     []string `json:"headers"` // one of them belongs in the request
+	Required    bool     `json:"required"`
+	Policy      string   `json:"policy"`
+	Lease       int64    `json:"lease_ms"`
+	Retention   int64    `json:"retention_ms"`
+	Fingerprint []string `json:"fingerprint"`    // what has to be the same for two requests to be the same
+	Keep        []string `json:"keep,omitempty"` // statuses whose answers are kept; none = all
+	MaxBody     int64    `json:"max_body_bytes"`
+	MaxWait     int64    `json:"max_wait_ms"`     // how long a request with Prefer: wait=n may wait
+	Scope       string   `json:"scope,omitempty"` // tokens that were issued for another scope are refused
+}

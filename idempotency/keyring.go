@@ -1,0 +1,109 @@
+package idempotency
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Key is a secret of a service under an id, so that keys can be changed: a new one goes in front of the list, an old one leaves it when nothing that it
+// was used for is needed any more.
+type Key struct {
+	ID     string // 1 to 16 characters of A–Z a–z 0–9 _ -; it is written beside what the key was used for
+	Secret []byte // 32 bytes
+}
+
+const keyLength = 32
+
+var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,16}$`)
+
+// ParseKeys reads keys from a setting: id:secret, the secret in base64, the keys parted by commas, the newest first. "" is no keys. The error tells every
+// fault, and nothing of a secret.
+func ParseKeys(text string) ([]Key, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var keys []Key
+	var faults []error
+	for i, part := range strings.Split(text, ",") {
+		id, secret, _ := strings.Cut(strings.TrimSpace(part), ":")
+		bytes, err := base64.StdEncoding.DecodeString(secret)
+		if err != nil {
+			bytes, err = base64.RawURLEncoding.DecodeString(secret)
+		}
+		if err != nil || !keyID.MatchString(id) {
+			faults = append(faults, fmt.Errorf("key %d: id:secret, the id 1 to 16 characters of A–Z a–z 0–9 _ -, the secret base64 of %d bytes", i+1, keyLength))
+			continue
+		}
+		keys = append(keys, Key{ID: id, Secret: bytes})
+	}
+	if err := errors.Join(append(faults, checkKeys(keys))...); err != nil {
+		return nil, err
+	}
+	return keys, nil
+}
+
+func checkKeys(keys []Key) error {
+	var faults []error
+	seen := map[string]bool{}
+	for i, key := range keys {
+		switch {
+		case !keyID.MatchString(key.ID):
+			faults = append(faults, fmt.Errorf("key %d: an id has 1 to 16 characters of A–Z a–z 0–9 _ -", i+1))
+		case len(key.Secret) != keyLength:
+			faults = append(faults, fmt.Errorf("key %q: a secret has %d bytes, not %d", key.ID, keyLength, len(key.Secret)))
+		case seen[key.ID]:
+			faults = append(faults, fmt.Errorf("key %q: given twice", key.ID))
+		}
+		seen[key.ID] = true
+	}
+	return errors.Join(faults...)
+}
+
+// ring signs tokens. The zero value signs nothing and takes everything.
+type ring []Key
+
+func newRing(keys []Key) ring {
+	if err := checkKeys(keys); err != nil {
+		panic(fmt.Errorf("idempotency: token keys: %w", err))
+	}
+	return keys
+}
+
+// sign makes a token of a random text: id.random.mac, where mac is HMAC-SHA-256 (RFC 2104) over id, random and principal, cut to 128 bits. Neither a
+// scope nor a time is part of it: those are in the token's record, without which no token is good, and a recorded answer outlives the time to claim.
+func (r ring) sign(principal, random string) string {
+	if len(r) == 0 {
+		return random
+	}
+	return r[0].ID + "." + random + "." + mac(r[0], principal, random)
+}
+
+// verify tells whether a token was signed with one of the keys, for that principal.
+func (r ring) verify(principal, token string) bool {
+	if len(r) == 0 {
+		return true
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	for _, key := range r {
+		if key.ID == parts[0] {
+			return hmac.Equal([]byte(mac(key, principal, parts[1])), []byte(parts[2]))
+		}
+	}
+	return false
+}
+
+func mac(key Key, principal, random string) string {
+	sum := hmac.New(sha256.New, key.Secret)
+	for _, part := range []string{"coatcheck token", key.ID, random, principal} {
+		fmt.Fprintf(sum, "%d:%s,", len(part), part)
+	}
+	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:16])
+}

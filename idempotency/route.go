@@ -1,0 +1,109 @@
+package idempotency
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// Route is the policy of one guarded route. The zero value of each field means the default beside it.
+type Route struct {
+	Name      string        // part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and path
+	Accept    Accept        // which header it takes; "" = TokenOrKey
+	Optional  bool          // a request without a header passes unguarded
+	Policy    Policy        // "" = Hold
+	Lease     time.Duration // how long an attempt may be silent before it is in doubt; 0 = 30 s
+	Retention time.Duration // how long an answer is kept; 0 = 24 h
+	Scope     string        // tokens that were issued for another scope are refused; "" = only tokens without a scope fit
+	Ack       int           // replicas that must have the claim before the handler runs; 0 = what the store asks for
+	MaxBody   int64         // bytes of a request's body; more is refused. 0 = 1 MiB
+	MaxAnswer int           // bytes of an answer's body that are kept; 0 = 1 MiB
+	MaxWait   time.Duration // how long a request with Prefer: wait=n may wait for a running attempt; 0 = 30 s, less than 0 = not at all
+
+	// Headers of the request that belong to its fingerprint, beside method, route, path with query and body; nil = none.
+	Headers []string
+	// CanonicalJSON compares JSON bodies by their canonical form (RFC 8785): white space and the order of names do not matter.
+	CanonicalJSON bool
+	// Keep lists the statuses whose answers are recorded, such as 2xx, 4xx, 503; nil = every answer of the handler, success or error. With any other answer
+	// the token is given back, and the same request runs again: leave a status out only if it means that nothing was done.
+	Keep []string
+}
+
+// WithDefaults returns the route with every zero field but Name, Scope, Ack and the lists replaced by its default.
+func (r Route) WithDefaults() Route {
+	if r.Accept == "" {
+		r.Accept = TokenOrKey
+	}
+	terms := Terms{Policy: r.Policy, Lease: r.Lease, Retention: r.Retention}.withDefaults()
+	r.Policy, r.Lease, r.Retention = terms.Policy, terms.Lease, terms.Retention
+	if r.MaxBody == 0 {
+		r.MaxBody = 1 << 20
+	}
+	if r.MaxAnswer == 0 {
+		r.MaxAnswer = 1 << 20
+	}
+	if r.MaxWait == 0 {
+		r.MaxWait = 30 * time.Second
+	}
+	return r
+}
+
+// Check tells every fault of a route, each with the bound that it breaks.
+func (r Route) Check() error {
+	r = r.WithDefaults()
+	faults := []error{r.terms("").check()}
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf("idempotency: "+format, args...))
+		}
+	}
+	fault(!slices.Contains([]Accept{TokenOrKey, TokenOnly, KeyOnly}, r.Accept), "accept %q: token, key or either", r.Accept)
+	fault(r.Ack < 0 || r.Ack > 100, "ack %d: 0 to 100 replicas", r.Ack)
+	fault(r.MaxBody < 0, "max body %d: not below 0", r.MaxBody)
+	fault(r.MaxAnswer < 0, "max answer %d: not below 0", r.MaxAnswer)
+	fault(len(r.Scope) > maxScope, "scope: up to %d characters", maxScope)
+	fault(r.Keep != nil && len(r.Keep) == 0, "keep: at least one status; without the list every answer is kept")
+	for _, name := range r.Headers {
+		fault(!headerForm.MatchString(name), "header %q: not a header's name", name)
+	}
+	if _, err := parseStatuses(r.Keep); err != nil {
+		faults = append(faults, fmt.Errorf("idempotency: keep: %w", err))
+	}
+	return errors.Join(faults...)
+}
+
+// Published is what clients may know of the route: which header it takes, how long what is kept, and what makes two requests the same.
+func (r Route) Published() wire.RoutePolicy {
+	r = r.WithDefaults()
+	body := "body"
+	if r.CanonicalJSON {
+		body = "body, JSON in canonical form (RFC 8785)"
+	}
+	fingerprint := []string{"method", "route", "path and query"}
+	for _, name := range r.Headers {
+		fingerprint = append(fingerprint, "header "+http.CanonicalHeaderKey(name))
+	}
+	return wire.RoutePolicy{
+		Route: r.Name, Headers: r.Accept.Headers(), Required: !r.Optional, Policy: string(r.Policy),
+		Lease: r.Lease.Milliseconds(), Retention: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body), Keep: r.Keep,
+		MaxBody: r.MaxBody, MaxWait: max(r.MaxWait, 0).Milliseconds(), Scope: r.Scope,
+	}
+}
+
+func (r Route) terms(fingerprint string) Terms {
+	return Terms{Fingerprint: fingerprint, Policy: r.Policy, Lease: r.Lease, Retention: r.Retention, Scope: r.Scope, Ack: r.Ack}
+}
+
+func (r Route) name(request *http.Request) string {
+	switch {
+	case r.Name != "":
+		return r.Name
+	case request.Pattern != "":
+		return request.Pattern
+	}
+	return request.Method + " " + request.URL.Path
+}

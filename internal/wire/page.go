@@ -1,0 +1,29 @@
+package wire
+
+import (
+	"fmt"
+	"html"
+)
+
+// Page is the page for people behind a problem's type, in HTML; ok is false for a code that there is not.
+func Page(code Code) (page string, ok bool) {
+	kind, ok := Lookup(code)
+	if !ok {
+		return "", false
+	}
+	retry := "Repeating the same request does not help."
+	if kind.Retryable {
+		retry = "The same request may succeed later; repeating it does no harm."
+	}
+	return fmt.Sprintf(pageForm, kind.Title, html.EscapeString(string(code)), kind.Status, kind.Title, kind.Help, retry), true
+}
+
+const pageForm = `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>%s</title>
+<body style="font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem">
+<p><code>%s</code> · HTTP %d</p>
+<h1>%s</h1>
+<p>%s</p>
+<p>%s</p>
+</body></html>
+`

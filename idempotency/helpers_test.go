@@ -23,7 +23,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // newTokens returns the tokens of a store; what they do in the background ends with the test.
 func newTokens(t testing.TB, store *redisstore.Store) *Tokens {
 	t.Helper()
-	tokens := New(store, Config{})
+	return newTokensWith(t, store, Config{})
+}
+
+func newTokensWith(t testing.TB, store *redisstore.Store, config Config) *Tokens {
+	t.Helper()
+	tokens := New(store, config)
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -105,19 +110,33 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// lapse ends a claim's lease behind the back of its owner, and returns its fingerprint.
-func lapse(t testing.TB, tokens *Tokens, key string) string {
+// behind runs a line of Lua on a token's record behind the back of its owner.
+func behind(t testing.TB, tokens *Tokens, key, lua string) string {
 	t.Helper()
-	script := &scripts.Script{
-		Name:   "test_lapse",
-		Source: "redis.call('HSET', KEYS[1], 'until', '1') return {redis.call('HGET', KEYS[1], 'fingerprint')}",
-		SHA:    strings.Repeat("0", 40), // not known: the store sends the source
-	}
+	script := &scripts.Script{Name: "test", Source: lua, SHA: strings.Repeat("0", 40)} // not known: the store sends the source
 	reply, err := tokens.store.Run(t.Context(), script, []string{key})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return reply.Word()
+}
+
+// lapse ends a claim's lease, and returns its fingerprint.
+func lapse(t testing.TB, tokens *Tokens, key string) string {
+	t.Helper()
+	return behind(t, tokens, key, "redis.call('HSET', KEYS[1], 'until', '1') return {redis.call('HGET', KEYS[1], 'fingerprint')}")
+}
+
+// forget removes a token's record, as a flush or an eviction does.
+func forget(t testing.TB, tokens *Tokens, ref Ref) {
+	t.Helper()
+	behind(t, tokens, tokens.keys(ref)[0], "return {redis.call('DEL', KEYS[1])}")
+}
+
+// field reads a field of a token's record; one that is not there is "".
+func field(t testing.TB, tokens *Tokens, ref Ref, name string) string {
+	t.Helper()
+	return behind(t, tokens, tokens.keys(ref)[0], "return {redis.call('HGET', KEYS[1], '"+name+"') or ''}")
 }
 
 // newSilentTokens returns tokens whose store has gone away.

@@ -296,7 +296,8 @@ func TestConnectionsOfARestartedServerAreReplaced(t *testing.T) {
 	}
 }
 
-func TestHungServerHoldsNoMoreThanThePool(t *testing.T) {
+// Calls share the connections of the pool, so more of them than it has may have been sent; those that were not sent say so.
+func TestHungServerRunsNoCallThatWasRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL()+"?pool_size=2", nil)
@@ -320,9 +321,6 @@ func TestHungServerHoldsNoMoreThanThePool(t *testing.T) {
 		}
 		all.Wait()
 	})
-	if n := uncertain.Load(); n > 2 {
-		t.Errorf("%d calls may have been sent over 2 connections", n)
-	}
 	server.Resume()
 	until(t, "the store works again", func() bool { _, err := bumped(t.Context(), store, "y"); return err == nil })
 	if n := counted(t, store, "x"); n > uncertain.Load() {

@@ -23,7 +23,7 @@ const redirects = 5
 func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	call := call{script: script, ack: s.ack, ackTimeout: s.ackTimeout}
+	call := call{script: script, ack: s.ack, ackTimeout: s.ackTimeout, deadline: time.Now().Add(s.timeout)}
 	if script.Reads {
 		call.ack = 0
 	}
@@ -47,6 +47,7 @@ type call struct {
 	script     *scripts.Script
 	ack        int
 	ackTimeout time.Duration
+	deadline   time.Time   // of the store; the caller's context may end sooner
 	bySource   bool        // the server did not know the hash: send the text
 	asking     bool        // the node was named by an ASK
 	sent       atomic.Bool // go-redis has begun to write the command to a connection
@@ -79,7 +80,7 @@ func (s *Store) route(ctx context.Context, key string, call *call, words []any) 
 	}
 	var last error
 	for range redirects {
-		answer, err := call.send(ctx, node, words)
+		answer, err := s.send(ctx, node, call, words)
 		target, kind := redirect(err)
 		if kind == "" {
 			return answer, err
@@ -103,6 +104,14 @@ func (s *Store) route(ctx context.Context, key string, call *call, words []any) 
 		}
 	}
 	return nil, fmt.Errorf("no server took the script in %d attempts: %w", redirects, last)
+}
+
+// send writes the command to a server, with those of other callers where that saves a round trip.
+func (s *Store) send(ctx context.Context, node *redis.Client, call *call, words []any) (any, error) {
+	if call.asking {
+		return call.send(ctx, node, words)
+	}
+	return s.combiners.to(destination{node, call.ack}, s.ackTimeout).do(ctx, call, words)
 }
 
 // redirect tells what kind of "not run here" an error is, and where to go instead. An unknown kind is "".

@@ -43,6 +43,7 @@ type Config struct {
 // Store runs scripts on one Redis. It is safe for concurrent use.
 type Store struct {
 	nodes      nodes
+	combiners  *combiners
 	own        *embedded.Store // the embedded store, which this one ends; else nil
 	mode       Mode
 	address    string
@@ -69,7 +70,7 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 		return nil, err
 	}
 	store := &Store{
-		mode: target.mode, address: target.address, prefix: config.Prefix,
+		combiners: &combiners{}, mode: target.mode, address: target.address, prefix: config.Prefix,
 		ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
 	}
 	if err := store.connect(target, config); err != nil {
@@ -164,6 +165,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close ends the connections, and the embedded store with them, which then writes its last snapshot. Calls under way fail. Closing again does nothing.
 func (s *Store) Close() error {
 	err := s.nodes.Close()
+	s.combiners.flights.Wait()
 	if errors.Is(err, redis.ErrClosed) {
 		err = nil
 	}

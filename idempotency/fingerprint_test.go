@@ -1,0 +1,125 @@
+package idempotency
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func fingerprint(t *testing.T, route Route, body string, headers ...string) string {
+	t.Helper()
+	r := httptest.NewRequest("POST", "/pay", strings.NewReader(body))
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Add(name, value)
+	}
+	print, err := takeBody(r, "r", route.WithDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return print
+}
+
+func TestFingerprintCoversTheHeadersOfTheRoute(t *testing.T) {
+	route := Route{Headers: []string{"x-tenant", "X-Version"}}
+	base := fingerprint(t, route, "b", "X-Tenant: a", "X-Version: 1", "User-Agent: x")
+	if base != fingerprint(t, route, "b", "X-Version: 1", "X-Tenant: a", "User-Agent: y") {
+		t.Error("the order of headers, or another header, matters")
+	}
+	for name, headers := range map[string][]string{
+		"other value":     {"X-Tenant: b", "X-Version: 1"},
+		"missing":         {"X-Version: 1"},
+		"empty":           {"X-Tenant: ", "X-Version: 1"},
+		"twice":           {"X-Tenant: a", "X-Tenant: a", "X-Version: 1"},
+		"values swapped":  {"X-Tenant: 1", "X-Version: a"},
+		"value is a name": {"X-Tenant: X-Version", "X-Version: 1"},
+	} {
+		if fingerprint(t, route, "b", headers...) == base {
+			t.Errorf("%s: the same fingerprint", name)
+		}
+	}
+}
+
+func TestCanonicalJSONComparesValues(t *testing.T) {
+	const jsonType = "Content-Type: application/json; charset=utf-8"
+	route := Route{CanonicalJSON: true}
+	of := func(body string, headers ...string) string { return fingerprint(t, route, body, headers...) }
+	base := of(`{"amount":1299,"to":"a","deep":{"x":[1,2],"y":null}}`, jsonType)
+	for _, same := range []string{
+		`{ "to": "a", "deep": {"y": null, "x": [1, 2]}, "amount": 1299 }`, "{\"amount\":1299.0,\n\"to\":\"\\u0061\",\"deep\":{\"x\":[1,2],\"y\":null}}", `{"amount":1.299e3,"to":"a","deep":{"x":[1,2],"y":null}}`,
+	} {
+		if of(same, jsonType) != base {
+			t.Errorf("another fingerprint: %s", same)
+		}
+	}
+	for _, other := range []string{`{"amount":1299,"to":"a","deep":{"x":[2,1],"y":null}}`, `{"amount":"1299","to":"a","deep":{"x":[1,2],"y":null}}`, `{"amount":1299,"to":"a"}`} {
+		if of(other, jsonType) == base {
+			t.Errorf("the same fingerprint: %s", other)
+		}
+	}
+	if of(`{"n":9007199254740993}`, jsonType) == of(`{"n":9007199254740992}`, jsonType) {
+		t.Error("two whole numbers beyond 2^53 are one")
+	}
+	if of(`{"a":1,"b":2}`, "Content-Type: application/merge-patch+json") != of(`{"b":2,"a":1}`, "Content-Type: application/merge-patch+json") {
+		t.Error("+json is not JSON")
+	}
+	// What is not JSON, or not told to be, is compared byte by byte.
+	for name, pair := range map[string][2]string{
+		"broken":       {`{"a":1,`, `{"a": 1,`},
+		"a name twice": {`{"a":1,"a":2}`, `{"a":1, "a":2}`},
+		"two values":   {`1 2`, `1  2`},
+		"not UTF-8":    {"\"\xff\"", "\"\xff\" "},
+	} {
+		if of(pair[0], jsonType) == of(pair[1], jsonType) {
+			t.Errorf("%s: two texts are one", name)
+		}
+	}
+	if of(`{"a":1}`, "Content-Type: text/plain") == of(`{"a": 1}`, "Content-Type: text/plain") {
+		t.Error("plain text is compared as JSON")
+	}
+	if fingerprint(t, Route{}, `{"a":1}`, jsonType) == fingerprint(t, Route{}, `{"a": 1}`, jsonType) {
+		t.Error("a route that did not ask compares JSON by value")
+	}
+}
+
+// The example of RFC 8785, section 3.2.2, with its result.
+func TestCanonicalJSONIsThatOfRFC8785(t *testing.T) {
+	const input = `{
+  "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
+  "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
+  "literals": [null, true, false]
+}`
+	const want = `{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`
+	if got := string(canonicalJSON([]byte(input))); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Whatever the canonical form makes of a text, it is the same value, and its own canonical form.
+func FuzzCanonicalJSON(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"b":1,"a":[true,null,"x\u00e9"]}`, `[1e400]`, `-0`, `9007199254740993`, `{"a":1,"a":2}`, `"\ud800"`, "\"\xff\"", ` 1 `, `{"a":{"b":{"c":[[]]}}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		before := string(text)
+		canonical := canonicalJSON(text)
+		if string(text) != before {
+			t.Fatal("the text was changed")
+		}
+		if again := canonicalJSON(canonical); string(again) != string(canonical) {
+			t.Errorf("%q, then %q", canonical, again)
+		}
+		var is, was any
+		if json.Unmarshal(text, &was) != nil {
+			return
+		}
+		if err := json.Unmarshal(canonical, &is); err != nil {
+			t.Fatalf("%q became %q: %v", text, canonical, err)
+		}
+		if !reflect.DeepEqual(is, was) && !strings.Contains(before, "-0") {
+			t.Errorf("%q became %q", text, canonical)
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package idempotency
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func testKey(id string, fill byte) Key {
+	return Key{ID: id, Secret: bytes.Repeat([]byte{fill}, keyLength)}
+}
+
+func TestParseKeysReadsTheNewestFirstInBothAlphabets(t *testing.T) {
+	one, two := testKey("2026-11", 0xfb), testKey("old", 2)
+	text := one.ID + ":" + base64.StdEncoding.EncodeToString(one.Secret) + ", " + two.ID + ":" + base64.RawURLEncoding.EncodeToString(two.Secret)
+	keys, err := ParseKeys(text)
+	if err != nil || len(keys) != 2 || keys[0].ID != one.ID || !bytes.Equal(keys[0].Secret, one.Secret) || !bytes.Equal(keys[1].Secret, two.Secret) {
+		t.Errorf("%v, %v", keys, err)
+	}
+	if keys, err := ParseKeys(""); err != nil || keys != nil {
+		t.Errorf("no keys: %v, %v", keys, err)
+	}
+}
+
+func TestParseKeysRefusesWithoutSayingTheSecret(t *testing.T) {
+	good := base64.StdEncoding.EncodeToString(testKey("x", 7).Secret)
+	for name, row := range map[string]struct{ text, want string }{
+		"no id":     {good, "key 1"},
+		"bad id":    {"a b:" + good, "key 1"},
+		"empty id":  {":" + good, "key 1"},
+		"long id":   {strings.Repeat("k", 17) + ":" + good, "key 1"},
+		"no base64": {"k:hunter2!", "key 1"},
+		"short":     {"k:" + base64.StdEncoding.EncodeToString([]byte("hunter2")), "32 bytes, not 7"},
+		"twice":     {"k:" + good + ",k:" + good, "twice"},
+		"trailing":  {"k:" + good + ",", "key 2"},
+	} {
+		_, err := ParseKeys(row.text)
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %q", name, err, row.want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), good)) {
+			t.Errorf("%s: the error tells the secret: %v", name, err)
+		}
+	}
+}
+
+func TestNewRefusesKeysThatAreNone(t *testing.T) {
+	store := storetest.Open(t, redisstore.Config{})
+	for name, config := range map[string]Config{
+		"token key":  {TokenKeys: []Key{{ID: "k", Secret: []byte("short")}}},
+		"answer key": {AnswerKeys: []Key{{ID: "", Secret: make([]byte, 32)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			New(store, config)
+		})
+	}
+}
+
+// A token is good for the principal it was issued to, with any key of the ring; whatever else comes is unknown, and Redis is not asked.
+func TestSignedTokenIsGoodForItsPrincipalOnly(t *testing.T) {
+	store := storetest.Open(t, redisstore.Config{})
+	with := func(keys ...Key) *Tokens { return newTokensWith(t, store, Config{TokenKeys: keys}) }
+	older, newer := testKey("a", 1), testKey("b", 2)
+	token, err := with(older).Issue(t.Context(), "alice", "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !tokenForm.MatchString(token.Value) || !strings.HasPrefix(token.Value, "a.") {
+		t.Fatalf("token %q", token.Value)
+	}
+	for name, row := range map[string]struct {
+		tokens    *Tokens
+		principal string
+		token     string
+		known     bool
+	}{
+		"its principal":      {with(older), "alice", token.Value, true},
+		"after rotation":     {with(newer, older), "alice", token.Value, true},
+		"another principal":  {with(older), "bob", token.Value, false},
+		"no principal":       {with(older), "", token.Value, false},
+		"without its key":    {with(newer), "alice", token.Value, false},
+		"other key, same id": {with(testKey("a", 9)), "alice", token.Value, false},
+		"changed":            {with(older), "alice", token.Value[:len(token.Value)-1] + "_", false},
+		"cut":                {with(older), "alice", token.Value[:len(token.Value)-1], false},
+		"unsigned":           {with(older), "alice", strings.Split(token.Value, ".")[1], false},
+		"no keys here":       {with(), "alice", token.Value, true},
+		"no keys, other":     {with(), "bob", token.Value, false},
+	} {
+		_, err := row.tokens.Status(t.Context(), IssuedToken(row.principal, row.token))
+		if row.known && err != nil || !row.known && !errors.Is(err, ErrUnknownToken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestForgedTokenIsRefusedWithoutAskingRedis(t *testing.T) {
+	gone, err := redisstore.Open(t.Context(), "embedded:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tokens := newTokensWith(t, gone, Config{TokenKeys: []Key{testKey("a", 1)}})
+	ref := IssuedToken("", "a.AAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA")
+	_, claimErr := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
+	for name, err := range map[string]error{
+		"claim": claimErr, "release": tokens.Release(t.Context(), ref, "owner"), "complete": tokens.Complete(t.Context(), ref, "owner", Answer{Status: 200}, 0),
+	} {
+		if !errors.Is(err, ErrUnknownToken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	genuine := IssuedToken("", tokens.tokenKeys.sign("", "AAAAAAAAAAAAAAAAAAAAAA"))
+	if _, err := tokens.Claim(t.Context(), genuine, Terms{Fingerprint: "f"}); !errors.Is(err, redisstore.ErrUnavailable) {
+		t.Errorf("a genuine token asks Redis: %v", err)
+	}
+}
+
+// After FLUSHALL, or an eviction, an issued token is refused, never run again; a client's own key is a new operation.
+func TestIssuedTokenIsRefusedAfterFlush(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		tokens := newTokensWith(t, store, Config{TokenKeys: []Key{testKey("a", 1)}})
+		token, err := tokens.Issue(t.Context(), "", "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &handler{}
+		guarded := tokens.Middleware(Route{Name: "r"})(h)
+		if w := post(guarded, "x", TokenHeader+": "+token.Value); w.Code != 201 {
+			t.Fatal(w.Code)
+		}
+		forget(t, tokens, IssuedToken("", token.Value))
+		for range 3 {
+			if w := post(guarded, "x", TokenHeader+": "+token.Value); w.Code != 410 {
+				t.Errorf("after the loss: %d", w.Code)
+			}
+		}
+		if h.runs.Load() != 1 {
+			t.Errorf("%d runs", h.runs.Load())
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package idempotency
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestSealedAnswerIsReadWithItsKeyAndForItsRecordOnly(t *testing.T) {
+	answer := Answer{Status: 201, Header: http.Header{"Location": {"/payments/17"}}, Body: []byte("card 4711")}
+	older, newer := testKey("a", 1), testKey("b", 2)
+	sealed := newVault([]Key{older}).seal("record", answer)
+	if bytes.Contains(sealed, []byte("4711")) || bytes.Contains(sealed, []byte("payments")) || !bytes.HasPrefix(sealed, []byte(`{"v":2,"key":"a"}`+"\n")) {
+		t.Fatalf("stored as %q", sealed)
+	}
+	if twice := newVault([]Key{older}).seal("record", answer); bytes.Equal(twice, sealed) {
+		t.Error("two encryptions are equal")
+	}
+	changed := bytes.Clone(sealed)
+	changed[len(changed)-1] ^= 1
+	for name, row := range map[string]struct {
+		vault  vault
+		record string
+		stored []byte
+		good   bool
+	}{
+		"its key":            {newVault([]Key{older}), "record", sealed, true},
+		"after rotation":     {newVault([]Key{newer, older}), "record", sealed, true},
+		"another record":     {newVault([]Key{older}), "other", sealed, false},
+		"without its key":    {newVault([]Key{newer}), "record", sealed, false},
+		"without any key":    {newVault(nil), "record", sealed, false},
+		"another secret":     {newVault([]Key{testKey("a", 9)}), "record", sealed, false},
+		"changed":            {newVault([]Key{older}), "record", changed, false},
+		"cut":                {newVault([]Key{older}), "record", sealed[:30], false},
+		"stored in the open": {newVault([]Key{older}), "record", newVault(nil).seal("record", answer), true},
+	} {
+		got, err := row.vault.open(row.record, row.stored)
+		if row.good && (err != nil || got.Status != 201 || string(got.Body) != "card 4711" || got.Header.Get("Location") != "/payments/17") {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if !row.good && !errors.Is(err, redisstore.ErrUnavailable) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// What Redis holds of an answer tells nothing of it, and an answer that can not be read is neither replayed nor made anew.
+func TestAnswersAreStoredEncrypted(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		h := &handler{}
+		guarded := newTokensWith(t, store, Config{AnswerKeys: []Key{testKey("a", 1)}}).Middleware(Route{Name: "r"})(h)
+		first, again := post(guarded, "x", "Idempotency-Key: k"), post(guarded, "x", "Idempotency-Key: k")
+		if first.Code != 201 || again.Code != 201 || again.Body.String() != first.Body.String() || again.Header().Get("Location") == "" {
+			t.Errorf("%d %s, then %d %s", first.Code, first.Body, again.Code, again.Body)
+		}
+		stored := field(t, newTokens(t, store), ClientKey("", "r", "k"), "answer")
+		if strings.Contains(stored, "payments") || strings.Contains(stored, `"id":1`) {
+			t.Errorf("stored in the open: %q", stored)
+		}
+		without := newTokens(t, store).Middleware(Route{Name: "r"})(h)
+		if w := post(without, "x", "Idempotency-Key: k"); w.Code != 503 {
+			t.Errorf("without the key: %d %s", w.Code, w.Body)
+		}
+		if h.runs.Load() != 1 {
+			t.Errorf("%d runs", h.runs.Load())
+		}
+	})
+}
+
+func FuzzStoredAnswer(f *testing.F) {
+	v := newVault([]Key{testKey("a", 1)})
+	f.Add([]byte{})
+	f.Add([]byte("{\"v\":2,\"key\":\"a\"}\n"))
+	f.Add([]byte("{\"v\":2,\"key\":\"b\"}\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"))
+	f.Add(v.seal("r", Answer{Status: 204}))
+	f.Add(newVault(nil).seal("r", Answer{Status: 200, Body: []byte("body")}))
+	f.Fuzz(func(t *testing.T, stored []byte) {
+		answer, err := v.open("r", stored)
+		if err != nil {
+			return
+		}
+		again, err := v.open("r", v.seal("r", answer))
+		if err != nil || again.Status != answer.Status || !bytes.Equal(again.Body, answer.Body) {
+			t.Errorf("%+v came back as %+v, %v", answer, again, err)
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package idempotency
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestPatienceIsWhatPreferAsksAndTheRouteAllows(t *testing.T) {
+	for field, want := range map[string]time.Duration{
+		"wait=5":                       5 * time.Second,
+		`wait="5"`:                     5 * time.Second,
+		"respond-async, WAIT = 7; x=1": 7 * time.Second,
+		"wait=2, wait=9":               2 * time.Second,
+		"wait=100":                     10 * time.Second,
+		"wait=99999999999":             0,
+		"wait=-1":                      0,
+		"wait":                         0,
+		"wait=soon":                    0,
+		"waiting=5":                    0,
+		"":                             0,
+	} {
+		r := httptest.NewRequest("POST", "/", nil)
+		r.Header.Set("Prefer", field)
+		if got := (Route{MaxWait: 10 * time.Second}).patience(r); got != want {
+			t.Errorf("%q: %v, want %v", field, got, want)
+		}
+	}
+	r := httptest.NewRequest("POST", "/", nil)
+	r.Header["Prefer"] = []string{"return=minimal", "wait=3"}
+	if got := (Route{}).WithDefaults().patience(r); got != 3*time.Second {
+		t.Errorf("in the second field: %v", got)
+	}
+	if got := (Route{MaxWait: -1}).WithDefaults().patience(r); got != 0 {
+		t.Errorf("on a route that lets nobody wait: %v", got)
+	}
+}
+
+// gate is a handler that waits until it is let on.
+func gate() (h *handler, let chan struct{}) {
+	let = make(chan struct{})
+	return &handler{serve: func(w http.ResponseWriter, _ *http.Request) {
+		<-let
+		w.WriteHeader(http.StatusCreated)
+	}}, let
+}
+
+// Ten requests wait in a process that is not the one where the handler runs; all of them are told when it has ended.
+func TestWaitingRequestsGetTheAnswerOfTheRunningAttempt(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		h, let := gate()
+		runs, waits := newTokens(t, store).Middleware(Route{Name: "r"})(h), newTokens(t, store)
+		var clients sync.WaitGroup
+		clients.Go(func() {
+			if w := post(runs, "x", "Idempotency-Key: k"); w.Code != 201 {
+				t.Errorf("the first: %d", w.Code)
+			}
+		})
+		eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
+		for range 10 {
+			clients.Go(func() {
+				w := post(waits.Middleware(Route{Name: "r"})(h), "x", "Idempotency-Key: k", "Prefer: wait=30")
+				if w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "true" {
+					t.Errorf("a waiting one: %d %s", w.Code, w.Body)
+				}
+			})
+		}
+		eventually(t, "somebody waits", func() bool { return field(t, waits, ClientKey("", "r", "k"), "awaited") == "1" })
+		close(let)
+		clients.Wait()
+		if h.runs.Load() != 1 {
+			t.Errorf("%d runs", h.runs.Load())
+		}
+	})
+}
+
+// How long a waiting request waits, in the bubble's time, for each way in which the attempt can end.
+func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
+	for name, row := range map[string]struct {
+		end    func(*Attempt)
+		prefer string
+		hangUp bool // of the waiting client
+		told   bool // whether the message that tells of the end arrives
+		least  time.Duration
+		most   time.Duration
+		status int
+		code   wire.Code
+		runs   int64
+	}{
+		"answered":            {told: true, prefer: "wait=60", least: 20 * time.Second, most: 20 * time.Second, status: 201, runs: 1},
+		"given back":          {told: true, prefer: "wait=60", end: (*Attempt).NotBegun, least: 20 * time.Second, most: 40 * time.Second, status: 201, runs: 2},
+		"in doubt":            {told: true, prefer: "wait=60", end: (*Attempt).InDoubt, least: 20 * time.Second, most: 20 * time.Second, status: 409, code: wire.IdempotencyUnknown, runs: 1},
+		"the message is lost": {told: false, prefer: "wait=60", least: 20 * time.Second, most: 20*time.Second + longestLook, status: 201, runs: 1},
+		"patience ends":       {told: true, prefer: "wait=5", least: 5 * time.Second, most: 5 * time.Second, status: 409, code: wire.InProgress, runs: 1},
+		"no patience":         {told: true, prefer: "", least: 0, most: 0, status: 409, code: wire.InProgress, runs: 1},
+		"the client hangs up": {told: true, prefer: "wait=60", hangUp: true, least: 3 * time.Second, most: 3 * time.Second, status: 409, code: wire.InProgress, runs: 1},
+		"the route's limit":   {told: true, prefer: "wait=600", least: 20 * time.Second, most: 20 * time.Second, status: 201, runs: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := storetest.Open(t, redisstore.Config{})
+				h := &handler{serve: func(w http.ResponseWriter, r *http.Request) {
+					time.Sleep(20 * time.Second)
+					if attempt, _ := FromContext(r.Context()); row.end != nil {
+						row.end(attempt)
+					}
+					w.WriteHeader(http.StatusCreated)
+				}}
+				tokens, other := newTokens(t, store), newTokens(t, store)
+				if !row.told {
+					tokens.done = "elsewhere"
+				}
+				go post(tokens.Middleware(Route{Name: "r"})(h), "x", "Idempotency-Key: k")
+				synctest.Wait()
+
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if row.hangUp {
+					time.AfterFunc(3*time.Second, cancel)
+				}
+				request := httptest.NewRequestWithContext(ctx, "POST", "/pay", strings.NewReader("x"))
+				request.Header.Set(KeyHeader, "k")
+				request.Header.Set("Prefer", row.prefer)
+				w := httptest.NewRecorder()
+				began := time.Now()
+				other.Middleware(Route{Name: "r"})(h).ServeHTTP(w, request)
+				if waited := time.Since(began); waited < row.least || waited > row.most {
+					t.Errorf("waited %v", waited)
+				}
+				if w.Code != row.status || codeOf(w) != row.code {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+				time.Sleep(time.Minute) // whatever still runs ends
+				if h.runs.Load() != row.runs {
+					t.Errorf("%d runs", h.runs.Load())
+				}
+			})
+		})
+	}
+}
+
+// A repeat that does not wait leaves no mark, so that nothing is published for it.
+func TestRunningAttemptIsNotMarkedUnlessSomebodyWaits(t *testing.T) {
+	tokens := embeddedTokens(t)
+	h, let := gate()
+	guarded := tokens.Middleware(Route{Name: "r"})(h)
+	var first sync.WaitGroup
+	first.Go(func() { post(guarded, "x", "Idempotency-Key: k") })
+	eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
+	if w := post(guarded, "x", "Idempotency-Key: k"); w.Code != 409 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if field(t, tokens, ClientKey("", "r", "k"), "awaited") != "" {
+		t.Error("marked without anybody waiting")
+	}
+	close(let)
+	first.Wait()
+}

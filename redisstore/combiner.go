@@ -1,0 +1,219 @@
+package redisstore
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Calls to one server share round trips: a call that finds the server idle goes out by itself, at once and from its own goroutine. A call that finds others
+// under way joins those that wait, and they go out together in one pipeline when a flight lands, or after a gap if the flight is long. So a lone caller pays
+// nothing, and many callers pay for few round trips. What each call decides does not change: Redis runs the scripts of a pipeline one by one.
+const (
+	maxFlights = 8                      // pipelines under way to one server
+	maxBatch   = 256                    // calls in one of them
+	smallBatch = 8                      // fewer calls than this wait for one turn of the scheduler, in case more are just coming
+	flightGap  = 250 * time.Microsecond // how long calls wait for a flight to land before they go out beside it
+)
+
+// combiners are the combiners of a store, one for each server and number of replicas to wait for.
+type combiners struct {
+	mu      sync.RWMutex
+	by      map[destination]*combiner
+	flights sync.WaitGroup
+}
+
+type destination struct {
+	node *redis.Client
+	ack  int
+}
+
+func (c *combiners) to(d destination, ackTimeout time.Duration) *combiner {
+	c.mu.RLock()
+	found := c.by[d]
+	c.mu.RUnlock()
+	if found != nil {
+		return found
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[destination]*combiner{}
+	}
+	if c.by[d] == nil {
+		c.by[d] = &combiner{destination: d, ackTimeout: ackTimeout, running: &c.flights}
+	}
+	return c.by[d]
+}
+
+// combiner shares the round trips to one server. It is safe for concurrent use.
+type combiner struct {
+	destination
+
+	ackTimeout time.Duration
+	running    *sync.WaitGroup // the goroutines that fly
+
+	mu      sync.Mutex
+	flights int // direct calls and pipelines under way
+	waiting []*job
+	gap     *time.Timer
+}
+
+// job is a call that waits for its flight or is on it.
+type job struct {
+	call   *call
+	words  []any
+	state  atomic.Int32 // queued, then boarded or left
+	answer any
+	err    error
+	landed chan struct{}
+}
+
+const (
+	queued  int32 = iota
+	boarded       // it may have been sent from now on
+	left          // its caller has gone, and it is not sent
+)
+
+// do sends a call, by itself or with others, and returns what Redis answered.
+func (c *combiner) do(ctx context.Context, call *call, words []any) (any, error) {
+	c.mu.Lock()
+	if c.flights == 0 {
+		c.flights++
+		c.mu.Unlock()
+		defer c.arrived()
+		return call.send(ctx, c.node, words)
+	}
+	j := &job{call: call, words: words, landed: make(chan struct{})}
+	c.waiting = append(c.waiting, j)
+	if len(c.waiting) == 1 {
+		c.armLocked()
+	}
+	c.mu.Unlock()
+	return j.wait(ctx)
+}
+
+// wait returns the job's answer. A caller that gives up leaves a job that has not boarded; one that has may be sent at any time, so it counts as sent.
+func (j *job) wait(ctx context.Context) (any, error) {
+	select {
+	case <-j.landed:
+		return j.answer, j.err
+	case <-ctx.Done():
+	}
+	if j.state.CompareAndSwap(queued, left) {
+		return nil, ctx.Err()
+	}
+	select {
+	case <-j.landed:
+		return j.answer, j.err
+	default:
+		j.call.sent.Store(true)
+		return nil, ctx.Err()
+	}
+}
+
+// armLocked sees to it that what waits now does not wait for long.
+func (c *combiner) armLocked() {
+	if c.gap == nil {
+		c.gap = time.AfterFunc(flightGap, c.overdue)
+		return
+	}
+	c.gap.Reset(flightGap)
+}
+
+// overdue starts one more flight for those that have waited long enough.
+func (c *combiner) overdue() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) > 0 && c.flights < maxFlights {
+		c.flights++
+		c.running.Go(c.fly)
+	}
+}
+
+// arrived ends a direct call; its place among the flights goes to those that wait.
+func (c *combiner) arrived() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) > 0 {
+		c.running.Go(c.fly)
+		return
+	}
+	c.flights--
+}
+
+// fly sends pipeline after pipeline while calls wait.
+func (c *combiner) fly() {
+	for batch := c.board(); batch != nil; batch = c.board() {
+		c.send(batch)
+	}
+}
+
+// board takes the calls that wait, or ends the flight if there are none.
+func (c *combiner) board() []*job {
+	c.mu.Lock()
+	if n := len(c.waiting); n > 0 && n < smallBatch {
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+	}
+	defer c.mu.Unlock()
+	batch := c.waiting
+	if len(batch) == 0 {
+		c.flights--
+		return nil
+	}
+	c.waiting = nil
+	if len(batch) > maxBatch {
+		batch, c.waiting = batch[:maxBatch:maxBatch], batch[maxBatch:]
+		c.armLocked()
+	}
+	return batch
+}
+
+// send runs a batch in one pipeline, with one WAIT behind it if its calls ask for acknowledgement, and tells each call what became of it.
+func (c *combiner) send(batch []*job) {
+	ctx, cancel := context.WithDeadline(context.Background(), flightDeadline(batch))
+	defer cancel()
+	pipe := c.node.Pipeline()
+	commands := make([]*redis.Cmd, len(batch))
+	for i, j := range batch {
+		if j.state.CompareAndSwap(queued, boarded) {
+			commands[i] = pipe.Do(ctx, j.words...)
+		}
+	}
+	if pipe.Len() == 0 {
+		return
+	}
+	var wait *redis.Cmd
+	if c.ack > 0 {
+		wait = pipe.Do(ctx, "wait", c.ack, ackPatience(ctx, c.ackTimeout).Milliseconds())
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, j := range batch {
+		if commands[i] == nil {
+			continue
+		}
+		j.answer, j.err = commands[i].Result()
+		if j.err == nil && wait != nil {
+			j.err = acknowledged(wait, c.ack, nil)
+		}
+		close(j.landed)
+	}
+}
+
+// flightDeadline is a little before the store's time for the first of the calls is over, so that all of them hear what happened. What a caller's own
+// context allows is that caller's business alone.
+func flightDeadline(batch []*job) time.Time {
+	first := batch[0].call.deadline
+	for _, j := range batch[1:] {
+		if j.call.deadline.Before(first) {
+			first = j.call.deadline
+		}
+	}
+	return first.Add(-max(time.Until(first)/50, 0))
+}

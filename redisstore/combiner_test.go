@@ -1,0 +1,202 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// slow is a call that keeps its server busy for a while, so that those behind it gather.
+var slow = script("slow", `
+local till = redis.call('TIME')
+till = till[1] * 1000 + till[2] / 1000 + 30
+repeat local now = redis.call('TIME') until now[1] * 1000 + now[2] / 1000 > till
+return {'ok', '0'}`, false)
+
+// gathered starts calls behind one that keeps the server busy, and waits for all.
+func gathered(t *testing.T, store *redisstore.Store, calls int, call func(i int)) {
+	t.Helper()
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, err := number(t.Context(), store, slow, "x"); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range calls {
+		all.Go(func() { call(i) })
+	}
+	all.Wait()
+}
+
+func TestCallsInFlightShareRoundTrips(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := between(t, server.Addr())
+	store := open(t, proxy.URL(), nil)
+	warm(t, store, 4)
+	proxy.runs.Store(0)
+	var seen history
+	gathered(t, store, 200, func(int) {
+		n, err := bumped(t.Context(), store, "x")
+		if err != nil {
+			t.Error(err)
+		}
+		seen.add(n)
+	})
+	if count, largest := seen.unique(t); count != 200 || largest != 200 {
+		t.Errorf("%d values up to %d", count, largest)
+	}
+	if trips := proxy.runs.Load(); trips > 50 {
+		t.Errorf("%d requests for 201 calls", trips)
+	}
+}
+
+// A lone caller's call goes out by itself: one request each, and nothing waits for company.
+func TestLoneCallerSendsItsOwnCall(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := between(t, server.Addr())
+	store := open(t, proxy.URL(), nil)
+	warm(t, store, 1)
+	proxy.runs.Store(0)
+	before := runtime.NumGoroutine()
+	for i := range int64(100) {
+		mustBump(t, store, "x", i+1)
+	}
+	if trips := proxy.runs.Load(); trips != 100 {
+		t.Errorf("%d requests for 100 calls", trips)
+	}
+	if after := runtime.NumGoroutine(); after > before {
+		t.Errorf("%d goroutines became %d", before, after)
+	}
+}
+
+func TestCallsOfOneFlightHaveTheirOwnAnswers(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		if _, err := store.Run(t.Context(), script("list", "redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false), []string{store.Key("test", "{list")}); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for i := range 120 {
+			all.Go(func() {
+				switch i % 4 {
+				case 0:
+					_, err := number(t.Context(), store, bump, "{list")
+					if !errors.Is(err, redisstore.ErrWrongType) {
+						t.Errorf("a wrong type: %v", err)
+					}
+				case 1: // a script that the server does not know yet
+					fresh := script(fmt.Sprint("fresh", i), fmt.Sprintf("return {'ok', '%d'}", i), false)
+					if n, err := number(t.Context(), store, fresh, "y"); err != nil || n != int64(i) {
+						t.Errorf("call %d got %d, %v", i, n, err)
+					}
+				case 2:
+					if n, err := bumped(t.Context(), store, fmt.Sprint("own", i)); err != nil || n != 1 {
+						t.Errorf("call %d got %d, %v", i, n, err)
+					}
+				default:
+					if n, err := number(t.Context(), store, peek, "z"); err != nil || n != 0 {
+						t.Errorf("a read got %d, %v", n, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// A caller that gives up before its flight is told that nothing was done, and it is true; one that gives up on its flight is told that nobody knows.
+func TestCallerThatLeaves(t *testing.T) {
+	server := redistest.Start(t)
+	store := open(t, server.URL()+"?pool_size=20", nil)
+	warm(t, store, 40)
+	server.Pause()
+	var all sync.WaitGroup
+	var uncertain, certain atomic.Int64
+	for range 400 { // more than all flights together take
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), brief)
+			defer cancel()
+			_, err := bumped(ctx, store, "x")
+			inClass(t, err)
+			if errors.Is(err, redisstore.ErrUnknownOutcome) {
+				uncertain.Add(1)
+			} else {
+				certain.Add(1)
+			}
+		})
+		if uncertain.Load() == 0 {
+			time.Sleep(time.Millisecond) // flights leave with a few calls each, until none is free
+		}
+	}
+	all.Wait()
+	server.Resume()
+	until(t, "what was sent has run", func() bool { _, err := bumped(t.Context(), store, "y"); return err == nil })
+	ran := counted(t, store, "x")
+	if ran > uncertain.Load() || certain.Load() == 0 {
+		t.Errorf("%d ran; %d may have, %d did not", ran, uncertain.Load(), certain.Load())
+	}
+}
+
+// All calls of a flight that too few replicas confirmed hear so, and the master has their writes.
+func TestCallsOfOneFlightShareTheAcknowledgement(t *testing.T) {
+	t.Parallel()
+	store, set := replicated(t)
+	both := store.WithAck(2)
+	warm(t, both, 4)
+	gathered(t, both, 40, func(int) {
+		if _, err := bumped(t.Context(), both, "x"); err != nil {
+			t.Errorf("with both replicas: %v", err)
+		}
+	})
+	set.Replicas()[0].Pause()
+	gatherErr := make(chan error, 40)
+	var all sync.WaitGroup
+	for range 40 {
+		all.Go(func() {
+			_, err := bumped(t.Context(), both, "x")
+			gatherErr <- err
+		})
+	}
+	all.Wait()
+	close(gatherErr)
+	for err := range gatherErr {
+		shortfall(t, err, 1, 2)
+	}
+	if n := counted(t, store, "x"); n != 80 {
+		t.Errorf("the master holds %d", n)
+	}
+}
+
+// A flight that hangs holds up nobody for long: others go out beside it.
+func TestFlightThatHangsIsOvertaken(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := between(t, server.Addr())
+	store := open(t, proxy.URL(), nil)
+	warm(t, store, 1)
+	proxy.runs.Store(0)
+	proxy.set(swallow)
+	stuck := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	go func() {
+		_, err := bumped(ctx, store, "x")
+		stuck <- err
+	}()
+	until(t, "the first call was swallowed", func() bool { return proxy.runs.Load() == 1 })
+	proxy.set(pass)
+	mustBump(t, store, "y", 1)
+	select {
+	case err := <-stuck:
+		t.Errorf("the first call ended first: %v", err)
+	default:
+		unknown(t, <-stuck)
+	}
+}

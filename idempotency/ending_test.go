@@ -108,20 +108,20 @@ func TestEveryShapeOfAnswerIsReplayedWithoutRunningAgain(t *testing.T) {
 	}{
 		"HEAD": {
 			"HEAD", func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Etag", `"v1"`)
+				w.Header().Set("ETag", `"v1"`)
 				_, _ = io.WriteString(w, "unseen")
 			},
-			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "Etag", `"v1"`) },
-			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "Etag", `"v1"`) },
+			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "ETag", `"v1"`) },
+			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "ETag", `"v1"`) },
 		},
 		"204": {
-			"POST", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Etag", `"v2"`); w.WriteHeader(204) },
-			func(t *testing.T, r *http.Response) { check(t, r, 204, "", "Etag", `"v2"`) },
-			func(t *testing.T, r *http.Response) { check(t, r, 204, "", "Etag", `"v2"`) },
+			"POST", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("ETag", `"v2"`); w.WriteHeader(204) },
+			func(t *testing.T, r *http.Response) { check(t, r, 204, "", "ETag", `"v2"`) },
+			func(t *testing.T, r *http.Response) { check(t, r, 204, "", "ETag", `"v2"`) },
 		},
 		"304": {
 			"GET", func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(304)
+				w.WriteHeader(http.StatusNotModified)
 				if _, err := io.WriteString(w, "none"); err == nil {
 					panic("a body where none is allowed")
 				}

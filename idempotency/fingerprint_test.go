@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
@@ -10,16 +11,16 @@ import (
 
 func fingerprint(t *testing.T, route Route, body string, headers ...string) string {
 	t.Helper()
-	r := httptest.NewRequest("POST", "/pay", strings.NewReader(body))
+	r := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader(body))
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
 		r.Header.Add(name, value)
 	}
-	print, err := takeBody(r, "r", route.WithDefaults())
+	sum, err := takeBody(r, "r", route.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return print
+	return sum
 }
 
 func TestFingerprintCoversTheHeadersOfTheRoute(t *testing.T) {

@@ -29,13 +29,13 @@ func TestPatienceIsWhatPreferAsksAndTheRouteAllows(t *testing.T) {
 		"waiting=5":                    0,
 		"":                             0,
 	} {
-		r := httptest.NewRequest("POST", "/", nil)
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header.Set("Prefer", field)
 		if got := (Route{MaxWait: 10 * time.Second}).patience(r); got != want {
 			t.Errorf("%q: %v, want %v", field, got, want)
 		}
 	}
-	r := httptest.NewRequest("POST", "/", nil)
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.Header["Prefer"] = []string{"return=minimal", "wait=3"}
 	if got := (Route{}).WithDefaults().patience(r); got != 3*time.Second {
 		t.Errorf("in the second field: %v", got)

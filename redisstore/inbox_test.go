@@ -1,0 +1,84 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+var publish = script("publish", "return {'ok', redis.call('PUBLISH', ARGV[1], ARGV[2])}", false)
+
+func published(t *testing.T, store *redisstore.Store, channel, message string) {
+	t.Helper()
+	if _, err := store.Run(t.Context(), publish, []string{store.Key("test", message)}, channel, message); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What any script on any server of the store publishes arrives, in the order of one publisher, from the moment that Subscribe has returned.
+func TestInboxReceivesWhatIsPublished(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		channel := store.Key("test", "channel")
+		inbox, err := store.Subscribe(t.Context(), channel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages := []string{"a", "b", "c", "d", "e"} // their keys lie on several servers of a cluster
+		for _, message := range messages {
+			published(t, store, store.Key("test", "other"), "not this")
+			published(t, store, channel, message)
+			if got, missed, err := inbox.Next(t.Context()); err != nil || missed || got != message {
+				t.Errorf("%q, %v, %v; want %q", got, missed, err, message)
+			}
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := inbox.Next(ended); err == nil {
+			t.Error("no error when the context had ended")
+		}
+		if err := inbox.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := inbox.Next(t.Context()); err == nil {
+			t.Error("no error after Close")
+		}
+	})
+}
+
+func TestInboxTellsThatItMayHaveMissedSomething(t *testing.T) {
+	server := redistest.Start(t)
+	store := open(t, server.URL(), nil)
+	channel := store.Key("test", "channel")
+	inbox, err := store.Subscribe(t.Context(), channel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = inbox.Close() })
+	server.Restart()
+	if got, missed, err := inbox.Next(t.Context()); err != nil || !missed || got != "" {
+		t.Fatalf("after the restart: %q, %v, %v", got, missed, err)
+	}
+	published(t, store, channel, "again")
+	if got, missed, err := inbox.Next(t.Context()); err != nil || missed || got != "again" {
+		t.Errorf("%q, %v, %v", got, missed, err)
+	}
+}
+
+func TestSubscribeToAServerThatIsAwayIsRefused(t *testing.T) {
+	server := redistest.Start(t)
+	store := open(t, server.URL(), func(c *redisstore.Config) { c.Timeout = brief })
+	server.Kill()
+	soon(t, func() {
+		_, err := store.Subscribe(t.Context(), "x")
+		refused(t, err)
+	})
+	server.Restart()
+	server.Pause()
+	soon(t, func() {
+		_, err := store.Subscribe(t.Context(), "x")
+		refused(t, err)
+	})
+}

@@ -11,14 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newTokens returns the tokens of a store; what they do in the background ends with the test.
 func newTokens(t testing.TB, store *redisstore.Store) *Tokens {

@@ -1,0 +1,256 @@
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// The steps of a first request, in their order. Those of the handler are told by it, those on the way to Redis and back are seen on the wire.
+const (
+	beforeClaim    = "before the claim"
+	afterClaim     = "after the claim, before its reply"
+	inHandler      = "in the handler, before the effect"
+	afterEffect    = "in the handler, after the effect"
+	beforeComplete = "before the answer is recorded"
+	afterComplete  = "after the answer is recorded, before the reply"
+	answered       = "after the answer"
+)
+
+// What happens at a step.
+const (
+	killed   = "the owner is killed"
+	lost     = "Redis is killed and comes back with its data"
+	cut      = "the connection to Redis is lost"
+	panicked = "the handler panics"
+	hungUp   = "the client hangs up"
+)
+
+// truth is what the later requests hear in the end, and how often the handler has begun and has had its effect.
+type truth struct {
+	status          int
+	starts, effects int
+}
+
+var (
+	once        = truth{201, 1, 1} // one run, and every request has its answer
+	doubtUnrun  = truth{409, 0, 0} // the handler never began, but nobody can know
+	doubtBegun  = truth{409, 1, 0}
+	doubtBehind = truth{409, 1, 1}
+	twoBegun    = truth{201, 2, 1} // another attempt took over before the effect
+	twice       = truth{201, 2, 2} // … or after it: takeover is for effects that refuse the smaller fence
+)
+
+// TestEveryStepOfARequestCanFail breaks a request at each of its steps in each way, under both policies, and looks at what the handler has done and at
+// what later requests hear.
+func TestEveryStepOfARequestCanFail(t *testing.T) {
+	for _, row := range []struct {
+		step, what     string
+		hold, takeover truth
+	}{
+		{beforeClaim, killed, once, once},
+		{afterClaim, killed, doubtUnrun, once},
+		{inHandler, killed, doubtBegun, twoBegun},
+		{afterEffect, killed, doubtBehind, twice},
+		{beforeComplete, killed, doubtBehind, twice},
+		{afterComplete, killed, once, once},
+		{answered, killed, once, once},
+
+		{beforeClaim, lost, once, once},
+		{afterClaim, lost, once, once},
+		{inHandler, lost, once, once},
+		{afterEffect, lost, once, once},
+		{beforeComplete, lost, once, once},
+		{afterComplete, lost, once, once},
+		{answered, lost, once, once},
+
+		{beforeClaim, cut, once, once},
+		{afterClaim, cut, once, once},
+		{beforeComplete, cut, once, once},
+		{afterComplete, cut, once, once},
+
+		{inHandler, panicked, doubtBegun, twoBegun},
+		{afterEffect, panicked, doubtBehind, twice},
+
+		{afterClaim, hungUp, once, once},
+		{inHandler, hungUp, once, once},
+		{afterEffect, hungUp, once, once},
+		{beforeComplete, hungUp, once, once},
+	} {
+		for policy, want := range map[Policy]truth{Hold: row.hold, Takeover: row.takeover} {
+			t.Run(fmt.Sprintf("%s/%s/%s", row.what, row.step, policy), func(t *testing.T) {
+				t.Parallel()
+				walk := newWalk(t, row.step, row.what, policy)
+				walk.first()
+				if got := walk.settle(); got != want {
+					t.Errorf("got %+v, want %+v", got, want)
+				}
+			})
+		}
+	}
+}
+
+// walk is one broken request and what comes after it.
+type walk struct {
+	t          *testing.T
+	step, what string
+	policy     Policy
+	lease      time.Duration
+	redis      *redistest.Server
+	control    *httptest.Server
+	owner      *owner
+	hangUp     context.CancelFunc
+
+	mu     sync.Mutex
+	broken bool
+	counts map[string]int
+}
+
+const key = "order-1"
+
+func newWalk(t *testing.T, step, what string, policy Policy) *walk {
+	w := &walk{t: t, step: step, what: what, policy: policy, counts: map[string]int{}, lease: 10 * time.Second}
+	if what == killed {
+		w.lease = time.Second // its end is waited for
+	}
+	w.redis = redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	w.control = httptest.NewServer(http.HandlerFunc(w.asked))
+	t.Cleanup(w.control.Close)
+	proxy := redistest.StartProxy(t, w.redis.Addr(), w.judge)
+	w.owner = startOwner(t, proxy.URL(), w.control.URL, policy, w.lease)
+	return w
+}
+
+// asked is what the handler asks at its steps.
+func (w *walk) asked(answer http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	if name == "effect" { // the handler asks behind its effect
+		w.count("effect")
+		if w.here(afterEffect) {
+			w.breakIt(answer)
+		}
+		return
+	}
+	w.count("start")
+	if w.here(inHandler) {
+		w.breakIt(answer)
+	}
+}
+
+func (w *walk) breakIt(answer http.ResponseWriter) {
+	if w.what == panicked {
+		answer.WriteHeader(http.StatusTeapot)
+		return
+	}
+	w.strike()
+}
+
+// judge looks for the claim and the recording on the wire.
+func (w *walk) judge(request []byte) (fate redistest.Fate, then func()) {
+	for _, at := range []struct {
+		script        *scripts.Script
+		before, after string
+	}{{scripts.TokenClaim, beforeClaim, afterClaim}, {scripts.TokenComplete, beforeComplete, afterComplete}} {
+		if !bytes.Contains(request, []byte(at.script.SHA)) {
+			continue
+		}
+		switch {
+		case w.what == hungUp && (w.here(at.before) || w.here(at.after)):
+			w.strike()
+		case w.here(at.before):
+			return redistest.CutBefore, w.strike
+		case w.here(at.after):
+			return redistest.CutAfter, w.strike
+		}
+	}
+	return redistest.Pass, nil
+}
+
+// here tells, once, that this is the step where the request breaks.
+func (w *walk) here(step string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if step != w.step || w.broken {
+		return false
+	}
+	w.broken = true
+	return true
+}
+
+func (w *walk) count(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[name]++
+}
+
+// strike does what happens.
+func (w *walk) strike() {
+	switch w.what {
+	case killed:
+		w.owner.kill()
+	case lost:
+		w.redis.Kill()
+		w.redis.Restart()
+	case hungUp:
+		w.hangUp()
+	}
+}
+
+// first sends the request that breaks. Redis has been told the scripts before, by another key, so that the wire shows their hashes.
+func (w *walk) first() {
+	w.t.Helper()
+	for _, script := range []*scripts.Script{scripts.TokenClaim, scripts.TokenComplete} {
+		if err := w.redis.Client().ScriptLoad(w.t.Context(), script.Source).Err(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	defer cancel()
+	w.hangUp = cancel
+	status, body := w.owner.pay(ctx, key)
+	if w.here(answered) {
+		if status != http.StatusCreated {
+			w.t.Fatalf("the first request: %d %s", status, body)
+		}
+		w.strike()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.broken {
+		w.t.Fatalf("the request never came to the step: %d %s", status, body)
+	}
+	switch status {
+	case 0, http.StatusCreated, http.StatusServiceUnavailable:
+	default:
+		w.t.Errorf("the first request: %d %s", status, body)
+	}
+}
+
+// settle asks again and again until the answer is final, in a new process if the owner is no more, and asks once more to see that it stays.
+func (w *walk) settle() truth {
+	w.t.Helper()
+	owner := w.owner
+	if w.what == killed {
+		owner = startOwner(w.t, w.redis.URL(), w.control.URL, w.policy, w.lease)
+	}
+	status, body := 0, ""
+	eventually(w.t, "a final answer", func() bool {
+		status, body = owner.pay(w.t.Context(), key)
+		return status == http.StatusCreated || strings.Contains(body, "idempotency-outcome-unknown")
+	})
+	if again, text := owner.pay(w.t.Context(), key); again != status || status == http.StatusCreated && text != body {
+		w.t.Errorf("%d %s, and then %d %s", status, body, again, text)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return truth{status, w.counts["start"], w.counts["effect"]}
+}

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -62,7 +63,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		t.principal = func(*http.Request) string { return "" }
 	}
 	if t.fail == nil {
-		t.fail = writeProblem
+		t.fail = t.writeProblem
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
@@ -71,8 +72,11 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	return t
 }
 
-func writeProblem(w http.ResponseWriter, _ *http.Request, err error) {
+func (t *Tokens) writeProblem(w http.ResponseWriter, _ *http.Request, err error) {
 	problem, _ := Problem(err)
+	if errors.Is(err, errPolicy) {
+		problem.See = t.policyURL
+	}
 	problem.Write(w)
 }
 

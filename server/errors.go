@@ -111,9 +111,10 @@ func (s *Server) complete(problem *wire.Problem, r *http.Request) {
 	switch problem.Code {
 	case wire.PayloadTooLarge:
 		problem.Detail = "the limit is " + byteCount(s.config.MaxBody)
-	case wire.KeyMissing, wire.KeyMalformed:
+	case wire.KeyMissing, wire.KeyMalformed, wire.PayloadMismatch:
 		problem.See = policyPath
 	case wire.IdempotencyUnknown, wire.InProgress:
+		problem.See = policyPath
 		if token := r.Header.Get(idempotency.TokenHeader); token != "" {
 			problem.See = "/token/" + token
 		} else if strings.HasPrefix(r.URL.Path, "/token/") {

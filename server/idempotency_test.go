@@ -144,7 +144,7 @@ func wantReplay(t *testing.T, a, first answer) {
 
 func (g *guarded) inProgress(t *testing.T) {
 	token := g.issue(t, "")
-	for header, see := range map[string]string{"Idempotency-Token: " + token: "/token/" + token, "Idempotency-Key: progress": ""} {
+	for header, see := range map[string]string{"Idempotency-Token: " + token: "/token/" + token, "Idempotency-Key: progress": "/idempotency-policy"} {
 		first := make(chan answer, 1)
 		go func() {
 			a, err := g.send(context.WithoutCancel(t.Context()), call{method: "POST", path: "/slow", header: []string{header}})

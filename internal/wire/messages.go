@@ -174,7 +174,8 @@ type Policies struct {
 // RoutePolicy is what a client may know of a guarded route.
 type RoutePolicy struct {
 	Route       string   `json:"route"`
-	Headers     []string `json:"headers"` // one of them belongs in the request
+	Headers     []string `json:"headers"`   // one of them belongs in the request
+	UniqueBy    []string `json:"unique_by"` // what makes a key one of its own: the same key elsewhere is another operation
 	Required    bool     `json:"required"`
 	Policy      string   `json:"policy"`
 	Lease       int64    `json:"lease_ms"`

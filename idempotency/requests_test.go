@@ -1,0 +1,131 @@
+package idempotency
+
+import (
+	"bytes"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// form is a multipart body with a file.
+func form(t *testing.T, boundary, content string) (body, contentType string) {
+	t.Helper()
+	var buffer bytes.Buffer
+	w := multipart.NewWriter(&buffer)
+	if err := w.SetBoundary(boundary); err != nil {
+		t.Fatal(err)
+	}
+	file, err := w.CreateFormFile("receipt", "receipt.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Write([]byte(content)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buffer.String(), "Content-Type: " + w.FormDataContentType()
+}
+
+func TestMultipartBodyIsGuarded(t *testing.T) {
+	h := &handler{serve: func(w http.ResponseWriter, r *http.Request) {
+		file, _, err := r.FormFile("receipt")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		defer func() { _ = file.Close() }() // in memory
+		w.WriteHeader(http.StatusCreated)
+	}}
+	guarded := embeddedTokens(t).Middleware(Route{Name: "r", MaxBody: 10_000})(h)
+	body, contentType := form(t, "one", strings.Repeat("x", 5000))
+	for range 2 {
+		if w := post(guarded, body, contentType, "Idempotency-Key: k"); w.Code != 201 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+	other, contentType := form(t, "one", strings.Repeat("y", 5000))
+	if w := post(guarded, other, contentType, "Idempotency-Key: k"); codeOf(w) != wire.PayloadMismatch {
+		t.Errorf("another file: %d %s", w.Code, w.Body)
+	}
+	large, contentType := form(t, "one", strings.Repeat("x", 10_000))
+	if w := post(guarded, large, contentType, "Idempotency-Key: k2"); codeOf(w) != wire.PayloadTooLarge {
+		t.Errorf("over the limit: %d %s", w.Code, w.Body)
+	}
+	if h.runs.Load() != 1 {
+		t.Errorf("%d runs", h.runs.Load())
+	}
+}
+
+// A refusal changes nothing: the same request is refused alike, and the right one still does what it would have done.
+func TestRefusedRequestIsRefusedAgain(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		h := &handler{}
+		guarded := newTokens(t, store).Middleware(Route{Name: "r", MaxBody: 10})(h)
+		post(guarded, "paid", "Idempotency-Key: used")
+		for name, row := range map[string]struct {
+			body    string
+			headers []string
+			code    wire.Code
+		}{
+			"missing":   {"x", nil, wire.KeyMissing},
+			"malformed": {"x", []string{`Idempotency-Key: "k`}, wire.KeyMalformed},
+			"two":       {"x", []string{"Idempotency-Key: k", "Idempotency-Key: k"}, wire.KeyMalformed},
+			"mismatch":  {"x", []string{"Idempotency-Key: used"}, wire.PayloadMismatch},
+			"too large": {strings.Repeat("x", 11), []string{"Idempotency-Key: k"}, wire.PayloadTooLarge},
+			"unknown":   {"x", []string{"Idempotency-Token: k"}, wire.TokenUnknown},
+		} {
+			for range 3 {
+				if w := post(guarded, row.body, row.headers...); codeOf(w) != row.code {
+					t.Errorf("%s: %d %s", name, w.Code, w.Body)
+				}
+			}
+		}
+		if w := post(guarded, "x", "Idempotency-Key: k"); w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "" {
+			t.Errorf("the right request afterwards: %d", w.Code)
+		}
+		if h.runs.Load() != 2 {
+			t.Errorf("%d runs", h.runs.Load())
+		}
+	})
+}
+
+func TestHeaderPrincipalTellsCredentialsApart(t *testing.T) {
+	request := func(headers ...string) *http.Request {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		for _, header := range headers {
+			name, value, _ := strings.Cut(header, ": ")
+			r.Header.Add(name, value)
+		}
+		return r
+	}
+	principal := HeaderPrincipal("Authorization", "X-User")
+	seen := map[string]string{}
+	for name, r := range map[string]*http.Request{
+		"nobody": request(), "alice": request("Authorization: Bearer a"), "bob": request("Authorization: Bearer b"), "user": request("X-User: Bearer a"),
+		"both": request("Authorization: Bearer a", "X-User: 1"), "twice": request("Authorization: Bearer a", "Authorization: Bearer a"),
+		"a name as value": request("Authorization: X-User"), "a name as other value": request("X-User: X-User"),
+	} {
+		p := principal(r)
+		if before, ok := seen[p]; ok {
+			t.Errorf("%s and %s are one principal", name, before)
+		}
+		seen[p] = name
+		if strings.Contains(p, "Bearer") || principal(r) != p {
+			t.Errorf("%s: %q", name, p)
+		}
+	}
+	if p := principal(request("Other: x")); p != "" {
+		t.Errorf("without the headers: %q", p)
+	}
+	if p := HeaderPrincipal()(request("Authorization: x")); p != "" {
+		t.Errorf("without names: %q", p)
+	}
+}

@@ -7,7 +7,7 @@ FUZZTIME ?= 20s
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-go lint fmt fuzz bench deps clean
+.PHONY: help run build test test-go lint fmt fuzz chaos bench deps clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -18,11 +18,13 @@ run: ## Run the service on the embedded store, with the demo routes (ARGS: more 
 build: ## Build bin/coatcheck, static and without paths of this machine
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/coatcheck ./cmd/coatcheck
 
-# Every step runs even if one before it has failed, so that one run tells all; the counts come last.
-test: deps ## Run everything a change has to pass: go vet, the linter, all tests with the race detector
+# Every step runs even if one before it has failed, so that one run tells all; the counts come last. bench is a module of its own.
+test: deps ## Run everything a change has to pass: go vet, the linter, a short fuzzing, all tests with the race detector
 	@failed=; \
 	echo '$(GO) vet ./...'; $(GO) vet ./... || failed="$$failed vet"; \
 	echo 'golangci-lint run'; $(LINT) run ./... || failed="$$failed lint"; \
+	echo 'fuzz, 2s each'; $(MAKE) --no-print-directory fuzz FUZZTIME=2s || failed="$$failed fuzz"; \
+	echo 'bench: $(GO) vet, $(GO) test'; (cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod golangci-lint run ./... && $(GO) run ../internal/testcount -race -count=1 ./...) || failed="$$failed bench"; \
 	echo '$(GO) test -race -count=1 ./...'; $(GO) run ./internal/testcount -race -count=1 ./... || failed="$$failed test"; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
@@ -48,15 +50,20 @@ fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
 	done; \
 	echo "$$found fuzz tests, each for $(FUZZTIME)"
 
-bench: ## Run every benchmark once (ARGS: flags and packages, else all)
-	$(GO) test -run '^$$' -bench . -benchmem $(if $(ARGS),$(ARGS),./...)
+chaos: ## Kill owners, gateways and Redis masters under load, some hundred requests (ARGS: more flags, such as -rounds=100)
+	$(GO) test -race -count=1 -timeout 60m -v ./chaos -args -rounds=30 $(ARGS)
 
-# redis-server is what the tests start, each its own; REDIS_SERVER names another one. The race detector needs a C compiler.
-deps: ## Install what the tests need where it is missing (apt-get): redis-server, curl, jq, a C compiler
+bench: ## Measure side by side with peers, as ratios (ARGS: what to measure, such as guard -rounds 3; bench/README.md lists all)
+	cd bench && $(GO) run . $(if $(ARGS),$(ARGS),guard)
+
+# redis-server is what the tests start, each its own; REDIS_SERVER names another one. The race detector needs a C compiler. Python and Node run the examples.
+deps: ## Install what the tests need where it is missing (apt-get): redis-server, curl, jq, python3, node, a C compiler
 	@missing=; \
 	command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || missing="$$missing redis-server"; \
 	command -v curl >/dev/null || missing="$$missing curl"; \
 	command -v jq >/dev/null || missing="$$missing jq"; \
+	command -v python3 >/dev/null || missing="$$missing python3"; \
+	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v $$($(GO) env CC) >/dev/null || missing="$$missing gcc libc6-dev"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then echo "deps: install$$missing; there is no apt-get here to do it" >&2; exit 1; fi; \

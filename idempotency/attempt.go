@@ -35,62 +35,80 @@ func FromContext(ctx context.Context) (attempt *Attempt, ok bool) {
 	return attempt, ok
 }
 
-// heartbeat keeps a claim alive while its handler runs.
+// heartbeat keeps a claim alive while its handler runs. Between two beats it is a timer and no goroutine.
 type heartbeat struct {
 	tokens *Tokens
 	ref    Ref
 	owner  string
 	terms  Terms
 	cancel context.CancelCauseFunc // ends the handler's context when the claim is lost
-	quit   chan struct{}
-	once   sync.Once
-	done   sync.WaitGroup
+	trust  *time.Timer             // ends it when the lease can have ended; nil under Hold
+
+	mu      sync.Mutex
+	next    *time.Timer
+	stopped bool
+	beating sync.WaitGroup
 }
 
-// beat starts the heartbeat. claimed is the moment before the claim was sent: from there the process trusts its own claim for one lease.
+// beat starts the heartbeat: the lease is extended every third of it. claimed is the moment before the claim was sent: from there the process trusts its own
+// claim for one lease. Under Takeover the handler's context ends by a timer of its own when the lease can have ended, whether or not Redis answers: from
+// then on somebody else may run.
 func (t *Tokens) beat(ref Ref, owner string, terms Terms, claimed time.Time, cancel context.CancelCauseFunc) *heartbeat {
-	h := &heartbeat{tokens: t, ref: ref, owner: owner, terms: terms, cancel: cancel, quit: make(chan struct{})}
-	h.done.Go(func() { h.run(claimed) })
+	h := &heartbeat{tokens: t, ref: ref, owner: owner, terms: terms, cancel: cancel}
+	if terms.Policy == Takeover {
+		h.trust = time.AfterFunc(time.Until(claimed.Add(terms.Lease)), func() { cancel(ErrSuperseded) })
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next = time.AfterFunc(terms.Lease/3, h.beatOnce)
 	return h
 }
 
-// run extends the lease every third of it. Under Takeover the handler's context ends by a timer of its own when the lease can have ended, whether or
-// not Redis answers: from then on somebody else may run.
-func (h *heartbeat) run(trusted time.Time) {
-	if h.terms.Policy == Takeover {
-		deadline := time.AfterFunc(time.Until(trusted.Add(h.terms.Lease)), func() { h.cancel(ErrSuperseded) })
-		defer deadline.Stop()
-		h.loop(func(sent time.Time) { deadline.Reset(time.Until(sent.Add(h.terms.Lease))) })
+// beatOnce extends the lease, and sets the next beat unless the claim is lost or the heartbeat has been stopped.
+func (h *heartbeat) beatOnce() {
+	h.mu.Lock()
+	if h.stopped {
+		h.mu.Unlock()
 		return
 	}
-	h.loop(func(time.Time) {})
+	h.beating.Add(1)
+	h.mu.Unlock()
+	defer h.beating.Done()
+	began := time.Now()
+	if !h.extend() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.stopped {
+		h.next.Reset(max(h.terms.Lease/3-time.Since(began), 0))
+	}
 }
 
-func (h *heartbeat) loop(extended func(sent time.Time)) {
-	tick := time.NewTicker(h.terms.Lease / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-h.quit:
-			return
-		case <-tick.C:
-		}
-		sent := time.Now()
-		_, err := h.tokens.Extend(context.Background(), h.ref, h.owner, h.terms.Lease, h.terms.Retention)
-		switch {
-		case err == nil:
-			extended(sent)
-		case errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrUnknownToken):
-			h.cancel(err)
-			return
-		default:
-			h.tokens.log.Warn("idempotency: heartbeat failed, trying on", "error", err)
-		}
+// extend tells whether the claim can still be held.
+func (h *heartbeat) extend() bool {
+	sent := time.Now()
+	_, err := h.tokens.Extend(context.Background(), h.ref, h.owner, h.terms.Lease, h.terms.Retention)
+	switch {
+	case err == nil && h.trust != nil:
+		h.trust.Reset(time.Until(sent.Add(h.terms.Lease)))
+	case errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrUnknownToken):
+		h.cancel(err)
+		return false
+	case err != nil:
+		h.tokens.log.Warn("idempotency: heartbeat failed, trying on", "error", err)
 	}
+	return true
 }
 
 // stop ends the heartbeat and waits until no extension is under way.
 func (h *heartbeat) stop() {
-	h.once.Do(func() { close(h.quit) })
-	h.done.Wait()
+	h.mu.Lock()
+	h.stopped = true
+	h.next.Stop()
+	h.mu.Unlock()
+	h.beating.Wait()
+	if h.trust != nil {
+		h.trust.Stop()
+	}
 }

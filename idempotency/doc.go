@@ -18,6 +18,9 @@
 //     background, and repeats hear "in progress", later "outcome unknown", until it succeeds.
 //   - If the claim can not be made for certain, the handler does not run.
 //
+// A token names whom it was issued to: to another principal it is unknown, and with [Config].TokenKeys so is a forged one, without a question to Redis. The
+// scope of a client's own key is principal, route and key. With [Config].AnswerKeys Redis holds no answer that it could read.
+//
 // What does not hold: nobody can promise "exactly once" for an effect outside Redis. If Redis loses a claim that it confirmed (failover without
 // acknowledgement, restart without persistence, eviction, FLUSHALL), an issued token is refused as unknown, or, if only the claim was lost and not the
 // token, it can run again; a client's own key can run again in both cases. Acknowledgement by replicas (redisstore.Config.Ack) closes the failover case.

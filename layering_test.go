@@ -49,6 +49,7 @@ var layers = map[string][]string{
 
 	"client": {"internal/wire", "snowflake"},
 
+	"chaos":             {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 	"examples/payments": {"idempotency", "redisstore"},
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 
@@ -11,23 +12,26 @@ import (
 
 // started is what serve tells when it is ready.
 type started struct {
-	URL        string `json:"url"`
-	Store      string `json:"store"`   // embedded, standalone, sentinel or cluster
-	Address    string `json:"address"` // of the store
-	Ack        int    `json:"ack"`
-	Durability string `json:"durability"`        // what can be lost, and when
-	Problem    string `json:"problem,omitempty"` // why the store does not answer now
-	Version    string `json:"version"`
+	URL        string   `json:"url"`
+	Store      string   `json:"store"`   // embedded, standalone, sentinel or cluster
+	Address    string   `json:"address"` // of the store
+	Ack        int      `json:"ack"`
+	Durability string   `json:"durability"`        // what can be lost, and when
+	Hazards    []string `json:"hazards,omitempty"` // settings of the Redis under which it loses state by itself
+	Problem    string   `json:"problem,omitempty"` // why the store does not answer now
+	Version    string   `json:"version"`
 }
 
 // banner tells what runs, what it keeps, and what to do next.
-func (p *program) banner(ctx context.Context, c *config, store *redisstore.Store, at net.Addr) error {
+func (p *program) banner(ctx context.Context, c *config, store *redisstore.Store, at net.Addr, log *slog.Logger) error {
 	s := started{
 		URL: "http://" + reachable(at.String()), Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
 		Durability: durability(c, store), Version: version().Version,
 	}
 	if err := store.Ping(ctx); err != nil {
 		s.Problem = err.Error()
+	} else {
+		s.Hazards = hazards(ctx, store, log)
 	}
 	return p.print(s, s.people(c))
 }
@@ -38,6 +42,9 @@ func (s started) people(c *config) string {
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
 	fmt.Fprintf(&b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
 	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
+	for _, hazard := range s.Hazards {
+		fmt.Fprintf(&b, "  WARNING     %s\n", hazard)
+	}
 	if s.Problem != "" {
 		fmt.Fprintf(&b, "  PROBLEM     the store does not answer: %s\n              the service is up and answers 503 until it does\n", s.Problem)
 	}
@@ -49,6 +56,19 @@ func (s started) people(c *config) string {
 	}
 	fmt.Fprintf(&b, "Everything else: %s/\n\n", s.URL)
 	return b.String()
+}
+
+// hazards asks the Redis for settings under which it loses state by itself, and logs them.
+func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (found []string) {
+	list, err := store.Hazards(ctx)
+	if err != nil {
+		log.Warn("the settings of the Redis can not be read", "error", err)
+	}
+	for _, hazard := range list {
+		log.Warn("this Redis can lose what it has confirmed", "server", hazard.Server, "risk", hazard.Risk, "fix", hazard.Fix)
+		found = append(found, hazard.String())
+	}
+	return found
 }
 
 // durability says what can be lost with this store.

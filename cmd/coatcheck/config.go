@@ -69,8 +69,8 @@ type shownSetting struct {
 
 func shown(s *setting) shownSetting {
 	value := s.value
-	if s.secret {
-		value = redisstore.Redact(value)
+	if s.redact != nil {
+		value = s.redact(value)
 	}
 	return shownSetting{Name: s.name, Flag: "--" + s.name, Variable: s.variable(), Value: value, Source: s.source, Unit: s.unit, Help: s.help}
 }

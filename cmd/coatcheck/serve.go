@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -45,9 +46,10 @@ func (p *program) serve(ctx context.Context, c *config) (err error) {
 	}
 	service := server.New(server.Config{
 		Store: store, Logger: log, Dev: c.dev, PaymentDelay: c.paymentDelay, PaymentLease: c.paymentLease,
+		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
 		MaxBody: c.maxBody, RequestTimeout: c.requestTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
 	})
-	if err := p.banner(ctx, c, store, listener.Addr()); err != nil {
+	if err := p.banner(ctx, c, store, listener.Addr(), log); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	err = service.Serve(ctx, listener)

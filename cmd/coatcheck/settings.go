@@ -4,10 +4,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // config is what the service is set to, after flags, environment and file.
@@ -24,10 +29,15 @@ type config struct {
 	drainDelay     time.Duration
 	stopTimeout    time.Duration
 	maxBody        int64
-	logLevel       slog.Level
-	logFormat      string
-	paymentDelay   time.Duration
-	paymentLease   time.Duration
+
+	principalHeaders []string
+	tokenKeys        []idempotency.Key
+	answerKeys       []idempotency.Key
+
+	logLevel     slog.Level
+	logFormat    string
+	paymentDelay time.Duration
+	paymentLease time.Duration
 }
 
 // setting is one line of the configuration: a flag, its environment variable and its key in the file.
@@ -38,9 +48,9 @@ type setting struct {
 	help  string
 	parse func(string) error
 
-	source string // default, file, environment or flag
-	secret bool   // may hold a password
-	toggle bool   // a flag that needs no value
+	source string              // default, file, environment or flag
+	redact func(string) string // hides what is secret in a value; nil = nothing is
+	toggle bool                // a flag that needs no value
 }
 
 // variable is the setting's environment variable.
@@ -51,7 +61,7 @@ func (s *setting) variable() string {
 // settings is the table of all there is, bound to a config.
 func settings(c *config) []*setting {
 	return []*setting{
-		secret(text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.redis)),
+		storeURL(text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.redis)),
 		address("listen", "127.0.0.1:8080", "host:port", "where the service listens; port 0 takes a free one", &c.listen),
 		toggle("dev", "turns on the demo: POST and GET /payments", &c.dev),
 		number("ack", "0", 0, 100, "replicas", "replicas that must confirm every write before it counts", &c.ack),
@@ -63,6 +73,9 @@ func settings(c *config) []*setting {
 		span("drain-delay", "0s", 0, time.Hour, "at a stop: how long /readyz says so before the listener closes", &c.drainDelay),
 		span("stop-timeout", "10s", 0, time.Hour, "at a stop: how long requests under way may take to end", &c.stopTimeout),
 		number("max-body", "1048576", 1024, 1<<30, "bytes", "the largest body of a request", &c.maxBody),
+		headers("principal-headers", "", "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.principalHeaders),
+		keyring("token-keys", "keys that sign issued tokens, the newest first: id:base64 of 32 bytes; none: tokens are not signed", &c.tokenKeys),
+		keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.answerKeys),
 		choice("log-format", "text", []string{"text", "json"}, "how the log is written", &c.logFormat),
 		level("log-level", "info", "debug, info, warn or error: what the log holds", &c.logLevel),
 		span("payment-delay", "0s", 0, time.Hour, "demo: how long a payment takes after its charge", &c.paymentDelay),
@@ -77,9 +90,48 @@ func text(name, value, unit, help string, into *string) *setting {
 	}}
 }
 
-func secret(s *setting) *setting {
-	s.secret = true
+func storeURL(s *setting) *setting {
+	s.redact = redisstore.Redact
 	return s
+}
+
+// keyring is a list of keys, id:secret each, of which only the ids are ever shown.
+func keyring(name, help string, into *[]idempotency.Key) *setting {
+	ids := func(value string) string {
+		keys, err := idempotency.ParseKeys(value)
+		if err != nil {
+			return "(not keys)"
+		}
+		var ids []string
+		for _, key := range keys {
+			ids = append(ids, key.ID+":…")
+		}
+		return strings.Join(ids, ",")
+	}
+	return &setting{name: name, unit: "id:secret,…", help: help, redact: ids, parse: func(s string) (err error) {
+		*into, err = idempotency.ParseKeys(s)
+		return err
+	}}
+}
+
+var headerName = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,100}$`)
+
+// headers is a list of names of request headers; empty is none.
+func headers(name, value, help string, into *[]string) *setting {
+	return &setting{name: name, value: value, unit: "header,…", help: help, parse: func(s string) error {
+		*into = nil
+		for part := range strings.SplitSeq(s, ",") {
+			header := strings.TrimSpace(part)
+			if header == "" && s == "" {
+				return nil
+			}
+			if !headerName.MatchString(header) {
+				return fmt.Errorf("%q is not the name of a header", header)
+			}
+			*into = append(*into, http.CanonicalHeaderKey(header))
+		}
+		return nil
+	}}
 }
 
 func address(name, value, unit, help string, into *string) *setting {

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// A slow payment outlasts its lease, so that only heartbeats keep it.
+const (
+	doorLease = 400 * time.Millisecond
+	doorSlow  = 600 * time.Millisecond
+)
+
+// door is a way into coatcheck, as the suite sees it.
+type door struct {
+	args          []string // what the suite is told of it
+	notApplicable []string // checks that it gives no way to look at
+}
+
+// doors are all ways into coatcheck. A new one is a new row: its server ends with the test.
+var doors = []struct {
+	name string
+	open func(*testing.T, *redisstore.Store) door
+}{
+	{"middleware", middlewareDoor},
+	{"service", serviceDoor},
+	{"service with slow payments", slowServiceDoor},
+	{"service with tokens only", tokenDoor},
+}
+
+// The doors of one store are tried one after the other: some share its ledger.
+func TestCoatcheckConforms(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		t.Parallel()
+		for _, row := range doors {
+			t.Run(row.name, func(t *testing.T) {
+				door := row.open(t, store)
+				out, code := report(t, door.args...)
+				if code != allPassed || out.Passed+len(door.notApplicable) != len(out.Checks) {
+					t.Errorf("exit code %d, %d of %d passed", code, out.Passed, len(out.Checks))
+				}
+				if got := skipped(out); !slices.Equal(got, door.notApplicable) {
+					t.Errorf("not applicable: %q, want %q", got, door.notApplicable)
+				}
+			})
+		}
+	})
+}
+
+// skipped lists the checks that were not applicable.
+func skipped(out outcome) (found []string) {
+	for _, r := range out.Checks {
+		if r.Verdict == na {
+			found = append(found, r.Name)
+		}
+	}
+	return found
+}
+
+// middlewareDoor is the middleware around a handler that does all that the suite can ask for, so that nothing is left out.
+func middlewareDoor(t *testing.T, store *redisstore.Store) door {
+	principal := func(r *http.Request) string { return r.Header.Get("Authorization") }
+	guard := idempotency.New(store, idempotency.Config{Principal: principal, PolicyURL: "/policy"})
+	t.Cleanup(func() {
+		if err := guard.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	var h handler
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", guard.Middleware(idempotency.Route{Lease: doorLease})(&h))
+	mux.HandleFunc("GET /payments", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"total":%d}`, h.runs.Load()) })
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
+		token, err := guard.Issue(r.Context(), principal(r), "", 0)
+		if err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"token":%q}`, token.Value)
+	})
+	return door{args: append(listen(t, mux),
+		"-token-url", "/token", "-policy", "/policy", "-slow-header", "X-Slow: yes", "-slow", doorSlow.String(), "-lease", doorLease.String(),
+		"-error-header", "X-Fail: yes", "-principal-a", "Authorization: Bearer a", "-principal-b", "Authorization: Bearer b", "-strict")}
+}
+
+// handler is a payment as a user of the middleware would write it. It counts its runs, and obeys the suite.
+type handler struct{ runs atomic.Int64 }
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.runs.Add(1)
+	if r.Header.Get("X-Slow") != "" {
+		time.Sleep(doorSlow)
+	}
+	id := rand.Text()
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Set-Cookie", "session="+id)
+	w.Header().Set("Connection", "X-Hop")
+	w.Header().Set("X-Hop", id)
+	if r.Header.Get("X-Fail") != "" {
+		w.WriteHeader(http.StatusBadGateway)
+	}
+	fmt.Fprintf(w, `{"id":%q}`, id)
+}
+
+// The demo's handler is not slow, does not fail once it has begun, sets no cookie and takes no query. The service knows one principal.
+var serviceLacks = []string{"422-query", "replay-no-cookies", "replay-no-hop-by-hop", "error-replayed", "principals", "token-of-another"}
+
+func serviceDoor(t *testing.T, store *redisstore.Store) door {
+	return door{
+		append(service(t, store, server.Config{}), "-token-url", "/token", "-token-body", `{"scope":"payments"}`, "-skip", "409|hang-up|slow-owner"),
+		serviceLacks,
+	}
+}
+
+func slowServiceDoor(t *testing.T, store *redisstore.Store) door {
+	config := server.Config{PaymentDelay: doorSlow, PaymentLease: doorLease}
+	return door{append(service(t, store, config), "-slow", doorSlow.String(), "-lease", doorLease.String(), "-run", "409|hang-up|slow-owner"), nil}
+}
+
+// tokenDoor is the service with a token in place of every key.
+func tokenDoor(t *testing.T, store *redisstore.Store) door {
+	return door{
+		append(service(t, store, server.Config{}), "-token-url", "/token", "-header", "Idempotency-Token", "-skip", "409|hang-up|slow-owner"),
+		append([]string{"key-quoted-and-bare", "key-escapes"}, serviceLacks...),
+	}
+}
+
+func service(t *testing.T, store *redisstore.Store, config server.Config) (args []string) {
+	config.Store, config.Dev = store, true
+	s := server.New(config)
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return append(listen(t, s.Handler()), "-policy", "/idempotency-policy")
+}
+
+// listen serves a handler until the test ends, and returns what the suite is told of every door.
+func listen(t *testing.T, h http.Handler) (args []string) {
+	web := httptest.NewServer(h)
+	t.Cleanup(web.Close)
+	return []string{"-url", web.URL, "-count-url", "/payments", "-count-field", "total", "-n", "20"}
+}

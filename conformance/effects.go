@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// effects remembers how many effects there were, where the server tells.
+type effects struct {
+	suite  *suite
+	before int64
+}
+
+// counts says whether the server tells how many effects there were.
+func (s *suite) counts() bool { return s.o.countURL != "" }
+
+// effects reads how many effects there were up to now.
+func (s *suite) effects(ctx context.Context) (effects, error) {
+	before, err := s.count(ctx)
+	return effects{s, before}, err
+}
+
+// moved checks that there were so many effects since; where the server does not tell, it finds nothing.
+func (e effects) moved(ctx context.Context, by int64, a answer) error {
+	if !e.suite.counts() {
+		return nil
+	}
+	now, err := e.suite.count(ctx)
+	if err != nil || now == e.before+by {
+		return err
+	}
+	return &failure{
+		a.request.String(), fmt.Sprintf("%s; %s went from %d to %d", a, e.suite.o.countURL, e.before, now),
+		fmt.Sprintf("%d: exactly %d more", e.before+by, by),
+	}
+}
+
+func (s *suite) count(ctx context.Context) (int64, error) {
+	if !s.counts() {
+		return 0, nil
+	}
+	a, err := s.send(ctx, request{url: s.o.at(s.o.countURL), method: http.MethodGet, extra: s.o.extra})
+	if err != nil {
+		return 0, err
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(a.body)))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil || a.status != http.StatusOK {
+		return 0, fail(a, "200 with JSON that tells the number of effects")
+	}
+	number, ok := member(value, s.o.countField).(json.Number)
+	if !ok {
+		return 0, fail(a, "a number in %s", s.o.countField)
+	}
+	count, err := number.Int64()
+	if err != nil {
+		return 0, fail(a, "an integer in %s", s.o.countField)
+	}
+	return count, nil
+}
+
+// member finds a field of a JSON object; dots in its name go deeper. nil if there is none.
+func member(value any, name string) any {
+	for part := range strings.SplitSeq(name, ".") {
+		object, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = object[part]
+	}
+	return value
+}
+
+// issue gets a token from the server, for a principal or for whoever the caller's headers make of it.
+func (s *suite) issue(ctx context.Context, principal field) (string, error) {
+	r := request{url: s.o.at(s.o.tokenURL), method: http.MethodPost, contentType: "application/json", body: s.o.tokenBody, extra: s.o.extra}
+	a, err := s.send(ctx, r.with(principal))
+	if err != nil {
+		return "", err
+	}
+	if token, ok := member(any(a.object()), s.o.tokenField).(string); ok && a.ok() && token != "" {
+		return token, nil
+	}
+	return "", fail(a, "a 2xx with JSON that has a token in %s", s.o.tokenField)
+}

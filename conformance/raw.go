@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// raw is a connection of the suite's own, for what net/http does not do or does not show.
+type raw struct {
+	net.Conn
+	within context.Context // its end closes the connection
+	close  func()
+}
+
+// dial connects to where a request goes. The connection lasts for the time that an answer may take.
+func (s *suite) dial(ctx context.Context, r request) (*raw, error) {
+	within, cancel := context.WithTimeout(ctx, s.o.timeout)
+	conn, err := dial(within, r.url, s.tls)
+	if err != nil {
+		cancel()
+		return nil, noAnswer(r, err)
+	}
+	stop := context.AfterFunc(within, func() { conn.Close() })
+	return &raw{conn, within, func() { stop(); cancel(); conn.Close() }}, nil
+}
+
+func dial(ctx context.Context, target string, trust *tls.Config) (net.Conn, error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil, err
+	}
+	address := u.Host
+	if u.Port() == "" {
+		address = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	}
+	if u.Scheme == "https" {
+		return (&tls.Dialer{Config: trust}).DialContext(ctx, "tcp", address)
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+}
+
+// halfClose ends the connection in this direction, as far as the server can tell.
+func (c *raw) halfClose() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.New("the connection can not be ended in one direction")
+	}
+	return half.CloseWrite()
+}
+
+// head sends a request and reads the head of its answer as it is; the body is left on the connection, which ends.
+func (s *suite) head(ctx context.Context, r request) (http.Header, error) {
+	conn, err := s.dial(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.close()
+	if _, err := io.WriteString(conn, r.start()+"Content-Length: "+strconv.Itoa(len(r.body))+"\r\n\r\n"+r.body); err != nil {
+		return nil, noAnswer(r, err)
+	}
+	reader := textproto.NewReader(bufio.NewReader(conn))
+	for {
+		status, err := reader.ReadLine()
+		if err != nil {
+			return nil, noAnswer(r, err)
+		}
+		header, err := reader.ReadMIMEHeader()
+		if err != nil {
+			return nil, noAnswer(r, err)
+		}
+		switch _, code, _ := strings.Cut(status, " "); {
+		case strings.HasPrefix(code, "1"): // the answer is still to come
+		case strings.HasPrefix(code, "2"):
+			return http.Header(header), nil
+		default:
+			return nil, &failure{r.String(), status, "a 2xx: the key is new"}
+		}
+	}
+}
+
+// start is the request line and the headers but those of the body's length, as they go over the wire.
+func (r request) start() string {
+	u, err := url.Parse(r.target())
+	if err != nil {
+		return "" // the options were checked
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nContent-Type: %s\r\n", r.method, u.RequestURI(), u.Host, agent, r.contentType)
+	for _, header := range r.extra {
+		fmt.Fprintf(&b, "%s: %s\r\n", header.name, header.value)
+	}
+	for _, key := range r.keys {
+		fmt.Fprintf(&b, "%s: %s\r\n", r.keyHeader, key)
+	}
+	return b.String()
+}

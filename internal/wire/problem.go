@@ -34,7 +34,9 @@ const (
 	PayloadTooLarge    Code = "payload-too-large"
 	StoreUnavailable   Code = "store-unavailable"
 	OutcomeUnknown     Code = "outcome-unknown"
-	InternalError      Code = "internal-error"
+	// UpstreamUnavailable is told by the gateway alone.
+	UpstreamUnavailable Code = "upstream-unavailable"
+	InternalError       Code = "internal-error"
 )
 
 // Kind is what all problems of one code have in common.
@@ -46,27 +48,28 @@ type Kind struct {
 }
 
 var catalogue = map[Code]Kind{
-	InvalidRequest:     {400, "The request is not valid", false, "Nothing was done. The detail names the field and what it may hold."},
-	InvalidName:        {400, "The name is not valid", false, "Nothing was done. Names have 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ - and are percent-decoded exactly once."},
-	KeyMissing:         {400, "An idempotency header is missing", false, "The handler did not run. Get a token with POST /token and send it as Idempotency-Token, or send a key of your own as Idempotency-Key, as the route's policy says."},
-	KeyMalformed:       {400, "The idempotency header is malformed", false, "The handler did not run. An Idempotency-Key is one RFC 8941 string of 1 to 255 characters, with or without its quotes; an Idempotency-Token is one token as POST /token gave it. Send one of them, once."},
-	Forbidden:          {403, "Refused", false, "Nothing was done."},
-	NotFound:           {404, "There is nothing here", false, "Look at the path; GET / lists what there is."},
-	MethodNotAllowed:   {405, "The path does not take this method", false, "The Allow header lists the methods that it takes."},
-	InProgress:         {409, "The first attempt is still running", true, "The handler did not run again. Ask again after Retry-After: the answer of the first attempt will be there, or the truth about it."},
-	IdempotencyUnknown: {409, "The outcome of the first attempt is unknown", false, "The first attempt began and ended without an answer. It may have had its effect: look at the effect itself before you start a new operation with a new token."},
-	Superseded:         {409, "Another attempt has replaced this one", false, "This attempt was silent for longer than its lease and another took over. Ask again with the same token for that one's answer."},
-	PayloadMismatch:    {422, "The token was used for another request", false, "Nothing was done. The same token came with another method, route, scope or payload. Use one token for one operation."},
-	TokenUnknown:       {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
-	NotAnInteger:       {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer."},
-	CounterOverflow:    {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807."},
-	LayoutMismatch:     {409, "The pool has another layout", false, "Nothing was leased. Layout and epoch are fixed by a pool's first grant; leave them out to take the pool's own."},
-	LeaseLost:          {410, "The lease is no longer yours", false, "It has ended, was released, or never was yours. Stop using what it stood for and acquire anew."},
-	PoolExhausted:      {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first lease can have ended."},
-	PayloadTooLarge:    {413, "The body is too large", false, "Nothing was done. The detail says the limit."},
-	StoreUnavailable:   {503, "The store is not available", true, "Nothing was done. Redis can not be reached, is loading, is read-only or refuses writes."},
-	OutcomeUnknown:     {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},
-	InternalError:      {500, "Something went wrong here", false, "The fault is the service's. Its log has the request id."},
+	InvalidRequest:      {400, "The request is not valid", false, "Nothing was done. The detail names the field and what it may hold."},
+	InvalidName:         {400, "The name is not valid", false, "Nothing was done. Names have 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ - and are percent-decoded exactly once."},
+	KeyMissing:          {400, "An idempotency header is missing", false, "The handler did not run. Get a token with POST /token and send it as Idempotency-Token, or send a key of your own as Idempotency-Key, as the route's policy says."},
+	KeyMalformed:        {400, "The idempotency header is malformed", false, "The handler did not run. An Idempotency-Key is one RFC 8941 string of 1 to 255 characters, with or without its quotes; an Idempotency-Token is one token as POST /token gave it. Send one of them, once."},
+	Forbidden:           {403, "Refused", false, "Nothing was done."},
+	NotFound:            {404, "There is nothing here", false, "Look at the path; GET / lists what there is."},
+	MethodNotAllowed:    {405, "The path does not take this method", false, "The Allow header lists the methods that it takes."},
+	InProgress:          {409, "The first attempt is still running", true, "The handler did not run again. Ask again after Retry-After: the answer of the first attempt will be there, or the truth about it."},
+	IdempotencyUnknown:  {409, "The outcome of the first attempt is unknown", false, "The first attempt began and ended without an answer. It may have had its effect: look at the effect itself before you start a new operation with a new token."},
+	Superseded:          {409, "Another attempt has replaced this one", false, "This attempt was silent for longer than its lease and another took over. Ask again with the same token for that one's answer."},
+	PayloadMismatch:     {422, "The token was used for another request", false, "Nothing was done. The same token came with another method, route, scope or payload. Use one token for one operation."},
+	TokenUnknown:        {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
+	NotAnInteger:        {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer."},
+	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807."},
+	LayoutMismatch:      {409, "The pool has another layout", false, "Nothing was leased. Layout and epoch are fixed by a pool's first grant; leave them out to take the pool's own."},
+	LeaseLost:           {410, "The lease is no longer yours", false, "It has ended, was released, or never was yours. Stop using what it stood for and acquire anew."},
+	PoolExhausted:       {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first lease can have ended."},
+	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit."},
+	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis can not be reached, is loading, is read-only or refuses writes."},
+	OutcomeUnknown:      {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},
+	UpstreamUnavailable: {503, "The service behind the gateway is not available", true, "Nothing was done: no byte of the request has reached the service. A token or key is as it was before."},
+	InternalError:       {500, "Something went wrong here", false, "The fault is the service's. Its log has the request id."},
 }
 
 // Lookup returns what a code stands for.

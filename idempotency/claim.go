@@ -60,13 +60,19 @@ func (t Terms) withDefaults() Terms {
 	if t.Lease == 0 {
 		t.Lease = 30 * time.Second
 	}
-	if t.Retention == 0 {
-		t.Retention = day
-	}
+	t.Retention = retained(t.Retention)
 	if t.Retention >= 0 { // a negative one is for check to refuse
 		t.Retention = max(t.Retention, t.Lease)
 	}
 	return t
+}
+
+// retained is a retention, or its default.
+func retained(retention time.Duration) time.Duration {
+	if retention == 0 {
+		return day
+	}
+	return retention
 }
 
 func (t Terms) check() error {
@@ -172,8 +178,7 @@ func (t *Tokens) on(ack int) *redisstore.Store {
 // Complete records the answer of the attempt that owner proves. Repeating it is harmless; a late owner is accepted as long as nobody took over.
 // ErrSuperseded: another attempt has the claim. ErrUnknownToken: the record is gone.
 func (t *Tokens) Complete(ctx context.Context, ref Ref, owner string, answer Answer, retention time.Duration) error {
-	terms := Terms{Retention: retention}.withDefaults()
-	_, err := t.owned(ctx, scripts.TokenComplete, ref, owner, t.answerKeys.seal(ref.record, answer), terms.Retention.Milliseconds(), t.done)
+	_, err := t.owned(ctx, scripts.TokenComplete, ref, owner, t.answerKeys.seal(ref.record, answer), retained(retention).Milliseconds(), t.done)
 	return err
 }
 
@@ -184,18 +189,18 @@ func (t *Tokens) Extend(ctx context.Context, ref Ref, owner string, lease, reten
 	if lease != 0 {
 		milliseconds = strconv.FormatInt(lease.Milliseconds(), 10)
 	}
-	return t.extend(ctx, ref, owner, milliseconds, Terms{Lease: lease, Retention: retention})
+	return t.extend(ctx, ref, owner, milliseconds, max(retained(retention), lease))
 }
 
 // Abandon says that the attempt which owner proves has ended without an answer: the token is in doubt from now on, and the record stays for at least the
 // retention. Errors as Complete.
 func (t *Tokens) Abandon(ctx context.Context, ref Ref, owner string, retention time.Duration) error {
-	_, err := t.extend(ctx, ref, owner, "0", Terms{Retention: retention})
+	_, err := t.extend(ctx, ref, owner, "0", retained(retention))
 	return err
 }
 
-func (t *Tokens) extend(ctx context.Context, ref Ref, owner, lease string, terms Terms) (time.Time, error) {
-	reply, err := t.owned(ctx, scripts.TokenExtend, ref, owner, lease, terms.withDefaults().Retention.Milliseconds(), t.done)
+func (t *Tokens) extend(ctx context.Context, ref Ref, owner, lease string, retention time.Duration) (time.Time, error) {
+	reply, err := t.owned(ctx, scripts.TokenExtend, ref, owner, lease, retention.Milliseconds(), t.done)
 	if err != nil {
 		return time.Time{}, err
 	}

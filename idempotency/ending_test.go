@@ -115,7 +115,10 @@ func TestEveryShapeOfAnswerIsReplayedWithoutRunningAgain(t *testing.T) {
 			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "ETag", `"v1"`) },
 		},
 		"204": {
-			"POST", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("ETag", `"v2"`); w.WriteHeader(http.StatusNoContent) },
+			"POST", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("ETag", `"v2"`)
+				w.WriteHeader(http.StatusNoContent)
+			},
 			func(t *testing.T, r *http.Response) { check(t, r, 204, "", "ETag", `"v2"`) },
 			func(t *testing.T, r *http.Response) { check(t, r, 204, "", "ETag", `"v2"`) },
 		},

@@ -13,13 +13,13 @@ import (
 // Key is a secret of a service under an id, so that keys can be changed: a new one goes in front of the list, an old one leaves it when nothing that it
 // was used for is needed any more.
 type Key struct {
-	ID     string // 1 to 16 characters of A–Z a–z 0–9 _ -; it is written beside what the key was used for
+	ID     string // 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front; it is written beside what the key was used for
 	Secret []byte // 32 bytes
 }
 
 const keyLength = 32
 
-var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,16}$`)
+var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,15}$`)
 
 // ParseKeys reads keys from a setting: id:secret, the secret in base64, the keys parted by commas, the newest first. "" is no keys. The error tells every
 // fault, and nothing of a secret.
@@ -36,7 +36,7 @@ func ParseKeys(text string) ([]Key, error) {
 			bytes, err = base64.RawURLEncoding.DecodeString(secret)
 		}
 		if err != nil || !keyID.MatchString(id) {
-			faults = append(faults, fmt.Errorf("key %d: id:secret, the id 1 to 16 characters of A–Z a–z 0–9 _ -, the secret base64 of %d bytes", i+1, keyLength))
+			faults = append(faults, fmt.Errorf("key %d: id:secret, the id 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front, the secret base64 of %d bytes", i+1, keyLength))
 			continue
 		}
 		keys = append(keys, Key{ID: id, Secret: bytes})
@@ -53,7 +53,7 @@ func checkKeys(keys []Key) error {
 	for i, key := range keys {
 		switch {
 		case !keyID.MatchString(key.ID):
-			faults = append(faults, fmt.Errorf("key %d: an id has 1 to 16 characters of A–Z a–z 0–9 _ -", i+1))
+			faults = append(faults, fmt.Errorf("key %d: an id has 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front", i+1))
 		case len(key.Secret) != keyLength:
 			faults = append(faults, fmt.Errorf("key %q: a secret has %d bytes, not %d", key.ID, keyLength, len(key.Secret)))
 		case seen[key.ID]:

@@ -32,6 +32,7 @@ func TestParseKeysRefusesWithoutSayingTheSecret(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
 		"no id":     {good, "key 1"},
 		"bad id":    {"a b:" + good, "key 1"},
+		"dash":      {"-k:" + good, "key 1"},
 		"empty id":  {":" + good, "key 1"},
 		"long id":   {strings.Repeat("k", 17) + ":" + good, "key 1"},
 		"no base64": {"k:hunter2!", "key 1"},

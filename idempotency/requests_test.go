@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -127,5 +129,56 @@ func TestHeaderPrincipalTellsCredentialsApart(t *testing.T) {
 	}
 	if p := HeaderPrincipal()(request("Authorization: x")); p != "" {
 		t.Errorf("without names: %q", p)
+	}
+}
+
+// A retention is the route's own, also where it is shorter than the default lease.
+func TestAnswerStaysForTheRoutesRetentionAndNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := embeddedTokens(t)
+		for name, h := range map[string]*handler{
+			"answered": {},
+			"in doubt": {serve: func(_ http.ResponseWriter, r *http.Request) {
+				attempt, _ := FromContext(r.Context())
+				attempt.InDoubt()
+			}},
+			"long": {serve: func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }}, // with heartbeats
+		} {
+			guarded := tokens.Middleware(Route{Name: name, Lease: 300 * time.Millisecond, Retention: time.Second})(h)
+			post(guarded, "x", "Idempotency-Key: k")
+			time.Sleep(900 * time.Millisecond)
+			if post(guarded, "x", "Idempotency-Key: k"); h.runs.Load() != 1 {
+				t.Errorf("%s: %d runs within the retention", name, h.runs.Load())
+			}
+			time.Sleep(1100 * time.Millisecond)
+			if post(guarded, "x", "Idempotency-Key: k"); h.runs.Load() != 2 {
+				t.Errorf("%s: %d runs when the retention was over", name, h.runs.Load())
+			}
+		}
+	})
+}
+
+// An overtaken attempt that says that it never began has nothing to give back, and nothing goes on trying.
+func TestOvertakenAttemptGivesNothingBack(t *testing.T) {
+	tokens := embeddedTokens(t)
+	var guarded http.Handler
+	h := &handler{}
+	h.serve = func(_ http.ResponseWriter, r *http.Request) {
+		attempt, _ := FromContext(r.Context())
+		if attempt.Number == 1 {
+			lapse(t, tokens, tokens.keys(ClientKey("", "r", "k"))[0])
+			post(guarded, "x", "Idempotency-Key: k")
+		}
+		attempt.NotBegun()
+	}
+	guarded = tokens.Middleware(Route{Name: "r", Policy: Takeover})(h)
+	post(guarded, "x", "Idempotency-Key: k")
+	if h.runs.Load() != 2 {
+		t.Fatalf("%d runs", h.runs.Load())
+	}
+	tokens.later.mu.Lock()
+	defer tokens.later.mu.Unlock()
+	if tokens.later.n != 0 {
+		t.Errorf("%d jobs go on", tokens.later.n)
 	}
 }

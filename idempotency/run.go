@@ -20,6 +20,7 @@ type run struct {
 	attempt *Attempt
 	beat    *heartbeat
 	kept    statuses // which answers are recorded
+	ended   bool     // the answer is recorded, or is on its way there
 }
 
 // begin claims a token for a new owner. The run is the caller's to make if the outcome is a grant; else the answer is there already. A claim of unknown
@@ -41,12 +42,13 @@ func (run *run) start(ctx context.Context, cancel context.CancelCauseFunc) conte
 	return context.WithValue(ctx, contextKey{}, run.attempt)
 }
 
-// call runs the work and ends the heartbeat. If the work panics, the token is in doubt from now on: nobody knows what it has done.
+// call runs the work and ends the heartbeat. If the work panics, the token is in doubt from now on: nobody knows what it has done. An answer that has been
+// recorded before, since it grew over the limit, stays.
 func (run *run) call(work func()) {
 	panicked := true
 	defer func() {
 		run.beat.stop()
-		if panicked {
+		if panicked && !run.ended {
 			run.abandon()
 		}
 	}()
@@ -80,7 +82,8 @@ func (run *run) keeps(status int) bool {
 
 // release gives the claim back: the work provably never began.
 func (run *run) release() {
-	if err := run.tokens.Release(context.Background(), run.ref, run.owner); err != nil {
+	err := run.tokens.Release(context.Background(), run.ref, run.owner)
+	if err != nil && !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrUnknownToken) { // those two are final: it is nobody's to give back
 		run.tokens.log.Warn("idempotency: a claim could not be given back at once", "error", err)
 		run.tokens.giveBack(run.ref, run.owner, run.terms.Lease)
 	}
@@ -89,6 +92,7 @@ func (run *run) release() {
 // record stores the answer before it is sent. If another attempt has the claim, this answer must not be sent. If the store is away, or the record is
 // gone, the answer is the truth all the same and is sent; recording goes on in the background.
 func (run *run) record(answer Answer) error {
+	run.ended = true
 	err := run.tokens.Complete(context.Background(), run.ref, run.owner, answer, run.terms.Retention)
 	switch {
 	case err == nil:

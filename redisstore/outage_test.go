@@ -32,7 +32,7 @@ func TestLostReplyIsAnUnknownOutcomeAndTheScriptRanOnce(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := between(t, server.Addr())
 	guide := startFake(t, nil)
-	guide.named = proxy.listener.Addr().String()
+	guide.named = proxy.Addr()
 	for mode, url := range map[redisstore.Mode]string{
 		redisstore.Standalone: proxy.URL(),
 		redisstore.Sentinel:   "redis+sentinel://" + guide.addr + "/main",
@@ -153,7 +153,7 @@ func TestRequestThatTimedOutMayRunLaterOnce(t *testing.T) {
 func TestServerThatAcceptsAndSaysNothingIsUnavailable(t *testing.T) {
 	t.Parallel()
 	proxy := between(t, redistest.Start(t).Addr())
-	proxy.hole.Store(true)
+	proxy.SetDeaf(true)
 	store := open(t, proxy.URL(), func(c *redisstore.Config) { c.Timeout = brief })
 	for range 3 {
 		soon(t, func() {
@@ -165,7 +165,7 @@ func TestServerThatAcceptsAndSaysNothingIsUnavailable(t *testing.T) {
 	if n := proxy.runs.Load(); n != 0 {
 		t.Errorf("%d scripts were sent", n)
 	}
-	proxy.hole.Store(false)
+	proxy.SetDeaf(false)
 	until(t, "the store works", func() bool { _, err := number(t.Context(), store, peek, "x"); return err == nil })
 }
 

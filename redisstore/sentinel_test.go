@@ -177,7 +177,7 @@ func TestSentinelsThatDoNotAnswer(t *testing.T) {
 		refused(t, err)
 	})
 	mute := between(t, server.Addr())
-	mute.hole.Store(true)
+	mute.SetDeaf(true)
 	soon(t, func() {
 		url := strings.Replace(mute.URL(), "redis://", "redis+sentinel://", 1) + "/coatcheck"
 		store := open(t, url, func(c *redisstore.Config) { c.Timeout = brief }) // closing waits for the question to the sentinel, as long as that

@@ -37,6 +37,7 @@ var contract = map[wire.Code]struct {
 	"payload-too-large":            {413, false},
 	"store-unavailable":            {503, true},
 	"outcome-unknown":              {503, false},
+	"upstream-unavailable":         {503, true}, // of the gateway
 	"internal-error":               {500, false},
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -107,7 +108,7 @@ func claimTerms(c echo.Context) (idempotency.Terms, error) {
 func wireAnswer(answer idempotency.Answer) wire.Answer {
 	headers := map[string]string{}
 	for name := range answer.Header {
-		headers[name] = answer.Header.Get(name)
+		headers[name] = strings.Join(answer.Header.Values(name), ", ") // as RFC 9110, section 5.3, lets several fields be one
 	}
 	return wire.Answer{Status: answer.Status, Headers: headers, Body: answer.Body, NotKept: answer.NotKept}
 }

@@ -3,6 +3,7 @@ package redistest
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -14,6 +15,7 @@ const (
 	Pass      Fate = iota // it is forwarded, and answered
 	CutBefore             // the connection is cut before it is forwarded
 	CutAfter              // it is forwarded and answered; the connection is cut before the answer goes back
+	Swallow               // it is not forwarded, and the connection stays
 )
 
 // Proxy stands between a client and a server, on an address of its own. It shows every request to a judge; a client that writes a request at once, as
@@ -22,14 +24,15 @@ type Proxy struct {
 	target   string
 	listener net.Listener
 	judge    func(request []byte) (fate Fate, then func())
+	deaf     atomic.Bool
 	open     sync.WaitGroup
 
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
-// StartProxy starts a proxy in front of an address. judge says what becomes of a request; then, if not nil, is called just before the connection is cut. It
-// is called by several goroutines.
+// StartProxy starts a proxy in front of an address. judge says what becomes of a request, which waits for it; then, if not nil, is called just before the
+// connection is cut. It is called by several goroutines.
 func StartProxy(t testing.TB, target string, judge func(request []byte) (fate Fate, then func())) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,8 +45,14 @@ func StartProxy(t testing.TB, target string, judge func(request []byte) (fate Fa
 	return p
 }
 
-// URL returns the proxy's address as redis://127.0.0.1:port.
-func (p *Proxy) URL() string { return "redis://" + p.listener.Addr().String() }
+// Addr returns the proxy's address, 127.0.0.1:port.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// URL returns it as redis://127.0.0.1:port.
+func (p *Proxy) URL() string { return "redis://" + p.Addr() }
+
+// SetDeaf tells whether connections from now on are accepted and never answered, as a firewall that drops packets does.
+func (p *Proxy) SetDeaf(deaf bool) { p.deaf.Store(deaf) }
 
 func (p *Proxy) end() {
 	_ = p.listener.Close()
@@ -61,18 +70,26 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
+		p.keep(client)
+		if p.deaf.Load() {
+			continue
+		}
 		server, err := net.Dial("tcp", p.target)
 		if err != nil {
 			_ = client.Close()
 			continue
 		}
-		p.mu.Lock()
-		p.conns = append(p.conns, client, server)
-		p.mu.Unlock()
+		p.keep(server)
 		l := &proxied{proxy: p, client: client, server: server}
 		p.open.Go(l.requests)
 		p.open.Go(l.answers)
 	}
+}
+
+func (p *Proxy) keep(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns = append(p.conns, conn)
 }
 
 // proxied is one connection through a proxy.
@@ -99,16 +116,19 @@ func (l *proxied) requests() {
 			return
 		}
 		fate, then := l.proxy.judge(buffer[:n])
-		if fate == CutBefore {
+		switch fate {
+		case CutBefore:
 			if then != nil {
 				then()
 			}
 			return
-		}
-		if fate == CutAfter {
+		case Swallow:
+			continue
+		case CutAfter:
 			l.mu.Lock()
 			l.hold, l.then = true, then
 			l.mu.Unlock()
+		case Pass:
 		}
 		if _, err := l.server.Write(buffer[:n]); err != nil {
 			return

@@ -9,11 +9,16 @@ import (
 
 var form = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 
-// New returns 128 random bits as 22 characters of base64url, which need no escaping in a path, a query or a header. It is safe for concurrent use.
+// New returns 128 random bits as 22 characters of base64url, which need no escaping in a path, a query or a header. None begins with a dash, which a command
+// line would take for a flag. It is safe for concurrent use.
 func New() string {
 	var bits [16]byte
-	_, _ = rand.Read(bits[:]) // never fails: it ends the program instead
-	return base64.RawURLEncoding.EncodeToString(bits[:])
+	for {
+		_, _ = rand.Read(bits[:]) // never fails: it ends the program instead
+		if text := base64.RawURLEncoding.EncodeToString(bits[:]); text[0] != '-' {
+			return text
+		}
+	}
 }
 
 // Valid tells whether a text can have come from New.

@@ -49,7 +49,7 @@ type Answer struct {
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers"`
 	Body    []byte            `json:"body_base64"`
-	NotKept bool              `json:"body_not_kept,omitempty"` // the body was too large to keep; never sent by a client
+	NotKept bool              `json:"body_not_kept,omitempty"` // the body was too large to keep, and is not there
 }
 
 // ExtendRequest is the body of POST /token/{token}/extend; all of it is optional.

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+)
+
+// Under hold an operation whose process was killed is never run again by itself. Whether its row is there depends on where it was killed; a client that
+// looks at the payments finds out.
+func TestKilledPaymentIsOfUnknownOutcomeAndAtMostOneRow(t *testing.T) {
+	for _, row := range []struct {
+		at   step
+		rows int
+	}{{beforeCharge, 0}, {inTransaction, 0}, {afterCommit, 1}} {
+		t.Run(string(row.at), func(t *testing.T) {
+			redis, file := redistest.Start(t), newFile(t)
+			doomed := payments(t, redis.URL(), file, "", "--crash-at", string(row.at))
+			if a, err := doomed.try("POST", "/payments", payOrder, "Idempotency-Key: order-1"); err == nil {
+				t.Fatalf("a process that was to die answered %d %s", a.status, a.body)
+			}
+			doomed.dies()
+
+			fresh := payments(t, redis.URL(), file, "")
+			for range 3 {
+				a := fresh.settled("/payments", payOrder, "Idempotency-Key: order-1")
+				if a.status != http.StatusConflict || a.code() != "idempotency-outcome-unknown" {
+					t.Errorf("%d %s", a.status, a.body)
+				}
+			}
+			list := fresh.ask("GET", "/payments", "")
+			if n := strings.Count(list.body, `"reference":"order-1"`); n != row.rows {
+				t.Errorf("%d payments, want %d: %s", n, row.rows, list.body)
+			}
+			if b := balancesIn(t, reader(t, file)); b["alice"] != 10_000+1299*int64(row.rows) {
+				t.Errorf("balances %v", b)
+			}
+		})
+	}
+}
+
+// Under takeover the retry runs again, wherever the first attempt was killed, and what it was to do is done once.
+func TestKilledTransferRunsAgainAndIsDoneOnce(t *testing.T) {
+	for _, at := range steps {
+		t.Run(string(at), func(t *testing.T) {
+			redis, file := redistest.Start(t), newFile(t)
+			doomed := payments(t, redis.URL(), file, "", "--crash-at", string(at))
+			if a, err := doomed.try("POST", "/transfers", moveBob, "Idempotency-Key: move-1"); err == nil {
+				t.Fatalf("a process that was to die answered %d %s", a.status, a.body)
+			}
+			doomed.dies()
+			book := reader(t, file)
+			var first string
+			if n := rowsIn(t, book, "transfers"); n == 1 {
+				if err := book.db.QueryRow("SELECT id FROM transfers").Scan(&first); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if (first != "") != (at == afterCommit) {
+				t.Errorf("after the crash the ledger has %q", first)
+			}
+
+			fresh := payments(t, redis.URL(), file, "")
+			again := fresh.settled("/transfers", moveBob, "Idempotency-Key: move-1")
+			if again.status != http.StatusCreated || again.replayed() || !strings.Contains(again.body, first) {
+				t.Errorf("the retry: %d %s", again.status, again.body)
+			}
+			if third := fresh.ask("POST", "/transfers", moveBob, "Idempotency-Key: move-1"); !third.replayed() || third.body != again.body {
+				t.Errorf("from then on: %d %s", third.status, third.body)
+			}
+			if b := balancesIn(t, book); b["alice"] != 9_500 || b["bob"] != 10_500 || rowsIn(t, book, "transfers") != 1 {
+				t.Errorf("balances %v", b)
+			}
+			if code := fresh.stop(); code != done {
+				t.Errorf("exit code %d\n%s", code, &fresh.stderr)
+			}
+		})
+	}
+}
+
+// The process of the first attempt is stopped for longer than its lease, in its handler, with nothing written yet. A second attempt completes. Then the
+// first goes on, knowing nothing.
+func TestPausedTransferIsRefusedByTheFenceAndItsClientHearsSuperseded(t *testing.T) {
+	redis, file := redistest.Start(t), newFile(t)
+	sleeper, other := payments(t, redis.URL(), file, beforeCharge), payments(t, redis.URL(), file, "")
+	first := sleeper.later("/transfers", moveBob, "Idempotency-Key: move-1")
+	sleeper.arrived(1)
+	sleeper.pause()
+	second := other.settled("/transfers", moveBob, "Idempotency-Key: move-1")
+	if second.status != http.StatusCreated {
+		t.Errorf("the second attempt: %d %s", second.status, second.body)
+	}
+	sleeper.resume()
+	sleeper.open()
+	if a := <-first; a.status != http.StatusConflict || a.code() != "idempotency-superseded" {
+		t.Errorf("the client of the first attempt: %d %s", a.status, a.body)
+	}
+	if !strings.Contains(sleeper.stderr.String(), "the fence refused an attempt") {
+		t.Errorf("it was not the fence:\n%s", &sleeper.stderr)
+	}
+	if third := sleeper.ask("POST", "/transfers", moveBob, "Idempotency-Key: move-1"); !third.replayed() || third.body != second.body {
+		t.Errorf("from then on: %d %s", third.status, third.body)
+	}
+	book := reader(t, file)
+	if b := balancesIn(t, book); b["alice"] != 9_500 || b["bob"] != 10_500 || rowsIn(t, book, "transfers") != 1 {
+		t.Errorf("balances %v", b)
+	}
+}
+
+// The account had too little when the newer attempt looked, and was topped up before the old one woke. The old one must not move what was refused.
+func TestPausedTransferCanNotDoWhatANewerAttemptRefused(t *testing.T) {
+	redis, file := redistest.Start(t), newFile(t)
+	sleeper, other := payments(t, redis.URL(), file, beforeCharge), payments(t, redis.URL(), file, "")
+	const all = `{"from":"alice","to":"bob","amount":10001}`
+	first := sleeper.later("/transfers", all, "Idempotency-Key: all")
+	sleeper.arrived(1)
+	sleeper.pause()
+	if a := other.settled("/transfers", all, "Idempotency-Key: all"); a.code() != "insufficient-funds" {
+		t.Errorf("the second attempt: %d %s", a.status, a.body)
+	}
+	other.ask("POST", "/transfers", `{"from":"carol","to":"alice","amount":1}`, "Idempotency-Key: top-up")
+	sleeper.resume()
+	sleeper.open()
+	if a := <-first; a.code() != "idempotency-superseded" {
+		t.Errorf("the client of the first attempt: %d %s", a.status, a.body)
+	}
+	if b := balancesIn(t, reader(t, file)); b["alice"] != 10_001 || b["bob"] != 10_000 {
+		t.Errorf("balances %v", b)
+	}
+}
+
+// Under hold nobody takes over, so the paused attempt goes on where it stood, and its answer is recorded late.
+func TestPausedPaymentGoesOnAndIsMadeOnce(t *testing.T) {
+	redis, file := redistest.Start(t), newFile(t)
+	sleeper, other := payments(t, redis.URL(), file, beforeCharge), payments(t, redis.URL(), file, "")
+	first := sleeper.later("/payments", payOrder, "Idempotency-Key: order-1")
+	sleeper.arrived(1)
+	sleeper.pause()
+	if a := other.settled("/payments", payOrder, "Idempotency-Key: order-1"); a.code() != "idempotency-outcome-unknown" {
+		t.Errorf("meanwhile: %d %s", a.status, a.body)
+	}
+	sleeper.resume()
+	sleeper.open()
+	a := <-first
+	if again := other.ask("POST", "/payments", payOrder, "Idempotency-Key: order-1"); a.status != http.StatusCreated || !again.replayed() || again.body != a.body {
+		t.Errorf("first %d %s, then %d %s", a.status, a.body, again.status, again.body)
+	}
+	if b := balancesIn(t, reader(t, file)); b["alice"] != 11_299 {
+		t.Errorf("balances %v", b)
+	}
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// asProgram makes the test binary behave as a program, so that a test can start it as a process of its own, pause it and kill it: "payments", or "matrix"
+// (see effects_test.go).
+const asProgram = "PAYMENTS_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	switch os.Getenv(asProgram) {
+	case "payments":
+		os.Exit((&program{stdout: os.Stdout, at: gateFromEnv()}).run(ctx, os.Args[1:], os.Stderr))
+	case "matrix":
+		os.Exit(runMatrix(ctx))
+	}
+	stop()
+	goleak.VerifyTestMain(m)
+}
+
+// inProcess is a service on a Redis and a file that others may use as well. What it does in the background ends with the test.
+func inProcess(t testing.TB, redis, file string) *service {
+	t.Helper()
+	store, err := redisstore.Open(t.Context(), redis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := openLedger(t.Context(), file, func(step) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(store, book, 30*time.Second, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := s.tokens.Close(now); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := errors.Join(store.Close(), book.close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// embedded is a service on a Redis and a ledger of its own.
+func embedded(t testing.TB) *service {
+	t.Helper()
+	return inProcess(t, "embedded:", newFile(t))
+}
+
+func onRedis(t testing.TB) (*redistest.Server, *service) {
+	t.Helper()
+	redis := redistest.Start(t)
+	return redis, inProcess(t, redis.URL(), newFile(t))
+}
+
+// fileOf is where a service keeps its ledger.
+func fileOf(t testing.TB, s *service) (file string) {
+	t.Helper()
+	if err := s.ledger.db.QueryRow("SELECT file FROM pragma_database_list").Scan(&file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func newFile(t testing.TB) string { return filepath.Join(t.TempDir(), "ledger.db") }
+
+// ask sends a request to a service in this process, with headers given as "Name: value".
+func (s *service) ask(method, target, body string, headers ...string) answer {
+	request := httptest.NewRequest(method, target, strings.NewReader(body))
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	s.routes().ServeHTTP(w, request)
+	return answer{w.Code, w.Header(), w.Body.String()}
+}
+
+func (s *service) balances(t testing.TB) map[string]int64 {
+	t.Helper()
+	return balancesIn(t, s.ledger)
+}
+
+// balancesIn reads all accounts, and checks the books: the sum is what the accounts were opened with and what was paid in since.
+func balancesIn(t testing.TB, l *ledger) map[string]int64 {
+	t.Helper()
+	list, err := l.accounts(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paid int64
+	if err := l.db.QueryRow("SELECT coalesce(sum(amount), 0) FROM payments").Scan(&paid); err != nil {
+		t.Fatal(err)
+	}
+	if list.Sum != opened+paid {
+		t.Errorf("the accounts hold %d; they were opened with %d, and %d was paid in", list.Sum, opened, paid)
+	}
+	balances := map[string]int64{}
+	for _, a := range list.Accounts {
+		balances[a.ID] = a.Balance
+	}
+	return balances
+}
+
+const (
+	opened   = 30_000 // what alice, bob and carol have at the beginning, together
+	payOrder = `{"amount":1299,"to":"alice","reference":"order-1"}`
+	moveBob  = `{"from":"alice","to":"bob","amount":500}`
+)
+
+func (s *service) rows(t testing.TB, table string) int { t.Helper(); return rowsIn(t, s.ledger, table) }
+
+func rowsIn(t testing.TB, l *ledger, table string) int {
+	t.Helper()
+	var n int
+	if err := l.db.QueryRow("SELECT count(*) FROM " + table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// reader opens a ledger to look at what processes have written.
+func reader(t testing.TB, file string) *ledger {
+	t.Helper()
+	l, err := openLedger(t.Context(), file, func(step) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.close() })
+	return l
+}
+
+// eventually waits for something that happens elsewhere.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// answer is a response, read to its end.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) replayed() bool { return a.header.Get("Idempotent-Replayed") == "true" }
+
+// gateFromEnv returns a hook for a process whose test has named a step and a file: at that step it says so on standard error and waits for as long as
+// the file is there.
+func gateFromEnv() func(step) {
+	return gate(step(os.Getenv(gateStep)), os.Getenv(gateFile), os.Stderr)
+}
+
+const (
+	gateStep = "PAYMENTS_TEST_GATE_STEP"
+	gateFile = "PAYMENTS_TEST_GATE_FILE"
+)
+
+func gate(closed step, file string, log io.Writer) func(step) {
+	return func(now step) {
+		if now != closed {
+			return
+		}
+		_, _ = io.WriteString(log, "waiting at "+string(now)+"\n")
+		for {
+			if _, err := os.Stat(file); err != nil {
+				return
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is this test binary, running as one of its programs.
+type process struct {
+	t      testing.TB
+	url    string
+	stderr syncBuffer
+	gate   string // a file: while it is there the process waits at its gate
+	cmd    *exec.Cmd
+	ended  chan struct{}
+}
+
+// start runs a program as a process of its own, which ends with the test. A gate is a step at which it waits until the test opens it; "" is none.
+func start(t testing.TB, name string, waitAt step, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, ended: make(chan struct{}), gate: filepath.Join(t.TempDir(), "closed")}
+	if err := os.WriteFile(p.gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd = exec.Command(os.Args[0], args...)
+	p.cmd.Env = append(os.Environ(), asProgram+"="+name, gateStep+"="+string(waitAt), gateFile+"="+p.gate)
+	p.cmd.Stderr = &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stdout, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stdout = out
+	if err := p.launch(); err != nil {
+		t.Fatal(err)
+	}
+	_ = out.Close()
+	t.Cleanup(func() { p.kill(); _ = stdout.Close() })
+	p.url = firstURL(stdout)
+	if p.url == "" {
+		p.kill()
+		t.Fatalf("it told no address:\n%s", &p.stderr)
+	}
+	return p
+}
+
+// launch starts the process and waits for its end on one thread: with Pdeathsig a process dies with the thread that has made it.
+func (p *process) launch() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait() // how it ended is in cmd.ProcessState
+			close(p.ended)
+		}
+	}()
+	return <-started
+}
+
+var address = regexp.MustCompile(`http://[0-9.:]+`)
+
+func firstURL(stdout io.Reader) string {
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if url := address.FindString(lines.Text()); url != "" {
+			return url
+		}
+	}
+	return ""
+}
+
+// payments starts the service on a Redis and a file, with a lease of 300 ms so that tests need not wait long for its end.
+func payments(t testing.TB, redis, file string, waitAt step, args ...string) *process {
+	t.Helper()
+	args = append([]string{"--redis", redis, "--db", file, "--listen", "127.0.0.1:0", "--lease", "300ms"}, args...)
+	return start(t, "payments", waitAt, args...)
+}
+
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+}
+
+// dies waits for the process to end by itself.
+func (p *process) dies() {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(30 * time.Second):
+		p.t.Fatal("it lives")
+	}
+}
+
+func (p *process) stop() (code int) {
+	p.signal(syscall.SIGTERM)
+	<-p.ended
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) } // it may have ended
+
+func (p *process) pause() { p.signal(syscall.SIGSTOP) }
+
+func (p *process) resume() { p.signal(syscall.SIGCONT) }
+
+// open lets everybody through who waits at the gate, from now on.
+func (p *process) open() {
+	p.t.Helper()
+	if err := os.Remove(p.gate); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// arrived waits until so many requests have come to the gate.
+func (p *process) arrived(n int) {
+	p.t.Helper()
+	eventually(p.t, "the requests reach the gate", func() bool { return strings.Count(p.stderr.String(), "waiting at ") >= n })
+}
+
+// try sends a request with headers given as "Name: value".
+func (p *process) try(method, path, body string, headers ...string) (answer, error) {
+	request, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Add(name, value)
+	}
+	client := &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, string(text)}, err
+}
+
+func (p *process) ask(method, path, body string, headers ...string) answer {
+	p.t.Helper()
+	a, err := p.try(method, path, body, headers...)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v\n%s", method, path, err, &p.stderr)
+	}
+	return a
+}
+
+// settled asks until nobody is at work on the operation any more, and Redis is there.
+func (p *process) settled(path, body string, headers ...string) (a answer) {
+	p.t.Helper()
+	eventually(p.t, "the operation is settled", func() bool {
+		a = p.ask("POST", path, body, headers...)
+		return a.code() != "idempotency-in-progress" && a.status != http.StatusServiceUnavailable
+	})
+	return a
+}
+
+// later sends a request of which the answer is wanted later; the zero answer if there is none.
+func (p *process) later(path, body string, headers ...string) <-chan answer {
+	answered := make(chan answer, 1)
+	go func() {
+		a, _ := p.try("POST", path, body, headers...)
+		answered <- a
+	}()
+	return answered
+}
+
+// code is the problem that an answer is, "" if it is none.
+func (a answer) code() string {
+	var problem struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal([]byte(a.body), &problem)
+	return problem.Code
+}
+
+// syncBuffer is a buffer that a process writes while a test reads.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestRecipesForSQLiteDoWhatTheySay runs the statements of docs/effects.md as they stand there.
+func TestRecipesForSQLiteDoWhatTheySay(t *testing.T) {
+	page, err := os.ReadFile("../../docs/effects.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "### SQLite\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(section, -1)
+	if len(blocks) != 3 {
+		t.Fatalf("%d recipes, want the tables, (a) and (b)", len(blocks))
+	}
+	db, err := sql.Open("sqlite", source(newFile(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(blocks[0][1] + "INSERT INTO accounts VALUES ('alice', 0)"); err != nil {
+		t.Fatal(err)
+	}
+
+	unique := statements(blocks[1][1])
+	if len(unique) != 5 {
+		t.Fatalf("%q", unique)
+	}
+	pay := func(id string) string { return runUnique(t, db, unique, id) }
+	if first, again := pay("one"), pay("two"); first != "one" || again != "one" {
+		t.Errorf("first %q, again %q", first, again)
+	}
+	var balance int
+	if err := db.QueryRow("SELECT balance FROM accounts").Scan(&balance); err != nil || balance != 500 {
+		t.Errorf("balance %d, %v", balance, err)
+	}
+
+	fence := statements(blocks[2][1])
+	if len(fence) != 4 {
+		t.Fatalf("%q", fence)
+	}
+	for _, row := range []struct {
+		fence int
+		pass  bool
+	}{{5, true}, {4, false}, {5, false}, {6, true}} {
+		if pass := runFence(t, db, fence, row.fence); pass != row.pass {
+			t.Errorf("fence %d: %v", row.fence, pass)
+		}
+	}
+}
+
+var comment = regexp.MustCompile(`(?m)^--.*\n`)
+
+func statements(text string) (list []string) {
+	for statement := range strings.SplitSeq(comment.ReplaceAllString(text, ""), ";") {
+		if statement = strings.TrimSpace(statement); statement != "" {
+			list = append(list, statement)
+		}
+	}
+	return list
+}
+
+// runUnique does what the comments of recipe (a) say, and returns the id that the operation has.
+func runUnique(t *testing.T, db *sql.DB, recipe []string, id string) (found string) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var account string
+	var amount int
+	args := []any{sql.Named("operation", "op"), sql.Named("id", id), sql.Named("account", "alice"), sql.Named("amount", 500)}
+	for i, statement := range recipe {
+		switch {
+		case i == 2 && id != "one": // the row was there
+		case i == 3:
+			if err := conn.QueryRowContext(t.Context(), statement, args...).Scan(&found, &account, &amount); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		default:
+			inserted, err := changed(conn.ExecContext(t.Context(), statement, args...))
+			if err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+			if i == 1 && inserted != (id == "one") {
+				t.Errorf("%s: inserted %v for %q", statement, inserted, id)
+			}
+		}
+	}
+	return found
+}
+
+// runFence does what the comments of recipe (b) say, and tells whether the attempt may have its effect.
+func runFence(t *testing.T, db *sql.DB, recipe []string, fence int) (pass bool) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	args := []any{sql.Named("operation", "op"), sql.Named("fence", fence)}
+	for i, statement := range recipe {
+		if i == 3 && !pass {
+			statement = "ROLLBACK"
+		}
+		raised, err := changed(conn.ExecContext(t.Context(), statement, args...))
+		if err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+		if i == 2 {
+			pass = raised
+		}
+	}
+	return pass
+}
+
+// What the page claims it proves by naming tests. They are all here.
+func TestThePageNamesTestsThatExist(t *testing.T) {
+	page, err := os.ReadFile("../../docs/effects.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	names := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(page), -1)
+	if len(names) < 10 {
+		t.Errorf("the page names %d tests", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(code.String(), "\nfunc "+name+"(t *testing.T) {") {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}

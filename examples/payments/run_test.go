@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+)
+
+func TestStoppedServiceFinishesWhatItBegan(t *testing.T) {
+	redis, file := redistest.Start(t), newFile(t)
+	stopping := payments(t, redis.URL(), file, beforeCharge)
+	first := stopping.later("/payments", payOrder, "Idempotency-Key: order-1")
+	stopping.arrived(1)
+	code := make(chan int)
+	go func() { code <- stopping.stop() }()
+	eventually(t, "it takes no more requests", func() bool {
+		_, err := stopping.try("GET", "/accounts", "")
+		return err != nil
+	})
+	stopping.open()
+	a := <-first
+	if got := <-code; got != done {
+		t.Errorf("exit code %d\n%s", got, &stopping.stderr)
+	}
+	again := payments(t, redis.URL(), file, "").ask("POST", "/payments", payOrder, "Idempotency-Key: order-1")
+	if a.status != http.StatusCreated || !again.replayed() || again.body != a.body {
+		t.Errorf("first %d %s, again %d %s", a.status, a.body, again.status, again.body)
+	}
+}
+
+func TestServiceOnTheEmbeddedStoreSaysWhatToTry(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var stdout, stderr syncBuffer
+	code := make(chan int)
+	go func() { code <- run(ctx, []string{"--db", newFile(t), "--listen", "127.0.0.1:0"}, &stdout, &stderr) }()
+	eventually(t, "the banner is there", func() bool { return strings.Contains(stdout.String(), "--crash-at after-commit") })
+	url := address.FindString(stdout.String())
+	response, err := http.Get(url + "/accounts")
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("%v %v", response, err)
+	}
+	_ = response.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	if got := <-code; got != done {
+		t.Errorf("exit code %d: %s", got, &stderr)
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, row := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--help", done, "--redis"},
+		{"--no-such-flag", usage, "no-such-flag"},
+		{"serve", usage, `unexpected argument "serve"`},
+		{"--crash-at lunch", usage, `--crash-at "lunch": before-charge, in-transaction, after-commit`},
+		{"--lease 1ms", usage, "--lease 1ms: 100ms to 24h"},
+		{"--redis http://localhost", usage, "redis URL"},
+		{"--ack 1", usage, "the embedded store has no replicas"},
+		{"--lease 1ms --crash-at lunch", usage, "--lease 1ms"},
+		{"--db " + filepath.Join(t.TempDir(), "missing", "ledger.db"), failed, "ledger"},
+		{"--db " + newFile(t) + " --listen " + taken.Addr().String(), failed, "address already in use"},
+	} {
+		t.Run(row.args, func(t *testing.T) {
+			var stdout, stderr syncBuffer
+			if code := run(t.Context(), strings.Fields(row.args), &stdout, &stderr); code != row.code {
+				t.Errorf("exit code %d, want %d", code, row.code)
+			}
+			if !strings.Contains(strings.ReplaceAll(stderr.String(), " -redis", " --redis"), row.says) {
+				t.Errorf("it says %q, want %q in it", &stderr, row.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package client_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// pipes is a network within a synctest bubble: time passes only while all wait.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case p.conns <- far:
+		return near, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept, Close and Addr make it a net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// bubble starts a service on an embedded store within a synctest bubble.
+func bubble(t *testing.T) *service {
+	t.Helper()
+	one := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"})})
+	l := &line{service: one.Handler(), seen: map[string]int{}}
+	network := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	web := &http.Server{Handler: l}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = web.Serve(network) // until it is closed
+	}()
+	t.Cleanup(func() {
+		web.Close()
+		<-served
+		if err := one.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("closing the service: %v", err)
+		}
+	})
+	wires := &http.Transport{DialContext: network.dial}
+	c := connect(t, "http://127.0.0.1", func(config *client.Config) {
+		config.HTTPClient, config.Timeout = &http.Client{Transport: wires}, 0
+	})
+	t.Cleanup(c.CloseIdleConnections)
+	return &service{Client: c, line: l, wires: wires}
+}
+
+// late serves a request, but answers only after a while, or when the client has gone.
+func late(after time.Duration) fault {
+	return func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+		held := &holding{ResponseWriter: w, wait: func() {
+			select {
+			case <-time.After(after):
+			case <-r.Context().Done():
+			}
+		}}
+		service.ServeHTTP(held, r)
+		return true
+	}
+}
+
+// holding keeps an answer back.
+type holding struct {
+	http.ResponseWriter
+
+	wait func()
+}
+
+func (h *holding) WriteHeader(status int) {
+	h.wait()
+	h.ResponseWriter.WriteHeader(status)
+}
+
+// silent serves nothing and never answers.
+func silent(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+	return late(1000*time.Hour)(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		discard(r)
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+}

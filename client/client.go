@@ -1,0 +1,71 @@
+package client
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Config says which service to ask, and how. The zero value of each field but URL means the default beside it.
+type Config struct {
+	URL        string        // of the service, such as http://127.0.0.1:8080; a path in it stands before those of the service
+	HTTPClient *http.Client  // it is copied, and does not follow redirects; nil = one of the client's own, with net/http's defaults
+	Timeout    time.Duration // how long one request may take; 0 = 10 s
+	MaxAnswer  int64         // bytes of an answer that are read; 0 = 16 MiB. A longer one is an answer that can not be read
+	Logger     *slog.Logger  // nil = no log. It never sees a token or the proof of a claim
+}
+
+// Client asks one service. It is safe for concurrent use.
+type Client struct {
+	base    string
+	web     http.Client
+	timeout time.Duration
+	most    int64
+	log     *slog.Logger
+}
+
+// New returns a client. It sends nothing yet. The error says what is wrong with the configuration, but not the URL, which can hold a password.
+func New(config Config) (*Client, error) {
+	base, err := baseOf(config.URL)
+	if err != nil {
+		return nil, err
+	}
+	if config.Timeout < 0 || config.MaxAnswer < 0 {
+		return nil, errors.New("client: a negative timeout or limit")
+	}
+	c := &Client{base: base, timeout: config.Timeout, most: config.MaxAnswer, log: config.Logger}
+	if config.HTTPClient != nil {
+		c.web = *config.HTTPClient
+	} else if standard, ok := http.DefaultTransport.(*http.Transport); ok {
+		c.web.Transport = standard.Clone() // so that CloseIdleConnections closes no one else's
+	}
+	c.web.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if c.timeout == 0 {
+		c.timeout = 10 * time.Second
+	}
+	if c.most == 0 {
+		c.most = 16 << 20
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// baseOf checks the service's URL and returns what stands before every path.
+func baseOf(text string) (string, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return "", errors.New("client: the service's URL is http://host:port or https://host")
+	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		return "", errors.New("client: the service's URL has a query or a fragment")
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}
+
+// CloseIdleConnections closes the connections that no request is using now, so that none is left at a program's end. The client can be used on.
+func (c *Client) CloseIdleConnections() { c.web.CloseIdleConnections() }

@@ -1,0 +1,196 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Attempt is what a function that Do runs may know of its claim. It is safe for concurrent use.
+type Attempt struct {
+	Fence    int64 // larger than that of every attempt of this token before; below 2^53. Give it to what must refuse an older attempt
+	Number   int   // counts from 1; more than 1 only under Takeover or after NotBegun
+	notBegun atomic.Bool
+}
+
+// NotBegun says that the operation provably had no effect, such as a request that failed validation: the answer is not recorded, and the same token may be
+// used again, with another fingerprint too. A function that has touched anything outside must not call it.
+func (a *Attempt) NotBegun() { a.notBegun.Store(true) }
+
+// Result is what Do came to.
+type Result struct {
+	Answer   Answer // what the function returned
+	Replayed bool   // the function ran before, and this is what it answered then
+}
+
+// Do runs a function under a token: claim, heartbeat every third of the lease, complete. If the function returns no error, its answer is recorded before Do
+// returns, and every later Do gets it. If it returns an error, the operation may have happened: nothing is given back, the lease lapses, and then the token
+// is in doubt, under Takeover free for the next Do. An attempt that said NotBegun is given back at once instead. A panic goes on, and leaves the token to
+// its lease as an error does.
+//
+// The function's context ends with ctx, and with a cause that is ErrSuperseded or ErrUnknownToken when the claim is lost. Under Takeover it ends by this
+// process's own clock, too, as soon as the lease can have ended without a heartbeat that got through: from then on somebody else may run.
+//
+// The error is one of Claim's (the function did not run), or the function's own, or ErrSuperseded (another attempt took over before the answer was recorded:
+// do not use the answer), or ErrNotRecorded. With the last the result holds the answer: it is the truth, but repeats may hear "in progress", later "in
+// doubt", and under Takeover may run again. Recording and giving back are tried several times, on a context that survives the end of ctx, for up to half a
+// minute; the answer to a claim that is under way when ctx ends is awaited for a second. Terms without a fingerprint take the token's word that it is the same operation. Do leaves no goroutine behind.
+func (c *Client) Do(ctx context.Context, token string, terms Terms, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
+	if terms.Fingerprint == "" {
+		terms.Fingerprint = "do"
+	}
+	terms = terms.withDefaults()
+	if terms.Lease < time.Millisecond {
+		return Result{}, call{op: "claim token"}.invalid("a lease is 100 ms to a day")
+	}
+	run := &run{client: c, token: token, terms: terms, trusted: time.Now()}
+	outcome, err := run.claim(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if !outcome.Granted {
+		return Result{Answer: outcome.Answer, Replayed: true}, nil
+	}
+	run.lease = outcome.Grant.Lease
+	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt}
+	return run.do(ctx, work)
+}
+
+// run is one start of a function that a claim allowed.
+type run struct {
+	client  *Client
+	token   string
+	lease   string
+	terms   Terms
+	attempt *Attempt
+	trusted time.Time // before the claim was sent
+}
+
+// claimGrace is how long Do waits on for the answer to a claim when its context has ended. Only that answer holds what it takes to give the claim back.
+const claimGrace = time.Second
+
+// claim claims the token. A caller who goes away in the middle must not leave it in doubt when nothing was begun.
+func (run *run) claim(ctx context.Context) (Outcome, error) {
+	if ctx.Err() != nil {
+		return run.client.Claim(ctx, run.token, run.terms) // which sends nothing
+	}
+	late, cancel := linger(ctx, claimGrace)
+	defer cancel()
+	outcome, err := run.client.Claim(late, run.token, run.terms)
+	if ended := ctx.Err(); err != nil && ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w (%w)", err, ended)
+	}
+	return outcome, err
+}
+
+// linger returns a context that ends only some time after ctx.
+func linger(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	late, end := context.WithCancel(context.WithoutCancel(ctx))
+	timer := time.AfterFunc(math.MaxInt64, end)
+	stop := context.AfterFunc(ctx, func() { timer.Reset(grace) })
+	return late, func() {
+		stop()
+		timer.Stop()
+		end()
+	}
+}
+
+func (run *run) do(ctx context.Context, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
+	after := context.WithoutCancel(ctx)
+	if err := run.tooLate(ctx); err != nil {
+		run.release(after)
+		return Result{}, fmt.Errorf("attempt %d was not begun: %w", run.attempt.Number, err)
+	}
+	ctx, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	answer, err := run.call(ctx, lose, work)
+	if run.attempt.notBegun.Load() {
+		run.release(after)
+	}
+	switch {
+	case err != nil:
+		return Result{}, fmt.Errorf("attempt %d: %w", run.attempt.Number, withLoss(ctx, err))
+	case run.attempt.notBegun.Load():
+		return Result{Answer: answer}, nil
+	}
+	err = run.record(after, answer)
+	switch {
+	case errors.Is(err, ErrSuperseded):
+		return Result{}, err
+	case err != nil:
+		err = fmt.Errorf("%w: %w", ErrNotRecorded, err)
+	}
+	return Result{Answer: answer}, err
+}
+
+// tooLate says why the function is not to be begun, although the claim was granted.
+func (run *run) tooLate(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if run.terms.Policy == Takeover && time.Since(run.trusted) >= run.terms.Lease {
+		return errLapsed
+	}
+	return nil
+}
+
+// call runs the work between the start and the end of the heartbeat, whichever way the work ends.
+func (run *run) call(ctx context.Context, lose context.CancelCauseFunc, work func(context.Context, *Attempt) (Answer, error)) (Answer, error) {
+	beat := run.beat(ctx, lose)
+	defer beat.stop()
+	return work(ctx, run.attempt)
+}
+
+// withLoss adds to a function's error that its claim was lost, where it does not say so.
+func withLoss(ctx context.Context, err error) error {
+	lost := context.Cause(ctx)
+	if (errors.Is(lost, ErrLost) || errors.Is(lost, ErrUnknownToken)) && !errors.Is(err, lost) {
+		return fmt.Errorf("%w; %w", err, lost)
+	}
+	return err
+}
+
+const (
+	settleTries = 8                // to record an answer or to give a claim back
+	settleLimit = 30 * time.Second // for all of them together
+)
+
+// record stores the answer. One that is too large is recorded without its body: the token must not stay in doubt for that.
+func (run *run) record(ctx context.Context, answer Answer) error {
+	err := settle(ctx, func(ctx context.Context) error { return run.client.Complete(ctx, run.token, run.lease, answer) })
+	if !errors.Is(err, ErrTooLarge) {
+		return err
+	}
+	answer.Body, answer.NotKept = nil, true
+	return settle(ctx, func(ctx context.Context) error { return run.client.Complete(ctx, run.token, run.lease, answer) })
+}
+
+// release gives the claim back: the work provably never began.
+func (run *run) release(ctx context.Context) {
+	err := settle(ctx, func(ctx context.Context) error { return run.client.Release(ctx, run.token, run.lease) })
+	if err != nil {
+		run.client.log.Warn("client: a claim could not be given back; its token is in doubt when its lease has lapsed", "error", err)
+	}
+}
+
+// settle makes a call that is harmless to repeat, again and again until it is known what became of it, or it was tried often and long enough.
+func settle(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	wait := 100 * time.Millisecond
+	for try := 1; ; try++ {
+		err := call(ctx)
+		if try == settleTries || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknownOutcome) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+}

@@ -1,0 +1,25 @@
+// Package client is the Go client of the coatcheck HTTP service. It needs no Redis, only the service's URL.
+//
+// [Client.Do] runs a function under a one-use token, with the same state machine as package idempotency: claim, heartbeat, complete. The single steps
+// ([Client.Issue], [Client.Status], [Client.Claim], [Client.Complete], [Client.Extend], [Client.Release]) are there for programs that need them apart.
+//
+// What holds, on top of what package idempotency says of tokens:
+//
+//   - Under [Hold] at most one function starts for a token, whoever asks: this package, the middleware or a client in another language.
+//   - Nothing is sent twice by itself. The exceptions are those of Do, where a repeat is harmless: an answer that may not have been recorded is sent again,
+//     and so is a release. Redirects are not followed: they would carry the proof of a claim elsewhere.
+//   - Every error is of one class: [ErrRefused] (nothing was done), [ErrLost] (the claim is another's) or [ErrUnknownOutcome] (it may have been done). A
+//     connection that never came about is a refusal. Once a connection was there, a failure to get the service's own answer to a write is an unknown outcome:
+//     a timeout, a connection that ends, a proxy's 502, an answer that can not be read.
+//   - No error text holds a token or the proof of a claim.
+//
+// What a lost reply means. The service makes the proof of a claim when it grants it, so a claim whose reply is lost can not be asked for again. Nothing
+// was started for it, but the service does not know: until the claim's lease lapses the token is in progress, and from then on in doubt under Hold, free for
+// the next attempt under [Takeover]. A short lease keeps that wait short; the heartbeat makes it no danger to long work. A token whose issue was lost is of
+// no use to anybody: issue another. Complete, Extend and Release with the same proof can be repeated without harm.
+//
+// Time is the service's. An attempt trusts its own claim for at most the lease from before the claim or heartbeat was sent, by this process's monotonic clock.
+//
+// An HTTPClient of the caller's own must not repeat requests by itself, or none of this holds. That of net/http does not: it repeats a POST only if nothing
+// of it was sent, or if it has an Idempotency-Key header, which these have not.
+package client

@@ -1,0 +1,159 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// The three classes of failure. Every error of a call is one of them under errors.Is.
+var (
+	// ErrRefused means that nothing happened: asking again is harmless and may help.
+	ErrRefused = errors.New("refused, nothing was done")
+	// ErrLost means that what the caller held is no longer theirs: stop using it.
+	ErrLost = errors.New("lost, no longer held")
+	// ErrUnknownOutcome means that the write may or may not have happened. The package's documentation says what that means for each call.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+)
+
+// What a call can be told. ErrSuperseded is a loss, the others are refusals.
+var (
+	ErrUnavailable    = refusal("the service or its store is not available")
+	ErrInvalidRequest = refusal("the request is not valid")
+	ErrTooLarge       = refusal("the body is larger than the service takes")
+	ErrInProgress     = refusal("the first attempt is still running") // Error.RetryAfter is what is left of its lease
+	ErrInDoubt        = refusal("the first attempt ended without an answer")
+	ErrMismatch       = refusal("the token was used for another request")
+	ErrUnknownToken   = refusal("unknown token")
+	ErrSuperseded     = loss("another attempt has the claim")
+)
+
+// ErrNotRecorded is what Do adds when the function ran and returned an answer, but that answer may not have been recorded. The error's class says more.
+var ErrNotRecorded = errors.New("the work is done, but its answer may not be recorded")
+
+func refusal(text string) error { return &sentinel{text, ErrRefused} }
+func loss(text string) error    { return &sentinel{text, ErrLost} }
+
+type sentinel struct {
+	text  string
+	class error
+}
+
+func (s *sentinel) Error() string { return s.text }
+func (s *sentinel) Unwrap() error { return s.class }
+
+// codes says what each problem of the service is. What is not here is judged by its status.
+var codes = map[wire.Code]error{
+	wire.InvalidRequest:      ErrInvalidRequest,
+	wire.InvalidName:         ErrInvalidRequest,
+	wire.KeyMissing:          ErrInvalidRequest,
+	wire.KeyMalformed:        ErrInvalidRequest,
+	wire.PayloadTooLarge:     ErrTooLarge,
+	wire.InProgress:          ErrInProgress,
+	wire.IdempotencyUnknown:  ErrInDoubt,
+	wire.Superseded:          ErrSuperseded,
+	wire.PayloadMismatch:     ErrMismatch,
+	wire.TokenUnknown:        ErrUnknownToken,
+	wire.LeaseLost:           ErrLost,
+	wire.PoolExhausted:       ErrRefused,
+	wire.StoreUnavailable:    ErrUnavailable,
+	wire.UpstreamUnavailable: ErrUnavailable,
+	wire.OutcomeUnknown:      ErrUnknownOutcome,
+	wire.InternalError:       ErrUnknownOutcome,
+}
+
+// byStatus judges an answer that says no code that is known here. A status from 400 to 499 comes from something that did not do the request. Any other may
+// come from a proxy that had passed it on.
+func byStatus(status int) error {
+	switch {
+	case status == http.StatusRequestEntityTooLarge:
+		return ErrTooLarge
+	case status == http.StatusTooManyRequests:
+		return ErrUnavailable
+	case status >= 400 && status <= 499:
+		return ErrRefused
+	}
+	return ErrUnknownOutcome
+}
+
+// Error is what a call failed with. errors.Is finds its class and what it was told, by its code. It is read-only once returned.
+type Error struct {
+	Op         string        // such as "claim token"
+	Code       string        // of the service's problem; "" if the service did not say one
+	Status     int           // of the HTTP answer; 0 = none came
+	Title      string        // what all problems of this code have in common
+	Detail     string        // what the service says beyond that, or what is wrong with the call
+	RequestID  string        // under which the service's log has the request
+	RetryAfter time.Duration // a useful wait, rounded up to seconds; 0 = not known
+	Retryable  bool          // whether the service says that the same request may succeed later, and that repeating it does no harm
+	See        string        // where to read on. It may hold the token: not for a log
+
+	class error // if the code does not tell it; nil = an unknown outcome
+	read  bool  // the call changes nothing
+	cause *cause
+}
+
+// Error says the operation, what it was told, and why. It holds no token and no proof of a claim.
+func (e *Error) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: %v", e.Op, e.kind())
+	if e.Detail != "" {
+		text.WriteString(": " + e.Detail)
+	}
+	if e.cause != nil {
+		text.WriteString(": " + e.cause.text)
+	}
+	if e.Status != 0 {
+		fmt.Fprintf(&text, " (%s)", strings.Join(e.origin(), ", "))
+	}
+	return text.String()
+}
+
+// origin says who answered what.
+func (e *Error) origin() (parts []string) {
+	parts = append(parts, fmt.Sprintf("status %d", e.Status))
+	if e.Code != "" {
+		parts = append(parts, e.Code)
+	}
+	if e.RequestID != "" {
+		parts = append(parts, "request "+e.RequestID)
+	}
+	return parts
+}
+
+// Unwrap gives what the call was told and, where no answer came, the cause: errors.Is finds context.DeadlineExceeded and syscall.ECONNREFUSED as well.
+func (e *Error) Unwrap() []error {
+	if e.cause == nil {
+		return []error{e.kind()}
+	}
+	return []error{e.kind(), e.cause}
+}
+
+// kind is the sentinel that the error is. A call that changes nothing was just not served.
+func (e *Error) kind() error {
+	kind, known := codes[wire.Code(e.Code)]
+	if !known {
+		kind = e.class
+	}
+	if kind == nil {
+		kind = ErrUnknownOutcome
+	}
+	if e.read && errors.Is(kind, ErrUnknownOutcome) {
+		return ErrUnavailable
+	}
+	return kind
+}
+
+// cause is what a call failed with, for errors.Is and errors.As, under a text without secrets.
+type cause struct {
+	text string
+	err  error
+}
+
+func (c *cause) Error() string        { return c.text }
+func (c *cause) Is(target error) bool { return errors.Is(c.err, target) }
+func (c *cause) As(target any) bool   { return errors.As(c.err, target) }

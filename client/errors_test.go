@@ -1,0 +1,281 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// told is what each problem of the token endpoints is.
+var told = map[wire.Code]error{
+	"invalid-request":              client.ErrInvalidRequest,
+	"invalid-name":                 client.ErrInvalidRequest,
+	"unauthorized":                 client.ErrRefused,
+	"forbidden":                    client.ErrRefused,
+	"not-found":                    client.ErrRefused,
+	"method-not-allowed":           client.ErrRefused,
+	"idempotency-in-progress":      client.ErrInProgress,
+	"idempotency-outcome-unknown":  client.ErrInDoubt,
+	"idempotency-superseded":       client.ErrSuperseded,
+	"idempotency-payload-mismatch": client.ErrMismatch,
+	"idempotency-token-unknown":    client.ErrUnknownToken,
+	"payload-too-large":            client.ErrTooLarge,
+	"too-many-requests":            client.ErrUnavailable,
+	"store-unavailable":            client.ErrUnavailable,
+	"outcome-unknown":              client.ErrUnknownOutcome,
+	"internal-error":               client.ErrUnknownOutcome,
+}
+
+// statuses are those of problems that the catalogue does not hold yet.
+var statuses = map[wire.Code]int{"unauthorized": 401, "forbidden": 403, "too-many-requests": 429}
+
+// byStatus are those that are told by their status alone.
+var byStatus = []wire.Code{"unauthorized", "forbidden", "not-found", "method-not-allowed", "too-many-requests"}
+
+func problem(code wire.Code) wire.Problem {
+	p := wire.NewProblem(code, "")
+	if p.Code != code {
+		p = wire.Problem{Type: "/problems/" + string(code), Title: "A title", Status: statuses[code], Detail: "A detail.", Code: code}
+	}
+	return p
+}
+
+func TestEveryCodeIsTold(t *testing.T) {
+	for code, want := range told {
+		t.Run(string(code), func(t *testing.T) {
+			p := problem(code)
+			p.RetryAfter, p.Retryable, p.See = 1500*time.Millisecond, true, "/token/secret-token"
+			c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Request-Id", "request-1")
+				p.Write(w)
+			})))
+			_, err := c.Claim(t.Context(), "secret-token", client.Terms{})
+			said := wantError(t, err, want)
+			if said.Code != string(code) || said.Status != p.Status || said.Title != p.Title || said.Detail != p.Detail || said.RequestID != "request-1" ||
+				said.RetryAfter != 2*time.Second || !said.Retryable || said.See != "/token/secret-token" {
+				t.Errorf("%+v of %+v", said, p)
+			}
+			if text := err.Error(); strings.Contains(text, "secret") || !strings.Contains(text, "claim token") || !strings.Contains(text, string(code)) || !strings.Contains(text, "request-1") {
+				t.Error(text)
+			}
+		})
+	}
+}
+
+// A code that is added to the catalogue later is of one class, too.
+func TestEveryCodeOfTheCatalogueIsOfOneClass(t *testing.T) {
+	for _, code := range wire.Codes() {
+		err := ask(t, problem(code).Write)
+		wantError(t, err, err)
+		if problem(code).Status < 500 && errors.Is(err, client.ErrUnknownOutcome) {
+			t.Errorf("%s: nothing was done", code)
+		}
+	}
+}
+
+// ask claims a token of a service that answers as it is told.
+func ask(t *testing.T, answer func(http.ResponseWriter)) error {
+	t.Helper()
+	c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) })))
+	_, err := c.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f"})
+	return err
+}
+
+func TestCodesCanBeComparedWithoutAnAnswer(t *testing.T) {
+	for code, want := range told {
+		err := error(&client.Error{Code: string(code)})
+		if !slices.Contains(byStatus, code) && !errors.Is(err, want) {
+			t.Errorf("%s is not %v", code, want)
+		}
+	}
+	if err := error(&client.Error{}); !errors.Is(err, client.ErrUnknownOutcome) || errors.Is(err, context.Canceled) {
+		t.Error("an error without facts is not an unknown outcome")
+	}
+}
+
+// What a proxy says is judged by its status: it knows nothing of what became of a request that it has passed on.
+func TestAnswersThatAreNotTheServices(t *testing.T) {
+	const page = "<html><body>Bad gateway\x1b[31m"
+	for _, row := range []struct {
+		status      int
+		media, body string
+		want        error
+	}{
+		{502, "text/html", page, client.ErrUnknownOutcome},
+		{503, "text/html", page, client.ErrUnknownOutcome},
+		{504, "", "", client.ErrUnknownOutcome},
+		{500, "application/json", `{"code":"store-unavailable"}`, client.ErrUnknownOutcome},
+		{503, "application/problem+json", `{"code":"store-unavailable"`, client.ErrUnknownOutcome},
+		{503, "application/problem+json", `{"code":"store unavailable"}`, client.ErrUnknownOutcome},
+		{503, "application/problem+json", `{"title":"of another service"}`, client.ErrUnknownOutcome},
+		{503, "application/problem+json", `[]`, client.ErrUnknownOutcome},
+		{503, "application/problem+json; charset=utf-8", `{"code":"store-unavailable","status":"odd"}`, client.ErrUnknownOutcome},
+		{503, "application/problem+json; charset=utf-8", `{"code":"store-unavailable","newer":{"field":[1]}}`, client.ErrUnavailable},
+		{401, "text/html", page, client.ErrRefused},
+		{403, "text/html", page, client.ErrRefused},
+		{404, "text/plain", "404 page not found", client.ErrRefused},
+		{409, "text/plain", "conflict", client.ErrRefused},
+		{413, "text/html", page, client.ErrTooLarge},
+		{429, "text/html", page, client.ErrUnavailable},
+		{200, "text/html", page, client.ErrUnknownOutcome},
+		{200, "application/json", ``, client.ErrUnknownOutcome},
+		{200, "application/json", `null`, client.ErrUnknownOutcome},
+		{200, "application/json", `{"outcome":"granted"}`, client.ErrUnknownOutcome},
+		{200, "application/json", `{"outcome":"granted","lease":"a b","fence":1}`, client.ErrUnknownOutcome},
+		{200, "application/json", `{"outcome":"granted","lease":"lease","fence":0}`, client.ErrUnknownOutcome},
+		{200, "application/json", `{"outcome":"granted","lease":"lease","fence":"1"}`, client.ErrUnknownOutcome},
+		{200, "application/json", `{"outcome":"replay"}`, client.ErrUnknownOutcome},
+		{200, "application/json", `{"outcome":"other","lease":"lease","fence":1}`, client.ErrUnknownOutcome},
+		{201, "application/json", `{"outcome":"granted","lease":"lease","fence":1}`, client.ErrUnknownOutcome},
+		{204, "", ``, client.ErrUnknownOutcome},
+		{200, "application/problem+json", `{"code":"idempotency-token-unknown"}`, client.ErrUnknownOutcome},
+		{302, "application/problem+json", `{"code":"idempotency-token-unknown"}`, client.ErrUnknownOutcome},
+	} {
+		err := ask(t, func(w http.ResponseWriter) { says(row.status, row.media, row.body)(w, nil, nil) })
+		said := wantError(t, err, row.want)
+		if genuine := strings.Contains(row.body, "newer"); (said.Code != "") != genuine {
+			t.Errorf("%d %s: code %q", row.status, row.body, said.Code)
+		}
+		if said.Status != row.status || strings.ContainsAny(err.Error(), "\x1b\n<") {
+			t.Errorf("%d %s: %q", row.status, row.body, err)
+		}
+	}
+}
+
+// A look changes nothing: whatever came instead of an answer, it was just not served.
+func TestALookThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
+	for name, answer := range map[string]fault{
+		"proxy":     says(502, "text/html", "bad gateway"),
+		"unknown":   says(503, "application/problem+json", `{"code":"outcome-unknown"}`),
+		"internal":  says(500, "application/problem+json", `{"code":"internal-error"}`),
+		"nonsense":  says(200, "application/json", `{`),
+		"no state":  says(200, "application/json", `{}`),
+		"redirect":  says(302, "", ""),
+		"no answer": hangUp,
+	} {
+		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r, nil) })))
+		_, err := c.Status(t.Context(), "a-token")
+		if !errors.Is(err, client.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+		wantError(t, err, client.ErrRefused)
+	}
+}
+
+func TestATokenThatCanNotBeOneWasNotIssued(t *testing.T) {
+	for _, body := range []string{`{}`, `{"token":"a/b"}`, `{"token":""}`, `{"token":1}`} {
+		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { says(201, "application/json", body)(w, nil, nil) })))
+		_, err := c.Issue(t.Context(), "", 0)
+		wantError(t, err, client.ErrUnknownOutcome)
+	}
+}
+
+func TestFieldsThatAreNotKnownAreTolerated(t *testing.T) {
+	const grant = `{"outcome":"granted","lease":"lease","fence":7,"attempt":1,"lease_until":"2026-11-20T15:35:46.279Z","newer":{"than":["this","client"]}}`
+	c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { says(200, "application/json", grant)(w, nil, nil) })))
+	if outcome, err := c.Claim(t.Context(), "a-token", client.Terms{}); err != nil || outcome.Grant.Fence != 7 || outcome.Grant.Lease != "lease" {
+		t.Errorf("%+v, %v", outcome, err)
+	}
+}
+
+func TestAnAnswerThatIsTooLongIsNotRead(t *testing.T) {
+	endless := func(status int) fault {
+		return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+			w.WriteHeader(status)
+			var err error
+			for err == nil { // until the client has had enough
+				_, err = io.WriteString(w, strings.Repeat("x", 4096))
+			}
+			return true
+		}
+	}
+	for status, want := range map[int]error{200: client.ErrUnknownOutcome, 502: client.ErrUnknownOutcome, 404: client.ErrRefused} {
+		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { endless(status)(w, r, nil) })),
+			func(config *client.Config) { config.MaxAnswer = 10_000 })
+		_, err := c.Claim(t.Context(), "a-token", client.Terms{})
+		if said := wantError(t, err, want); said.Status != status || !strings.Contains(err.Error(), "longer than") {
+			t.Errorf("%v", err)
+		}
+	}
+	c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		says(200, "application/json", `{"outcome":"replay","response":{"status":200,"body_base64":"`+strings.Repeat("AAAA", 5000)+`"}}`)(w, nil, nil)
+	})))
+	if outcome, err := c.Claim(t.Context(), "a-token", client.Terms{}); err != nil || len(outcome.Answer.Body) != 15_000 {
+		t.Errorf("%d bytes, %v", len(outcome.Answer.Body), err)
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	elsewhere := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("followed to %s with %v", r.URL, r.Header) })
+	other := listen(t, elsewhere)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other+r.URL.Path, status)
+		})), func(config *client.Config) { config.HTTPClient = &http.Client{Transport: transport(t)} })
+		_, err := c.Issue(t.Context(), "", 0)
+		if said := wantError(t, err, client.ErrUnknownOutcome); said.Status != status || !strings.Contains(said.Detail, other) {
+			t.Errorf("%v", err)
+		}
+		wantError(t, c.Complete(t.Context(), "secret-token", "secret-lease", client.Answer{}), client.ErrUnknownOutcome)
+		_, err = c.Status(t.Context(), "secret-token")
+		wantError(t, err, client.ErrUnavailable)
+		if strings.Contains(err.Error(), "secret") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAClientClosesItsOwnConnectionsOnly(t *testing.T) {
+	var connections atomic.Int64
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { says(404, "", "")(w, nil, nil) }))
+	web.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	web.Start()
+	defer web.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	c := connect(t, web.URL)
+	for range 2 {
+		response, err := http.Get(web.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		c.CloseIdleConnections()
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections of the default client", n)
+	}
+}
+
+func TestConfigurationIsChecked(t *testing.T) {
+	for _, url := range []string{"", "localhost:8080", "ftp://localhost", "http://", "http://h/?a=b", "http://h/#a", "http://user:password@h:port", "http:// h"} {
+		if _, err := client.New(client.Config{URL: url}); err == nil || strings.Contains(err.Error(), "password") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+	for _, config := range []client.Config{{URL: "http://h", Timeout: -1}, {URL: "http://h", MaxAnswer: -1}} {
+		if _, err := client.New(config); err == nil {
+			t.Errorf("%+v is accepted", config)
+		}
+	}
+	s := embedded(t)
+	prefixed := listen(t, http.StripPrefix("/coat/check", s.line.service))
+	c := connect(t, prefixed+"/coat/check/")
+	if got := state(t, c, issue(t, c)); got != client.Issued {
+		t.Errorf("behind a path: %s", got)
+	}
+}

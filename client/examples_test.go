@@ -1,0 +1,361 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+)
+
+// language is one of the clients under examples/, run by its real interpreter.
+type language struct {
+	name    string
+	program string // the interpreter
+	install string // how to get it
+	script  string
+}
+
+var languages = []language{
+	{"python", "python3", "install Python 3.9 or later, on Debian: apt-get install python3", "../examples/remote-python/worker.py"},
+	{"node", "node", "install Node 18 or later, on Debian: apt-get install nodejs", "../examples/remote-node/worker.mjs"},
+}
+
+// inEach runs a test with the worker of each language and a service and ledger of its own.
+func inEach(t *testing.T, test func(t *testing.T, w *workers)) {
+	t.Helper()
+	for _, language := range languages {
+		t.Run(language.name, func(t *testing.T) {
+			program, err := exec.LookPath(language.program)
+			if err != nil {
+				t.Fatalf("%s is not there: %s", language.program, language.install)
+			}
+			test(t, &workers{service: embedded(t), language: language, program: program, dir: t.TempDir()})
+		})
+	}
+}
+
+// workers are processes of one language's example that share a ledger.
+type workers struct {
+	*service
+	language
+
+	program string
+	dir     string
+}
+
+// answer is the line that a worker prints, and how it ended.
+type answer struct {
+	Order    string `json:"order"`
+	Payload  string `json:"payload"`
+	Payment  string `json:"payment"`
+	Fence    int64  `json:"fence"`
+	Status   int    `json:"status"`
+	Replayed bool   `json:"replayed"`
+
+	Error      string `json:"error"`
+	Detail     string `json:"detail"`
+	RetryAfter *int   `json:"retry_after"`
+	Recorded   *bool  `json:"recorded"`
+
+	code   int
+	stderr string
+}
+
+// worker is a running process.
+type worker struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	stdout bytes.Buffer
+	stderr bytes.Buffer
+	once   sync.Once
+}
+
+// start starts a worker for a token. It ends with the test at the latest.
+func (w *workers) start(t testing.TB, token string, args ...string) *worker {
+	t.Helper()
+	all := append([]string{w.script, "--server", w.url, "--token", token, "--order", "42", "--ledger", w.ledgerFile()}, args...)
+	process := &worker{t: t, cmd: exec.Command(w.program, all...)}
+	process.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	process.cmd.Stdout, process.cmd.Stderr = &process.stdout, &process.stderr
+	if err := process.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		process.once.Do(func() {
+			_ = process.cmd.Process.Kill() // also if it is stopped
+			_ = process.cmd.Wait()
+		})
+	})
+	return process
+}
+
+// wait waits for a worker's end and reads what it printed.
+func (p *worker) wait() (got answer) {
+	p.t.Helper()
+	p.once.Do(func() {
+		timer := time.AfterFunc(2*patience, func() { _ = p.cmd.Process.Kill() })
+		defer timer.Stop()
+		_ = p.cmd.Wait() // the exit code is what counts
+	})
+	got.code, got.stderr = p.cmd.ProcessState.ExitCode(), p.stderr.String()
+	if p.stdout.Len() > 0 {
+		if err := json.Unmarshal(p.stdout.Bytes(), &got); err != nil {
+			p.t.Fatalf("%v: %s %s", err, &p.stdout, &p.stderr)
+		}
+	}
+	return got
+}
+
+func (w *workers) run(t testing.TB, token string, args ...string) answer {
+	t.Helper()
+	return w.start(t, token, args...).wait()
+}
+
+// refused fails the test unless a worker ended with this error.
+func (w *workers) refused(t testing.TB, got answer, code string, exit int) {
+	t.Helper()
+	if got.Error != code || got.code != exit || got.Payment != "" {
+		t.Fatalf("got %+v, want %s and exit code %d", got, code, exit)
+	}
+}
+
+func (w *workers) ledgerFile() string { return filepath.Join(w.dir, "ledger.jsonl") }
+
+// charged reads the ledger.
+func (w *workers) charged(t testing.TB) []answer {
+	t.Helper()
+	text, err := os.ReadFile(w.ledgerFile())
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	var charges []answer
+	for line := range strings.Lines(string(text)) {
+		var charge answer
+		if err := json.Unmarshal([]byte(line), &charge); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		charges = append(charges, charge)
+	}
+	return charges
+}
+
+// chargedOnce fails the test unless the ledger holds this payment and no other.
+func (w *workers) chargedOnce(t testing.TB, payment string) {
+	t.Helper()
+	if charges := w.charged(t); len(charges) != 1 || charges[0].Payment != payment || payment == "" {
+		t.Fatalf("charged %+v, want %q once", charges, payment)
+	}
+}
+
+func TestExamplesChargeOnceAndReplay(t *testing.T) {
+	inEach(t, func(t *testing.T, w *workers) {
+		token := issue(t, w.Client)
+		first := w.run(t, token)
+		if first.code != 0 || first.Replayed || first.Order != "42" || first.Status != 201 || first.Fence == 0 {
+			t.Fatalf("%+v", first)
+		}
+		second := w.run(t, token)
+		if second.code != 0 || !second.Replayed || second.Payment != first.Payment || second.Fence != first.Fence || second.Status != 201 {
+			t.Fatalf("%+v after %+v", second, first)
+		}
+		w.chargedOnce(t, first.Payment)
+		w.refused(t, w.run(t, token, "--payload", "99.99 EUR"), "idempotency-payload-mismatch", 1)
+		w.chargedOnce(t, first.Payment)
+		for _, other := range []string{"made-up", "-made-up", "--order"} { // one that looks like a flag as well
+			w.refused(t, w.run(t, other), "idempotency-token-unknown", 1)
+		}
+		w.chargedOnce(t, first.Payment)
+	})
+}
+
+// The workers and this package make one fingerprint, so each replays what another has charged.
+func TestExamplesReplayEachOthersAnswers(t *testing.T) {
+	inEach(t, func(t *testing.T, w *workers) {
+		token := issue(t, w.Client)
+		first := w.run(t, token, "--payload", "12,99 €")
+		terms := client.Terms{Fingerprint: client.Fingerprint("charge", "42", "12,99 €")}
+		result, err := w.Do(t.Context(), token, terms, mustNotRun(t))
+		var got answer
+		if err != nil || !result.Replayed || json.Unmarshal(result.Answer.Body, &got) != nil || got.Payment != first.Payment || result.Answer.Header["Content-Type"] != "application/json" {
+			t.Fatalf("%+v, %v after %+v", result, err, first)
+		}
+
+		token = issue(t, w.Client)
+		_, err = w.Do(t.Context(), token, terms, func(context.Context, *client.Attempt) (client.Answer, error) {
+			return client.Answer{Status: 202, Body: []byte(`{"order":"42","payment":"of Go"}`)}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.run(t, token, "--payload", "12,99 €"); got.code != 0 || !got.Replayed || got.Payment != "of Go" || got.Status != 202 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestExamplesChargeOnceAmongTenAtOnce(t *testing.T) {
+	inEach(t, func(t *testing.T, w *workers) {
+		token := issue(t, w.Client)
+		var started []*worker
+		for range 10 {
+			started = append(started, w.start(t, token))
+		}
+		payments := map[string]bool{}
+		for _, process := range started {
+			got := process.wait()
+			switch {
+			case got.code == 0:
+				payments[got.Payment] = true
+			case got.code != 75 || got.Error != "idempotency-in-progress" || got.RetryAfter == nil || *got.RetryAfter < 1:
+				t.Errorf("%+v", got)
+			}
+		}
+		last := w.run(t, token)
+		payments[last.Payment] = true
+		if len(payments) != 1 || !last.Replayed {
+			t.Errorf("told of %v", payments)
+		}
+		w.chargedOnce(t, last.Payment)
+	})
+}
+
+func TestExamplesChargeNothingAfterACrash(t *testing.T) {
+	inEach(t, func(t *testing.T, w *workers) {
+		token := issue(t, w.Client)
+		if got := w.run(t, token, "--crash-after-claim", "--lease-ms", "3600000"); got.code != 70 {
+			t.Fatalf("%+v", got)
+		}
+		w.refused(t, w.run(t, token), "idempotency-in-progress", 75)
+
+		token = issue(t, w.Client)
+		if got := w.run(t, token, "--crash-after-claim", "--lease-ms", "200"); got.code != 70 {
+			t.Fatalf("%+v", got)
+		}
+		eventually(t, "the lease lapses", func() bool { return state(t, w.Client, token) == client.InDoubt })
+		for range 2 {
+			w.refused(t, w.run(t, token), "idempotency-outcome-unknown", 1)
+		}
+		if charges := w.charged(t); len(charges) != 0 {
+			t.Errorf("charged %+v", charges)
+		}
+	})
+}
+
+// A worker is paused for longer than its lease, and another takes over: when the first wakes up it charges nothing.
+func TestExamplesEndWhenSuperseded(t *testing.T) {
+	inEach(t, func(t *testing.T, w *workers) {
+		token, gate := issue(t, w.Client), filepath.Join(w.dir, "gate")
+		first := w.start(t, token, "--policy", "takeover", "--lease-ms", "1000", "--wait-for", gate)
+		eventually(t, "the first has the claim", func() bool { return state(t, w.Client, token) != client.Issued })
+		if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "its lease lapses", func() bool { return state(t, w.Client, token) == client.InDoubt })
+		second := w.run(t, token, "--policy", "takeover")
+		if second.code != 0 || second.Replayed {
+			t.Fatalf("%+v", second)
+		}
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		w.refused(t, first.wait(), "idempotency-superseded", 1)
+		w.chargedOnce(t, second.Payment)
+	})
+}
+
+// Under hold the heartbeat's answer is how a worker learns that its claim is gone.
+func TestExamplesEndWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
+	inEach(t, func(t *testing.T, w *workers) {
+		w.line.disturb(only("extend", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`)))
+		got := w.run(t, issue(t, w.Client), "--lease-ms", "300", "--wait-for", filepath.Join(w.dir, "never"))
+		w.refused(t, got, "idempotency-superseded", 1)
+	})
+}
+
+func TestExamplesSendHeartbeats(t *testing.T) {
+	inEach(t, func(t *testing.T, w *workers) {
+		token, gate := issue(t, w.Client), filepath.Join(w.dir, "gate")
+		first := w.start(t, token, "--lease-ms", "1000", "--wait-for", gate)
+		eventually(t, "heartbeats", func() bool { return w.line.count("extend") >= 4 })
+		status, err := w.Status(t.Context(), token)
+		if err != nil || status.Attempts != 1 || status.State == client.Issued {
+			t.Errorf("%+v, %v", status, err)
+		}
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := first.wait()
+		if got.code != 0 || got.Replayed {
+			t.Errorf("%+v", got)
+		}
+		w.chargedOnce(t, got.Payment)
+	})
+}
+
+func TestExamplesKnowWhatALostReplyMeans(t *testing.T) {
+	inEach(t, func(t *testing.T, w *workers) {
+		for name, lose := range map[string]fault{"lost": loseReply, "cut off": cutOff, "proxy": says(502, "text/html", "bad gateway")} {
+			w.line.disturb(only("claim", 1, lose))
+			got := w.run(t, issue(t, w.Client))
+			w.refused(t, got, "unknown-outcome", 1)
+			if charges := w.charged(t); len(charges) != 0 {
+				t.Fatalf("%s: charged %+v", name, charges)
+			}
+		}
+		w.line.disturb(only("claim", 1, func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+			http.Redirect(rw, r, r.URL.Path, http.StatusTemporaryRedirect)
+			return true
+		}))
+		w.refused(t, w.run(t, issue(t, w.Client)), "unknown-outcome", 1)
+
+		for n, lose := range []fault{loseReply, says(502, "text/html", "bad gateway")} {
+			before := w.line.count("complete")
+			w.line.disturb(only("complete", 2, lose))
+			token := issue(t, w.Client)
+			first := w.run(t, token)
+			if n := w.line.count("complete") - before; first.code != 0 || first.Replayed || n != 3 {
+				t.Errorf("%+v after %d requests", first, n)
+			}
+			if got := w.run(t, token); got.Payment != first.Payment || !got.Replayed {
+				t.Errorf("%+v", got)
+			}
+			if charges := w.charged(t); len(charges) != n+1 || charges[n].Payment != first.Payment {
+				t.Errorf("charged %+v", charges)
+			}
+		}
+	})
+}
+
+func TestExamplesKnowThatNothingWasDone(t *testing.T) {
+	inEach(t, func(t *testing.T, w *workers) {
+		web := httptest.NewServer(nil)
+		web.Close()
+		w.refused(t, w.run(t, "a-token", "--server", web.URL), "unavailable", 75)
+		w.line.disturb(only("claim", 1, says(503, "application/problem+json", `{"code":"store-unavailable","retryable":true}`)))
+		w.refused(t, w.run(t, "a-token"), "store-unavailable", 75)
+	})
+}
+
+func TestExamplesTellThatAnAnswerIsNotRecorded(t *testing.T) {
+	inEach(t, func(t *testing.T, w *workers) {
+		w.line.disturb(only("complete", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`)))
+		got := w.run(t, issue(t, w.Client))
+		if got.Error != "idempotency-token-unknown" || got.Recorded == nil || *got.Recorded || got.code != 1 || len(w.charged(t)) != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
+}

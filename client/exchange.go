@@ -1,0 +1,134 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+)
+
+// call is one request of the protocol and what its answer has to be.
+type call struct {
+	op     string // as errors name it
+	method string
+	path   string
+	token  string // a secret
+	lease  string // a secret
+	owned  bool   // only the holder of lease may make the call
+	body   any    // nil = none
+	status int    // of success
+	into   any    // where the answer's JSON goes; nil = the answer has none
+}
+
+// largeBody is from how many bytes on a body waits until the service says that it takes it. A service that refuses a large body without having read it
+// closes the connection, and its answer would be lost.
+const largeBody = 128 << 10
+
+// exchange sends a request, once, and reads its answer. Every failure is an *Error.
+func (c *Client) exchange(ctx context.Context, call call) error {
+	failure := &Error{Op: call.op, RequestID: rand.Text(), read: call.method == http.MethodGet}
+	if err := ctx.Err(); err != nil {
+		return failure.because(ErrRefused, err, call)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var line contact
+	request, err := c.request(httptrace.WithClientTrace(ctx, line.trace()), call, failure.RequestID)
+	if err != nil {
+		return failure.because(ErrInvalidRequest, err, call)
+	}
+	response, err := c.web.Do(request)
+	if err != nil {
+		return failure.because(line.class(), err, call)
+	}
+	defer func() { _ = response.Body.Close() }() // what is left of it does not matter
+	failure.Status = response.StatusCode
+	body, err := io.ReadAll(io.LimitReader(response.Body, c.most+1))
+	switch {
+	case err != nil:
+		return failure.because(byStatus(response.StatusCode), err, call)
+	case int64(len(body)) > c.most:
+		return failure.because(byStatus(response.StatusCode), errTooLong, call)
+	case response.StatusCode != call.status:
+		return failure.problem(response.Header, body, call)
+	case call.into != nil && json.Unmarshal(body, call.into) != nil:
+		return failure.because(ErrUnknownOutcome, errUnreadable, call)
+	}
+	return nil
+}
+
+var (
+	errTooLong    = errors.New("the answer is longer than this client reads")
+	errUnreadable = errors.New("the answer can not be read")
+)
+
+func (c *Client) request(ctx context.Context, call call, id string) (*http.Request, error) {
+	var body []byte
+	if call.body != nil {
+		var err error
+		if body, err = json.Marshal(call.body); err != nil {
+			return nil, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, call.method, c.base+call.path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("X-Request-Id", id)
+	if len(body) > 0 {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if len(body) > largeBody {
+		request.Header.Set("Expect", "100-continue")
+	}
+	if call.owned {
+		request.Header.Set("Lease-Token", call.lease)
+	}
+	return request, nil
+}
+
+// because completes an error of which the service said nothing.
+func (e *Error) because(class, err error, call call) *Error {
+	if about, ok := errors.AsType[*url.Error](err); ok {
+		err = about.Err // without the URL, which holds the token
+	}
+	e.class, e.cause = class, &cause{text: call.clean(err.Error()), err: err}
+	return e
+}
+
+// invalid is the error of a call that was not sent.
+func (call call) invalid(rule string) error {
+	return &Error{Op: call.op, Detail: rule, class: ErrInvalidRequest}
+}
+
+// unreadable is the error of a call whose answer has the right status, and not what belongs into it.
+func (call call) unreadable() error {
+	failure := &Error{Op: call.op, Status: call.status, read: call.method == http.MethodGet}
+	return failure.because(ErrUnknownOutcome, errUnreadable, call)
+}
+
+// contact notes whether a request was given a connection.
+type contact struct{ asked, had atomic.Bool }
+
+func (c *contact) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn: func(string) { c.asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { c.had.Store(true) },
+	}
+}
+
+// class judges a request that got no answer. Nothing was sent if a connection was asked for and never came about. A transport that tells neither may have
+// sent it.
+func (c *contact) class() error {
+	if c.asked.Load() && !c.had.Load() {
+		return ErrUnavailable
+	}
+	return ErrUnknownOutcome
+}

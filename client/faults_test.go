@@ -1,0 +1,288 @@
+package client_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// verbs asks for each write of the protocol.
+func verbs(c *client.Client, token, lease string) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"issue": func(ctx context.Context) error { _, err := c.Issue(ctx, "", 0); return err },
+		"claim": func(ctx context.Context) error {
+			_, err := c.Claim(ctx, token, client.Terms{Fingerprint: "f"})
+			return err
+		},
+		"complete": func(ctx context.Context) error { return c.Complete(ctx, token, lease, client.Answer{}) },
+		"extend":   func(ctx context.Context) error { _, err := c.Extend(ctx, token, lease, 0); return err },
+		"release":  func(ctx context.Context) error { return c.Release(ctx, token, lease) },
+	}
+}
+
+func TestALostReplyIsAnUnknownOutcomeAndNothingIsSentTwice(t *testing.T) {
+	s := embedded(t)
+	for verb := range verbs(nil, "", "") {
+		for name, lose := range map[string]fault{"served": loseReply, "not served": hangUp, "cut off": cutOff} {
+			t.Run(verb+" "+name, func(t *testing.T) {
+				s.line.disturb(nil)
+				token := issue(t, s.Client) // this leaves a connection that the next request takes: net/http might send again on another
+				lease := "none"
+				if verb != "issue" && verb != "claim" {
+					lease = claim(t, s.Client, token, client.Terms{Fingerprint: "f"}).Lease
+				}
+				s.line.disturb(lose)
+				before := s.line.count(verb)
+				err := verbs(s.Client, token, lease)[verb](t.Context())
+				wantError(t, err, client.ErrUnknownOutcome)
+				if n := s.line.count(verb) - before; n != 1 {
+					t.Errorf("sent %d times", n)
+				}
+				if text := err.Error(); strings.Contains(text, token) || strings.Contains(text, lease) && lease != "none" {
+					t.Error(text)
+				}
+			})
+		}
+	}
+}
+
+// cutOff answers with less than it has promised.
+func cutOff(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+	w.Header().Set("Content-Length", "1000")
+	w.WriteHeader(http.StatusOK)
+	_, _ = io.WriteString(w, `{"outcome":"granted","lea`)
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+// What the package's documentation says of each lost reply.
+func TestWhatALostReplyMeans(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		s := serve(t, store)
+		t.Run("claim: in progress until the lease lapses, then in doubt", func(t *testing.T) {
+			for _, row := range []struct {
+				lease time.Duration
+				state client.State
+				want  error
+			}{{time.Hour, client.Claimed, client.ErrInProgress}, {100 * time.Millisecond, client.InDoubt, client.ErrInDoubt}} {
+				token := issue(t, s.Client)
+				s.line.disturb(only("claim", 1, loseReply))
+				_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Lease: row.lease})
+				wantError(t, err, client.ErrUnknownOutcome)
+				eventually(t, string(row.state), func() bool { return state(t, s.Client, token) == row.state })
+				_, err = s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+				wantError(t, err, row.want)
+			}
+		})
+		t.Run("claim under takeover: free for the next", func(t *testing.T) {
+			token := issue(t, s.Client)
+			s.line.disturb(only("claim", 1, loseReply))
+			_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Policy: client.Takeover, Lease: 100 * time.Millisecond})
+			wantError(t, err, client.ErrUnknownOutcome)
+			eventually(t, "the lease lapses", func() bool { return state(t, s.Client, token) == client.InDoubt })
+			if next := claim(t, s.Client, token, client.Terms{Fingerprint: "f", Policy: client.Takeover}); next.Attempt != 2 {
+				t.Errorf("%+v", next)
+			}
+		})
+		t.Run("complete, extend and release can be asked again", func(t *testing.T) {
+			for _, verb := range []string{"complete", "extend", "release"} {
+				token := issue(t, s.Client)
+				grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f"})
+				s.line.disturb(only(verb, 1, loseReply))
+				write := verbs(s.Client, token, grant.Lease)[verb]
+				wantError(t, write(t.Context()), client.ErrUnknownOutcome)
+				if err := write(t.Context()); err != nil {
+					t.Errorf("%s again: %v", verb, err)
+				}
+			}
+		})
+	})
+}
+
+// A connection that the service closes while it is idle, unseen: the write meets a dead one, and must not be sent on another, since it may have arrived.
+func TestAWriteThatMeetsADeadConnectionIsNotSentAgain(t *testing.T) {
+	var requests atomic.Int64
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			answerOne(conn, &requests)
+		}
+	}()
+	t.Cleanup(func() {
+		listener.Close()
+		<-served
+	})
+	c := connect(t, "http://"+listener.Addr().String())
+	for want := int64(2); want <= 20; want += 2 {
+		if _, err := c.Issue(t.Context(), "", 0); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Issue(t.Context(), "", 0)
+		wantError(t, err, client.ErrUnknownOutcome)
+		if n := requests.Load(); n != want {
+			t.Fatalf("%d requests came, not %d", n, want)
+		}
+	}
+}
+
+// answerOne answers the first request of a connection, and reads the second before it hangs up without a word, as a service that died in the middle.
+func answerOne(conn net.Conn, requests *atomic.Int64) {
+	defer conn.Close()
+	lines := bufio.NewReader(conn)
+	for n := range 2 {
+		request, err := http.ReadRequest(lines)
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, request.Body)
+		requests.Add(1)
+		if n == 0 {
+			const issued = `{"token":"abc","expires_at":"2026-11-20T15:35:46.279Z","scope":""}`
+			_, _ = io.WriteString(conn, "HTTP/1.1 201 Created\r\nContent-Length: 66\r\n\r\n"+issued)
+		}
+	}
+}
+
+// A service that refuses a large body without having read it closes the connection over what is under way, and its answer is lost with that. So the body waits.
+func TestALargeBodyWaitsUntilItIsWanted(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if request, err := http.ReadRequest(bufio.NewReaderSize(conn, 16)); err != nil || request.Header.Get("Expect") != "100-continue" {
+			t.Errorf("%v, %v", request, err)
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 413 Request Entity Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	}()
+	t.Cleanup(func() {
+		listener.Close()
+		<-served
+	})
+	patient := transport(t)
+	patient.ExpectContinueTimeout = patience
+	c := connect(t, "http://"+listener.Addr().String(), func(config *client.Config) { config.HTTPClient = &http.Client{Transport: patient} })
+	wantError(t, c.Complete(t.Context(), "a-token", "a-lease", client.Answer{Body: make([]byte, 8<<20)}), client.ErrTooLarge)
+}
+
+func TestAServiceThatIsAwayIsARefusal(t *testing.T) {
+	web := httptest.NewServer(nil)
+	web.Close()
+	c := connect(t, web.URL)
+	for verb, write := range verbs(c, "secret-token", "secret-lease") {
+		err := write(t.Context())
+		wantError(t, err, client.ErrUnavailable)
+		if !errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "/token") {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+	_, err := c.Status(t.Context(), "secret-token")
+	wantError(t, err, client.ErrUnavailable)
+}
+
+func TestAnEndedContextSendsNothing(t *testing.T) {
+	s := embedded(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for verb, write := range verbs(s.Client, "a-token", "a-lease") {
+		err := write(ctx)
+		wantError(t, err, client.ErrRefused)
+		if !errors.Is(err, context.Canceled) || s.line.count(verb) != 0 {
+			t.Errorf("%s: %v, sent %d times", verb, err, s.line.count(verb))
+		}
+	}
+}
+
+// mute tells nothing of what it does.
+type mute struct{}
+
+func (mute) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("something failed")
+}
+
+func TestATransportThatTellsNothingMayHaveSentIt(t *testing.T) {
+	c := connect(t, "http://h", func(config *client.Config) { config.HTTPClient = &http.Client{Transport: mute{}} })
+	_, err := c.Claim(t.Context(), "a-token", client.Terms{})
+	wantError(t, err, client.ErrUnknownOutcome)
+}
+
+func TestHTTP2(t *testing.T) {
+	s := embedded(t)
+	web := httptest.NewUnstartedServer(s.line)
+	web.EnableHTTP2 = true
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	c := connect(t, web.URL, func(config *client.Config) { config.HTTPClient = web.Client() })
+	token := issue(t, c)
+	s.line.disturb(only("claim", 1, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+		if r.ProtoMajor != 2 {
+			t.Errorf("%s", r.Proto)
+		}
+		return loseReply(w, r, service)
+	}))
+	_, err := c.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	wantError(t, err, client.ErrUnknownOutcome)
+	_, err = c.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	wantError(t, err, client.ErrInProgress)
+	if n := s.line.count("claim"); n != 2 {
+		t.Errorf("%d claims", n)
+	}
+	untrusted := connect(t, web.URL)
+	_, err = untrusted.Issue(t.Context(), "", 0)
+	wantError(t, err, client.ErrUnavailable)
+}
+
+func TestAStoreThatIsAwayIsARefusalOfTheService(t *testing.T) {
+	redis := redistest.Start(t)
+	s := serve(t, storetest.Open(t, redisstore.Config{URL: redis.URL()}))
+	token := issue(t, s.Client)
+	redis.Kill()
+	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	if said := wantError(t, err, client.ErrUnavailable); said.RetryAfter == 0 || !said.Retryable || said.Status != 503 {
+		t.Errorf("%+v", said)
+	}
+}
+
+// A Redis that hangs may do later what it was asked for: the service says so, and so does the client.
+func TestAStoreThatHangsIsAnUnknownOutcome(t *testing.T) {
+	redis := redistest.Start(t)
+	s := serve(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second}))
+	token := issue(t, s.Client)
+	redis.Pause()
+	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	if said := wantError(t, err, client.ErrUnknownOutcome); said.Code != "outcome-unknown" || said.Status != 503 {
+		t.Errorf("%+v", said)
+	}
+	_, err = s.Status(t.Context(), token)
+	wantError(t, err, client.ErrUnavailable)
+}

@@ -1,0 +1,280 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+)
+
+// Every test here runs in a bubble where time passes only while everybody waits, so the times are exact.
+
+// attempt runs Do in the background and returns what becomes of it.
+func (s *service) attempt(ctx context.Context, token string, terms client.Terms, work func(context.Context, *client.Attempt) (client.Answer, error)) <-chan ended {
+	result := make(chan ended, 1)
+	go func() {
+		got, err := s.Do(ctx, token, terms, work)
+		result <- ended{got, err}
+	}()
+	return result
+}
+
+type ended struct {
+	client.Result
+
+	err error
+}
+
+// whenLost works until its context ends, and returns why and when that was.
+func whenLost(causes chan<- error, at *time.Time) func(context.Context, *client.Attempt) (client.Answer, error) {
+	return func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+		<-ctx.Done()
+		*at = time.Now()
+		causes <- context.Cause(ctx)
+		return done, nil // it did not look why
+	}
+}
+
+func sleeping(span time.Duration) func(context.Context, *client.Attempt) (client.Answer, error) {
+	return func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+		select {
+		case <-time.After(span):
+			return done, nil
+		case <-ctx.Done():
+			return client.Answer{}, ctx.Err()
+		}
+	}
+}
+
+func TestHeartbeatKeepsALongWorkersClaim(t *testing.T) {
+	for _, policy := range []client.Policy{client.Hold, client.Takeover} {
+		synctest.Test(t, func(t *testing.T) {
+			s := bubble(t)
+			token := issue(t, s.Client)
+			first := s.attempt(t.Context(), token, client.Terms{Policy: policy, Lease: 10 * time.Second}, sleeping(20*time.Minute))
+			for range 15 {
+				time.Sleep(time.Minute)
+				_, err := s.Do(t.Context(), token, client.Terms{Policy: policy}, mustNotRun(t))
+				wantError(t, err, client.ErrInProgress)
+			}
+			if got := <-first; got.err != nil || !isDone(got.Result, false) {
+				t.Errorf("%+v", got)
+			}
+			if result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t)); err != nil || !isDone(result, true) {
+				t.Errorf("%+v, %v", result, err)
+			}
+			if n := s.line.count("extend"); n < 330 || n > 365 {
+				t.Errorf("%d heartbeats in 20 minutes, one each 3.3 s", n)
+			}
+		})
+	}
+}
+
+// The service falls silent in the middle: from the lease's end on somebody else may run, as far as this process can know.
+func TestUnderTakeoverWorkEndsByItsOwnClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t)
+		token, terms := issue(t, s.Client), client.Terms{Policy: client.Takeover, Lease: 9 * time.Second}
+		causes, at, begun := make(chan error, 1), time.Time{}, time.Now()
+		first := s.attempt(t.Context(), token, terms, whenLost(causes, &at))
+		time.Sleep(7 * time.Second) // two heartbeats got through, the last after 6 s
+		s.line.disturb(only("extend", 0, silent))
+		if cause := <-causes; !errors.Is(cause, client.ErrSuperseded) {
+			t.Errorf("cause %v", cause)
+		}
+		if after := at.Sub(begun); after != 15*time.Second {
+			t.Errorf("it ended after %v, one lease after the last heartbeat was at 15 s", after)
+		}
+		// Nobody has taken over: the answer is still the true owner's to record.
+		if got := <-first; got.err != nil || !isDone(got.Result, false) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Trust counts from before a request was sent, however late its answer comes.
+func TestUnderTakeoverTrustCountsFromBeforeSending(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault fault
+		ends  time.Duration
+	}{
+		"the claim":                   {only("claim", 1, late(4*time.Second)), 9 * time.Second},
+		"a heartbeat, sent after 3 s": {only("extend", 1, late(2*time.Second)), 12 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := bubble(t)
+			token := issue(t, s.Client)
+			answered := false // a heartbeat
+			s.line.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+				if row.fault(w, r, service) {
+					answered = verb(r) == "extend"
+					return true
+				}
+				return verb(r) == "extend" && silent(w, r, service)
+			})
+			causes, at, begun := make(chan error, 1), time.Time{}, time.Now()
+			got := <-s.attempt(t.Context(), token, client.Terms{Policy: client.Takeover, Lease: 9 * time.Second}, whenLost(causes, &at))
+			if after := at.Sub(begun); after != row.ends || got.err != nil || answered != (row.ends > 9*time.Second) {
+				t.Errorf("%s: it ended after %v, %v", name, after, got.err)
+			}
+		})
+	}
+}
+
+func TestAnAttemptThatIsTakenOverIsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t)
+		token, terms := issue(t, s.Client), client.Terms{Policy: client.Takeover, Lease: 3 * time.Second}
+		s.line.disturb(only("extend", 0, hangUp))
+		causes, at := make(chan error, 1), time.Time{}
+		first := s.attempt(t.Context(), token, terms, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+			answer, err := whenLost(causes, &at)(ctx, attempt)
+			time.Sleep(time.Minute) // it is slow to end
+			return answer, err
+		})
+		<-causes
+		time.Sleep(time.Second)
+		heir := client.Answer{Status: 202}
+		result, err := s.Do(t.Context(), token, terms, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+			if attempt.Number != 2 {
+				t.Errorf("%+v", attempt)
+			}
+			return heir, nil
+		})
+		if err != nil || result.Answer.Status != 202 {
+			t.Errorf("%+v, %v", result, err)
+		}
+		got := <-first
+		wantError(t, got.err, client.ErrSuperseded)
+		if got.Answer.Status != 0 {
+			t.Errorf("%+v", got)
+		}
+		if result, err := s.Do(t.Context(), token, terms, mustNotRun(t)); err != nil || result.Answer.Status != 202 {
+			t.Errorf("%+v, %v", result, err)
+		}
+	})
+}
+
+// The heartbeat's answer ends the work under either policy.
+func TestWorkEndsWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
+	for code, want := range map[string]error{"idempotency-superseded": client.ErrSuperseded, "idempotency-token-unknown": client.ErrUnknownToken} {
+		for _, policy := range []client.Policy{client.Hold, client.Takeover} {
+			synctest.Test(t, func(t *testing.T) {
+				s := bubble(t)
+				s.line.disturb(only("extend", 0, says(409, "application/problem+json", `{"code":"`+code+`"}`)))
+				begun := time.Now()
+				_, err := s.Do(t.Context(), issue(t, s.Client), client.Terms{Policy: policy, Lease: 9 * time.Second}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+					<-ctx.Done()
+					if after, cause := time.Since(begun), context.Cause(ctx); after != 3*time.Second || !errors.Is(cause, want) {
+						t.Errorf("ended after %v because %v", after, cause)
+					}
+					return client.Answer{}, errProvider
+				})
+				if !errors.Is(err, errProvider) || !errors.Is(err, want) || s.line.count("extend") != 1 {
+					t.Errorf("%v after %d heartbeats", err, s.line.count("extend"))
+				}
+			})
+		}
+	}
+}
+
+func TestUnderHoldWorkGoesOnWhileTheServiceIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t)
+		token := issue(t, s.Client)
+		s.line.disturb(only("extend", 0, silent))
+		first := s.attempt(t.Context(), token, client.Terms{Lease: 9 * time.Second}, sleeping(time.Minute))
+		time.Sleep(30 * time.Second)
+		_, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
+		wantError(t, err, client.ErrInDoubt)
+		if got := <-first; got.err != nil || !isDone(got.Result, false) {
+			t.Errorf("%+v", got)
+		}
+		if result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t)); err != nil || !isDone(result, true) {
+			t.Errorf("the late answer: %+v, %v", result, err)
+		}
+	})
+}
+
+// A heartbeat that hangs makes room for the next one, which saves the claim.
+func TestAHeartbeatThatHangsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t)
+		s.line.disturb(only("extend", 1, silent))
+		result, err := s.Do(t.Context(), issue(t, s.Client), client.Terms{Policy: client.Takeover, Lease: 9 * time.Second}, sleeping(14*time.Second))
+		if err != nil || !isDone(result, false) {
+			t.Errorf("%+v, %v", result, err)
+		}
+	})
+}
+
+// stubborn is a transport whose heartbeats take a while, also when they are given up.
+type stubborn struct {
+	http.RoundTripper
+
+	under atomic.Int64
+}
+
+func (s *stubborn) RoundTrip(request *http.Request) (*http.Response, error) {
+	if verb(request) == "extend" {
+		s.under.Add(1)
+		defer s.under.Add(-1)
+		time.Sleep(5 * time.Second)
+	}
+	return s.RoundTripper.RoundTrip(request)
+}
+
+func TestDoReturnsWhenNoHeartbeatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t)
+		slow := &stubborn{RoundTripper: s.wires}
+		c := connect(t, "http://127.0.0.1", func(config *client.Config) { config.HTTPClient = &http.Client{Transport: slow} })
+		for _, work := range []func(context.Context, *client.Attempt) (client.Answer, error){
+			sleeping(4 * time.Second),
+			func(context.Context, *client.Attempt) (client.Answer, error) {
+				time.Sleep(4 * time.Second)
+				panic("boom")
+			},
+		} {
+			func() {
+				defer func() {
+					if n := slow.under.Load(); n != 0 {
+						t.Errorf("%d heartbeats are under way", n)
+					}
+					_ = recover() // it panicked, or not
+				}()
+				_, _ = c.Do(t.Context(), issue(t, c), client.Terms{Lease: 9 * time.Second}, work)
+			}()
+		}
+	})
+}
+
+// Work may take its time to end after its caller has gone. Until then the claim is in use.
+func TestHeartbeatOutlivesTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t)
+		token, terms := issue(t, s.Client), client.Terms{Policy: client.Takeover, Lease: 9 * time.Second}
+		ctx, cancel := context.WithCancel(t.Context())
+		first := s.attempt(ctx, token, terms, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+			<-ctx.Done()
+			time.Sleep(time.Minute)
+			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+				t.Errorf("cause %v", cause)
+			}
+			return done, nil
+		})
+		time.Sleep(time.Second)
+		cancel()
+		time.Sleep(50 * time.Second)
+		_, err := s.Do(t.Context(), token, terms, mustNotRun(t))
+		wantError(t, err, client.ErrInProgress)
+		if got := <-first; got.err != nil || !isDone(got.Result, false) {
+			t.Errorf("%+v", got)
+		}
+	})
+}

@@ -1,0 +1,233 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// patience is how long a test waits for what must come. Only a hang takes that long.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	redisstore.LogTo(slog.New(slog.DiscardHandler)) // a store that is away is what some of these tests are about
+	goleak.VerifyTestMain(m)
+}
+
+// service is a coatcheck service behind a line that a test can disturb.
+type service struct {
+	*client.Client
+
+	url   string
+	line  *line
+	wires http.RoundTripper // to the service, in a bubble
+}
+
+// serve starts a service on a store, and a client of it; both end with the test.
+func serve(t testing.TB, store *redisstore.Store) *service {
+	t.Helper()
+	one := server.New(server.Config{Store: store})
+	t.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel() // what still waits for a store that is away need not come to its end
+		if err := one.Close(ended); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("closing the service: %v", err)
+		}
+	})
+	l := &line{service: one.Handler(), seen: map[string]int{}}
+	url := listen(t, l)
+	return &service{Client: connect(t, url), url: url, line: l}
+}
+
+func embedded(t testing.TB) *service {
+	t.Helper()
+	return serve(t, storetest.Open(t, redisstore.Config{URL: "embedded:"}))
+}
+
+// listen serves a handler until the test ends, and returns its URL.
+func listen(t testing.TB, handler http.Handler) string {
+	t.Helper()
+	web := httptest.NewServer(handler)
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+// connect returns a client whose requests may take as long as any test waits.
+func connect(t testing.TB, url string, change ...func(*client.Config)) *client.Client {
+	t.Helper()
+	config := client.Config{URL: url, Timeout: patience}
+	for _, with := range change {
+		with(&config)
+	}
+	c, err := client.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+// fault is what a line does to one request; done is false for one that it leaves alone.
+type fault func(w http.ResponseWriter, r *http.Request, service http.Handler) (done bool)
+
+// line stands between client and service, counts requests by verb and disturbs those that it is told to.
+type line struct {
+	service http.Handler
+
+	mu    sync.Mutex
+	seen  map[string]int
+	fault fault
+}
+
+func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	l.seen[verb(r)]++
+	disturb := l.fault
+	l.mu.Unlock()
+	if disturb == nil || !disturb(w, r, l.service) {
+		l.service.ServeHTTP(w, r)
+	}
+}
+
+func (l *line) disturb(with fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = with
+}
+
+// count is how many requests of a verb came.
+func (l *line) count(verb string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen[verb]
+}
+
+// verb is the last word of a token's path, issue or status.
+func verb(r *http.Request) string {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(parts) == 1:
+		return "issue"
+	case len(parts) == 2:
+		return "status"
+	}
+	return parts[2]
+}
+
+// only limits a fault to requests of one verb, and to so many of them; 0 = all.
+func only(name string, times int, with fault) fault {
+	var mu sync.Mutex
+	left := times
+	return func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+		if verb(r) != name {
+			return false
+		}
+		mu.Lock()
+		ended := times > 0 && left <= 0
+		left--
+		mu.Unlock()
+		return !ended && with(w, r, service)
+	}
+}
+
+// loseReply serves a request and closes the connection instead of answering.
+func loseReply(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+	service.ServeHTTP(httptest.NewRecorder(), r)
+	return hangUp(w, r, service)
+}
+
+// hangUp closes the connection instead of serving.
+func hangUp(_ http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+	panic(http.ErrAbortHandler)
+}
+
+// says answers in the service's place.
+func says(status int, media, body string) fault {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+		w.Header().Set("Content-Type", media)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+		return true
+	}
+}
+
+func issue(t testing.TB, c *client.Client) string {
+	t.Helper()
+	token, err := c.Issue(t.Context(), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Value
+}
+
+func claim(t testing.TB, c *client.Client, token string, terms client.Terms) client.Grant {
+	t.Helper()
+	outcome, err := c.Claim(t.Context(), token, terms)
+	if err != nil || !outcome.Granted {
+		t.Fatalf("claim: %+v, %v", outcome, err)
+	}
+	return outcome.Grant
+}
+
+func state(t testing.TB, c *client.Client, token string) client.State {
+	t.Helper()
+	status, err := c.Status(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.State
+}
+
+// wantError fails the test unless the error is as wanted, of exactly one class, and an *Error.
+func wantError(t testing.TB, err, want error) *client.Error {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+	classes := 0
+	for _, class := range []error{client.ErrRefused, client.ErrLost, client.ErrUnknownOutcome} {
+		if errors.Is(err, class) {
+			classes++
+		}
+	}
+	said, ok := errors.AsType[*client.Error](err)
+	if classes != 1 || !ok {
+		t.Fatalf("%v is of %d classes; an *Error: %t", err, classes, ok)
+	}
+	return said
+}
+
+// eventually waits for something that others do.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("it did not come to that: %s", what)
+		}
+	}
+}
+
+// transport is one of the test's own.
+func transport(t testing.TB) *http.Transport {
+	t.Helper()
+	own := &http.Transport{}
+	t.Cleanup(own.CloseIdleConnections)
+	return own
+}
+
+// discard reads a request's body, without which net/http does not see that the client has gone.
+func discard(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }

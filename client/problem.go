@@ -1,0 +1,107 @@
+package client
+
+import (
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+const (
+	maxText = 500                  // characters of a text that somebody else wrote
+	maxWait = 365 * 24 * time.Hour // that a Retry-After may say
+)
+
+var (
+	codeForm = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+	idForm   = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
+)
+
+// problem completes an error with what an answer says. The code counts only where the service itself has said it.
+func (e *Error) problem(header http.Header, body []byte, call call) *Error {
+	e.class = byStatus(e.Status)
+	e.RetryAfter = retryAfter(header)
+	if id := header.Get("X-Request-Id"); idForm.MatchString(id) && call.clean(id) == id {
+		e.RequestID = id
+	}
+	problem, ok := parseProblem(e.Status, header, body)
+	if code := string(problem.Code); !ok || call.clean(code) != code {
+		e.Detail = call.clean(foreign(e.Status, header))
+		return e
+	}
+	e.Code, e.Retryable = string(problem.Code), problem.Retryable
+	e.Title, e.Detail, e.See = call.clean(problem.Title), call.clean(problem.Detail), plain(problem.See)
+	return e
+}
+
+// parseProblem reads a problem of the service; ok is false for any other answer, such as a proxy's page.
+func parseProblem(status int, header http.Header, body []byte) (problem wire.Problem, ok bool) {
+	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil || media != "application/problem+json" || status < 400 || json.Unmarshal(body, &problem) != nil {
+		return wire.Problem{}, false
+	}
+	return problem, codeForm.MatchString(string(problem.Code))
+}
+
+// foreign says what can be said of an answer that is not the service's.
+func foreign(status int, header http.Header) string {
+	if status < 300 || status > 399 {
+		return "what answered did not say it as coatcheck does"
+	}
+	target, err := url.Parse(header.Get("Location"))
+	if err != nil || target.Host == "" {
+		return "a redirect, which is not followed"
+	}
+	return "a redirect to " + target.Scheme + "://" + target.Host + ", which is not followed: use that URL if it is the service's"
+}
+
+// retryAfter reads a wait in seconds or, as HTTP allows, until a moment by the answerer's clock; 0 if there is none.
+func retryAfter(header http.Header) time.Duration {
+	value := header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil {
+		return time.Duration(min(seconds, uint64(maxWait/time.Second))) * time.Second
+	}
+	until, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return min(max(until.Sub(now), 0), maxWait)
+}
+
+// clean makes a text of somebody else's fit for an error: plain, and without the call's secrets.
+func (call call) clean(text string) string {
+	for _, secret := range []string{call.token, call.lease} {
+		if len(secret) >= 8 { // what is shorter is no secret, and may be part of a word
+			text = strings.ReplaceAll(text, secret, "…")
+		}
+	}
+	return plain(text)
+}
+
+// plain shortens a text and drops what is not meant to be read, such as a terminal's control sequences.
+func plain(text string) string {
+	var short strings.Builder
+	n := 0
+	for _, r := range text {
+		if n == maxText {
+			short.WriteRune('…')
+			break
+		}
+		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			short.WriteRune(r)
+			n++
+		}
+	}
+	return short.String()
+}

@@ -1,0 +1,219 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// Policy says what becomes of a token whose attempt fell silent.
+type Policy string
+
+// The policies. A claim that was made under Hold stays under Hold, whatever a later one asks for.
+const (
+	Hold     Policy = "hold"     // it stays in doubt: nothing runs again. The default
+	Takeover Policy = "takeover" // the next claim may be granted, with a larger fence
+)
+
+// Terms are what an attempt claims a token with. The zero value of each field but Fingerprint means the default beside it.
+type Terms struct {
+	Fingerprint string        // of the request, 1 to 256 bytes: a claim with another one is refused. Fingerprint makes one
+	Policy      Policy        // "" = Hold
+	Lease       time.Duration // how long the attempt may be silent, 100 ms to a day; 0 = 30 s
+}
+
+func (t Terms) withDefaults() Terms {
+	if t.Policy == "" {
+		t.Policy = Hold
+	}
+	if t.Lease == 0 {
+		t.Lease = 30 * time.Second
+	}
+	return t
+}
+
+// Fingerprint is a digest of what makes a request the same: SHA-256 over the parts, each behind its length ("3:pay,"), as 43 characters of base64url.
+// Clients in other languages that make it alike can replay each other's answers.
+func Fingerprint(parts ...string) string {
+	sum := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(sum, "%d:%s,", len(part), part)
+	}
+	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
+}
+
+// Token is what Issue hands out.
+type Token struct {
+	Value     string // a secret: whoever has it may use it
+	Scope     string
+	ExpiresAt time.Time // by the service's clock: until then it may be claimed
+}
+
+// Issue gets a token that may be claimed once within ttl, a second to 30 days; 0 means a day. A scope limits it to guarded routes of that scope; "" fits all.
+// After ErrUnknownOutcome nobody has the token: issue another.
+func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (Token, error) {
+	request := wire.TokenRequest{Scope: scope}
+	if ttl != 0 {
+		request.TTL = new(millis(ttl))
+	}
+	var issued wire.TokenIssued
+	issue := call{op: "issue token", method: http.MethodPost, path: "/token", body: request, status: http.StatusCreated, into: &issued}
+	if err := c.exchange(ctx, issue); err != nil {
+		return Token{}, err
+	}
+	if !tokenForm.MatchString(issued.Token) {
+		return Token{}, issue.unreadable()
+	}
+	return Token{Value: issued.Token, Scope: issued.Scope, ExpiresAt: issued.ExpiresAt}, nil
+}
+
+// State is where a token stands.
+type State string
+
+// The states of a token. InDoubt is a claim whose lease has lapsed with no answer recorded.
+const (
+	Issued    State = "issued"
+	Claimed   State = "claimed"
+	InDoubt   State = "in-doubt"
+	Completed State = "completed"
+)
+
+// Status is what can be told of a token to whoever has it.
+type Status struct {
+	State      State
+	ExpiresAt  time.Time // when the record goes
+	Fence      int64     // of the newest attempt; 0 = none yet
+	Attempts   int
+	Scope      string
+	LeaseUntil time.Time // of the newest attempt; the zero time = none yet
+}
+
+// Status reads where a token stands; ErrUnknownToken if it was never issued, has expired or was lost. It changes nothing: where no answer came, the error
+// is ErrUnavailable.
+func (c *Client) Status(ctx context.Context, token string) (Status, error) {
+	var status wire.TokenStatus
+	look := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK, into: &status}
+	if err := c.onToken(ctx, look); err != nil {
+		return Status{}, err
+	}
+	if status.State == "" {
+		return Status{}, look.unreadable()
+	}
+	return Status{
+		State: State(status.State), ExpiresAt: status.ExpiresAt, Fence: status.Fence, Attempts: status.Attempts,
+		Scope: status.Scope, LeaseUntil: status.LeaseUntil,
+	}, nil
+}
+
+// Grant is a claim that was granted.
+type Grant struct {
+	Lease   string    // the secret that proves the claim
+	Fence   int64     // larger than that of every attempt before it; below 2^53
+	Attempt int       // counts from 1
+	Until   time.Time // end of the lease by the service's clock
+}
+
+// Answer is what an attempt answered, as it is recorded and replayed.
+type Answer struct {
+	Status  int               // 200 to 599; 0 = 200
+	Header  map[string]string // one value a name. The service keeps those that are safe to replay, under their canonical names
+	Body    []byte
+	NotKept bool // the body is not recorded, or was too large to be: repeats get the rest, and are told so
+}
+
+// Outcome is what a claim came to: a grant, or the answer that is there already.
+type Outcome struct {
+	Granted bool
+	Grant   Grant  // if Granted
+	Answer  Answer // if not
+}
+
+// Claim looks at a token and takes it in one step. The errors: ErrInProgress (RetryAfter is what is left of the running attempt's lease), ErrInDoubt,
+// ErrMismatch, ErrUnknownToken; ErrUnavailable (nothing was done); ErrUnknownOutcome (the claim may stand, and nobody can prove it: do not begin. Until
+// its lease has lapsed the token is in progress).
+func (c *Client) Claim(ctx context.Context, token string, terms Terms) (Outcome, error) {
+	terms = terms.withDefaults()
+	var claimed wire.Claimed
+	claim := call{
+		op: "claim token", method: http.MethodPost, path: "/token/" + token + "/claim", token: token, status: http.StatusOK, into: &claimed,
+		body: wire.ClaimRequest{Fingerprint: terms.Fingerprint, Lease: new(millis(terms.Lease)), Policy: string(terms.Policy)},
+	}
+	if err := c.onToken(ctx, claim); err != nil {
+		return Outcome{}, err
+	}
+	switch {
+	case claimed.Outcome == "granted" && leaseForm.MatchString(claimed.Lease) && claimed.Fence > 0:
+		return Outcome{Granted: true, Grant: Grant{claimed.Lease, claimed.Fence, claimed.Attempt, claimed.LeaseUntil}}, nil
+	case claimed.Outcome == "replay" && claimed.Response != nil:
+		answer := claimed.Response
+		return Outcome{Answer: Answer{answer.Status, answer.Headers, answer.Body, answer.NotKept}}, nil
+	}
+	return Outcome{}, claim.unreadable()
+}
+
+// Complete records the answer of the attempt that lease proves. Repeating it is harmless: the first answer stays. A late owner is accepted as long as nobody
+// took over. ErrSuperseded: another attempt has the claim. ErrUnknownToken: the record is gone. ErrTooLarge: nothing was recorded; it can be tried with NotKept.
+func (c *Client) Complete(ctx context.Context, token, lease string, answer Answer) error {
+	if answer.Status == 0 {
+		answer.Status = http.StatusOK
+	}
+	return c.onToken(ctx, call{
+		op: "complete token", method: http.MethodPost, path: "/token/" + token + "/complete", token: token, lease: lease, owned: true, status: http.StatusNoContent,
+		body: wire.Answer{Status: answer.Status, Headers: answer.Header, Body: answer.Body, NotKept: answer.NotKept},
+	})
+}
+
+// Extend is the heartbeat of the attempt that lease proves: its lease ends that long from now (100 ms to a day; 0 = the lease it was claimed with). It returns
+// the end of the lease by the service's clock. Repeating it is harmless. Errors as Complete.
+func (c *Client) Extend(ctx context.Context, token, lease string, span time.Duration) (time.Time, error) {
+	var request wire.ExtendRequest
+	if span != 0 {
+		request.Lease = new(millis(span))
+	}
+	var extended wire.Extended
+	if err := c.onToken(ctx, call{
+		op: "extend token", method: http.MethodPost, path: "/token/" + token + "/extend", token: token, lease: lease, owned: true, status: http.StatusOK,
+		body: request, into: &extended,
+	}); err != nil {
+		return time.Time{}, err
+	}
+	return extended.LeaseUntil, nil
+}
+
+// Release gives a claim back, so that the next one may begin. It is only for an attempt that provably never began. Repeating it is harmless. Errors as Complete.
+func (c *Client) Release(ctx context.Context, token, lease string) error {
+	return c.onToken(ctx, call{
+		op: "release token", method: http.MethodPost, path: "/token/" + token + "/release", token: token, lease: lease, owned: true, status: http.StatusNoContent,
+	})
+}
+
+var (
+	tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
+	leaseForm = regexp.MustCompile(`^[!-~]{1,512}$`)
+)
+
+// onToken asks about one token. What can not be one is not sent: it would be another path.
+func (c *Client) onToken(ctx context.Context, call call) error {
+	if !tokenForm.MatchString(call.token) || call.token == "." || call.token == ".." {
+		return call.invalid("a token has 1 to 255 characters of A–Z a–z 0–9 . _ ~ -, as it was issued")
+	}
+	if call.owned && !leaseForm.MatchString(call.lease) {
+		return call.invalid("a lease is what a claim was granted with")
+	}
+	return c.exchange(ctx, call)
+}
+
+// millis is a duration as it is sent, rounded up.
+func millis(d time.Duration) int64 {
+	n := d.Milliseconds()
+	if d > time.Duration(n)*time.Millisecond {
+		n++
+	}
+	return n
+}

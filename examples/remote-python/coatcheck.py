@@ -1,0 +1,253 @@
+"""A client of coatcheck's remote token protocol: one token, one start of the work, one answer.
+
+Python 3.9 or later, standard library only. docs/remote.md says what each answer and each lost answer means; this is that page as code.
+"""
+
+import base64
+import hashlib
+import http.client
+import json
+import math
+import threading
+import time
+import urllib.parse
+
+
+MOST = 16 << 20  # bytes of an answer that are read
+
+
+class Error(Exception):
+    """What a call failed with. No text of it holds a token or a lease."""
+
+    def __init__(self, code, detail, status=None, retry_after=None):
+        super().__init__(f"{code}: {detail}")
+        self.code = code  # of docs/remote.md; "unavailable" and "unknown-outcome" where the service itself did not say one
+        self.status = status  # of the HTTP answer; None = none came
+        self.retry_after = retry_after  # seconds; None = not known
+
+
+class Unavailable(Error):
+    """Nothing was done: no connection came about, or the service said that its store is not available. Trying later is harmless."""
+
+
+class UnknownOutcome(Error):
+    """The request may or may not have been done: it was sent, and no answer of the service itself came back."""
+
+
+class Lost(Error):
+    """Another attempt has the claim: stop, and do not use what was done."""
+
+
+class NotRecorded(Exception):
+    """The work is done, but its answer may not be recorded. The cause says why; answer is what the work returned."""
+
+    def __init__(self, answer):
+        super().__init__("the work is done, but its answer may not be recorded")
+        self.answer = answer
+
+
+def fingerprint(*parts):
+    """A digest of what makes a request the same: SHA-256 over the parts, each behind its length."""
+    digest = hashlib.sha256()
+    for part in parts:
+        part = part.encode()
+        digest.update(b"%d:%s," % (len(part), part))
+    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+
+
+class Client:
+    """Asks one service. It may be used by several threads: each request has a connection of its own, and is sent once."""
+
+    def __init__(self, url, timeout=10.0):
+        self._url = urllib.parse.urlsplit(url)
+        if self._url.scheme not in ("http", "https") or not self._url.hostname:
+            raise ValueError("the service's URL is http://host:port or https://host")
+        self._timeout = timeout
+
+    def claim(self, token, fingerprint, lease, policy="hold"):
+        """Looks at a token and takes it: {"outcome": "granted", "lease", "fence", …} or {"outcome": "replay", "response": {…}}."""
+        claimed = self._post(token, "claim", {"fingerprint": fingerprint, "lease_ms": _millis(lease), "policy": policy})
+        if claimed.get("outcome") == "granted" and claimed.get("lease") and claimed.get("fence"):
+            return claimed
+        if claimed.get("outcome") == "replay" and isinstance(claimed.get("response"), dict):
+            return claimed
+        raise UnknownOutcome("unknown-outcome", "the answer can not be read", 200)
+
+    def complete(self, token, lease, status=200, headers=None, body=b"", not_kept=False):
+        """Records the answer of the attempt that lease proves. Repeating it is harmless. not_kept records that there is one, without its body."""
+        answer = {"status": status, "headers": headers or {}, "body_base64": "" if not_kept else base64.b64encode(body).decode(), "body_not_kept": not_kept}
+        self._post(token, "complete", answer, lease)
+
+    def extend(self, token, lease, span, timeout=None):
+        """The heartbeat: the lease ends that many seconds from now. Repeating it is harmless."""
+        self._post(token, "extend", {"lease_ms": _millis(span)}, lease, timeout)
+
+    def release(self, token, lease):
+        """Gives a claim back. Only for an attempt that provably never began. Repeating it is harmless."""
+        self._post(token, "release", None, lease)
+
+    def _post(self, token, verb, message, lease=None, timeout=None):
+        """Sends one request, once, and returns the JSON of its answer. http.client follows no redirect and repeats nothing."""
+        scheme = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
+        connection = scheme(self._url.hostname, self._url.port, timeout=timeout or self._timeout)
+        try:
+            connection.connect()
+        except OSError as error:  # refused, not resolved, not trusted: nothing was sent
+            raise Unavailable("unavailable", f"no connection: {error}") from None
+        try:
+            path = f"{self._url.path.rstrip('/')}/token/{urllib.parse.quote(token, safe='')}/{verb}"
+            body = b"" if message is None else json.dumps(message).encode()
+            headers = {"Content-Type": "application/json", "Accept": "application/json"}
+            if lease is not None:
+                headers["Lease-Token"] = lease  # never in the path: paths are logged
+            connection.request("POST", path, body, headers)
+            response = connection.getresponse()
+            status, kind, wait, text = response.status, response.getheader("Content-Type", ""), response.getheader("Retry-After"), response.read(MOST)
+        except (OSError, http.client.HTTPException) as error:
+            raise UnknownOutcome("unknown-outcome", f"no answer: {type(error).__name__}") from None
+        finally:
+            connection.close()
+        if status == 204:
+            return {}
+        if status == 200:
+            return _object(text) or {}
+        raise _problem(status, kind, wait, text)
+
+
+def _millis(seconds):
+    return math.ceil(seconds * 1000)
+
+
+def _object(text):
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _problem(status, kind, wait, text):
+    """The error that an answer is. Only the service's own word tells that nothing was done behind a status of 500 or more."""
+    retry_after = int(wait) if wait and wait.isdigit() else None
+    problem = _object(text) if kind.split(";")[0].strip() == "application/problem+json" and status >= 400 else None
+    if problem is None or not isinstance(problem.get("code"), str):
+        kind = Error if 400 <= status < 500 else UnknownOutcome
+        return kind("refused" if kind is Error else "unknown-outcome", f"status {status} from something that is not the service", status, retry_after)
+    code, detail = problem["code"], str(problem.get("detail") or problem.get("title") or "")
+    kind = {
+        "idempotency-superseded": Lost,
+        "store-unavailable": Unavailable,
+        "too-many-requests": Unavailable,
+    }.get(code, Error if status < 500 else UnknownOutcome)
+    return kind(code, detail, status, retry_after)
+
+
+class Attempt:
+    """What the work may know of its claim."""
+
+    def __init__(self, fence, number):
+        self.fence = fence  # larger than that of every attempt before it: give it to what must refuse an older attempt
+        self.number = number
+        self.not_begun = False  # set it if the work provably had no effect: the claim is given back, and nothing is recorded
+        self._lost = threading.Event()
+        self._deadline = None  # by time.monotonic(); None under hold, where nobody else can begin
+
+    def check(self):
+        """Call this before every effect: it raises Lost when the claim is another's, or may be."""
+        if self._lost.is_set() or (self._deadline is not None and time.monotonic() >= self._deadline):
+            raise Lost("idempotency-superseded", "another attempt has the claim, or may have")
+
+
+def run_once(client, token, fingerprint, work, lease=30.0, policy="hold"):
+    """Runs work(attempt) under a token. It returns (answer, replayed), where the answer is {"status", "headers", "body", "not_kept"}.
+
+    work returns (status, headers, body). If it raises, the operation may have happened: nothing is given back, the lease lapses, and then the token is in
+    doubt, under takeover free for the next. Errors: those of Client.claim (the work did not run), what work raised, Lost (do not use what was done),
+    NotRecorded.
+    """
+    claimed_at = time.monotonic()  # before the claim is sent: from here one lease is what this process trusts its claim for
+    claimed = client.claim(token, fingerprint, lease, policy)
+    if claimed["outcome"] == "replay":
+        response = claimed["response"]
+        body = base64.b64decode(response.get("body_base64") or "")
+        return _answer(response["status"], response.get("headers"), body, response.get("body_not_kept", False)), True
+    proof = claimed["lease"]
+    attempt = Attempt(claimed["fence"], claimed.get("attempt", 1))
+    if policy == "takeover":
+        attempt._deadline = claimed_at + lease
+    ended = threading.Event()
+    beat = threading.Thread(target=_heartbeat, args=(client, token, proof, attempt, lease, ended), daemon=True)
+    beat.start()
+    try:
+        status, headers, body = work(attempt)
+    except BaseException:
+        _stop(beat, ended)
+        if attempt.not_begun:
+            _give_back(client, token, proof)
+        raise
+    _stop(beat, ended)
+    answer = _answer(status, headers, body)
+    if attempt.not_begun:
+        _give_back(client, token, proof)
+        return answer, False
+    try:
+        _record(client, token, proof, answer)
+    except Lost:
+        raise
+    except Error as error:
+        raise NotRecorded(answer) from error
+    return answer, False
+
+
+def _record(client, token, proof, answer):
+    """Records an answer, without its body if that is too large: the token must not stay in doubt for that."""
+    for not_kept in (False, True):
+        try:
+            return _settle(lambda: client.complete(token, proof, answer["status"], answer["headers"], answer["body"], not_kept))
+        except Error as error:
+            if not_kept or error.status != 413:
+                raise
+
+
+def _answer(status, headers, body, not_kept=False):
+    return {"status": status, "headers": headers or {}, "body": body, "not_kept": not_kept}
+
+
+def _heartbeat(client, token, proof, attempt, lease, ended):
+    """Extends the lease every third of it. One that hangs makes room for the next."""
+    while not ended.wait(lease / 3):
+        sent = time.monotonic()
+        try:
+            client.extend(token, proof, lease, timeout=lease / 3)
+        except Error as error:
+            if isinstance(error, Lost) or error.code == "idempotency-token-unknown":
+                attempt._lost.set()
+                return
+            continue  # the next one may get through; until then the deadline counts
+        if attempt._deadline is not None:
+            attempt._deadline = sent + lease
+
+
+def _stop(beat, ended):
+    ended.set()
+    beat.join()
+
+
+def _give_back(client, token, proof):
+    try:
+        _settle(lambda: client.release(token, proof))
+    except Error:
+        pass  # the token is in doubt when its lease has lapsed
+
+
+def _settle(call, tries=8):
+    """Makes a call that is harmless to repeat until it is known what became of it, or it was tried often enough."""
+    wait = 0.1
+    for left in reversed(range(tries)):
+        try:
+            return call()
+        except (Unavailable, UnknownOutcome):
+            if left == 0:
+                raise
+        time.sleep(wait)
+        wait = min(2 * wait, 2.0)

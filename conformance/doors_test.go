@@ -3,14 +3,18 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -38,6 +42,7 @@ var doors = []struct {
 	{"service", serviceDoor},
 	{"service with slow payments", slowServiceDoor},
 	{"service with tokens only", tokenDoor},
+	{"gateway", gatewayDoor},
 }
 
 // The doors of one store are tried one after the other: some share its ledger.
@@ -79,20 +84,60 @@ func middlewareDoor(t *testing.T, store *redisstore.Store) door {
 		}
 	})
 	var h handler
+	guarded := guard.Middleware(idempotency.Route{Lease: doorLease})(&h)
+	return wholeDoor(t, payments(t, guarded, &h, guard, principal), "/policy")
+}
+
+// gatewayDoor is the gateway in front of the same handler without a guard. Nothing is left out but one check: a proxy passes no header on that Connection
+// names, on the first answer either.
+func gatewayDoor(t *testing.T, store *redisstore.Store) door {
+	var h handler
+	principal := idempotency.HeaderPrincipal("Authorization")
+	issuer := idempotency.New(store, idempotency.Config{Principal: principal})
+	behind := httptest.NewServer(payments(t, &h, &h, issuer, principal))
+	t.Cleanup(behind.Close)
+	upstream, err := gateway.ParseUpstream(behind.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := filepath.Join(t.TempDir(), "routes.yaml")
+	if err := os.WriteFile(routes, fmt.Appendf(nil, "routes: [{match: POST /payments, lease_ms: %d}]", doorLease.Milliseconds()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g, err := gateway.New(gateway.Config{Store: store, Upstream: upstream, RoutesFile: routes, Principal: principal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(g.Close(context.Background()), issuer.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	return wholeDoor(t, g, "/idempotency-policy", "-skip", "replay-no-hop-by-hop")
+}
+
+// payments are the routes that the suite looks at, the guarded one as it is given.
+func payments(t *testing.T, pay http.Handler, h *handler, issuer *idempotency.Tokens, principal func(*http.Request) string) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /payments", guard.Middleware(idempotency.Route{Lease: doorLease})(&h))
+	mux.Handle("POST /payments", pay)
 	mux.HandleFunc("GET /payments", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"total":%d}`, h.runs.Load()) })
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
-		token, err := guard.Issue(r.Context(), principal(r), "", 0)
+		token, err := issuer.Issue(r.Context(), principal(r), "", 0)
 		if err != nil {
 			t.Error(err)
 		}
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprintf(w, `{"token":%q}`, token.Value)
 	})
-	return door{args: append(listen(t, mux),
-		"-token-url", "/token", "-policy", "/policy", "-slow-header", "X-Slow: yes", "-slow", doorSlow.String(), "-lease", doorLease.String(),
-		"-error-header", "X-Fail: yes", "-principal-a", "Authorization: Bearer a", "-principal-b", "Authorization: Bearer b", "-strict")}
+	return mux
+}
+
+// wholeDoor is a door at which the suite can look at everything.
+func wholeDoor(t *testing.T, h http.Handler, policy string, but ...string) door {
+	return door{args: slices.Concat(listen(t, h), asTwo, []string{
+		"-token-url", "/token", "-policy", policy, "-slow-header", "X-Slow: yes", "-slow", doorSlow.String(), "-lease", doorLease.String(),
+		"-error-header", "X-Fail: yes", "-strict",
+	}, but)}
 }
 
 // handler is a payment as a user of the middleware would write it. It counts its runs, and obeys the suite.
@@ -114,8 +159,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"id":%q}`, id)
 }
 
-// The demo's handler is not slow, does not fail once it has begun, sets no cookie and takes no query. The service knows one principal.
-var serviceLacks = []string{"422-query", "replay-no-cookies", "replay-no-hop-by-hop", "error-replayed", "principals", "token-of-another"}
+// The demo's handler is not slow, does not fail once it has begun, sets no cookie and takes no query.
+var serviceLacks = []string{"422-query", "replay-no-cookies", "replay-no-hop-by-hop", "error-replayed"}
+
+var asTwo = []string{"-principal-a", "Authorization: Bearer a", "-principal-b", "Authorization: Bearer b"}
 
 func serviceDoor(t *testing.T, store *redisstore.Store) door {
 	return door{
@@ -133,19 +180,19 @@ func slowServiceDoor(t *testing.T, store *redisstore.Store) door {
 func tokenDoor(t *testing.T, store *redisstore.Store) door {
 	return door{
 		append(service(t, store, server.Config{}), "-token-url", "/token", "-header", "Idempotency-Token", "-skip", "409|hang-up|slow-owner"),
-		append([]string{"key-quoted-and-bare", "key-escapes"}, serviceLacks...),
+		slices.Concat([]string{"key-quoted-and-bare", "key-escapes"}, serviceLacks, []string{"principals"}),
 	}
 }
 
 func service(t *testing.T, store *redisstore.Store, config server.Config) (args []string) {
-	config.Store, config.Dev = store, true
+	config.Store, config.Dev, config.Principal = store, true, idempotency.HeaderPrincipal("Authorization")
 	s := server.New(config)
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	return append(listen(t, s.Handler()), "-policy", "/idempotency-policy")
+	return append(append(listen(t, s.Handler()), asTwo...), "-policy", "/idempotency-policy")
 }
 
 // listen serves a handler until the test ends, and returns what the suite is told of every door.

@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+)
+
+// crowd counts who is inside, and tells when nobody is any more. Unlike a sync.WaitGroup it may fill again while somebody waits. The zero value is empty.
+type crowd struct {
+	mu    sync.Mutex
+	n     int
+	empty chan struct{} // closed when the last one leaves; nil while nobody waits
+}
+
+func (c *crowd) enter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+}
+
+func (c *crowd) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n--; c.n == 0 && c.empty != nil {
+		close(c.empty)
+		c.empty = nil
+	}
+}
+
+// wait waits until nobody is inside, or the context ends.
+func (c *crowd) wait(ctx context.Context) error {
+	select {
+	case <-c.gone():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// gone is closed when nobody is inside.
+func (c *crowd) gone() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == 0 {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	if c.empty == nil {
+		c.empty = make(chan struct{})
+	}
+	return c.empty
+}

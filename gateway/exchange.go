@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+)
+
+const requestIDHeader = "X-Request-Id"
+
+// exchange is what the gateway knows of one request. The goroutine that serves the request owns it; contact alone is shared.
+type exchange struct {
+	id      string
+	began   time.Time
+	route   *guardedRoute // nil for what is not guarded
+	outcome outcome
+	contact contact
+	granted context.Context // of the attempt: its cause tells how it ended
+	onSend  func()          // called when the answer starts to be sent; nil = nobody wants to know
+}
+
+// outcome is how a request came out, for metrics and the log.
+type outcome string
+
+// The outcomes of a request. A replay is what remains when nothing else happened.
+const (
+	unguarded    outcome = "unguarded"
+	granted      outcome = "granted"
+	replay       outcome = "replay"
+	inProgress   outcome = "in_progress"
+	inDoubt      outcome = "in_doubt"
+	superseded   outcome = "superseded"
+	mismatch     outcome = "mismatch"
+	unknownToken outcome = "unknown_token"
+	keyError     outcome = "key_error"
+	storeError   outcome = "store_error"
+	badRequest   outcome = "bad_request"
+	own          outcome = "own" // a page of the gateway itself
+)
+
+var outcomes = []outcome{
+	unguarded, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, storeError, badRequest, own,
+}
+
+type exchangeKey struct{}
+
+// begin notes that a request has come.
+func begin(r *http.Request) (*exchange, *http.Request) {
+	x := &exchange{id: requestID(r), began: time.Now()}
+	return x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+}
+
+// exchangeOf finds the exchange of a request that the gateway serves.
+func exchangeOf(ctx context.Context) *exchange {
+	x, ok := ctx.Value(exchangeKey{}).(*exchange)
+	if !ok {
+		panic("gateway: a request that did not come through the gateway")
+	}
+	return x
+}
+
+// sending is called when the answer starts to be sent.
+func (x *exchange) sending() {
+	if x.onSend != nil {
+		x.onSend()
+	}
+}
+
+var saneID = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
+
+// requestID is the client's X-Request-Id if it sent a sane one, else a new one.
+func requestID(r *http.Request) string {
+	if id := r.Header.Get(requestIDHeader); saneID.MatchString(id) {
+		return id
+	}
+	return secret.New()
+}
+
+// match names the route for metrics and the log, "-" if there is none.
+func (x *exchange) match() string {
+	if x.route == nil {
+		return "-"
+	}
+	return x.route.Name
+}

@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Why the gateway ends a request to the upstream, as the cause of its context.
+var (
+	errTimeout  = errors.New("gateway: the upstream took longer than the route allows")
+	errStopping = errors.New("gateway: the gateway is stopping")
+)
+
+// failure is how a request to the upstream failed.
+type failure string
+
+// The failures. Of unreachable alone it is known that the upstream has seen nothing.
+const (
+	unreachable failure = "unreachable" // no byte of the request was written
+	timedOut    failure = "timeout"     // the route's time was over
+	broken      failure = "broken"      // no answer came, or something that is none
+	cut         failure = "cut"         // the answer broke off
+	claimLost   failure = "claim_lost"  // another attempt took over, or the token's record is gone
+	stopped     failure = "stopping"    // the gateway's time to stop was over
+	clientGone  failure = "client_gone" // of what is not guarded: the client hung up
+)
+
+var failures = []failure{unreachable, timedOut, broken, cut, claimLost, stopped, clientGone}
+
+// endedBy says which failure the end of a request's context stands for; otherwise if none.
+func endedBy(ctx context.Context, otherwise failure) failure {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, redisstore.ErrLost), errors.Is(cause, idempotency.ErrUnknownToken):
+		return claimLost
+	case errors.Is(cause, errTimeout):
+		return timedOut
+	case errors.Is(cause, errStopping):
+		return stopped
+	}
+	return otherwise
+}
+
+// noAnswer answers a request that the upstream gave no answer to, as [httputil.ReverseProxy.ErrorHandler]. It decides what becomes of the token.
+func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
+	x := exchangeOf(r.Context())
+	attempt, isGuarded := idempotency.FromContext(r.Context())
+	failed := endedBy(r.Context(), broken)
+	switch {
+	case isGuarded && failed == claimLost:
+		attempt.InDoubt()
+	case x.contact.untouched():
+		failed = unreachable
+		if isGuarded {
+			attempt.NotBegun()
+		}
+	case isGuarded:
+		attempt.InDoubt()
+	case failed == broken && r.Context().Err() != nil:
+		failed = clientGone
+	}
+	g.note(x, failed, err)
+	g.writeProblem(w, r, failed.problem(r.Context()))
+}
+
+// note counts a failure and logs it. What an error quotes of the upstream's answer is not for the log: it may be anybody's secret.
+func (g *Gateway) note(x *exchange, failed failure, err error) {
+	g.metrics.failures.WithLabelValues(string(failed)).Inc()
+	attributes := []any{"failure", string(failed), "route", x.match(), "request_id", x.id}
+	if failed == unreachable && err != nil {
+		attributes = append(attributes, "error", err)
+	}
+	if failed == clientGone {
+		g.log.Debug("the client hung up", attributes...)
+		return
+	}
+	g.log.Warn("the upstream gave no whole answer", attributes...)
+}
+
+// problem says a failure to the client of the request whose context it is.
+func (failed failure) problem(ctx context.Context) wire.Problem {
+	detail := map[failure]string{
+		timedOut: "it was sent the request and did not answer in time",
+		broken:   "it was sent the request and gave no answer that can be read",
+		cut:      "its answer broke off",
+		stopped:  "it was sent the request, and the gateway stopped before the answer came",
+	}[failed]
+	switch {
+	case failed == unreachable:
+		problem := wire.NewProblem(wire.UpstreamUnavailable, "")
+		problem.RetryAfter = time.Second
+		return problem
+	case failed == claimLost && errors.Is(context.Cause(ctx), redisstore.ErrLost):
+		return wire.NewProblem(wire.Superseded, "")
+	case detail == "":
+		return wire.NewProblem(wire.OutcomeUnknown, "")
+	}
+	return wire.NewProblem(wire.OutcomeUnknown, "The service behind the gateway may or may not have done what was asked: "+detail+".")
+}
+
+// recovered answers a request whose handler panicked. ReverseProxy panics with http.ErrAbortHandler when an answer breaks off; as long as nothing was
+// sent, the client can be told, else its connection is cut.
+func (g *Gateway) recovered(w *responder, r *http.Request, x *exchange, reason any) {
+	if err, ok := reason.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+		g.log.Error("panic in a handler", "error", fmt.Sprint(reason), "route", x.match(), "request_id", x.id)
+		if w.status != 0 || w.hijack {
+			panic(http.ErrAbortHandler)
+		}
+		g.writeProblem(w, r, wire.NewProblem(wire.InternalError, ""))
+		return
+	}
+	ctx, failed := r.Context(), cut
+	if x.granted != nil {
+		ctx = x.granted
+	}
+	if r.Context().Err() != nil && w.status != 0 {
+		failed = clientGone
+	}
+	failed = endedBy(ctx, failed)
+	g.note(x, failed, nil)
+	if w.status != 0 || w.hijack {
+		panic(http.ErrAbortHandler)
+	}
+	g.writeProblem(w, r, failed.problem(ctx))
+}
+
+// refuse answers for the idempotency middleware.
+func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	x := exchangeOf(r.Context())
+	x.outcome = outcomeOf(err)
+	problem, _ := idempotency.Problem(err)
+	if x.outcome == storeError {
+		g.log.Error("request failed", "code", string(problem.Code), "error", err, "request_id", x.id)
+	}
+	g.writeProblem(w, r, problem)
+}
+
+// refusals says which outcome a refusal is. What is not here is the store's.
+var refusals = []struct {
+	err error
+	is  outcome
+}{
+	{idempotency.ErrInProgress, inProgress},
+	{idempotency.ErrInDoubt, inDoubt},
+	{idempotency.ErrSuperseded, superseded},
+	{idempotency.ErrMismatch, mismatch},
+	{idempotency.ErrUnknownToken, unknownToken},
+	{idempotency.ErrKeyMissing, keyError},
+	{idempotency.ErrKeyMalformed, keyError},
+	{idempotency.ErrBodyTooLarge, badRequest},
+	{idempotency.ErrBodyCut, badRequest},
+}
+
+func outcomeOf(err error) outcome {
+	for _, known := range refusals {
+		if errors.Is(err, known.err) {
+			return known.is
+		}
+	}
+	return storeError
+}
+
+// writeProblem answers with a problem, and says where to read on.
+func (g *Gateway) writeProblem(w http.ResponseWriter, r *http.Request, problem wire.Problem) {
+	x := exchangeOf(r.Context())
+	switch problem.Code {
+	case wire.KeyMissing, wire.KeyMalformed, wire.PayloadMismatch:
+		problem.See = policyPath
+	case wire.IdempotencyUnknown, wire.InProgress, wire.OutcomeUnknown:
+		problem.See = policyPath
+		token := r.Header.Get(idempotency.TokenHeader)
+		if x.route != nil && x.route.Accept != idempotency.KeyOnly && token != "" {
+			problem.See = g.config.TokenService + "/token/" + url.PathEscape(token)
+		}
+	}
+	w.Header().Set(requestIDHeader, x.id)
+	problem.Write(w)
+}

@@ -1,0 +1,197 @@
+package gateway
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+)
+
+// Bounds of what a routes file may ask for, beside those of package idempotency.
+const (
+	maxBody            = 1 << 30  // bytes of a request
+	maxAnswer          = 64 << 20 // bytes of an answer: they are held in memory and kept in Redis
+	maxWait            = time.Hour
+	maxUpstreamTimeout = 24 * time.Hour
+	maxList            = 100 // entries of a list
+)
+
+// reader reads the value of one field into a route; "" or what is wrong with it.
+type reader func(value *yaml.Node, into *Route) string
+
+// fields says all that a route may have. What is left out has the default of [idempotency.Route].
+var fields = map[string]reader{
+	"match":  text(func(r *Route) *string { return &r.Name }),
+	"accept": choice(func(r *Route) *idempotency.Accept { return &r.Accept }, idempotency.TokenOnly, idempotency.KeyOnly, idempotency.TokenOrKey),
+	"policy": choice(func(r *Route) *idempotency.Policy { return &r.Policy }, idempotency.Hold, idempotency.Takeover),
+	"scope":  text(func(r *Route) *string { return &r.Scope }),
+
+	"lease_ms":            millis(func(r *Route) *time.Duration { return &r.Lease }, idempotency.MinLease, idempotency.MaxLease),
+	"retention_ms":        millis(func(r *Route) *time.Duration { return &r.Retention }, idempotency.MinTTL, idempotency.MaxTTL),
+	"upstream_timeout_ms": millis(func(r *Route) *time.Duration { return &r.UpstreamTimeout }, time.Millisecond, maxUpstreamTimeout),
+	"max_wait_ms":         readWait,
+
+	"ack":              number(func(r *Route) *int { return &r.Ack }, 0, 100, "replicas"),
+	"max_body_bytes":   number(func(r *Route) *int64 { return &r.MaxBody }, 1, maxBody, "bytes"),
+	"max_answer_bytes": number(func(r *Route) *int { return &r.MaxAnswer }, 1, maxAnswer, "bytes"),
+
+	"canonical_json":      yes(func(r *Route, is bool) { r.CanonicalJSON = is }),
+	"required":            yes(func(r *Route, is bool) { r.Optional = !is }),
+	"keep":                list(func(r *Route) *[]string { return &r.Keep }),
+	"fingerprint_headers": list(func(r *Route) *[]string { return &r.Headers }),
+}
+
+// readRoute reads one entry of the list.
+func readRoute(entry *yaml.Node, into *Route) faults {
+	found := eachField(entry, func(key, value *yaml.Node) string {
+		read, known := fields[key.Value]
+		if !known {
+			return "unknown field"
+		}
+		return read(value, into)
+	})
+	if entry.Kind != yaml.MappingNode {
+		return found
+	}
+	if into.Name == "" {
+		found.addf(entry.Line, `match: missing; a method and a path, such as "POST /payments"`)
+	} else if method := lowercase.FindString(into.Name); method != "" {
+		found.addf(entry.Line, "match: a method is written in capitals: %q would never match", method)
+	}
+	if into.Retention != 0 && into.Retention < into.WithDefaults().Lease {
+		found.addf(entry.Line, "retention_ms: not less than lease_ms, which is %d here", into.WithDefaults().Lease.Milliseconds())
+	}
+	return found
+}
+
+// lowercase is a method that no client sends.
+var lowercase = regexp.MustCompile(`^\S*[a-z]\S*[ \t]`)
+
+// eachField calls do for every field of a map, which returns "" or what is wrong with the field. A field that comes twice is a fault of its own.
+func eachField(of *yaml.Node, do func(key, value *yaml.Node) string) (found faults) {
+	if of.Kind != yaml.MappingNode {
+		found.addf(of.Line, "a map of fields belongs here")
+		return found
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(of.Content); i += 2 {
+		key, value := of.Content[i], of.Content[i+1]
+		var wrong string
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			found.addf(key.Line, "a field's name is plain text")
+			continue
+		case seen[key.Value]:
+			wrong = "given twice"
+		default:
+			wrong = do(key, value)
+		}
+		seen[key.Value] = true
+		if wrong != "" {
+			found.addf(key.Line, "%s: %s", printable(key.Value), wrong)
+		}
+	}
+	return found
+}
+
+// printable shortens a name from the file, and escapes what is not plain text.
+func printable(name string) string {
+	if len(name) > 40 {
+		name = name[:40] + "…"
+	}
+	quoted := strconv.QuoteToASCII(name)
+	return quoted[1 : len(quoted)-1]
+}
+
+func text(of func(*Route) *string) reader {
+	return func(value *yaml.Node, into *Route) string {
+		if value.Kind != yaml.ScalarNode || value.Tag != "!!str" || value.Value == "" {
+			return "a text belongs here"
+		}
+		*of(into) = value.Value
+		return ""
+	}
+}
+
+func choice[T ~string](of func(*Route) *T, from ...T) reader {
+	return func(value *yaml.Node, into *Route) string {
+		if value.Kind != yaml.ScalarNode || value.Tag != "!!str" || !slices.Contains(from, T(value.Value)) {
+			return fmt.Sprintf("one of %v", from)
+		}
+		*of(into) = T(value.Value)
+		return ""
+	}
+}
+
+func number[T int | int64](of func(*Route) *T, least, most int64, unit string) reader {
+	return func(value *yaml.Node, into *Route) string {
+		n, ok := whole(value, least, most)
+		if !ok {
+			return fmt.Sprintf("a whole number from %d to %d, in %s", least, most, unit)
+		}
+		*of(into) = T(n)
+		return ""
+	}
+}
+
+func millis(of func(*Route) *time.Duration, least, most time.Duration) reader {
+	return func(value *yaml.Node, into *Route) string {
+		n, ok := whole(value, least.Milliseconds(), most.Milliseconds())
+		if !ok {
+			return fmt.Sprintf("a whole number from %d to %d, in milliseconds", least.Milliseconds(), most.Milliseconds())
+		}
+		*of(into) = time.Duration(n) * time.Millisecond
+		return ""
+	}
+}
+
+// readWait reads max_wait_ms, where 0 means not at all.
+func readWait(value *yaml.Node, into *Route) string {
+	wrong := millis(func(r *Route) *time.Duration { return &r.MaxWait }, 0, maxWait)(value, into)
+	if wrong == "" && into.MaxWait == 0 {
+		into.MaxWait = -1
+	}
+	return wrong
+}
+
+// whole reads a whole number as people write it: no other base, no underscores, no fraction.
+func whole(value *yaml.Node, least, most int64) (n int64, ok bool) {
+	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(value.Value, 10, 64)
+	return n, err == nil && n >= least && n <= most && strconv.FormatInt(n, 10) == value.Value
+}
+
+func yes(set func(r *Route, is bool)) reader {
+	return func(value *yaml.Node, into *Route) string {
+		if value.Kind != yaml.ScalarNode || value.Tag != "!!bool" || value.Value != "true" && value.Value != "false" {
+			return "true or false"
+		}
+		set(into, value.Value == "true")
+		return ""
+	}
+}
+
+// list reads a list of words; package idempotency says which words.
+func list(of func(*Route) *[]string) reader {
+	return func(value *yaml.Node, into *Route) string {
+		if value.Kind != yaml.SequenceNode || len(value.Content) == 0 || len(value.Content) > maxList {
+			return fmt.Sprintf("a list of 1 to %d entries", maxList)
+		}
+		var words []string
+		for _, entry := range value.Content {
+			if entry.Kind != yaml.ScalarNode || entry.Tag != "!!str" && entry.Tag != "!!int" {
+				return "every entry is one word"
+			}
+			words = append(words, entry.Value)
+		}
+		*of(into) = words
+		return ""
+	}
+}

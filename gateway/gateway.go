@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Config sets up a gateway. The zero value of each field but Store, Upstream and RoutesFile means the default beside it.
+type Config struct {
+	Store      *redisstore.Store // stays open when the gateway ends; the caller closes it after
+	Upstream   Upstream
+	RoutesFile string       // its path; it is read again when it changes, see [Gateway.Reload]
+	Logger     *slog.Logger // nil = no log. It never sees a token, a key, a path or what the upstream answers
+
+	Principal  func(*http.Request) string // who is asking, as [idempotency.Config].Principal; nil = everybody is the same one
+	TokenKeys  []idempotency.Key          // check the signature of issued tokens; nil = tokens are not signed
+	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
+
+	TrustForwarded bool          // keeps the X-Forwarded headers that a client sends: only behind a proxy that writes them itself
+	PreserveHost   bool          // sends the client's Host to the upstream instead of the upstream's own
+	TokenService   string        // where clients find /token/{token}, without a slash at the end; "" = at the same address
+	TLS            *tls.Config   // for an https upstream; nil = the system's certificate authorities
+	UpstreamIdle   time.Duration // how long an unused connection for guarded requests is kept: less than the upstream keeps it. 0 = 1 s
+	BodyTimeout    time.Duration // how long the body of a guarded request may take to arrive; 0 = 30 s
+	WatchEvery     time.Duration // how often the routes file is looked at; 0 = 2 s
+	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
+	StopTimeout    time.Duration // how long requests under way may take to end; 0 = 10 s
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, span := range []struct {
+		of    *time.Duration
+		unset time.Duration
+	}{
+		{&c.UpstreamIdle, time.Second},
+		{&c.BodyTimeout, 30 * time.Second},
+		{&c.WatchEvery, 2 * time.Second},
+		{&c.StopTimeout, 10 * time.Second},
+	} {
+		if *span.of == 0 {
+			*span.of = span.unset
+		}
+	}
+	return c
+}
+
+// Gateway is the proxy. It is safe for concurrent use.
+type Gateway struct {
+	config  Config
+	store   *redisstore.Store
+	log     *slog.Logger
+	tokens  *idempotency.Tokens
+	metrics *metrics
+
+	open       *httputil.ReverseProxy // for what is not guarded
+	once       *httputil.ReverseProxy // for what is
+	transports []*http.Transport      // of both
+	routes     atomic.Pointer[table]
+	file       routesFile
+
+	working  crowd           // requests under way, those whose connection was handed over included
+	stopping atomic.Bool     // /readyz says so
+	hard     context.Context // ends when the time to stop is over: it ends what is still under way
+	end      context.CancelCauseFunc
+	life     incarnations
+}
+
+// New returns a gateway that is not listening yet. The error tells every fault of the routes file. Close it when no request is under way any more.
+func New(config Config) (*Gateway, error) {
+	config = config.withDefaults()
+	if config.Store == nil || config.Upstream.url == nil {
+		return nil, errors.New("gateway: a store and an upstream are needed")
+	}
+	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMetrics()}
+	g.tokens = idempotency.New(config.Store, idempotency.Config{
+		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
+	})
+	free, guarded := config.Upstream.openTransport(config.TLS), config.Upstream.guardedTransport(config.TLS, config.UpstreamIdle)
+	g.open, g.once, g.transports = g.proxy(free), g.proxy(guarded), []*http.Transport{free, guarded}
+	g.hard, g.end = context.WithCancelCause(context.Background())
+	g.file.path = config.RoutesFile
+	if err := g.Reload(); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Close waits until answers that could not be recorded yet are, or until the context ends, and closes the connections to the upstream.
+func (g *Gateway) Close(ctx context.Context) error {
+	err := g.tokens.Close(ctx)
+	for _, transport := range g.transports {
+		transport.CloseIdleConnections()
+	}
+	return err
+}
+
+// ServeHTTP answers a request: with a page of the gateway's own, through the guard, or straight from the upstream.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.working.enter()
+	defer g.working.leave()
+	x, r := begin(r)
+	out := &responder{ResponseWriter: w, id: x.id, begun: x.sending}
+	out.Header().Set(requestIDHeader, x.id)
+	g.metrics.inFlight.Inc()
+	defer g.metrics.inFlight.Dec()
+	defer g.finish(out, r, x)
+	defer func() {
+		if reason := recover(); reason != nil {
+			g.recovered(out, r, x, reason)
+		}
+	}()
+	g.serve(out, r, x)
+}
+
+func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
+	routes := g.routes.Load()
+	if g.ownPage(w, r, x, routes) {
+		return
+	}
+	if x.route = routes.match(r); x.route == nil {
+		x.outcome = unguarded
+		g.open.ServeHTTP(w, r)
+		return
+	}
+	if !g.admits(w, r, x) {
+		return
+	}
+	if !x.route.passes(r) {
+		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
+	}
+	x.route.handler.ServeHTTP(w, r)
+}
+
+// finish counts a request and writes its line of the log: with the route's pattern instead of the path, which can hold a token.
+func (g *Gateway) finish(w *responder, r *http.Request, x *exchange) {
+	if x.outcome == "" {
+		x.outcome = replay
+	}
+	took := time.Since(x.began)
+	g.metrics.requests.WithLabelValues(x.match(), string(x.outcome)).Inc()
+	g.metrics.duration.WithLabelValues(x.match()).Observe(took.Seconds())
+	g.log.LogAttrs(context.Background(), levelOf(w.status), "request",
+		slog.String("method", knownMethod(r.Method)), slog.String("route", x.match()), slog.String("outcome", string(x.outcome)), slog.Int("status", w.status),
+		slog.Int64("bytes", w.bytes), slog.Duration("duration", took), slog.String("request_id", x.id))
+}
+
+func levelOf(status int) slog.Level {
+	if status >= http.StatusInternalServerError {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// knownMethod keeps what a client invented out of the log.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect:
+		return method
+	}
+	return "other"
+}
+
+// Routes are the guarded routes in force.
+func (g *Gateway) Routes() Routes { return slices.Clone(g.routes.Load().routes) }

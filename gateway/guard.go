@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// guardedRoute is a route of the file, ready for requests.
+type guardedRoute struct {
+	Route
+
+	handler http.Handler // the guard, with the upstream behind it
+}
+
+// table is one reading of the routes file. It does not change.
+type table struct {
+	routes    Routes
+	version   string // of the file's content
+	loaded    time.Time
+	mux       *http.ServeMux // finds the pattern; its handlers are not used
+	byPattern map[string]*guardedRoute
+	published wire.Policies
+}
+
+// newTable makes routes ready. They must come from ParseRoutes.
+func (g *Gateway) newTable(routes Routes, version string) *table {
+	t := &table{routes: routes, version: version, loaded: time.Now(), mux: http.NewServeMux(), byPattern: map[string]*guardedRoute{}}
+	for _, route := range routes {
+		guarded := &guardedRoute{Route: route}
+		guarded.handler = g.tokens.Middleware(route.Route)(g.upstream(guarded))
+		t.mux.Handle(route.Name, guarded.handler)
+		t.byPattern[route.Name] = guarded
+		t.published.Routes = append(t.published.Routes, route.Published())
+	}
+	return t
+}
+
+// match finds the route that guards a request; nil if none does. The request goes upstream as it came, so another way to write a guarded path must not
+// lead past the guard: repeated slashes and dot segments, also percent-encoded ones, are looked at as a server resolves them.
+func (t *table) match(r *http.Request) *guardedRoute {
+	_, pattern := t.mux.Handler(r) // with the path cleaned
+	if pattern == "" && r.URL.RawPath != "" {
+		resolved := *r
+		decoded := *r.URL
+		decoded.Path, decoded.RawPath = path.Clean("/"+decoded.Path), ""
+		resolved.URL = &decoded
+		_, pattern = t.mux.Handler(&resolved)
+	}
+	return t.byPattern[pattern]
+}
+
+// admits refuses what can not be guarded: an answer to an upgrade is a connection, which nobody can record.
+func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bool {
+	if isH2C(r.Header) {
+		dropUpgrade(r.Header)
+	}
+	if upgrade(r.Header) == "" || x.route.passes(r) {
+		return true
+	}
+	x.outcome = badRequest
+	problem := wire.NewProblem(wire.InvalidRequest, "Upgrade: a guarded route does not switch protocols; nothing was sent to the service behind the gateway")
+	problem.Field = "Upgrade"
+	g.writeProblem(w, r, problem)
+	return false
+}
+
+// passes tells whether a request passes unguarded: the route does not insist, and no header is there.
+func (r *guardedRoute) passes(request *http.Request) bool {
+	for _, name := range r.Accept.Headers() {
+		if len(request.Header.Values(name)) > 0 {
+			return false
+		}
+	}
+	return r.Optional
+}
+
+// upstream is what a route guards: the request to the upstream, bounded in time by the route and not by the client.
+func (g *Gateway) upstream(route *guardedRoute) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := exchangeOf(r.Context())
+		if _, isGuarded := idempotency.FromContext(r.Context()); !isGuarded {
+			x.outcome = unguarded
+			g.open.ServeHTTP(w, r)
+			return
+		}
+		x.outcome = granted
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		x.granted = ctx
+		limit := time.AfterFunc(route.UpstreamTimeout, func() { cancel(errTimeout) })
+		defer limit.Stop()
+		defer context.AfterFunc(g.hard, func() { cancel(context.Cause(g.hard)) })()
+		x.onSend = func() { limit.Stop() } // what is sent already is recorded, and may take its time
+		g.exchangeOnce(w, r.WithContext(ctx))
+	})
+}
+
+// exchangeOnce sends a request of an attempt to the upstream. If the attempt was replaced and the guard refuses to let its answer out, ReverseProxy can not
+// go on and panics; that is not an answer that broke off, and the guard says it to the client.
+func (g *Gateway) exchangeOnce(w http.ResponseWriter, r *http.Request) {
+	answer := &guardedAnswer{ResponseWriter: w}
+	defer func() {
+		if reason := recover(); reason != nil && !errors.Is(answer.err, redisstore.ErrLost) {
+			panic(reason)
+		}
+	}()
+	g.once.ServeHTTP(answer, r)
+}
+
+// guardedAnswer notes the error with which the guard refuses an answer.
+type guardedAnswer struct {
+	http.ResponseWriter
+	err error
+}
+
+func (a *guardedAnswer) Write(bytes []byte) (int, error) {
+	n, err := a.ResponseWriter.Write(bytes)
+	if err != nil && a.err == nil {
+		a.err = err
+	}
+	return n, err
+}
+
+// Unwrap lets net/http find Flush.
+func (a *guardedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// boundBody bounds how long a body may take to arrive. net/http lifts the bound when the body is there.
+func boundBody(w http.ResponseWriter, body io.ReadCloser, limit time.Duration) io.ReadCloser {
+	if body == nil || body == http.NoBody {
+		return body
+	}
+	return &timedBody{ReadCloser: body, control: http.NewResponseController(w), limit: limit}
+}
+
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+	limit   time.Duration
+	start   sync.Once
+}
+
+func (b *timedBody) Read(into []byte) (int, error) {
+	b.start.Do(func() { _ = b.control.SetReadDeadline(time.Now().Add(b.limit)) }) // a connection that takes no deadline has none
+	return b.ReadCloser.Read(into)
+}

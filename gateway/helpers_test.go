@@ -1,0 +1,343 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestMain(m *testing.M) {
+	redisstore.LogTo(slog.New(slog.DiscardHandler)) // servers that are away are what some of these tests are about
+	slog.SetDefault(slog.New(slog.DiscardHandler))  // net/http's transport says there what an upstream sends unasked
+	goleak.VerifyTestMain(m)
+}
+
+// payments is the routes file of most tests.
+const payments = `routes: [{match: POST /payments, upstream_timeout_ms: 15000}]`
+
+// rig is a gateway behind a listener, with a client of it.
+type rig struct {
+	t      testing.TB
+	g      *Gateway
+	store  *redisstore.Store
+	url    string
+	file   string
+	client *http.Client
+	log    *journal
+}
+
+// start starts a gateway that ends with the test.
+func start(t testing.TB, upstream, routes string, set ...func(*Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, log: &journal{}, client: newClient(t)}
+	r.g = r.open(upstream, routes, set...)
+	web := httptest.NewServer(r.g)
+	web.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	r.url = web.URL
+	t.Cleanup(func() {
+		r.client.CloseIdleConnections()
+		r.g.end(errStopping)
+		web.Close()
+		r.close()
+	})
+	return r
+}
+
+// open makes a gateway that does not listen.
+func (r *rig) open(upstream, routes string, set ...func(*Config)) *Gateway {
+	r.t.Helper()
+	r.file = filepath.Join(r.t.TempDir(), "routes.yaml")
+	r.write(routes)
+	target, err := ParseUpstream(upstream)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config := Config{Upstream: target, RoutesFile: r.file, Logger: r.log.logger()}
+	for _, set := range set {
+		set(&config)
+	}
+	if config.Store == nil {
+		config.Store = storetest.Open(r.t, redisstore.Config{URL: "embedded:"})
+	}
+	r.store = config.Store
+	g, err := New(config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return g
+}
+
+func (r *rig) close() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel() // what still waits for a store that is away need not come to its end
+	if err := r.g.Close(ended); err != nil && !errors.Is(err, context.Canceled) {
+		r.t.Errorf("closing the gateway: %v", err)
+	}
+}
+
+// unconnected is a gateway whose upstream is never asked.
+func unconnected(t testing.TB) *Gateway {
+	t.Helper()
+	r := &rig{t: t, log: &journal{}}
+	r.g = r.open("http://127.0.0.1:1", payments)
+	t.Cleanup(r.close)
+	return r.g
+}
+
+func on(store *redisstore.Store) func(*Config) { return func(c *Config) { c.Store = store } }
+
+func (r *rig) write(routes string) {
+	r.t.Helper()
+	whole := r.file + ".new"
+	if err := os.WriteFile(whole, []byte(routes), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(whole, r.file); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// newClient returns a client whose deadline only tells a hang, and that sends nothing again by itself.
+func newClient(t testing.TB) *http.Client {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	t.Cleanup(client.CloseIdleConnections)
+	return client
+}
+
+// answer is what came back.
+type answer struct {
+	status  int
+	header  http.Header
+	body    string
+	trailer http.Header
+}
+
+func (a answer) problem() wire.Problem {
+	var problem wire.Problem
+	_ = json.Unmarshal([]byte(a.body), &problem) // an answer that is no problem has no code
+	return problem
+}
+
+// send sends a request with headers given as "Name: value".
+func (r *rig) send(ctx context.Context, method, path, body string, headers ...string) (answer, error) {
+	var content io.Reader
+	if body != "" {
+		content = strings.NewReader(body)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, r.url+path, content)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		if strings.EqualFold(name, "Host") {
+			request.Host = value
+		}
+		request.Header[name] = append(request.Header[name], value)
+	}
+	response, err := r.client.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, string(text), response.Trailer}, err
+}
+
+// do sends a request that must be answered, whatever the answer is.
+func (r *rig) do(method, path, body string, headers ...string) answer {
+	r.t.Helper()
+	a, err := r.send(r.t.Context(), method, path, body, headers...)
+	if err != nil {
+		r.t.Fatalf("%s %s: %v\n%s", method, path, err, r.log)
+	}
+	return a
+}
+
+// pay sends the guarded request of most tests.
+func (r *rig) pay(key string) answer {
+	r.t.Helper()
+	return r.do("POST", "/payments", `{"amount":1}`, "Idempotency-Key: "+key)
+}
+
+func (r *rig) wantCode(a answer, code wire.Code) {
+	r.t.Helper()
+	kind, _ := wire.Lookup(code)
+	if p := a.problem(); a.status != kind.Status || p.Code != code || p.Retryable != kind.Retryable || a.header.Get("X-Request-Id") == "" || p.Instance != "urn:request:"+a.header.Get("X-Request-Id") {
+		r.t.Errorf("got %d %s, want %s\n%s", a.status, a.body, code, r.log)
+	}
+}
+
+func (r *rig) wantPaid(a answer, body string, replayed bool) {
+	r.t.Helper()
+	if a.status != 201 || a.body != body || (a.header.Get("Idempotent-Replayed") == "true") != replayed {
+		r.t.Errorf("got %d %q, replayed %q; want %q, %v\n%s", a.status, a.body, a.header.Get("Idempotent-Replayed"), body, replayed, r.log)
+	}
+}
+
+// issue issues a token for everybody.
+func (r *rig) issue() string {
+	r.t.Helper()
+	token, err := r.g.tokens.Issue(r.t.Context(), "", "", time.Minute)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return token.Value
+}
+
+func (r *rig) state(token string) idempotency.State {
+	r.t.Helper()
+	status, err := r.g.tokens.Status(r.t.Context(), idempotency.IssuedToken("", token))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return status.State
+}
+
+// shop is an upstream that counts its payments.
+type shop struct {
+	*httptest.Server
+
+	paid atomic.Int64
+}
+
+// newShop starts an upstream whose payments do what the test says; nil answers at once.
+func newShop(t testing.TB, pay http.HandlerFunc) *shop {
+	t.Helper()
+	s := &shop{}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := s.paid.Add(1)
+		body, _ := io.ReadAll(r.Body) // only then does net/http notice that the gateway has hung up
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if pay != nil {
+			pay(w, r)
+			return
+		}
+		w.Header().Set("X-Fence", r.Header.Get("Idempotency-Fence"))
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, "paid "+string(rune('0'+n)))
+	}))
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *shop) wantPaid(t testing.TB, times int64) {
+	t.Helper()
+	if n := s.paid.Load(); n != times {
+		t.Errorf("the upstream ran %d times, want %d", n, times)
+	}
+}
+
+// dialogue is an upstream that speaks on the bare connection. It counts the requests that it has read whole.
+type dialogue struct {
+	url  string
+	read atomic.Int64
+}
+
+// converse starts an upstream whose every request is read whole and then given to the test, which answers on the connection. When the test says so, by
+// returning false, the connection is closed.
+func converse(t testing.TB, each func(n int64, request *http.Request, conn net.Conn) bool) *dialogue {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dialogue{url: "http://" + listener.Addr().String()}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var conns []net.Conn
+	all.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, conn)
+			mu.Unlock()
+			all.Go(func() { d.serve(conn, each) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		mu.Lock()
+		for _, conn := range conns {
+			conn.Close()
+		}
+		mu.Unlock()
+		all.Wait()
+	})
+	return d
+}
+
+func (d *dialogue) serve(conn net.Conn, each func(int64, *http.Request, net.Conn) bool) {
+	defer conn.Close()
+	reader := bufio.NewReader(conn)
+	for {
+		request, err := http.ReadRequest(reader)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, request.Body); err != nil {
+			return
+		}
+		if !each(d.read.Add(1), request, conn) {
+			return
+		}
+	}
+}
+
+// eventually waits for something that happens in the background.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// journal keeps what is logged.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Everything that a client chooses, must keep secret or is answered goes through, well and badly, with the store and the upstream there and away.
+func TestLogAndMetricsNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
+	redis := redistest.Start(t)
+	upstream := converse(t, func(n int64, r *http.Request, conn net.Conn) bool {
+		switch n % 4 {
+		case 0:
+			return say(conn, "HTTP/1.1 200 OK\r\nX-Zheader: Zheader\r\nContent-Length: 7\r\n\r\nZanswer")
+		case 1:
+			say(conn, r.Header.Get("Idempotency-Key")+" Zgarbage\r\n\r\n")
+		case 2:
+			say(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZchunk\r\n")
+		case 3:
+			return say(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokZunasked")
+		}
+		return false
+	})
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 300 * time.Millisecond})
+	s := serve(t, upstream.url, `routes: [{match: "POST /pay/{who}"}]`, on(store), func(c *Config) {
+		c.Principal = idempotency.HeaderPrincipal("Authorization")
+	})
+	token := s.issue()
+	walk := func() {
+		for i := range 6 {
+			for _, headers := range [][]string{
+				{fmt.Sprintf("Idempotency-Key: Zkey%d", i)},
+				{"Idempotency-Key: Zkey,Z"},
+				{"Idempotency-Token: " + token},
+				{fmt.Sprintf("Idempotency-Token: Ztoken%d", i)},
+			} {
+				_, _ = s.send(t.Context(), "POST", "/pay/Zwho?Zquery=1", "Zbody", append(headers, "Authorization: Bearer Zcredential", "Cookie: Zcookie")...) // some are cut off
+			}
+			_, _ = s.send(t.Context(), "ZMETHOD", "/Zpath", "Zbody", "X-Request-Id: Z Z", "Idempotency-Key: Zkey") // some are cut off
+		}
+	}
+	walk()
+	redis.Kill()
+	walk()
+	_, metrics := s.side("/metrics")
+	_, ready := s.side("/readyz")
+	if err := s.end(); err != nil {
+		t.Log(err) // the store is away
+	}
+	log := s.log.String()
+	if lines := strings.Count(log, "msg=request"); lines != 60 {
+		t.Errorf("%d lines", lines)
+	}
+	for what, text := range map[string]string{"log": log, "metrics": metrics, "readyz": ready} {
+		if found := regexp.MustCompile(`.*(Z(key|token|who|query|body|credential|cookie|path|METHOD|header|answer|garbage|chunk|unasked)|` + regexp.QuoteMeta(token) + `).*`).FindString(text); found != "" {
+			t.Errorf("the %s holds %s", what, found)
+		}
+	}
+	for _, part := range []string{`outcome=granted`, `outcome=store_error`, `outcome=key_error`, `outcome=unknown_token`, `outcome=unguarded`, `method=other`, `route="POST /pay/{who}"`, "failure=broken", "failure=cut"} {
+		if !strings.Contains(log, part) {
+			t.Errorf("the log does not say %s:\n%s", part, log)
+		}
+	}
+}
+
+func TestMetricsCountEveryOutcome(t *testing.T) {
+	upstream := newShop(t, nil)
+	s := serve(t, upstream.URL, "routes: [{match: POST /payments, max_body_bytes: 10}]")
+	s.spend("a")
+	s.spend("a")
+	s.do("POST", "/payments", "y", "Idempotency-Key: a")
+	s.do("POST", "/payments", "y", "Idempotency-Key: a,b")
+	s.do("POST", "/payments", "y", "Idempotency-Token: t")
+	s.do("POST", "/payments", "01234567890", "Idempotency-Key: b")
+	s.do("GET", "/other", "")
+	s.do("GET", "/idempotency-policy", "")
+	_, text := s.side("/metrics")
+	for _, line := range []string{
+		`coatcheck_gateway_requests_total{outcome="granted",route="POST /payments"} 1`,
+		`coatcheck_gateway_requests_total{outcome="replay",route="POST /payments"} 1`,
+		`coatcheck_gateway_requests_total{outcome="mismatch",route="POST /payments"} 1`,
+		`coatcheck_gateway_requests_total{outcome="key_error",route="POST /payments"} 1`,
+		`coatcheck_gateway_requests_total{outcome="unknown_token",route="POST /payments"} 1`,
+		`coatcheck_gateway_requests_total{outcome="bad_request",route="POST /payments"} 1`,
+		`coatcheck_gateway_requests_total{outcome="in_progress",route="POST /payments"} 0`,
+		`coatcheck_gateway_requests_total{outcome="in_doubt",route="POST /payments"} 0`,
+		`coatcheck_gateway_requests_total{outcome="store_error",route="POST /payments"} 0`,
+		`coatcheck_gateway_requests_total{outcome="unguarded",route="-"} 1`,
+		`coatcheck_gateway_requests_total{outcome="own",route="-"} 1`,
+		`coatcheck_gateway_upstream_failures_total{kind="timeout"} 0`,
+		`coatcheck_gateway_reloads_total{result="ok"} 1`,
+		`coatcheck_gateway_routes 1`,
+		`coatcheck_gateway_requests_in_flight 0`,
+		`coatcheck_gateway_request_duration_seconds_count{route="POST /payments"} 6`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("missing: %s", line)
+		}
+	}
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func (s *served) spend(key string) { s.do("POST", "/payments", "x", "Idempotency-Key: "+key) }

@@ -1,0 +1,61 @@
+package gateway
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// The pages that the gateway answers itself. They hide what the upstream has under these paths.
+const (
+	policyPath  = "/idempotency-policy"
+	problemPath = "/problems/"
+)
+
+// ownPage answers a request for a page of the gateway's own, and refuses what no gateway can pass on. ok is false for all other requests.
+func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, routes *table) (ok bool) {
+	looks := r.Method == http.MethodGet || r.Method == http.MethodHead
+	page := problemPage(r.URL.Path)
+	switch {
+	case r.Method == http.MethodConnect:
+		x.outcome = badRequest
+		g.writeProblem(w, r, wire.NewProblem(wire.MethodNotAllowed, "CONNECT asks for a proxy of another kind"))
+	case looks && r.URL.Path == policyPath:
+		x.outcome = own
+		writeJSON(w, http.StatusOK, routes.published)
+	case looks && page != "":
+		x.outcome = own
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, page) // the client may have hung up
+	default:
+		return false
+	}
+	return true
+}
+
+// problemPage is the page of the problem that a path names, "" if it names none.
+func problemPage(path string) string {
+	name, found := strings.CutPrefix(path, problemPath)
+	codes := wire.Codes()
+	at := slices.Index(codes, wire.Code(name))
+	if !found || at < 0 {
+		return ""
+	}
+	page, _ := wire.Page(codes[at])
+	return page
+}
+
+// writeJSON answers with a value that always marshals.
+func writeJSON(w http.ResponseWriter, status int, value any) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // the client may have hung up
+}

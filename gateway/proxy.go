@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+)
+
+const fenceHeader = "Idempotency-Fence"
+
+// proxy passes requests to the upstream over a transport.
+func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Transport:      transport,
+		Rewrite:        g.rewrite,
+		ModifyResponse: inspect,
+		ErrorHandler:   g.noAnswer,
+		FlushInterval:  -1,
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // noAnswer and recovered say what there is to say, without quoting anybody
+	}
+}
+
+// rewrite makes the request to the upstream.
+func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
+	x := exchangeOf(p.In.Context())
+	p.SetURL(g.config.Upstream.url)
+	p.Out.URL.RawQuery = p.In.URL.RawQuery // as it came: nothing here reads it
+	if g.config.PreserveHost {
+		p.Out.Host = p.In.Host
+	}
+	dropLookalikes(p.Out.Header)
+	g.forwarded(p)
+	p.Out.Header.Set(requestIDHeader, x.id)
+	if isH2C(p.Out.Header) {
+		dropUpgrade(p.Out.Header)
+	}
+	if attempt, isGuarded := idempotency.FromContext(p.In.Context()); isGuarded {
+		p.Out.Header.Set(fenceHeader, strconv.FormatInt(attempt.Fence, 10))
+		once(p)
+	}
+	p.Out = p.Out.WithContext(httptrace.WithClientTrace(p.Out.Context(), &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { x.contact.got(info.Conn) },
+	}))
+}
+
+// forwarded says where the request came from. What the client said of that counts only if it is trusted.
+func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
+	if !g.config.TrustForwarded {
+		p.SetXForwarded()
+		return
+	}
+	if before := p.In.Header.Values("X-Forwarded-For"); len(before) > 0 {
+		p.Out.Header["X-Forwarded-For"] = before
+	}
+	p.SetXForwarded()
+	for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if said := p.In.Header.Values(name); len(said) > 0 {
+			p.Out.Header[name] = said
+		}
+	}
+}
+
+// written are the headers that the gateway writes itself.
+var written = []string{fenceHeader, requestIDHeader, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+
+// dropLookalikes drops what a client sent under the name of a header that the gateway writes, also with underscores: a service behind CGI or WSGI can not
+// tell the two apart.
+func dropLookalikes(header http.Header) {
+	for name := range header {
+		for _, ours := range written {
+			if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), ours) {
+				delete(header, name)
+			}
+		}
+	}
+}
+
+// once makes a request one that net/http does not send again by itself when a kept connection turns out to be dead. It does so for methods that are safe,
+// and for any with an Idempotency-Key, if there is no body or the body can be had again. So those headers go under names that it does not look for, which
+// are the same on the wire, and a safe method gets an empty body that can be read once. A body that is there can be read once anyway.
+func once(p *httputil.ProxyRequest) {
+	out := p.Out
+	out.GetBody = nil
+	out.Header.Del("Expect") // the body is here already
+	for _, name := range []string{idempotency.KeyHeader, "X-" + idempotency.KeyHeader} {
+		if values := p.In.Header.Values(name); len(values) > 0 {
+			out.Header.Del(name)
+			out.Header[strings.ToLower(name)] = values
+		}
+	}
+	if tokens := p.In.Header.Values(idempotency.TokenHeader); len(tokens) > 0 {
+		out.Header[idempotency.TokenHeader] = tokens
+	}
+	if out.Body == nil || out.Body == http.NoBody {
+		switch out.Method {
+		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+			out.Body, out.ContentLength = io.NopCloser(strings.NewReader("")), 0
+			out.TransferEncoding = []string{"identity"} // an unknown length would else be sent in chunks
+		}
+	}
+}
+
+// inspect looks at the upstream's answer before it is passed on.
+func inspect(answer *http.Response) error {
+	answer.Header.Del(requestIDHeader) // the answer has the gateway's, which the upstream was told
+	if _, isGuarded := idempotency.FromContext(answer.Request.Context()); !isGuarded {
+		return nil
+	}
+	if answer.StatusCode > 599 {
+		return fmt.Errorf("status %d can not be recorded", answer.StatusCode)
+	}
+	answer.Trailer = nil // announced trailers would be recorded as headers; ReverseProxy passes the others on behind the body
+	return nil
+}
+
+// upgrade is what a request wants its connection to become; "" for none.
+func upgrade(header http.Header) string {
+	for _, field := range header.Values("Connection") {
+		for option := range strings.SplitSeq(field, ",") {
+			if strings.EqualFold(strings.TrimSpace(option), "Upgrade") {
+				return header.Get("Upgrade")
+			}
+		}
+	}
+	return ""
+}
+
+// isH2C tells whether a client offers to speak HTTP/2 on. What it then said to the upstream would pass every guard, and it does without just as well.
+func isH2C(header http.Header) bool {
+	for _, field := range header.Values("Upgrade") {
+		for protocol := range strings.SplitSeq(field, ",") {
+			if strings.EqualFold(strings.TrimSpace(protocol), "h2c") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func dropUpgrade(header http.Header) {
+	for _, name := range []string{"Connection", "Upgrade", "Http2-Settings"} {
+		header.Del(name)
+	}
+}

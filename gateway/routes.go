@@ -1,0 +1,166 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+)
+
+// Route is one guarded route of a routes file.
+type Route struct {
+	idempotency.Route // Name is the pattern: method and path as net/http.ServeMux takes them, such as "POST /payments/{id}"
+
+	UpstreamTimeout time.Duration // from the request's first byte to the answer's last; then the attempt is in doubt
+	line            int           // in the file
+}
+
+// Routes are the guarded routes of a file, in its order. Those that ParseRoutes returns have all defaults filled in and pass [idempotency.Route.Check], and
+// net/http.ServeMux takes their patterns together.
+type Routes []Route
+
+const (
+	maxRoutes       = 1000
+	maxFile         = 1 << 20 // bytes
+	upstreamTimeout = 30 * time.Second
+)
+
+// ParseRoutes reads a routes file: YAML, a list under the name routes. The error tells every fault on a line of its own, with the file's line and the bound
+// that was broken.
+func ParseRoutes(text []byte) (Routes, error) {
+	list, err := entries(text)
+	if err != nil {
+		return nil, err
+	}
+	var routes Routes
+	var faults faults
+	for _, entry := range list {
+		route := Route{line: entry.Line, UpstreamTimeout: upstreamTimeout}
+		faults = append(faults, readRoute(entry, &route)...)
+		route.Route = route.WithDefaults()
+		routes = append(routes, route)
+	}
+	if len(faults) == 0 {
+		faults = append(routes.check(), routes.conflicts()...)
+	}
+	if err := join(faults); err != nil {
+		return nil, err
+	}
+	return routes, nil
+}
+
+// entries finds the list of routes in a file.
+func entries(text []byte) ([]*yaml.Node, error) {
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("a routes file has up to %d bytes, not %d", maxFile, len(text))
+	}
+	root, err := document(text)
+	if err != nil {
+		return nil, err
+	}
+	var list *yaml.Node
+	faults := eachField(root, func(key, value *yaml.Node) string {
+		if key.Value != "routes" {
+			return "unknown field; the file has one, routes"
+		}
+		list = value
+		return ""
+	})
+	switch {
+	case len(faults) > 0:
+	case list == nil:
+		faults.addf(root.Line, "routes: missing; a file without routes would guard nothing")
+	case list.Kind != yaml.SequenceNode || len(list.Content) == 0 || len(list.Content) > maxRoutes:
+		faults.addf(list.Line, "routes: a list of 1 to %d routes", maxRoutes)
+	default:
+		return list.Content, nil
+	}
+	return nil, join(faults)
+}
+
+// document reads the one document of a file.
+func document(text []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
+	var whole, more yaml.Node
+	switch err := decoder.Decode(&whole); {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("the routes file is empty")
+	case err != nil:
+		return nil, fmt.Errorf("not YAML: %w", err)
+	}
+	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("a routes file is one YAML document, and nothing behind it")
+	}
+	if len(whole.Content) != 1 || whole.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("a routes file is a YAML map with the field routes")
+	}
+	return whole.Content[0], nil
+}
+
+// check finds what only a route's fields together can tell.
+func (r Routes) check() (found faults) {
+	for _, route := range r {
+		if err := route.Check(); err != nil {
+			for text := range strings.Lines(err.Error()) {
+				found.addf(route.line, "%s", strings.TrimPrefix(strings.TrimSpace(text), "idempotency: "))
+			}
+		}
+	}
+	return found
+}
+
+// registered is where a pattern's conflict says in which Go file the other one was registered.
+var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
+
+// conflicts finds the patterns that net/http.ServeMux does not take, alone or beside those before them.
+func (r Routes) conflicts() (found faults) {
+	mux := http.NewServeMux()
+	for _, route := range r {
+		if err := register(mux, route.Name); err != nil {
+			text, _, _ := strings.Cut(err.Error(), "\n")
+			found.addf(route.line, "match: %s", registered.ReplaceAllString(text, ""))
+		}
+	}
+	return found
+}
+
+// register adds a pattern to a mux. Where the mux panics it returns an error.
+func register(mux *http.ServeMux, pattern string) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("%v", reason)
+		}
+	}()
+	mux.Handle(pattern, http.NotFoundHandler())
+	return nil
+}
+
+// faults are what is wrong with a file.
+type faults []fault
+
+type fault struct {
+	line int
+	text string
+}
+
+func (f *faults) addf(line int, format string, args ...any) {
+	*f = append(*f, fault{line, fmt.Sprintf(format, args...)})
+}
+
+// join makes one error of all faults, in the order of their lines; nil if there are none.
+func join(f faults) error {
+	slices.SortStableFunc(f, func(a, b fault) int { return a.line - b.line })
+	var all []error
+	for _, one := range f {
+		all = append(all, fmt.Errorf("line %d: %s", one.line, one.text))
+	}
+	return errors.Join(all...)
+}

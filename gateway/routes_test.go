@@ -1,0 +1,191 @@
+package gateway
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+)
+
+const contractFile = `
+routes:
+  - match: "POST /payments"     # method and path pattern, as net/http.ServeMux
+    accept: either              # token | key | either
+    policy: hold                # hold | takeover
+    lease_ms: 30000             # how long an attempt may be silent before it is in doubt
+    retention_ms: 86400000      # how long an answer is kept
+    ack: 0                      # replicas that must have the claim before the handler runs
+    max_body_bytes: 1048576
+    canonical_json: false
+    required: true              # false: a request without a header passes unguarded
+`
+
+func TestRoutesFileOfTheContractIsTheDefaults(t *testing.T) {
+	whole, err := ParseRoutes([]byte(contractFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := ParseRoutes([]byte("routes: [{match: POST /payments}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, routes := range []Routes{whole, short} {
+		r := routes[0]
+		if r.Name != "POST /payments" || r.Accept != idempotency.TokenOrKey || r.Policy != idempotency.Hold || r.Lease != 30*time.Second || r.Retention != 24*time.Hour ||
+			r.Ack != 0 || r.MaxBody != 1<<20 || r.MaxAnswer != 1<<20 || r.MaxWait != 30*time.Second || r.CanonicalJSON || r.Optional || r.UpstreamTimeout != 30*time.Second || r.Keep != nil {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestEveryFieldOfTheRoutesFileIsRead(t *testing.T) {
+	routes, err := ParseRoutes([]byte(`
+routes:
+  - match: "PUT /orders/{id}"
+    accept: token
+    policy: takeover
+    lease_ms: 500
+    retention_ms: 60000
+    ack: 2
+    max_body_bytes: 10
+    max_answer_bytes: 20
+    max_wait_ms: 0
+    upstream_timeout_ms: 700
+    canonical_json: true
+    required: false
+    scope: orders
+    keep: [2xx, 404]
+    fingerprint_headers: [X-Tenant]
+  - match: /both
+    accept: key
+    max_wait_ms: 5000
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := routes[0]
+	if r.Accept != idempotency.TokenOnly || r.Policy != idempotency.Takeover || r.Lease != 500*time.Millisecond || r.Retention != time.Minute || r.Ack != 2 ||
+		r.MaxBody != 10 || r.MaxAnswer != 20 || r.MaxWait >= 0 || r.UpstreamTimeout != 700*time.Millisecond || !r.CanonicalJSON || !r.Optional || r.Scope != "orders" ||
+		strings.Join(r.Keep, " ") != "2xx 404" || strings.Join(r.Headers, " ") != "X-Tenant" {
+		t.Errorf("%+v", r)
+	}
+	if r := routes[1]; r.Name != "/both" || r.Accept != idempotency.KeyOnly || r.MaxWait != 5*time.Second {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestRoutesFileFaults(t *testing.T) {
+	for name, row := range map[string]struct{ file, want string }{
+		"empty":               {"", "empty"},
+		"only a comment":      {"# nothing\n", "empty"},
+		"not YAML":            {"\t[", "not YAML"},
+		"a list":              {"- match: /a\n", "map with the field routes"},
+		"two documents":       {"routes: [{match: /a}]\n---\nroutes: [{match: /b}]\n", "one YAML document"},
+		"no routes":           {"{}", "routes: missing"},
+		"null":                {"routes:\n", "1 to 1000"},
+		"no route":            {"routes: []\n", "1 to 1000"},
+		"other field":         {"routes: [{match: /a}]\nrules: 1\n", "line 2: rules: unknown field"},
+		"routes twice":        {"routes: [{match: /a}]\nroutes: [{match: /b}]\n", "given twice"},
+		"a route as text":     {"routes: [POST /a]\n", "a map of fields belongs here"},
+		"an alias":            {"x: &x {match: /a}\nroutes: [*x]\n", "unknown field"},
+		"alias as route":      {"routes:\n  - &x {match: /a}\n  - *x\n", "line 3: a map of fields"},
+		"merge":               {"routes:\n  - &x {match: /a}\n  - {<<: *x, match: /b}\n", "<<: unknown field"},
+		"unknown field":       {"routes: [{match: /a, methods: POST}]", "methods: unknown field"},
+		"field twice":         {"routes: [{match: /a, ack: 1, ack: 2}]", "ack: given twice"},
+		"no match":            {"routes: [{ack: 1}]", "match: missing"},
+		"match empty":         {`routes: [{match: ""}]`, "match: a text belongs here"},
+		"match no path":       {"routes: [{match: POST}]", "match: parsing"},
+		"match a number":      {"routes: [{match: 1}]", "match: a text belongs here"},
+		"method in lowercase": {"routes: [{match: post /a}]", "capitals"},
+		"bad wildcard":        {"routes: [{match: 'POST /{a'}]", "match: parsing"},
+		"accept":              {"routes: [{match: /a, accept: any}]", "accept: one of [token key either]"},
+		"policy":              {"routes: [{match: /a, policy: retry}]", "policy: one of [hold takeover]"},
+		"lease low":           {"routes: [{match: /a, lease_ms: 99}]", "lease_ms: a whole number from 100 to 86400000"},
+		"lease high":          {"routes: [{match: /a, lease_ms: 86400001}]", "100 to 86400000"},
+		"lease with a unit":   {"routes: [{match: /a, lease_ms: 30s}]", "lease_ms: a whole number"},
+		"lease fraction":      {"routes: [{match: /a, lease_ms: 300.5}]", "lease_ms: a whole number"},
+		"lease quoted":        {`routes: [{match: /a, lease_ms: "300"}]`, "lease_ms: a whole number"},
+		"lease hex":           {"routes: [{match: /a, lease_ms: 0x200}]", "lease_ms: a whole number"},
+		"lease octal":         {"routes: [{match: /a, lease_ms: 0777}]", "lease_ms: a whole number"},
+		"lease null":          {"routes: [{match: /a, lease_ms: }]", "lease_ms: a whole number"},
+		"lease huge":          {"routes: [{match: /a, lease_ms: 99999999999999999999}]", "lease_ms: a whole number"},
+		"retention low":       {"routes: [{match: /a, retention_ms: 999}]", "1000 to 2592000000"},
+		"retention < lease":   {"routes: [{match: /a, retention_ms: 1000}]", "retention_ms: not less than lease_ms, which is 30000"},
+		"ack":                 {"routes: [{match: /a, ack: 101}]", "ack: a whole number from 0 to 100"},
+		"body":                {"routes: [{match: /a, max_body_bytes: 0}]", "1 to 1073741824"},
+		"answer":              {"routes: [{match: /a, max_answer_bytes: 67108865}]", "1 to 67108864"},
+		"wait":                {"routes: [{match: /a, max_wait_ms: -1}]", "0 to 3600000"},
+		"timeout":             {"routes: [{match: /a, upstream_timeout_ms: 0}]", "1 to 86400000"},
+		"canonical":           {"routes: [{match: /a, canonical_json: yes}]", "canonical_json: true or false"},
+		"required":            {"routes: [{match: /a, required: 1}]", "required: true or false"},
+		"scope":               {"routes: [{match: /a, scope: " + strings.Repeat("x", 201) + "}]", "scope: up to 200"},
+		"keep empty":          {"routes: [{match: /a, keep: []}]", "keep: a list of 1 to 100"},
+		"keep text":           {"routes: [{match: /a, keep: 2xx}]", "keep: a list of 1 to 100"},
+		"keep class":          {"routes: [{match: /a, keep: [6xx]}]", `keep: status "6xx"`},
+		"keep nested":         {"routes: [{match: /a, keep: [[2xx]]}]", "keep: every entry is one word"},
+		"header":              {"routes: [{match: /a, fingerprint_headers: ['a b']}]", `header "a b"`},
+		"same pattern":        {"routes: [{match: POST /a}, {match: POST /a}]", "conflicts with pattern"},
+		"conflict":            {"routes:\n  - match: POST /a/{x}/b\n  - match: POST /a/c/{y}\n", "line 3: match: pattern \"POST /a/c/{y}\" conflicts with pattern \"POST /a/{x}/b\""},
+		"too large":           {"routes: [{match: /a}]" + strings.Repeat(" ", maxFile), "up to 1048576 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			routes, err := ParseRoutes([]byte(row.file))
+			if err == nil {
+				t.Fatalf("accepted: %+v", routes)
+			}
+			if !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%q does not say %q", err, row.want)
+			}
+			if strings.Contains(err.Error(), ".go:") {
+				t.Errorf("%q names a source file", err)
+			}
+		})
+	}
+}
+
+func TestAllFaultsOfTheRoutesFileAreToldTogether(t *testing.T) {
+	_, err := ParseRoutes([]byte("routes:\n  - match: POST /a\n    lease_ms: 1\n    colour: red\n  - policy: none\n  - match: POST /b\n    ack: -1\n"))
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	want := []string{"line 3: lease_ms", "line 4: colour", "line 5: policy", "line 5: match: missing", "line 7: ack"}
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != len(want) {
+		t.Errorf("%d faults:\n%v", len(lines), err)
+	}
+	for _, part := range want {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is missing in\n%v", part, err)
+		}
+	}
+}
+
+func FuzzRoutesFile(f *testing.F) {
+	f.Add(contractFile)
+	f.Add("routes: [{match: 'GET example.com/{a}/{b...}', keep: [2xx, 404], fingerprint_headers: [X-A]}, {match: /}]")
+	f.Add("routes:\n  - &a {match: /a}\n  - *a\n")
+	f.Add("routes: [{match: POST /{$}, max_wait_ms: 0, retention_ms: 1000, lease_ms: 1000}]")
+	g := unconnected(f)
+	f.Fuzz(func(t *testing.T, file string) {
+		routes, err := ParseRoutes([]byte(file))
+		if err != nil {
+			return
+		}
+		if len(routes) == 0 {
+			t.Fatal("accepted without a route")
+		}
+		for _, route := range routes {
+			if err := route.Check(); err != nil {
+				t.Fatalf("%q: %v", route.Name, err)
+			}
+		}
+		table := g.newTable(routes, "v") // panics on a route that the middleware refuses and on patterns that conflict
+		for _, method := range []string{"GET", "POST"} {
+			table.match(httptest.NewRequest(method, "/a/b", nil))
+		}
+		if len(table.published.Routes) != len(routes) || len(table.byPattern) != len(routes) {
+			t.Fatalf("%d routes, %d published, %d by pattern", len(routes), len(table.published.Routes), len(table.byPattern))
+		}
+	})
+}

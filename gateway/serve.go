@@ -1,0 +1,64 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// lastWords is how long requests that were ended by force may take to say so, to their client and to the store.
+const lastWords = 5 * time.Second
+
+// Serve answers clients on one listener and the gateway's own side on the other until the context ends, and watches the routes file. Then it stops in good
+// order: /readyz answers 503, a short wait for load balancers to see it, no new connections, requests under way end, also those whose client has gone. What
+// has not ended within [Config.StopTimeout] is ended: upgraded connections and streams are closed, and the tokens of guarded requests are in doubt at once.
+// The store is the caller's to close after that.
+func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error {
+	web := g.server(g)
+	web.BaseContext = func(net.Listener) context.Context { return g.hard } // so that what is left at the end can be ended
+	side := g.server(g.Admin())
+	watching, enough := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { g.watch(watching) })
+	defer watch.Wait()
+	defer enough()
+
+	failed := make(chan error, 2)
+	go func() { failed <- web.Serve(clients) }()
+	go func() { failed <- side.Serve(admin) }()
+	select {
+	case err := <-failed:
+		return errors.Join(err, web.Close(), side.Close(), g.Close(context.WithoutCancel(ctx)))
+	case <-ctx.Done():
+	}
+	return errors.Join(g.stop(context.WithoutCancel(ctx), web), side.Close())
+}
+
+func (g *Gateway) server(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // it would quote what clients send
+	}
+}
+
+func (g *Gateway) stop(ctx context.Context, web *http.Server) error {
+	g.stopping.Store(true)
+	time.Sleep(g.config.DrainDelay)
+	patient, cancel := context.WithTimeout(ctx, g.config.StopTimeout)
+	defer cancel()
+	err := web.Shutdown(patient)
+	if g.working.wait(patient) != nil {
+		g.log.Warn("the time to stop is over; requests under way are ended")
+	}
+	g.end(errStopping)
+	last, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	_ = g.working.wait(last) // what does not even end now is cut off
+	return errors.Join(err, web.Close(), g.Close(last))
+}

@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestTakeoverRunsAgainWithALargerFenceAndTheFirstIsTold(t *testing.T) {
+	fences := make(chan string, 2)
+	first := make(chan struct{})
+	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
+		fence := r.Header.Get("Idempotency-Fence")
+		fences <- fence
+		if len(fences) == 1 {
+			close(first)
+			<-r.Context().Done() // silent until the gateway gives up
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, fence)
+	})
+	redis := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 900}]`, on(store))
+	told := make(chan answer, 1)
+	go func() { told <- r.do("POST", "/payments", "x", "Idempotency-Key: a") }()
+	<-first
+	var second answer
+	eventually(t, "the lease has lapsed at a moment when somebody asks", func() bool {
+		lapse(t, redis.Client())
+		second = r.do("POST", "/payments", "x", "Idempotency-Key: a")
+		return second.status == 201
+	})
+	r.wantCode(<-told, wire.Superseded)
+	old, young := <-fences, <-fences
+	if a, b := number64(t, old), number64(t, young); a >= b {
+		t.Errorf("fences %d, %d", a, b)
+	}
+	r.wantPaid(second, young, false)
+	r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: a"), young, true)
+	upstream.wantPaid(t, 2)
+}
+
+// A store that does not answer for a whole lease: somebody else may run by now, so the attempt is ended. What its client is told is not its answer.
+func TestAttemptThatCanNotProveItsClaimIsEndedAndNotRecorded(t *testing.T) {
+	redis := redistest.Start(t)
+	var runs atomic.Int64
+	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
+		if runs.Add(1) == 1 {
+			redis.Pause()
+			<-r.Context().Done()
+			redis.Resume()
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	})
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 300 * time.Millisecond})
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 600}]`, on(store))
+	r.wantCode(r.pay("a"), wire.Superseded)
+	eventually(t, "another attempt may run", func() bool { return r.pay("a").status == 201 })
+	r.wantPaid(r.pay("a"), "", true)
+	upstream.wantPaid(t, 2)
+}
+
+// An attempt that was replaced and does not know it yet: its answer is not let out, whether it is kept or too large to be.
+func TestAnswerOfAReplacedAttemptIsNotLetOut(t *testing.T) {
+	for _, size := range []int{5, 5000} {
+		begun, proceed := make(chan struct{}), make(chan struct{})
+		var runs atomic.Int64
+		upstream := newShop(t, func(w http.ResponseWriter, _ *http.Request) {
+			if runs.Add(1) == 1 {
+				close(begun)
+				<-proceed
+			}
+			_, _ = w.Write(make([]byte, size))
+		})
+		redis := redistest.Start(t)
+		store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
+		r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 60000, max_answer_bytes: 100}]`, on(store))
+		told := make(chan answer, 1)
+		go func() { told <- r.do("POST", "/payments", "x", "Idempotency-Key: a") }()
+		<-begun
+		lapse(t, redis.Client())
+		if a := r.do("POST", "/payments", "x", "Idempotency-Key: a"); a.status != 200 || len(a.body) != size {
+			t.Errorf("%d, %d bytes", a.status, len(a.body))
+		}
+		close(proceed)
+		r.wantCode(<-told, wire.Superseded)
+		upstream.wantPaid(t, 2)
+	}
+}
+
+// lapse ends every claim's lease, as if its holder had been silent.
+func lapse(t *testing.T, client *redis.Client) {
+	t.Helper()
+	keys, err := client.Keys(t.Context(), "coatcheck:token:{*").Result()
+	if err != nil || len(keys) == 0 {
+		t.Fatalf("%v %v", keys, err)
+	}
+	for _, key := range keys {
+		if err := client.HSet(t.Context(), key, "until", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func number64(t *testing.T, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Upstream is the service behind the gateway.
+type Upstream struct {
+	url    *url.URL
+	socket string // of a unix upstream; else ""
+}
+
+// ParseUpstream reads where the upstream is: http:// or https:// with a path that goes in front of every request's path, or unix:// with the path of a
+// socket. The error never repeats what might be a password.
+func ParseUpstream(text string) (Upstream, error) {
+	target, err := url.Parse(text)
+	if err != nil {
+		return Upstream{}, errors.New("not a URL such as http://127.0.0.1:3000")
+	}
+	switch {
+	case target.User != nil:
+		return Upstream{}, errors.New("a user and a password do not belong here: clients send their own credentials")
+	case target.RawQuery != "" || target.Fragment != "" || target.Opaque != "":
+		return Upstream{}, errors.New("a URL with a host and a path, and nothing behind it")
+	case target.Scheme == "unix" && target.Host == "" && filepath.IsAbs(target.Path):
+		return Upstream{url: &url.URL{Scheme: "http", Host: "localhost"}, socket: target.Path}, nil
+	case (target.Scheme == "http" || target.Scheme == "https") && target.Hostname() != "":
+		return Upstream{url: target}, nil
+	}
+	return Upstream{}, errors.New("http://host:port, https://host:port or unix:///path/to/socket")
+}
+
+// String says the upstream as it was given.
+func (u Upstream) String() string {
+	if u.socket != "" {
+		return "unix://" + u.socket
+	}
+	if u.url == nil {
+		return ""
+	}
+	return u.url.String()
+}
+
+const (
+	dialTimeout = 5 * time.Second
+	idleOpen    = 90 * time.Second // how long an unused connection for requests that may be sent again is kept
+)
+
+// openTransport carries what is not guarded, with what net/http does by default: HTTP/2 where the upstream has it, and requests that are safe to repeat
+// are sent again when a kept connection turns out to be dead.
+func (u Upstream) openTransport(config *tls.Config) *http.Transport {
+	t := u.transport(config)
+	t.Protocols.SetHTTP2(true)
+	t.IdleConnTimeout = idleOpen
+	return t
+}
+
+// guardedTransport carries guarded requests: HTTP/1.1 only, so that a connection that breaks takes one request with it and not all of them, and so that
+// net/http has no reason of HTTP/2 to send one again. Its connections count what is written. idle is shorter than what servers allow, so that a connection
+// is not closed by the upstream at the moment of its next use.
+func (u Upstream) guardedTransport(config *tls.Config, idle time.Duration) *http.Transport {
+	t := u.transport(config)
+	t.IdleConnTimeout = idle
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &countedConn{Conn: conn}, nil
+	}
+	return t
+}
+
+func (u Upstream) transport(config *tls.Config) *http.Transport {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+	t := &http.Transport{
+		DialContext:         dialer.DialContext,
+		TLSClientConfig:     config.Clone(),
+		TLSHandshakeTimeout: dialTimeout,
+		DisableCompression:  true, // a body is passed on as it was sent
+		MaxIdleConnsPerHost: 256,
+		Protocols:           new(http.Protocols),
+	}
+	t.Protocols.SetHTTP1(true)
+	if u.socket != "" {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", u.socket)
+		}
+	}
+	return t
+}
+
+// countedConn counts the bytes that were handed to the connection. It counts before it writes and takes back what was not written, so that a look in the
+// middle sees too many and never too few.
+type countedConn struct {
+	net.Conn
+	written atomic.Int64
+}
+
+func (c *countedConn) Write(bytes []byte) (int, error) {
+	c.written.Add(int64(len(bytes)))
+	n, err := c.Conn.Write(bytes)
+	c.written.Add(int64(n - len(bytes)))
+	return n, err
+}
+
+// counted finds the counted connection under what net/http uses; nil if there is none.
+func counted(conn net.Conn) *countedConn {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	found, _ := conn.(*countedConn)
+	return found
+}
+
+// contact remembers which connections a request was given, to tell whether any byte of it can have reached the upstream. It is safe for concurrent use.
+type contact struct {
+	mu    sync.Mutex
+	given []mark
+}
+
+// mark is a connection and how much had been written to it before the request.
+type mark struct {
+	conn   *countedConn
+	before int64
+}
+
+// got notes that a connection was given to the request, before anything of it is written.
+func (w *contact) got(conn net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := mark{conn: counted(conn)}
+	if m.conn != nil {
+		m.before = m.conn.written.Load()
+	}
+	w.given = append(w.given, m)
+}
+
+// untouched tells whether provably no byte was written for the request.
+func (w *contact) untouched() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.given {
+		if m.conn == nil || m.conn.written.Load() != m.before {
+			return false
+		}
+	}
+	return true
+}

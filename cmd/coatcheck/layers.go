@@ -19,10 +19,16 @@ type layers struct {
 	file   string
 }
 
-// bindFlags adds every setting to a command's flags. They are read as text and parsed later, so that all faults can be told together.
+// bindFlags adds every setting of the service to a command's flags.
 func bindFlags(flags *pflag.FlagSet) *layers {
-	l := &layers{flags: map[string]*string{}}
-	l.table = settings(&l.config)
+	l := &layers{}
+	l.bind(flags, settings(&l.config))
+	return l
+}
+
+// bind adds the settings of a table to a command's flags. They are read as text and parsed later, so that all faults can be told together.
+func (l *layers) bind(flags *pflag.FlagSet, table []*setting) {
+	l.table, l.flags = table, map[string]*string{}
 	for _, s := range l.table {
 		l.flags[s.name] = flags.String(s.name, s.value, s.help)
 		flag := flags.Lookup(s.name)
@@ -31,7 +37,6 @@ func bindFlags(flags *pflag.FlagSet) *layers {
 		}
 	}
 	flags.StringVar(&l.file, "config", "", "a YAML file with the same names as the flags")
-	return l
 }
 
 // load finds every setting's value and checks them all. The error holds every fault.

@@ -13,9 +13,10 @@ import (
 
 // Exit codes of every command.
 const (
-	done   = 0
-	failed = 1
-	usage  = 2
+	done     = 0
+	failed   = 1
+	usage    = 2
+	tryLater = 75
 )
 
 // program is what a command gets from outside.
@@ -30,6 +31,11 @@ type program struct {
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// laterError is a failure that the same command may not meet later, and that repeating it does no harm to: held, exhausted, unavailable.
+type laterError struct{ error }
+
+func (e laterError) Unwrap() error { return e.error }
 
 // run is the whole program, so that tests can call it: it ends when the command has, or soon after the context.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
@@ -46,6 +52,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if errors.As(err, &usageError{}) || isCobraUsage(err) {
 		fmt.Fprintln(stderr, "Try `coatcheck help`, or `coatcheck config env` for every setting.")
 		return usage
+	}
+	if errors.As(err, &laterError{}) {
+		return tryLater
 	}
 	return failed
 }
@@ -67,7 +76,7 @@ func (p *program) command() *cobra.Command {
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON for machines")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(p.serveCommand(), p.configCommand(), p.healthcheckCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.gatewayCommand(), p.configCommand(), p.tokenCommand(), p.healthcheckCommand(), p.versionCommand())
 	return root
 }
 

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/gateway"
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// gatewayConfig is what the gateway is set to. What it shares with the service is in config.
+type gatewayConfig struct {
+	*config
+
+	admin          string
+	upstream       gateway.Upstream
+	upstreamGiven  bool
+	routes         string
+	trustForwarded bool
+	preserveHost   bool
+	tokenService   string
+	upstreamIdle   time.Duration
+	bodyTimeout    time.Duration
+}
+
+// gatewaySettings is the table of the gateway: the settings of its store, keys, log and stop are those of the service.
+func gatewaySettings(c *gatewayConfig) []*setting {
+	return append([]*setting{
+		upstreamSetting("upstream", "the service to guard: http://host:port, https://host:port or unix:///path/to/socket", c),
+		text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and on SIGHUP", &c.routes),
+		address("listen", "127.0.0.1:8081", "host:port", "where clients come in; port 0 takes a free one", &c.listen),
+		address("admin", "127.0.0.1:8082", "host:port", "where /livez, /readyz and /metrics are: not for clients", &c.admin),
+		headers("principal-headers", "Authorization", "who is asking, by these headers: keys and tokens of two principals never meet; none: everybody is the same", &c.principalHeaders),
+		toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself", &c.trustForwarded),
+		toggle("preserve-host", "sends the client's Host to the upstream instead of the upstream's own", &c.preserveHost),
+		serviceURL("token-service", "where clients find /token/{token}; empty: at the gateway's own address", &c.tokenService),
+		span("upstream-idle", "1s", time.Millisecond, time.Hour, "how long an unused connection for guarded requests is kept: less than the upstream keeps it", &c.upstreamIdle),
+		span("body-timeout", "30s", 100*time.Millisecond, time.Hour, "how long the body of a guarded request may take to arrive", &c.bodyTimeout),
+	}, shared(c.config)...)
+}
+
+// shared picks what the gateway has in common with the service.
+func shared(c *config) []*setting {
+	common := []string{"redis", "ack", "data-dir", "max-keys", "prefix", "store-timeout", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "log-format", "log-level"}
+	return slices.DeleteFunc(settings(c), func(s *setting) bool { return !slices.Contains(common, s.name) })
+}
+
+func upstreamSetting(name, help string, into *gatewayConfig) *setting {
+	return &setting{name: name, unit: "URL", help: help, parse: func(s string) (err error) {
+		if s != "" {
+			into.upstream, err = gateway.ParseUpstream(s)
+			into.upstreamGiven = err == nil
+		}
+		return err
+	}}
+}
+
+// serviceURL is the URL of another service, without a slash at its end; empty = none.
+func serviceURL(name, help string, into *string) *setting {
+	return &setting{name: name, unit: "URL", help: help, parse: func(s string) error {
+		target, err := url.Parse(s)
+		if err != nil || s != "" && (target.Scheme != "http" && target.Scheme != "https" || target.Host == "" || target.User != nil || target.RawQuery != "") {
+			return errors.New("not a URL such as https://tokens.example")
+		}
+		*into = strings.TrimRight(s, "/")
+		return nil
+	}}
+}
+
+func (p *program) gatewayCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "gateway --upstream URL --routes FILE", Short: "Run an idempotency proxy in front of a service in any language", Args: noArgs,
+		Long: "Run a reverse proxy that makes routes of a service safe to ask for twice: one token or key, one request to the service, one answer.\n" +
+			"The routes file says which ones; everything else passes as it is.",
+		Example: "  coatcheck gateway --upstream http://127.0.0.1:3000 --routes routes.yaml --redis redis://localhost:6379",
+	}
+	l := &layers{}
+	c := &gatewayConfig{config: &l.config}
+	l.bind(command.Flags(), gatewaySettings(c))
+	only := command.Flags().Bool("check", false, "check the routes file and the settings, and exit: 0 if they are in order, 2 if not")
+	command.RunE = func(cc *cobra.Command, _ []string) error {
+		loaded := errors.Join(l.load(cc.Flags(), p.getenv), l.config.store().Check())
+		routes, err := c.check(*only)
+		if err := errors.Join(loaded, err); err != nil {
+			return configError(err)
+		}
+		if *only {
+			return p.print(shownRoutes(routes), "The routes file is in order.\n\n"+routesTable(routes))
+		}
+		return p.gateway(cc.Context(), c)
+	}
+	return command
+}
+
+// check reads the routes file, and finds what is missing to run; a mere check of the file needs no upstream.
+func (c *gatewayConfig) check(only bool) (routes gateway.Routes, err error) {
+	if !c.upstreamGiven && !only {
+		err = errors.New("upstream: missing or wrong; the service to guard, such as --upstream http://127.0.0.1:3000")
+	}
+	if c.routes == "" {
+		return nil, errors.Join(err, errors.New("routes: missing; a file such as --routes routes.yaml says what to guard"))
+	}
+	text, unread := os.ReadFile(c.routes)
+	if unread != nil {
+		return nil, errors.Join(err, fmt.Errorf("routes: %w", unread))
+	}
+	routes, faults := gateway.ParseRoutes(text)
+	if faults != nil {
+		faults = fmt.Errorf("%s: %s", c.routes, strings.ReplaceAll(faults.Error(), "\n", "\n"+c.routes+": "))
+	}
+	return routes, errors.Join(err, faults)
+}
+
+// gateway runs the gateway until the context ends.
+func (p *program) gateway(ctx context.Context, c *gatewayConfig) (err error) {
+	log := p.logger(c.config)
+	redisstore.LogTo(log)
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // net/http writes there what an upstream sends unasked, which may be anybody's secret
+	storeConfig := c.store()
+	storeConfig.Logger = log
+	store, err := redisstore.OpenConfig(ctx, storeConfig)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	g, err := gateway.New(gateway.Config{
+		Store: store, Upstream: c.upstream, RoutesFile: c.routes, Logger: log,
+		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
+		TrustForwarded: c.trustForwarded, PreserveHost: c.preserveHost, TokenService: c.tokenService,
+		UpstreamIdle: c.upstreamIdle, BodyTimeout: c.bodyTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
+	})
+	if err != nil {
+		return configError(err)
+	}
+	clients, admin, err := c.listeners()
+	if err != nil {
+		return errors.Join(err, g.Close(ctx))
+	}
+	if err := p.gatewayBanner(ctx, c, gatewayAt{g, store, clients.Addr(), admin.Addr()}, log); err != nil {
+		return errors.Join(err, clients.Close(), admin.Close(), g.Close(ctx))
+	}
+	defer reloadOnHangup(g)()
+	err = g.Serve(ctx, clients, admin)
+	log.Info("stopped")
+	return err
+}
+
+func (c *gatewayConfig) listeners() (clients, admin net.Listener, err error) {
+	if clients, err = net.Listen("tcp", c.listen); err != nil {
+		return nil, nil, fmt.Errorf("%w; choose another address with --listen, or --listen 127.0.0.1:0 for a free port", err)
+	}
+	if admin, err = net.Listen("tcp", c.admin); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%w; choose another address with --admin, or --admin 127.0.0.1:0 for a free port", err), clients.Close())
+	}
+	return clients, admin, nil
+}
+
+// reloadOnHangup reads the routes file again whenever the process gets SIGHUP, until it is told to stop.
+func reloadOnHangup(g *gateway.Gateway) (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for range hangups {
+			_ = g.Reload() // it is logged, counted, and shown by /readyz
+		}
+	})
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+		reader.Wait()
+	}
+}
+
+// gatewayStarted is what the gateway tells when it is ready.
+type gatewayStarted struct {
+	started
+
+	AdminURL string       `json:"admin_url"`
+	Upstream string       `json:"upstream"`
+	Routes   []shownRoute `json:"routes"`
+}
+
+type shownRoute struct {
+	Match  string `json:"match"`
+	Accept string `json:"accept"`
+	Policy string `json:"policy"`
+}
+
+func shownRoutes(routes gateway.Routes) (list []shownRoute) {
+	for _, route := range routes {
+		list = append(list, shownRoute{route.Name, string(route.Accept), string(route.Policy)})
+	}
+	return list
+}
+
+// gatewayAt is a gateway that is about to run, and where.
+type gatewayAt struct {
+	gateway        *gateway.Gateway
+	store          *redisstore.Store
+	clients, admin net.Addr
+}
+
+// gatewayBanner tells what runs, what is guarded, and what to do next.
+func (p *program) gatewayBanner(ctx context.Context, c *gatewayConfig, at gatewayAt, log *slog.Logger) error {
+	routes := at.gateway.Routes()
+	s := gatewayStarted{
+		started: started{
+			URL: "http://" + reachable(at.clients.String()), Store: string(at.store.Mode()), Address: at.store.Address(), Ack: at.store.Ack(),
+			Durability: durability(c.config, at.store), Version: version().Version,
+		},
+		AdminURL: "http://" + reachable(at.admin.String()), Upstream: c.upstream.String(), Routes: shownRoutes(routes),
+	}
+	if err := at.store.Ping(ctx); err != nil {
+		s.Problem = err.Error()
+	} else {
+		s.Hazards = hazards(ctx, at.store, log)
+	}
+	return p.print(s, s.people(routes))
+}
+
+func (s gatewayStarted) people(routes gateway.Routes) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "coatcheck %s gateway\n\n", s.Version)
+	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
+	fmt.Fprintf(&b, "  upstream    %s\n", s.Upstream)
+	fmt.Fprintf(&b, "  admin       %s/readyz  %s/metrics\n", s.AdminURL, s.AdminURL)
+	fmt.Fprintf(&b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
+	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
+	for _, hazard := range s.Hazards {
+		fmt.Fprintf(&b, "  WARNING     %s\n", hazard)
+	}
+	if s.Problem != "" {
+		fmt.Fprintf(&b, "  PROBLEM     the store does not answer: %s\n              guarded routes answer 503 until it does; everything else passes\n", s.Problem)
+	}
+	fmt.Fprintf(&b, "\n%s\nTry, twice:\n  %s\nWhat clients may read: %s/idempotency-policy\n\n", routesTable(routes), try(s.URL, routes[0]), s.URL)
+	return b.String()
+}
+
+func routesTable(routes gateway.Routes) string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "  GUARDED\tACCEPT\tPOLICY")
+	for _, route := range shownRoutes(routes) {
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", route.Match, route.Accept, route.Policy)
+	}
+	_ = table.Flush() // a builder takes everything
+	return b.String()
+}
+
+// try is a command that shows a route at work.
+func try(at string, route gateway.Route) string {
+	method, path, found := strings.Cut(route.Name, " ")
+	if !found {
+		method, path = "POST", route.Name
+	}
+	path = path[max(0, strings.IndexByte(path, '/')):]
+	header := "Idempotency-Key: order-1"
+	if route.Accept == idempotency.TokenOnly {
+		header = "Idempotency-Token: $TOKEN"
+	}
+	return fmt.Sprintf("curl -i -X %s '%s%s' -H \"%s\" -d '…'", method, at, path, header)
+}

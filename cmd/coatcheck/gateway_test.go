@@ -1,0 +1,392 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/gateway"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// gatewayProcess is a running `coatcheck gateway`.
+type gatewayProcess struct {
+	*process
+
+	banner gatewayStarted
+	routes string // its file
+}
+
+// runGateway starts `coatcheck gateway` on free ports as a process of its own, which ends with the test.
+func runGateway(t *testing.T, upstream, routes string, args ...string) *gatewayProcess {
+	t.Helper()
+	g := &gatewayProcess{process: &process{t: t, stderr: &syncBuffer{}}, routes: file(t, routes)}
+	args = append([]string{"gateway", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", upstream, "--routes", g.routes}, args...)
+	g.cmd = exec.Command(os.Args[0], args...)
+	g.cmd.Env = append(os.Environ(), asProgram+"=1")
+	g.cmd.Stderr = g.stderr
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stdout, err := g.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.kill)
+	line, err := bufio.NewReader(stdout).ReadBytes('\n')
+	if err != nil || json.Unmarshal(line, &g.banner) != nil {
+		g.kill()
+		t.Fatalf("no banner: %s %v\n%s", line, err, g.stderr)
+	}
+	g.process.banner = g.banner.started
+	return g
+}
+
+// readiness asks the gateway's own side.
+func (g *gatewayProcess) readiness() (ready gateway.Readiness, err error) {
+	g.t.Helper()
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(g.banner.AdminURL + "/readyz")
+	if err != nil {
+		return ready, err
+	}
+	defer response.Body.Close()
+	return ready, json.NewDecoder(response.Body).Decode(&ready)
+}
+
+// till is an upstream that counts what it was asked for, by the path's last part.
+type till struct {
+	*httptest.Server
+
+	mu   sync.Mutex
+	runs map[string]int
+}
+
+func newTill(t *testing.T, each http.HandlerFunc) *till {
+	t.Helper()
+	u := &till{runs: map[string]int{}}
+	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then does net/http notice that the gateway is gone
+		name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+		u.mu.Lock()
+		u.runs[name]++
+		u.mu.Unlock()
+		each(w, r)
+	}))
+	u.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	u.Start()
+	t.Cleanup(u.Close)
+	return u
+}
+
+func (u *till) ran(name string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.runs[name]
+}
+
+const payRoutes = "routes:\n  - match: POST /pay/{name}\n    lease_ms: 500\n"
+
+func TestTwoGatewaysRunEachOperationOnce(t *testing.T) {
+	const operations, repeats, atOnce = 200, 50, 100
+	upstream := newTill(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, "paid with fence %s", r.Header.Get("Idempotency-Fence"))
+	})
+	redis := redistest.Start(t)
+	gateways := []*gatewayProcess{
+		runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL(), "--log-level", "warn", "--store-timeout", "10s"),
+		runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL(), "--log-level", "warn", "--store-timeout", "10s"),
+	}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}}
+	defer client.CloseIdleConnections()
+	pay := func(operation, repeat int) (string, error) {
+		url := fmt.Sprintf("%s/pay/%d", gateways[repeat%2].banner.URL, operation)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(payment))
+		if err != nil {
+			return "", err
+		}
+		request.Header.Set("Idempotency-Key", fmt.Sprintf("operation-%d", operation))
+		request.Header.Set("Prefer", "wait=30")
+		response, err := client.Do(request)
+		if err != nil {
+			return "", err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return fmt.Sprintf("%d %s", response.StatusCode, body), err
+	}
+
+	var mu sync.Mutex
+	answers := make([]map[string]int, operations)
+	var wg sync.WaitGroup
+	work := make(chan int)
+	for range atOnce {
+		wg.Go(func() {
+			for i := range work {
+				answer, err := pay(i/repeats, i%repeats)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				if answers[i/repeats] == nil {
+					answers[i/repeats] = map[string]int{}
+				}
+				answers[i/repeats][answer]++
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range operations * repeats { // the repeats of an operation are sent at once
+		work <- i
+	}
+	close(work)
+	wg.Wait()
+	for i, got := range answers {
+		for answer, times := range got {
+			if times != repeats || !strings.HasPrefix(answer, "201 paid with fence 1") {
+				t.Errorf("operation %d: %d times %q", i, times, answer)
+			}
+		}
+		if n := upstream.ran(fmt.Sprint(i)); n != 1 {
+			t.Errorf("operation %d ran %d times", i, n)
+		}
+	}
+}
+
+// A gateway is killed in the middle of a request to the upstream: nobody can know whether it had its effect, so nothing runs again.
+func TestKilledGatewayLeavesTheOutcomeUnknown(t *testing.T) {
+	begun := make(chan struct{})
+	upstream := newTill(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+	})
+	redis := redistest.Start(t)
+	doomed := runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL())
+	other := runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL())
+	token := serve(t, "--redis", redis.URL()).issue()
+	lost := make(chan error)
+	go func() {
+		_, err := doomed.try("POST", "/pay/a", payment, "Idempotency-Token: "+token)
+		lost <- err
+	}()
+	<-begun
+	if a := other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token); a.code() != wire.InProgress || a.header.Get("Retry-After") == "" {
+		t.Errorf("while it runs: %d %s", a.status, a.body)
+	}
+	doomed.kill()
+	if err := <-lost; err == nil {
+		t.Error("the client of a killed gateway got an answer")
+	}
+	eventually(t, "the outcome is unknown", func() bool {
+		return other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
+	})
+	if a := other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token); !strings.Contains(string(a.body), `"see":"/token/`+token) {
+		t.Errorf("%s", a.body)
+	}
+	if n := upstream.ran("a"); n != 1 {
+		t.Errorf("the upstream ran %d times", n)
+	}
+}
+
+func TestStoppedGatewayFinishesWhatItBegan(t *testing.T) {
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) {
+		close(begun)
+		<-proceed
+		w.WriteHeader(http.StatusCreated)
+	})
+	redis := redistest.Start(t)
+	stopping := runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL(), "--drain-delay", "200ms")
+	answered := make(chan answer)
+	go func() { answered <- stopping.do("POST", "/pay/a", payment, "Idempotency-Key: a") }()
+	<-begun
+	ended := make(chan int)
+	go func() { ended <- stopping.stop() }()
+	eventually(t, "new connections are refused", func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(stopping.banner.URL, "http://"))
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	})
+	close(proceed)
+	if a := <-answered; a.status != 201 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if code := <-ended; code != done {
+		t.Errorf("exit code %d\n%s", code, stopping.stderr)
+	}
+	other := runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL())
+	if a := other.do("POST", "/pay/a", payment, "Idempotency-Key: a"); a.status != 201 || a.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestGatewayReadsItsRoutesAgain(t *testing.T) {
+	upstream := newTill(t, func(http.ResponseWriter, *http.Request) {})
+	g := runGateway(t, upstream.URL, payRoutes)
+	if a := g.do("POST", "/orders", "x"); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	change := func(routes string) {
+		if err := os.WriteFile(g.routes, []byte(routes), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("routes: [{match: POST /orders}]")
+	eventually(t, "the new route guards", func() bool { return g.do("POST", "/orders", "x").code() == wire.KeyMissing })
+	change("routes: [{match: POST /orders, lease_ms: 1}]")
+	eventually(t, "the fault is told", func() bool {
+		ready, err := g.readiness()
+		return err == nil && len(ready.RoutesFaults) == 1 && ready.Ready
+	})
+	if a := g.do("POST", "/orders", "x"); a.code() != wire.KeyMissing {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if code := g.stop(); code != done {
+		t.Errorf("exit code %d\n%s", code, g.stderr)
+	}
+}
+
+func TestPrincipalIsTheCredential(t *testing.T) {
+	upstream := newTill(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) })
+	g := runGateway(t, upstream.URL, payRoutes, "--log-level", "debug")
+	for range 2 {
+		for _, who := range []string{"Bearer alice", "Bearer bob"} {
+			if a := g.do("POST", "/pay/a", payment, "Idempotency-Key: one", "Authorization: "+who); a.status != 200 || string(a.body) != who {
+				t.Errorf("%s got %d %s", who, a.status, a.body)
+			}
+		}
+	}
+	if n := upstream.ran("a"); n != 2 {
+		t.Errorf("ran %d times", n)
+	}
+	if log := g.stderr.String(); strings.Contains(log, "alice") || strings.Contains(log, "one\"") || strings.Contains(log, "/pay/a") {
+		t.Errorf("%s", log)
+	}
+}
+
+func TestGatewayUsage(t *testing.T) {
+	good, bad := file(t, payRoutes), file(t, "routes: [{match: POST, lease_ms: 1}]")
+	for name, row := range map[string]struct {
+		args []string
+		env  map[string]string
+		code int
+		says []string
+	}{
+		"nothing":             {nil, nil, usage, []string{"upstream: missing", "routes: missing"}},
+		"all faults together": {[]string{"--listen", "x", "--upstream", "ftp://h", "--routes", bad, "--token-keys", "a:hunter2"}, nil, usage, []string{"listen", "upstream (--upstream): http://", "lease_ms", "token-keys"}},
+		"routes not there":    {[]string{"--upstream", "http://h", "--routes", good + "x"}, nil, usage, []string{"no such file"}},
+		"ack without replicas": {
+			[]string{"--upstream", "http://h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--routes", file(t, "routes: [{match: /a, ack: 1}]")}, nil, usage,
+			[]string{"no replicas"},
+		},
+		"token service":    {[]string{"--upstream", "http://h", "--routes", good, "--token-service", "tokens"}, nil, usage, []string{"token-service"}},
+		"header":           {[]string{"--upstream", "http://h", "--routes", good, "--principal-headers", "a b"}, nil, usage, []string{"principal-headers"}},
+		"argument":         {[]string{"extra"}, nil, usage, []string{"unexpected argument"}},
+		"check":            {[]string{"--check", "--routes", good}, nil, done, []string{"in order", "POST /pay/{name}", "either", "hold"}},
+		"check by env":     {[]string{"--check"}, map[string]string{"COATCHECK_ROUTES": good}, done, []string{"in order"}},
+		"check as JSON":    {[]string{"--check", "--json", "--routes", good}, nil, done, []string{`[{"match":"POST /pay/{name}","accept":"either","policy":"hold"}]`}},
+		"check with fault": {[]string{"--check", "--routes", bad}, nil, usage, []string{bad + ": line 1: lease_ms"}},
+		"help":             {[]string{"--help"}, nil, done, []string{"--upstream", "--principal-headers", "--answer-keys", "--redis"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := coatcheck(t, row.env, append([]string{"gateway"}, row.args...)...)
+			if code != row.code {
+				t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+			}
+			for _, part := range row.says {
+				if !strings.Contains(stdout+stderr, part) {
+					t.Errorf("%q is missing in %s%s", part, stdout, stderr)
+				}
+			}
+			if strings.Contains(stdout+stderr, "hunter2") {
+				t.Error("a secret is told")
+			}
+		})
+	}
+}
+
+func TestGatewayBanner(t *testing.T) {
+	g := runGateway(t, "https://payments.internal/base", "routes:\n  - match: POST /pay/{name}\n    accept: token\n  - match: /refunds\n    policy: takeover\n")
+	b := g.banner
+	if b.Store != "embedded" || b.Upstream != "https://payments.internal/base" || b.AdminURL == "" || len(b.Routes) != 2 || b.Routes[1].Policy != "takeover" {
+		t.Errorf("%+v", b)
+	}
+	routes, err := gateway.ParseRoutes([]byte("routes:\n  - match: POST /pay/{name}\n    accept: token\n  - match: example.com/refunds\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	people := b.people(routes)
+	for _, part := range []string{b.URL, b.AdminURL, b.Upstream, "WARNING", "POST /pay/{name}", "Idempotency-Token", "/idempotency-policy"} {
+		if !strings.Contains(people, part) {
+			t.Errorf("%q is missing in\n%s", part, people)
+		}
+	}
+	if got := try(b.URL, routes[1]); !strings.Contains(got, b.URL+"/refunds'") || !strings.Contains(got, "Idempotency-Key") {
+		t.Error(got)
+	}
+	ready, err := g.readiness()
+	if err != nil || !ready.Ready {
+		t.Errorf("%+v %v", ready, err)
+	}
+	admin := map[string]string{"COATCHECK_LISTEN": strings.TrimPrefix(b.AdminURL, "http://")}
+	if code, _, stderr := coatcheck(t, admin, "healthcheck"); code != done {
+		t.Errorf("%d %s", code, stderr)
+	}
+}
+
+// The gateway in this process: it ends with its context, and leaves nothing behind.
+func TestGatewayRunsUntilItsContextEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var stderr syncBuffer
+	stdout, banner := io.Pipe()
+	code := make(chan int)
+	go func() {
+		code <- run(ctx, []string{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes", file(t, payRoutes)},
+			func(string) string { return "" }, banner, &stderr)
+	}()
+	reader := bufio.NewReader(stdout)
+	for line := ""; !strings.Contains(line, "What clients may read"); {
+		var err error
+		if line, err = reader.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	cancel()
+	if got := <-code; got != done {
+		t.Errorf("exit code %d\n%s", got, &stderr)
+	}
+	_ = banner.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for _, flag := range []string{"--listen", "--admin"} {
+		args := []string{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://h", "--routes", file(t, payRoutes), flag, listener.Addr().String()}
+		if got, _, said := coatcheck(t, nil, args...); got != failed || !strings.Contains(said, flag) {
+			t.Errorf("%d %s", got, said)
+		}
+	}
+}

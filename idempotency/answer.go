@@ -29,11 +29,14 @@ type head struct {
 }
 
 func (a Answer) encode() []byte {
-	line, err := json.Marshal(head{Version: 1, Status: a.Status, Header: a.Header, NotKept: a.NotKept})
-	if err != nil {
+	var line bytes.Buffer
+	line.Grow(256 + len(a.Body))
+	encoder := json.NewEncoder(&line) // it ends with a line feed
+	if err := encoder.Encode(head{Version: 1, Status: a.Status, Header: a.Header, NotKept: a.NotKept}); err != nil {
 		panic(err) // numbers, strings and booleans always marshal
 	}
-	return append(append(line, '\n'), a.Body...)
+	line.Write(a.Body)
+	return line.Bytes()
 }
 
 // decodeAnswer reads what encode wrote. Anything else means that somebody else wrote it: nothing is replayed and nothing runs.
@@ -47,25 +50,29 @@ func decodeAnswer(stored []byte) (Answer, error) {
 }
 
 // neverReplayed are the headers that belong to one connection, one client session or one moment (hop by hop: RFC 9110, section 7.6.1).
-var neverReplayed = []string{
-	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-	"Set-Cookie", "Date", "Content-Length", "X-Request-Id", "Idempotent-Replayed",
+func neverReplayed(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Set-Cookie", "Date", "Content-Length", "X-Request-Id", "Idempotent-Replayed":
+		return true
+	}
+	return strings.HasPrefix(name, http.TrailerPrefix)
 }
 
-// safeHeader returns a copy without the headers that are never replayed, those that Connection names included.
+// safeHeader returns the headers without those that are never replayed, those that Connection names included. The values are shared with the header.
 func safeHeader(header http.Header) http.Header {
-	safe := header.Clone()
+	if header == nil {
+		return nil
+	}
+	safe := make(http.Header, len(header))
+	for name, values := range header {
+		if !neverReplayed(http.CanonicalHeaderKey(name)) {
+			safe[name] = values
+		}
+	}
 	for _, names := range header.Values("Connection") {
 		for name := range strings.SplitSeq(names, ",") {
 			safe.Del(textproto.TrimString(name))
-		}
-	}
-	for _, name := range neverReplayed {
-		safe.Del(name)
-	}
-	for name := range safe {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			delete(safe, name)
 		}
 	}
 	return safe

@@ -30,8 +30,17 @@ const maxKey = 255 // characters of a client's key or a token
 var (
 	tokenForm  = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
 	headerForm = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,100}$`)
-	bareForm   = regexp.MustCompile(`^[!#-+./0-9:<-\[\]-~-]{1,255}$`) // visible ASCII without quote, comma, semicolon and backslash
 )
+
+// bare tells whether a value is a key without quotes: visible ASCII without quote, comma, semicolon and backslash.
+func bare(value string) bool {
+	for i := range len(value) {
+		if c := value[i]; c <= ' ' || c > '~' || c == '"' || c == ',' || c == ';' || c == '\\' {
+			return false
+		}
+	}
+	return len(value) > 0 && len(value) <= maxKey
+}
 
 // refOf finds out which operation a request belongs to. Exactly one of the headers that the route takes must be there, once.
 func refOf(r *http.Request, accept Accept, principal, route string) (Ref, error) {
@@ -85,7 +94,7 @@ func OptionalKey(r *http.Request) (string, error) {
 
 // parseKey reads an Idempotency-Key: an RFC 8941 string, or the same without its quotes where that can be told from a list, parameters or trailing text.
 func parseKey(value string) (string, error) {
-	if bareForm.MatchString(value) {
+	if bare(value) {
 		return value, nil
 	}
 	item, err := httpsfv.UnmarshalItem([]string{value})

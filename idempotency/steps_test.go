@@ -109,6 +109,7 @@ type walk struct {
 	control    *httptest.Server
 	owner      *owner
 	hangUp     context.CancelFunc
+	struck     chan struct{} // closed when it has happened
 
 	mu     sync.Mutex
 	broken bool
@@ -118,7 +119,7 @@ type walk struct {
 const key = "order-1"
 
 func newWalk(t *testing.T, step, what string, policy Policy) *walk {
-	w := &walk{t: t, step: step, what: what, policy: policy, counts: map[string]int{}, lease: 10 * time.Second}
+	w := &walk{t: t, step: step, what: what, policy: policy, struck: make(chan struct{}), counts: map[string]int{}, lease: 10 * time.Second}
 	if what == killed {
 		w.lease = time.Second // its end is waited for
 	}
@@ -149,6 +150,7 @@ func (w *walk) asked(answer http.ResponseWriter, r *http.Request) {
 func (w *walk) breakIt(answer http.ResponseWriter) {
 	if w.what == panicked {
 		answer.WriteHeader(http.StatusTeapot)
+		close(w.struck)
 		return
 	}
 	w.strike()
@@ -194,6 +196,7 @@ func (w *walk) count(name string) {
 
 // strike does what happens.
 func (w *walk) strike() {
+	defer close(w.struck)
 	switch w.what {
 	case killed:
 		w.owner.kill()
@@ -238,6 +241,7 @@ func (w *walk) first() {
 // settle asks again and again until the answer is final, in a new process if the owner is no more, and asks once more to see that it stays.
 func (w *walk) settle() truth {
 	w.t.Helper()
+	<-w.struck
 	owner := w.owner
 	if w.what == killed {
 		owner = startOwner(w.t, w.redis.URL(), w.control.URL, w.policy, w.lease)

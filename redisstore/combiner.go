@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +15,6 @@ import (
 const (
 	maxFlights = 8                      // pipelines under way to one server
 	maxBatch   = 256                    // calls in one of them
-	smallBatch = 8                      // fewer calls than this wait for one turn of the scheduler, in case more are just coming
 	flightGap  = 250 * time.Microsecond // how long calls wait for a flight to land before they go out beside it
 )
 
@@ -153,14 +151,10 @@ func (c *combiner) fly() {
 	}
 }
 
-// board takes the calls that wait, or ends the flight if there are none.
+// board takes the calls that wait, or ends the flight if there are none. It does not wait for more to come: a turn of the scheduler costs more here than a
+// small batch does.
 func (c *combiner) board() []*job {
 	c.mu.Lock()
-	if n := len(c.waiting); n > 0 && n < smallBatch {
-		c.mu.Unlock()
-		runtime.Gosched()
-		c.mu.Lock()
-	}
 	defer c.mu.Unlock()
 	batch := c.waiting
 	if len(batch) == 0 {

@@ -5,7 +5,7 @@
 -- Reply  {'ok'} | {'already'} this owner's answer is there | {'stale'} the claim is another's, or was given back | {'gone'} no such record
 -- Units  ARGV[3] milliseconds
 -- Effect writes on ok and already; a repeat writes what is there again, so that its acknowledgement has something to wait for
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner')
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited')
 if not record[1] then
   return {'gone'}
 end
@@ -18,5 +18,5 @@ if record[1] == 'completed' then
 end
 redis.call('HSET', KEYS[1], 'state', 'completed', 'answer', ARGV[2])
 keep_for(KEYS[1], ARGV[3])
-tell_waiting(KEYS[1], ARGV[4])
+tell_waiting(record[3], KEYS[1], ARGV[4])
 return {'ok'}

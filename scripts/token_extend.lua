@@ -5,7 +5,7 @@
 -- Reply  {'ok', lease until} | {'stale'} the claim is not this owner's any more | {'gone'} no such record
 -- Units  ARGV[2], ARGV[3] milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok only
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease')
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease', 'awaited')
 if not record[1] then
   return {'gone'}
 end
@@ -20,6 +20,6 @@ local lease_end = integer(now + tonumber(lease))
 redis.call('HSET', KEYS[1], 'until', lease_end)
 keep_for(KEYS[1], ARGV[3])
 if lease == '0' then
-  tell_waiting(KEYS[1], ARGV[4])
+  tell_waiting(record[4], KEYS[1], ARGV[4])
 end
 return {'ok', lease_end}

@@ -5,7 +5,7 @@
 -- Reply  {'ok'} | {'stale'} the claim is not this owner's any more | {'gone'} no such record
 -- Units  none
 -- Effect writes on ok; a repeat writes what is there again, so that its acknowledgement has something to wait for
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner')
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited')
 if not record[1] then
   return {'gone'}
 end
@@ -13,5 +13,5 @@ if record[2] ~= ARGV[1] or record[1] == 'completed' then
   return {'stale'}
 end
 redis.call('HSET', KEYS[1], 'state', 'issued')
-tell_waiting(KEYS[1], ARGV[2])
+tell_waiting(record[3], KEYS[1], ARGV[2])
 return {'ok'}

@@ -9,6 +9,7 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/coatcheck/coatcheck/idempotency"
 )
@@ -23,9 +24,29 @@ func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
 		ModifyResponse: inspect,
 		ErrorHandler:   g.noAnswer,
 		FlushInterval:  -1,
+		BufferPool:     &buffers,
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // noAnswer and recovered say what there is to say, without quoting anybody
 	}
 }
+
+// buffers are what answers are copied with: 32 KiB for each would else be made for every request, and be garbage after it.
+var buffers bufferPool
+
+// bufferPool is a [httputil.BufferPool].
+type bufferPool struct{ free sync.Pool }
+
+const bufferSize = 32 << 10 // as ReverseProxy takes
+
+// Get returns a buffer that nobody else uses.
+func (p *bufferPool) Get() []byte {
+	if buffer, ok := p.free.Get().(*[bufferSize]byte); ok {
+		return buffer[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+// Put takes a buffer back.
+func (p *bufferPool) Put(buffer []byte) { p.free.Put((*[bufferSize]byte)(buffer)) }
 
 // rewrite makes the request to the upstream.
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain is the whole program where a command has started this binary again.
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// command runs a command that has to succeed, and returns the table that it prints as JSON.
+func command(t *testing.T, args ...string) table {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), append(args, "-json"), nil, &stdout, &stderr); code != done {
+		t.Fatalf("%v: exit code %d: %s", args, code, &stderr)
+	}
+	var result table
+	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
+		t.Fatalf("%v: %v in %s", args, err, &stdout)
+	}
+	return result
+}
+
+// cells finds the values of a column by the first cells of their rows, joined by blanks.
+func (t *table) cells(tb testing.TB, column string, keys ...int) map[string]any {
+	tb.Helper()
+	found := map[string]any{}
+	for _, row := range t.Rows {
+		var name []string
+		for _, key := range keys {
+			name = append(name, cell(row[key]))
+		}
+		for i, title := range t.Columns {
+			if title == column {
+				found[strings.Join(name, " ")] = row[i]
+			}
+		}
+	}
+	if len(found) != len(t.Rows) {
+		tb.Fatalf("column %q: %d values in %d rows", column, len(found), len(t.Rows))
+	}
+	return found
+}
+
+// Every server answers right, or the command fails: 201 to all, repeats marked as such and nothing else, and as many runs of the handler as first requests.
+func TestGuardComparesEverySide(t *testing.T) {
+	result := command(t, "guard", "-rounds", "1", "-seconds", "0.05", "-conns", "1,3")
+	rates := result.cells(t, "requests/s", 0, 1)
+	for _, want := range []string{unguarded, twoPings, coatcheck, coatcheck + " replay", fourTrips, twoScripts, autoPipeline, rueidisAuto} {
+		for _, conns := range []string{"1.00 ", "3.00 "} {
+			if rate, _ := rates[conns+want].(float64); rate <= 0 {
+				t.Errorf("%s%s: %v requests/s", conns, want, rates[conns+want])
+			}
+		}
+	}
+}
+
+func TestGuardMeasuresOnlyTheShapesThatAreNamed(t *testing.T) {
+	var names []string
+	for _, side := range guardSides(fourTrips+","+coatcheck, "other") {
+		names = append(names, side.name)
+	}
+	want := []string{unguarded, coatcheck, coatcheck + " replay", "base", "base replay", fourTrips}
+	if strings.Join(names, "|") != strings.Join(want, "|") {
+		t.Errorf("got %q, want %q", names, want)
+	}
+}
+
+func TestGatewayComparesEverySide(t *testing.T) {
+	result := command(t, "gateway", "-rounds", "1", "-seconds", "0.05", "-conns", "2")
+	rates := result.cells(t, "requests/s", 1)
+	for _, want := range []string{reverseProxy, gatewayOpen, gatewayLogging, gatewayGuarding, gatewayGuarding + ", replay"} {
+		if rate, _ := rates[want].(float64); rate <= 0 {
+			t.Errorf("%s: %v requests/s", want, rates[want])
+		}
+	}
+}
+
+func TestTripsOfEachKindOfRequest(t *testing.T) {
+	result := command(t, "trips", "-requests", "64")
+	trips := result.cells(t, "one at a time", 0, 1)
+	for kind, want := range map[string]float64{
+		"coatcheck first": 2, "coatcheck replay": 1, "coatcheck other payload": 1, "coatcheck in progress": 1, "coatcheck in doubt": 1,
+		"two-pings first": 2, "four-trips first": 4, "four-trips replay": 1, "two-scripts first": 2, "two-scripts replay": 1,
+		"go-redis-auto first": 2, "go-redis-auto replay": 1, "rueidis-auto first": 2, "rueidis-auto replay": 1,
+	} {
+		if trips[kind] != want {
+			t.Errorf("%s: %v round trips, want %v", kind, trips[kind], want)
+		}
+	}
+}
+
+func TestMemoryGrowsWithTheState(t *testing.T) {
+	result := command(t, "memory", "-few", "50", "-many", "3000", "-rounds", "2")
+	values := result.cells(t, "value", 0, 1)
+	number := func(key string) float64 {
+		value, _ := values[key].(float64)
+		return value
+	}
+	issued, claimed, completed := number("a token issued 3000"), number("a token claimed 3000"), number("a token completed with 200 bytes 3000")
+	if issued < 50 || claimed < issued+50 || completed < claimed+answerSize {
+		t.Errorf("%v", values)
+	}
+	for _, key := range []string{"a claim, in the server 50.0", "a claim, p50 50.0", "a claim, in the server 3000", "a claim, p50 3000", "a claim, p50 3000 / 50"} {
+		if number(key) <= 0 {
+			t.Errorf("%s: %v", key, values[key])
+		}
+	}
+}
+
+// A generator that is content with anything measures nothing.
+func TestLoadRefusesAWrongAnswer(t *testing.T) {
+	answer := func(status int, replayed string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if replayed != "" {
+				w.Header().Set("Idempotent-Replayed", replayed)
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "{}")
+		}
+	}
+	for _, row := range []struct {
+		name    string
+		handler http.HandlerFunc
+		replay  bool
+		fault   string // "" = none
+	}{
+		{"right", answer(201, ""), false, ""},
+		{"another status", answer(200, ""), false, "instead of 201"},
+		{"replayed though it is the first", answer(201, "true"), false, "replayed has to be false"},
+		{"not replayed though it is a repeat", answer(201, ""), true, "replayed has to be true"},
+		{"larger than the buffer", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write(make([]byte, 1<<20))
+		}, false, "EOF|instead of|behind the answer|does not fit"},
+		{"cut", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, "EOF"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			server := httptest.NewServer(row.handler)
+			defer server.Close()
+			g := generator{addr: server.Listener.Addr().String(), conns: 2, warm: time.Millisecond, span: 20 * time.Millisecond, replay: row.replay}
+			result, err := g.run(t.Context(), func() {})
+			switch {
+			case row.fault == "" && (err != nil || result.Sent == 0):
+				t.Errorf("%+v, %v", result, err)
+			case row.fault != "" && (err == nil || !containsAny(err.Error(), row.fault)):
+				t.Errorf("got %v, want %s", err, row.fault)
+			}
+		})
+	}
+}
+
+func containsAny(text, alternatives string) bool {
+	for word := range strings.SplitSeq(alternatives, "|") {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// A server that runs its handler for repeats, or not at all, is found by the count of runs.
+func TestContestCountsTheRunsOfTheHandler(t *testing.T) {
+	// The unguarded server, taken for one that guards: its repeats run again.
+	sides := []side{{name: unguarded, args: []string{"serve", "-shape", unguarded}, replay: true, plain: true}}
+	c, err := newContest(t.Context(), unguarded, sides, 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.end(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := c.measure(t.Context(), 0, 2); err == nil || !strings.Contains(err.Error(), "the handler ran") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCommandLinesThatCanNotBeMeant(t *testing.T) {
+	for _, args := range [][]string{
+		{}, {"unknown"}, {"guard", "-unknown"}, {"guard", "more"}, {"guard", "-conns", "0"}, {"guard", "-conns", "1,x"}, {"guard", "-rounds", "0"},
+		{"guard", "-seconds", "0"}, {"gateway", "-conns", ""}, {"serve", "-shape", "unknown"}, {"proxy", "-way", "unknown", "-upstream", "http://127.0.0.1:1"},
+		{"memory", "-few", "0"}, {"memory", "-few", "10", "-many", "9"}, {"trips", "-requests", "0"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != usage || stderr.Len() == 0 {
+			t.Errorf("%q: exit code %d, %q", args, code, &stderr)
+		}
+	}
+}

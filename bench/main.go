@@ -1,0 +1,93 @@
+// Command bench measures coatcheck side by side with the bare thing and with what others do, on a redis-server of its own.
+//
+// Every figure is a ratio within one run: all sides take turns in short rounds, and the medians of the rounds are compared. README.md says what each
+// side is and what the figures mean.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes.
+const (
+	done   = 0
+	failed = 1
+	usage  = 2
+)
+
+const help = `usage: go run . COMMAND [flags]
+
+  guard     a guarded handler beside an unguarded one and beside other ways to guard it, over HTTP
+  trips     round trips to Redis for each kind of request, counted on the wire
+  gateway   the gateway beside a bare reverse proxy
+  memory    what a token takes in Redis, and what a claim costs among few tokens and among many
+
+go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVER names another one.
+`
+
+// commands are what the program can do. Those behind the empty line are started by the others, as processes of their own.
+var commands = map[string]func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error{
+	"guard":   guardCommand,
+	"trips":   tripsCommand,
+	"gateway": gatewayCommand,
+	"memory":  memoryCommand,
+
+	"serve": serveCommand,
+	"proxy": proxyCommand,
+	"load":  loadCommand,
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the whole program. It ends when the command has, or soon after the context.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 0 || commands[args[0]] == nil {
+		fmt.Fprint(stderr, help)
+		return usage
+	}
+	err := commands[args[0]](ctx, args[1:], stdin, stdout)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return done
+	case errors.As(err, &usageError{}):
+		fmt.Fprintf(stderr, "bench %s: %v\n", args[0], err)
+		return usage
+	}
+	fmt.Fprintf(stderr, "bench %s: %v\n", args[0], err)
+	return failed
+}
+
+// usageError is a command line that can not be meant.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// parse reads a command's flags and refuses anything behind them.
+func parse(flags *flag.FlagSet, args []string) error {
+	flags.SetOutput(io.Discard) // run tells the error
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(os.Stdout)
+		flags.PrintDefaults()
+		return err
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	if flags.NArg() > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", flags.Arg(0))}
+	}
+	return nil
+}

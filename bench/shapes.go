@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// shape is one way to guard the payment handler.
+type shape struct {
+	name  string
+	guard func(ctx context.Context, redisURL string) (guard, error)
+}
+
+// guard is a shape that is connected to its Redis.
+type guard struct {
+	middleware echo.MiddlewareFunc
+	close      func() error
+}
+
+// The shapes by which a server of this program can guard its handler. README.md says what each is.
+const (
+	unguarded    = "unguarded"
+	twoPings     = "two-pings"
+	coatcheck    = "coatcheck"
+	fourTrips    = "four-trips"
+	twoScripts   = "two-scripts"
+	autoPipeline = "go-redis-auto"
+	rueidisAuto  = "rueidis-auto"
+)
+
+var shapes = []shape{
+	{unguarded, guardWithNothing},
+	{twoPings, guardWithPings},
+	{coatcheck, guardWithCoatcheck},
+	{fourTrips, guardWithFourTrips},
+	{twoScripts, guardWithScripts(plainRunner)},
+	{autoPipeline, guardWithScripts(autoRunner)},
+	{rueidisAuto, guardWithScripts(rueidisRunner)},
+}
+
+func shapeOf(name string) (shape, error) {
+	i := slices.IndexFunc(shapes, func(s shape) bool { return s.name == name })
+	if i < 0 {
+		return shape{}, usageError{fmt.Errorf("no shape %q", name)}
+	}
+	return shapes[i], nil
+}
+
+// payment is what the measured handler takes, and receipt what it answers.
+type (
+	payment struct {
+		Amount   int64  `json:"amount"`
+		Currency string `json:"currency"`
+		To       string `json:"to"`
+	}
+	receipt struct {
+		ID       int64  `json:"id"`
+		Amount   int64  `json:"amount"`
+		Currency string `json:"currency"`
+		To       string `json:"to"`
+	}
+)
+
+// application is the service that all shapes guard: it reads a JSON body and answers 201 with a small JSON body. It counts its runs.
+type application struct {
+	runs atomic.Int64
+}
+
+func (a *application) pay(c echo.Context) error {
+	id := a.runs.Add(1)
+	var order payment
+	if err := c.Bind(&order); err != nil {
+		return err
+	}
+	return c.JSON(http.StatusCreated, receipt{ID: id, Amount: order.Amount, Currency: order.Currency, To: order.To})
+}
+
+// service is a handler behind a guard, as the network sees it.
+func service(pay echo.HandlerFunc, guard guard) http.Handler {
+	e := echo.New()
+	e.POST("/pay", pay, guard.middleware)
+	return e
+}
+
+func guardWithNothing(context.Context, string) (guard, error) {
+	return guard{
+		middleware: func(next echo.HandlerFunc) echo.HandlerFunc { return next },
+		close:      func() error { return nil },
+	}, nil
+}
+
+// guardWithCoatcheck wraps the middleware for Echo as package server does.
+func guardWithCoatcheck(ctx context.Context, redisURL string) (guard, error) {
+	store, err := redisstore.Open(ctx, redisURL)
+	if err != nil {
+		return guard{}, err
+	}
+	tokens := idempotency.New(store, idempotency.Config{})
+	middleware := tokens.Middleware(idempotency.Route{Name: "POST /pay"})
+	wrapped := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			outer := c.Response()
+			defer c.SetResponse(outer)
+			middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				c.SetRequest(r)
+				c.SetResponse(echo.NewResponse(w, c.Echo()))
+				if err := next(c); err != nil {
+					c.Error(err)
+				}
+			})).ServeHTTP(outer, c.Request())
+			return nil
+		}
+	}
+	return guard{middleware: wrapped, close: func() error { return errors.Join(tokens.Close(ctx), store.Close()) }}, nil
+}

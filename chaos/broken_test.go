@@ -1,0 +1,90 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+)
+
+// The same rounds, against a guard as many have written it, find what is wrong with it: a client asks again after its owner was killed behind the effect, the
+// key expires, and the handler runs again.
+func TestNaiveGuardIsFoundToRunTwice(t *testing.T) {
+	t.Parallel()
+	r := &rig{t: t, book: openBook(t)}
+	server := redistest.Start(t)
+	for _, name := range []string{"A", "B"} {
+		r.owners = append(r.owners, newFront("owner "+name, func() *child { return r.role(naiveRole, "CHAOS_STORE="+server.URL()) }))
+	}
+	s := &scene{history: &history{}, t: t, rig: r, web: web(t), lot: rand.New(rand.NewPCG(1, 1)), fault: kinds[0], name: "naive", moment: moment{step: effected}}
+	s.play(0)
+	if found := s.violations(s.orders[0]); !has(found, ruleOnce) {
+		t.Errorf("not found: %s; found: %v\n%s", ruleOnce, found, told(r.book.copied(s.orders[0].operation), s.of(s.orders[0].name)))
+	}
+}
+
+func has(found []violation, rule rule) bool {
+	return slices.ContainsFunc(found, func(v violation) bool { return v.rule == rule })
+}
+
+// A master that is alive and was replaced goes on until it is told. What it has confirmed meanwhile, with a replica that has not been told either, is lost:
+// that takes an acknowledgement by every replica that could have been promoted. No kill does this, but a failover by hand, a master that hangs for a moment,
+// and a network that parts the servers do.
+func TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		ack  int
+		runs int
+	}{{1, 2}, {2, 1}} {
+		t.Run(fmt.Sprintf("ack %d", row.ack), func(t *testing.T) {
+			t.Parallel()
+			old, promoted, other := redistest.Start(t), redistest.Start(t), redistest.Start(t)
+			replicate(t, old, promoted, other)
+			do(t, promoted, "REPLICAOF", "NO", "ONE")
+			r := &rig{t: t, book: openBook(t)}
+			s := &scene{history: &history{}, t: t, rig: r, web: web(t), fault: fault{circumstances: circumstances{redis: true}}}
+			o := &order{operation: &operation{name: "order", policy: "hold"}, header: byKey, key: "key"}
+			r.book.expect(o.operation)
+			c := &client{scene: s, order: o, name: "client"}
+
+			o.doors = []*front{r.ownerAt(old, row.ack)}
+			if a, _ := c.ask(t.Context()); row.ack == 1 && !a.settled() {
+				c.settle(t.Context()) // a replica that was in sync a moment ago may take a second until it confirms
+			}
+			replicate(t, promoted, old, other)
+			o.doors = []*front{r.ownerAt(promoted, row.ack)}
+			c.settle(t.Context())
+
+			written := r.book.copied(o.operation)
+			found := s.violations(o)
+			if len(written.runs) != row.runs || has(found, ruleOnce) != (row.runs > 1) || row.runs == 1 && len(found) > 0 {
+				t.Errorf("%d runs, want %d; found %v\n%s", len(written.runs), row.runs, found, told(written, s.of(o.name)))
+			}
+		})
+	}
+}
+
+// ownerAt starts an owner on one server.
+func (r *rig) ownerAt(server *redistest.Server, ack int) *front {
+	return newFront("owner", func() *child { return r.role(ownerRole, "CHAOS_STORE="+server.URL(), fmt.Sprintf("CHAOS_ACK=%d", ack)) })
+}
+
+// replicate makes servers replicas of another, and waits until they are in sync.
+func replicate(t *testing.T, master *redistest.Server, replicas ...*redistest.Server) {
+	t.Helper()
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	for _, replica := range replicas {
+		do(t, replica, "REPLICAOF", host, port)
+	}
+	await(t, patience, func() string { return confirms(t.Context(), master, len(replicas)) })
+}
+
+func do(t *testing.T, server *redistest.Server, words ...any) {
+	t.Helper()
+	if err := server.Client().Do(t.Context(), words...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -245,6 +246,21 @@ func TestASecondOpenerIsRefused(t *testing.T) {
 	if _, err := Open(Config{Dir: dir}); !errors.Is(err, ErrInUse) {
 		t.Fatalf("got %v", err)
 	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, Config{Dir: dir})
+}
+
+// A process that is being started has a copy of every open file until it is the other program. It must not hold the directory.
+func TestADirectoryIsFreeWhenItsStoreIsClosedWhoeverHasACopyOfTheFile(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	copied, err := syscall.Dup(int(s.journal.dir.lock.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(copied) }() // it is a copy
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

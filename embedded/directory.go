@@ -51,7 +51,11 @@ func lockDirectory(path string) (*directory, error) {
 }
 
 // unlock lets others have the directory. An error would change nothing: the lock goes with the process at the latest.
-func (d *directory) unlock() { _ = d.lock.Close() }
+// It is let go before the file is closed: a process that is being started just now may have a copy of the file for a moment, and with it the lock.
+func (d *directory) unlock() {
+	_ = funlock(d.lock)
+	_ = d.lock.Close()
+}
 
 func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
 

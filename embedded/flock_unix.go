@@ -16,3 +16,6 @@ func flock(file *os.File) error {
 	}
 	return err
 }
+
+// funlock lets the lock go, whoever else has the file open.
+func funlock(file *os.File) error { return syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }

@@ -85,7 +85,7 @@ func TestGuardMeasuresOnlyTheShapesThatAreNamed(t *testing.T) {
 func TestGatewayComparesEverySide(t *testing.T) {
 	result := command(t, "gateway", "-rounds", "1", "-seconds", "0.05", "-conns", "2")
 	rates := result.cells(t, "requests/s", 1)
-	for _, want := range []string{reverseProxy, gatewayOpen, gatewayLogging, gatewayGuarding, gatewayGuarding + ", replay"} {
+	for _, want := range []string{reverseProxy, pooledProxy, gatewayOpen, gatewayLogging, gatewayGuarding, gatewayGuarding + ", replay"} {
 		if rate, _ := rates[want].(float64); rate <= 0 {
 			t.Errorf("%s: %v requests/s", want, rates[want])
 		}

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -19,9 +20,10 @@ import (
 
 // The ways to the service that the gateway command compares.
 const (
-	reverseProxy    = "reverse-proxy"    // httputil.ReverseProxy and nothing else
-	gatewayOpen     = "gateway"          // the gateway, on a route that is not in its file
-	gatewayLogging  = "gateway, logging" // the same with its log, a line of JSON for each request, written to the null device
+	reverseProxy    = "reverse-proxy"         // httputil.ReverseProxy and nothing else
+	pooledProxy     = "reverse-proxy, pooled" // the same with a pool of buffers
+	gatewayOpen     = "gateway"               // the gateway, on a route that is not in its file
+	gatewayLogging  = "gateway, logging"      // the same with its log, a line of JSON for each request, written to the null device
 	gatewayGuarding = "gateway, guarded"
 )
 
@@ -72,6 +74,7 @@ func gatewaySides(upstream, folder string) []side {
 	}
 	return []side{
 		{name: reverseProxy, args: way(reverseProxy), plain: true},
+		{name: pooledProxy, args: way(pooledProxy), plain: true},
 		{name: gatewayOpen, args: way(gatewayOpen), plain: true},
 		{name: gatewayLogging, args: way(gatewayLogging), plain: true},
 		{name: gatewayGuarding, args: way(gatewayGuarding)},
@@ -102,22 +105,42 @@ func proxyCommand(ctx context.Context, args []string, stdin io.Reader, stdout io
 type proxy struct{ way, upstream, redisURL, folder string }
 
 func (p proxy) open(ctx context.Context) (handler http.Handler, end func() error, err error) {
-	if p.way != reverseProxy {
+	end = func() error { return nil }
+	switch p.way {
+	case reverseProxy:
+		handler, err = bareProxy(p.upstream, nil)
+	case pooledProxy:
+		handler, err = bareProxy(p.upstream, &buffers{})
+	default:
 		return p.openGateway(ctx)
 	}
-	handler, err = bareProxy(p.upstream)
-	return handler, func() error { return nil }, err
+	return handler, end, err
 }
+
+// buffers is a pool of what answers are copied with.
+type buffers struct{ free sync.Pool }
+
+type buffer [32 << 10]byte // as ReverseProxy takes
+
+func (b *buffers) Get() []byte {
+	if free, ok := b.free.Get().(*buffer); ok {
+		return free[:]
+	}
+	return new(buffer)[:]
+}
+
+func (b *buffers) Put(used []byte) { b.free.Put((*buffer)(used)) }
 
 // bareProxy is what a reverse proxy costs without any gateway. It keeps as many idle connections as the gateway does, since net/http's default of two
 // would make it dial for nearly every request.
-func bareProxy(upstream string) (http.Handler, error) {
+func bareProxy(upstream string, pool httputil.BufferPool) (http.Handler, error) {
 	target, err := url.Parse(upstream)
 	if err != nil {
 		return nil, err
 	}
 	return &httputil.ReverseProxy{
-		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+		Transport:  &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+		BufferPool: pool,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(target)
 			p.SetXForwarded()

@@ -36,8 +36,8 @@ func TestNothingRunsTwiceWhateverBreaks(t *testing.T) {
 		}
 	}
 	t.Logf("in all:\n%s", total)
-	if total.void > 2+total.rounds/10 {
-		t.Errorf("%d of %d rounds are void: this machine is too slow for a Sentinel that waits for %v", total.void, total.rounds, downAfter)
+	if total.void > 2+total.faults/10 {
+		t.Errorf("%d of %d rounds are void: this machine is too slow for a Sentinel that waits for %v", total.void, total.faults, downAfter)
 	}
 }
 

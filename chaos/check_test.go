@@ -21,7 +21,7 @@ const (
 	ruleTrue     rule = "an answer of the handler is that of a run that had its effect"
 	ruleSame     rule = "all answers of the handler are the same"
 	ruleKept     rule = "an answer that was given stays"
-	ruleNothing  rule = "nothing has run while clients hear that nothing was done"
+	ruleNothing  rule = "nothing has run, and nobody has the claim, while clients hear only that nothing was done"
 	ruleFences   rule = "takeover: no fence twice, and none smaller than one before"
 	ruleNewest   rule = "takeover: what is recorded is the answer of the newest run"
 )
@@ -157,24 +157,30 @@ func (v *verdict) mayNotBeThereYet(a answer) bool {
 	return slices.Contains([]string{inProgress, inDoubt, superseded, storeUnavailable, outcomeUnknown}, a.code)
 }
 
-// nothing judges the answers that say that nothing was done, as long as no other came.
+// nothing judges the answers that say that nothing was done, as long as no other came, and the one behind them: nobody can have the claim then.
 func (v *verdict) nothing() {
-	var until time.Time
-	for _, a := range v.answers {
-		if a.code != storeUnavailable && a.code != upstreamUnavailable {
-			break
+	n := 0
+	for n < len(v.answers) && slices.Contains([]string{storeUnavailable, upstreamUnavailable}, v.answers[n].code) {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	until := v.answers[n-1].got
+	if !v.underWay(n, until) {
+		for _, r := range v.operation.runs {
+			v.faultf(r.began.Before(until), ruleNothing, "a run began at %v, and at %v they still heard it", r.began.Format("05.000"), until.Format("05.000"))
 		}
-		until = a.got
 	}
-	// Another client's request, which is still under way, may have run.
-	for _, a := range v.answers {
-		if a.got.After(until) && a.sent.Before(until) {
-			return
-		}
+	if n < len(v.answers) && !v.underWay(n+1, v.answers[n].got) {
+		next := v.answers[n]
+		v.faultf(slices.Contains([]string{inProgress, inDoubt, superseded}, next.code), ruleNothing, "and then %v", next)
 	}
-	for _, r := range v.operation.runs {
-		v.faultf(r.began.Before(until), ruleNothing, "a run began at %v, and at %v they still heard it", r.began.Format("05.000"), until.Format("05.000"))
-	}
+}
+
+// underWay tells whether one of the answers from n on is to a request that had been sent at a moment: it may have done what others see.
+func (v *verdict) underWay(n int, at time.Time) bool {
+	return slices.ContainsFunc(v.answers[min(n, len(v.answers)):], func(a answer) bool { return a.sent.Before(at) })
 }
 
 // fences judges the order of an operation's runs.

@@ -9,7 +9,7 @@
 //     without. Every client comes to know: the handler's answer, or that nobody can know.
 //   - What a client is given as the handler's answer is that of a run which had its effect. All clients of an operation are given the same one, and once it was
 //     given, later requests get nothing else.
-//   - While clients hear only that nothing was done, nothing has run.
+//   - While clients hear only that nothing was done, nothing has run, and nobody has the claim.
 //   - Under takeover no fence comes twice, none is smaller than one before it, and only the newest run's answer is recorded.
 //
 // What is not asked for, since it does not hold:

@@ -7,11 +7,13 @@ import (
 	"text/tabwriter"
 )
 
-// fate is what a broken order came to.
+// fate counts what became of orders.
 type fate struct {
+	orders   int
 	answers  int // the last client got the handler's answer
 	doubts   int // … or heard that nobody knows
 	unstarts int // of these: the handler had never begun
+	lost     int // … or that the token is unknown
 	reruns   int // the handler began more than once
 	gone     int // a client had been given the answer, and the last one heard that nobody knows
 	late     int // a client heard that nobody knows, and a later one got the answer
@@ -20,44 +22,56 @@ type fate struct {
 
 // tally counts what was broken where, and what became of it.
 type tally struct {
-	rounds, requests, orders, unanswered int
-	void                                 int // rounds in which the sentinels failed over by themselves
-	broken                               int // violations in them
-	found                                map[rule]int
+	faults, operations, requests, unanswered int
+	void, voidBroken                         int // rounds in which the sentinels failed over by themselves, and violations in them
+	broken                                   map[rule]int
 
-	by [2][positions]fate // under hold, under takeover; of the orders that the fault could hit
+	byKind  map[string]*[2]fate // under hold, under takeover; of all orders
+	byPlace map[position]*[2]fate
+	kinds   []string // in the order in which they came
 }
 
 func (l *tally) add(s *scene, found []violation) {
-	l.rounds++
-	for _, v := range found {
-		if l.found == nil {
-			l.found = map[rule]int{}
+	if l.byKind == nil {
+		l.byKind, l.byPlace, l.broken = map[string]*[2]fate{}, map[position]*[2]fate{}, map[rule]int{}
+		for at := range positions {
+			l.byPlace[at] = &[2]fate{}
 		}
-		l.found[v.rule]++
+	}
+	if l.byKind[s.fault.name] == nil {
+		l.byKind[s.fault.name] = &[2]fate{}
+		l.kinds = append(l.kinds, s.fault.name)
+	}
+	l.faults++
+	for _, v := range found {
+		l.broken[v.rule]++
 	}
 	if s.void {
 		l.void++
-		l.broken += len(found)
+		l.voidBroken += len(found)
 	}
 	for _, o := range s.orders {
-		answers := s.of(o.name)
-		l.orders++
-		l.requests += len(answers)
-		for _, a := range answers {
-			if a.status == 0 {
-				l.unanswered++
-			}
+		l.order(s, o)
+	}
+}
+
+// order counts one order: by the kind of fault, and by how far it had come, if the fault could hit it.
+func (l *tally) order(s *scene, o *order) {
+	answers, runs := s.of(o.name), len(s.rig.book.copied(o.operation).runs)
+	l.operations++
+	l.requests += len(answers)
+	for _, a := range answers {
+		if a.status == 0 {
+			l.unanswered++
 		}
-		at, hit := s.where[o]
-		if !hit {
-			continue
-		}
-		policy := 0
-		if o.policy == "takeover" {
-			policy = 1
-		}
-		l.by[policy][at].add(len(s.rig.book.copied(o.operation).runs), answers)
+	}
+	policy := 0
+	if o.policy == "takeover" {
+		policy = 1
+	}
+	l.byKind[s.fault.name][policy].add(runs, answers)
+	if at, hit := s.where[o]; hit {
+		l.byPlace[at][policy].add(runs, answers)
 	}
 }
 
@@ -75,51 +89,58 @@ func (f *fate) add(runs int, answers []answer) {
 			*n++
 		}
 	}
-	isAnswer := last.status == http.StatusCreated
-	count(isAnswer, &f.answers)
-	count(!isAnswer, &f.doubts)
-	count(!isAnswer && runs == 0, &f.unstarts)
+	f.orders++
+	count(last.status == http.StatusCreated, &f.answers)
+	count(last.code == inDoubt, &f.doubts)
+	count(last.code == inDoubt && runs == 0, &f.unstarts)
+	count(last.code == tokenUnknown, &f.lost)
 	count(runs > 1, &f.reruns)
-	count(!isAnswer && len(given) > 0, &f.gone)
-	count(isAnswer && doubted, &f.late)
+	count(last.code == inDoubt && len(given) > 0, &f.gone)
+	count(last.status == http.StatusCreated && doubted, &f.late)
 	count(len(given) > 1, &f.others)
 }
 
-// summary says in a line how far the orders had come, and what became of them.
+// summary says in a line how far the orders had come.
 func (s *scene) summary() string {
-	t := &tally{}
-	t.add(s, nil)
 	if s.void {
 		return "VOID: the sentinels have failed over a master that is alive"
 	}
+	t := &tally{}
+	t.add(s, nil)
 	var parts []string
 	for at := range positions {
-		if n := t.by[0][at].all() + t.by[1][at].all(); n > 0 {
+		if n := t.byPlace[at][0].orders + t.byPlace[at][1].orders; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, at))
 		}
 	}
 	return fmt.Sprintf("%d requests, %d without an answer; hit: %s", t.requests, t.unanswered, strings.Join(parts, ", "))
 }
 
-func (f *fate) all() int { return f.answers + f.doubts }
-
 func (l *tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d faults, %d operations, %d requests, %d of them without an answer, since their process was killed\n\n", l.rounds, l.orders, l.requests, l.unanswered)
+	fmt.Fprintf(&b, "%d faults, %d operations, %d requests, %d of them without an answer, since their process was killed\n", l.faults, l.operations, l.requests, l.unanswered)
 	if l.void > 0 {
-		fmt.Fprintf(&b, "%d rounds are void, since the sentinels failed over a master that is alive; %d violations in them\n\n", l.void, l.broken)
+		fmt.Fprintf(&b, "%d rounds are void, since the sentinels failed over a master that is alive; %d violations in them\n", l.void, l.voidBroken)
 	}
-	for rule, n := range l.found {
+	for rule, n := range l.broken {
 		fmt.Fprintf(&b, "BROKEN %d times: %s\n", n, rule)
 	}
+	const columns = "operations\tanswered\tin doubt\t… never begun\ttoken lost\tran again\tanswer lost\tdoubt, then answer\ttwo answers"
 	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "policy\tthe fault struck\torders\tanswered\tin doubt\t… and never begun\tran again\tanswer lost\tdoubt, then answer\ttwo answers")
 	for policy, name := range []string{"hold", "takeover"} {
+		fmt.Fprintf(table, "\n%s: what was broken\t%s\n", name, columns)
+		for _, kind := range l.kinds {
+			fmt.Fprintf(table, "%s\t%s\n", kind, &l.byKind[kind][policy])
+		}
+		fmt.Fprintf(table, "\n%s: the fault struck\t%s\n", name, columns)
 		for at := range positions {
-			f := l.by[policy][at]
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", name, at, f.all(), f.answers, f.doubts, f.unstarts, f.reruns, f.gone, f.late, f.others)
+			fmt.Fprintf(table, "%s\t%s\n", at, &l.byPlace[at][policy])
 		}
 	}
 	_ = table.Flush() // to a builder
 	return b.String()
+}
+
+func (f *fate) String() string {
+	return fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d", f.orders, f.answers, f.doubts, f.unstarts, f.lost, f.reruns, f.gone, f.late, f.others)
 }

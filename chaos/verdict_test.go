@@ -132,6 +132,9 @@ func TestEveryViolationIsFound(t *testing.T) {
 			r.answers = slices.Insert(r.answers, 3, asked(61, 65, 410, tokenUnknown))
 		}},
 		{ruleNothing, "a run under an answer that says nothing was done", held, func(r *recorded) { r.runs[0].began = ms(5) }},
+		{ruleNothing, "a claim under an answer that says nothing was done", held, func(r *recorded) {
+			r.answers = slices.Insert(r.answers, 1, asked(12, 15, 409, inProgress))
+		}},
 		{ruleFences, "a fence that goes back", takenOver, func(r *recorded) { r.runs[0].fence, r.runs[1].fence = 9, 5 }},
 		{ruleFences, "a fence twice", takenOver, func(r *recorded) {
 			r.c.paused = true

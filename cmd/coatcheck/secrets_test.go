@@ -74,6 +74,8 @@ func TestServeWithKeysAndPrincipals(t *testing.T) {
 			}
 		}
 	}
+	one.stop()
+	two.stop() // their logs are whole then
 	if logs := one.stderr.String() + two.stderr.String(); strings.Contains(logs, token.Token) {
 		t.Error("the token is in a log")
 	}
@@ -86,6 +88,7 @@ func TestServeWarnsOfARedisThatLosesState(t *testing.T) {
 	if !strings.Contains(text, "evicts keys") || !strings.Contains(text, "keeps nothing on disk") {
 		t.Errorf("the banner says %q", text)
 	}
+	p.stop() // its log is whole then
 	if logs := p.stderr.String(); !strings.Contains(logs, "maxmemory-policy noeviction") || !strings.Contains(logs, "appendonly yes") {
 		t.Errorf("the log says %s", logs)
 	}

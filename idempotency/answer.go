@@ -1,15 +1,10 @@
 package idempotency
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/textproto"
 	"strings"
-
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Answer is what an attempt answered, as it is recorded and replayed.
@@ -18,35 +13,6 @@ type Answer struct {
 	Header  http.Header // only headers that are safe to replay
 	Body    []byte
 	NotKept bool // the body was too large or was streamed: repeats get status and headers, and are told so
-}
-
-// head is the first line of a stored answer; the body follows as it is.
-type head struct {
-	Version int         `json:"v"`
-	Status  int         `json:"status"`
-	Header  http.Header `json:"header,omitempty"`
-	NotKept bool        `json:"not_kept,omitempty"`
-}
-
-func (a Answer) encode() []byte {
-	var line bytes.Buffer
-	line.Grow(256 + len(a.Body))
-	encoder := json.NewEncoder(&line) // it ends with a line feed
-	if err := encoder.Encode(head{Version: 1, Status: a.Status, Header: a.Header, NotKept: a.NotKept}); err != nil {
-		panic(err) // numbers, strings and booleans always marshal
-	}
-	line.Write(a.Body)
-	return line.Bytes()
-}
-
-// decodeAnswer reads what encode wrote. Anything else means that somebody else wrote it: nothing is replayed and nothing runs.
-func decodeAnswer(stored []byte) (Answer, error) {
-	line, body, found := bytes.Cut(stored, []byte{'\n'})
-	var h head
-	if err := json.Unmarshal(line, &h); err != nil || !found || h.Version != 1 || h.Status < 200 || h.Status > 599 {
-		return Answer{}, fmt.Errorf("%w: the stored answer can not be read", redisstore.ErrUnavailable)
-	}
-	return Answer{Status: h.Status, Header: safeHeader(h.Header), Body: body, NotKept: h.NotKept}, nil
 }
 
 // neverReplayed are the headers that belong to one connection, one client session or one moment (hop by hop: RFC 9110, section 7.6.1).

@@ -1,10 +1,8 @@
 package idempotency
 
 import (
-	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
-	"encoding/json"
 	"fmt"
 
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -38,40 +36,27 @@ func newVault(keys []Key) vault {
 	return v
 }
 
-// envelope is the first line of an encrypted answer; what is encrypted follows.
-type envelope struct {
-	Version int    `json:"v"`
-	Key     string `json:"key"`
-}
-
-const sealedVersion = 2
-
 // seal returns an answer as it is stored in a record.
 func (v vault) seal(record string, answer Answer) []byte {
 	plain := answer.encode()
 	if v.newest == "" {
 		return plain
 	}
-	line, err := json.Marshal(envelope{Version: sealedVersion, Key: v.newest})
-	if err != nil {
-		panic(err) // a number and a string always marshal
-	}
-	return v.keys[v.newest].Seal(append(line, '\n'), nil, plain, []byte(record)) //nolint:gosec // the cipher makes a nonce itself, and takes none
+	return v.keys[v.newest].Seal([]byte(sealedVersion+" "+v.newest+" "), nil, plain, []byte(record)) //nolint:gosec // the cipher makes a nonce itself, and takes none
 }
 
 // open reads a stored answer. One that was stored before there were keys is read as it is; one under an unknown key, or that was changed, is not readable:
 // nothing is replayed and nothing runs.
 func (v vault) open(record string, stored []byte) (Answer, error) {
-	line, sealed, _ := bytes.Cut(stored, []byte{'\n'})
-	var e envelope
-	if err := json.Unmarshal(line, &e); err != nil || e.Version != sealedVersion {
+	from := storedText{rest: stored}
+	if from.word() != sealedVersion {
 		return decodeAnswer(stored)
 	}
-	key, known := v.keys[e.Key]
+	key, known := v.keys[from.word()]
 	if !known {
 		return Answer{}, fmt.Errorf("%w: the stored answer is encrypted with a key that is not here", redisstore.ErrUnavailable)
 	}
-	plain, err := key.Open(nil, nil, sealed, []byte(record))
+	plain, err := key.Open(nil, nil, from.rest, []byte(record))
 	if err != nil {
 		return Answer{}, fmt.Errorf("%w: the stored answer can not be decrypted", redisstore.ErrUnavailable)
 	}

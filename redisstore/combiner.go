@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,7 +67,7 @@ type job struct {
 	call   *call
 	words  []any
 	state  atomic.Int32 // queued, then boarded or left
-	answer any
+	reply  Reply
 	err    error
 	landed chan struct{}
 }
@@ -78,13 +79,13 @@ const (
 )
 
 // do sends a call, by itself or with others, and returns what Redis answered.
-func (c *combiner) do(ctx context.Context, call *call, words []any) (any, error) {
+func (c *combiner) do(ctx context.Context, call *call, words []any) (Reply, error) {
 	c.mu.Lock()
 	if c.flights == 0 {
 		c.flights++
 		c.mu.Unlock()
 		defer c.arrived()
-		return call.send(ctx, c.node, words)
+		return call.alone(ctx, c.node, words)
 	}
 	j := &job{call: call, words: words, landed: make(chan struct{})}
 	c.waiting = append(c.waiting, j)
@@ -95,11 +96,12 @@ func (c *combiner) do(ctx context.Context, call *call, words []any) (any, error)
 	return j.wait(ctx)
 }
 
-// wait returns the job's answer. A caller that gives up leaves a job that has not boarded; one that has may be sent at any time, so it counts as sent.
-func (j *job) wait(ctx context.Context) (any, error) {
+// wait returns the job's reply. It needs no timer: every flight ends with the store's time for a call that was asked for no later than this one. A caller
+// that gives up leaves a job that has not boarded; one that has may be sent at any time, so it counts as sent.
+func (j *job) wait(ctx context.Context) (Reply, error) {
 	select {
 	case <-j.landed:
-		return j.answer, j.err
+		return j.reply, j.err
 	case <-ctx.Done():
 	}
 	if j.state.CompareAndSwap(queued, left) {
@@ -107,7 +109,7 @@ func (j *job) wait(ctx context.Context) (any, error) {
 	}
 	select {
 	case <-j.landed:
-		return j.answer, j.err
+		return j.reply, j.err
 	default:
 		j.call.sent.Store(true)
 		return nil, ctx.Err()
@@ -171,17 +173,17 @@ func (c *combiner) board() []*job {
 
 // send runs a batch in one pipeline, with one WAIT behind it if its calls ask for acknowledgement, and tells each call what became of it.
 func (c *combiner) send(batch []*job) {
+	batch = slices.DeleteFunc(batch, func(j *job) bool { return !j.boards() })
+	if len(batch) == 0 {
+		return
+	}
 	ctx, cancel := context.WithDeadline(context.Background(), flightDeadline(batch))
 	defer cancel()
 	pipe := c.node.Pipeline()
-	commands := make([]*redis.Cmd, len(batch))
+	commands := make([]*redis.StringSliceCmd, len(batch))
 	for i, j := range batch {
-		if j.state.CompareAndSwap(queued, boarded) {
-			commands[i] = pipe.Do(ctx, j.words...)
-		}
-	}
-	if pipe.Len() == 0 {
-		return
+		commands[i] = redis.NewStringSliceCmd(ctx, j.words...)
+		_ = pipe.Process(ctx, commands[i]) // it only takes the command in
 	}
 	var wait *redis.Cmd
 	if c.ack > 0 {
@@ -189,15 +191,21 @@ func (c *combiner) send(batch []*job) {
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, j := range batch {
-		if commands[i] == nil {
-			continue
-		}
-		j.answer, j.err = commands[i].Result()
+		j.reply, j.err = commands[i].Result()
 		if j.err == nil && wait != nil {
 			j.err = acknowledged(wait, c.ack, nil)
 		}
 		close(j.landed)
 	}
+}
+
+// boards tells whether the job goes with the flight that is about to leave: not if its caller has gone, and not if the store's time for it is over.
+func (j *job) boards() bool {
+	if time.Until(j.call.deadline) <= 0 && j.state.CompareAndSwap(queued, left) {
+		j.err = context.DeadlineExceeded
+		close(j.landed)
+	}
+	return j.state.CompareAndSwap(queued, boarded)
 }
 
 // flightDeadline is a little before the store's time for the first of the calls is over, so that all of them hear what happened. What a caller's own

@@ -166,6 +166,11 @@ func TestAnswersOfOlderServers(t *testing.T) {
 		"no protocol":      {"what?", redisstore.ErrUnknownOutcome},
 		"half an answer":   {"*2\r\n$2\r\nok", redisstore.ErrUnknownOutcome},
 		"a status":         {"+OK", redisstore.ErrUnknownOutcome},
+		"a text":           {"$2\r\nok", redisstore.ErrUnknownOutcome},
+		"a number":         {":1", redisstore.ErrUnknownOutcome},
+		"nothing":          {"$-1", redisstore.ErrUnknownOutcome},
+		"an empty list":    {"*0", redisstore.ErrUnknownOutcome},
+		"a list in a list": {"*2\r\n$2\r\nok\r\n*1\r\n$1\r\nx", redisstore.ErrUnknownOutcome},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startFake(t, func(_ *fake, words []string) string {

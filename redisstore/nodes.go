@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -40,12 +41,13 @@ func (s single) subscribe(ctx context.Context, channel string) *redis.PubSub {
 // cluster routes by itself instead of through ClusterClient.Process, which sends a command again after a lost connection.
 type cluster struct {
 	*redis.ClusterClient
-	mu     sync.Mutex
-	byAddr map[string]*redis.Client
+	timeout time.Duration // of finding a node
+	mu      sync.Mutex
+	byAddr  map[string]*redis.Client
 }
 
 func newCluster(options *redis.ClusterOptions) *cluster {
-	c := &cluster{byAddr: map[string]*redis.Client{}}
+	c := &cluster{timeout: options.DialTimeout, byAddr: map[string]*redis.Client{}}
 	options.NewClient = func(node *redis.Options) *redis.Client {
 		client := redis.NewClient(node)
 		c.mu.Lock()
@@ -58,6 +60,8 @@ func newCluster(options *redis.ClusterOptions) *cluster {
 }
 
 func (c *cluster) of(ctx context.Context, key string) (*redis.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	return c.MasterForKey(ctx, key)
 }
 
@@ -66,6 +70,8 @@ func (c *cluster) at(ctx context.Context, addr string) (*redis.Client, error) {
 	if client := c.known(addr); client != nil {
 		return client, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	if err := c.ForEachShard(ctx, func(context.Context, *redis.Client) error { return nil }); err != nil {
 		return nil, err
 	}

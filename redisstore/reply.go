@@ -54,26 +54,6 @@ func scan(value string, target any) error {
 	return nil
 }
 
-// replyOf takes go-redis's form of a script's answer apart.
-func replyOf(answer any) (Reply, error) {
-	items, ok := answer.([]any)
-	if !ok || len(items) == 0 {
-		return nil, fmt.Errorf("a script answered %T instead of a list", answer)
-	}
-	reply := make(Reply, len(items))
-	for i, item := range items {
-		switch item := item.(type) {
-		case string:
-			reply[i] = item
-		case int64:
-			reply[i] = strconv.FormatInt(item, 10)
-		default:
-			return nil, fmt.Errorf("value %d of a script's answer is a %T", i, item)
-		}
-	}
-	return reply, nil
-}
-
 // Unexpected is the error for an outcome that the caller does not know: a script of another version. What it did is not known.
 func (r Reply) Unexpected() error {
 	return fmt.Errorf("%w: a script answered %q", ErrUnknownOutcome, r.Word())

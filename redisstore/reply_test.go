@@ -3,7 +3,6 @@ package redisstore
 import (
 	"errors"
 	"math"
-	"slices"
 	"testing"
 	"time"
 )
@@ -61,19 +60,5 @@ func TestReplyThatBreaksItsContractIsAnUnknownOutcome(t *testing.T) {
 	}
 	if err := (Reply{"what"}).Unexpected(); !errors.Is(err, ErrUnknownOutcome) {
 		t.Errorf("an unexpected outcome is %v", err)
-	}
-}
-
-func TestOnlyFlatListsOfTextAndNumbersAreReplies(t *testing.T) {
-	reply, err := replyOf([]any{"ok", int64(-7), "", "x"})
-	if err != nil || !slices.Equal(reply, Reply{"ok", "-7", "", "x"}) {
-		t.Errorf("got %q, %v", reply, err)
-	}
-	for name, answer := range map[string]any{
-		"text": "OK", "number": int64(1), "nothing": nil, "empty list": []any{}, "list in a list": []any{"ok", []any{"x"}}, "nil in a list": []any{"ok", nil},
-	} {
-		if reply, err := replyOf(answer); err == nil {
-			t.Errorf("%s was taken for the reply %q", name, reply)
-		}
 	}
 }

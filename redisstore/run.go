@@ -21,25 +21,22 @@ const redirects = 5
 // share a hash tag. Arguments are strings, byte slices and integers. It is safe for concurrent use, never sends a script twice unless Redis said that
 // it did not run, and ends within the context's deadline and the store's timeout. The error is an [*Error].
 func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	call := call{script: script, ack: s.ack, ackTimeout: s.ackTimeout, deadline: time.Now().Add(s.timeout)}
+	call := &call{script: script, ack: s.ack, ackTimeout: s.ackTimeout, deadline: time.Now().Add(s.timeout)}
 	if script.Reads {
 		call.ack = 0
 	}
-	answer, err := s.route(ctx, keys[0], &call, command(&call, keys, args))
-	var shortfall *Shortfall
-	if err != nil && !errors.As(err, &shortfall) {
+	reply, err := s.route(ctx, keys[0], call, command(call, keys, args))
+	if err == nil && len(reply) > 0 {
+		return reply, nil
+	}
+	if err == nil {
+		call.sent.Store(true)
+		err = errors.New("a script answered an empty list")
+	}
+	if _, short := errors.AsType[*Shortfall](err); !short {
 		s.nodes.suspect(ctx, err)
 	}
-	if err != nil {
-		return nil, classify(ctx, script.Name, err, call.sent.Load(), script.Reads)
-	}
-	reply, err := replyOf(answer)
-	if err != nil {
-		return nil, classify(ctx, script.Name, err, true, script.Reads)
-	}
-	return reply, nil
+	return nil, classify(ctx, script.Name, err, call.sent.Load(), script.Reads)
 }
 
 // call is one run of a script.
@@ -73,7 +70,7 @@ func command(c *call, keys []string, args []any) []any {
 }
 
 // route sends the command to the key's server and follows what Redis answers without having run it.
-func (s *Store) route(ctx context.Context, key string, call *call, words []any) (any, error) {
+func (s *Store) route(ctx context.Context, key string, call *call, words []any) (Reply, error) {
 	node, err := s.nodes.of(ctx, key)
 	if err != nil {
 		return nil, err
@@ -107,15 +104,18 @@ func (s *Store) route(ctx context.Context, key string, call *call, words []any) 
 }
 
 // send writes the command to a server, with those of other callers where that saves a round trip.
-func (s *Store) send(ctx context.Context, node *redis.Client, call *call, words []any) (any, error) {
+func (s *Store) send(ctx context.Context, node *redis.Client, call *call, words []any) (Reply, error) {
 	if call.asking {
-		return call.send(ctx, node, words)
+		return call.alone(ctx, node, words)
 	}
 	return s.combiners.to(destination{node, call.ack}, s.ackTimeout).do(ctx, call, words)
 }
 
 // redirect tells what kind of "not run here" an error is, and where to go instead. An unknown kind is "".
 func redirect(err error) (target, kind string) {
+	if err == nil {
+		return "", ""
+	}
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return "", ""
@@ -150,26 +150,30 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// send writes the command, with ASKING before it and WAIT behind it where they belong, on one connection.
-func (c *call) send(ctx context.Context, node *redis.Client, words []any) (any, error) {
+// alone writes the command, with ASKING before it and WAIT behind it where they belong, on one connection.
+func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Reply, error) {
+	ctx, cancel := context.WithDeadline(ctx, c.deadline)
+	defer cancel()
+	run := redis.NewStringSliceCmd(ctx, words...)
 	if c.ack == 0 && !c.asking {
-		return node.Do(ctx, words...).Result()
+		_ = node.Process(ctx, run) // the command has its error
+		return run.Result()
 	}
 	pipe := node.Pipeline()
 	if c.asking {
 		pipe.Do(ctx, "asking")
 	}
-	run := pipe.Do(ctx, words...)
+	_ = pipe.Process(ctx, run) // it only takes the command in
 	var wait *redis.Cmd
 	if c.ack > 0 {
 		wait = pipe.Do(ctx, "wait", c.ack, ackPatience(ctx, c.ackTimeout).Milliseconds())
 	}
 	_, execErr := pipe.Exec(ctx)
-	answer, err := run.Result()
+	reply, err := run.Result()
 	if err != nil || wait == nil {
-		return answer, err
+		return reply, err
 	}
-	return answer, acknowledged(wait, c.ack, execErr)
+	return reply, acknowledged(wait, c.ack, execErr)
 }
 
 // ackPatience is how long WAIT may take: less than the connection will wait for its answer, and at least a millisecond, since 0 means for ever.

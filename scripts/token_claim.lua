@@ -10,13 +10,14 @@
 -- Effect writes on granted, and on busy a mark that somebody waits
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope')
-local state, held_by, lease_end, fence, attempts = record[1], record[2], tonumber(record[4] or 0), record[5], tonumber(record[6] or 0)
+local state, held_by, lease_end = record[1], record[2], tonumber(record[4] or 0)
 
-local function grant()
+local function grant(fence, attempt)
+  local ends = integer(now + lease)
   redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
-    'lease', integer(lease), 'until', integer(now + lease), 'fence', fence, 'attempts', attempts)
+    'lease', ARGV[3], 'until', ends, 'fence', fence, 'attempts', attempt)
   keep_for(KEYS[1], ARGV[5])
-  return {'granted', fence, integer(attempts), integer(now + lease)}
+  return {'granted', fence, attempt, ends}
 end
 
 if not state and ARGV[7] == 'issued' then
@@ -33,7 +34,7 @@ if state == 'completed' or state == 'claimed' then
     return {'replay', redis.call('HGET', KEYS[1], 'answer')}
   end
   if held_by == owner then
-    return grant()
+    return grant(record[5], record[6])
   end
   if lease_end > now then
     if ARGV[8] == 'await' then
@@ -45,6 +46,4 @@ if state == 'completed' or state == 'claimed' then
     return {'in-doubt', integer(now - lease_end)}
   end
 end
-fence = integer(next_fence(fence))
-attempts = attempts + 1
-return grant()
+return grant(integer(next_fence(record[5])), integer(tonumber(record[6] or 0) + 1))

@@ -7,7 +7,7 @@ FUZZTIME ?= 20s
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-go lint fmt fuzz chaos bench deps clean
+.PHONY: help run build test test-go lint fmt fuzz chaos chaos-ids bench deps clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,10 @@ fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
 
 chaos: ## Kill owners, gateways and Redis masters under load, some hundred requests (ARGS: more flags, such as -rounds=100)
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos -args -rounds=30 $(ARGS)
+
+chaos-ids: ## Have processes stamp ids while processes and Redis break, and look for two that are equal (ARGS: -rounds=100)
+	$(GO) test -race -count=1 -timeout 60m -v ./chaos/ids -args -rounds=20 $(ARGS)
+	$(GO) test -race -count=1 -timeout 60m -v ./internal/leasesim -args -rounds=2000
 
 bench: ## Measure side by side with peers, as ratios (ARGS: what to measure, such as guard -rounds 3; bench/README.md lists all)
 	cd bench && $(GO) run . $(if $(ARGS),$(ARGS),guard)

@@ -33,12 +33,12 @@ var layers = map[string][]string{
 	".":             {},
 	"cmd/coatcheck": {everything},
 
-	"server":  front,
+	"server":  append(front, "internal/stamper"),
 	"gateway": front,
 
 	"idempotency": domain,
 	"lock":        domain,
-	"workerlease": domain,
+	"workerlease": append(domain, "internal/holder"),
 	"segment":     domain,
 	"counter":     domain,
 	"snowflake":   {},
@@ -47,16 +47,21 @@ var layers = map[string][]string{
 	"embedded":   {},
 	"scripts":    {},
 
-	"client": {"internal/wire", "snowflake"},
+	"client": {"internal/wire", "internal/holder", "internal/secret", "snowflake"},
 
 	"chaos":             {}, // only tests
+	"chaos/ids":         {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 	"examples/payments": {"idempotency", "redisstore"},
 
+	"internal/holder":    {"internal/keepalive", "internal/secret", "snowflake"},
 	"internal/keepalive": {},
+	"internal/leasesim":  {},
 	"internal/ledger":    {"redisstore", "scripts", "internal/wire", "internal/secret"},
 	"internal/secret":    {},
 	"internal/wire":      {},
+
+	"internal/stamper": {"internal/holder", "snowflake", "workerlease"},
 
 	"internal/redistest": {},
 	"internal/storetest": {"internal/redistest", "redisstore"},
@@ -198,7 +203,12 @@ func TestMisplacedImportsAreFound(t *testing.T) {
 		{"server", ours + "embedded", "server may not import embedded"},
 		{"server", ours + "gateway", "server may not import gateway"},
 		{"server", "github.com/redis/go-redis/v9", "server may not import github.com/redis/go-redis"},
+		{"server", ours + "internal/stamper", ""},
+		{"server", ours + "internal/holder", "server may not import internal/holder"},
+		{"internal/stamper", ours + "workerlease", ""},
+		{"internal/stamper", ours + "internal/wire", "internal/stamper may not import internal/wire"},
 		{"gateway", ours + "internal/ledger", ""},
+		{"gateway", ours + "internal/stamper", "gateway may not import internal/stamper"},
 		{"gateway", ours + "server", "gateway may not import server"},
 		{"gateway", "github.com/labstack/echo/v4", "gateway may not import github.com/labstack/echo"},
 

@@ -27,6 +27,7 @@ const help = `usage: go run . COMMAND [flags]
   guard     a guarded handler beside an unguarded one and beside other ways to guard it, over HTTP
   trips     round trips to Redis for each kind of request, counted on the wire
   gateway   the gateway beside a bare reverse proxy
+  ids       snowflake ids beside a bare atomic addition and beside other generators; without Redis
   memory    what a token takes in Redis, and what a claim costs among few tokens and among many
 
 go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVER names another one.
@@ -37,6 +38,7 @@ var commands = map[string]func(ctx context.Context, args []string, stdin io.Read
 	"guard":   guardCommand,
 	"trips":   tripsCommand,
 	"gateway": gatewayCommand,
+	"ids":     idsCommand,
 	"memory":  memoryCommand,
 
 	"serve": serveCommand,

@@ -60,6 +60,8 @@ var codes = map[wire.Code]error{
 	wire.TokenUnknown:        ErrUnknownToken,
 	wire.LeaseLost:           ErrLost,
 	wire.PoolExhausted:       ErrRefused,
+	wire.PoolQuarantined:     ErrRefused,
+	wire.PoolExists:          ErrRefused,
 	wire.StoreUnavailable:    ErrUnavailable,
 	wire.UpstreamUnavailable: ErrUnavailable,
 	wire.OutcomeUnknown:      ErrUnknownOutcome,

@@ -34,10 +34,14 @@ var (
 	CounterIncr = load("counter_incr")
 	CounterGet  = load("counter_get")
 
+	WorkerCreate  = load("worker_create")
 	WorkerAcquire = load("worker_acquire")
 	WorkerRenew   = load("worker_renew")
 	WorkerRelease = load("worker_release")
 	WorkerGet     = load("worker_get")
+
+	NameAdd  = load("name_add")
+	NameList = load("name_list")
 
 	LedgerAppend = load("ledger_append")
 	LedgerList   = load("ledger_list")

@@ -1,21 +1,20 @@
--- worker_release: ends a lease now. The record stays, so that the slot waits for its turn. Repeating it is harmless.
+-- worker_release: ends a lease. The record stays, so that the slot waits for its turn, and the next window begins behind the last timestamp used. Repeating it is harmless.
 -- Uses   clock integer slot
--- KEYS   [1] the pool (hash, see worker_acquire)  [2] index of slots by the end of their window (sorted set)
--- ARGV   [1] worker id  [2] nonce  [3] not before
--- Reply  {'ok'} | {'lost'} ended before, or another's
--- Units  times in milliseconds since 1970 of this server
+-- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be granted (sorted set)
+-- ARGV   [1] worker id  [2] nonce  [3] not before  [4] end of the last timestamp that was used; '' if the holder does not tell  [5] how far ahead of now such a holder may have stamped
+-- Reply  {'ok', not after, now} | {'lost'} ended before, or another's
+-- Units  ARGV[5] in milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok; a repeat writes what is there again, so that its acknowledgement has something to wait for
 local slot = read_slot(KEYS[1], ARGV[1])
 if not slot or slot.nonce ~= ARGV[2] or slot.from ~= ARGV[3] then
   return {'lost'}
 end
-if slot.state == 'r' then
-  write_slot(KEYS[1], KEYS[2], ARGV[1], slot)
-  return {'ok'}
+if slot.state == 'h' then
+  if tonumber(slot.till) <= now then
+    return {'lost'}
+  end
+  local used = tonumber(ARGV[4]) or (now + tonumber(ARGV[5]))
+  slot.state, slot.till = 'r', integer(math.min(tonumber(slot.till), math.max(used, tonumber(slot.from))))
 end
-if tonumber(slot.till) <= now then
-  return {'lost'}
-end
-slot.state, slot.till = 'r', integer(now)
 write_slot(KEYS[1], KEYS[2], ARGV[1], slot)
-return {'ok'}
+return {'ok', slot.till, integer(now)}

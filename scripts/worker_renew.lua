@@ -1,17 +1,70 @@
--- worker_renew: moves the end of a lease's window. Only for the grant that the nonce and the window's start name together, and only while the window is open: an ended lease is never revived.
--- Uses   clock integer slot
--- KEYS   [1] the pool (hash, see worker_acquire)  [2] index of slots by the end of their window (sorted set)
--- ARGV   [1] worker id  [2] nonce  [3] not before  [4] ttl, counted from now; '' for the one it was granted with
--- Reply  {'ok', not after, ttl, now} | {'lost'} ended, released, or another's
--- Units  ttl in milliseconds; times in milliseconds since 1970 of this server
--- Effect writes on ok only
-local slot = read_slot(KEYS[1], ARGV[1])
-if not slot or slot.nonce ~= ARGV[2] or slot.from ~= ARGV[3] or slot.state ~= 'h' or tonumber(slot.till) <= now then
+-- worker_renew: moves the end of a lease's window. Only for the grant that nonce and not before name together, and only while its window is open: an ended lease is never revived.
+-- A grant that this server has lost is written down anew if its holder proves that its window is open, and nobody can have been granted the id since.
+-- Uses   clock integer incarnation pool examine slot
+-- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be granted (sorted set)  [3] slots by nonce and identity (hash)
+-- ARGV   [1] worker id  [2] nonce  [3] not before  [4] ttl, which must be the pool's, '' for whatever that is  [5] skew, as worker_acquire  [6] trust | wait, as worker_acquire
+--        the proof, for a grant that was lost; each '' if the holder does not tell it:
+--        [7] not after, as it was confirmed last  [8] fence  [9] identity  [10] layout  [11] epoch  [12] datacenter  [13] width of a worker id
+-- Reply  {'ok', not after, ttl, now} | {'lost'} ended, released, another's, or not proven | {'layout', layout, epoch, datacenter, ttl} the pool's ttl is another
+-- Units  ttl and skew in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
+-- Effect writes on ok, and where it notices that state may have been lost
+local key, index, names, id, nonce, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
+local skew, confirmed, fence = tonumber(ARGV[5]), tonumber(ARGV[7]) or 0, tonumber(ARGV[8]) or 0
+if ARGV[4] == '' and redis.call('HEXISTS', key, 'ttl') == 0 then
   return {'lost'}
 end
-if ARGV[4] ~= '' then
-  slot.ttl = ARGV[4]
+local pool = examine(key, tonumber(ARGV[4]) or 0, skew, ARGV[6] == 'trust')
+if pool.layout ~= '' and ARGV[4] ~= '' and tonumber(ARGV[4]) ~= pool.ttl then
+  return {'layout', pool.layout, pool.epoch, pool.datacenter, integer(pool.ttl)}
 end
-slot.till = integer(math.max(tonumber(slot.till), now + tonumber(slot.ttl)))
-write_slot(KEYS[1], KEYS[2], ARGV[1], slot)
-return {'ok', slot.till, slot.ttl, integer(now)}
+if confirmed > now + pool.ttl + skew then
+  confirmed = 0
+end
+
+-- alive tells whether a window that ends then is open by the clock of every server that can have granted it.
+local function alive(till)
+  if pool.quarantine > now then
+    return till > now + skew
+  end
+  return till > now
+end
+
+-- vanished tells whether the record that is there, if any, is of a time before this grant.
+local function vanished(slot)
+  return not slot or (tonumber(slot.from) < tonumber(from) and tonumber(slot.till) <= tonumber(from))
+end
+
+local function same_pool()
+  return ARGV[10] ~= '' and ARGV[11] ~= '' and ARGV[12] ~= '' and ARGV[13] ~= '' and fence <= now_us + skew * 1000 and tonumber(id) < 2 ^ tonumber(ARGV[13])
+    and (pool.layout == '' or (pool.layout == ARGV[10] and pool.epoch == ARGV[11] and pool.datacenter == ARGV[12]))
+end
+
+-- restore puts a lost grant into the place of what is there.
+local function restore(before)
+  pool.layout, pool.epoch, pool.datacenter, pool.bits = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+  pool.fence = integer(math.max(tonumber(pool.fence) or 0, fence))
+  if not before then
+    pool.records = pool.records + 1
+  end
+  return {nonce = nonce, from = from, fence = integer(fence), state = 'h', identity = ARGV[9]}
+end
+
+local slot = read_slot(key, id)
+local before, till = slot, confirmed
+if slot and slot.nonce == nonce and slot.from == from and slot.state == 'h' then
+  till = math.max(confirmed, tonumber(slot.till))
+elseif vanished(slot) and confirmed > now + skew and same_pool() then
+  slot = restore(slot)
+else
+  return {'lost'}
+end
+if not alive(till) then
+  return {'lost'}
+end
+slot.till = integer(math.max(till, now + pool.ttl))
+write_slot(key, index, id, slot)
+if slot ~= before then
+  name_slot(names, id, slot, before)
+  write_pool(key, pool)
+end
+return {'ok', slot.till, integer(pool.ttl), integer(now)}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"reflect"
 	"strings"
@@ -73,6 +74,10 @@ func fields(into any) map[string]any {
 	value := reflect.ValueOf(into).Elem()
 	targets := map[string]any{}
 	for i := range value.NumField() {
+		if value.Type().Field(i).Anonymous {
+			maps.Copy(targets, fields(value.Field(i).Addr().Interface()))
+			continue
+		}
 		name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
 		targets[name] = value.Field(i).Addr().Interface()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -26,7 +27,9 @@ var problems = []struct {
 	{counter.ErrOtherRequest, wire.PayloadMismatch},
 	{workerlease.ErrRequest, wire.InvalidRequest},
 	{workerlease.ErrUnknown, wire.NotFound},
-	{workerlease.ErrLayout, wire.LayoutMismatch},
+	{workerlease.ErrOtherPool, wire.LayoutMismatch},
+	{workerlease.ErrExists, wire.PoolExists},
+	{workerlease.ErrQuarantined, wire.PoolQuarantined},
 	{workerlease.ErrLost, wire.LeaseLost},
 	{workerlease.ErrExhausted, wire.PoolExhausted},
 	{context.DeadlineExceeded, wire.OutcomeUnknown},
@@ -43,9 +46,7 @@ func problemOf(err error) wire.Problem {
 	for _, known := range problems {
 		if errors.Is(err, known.err) {
 			problem := wire.NewProblem(known.code, detail(err, known.err))
-			if exhausted, ok := errors.AsType[*workerlease.Exhausted](err); ok {
-				problem.RetryAfter = exhausted.Wait
-			}
+			problem.RetryAfter = waitOf(err)
 			return problem
 		}
 	}
@@ -56,6 +57,17 @@ func problemOf(err error) wire.Problem {
 		return webProblem(web)
 	}
 	return wire.NewProblem(wire.InternalError, "")
+}
+
+// waitOf is how long to wait before asking again can help; 0 if that is not known.
+func waitOf(err error) time.Duration {
+	if exhausted, ok := errors.AsType[*workerlease.Exhausted](err); ok {
+		return exhausted.Wait
+	}
+	if quarantined, ok := errors.AsType[*workerlease.Quarantined](err); ok {
+		return quarantined.Wait
+	}
+	return 0
 }
 
 // detail is what an error says beyond its kind, without the package's name in front; "" if it says no more.

@@ -99,6 +99,18 @@ func queryInt(c echo.Context, field string, absent, least, most int64) (int64, e
 	return n, nil
 }
 
+// queryTime reads a moment from the query; the zero time if it is not there.
+func queryTime(c echo.Context, field string) (time.Time, error) {
+	if !c.QueryParams().Has(field) {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, c.QueryParam(field))
+	if err != nil || at.Before(time.Unix(0, 0)) {
+		return time.Time{}, invalid(field, "a time is RFC 3339, such as 2020-01-01T00:00:00Z")
+	}
+	return at.UTC(), nil
+}
+
 // millis reads a duration field, within bounds; nil means its default.
 func millis(field string, value *int64, absent, least, most time.Duration) (time.Duration, error) {
 	if value == nil {

@@ -28,9 +28,11 @@ func (s *Server) routes() *echo.Echo {
 	e.GET("/counter/:key", s.readCounter, no)
 
 	e.POST("/worker/:pool", s.acquireWorker, no)
+	e.PUT("/worker/:pool", s.createPool, no)
+	e.GET("/worker", s.listPools, takes("prefix", "cursor", "n"))
 	e.GET("/worker/:pool", s.ring, takes("from", "n"))
 	e.PUT("/worker/:pool/:worker_id", s.renewWorker, no)
-	e.DELETE("/worker/:pool/:worker_id", s.releaseWorker, no)
+	e.DELETE("/worker/:pool/:worker_id", s.releaseWorker, takes("used_until"))
 
 	if s.config.Dev {
 		e.POST("/payments", s.pay, no, s.guard(s.paymentRoute()))

@@ -28,6 +28,8 @@ type Config struct {
 	TokenKeys  []idempotency.Key          // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
 
+	Workers workerlease.Config // of the worker-id pools; every server and client of a pool must have it alike
+
 	Dev          bool          // turns on the demo routes /payments
 	PaymentDelay time.Duration // demo: how long a payment takes after its charge
 	PaymentLease time.Duration // demo: how long a payment's attempt may be silent; 0 = 30 s
@@ -82,7 +84,7 @@ func New(config Config) *Server {
 	config = config.withDefaults()
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger,
-		counters: counter.New(config.Store), pools: workerlease.New(config.Store), ledger: ledger.New(config.Store),
+		counters: counter.New(config.Store), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
 		guarded: []wire.RoutePolicy{},
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -28,7 +29,8 @@ func (s *Server) acquireWorker(c echo.Context) error {
 	fresh(c)
 	return c.JSON(http.StatusCreated, wire.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Token, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
-		TTL: lease.TTL.Milliseconds(), RenewEvery: renewEvery(lease.TTL), Layout: lease.Layout, Epoch: lease.Epoch, ServerTime: lease.Now,
+		TTL: lease.TTL.Milliseconds(), RenewEvery: renewEvery(lease.TTL), Layout: lease.Layout, Epoch: lease.Epoch, Datacenter: lease.Datacenter,
+		Identity: lease.Identity, ServerTime: lease.Now,
 	})
 }
 
@@ -40,20 +42,28 @@ func workerRequest(c echo.Context) (workerlease.Request, error) {
 	if err := body(c, &asked); err != nil {
 		return workerlease.Request{}, err
 	}
-	ttl, err := millis("ttl_ms", asked.TTL, workerlease.DefaultTTL, workerlease.MinTTL, workerlease.MaxTTL)
-	if err != nil {
-		return workerlease.Request{}, err
-	}
 	if asked.Identity != "" && !nameForm.MatchString(asked.Identity) {
 		return workerlease.Request{}, invalid("identity", nameRule)
 	}
-	shape, err := shapeOf(asked)
-	return workerlease.Request{TTL: ttl, Identity: asked.Identity, Shape: shape, WantLayout: asked.Layout != nil, WantEpoch: asked.Epoch != nil}, err
+	request, err := poolRequest(asked.PoolRequest)
+	request.Identity = asked.Identity
+	return request, err
 }
 
-// shapeOf reads layout and epoch; what is left out is the default of a pool that is new.
-func shapeOf(asked wire.WorkerRequest) (workerlease.Shape, error) {
-	text, epoch := snowflake.DefaultLayout, snowflake.DefaultEpoch
+func poolRequest(asked wire.PoolRequest) (workerlease.Request, error) {
+	ttl, err := millis("ttl_ms", asked.TTL, 0, workerlease.MinTTL, workerlease.MaxTTL)
+	if err != nil {
+		return workerlease.Request{}, err
+	}
+	shape, err := shapeOf(asked)
+	return workerlease.Request{
+		TTL: ttl, Shape: shape, WantLayout: asked.Layout != nil, WantEpoch: asked.Epoch != nil, WantDatacenter: asked.Datacenter != nil,
+	}, err
+}
+
+// shapeOf reads layout, epoch and datacenter; what is left out is the default of a pool that is new.
+func shapeOf(asked wire.PoolRequest) (workerlease.Shape, error) {
+	text, epoch, datacenter := snowflake.DefaultLayout, snowflake.DefaultEpoch, 0
 	if asked.Layout != nil {
 		text = *asked.Layout
 	}
@@ -70,38 +80,94 @@ func shapeOf(asked wire.WorkerRequest) (workerlease.Shape, error) {
 	if end := layout.Lasts(epoch); end.Before(time.Now()) {
 		return workerlease.Shape{}, invalid("layout", "its timestamps, counted from that epoch, ended at "+end.Format(time.RFC3339))
 	}
-	return workerlease.Shape{Layout: layout.String(), Bits: layout.Worker, Epoch: epoch}, nil
+	if asked.Datacenter != nil {
+		datacenter = *asked.Datacenter
+	}
+	if most := 1<<layout.Datacenter - 1; datacenter < 0 || datacenter > most {
+		return workerlease.Shape{}, invalid("datacenter", "0 to "+strconv.Itoa(most)+" in layout "+layout.String())
+	}
+	return workerlease.Shape{Layout: layout.String(), Bits: layout.Worker, Datacenter: datacenter, Epoch: epoch}, nil
+}
+
+func (s *Server) createPool(c echo.Context) error {
+	pool, err := name(c, "pool")
+	if err != nil {
+		return err
+	}
+	var asked wire.PoolRequest
+	if err := body(c, &asked); err != nil {
+		return err
+	}
+	request, err := poolRequest(asked)
+	if err != nil {
+		return err
+	}
+	if err := s.pools.Create(c.Request().Context(), pool, request.Shape, request.TTL); err != nil {
+		return err
+	}
+	ring, err := s.pools.Ring(c.Request().Context(), pool, 0, 1)
+	if err != nil {
+		return err
+	}
+	fresh(c)
+	c.Response().Header().Set("Location", "/worker/"+pool)
+	return c.JSON(http.StatusCreated, poolOf(pool, ring))
+}
+
+func poolOf(pool string, ring workerlease.Ring) wire.WorkerPool {
+	return wire.WorkerPool{
+		Pool: pool, Layout: ring.Layout, Epoch: ring.Epoch, Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used,
+		TTL: ring.TTL.Milliseconds(), Quarantined: ring.Quarantined.Milliseconds(),
+	}
 }
 
 func (s *Server) renewWorker(c echo.Context) error {
-	pool, id, lease, err := workerOf(c)
+	lease, err := workerOf(c)
 	if err != nil {
 		return err
 	}
-	var request wire.RenewRequest
-	if err := body(c, &request); err != nil {
+	if err := proofOf(c, &lease); err != nil {
 		return err
 	}
-	ttl, err := millis("ttl_ms", request.TTL, 0, workerlease.MinTTL, workerlease.MaxTTL)
-	if err != nil {
-		return err
-	}
-	renewed, err := s.pools.Renew(c.Request().Context(), pool, id, lease, ttl)
+	renewed, err := s.pools.Renew(c.Request().Context(), lease, 0)
 	if err != nil {
 		return err
 	}
 	fresh(c)
 	return c.JSON(http.StatusOK, wire.WorkerRenewed{
-		WorkerID: id, NotAfter: renewed.NotAfter, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
+		WorkerID: lease.WorkerID, NotAfter: renewed.NotAfter, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
 	})
 }
 
-func (s *Server) releaseWorker(c echo.Context) error {
-	pool, id, lease, err := workerOf(c)
+// proofOf reads the body of a renewal into the lease.
+func proofOf(c echo.Context, lease *workerlease.Lease) error {
+	var told wire.RenewRequest
+	if err := body(c, &told); err != nil {
+		return err
+	}
+	ttl, err := millis("ttl_ms", told.TTL, 0, workerlease.MinTTL, workerlease.MaxTTL)
 	if err != nil {
 		return err
 	}
-	if err := s.pools.Release(c.Request().Context(), pool, id, lease); err != nil {
+	lease.TTL, lease.Fence, lease.Identity = ttl, told.Fence, told.Identity
+	if told.NotAfter == nil || told.Layout == "" || told.Epoch == nil {
+		return nil
+	}
+	shape, err := shapeOf(wire.PoolRequest{Layout: &told.Layout, Epoch: told.Epoch, Datacenter: &told.Datacenter})
+	lease.NotAfter, lease.Layout, lease.Bits, lease.Datacenter, lease.Epoch = *told.NotAfter, shape.Layout, shape.Bits, shape.Datacenter, shape.Epoch
+	return err
+}
+
+func (s *Server) releaseWorker(c echo.Context) error {
+	lease, err := workerOf(c)
+	if err != nil {
+		return err
+	}
+	used, err := queryTime(c, "used_until")
+	if err != nil {
+		return err
+	}
+	if err := s.pools.Release(c.Request().Context(), lease.Pool, lease.WorkerID, lease.Token, used); err != nil {
 		return err
 	}
 	fresh(c)
@@ -109,21 +175,54 @@ func (s *Server) releaseWorker(c echo.Context) error {
 }
 
 // workerOf reads pool and worker id from the path and the proof of the lease from the header.
-func workerOf(c echo.Context) (pool string, id int, lease string, err error) {
-	if pool, err = name(c, "pool"); err != nil {
-		return "", 0, "", err
+func workerOf(c echo.Context) (lease workerlease.Lease, err error) {
+	if lease.Pool, err = name(c, "pool"); err != nil {
+		return lease, err
 	}
 	text, err := segment(c, "worker_id")
 	if err != nil {
-		return "", 0, "", err
+		return lease, err
 	}
 	const most = 1<<workerlease.MaxBits - 1
-	id, err = strconv.Atoi(text)
-	if err != nil || id < 0 || id > most || strconv.Itoa(id) != text {
-		return "", 0, "", invalid("worker_id", "a whole number from 0 to "+strconv.Itoa(most))
+	lease.WorkerID, err = strconv.Atoi(text)
+	if err != nil || lease.WorkerID < 0 || lease.WorkerID > most || strconv.Itoa(lease.WorkerID) != text {
+		return lease, invalid("worker_id", "a whole number from 0 to "+strconv.Itoa(most))
 	}
-	lease, err = leaseToken(c)
-	return pool, id, lease, err
+	lease.Token, err = leaseToken(c)
+	return lease, err
+}
+
+func (s *Server) listPools(c echo.Context) error {
+	n, err := queryInt(c, "n", 100, 1, workerlease.MaxNames)
+	if err != nil {
+		return err
+	}
+	prefix, cursor := c.QueryParam("prefix"), c.QueryParam("cursor")
+	for field, text := range map[string]string{"prefix": prefix, "cursor": cursor} {
+		if text != "" && !nameForm.MatchString(text) {
+			return invalid(field, nameRule)
+		}
+	}
+	names, err := s.pools.Names(c.Request().Context(), prefix, cursor, int(n))
+	if err != nil {
+		return err
+	}
+	page := wire.WorkerPools{Pools: []wire.WorkerPool{}}
+	for _, pool := range names {
+		ring, err := s.pools.Ring(c.Request().Context(), pool, 0, 1)
+		if errors.Is(err, workerlease.ErrUnknown) {
+			continue // it is listed and lost
+		}
+		if err != nil {
+			return err
+		}
+		page.Pools = append(page.Pools, poolOf(pool, ring))
+	}
+	if len(names) == int(n) {
+		page.Next = names[len(names)-1]
+	}
+	fresh(c)
+	return c.JSON(http.StatusOK, page)
 }
 
 func (s *Server) ring(c echo.Context) error {
@@ -144,27 +243,18 @@ func (s *Server) ring(c echo.Context) error {
 		return err
 	}
 	fresh(c)
-	return c.JSON(http.StatusOK, ringPage(pool, ring, int(from), int(n)))
+	return c.JSON(http.StatusOK, ringPage(pool, ring, int(from)))
 }
 
-// ringPage writes a page with all its slots, those that were never leased as free ones.
-func ringPage(pool string, ring workerlease.Ring, from, n int) wire.WorkerRing {
-	page := wire.WorkerRing{
-		Pool: pool, Layout: ring.Layout, Epoch: ring.Epoch, Size: 1 << ring.Bits, Used: ring.Used, TTL: ring.TTL.Milliseconds(), ServerTime: ring.Now,
-		Slots: []wire.WorkerSlot{},
+// ringPage writes a page of the ring.
+func ringPage(pool string, ring workerlease.Ring, from int) wire.WorkerRing {
+	page := wire.WorkerRing{WorkerPool: poolOf(pool, ring), ServerTime: ring.Now, Slots: []wire.WorkerSlot{}}
+	for _, slot := range ring.Slots {
+		page.Slots = append(page.Slots, wire.WorkerSlot{
+			WorkerID: slot.WorkerID, State: string(slot.State), Holder: slot.Identity, Fence: slot.Fence, NotBefore: slot.NotBefore, NotAfter: slot.NotAfter,
+		})
 	}
-	end := min(from+n, page.Size)
-	for id := from; id < end; id++ {
-		slot := wire.WorkerSlot{WorkerID: id, State: string(workerlease.Free)}
-		if i := id - from; i < len(ring.Slots) {
-			used := ring.Slots[i]
-			slot = wire.WorkerSlot{
-				WorkerID: id, State: string(used.State), Holder: used.Identity, Fence: used.Fence, NotBefore: used.NotBefore, NotAfter: used.NotAfter,
-			}
-		}
-		page.Slots = append(page.Slots, slot)
-	}
-	if end < page.Size {
+	if end := from + len(ring.Slots); len(ring.Slots) > 0 && end < page.Size {
 		page.Next = &end
 	}
 	return page

@@ -2,6 +2,7 @@ package snowflake
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,14 +14,24 @@ import (
 //	0 | timestamp since the epoch, in units | datacenter | worker id | sequence
 //
 // It is written timestamp/worker/sequence or timestamp/datacenter/worker/sequence, in bits, with @s behind it where the unit is a second instead of a
-// millisecond: 41/10/12 is Twitter's Snowflake. The zero value is no layout; Parse makes one.
+// millisecond: 41/10/12 is Twitter's Snowflake. The zero value is no layout; ParseLayout makes one, and New
+// checks one that was put together by hand.
 type Layout struct {
 	Timestamp, Datacenter, Worker, Sequence int           // bits
 	Unit                                    time.Duration // a millisecond or a second
 }
 
-// DefaultLayout is the layout of a pool that names none: Twitter's bits, and an epoch that leaves them until 2089.
-const DefaultLayout = "41/10/12"
+// Layouts by name, for ParseLayout. The years count from the epoch.
+const (
+	// DefaultLayout is the layout of a pool that names none: Twitter's bits, 69.7 years, and an epoch that leaves them until 2089. 4,096 ids in a millisecond.
+	DefaultLayout = "41/10/12"
+	// DatacenterLayout is the same with the worker id's bits in two halves, as Twitter had them.
+	DatacenterLayout = "41/5/5/12"
+	// JavaScriptLayout has 53 bits, so that each id is a number that JavaScript can hold: 69.7 years, 32 worker ids, 128 ids in a millisecond.
+	JavaScriptLayout = "41/5/7"
+	// SecondsLayout counts seconds: 136 years, 1,024 worker ids, 2,097,152 ids in a second.
+	SecondsLayout = "32/10/21@s"
+)
 
 // DefaultEpoch is the time origin of ids whose pool names none.
 var DefaultEpoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -52,15 +63,28 @@ func ParseLayout(text string) (Layout, error) {
 	return layout, layout.check()
 }
 
+// MustLayout is ParseLayout for texts that stand in a program: it panics where that fails.
+func MustLayout(text string) Layout {
+	layout, err := ParseLayout(text)
+	if err != nil {
+		panic(err)
+	}
+	return layout
+}
+
 func (l Layout) check() error {
 	total := l.Timestamp + l.Datacenter + l.Worker + l.Sequence
 	switch {
-	case total > 63:
+	case min(l.Timestamp, l.Datacenter, l.Worker, l.Sequence) < 0:
+		return fmt.Errorf("layout %v: a part has less than 0 bits", l)
+	case total > 63 || max(l.Timestamp, l.Datacenter, l.Worker, l.Sequence) > 63:
 		return fmt.Errorf("layout %v has %d bits: 63 at most, so that ids are positive", l, total)
 	case l.Timestamp < 20:
 		return fmt.Errorf("layout %v: a timestamp of %d bits is used up at once: 20 at least", l, l.Timestamp)
 	case l.Worker < 1 || l.Datacenter+l.Worker > MaxWorkerBits:
 		return fmt.Errorf("layout %v: a worker id has at least 1 bit, and at most %d with the datacenter's", l, MaxWorkerBits)
+	case l.Unit != time.Millisecond && l.Unit != time.Second:
+		return fmt.Errorf("layout %v: its unit is %v instead of a millisecond or a second", l, l.Unit)
 	}
 	return nil
 }
@@ -78,8 +102,35 @@ func (l Layout) String() string {
 }
 
 // Lasts returns the first moment that ids of this layout can not stamp any more, counted from an epoch.
-func (l Layout) Lasts(epoch time.Time) time.Time {
-	units := int64(1) << l.Timestamp
-	seconds := units / int64(time.Second/l.Unit)
-	return time.Unix(epoch.Unix()+seconds, int64(epoch.Nanosecond())).UTC()
+func (l Layout) Lasts(epoch time.Time) time.Time { return l.start(epoch, 1<<l.Timestamp) }
+
+// Years is how long ids of this layout last, in years of 365.2425 days.
+func (l Layout) Years() float64 {
+	return math.Ldexp(l.Unit.Seconds(), l.Timestamp) / (365.2425 * 24 * 60 * 60)
+}
+
+// Max is the largest id of this layout.
+func (l Layout) Max() ID { return 1<<(l.Timestamp+l.low()) - 1 }
+
+// low is the number of bits below the timestamp.
+func (l Layout) low() int { return l.Datacenter + l.Worker + l.Sequence }
+
+// start is the moment at which a unit begins.
+func (l Layout) start(epoch time.Time, unit int64) time.Time {
+	perSecond := int64(time.Second / l.Unit)
+	return time.Unix(epoch.Unix()+unit/perSecond, int64(epoch.Nanosecond())+unit%perSecond*int64(l.Unit)).UTC()
+}
+
+// units is how many whole units lie between the epoch and a moment, and how much of the next; negative before the epoch. What no layout can count is
+// cut to more units than any has.
+func (l Layout) units(epoch, moment time.Time) (whole int64, rest time.Duration) {
+	seconds := moment.Unix() - epoch.Unix()
+	if seconds > 1<<52 || seconds < -1<<52 {
+		return max(min(seconds, 1), -1) << 62, 0
+	}
+	nanoseconds := time.Duration(moment.Nanosecond() - epoch.Nanosecond())
+	if nanoseconds < 0 {
+		seconds, nanoseconds = seconds-1, nanoseconds+time.Second
+	}
+	return seconds*int64(time.Second/l.Unit) + int64(nanoseconds/l.Unit), nanoseconds % l.Unit
 }

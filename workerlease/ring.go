@@ -16,11 +16,12 @@ type SlotState string
 
 // The states of a slot.
 const (
-	Free SlotState = "free" // its last lease has ended
-	Held SlotState = "held" // leased by the Redis server's clock
+	Free    SlotState = "free"    // it can be granted
+	Held    SlotState = "held"    // leased by the Redis server's clock
+	Cooling SlotState = "cooling" // its last lease has ended, and it rests
 )
 
-// Slot is one worker id of a ring that was leased at least once.
+// Slot is one worker id of a ring. One that was never leased has neither fence nor window.
 type Slot struct {
 	WorkerID  int
 	State     SlotState
@@ -32,16 +33,18 @@ type Slot struct {
 
 // Ring is a page of a pool as it is at one moment.
 type Ring struct {
-	Layout string
-	Epoch  time.Time
-	Bits   int           // width of a worker id: the ring has 2^Bits slots
-	TTL    time.Duration // of the last grant
-	Used   int           // slots that were leased at least once: worker ids 0 to Used-1
-	Now    time.Time     // the Redis server's time
-	Slots  []Slot
+	Layout      string
+	Epoch       time.Time
+	Datacenter  int
+	Bits        int           // width of a worker id: the ring has 2^Bits slots
+	TTL         time.Duration // of the pool
+	Used        int           // slots that were leased at least once
+	Quarantined time.Duration // nothing is granted for that long, since state may have been lost; 0 = no quarantine
+	Now         time.Time     // the Redis server's time
+	Slots       []Slot
 }
 
-// Ring reads up to n slots (1 to MaxSlots) from a worker id on. ErrUnknown if the pool has granted nothing yet.
+// Ring reads up to n slots (1 to MaxSlots) from a worker id on. ErrUnknown if the pool has granted nothing yet and was not declared.
 func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
 	if from < 0 || from >= 1<<MaxBits || n < 1 || n > MaxSlots {
 		return Ring{}, fmt.Errorf("%w: from %d: 0 to %d; n %d: 1 to %d", ErrRequest, from, 1<<MaxBits-1, n, MaxSlots)
@@ -50,19 +53,15 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 	if err != nil {
 		return Ring{}, err
 	}
-	switch reply.Word() {
-	case "ok":
-	case "unknown":
-		return Ring{}, ErrUnknown
-	default:
-		return Ring{}, reply.Unexpected()
+	if reply.Word() != "ok" {
+		return Ring{}, refusal(reply)
 	}
 	var ring Ring
-	if err := reply.Scan(&ring.Layout, &ring.Epoch, &ring.Bits, &ring.TTL, &ring.Used, &ring.Now); err != nil {
+	if err := reply.Scan(&ring.Layout, &ring.Epoch, &ring.Datacenter, &ring.Bits, &ring.TTL, &ring.Used, &ring.Quarantined, &ring.Now); err != nil {
 		return Ring{}, err
 	}
-	for i, record := range reply.Values()[6:] {
-		slot, err := readSlot(record, ring.Now)
+	for i, record := range reply.Values()[8:] {
+		slot, err := readSlot(record, ring.Now, p.config.Cooldown)
 		if err != nil {
 			return Ring{}, fmt.Errorf("%w: slot %d of the pool: %w", redisstore.ErrUnavailable, from+i, err)
 		}
@@ -72,10 +71,13 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 	return ring, nil
 }
 
-// readSlot reads a record as scripts/lib/slot.lua writes it: nonce not_before not_after fence state ttl identity.
-func readSlot(record string, now time.Time) (Slot, error) {
-	words := strings.SplitN(record, " ", 7)
-	if len(words) != 7 {
+// readSlot reads a record as scripts/lib/slot.lua writes it: nonce not_before not_after fence state identity. An empty one is a slot that was never leased.
+func readSlot(record string, now time.Time, cooldown time.Duration) (Slot, error) {
+	if record == "" {
+		return Slot{State: Free}, nil
+	}
+	words := strings.SplitN(record, " ", 6)
+	if len(words) != 6 || words[4] != "h" && words[4] != "r" {
 		return Slot{}, fmt.Errorf("a record of %d words", len(words))
 	}
 	var numbers [3]int64
@@ -87,11 +89,14 @@ func readSlot(record string, now time.Time) (Slot, error) {
 		numbers[i] = n
 	}
 	slot := Slot{
-		State: Free, Identity: words[6], Fence: numbers[2],
+		State: Free, Identity: words[5], Fence: numbers[2],
 		NotBefore: time.UnixMilli(numbers[0]).UTC(), NotAfter: time.UnixMilli(numbers[1]).UTC(),
 	}
-	if slot.NotAfter.After(now) {
+	switch {
+	case words[4] == "h" && slot.NotAfter.After(now):
 		slot.State = Held
+	case cooldown > 0 && slot.NotAfter.Add(cooldown).After(now):
+		slot.State = Cooling
 	}
 	return slot, nil
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -14,207 +16,176 @@ import (
 
 // Bounds of what a caller may ask for.
 const (
-	MinTTL     = 100 * time.Millisecond
-	MaxTTL     = 24 * time.Hour
-	DefaultTTL = 30 * time.Second
-	MaxBits    = 20   // width of a worker id
-	MaxSlots   = 4096 // slots on one page of a ring
+	MinTTL      = 100 * time.Millisecond
+	MaxTTL      = 24 * time.Hour
+	DefaultTTL  = 30 * time.Second
+	MaxBits     = 20   // width of a worker id
+	MaxSlots    = 4096 // slots on one page of a ring
+	DefaultSkew = time.Second
 )
 
-// What a pool can answer besides redisstore's own errors.
-var (
-	ErrLost      = redisstore.Loss("workerlease: the lease is no longer yours")
-	ErrExhausted = redisstore.Refusal("workerlease: every worker id of the pool is taken")
-	ErrLayout    = redisstore.Refusal("workerlease: the pool has another layout or epoch")
-	ErrRequest   = redisstore.Refusal("workerlease: the request is not valid")
-	ErrUnknown   = redisstore.Refusal("workerlease: no such pool")
+// NewPools says what a pool is that Redis knows nothing of: an unknown pool and a lost one look alike.
+type NewPools string
+
+// What an unknown pool is.
+const (
+	Wait  NewPools = "wait"  // perhaps lost: nothing is granted until every window that may be open has ended. The default
+	Trust NewPools = "trust" // new: granted from at once. After a loss of the whole pool its ids can be in use twice
 )
 
-// Exhausted is [ErrExhausted] with the time until the first lease can have ended.
-type Exhausted struct{ Wait time.Duration }
-
-// Error says how long to wait.
-func (e *Exhausted) Error() string {
-	return fmt.Sprintf("%v; the first can be free in %v", ErrExhausted, e.Wait)
+// Config is what all clients of a pool must have alike. The zero value of each field means the default beside it.
+type Config struct {
+	NewPools NewPools      // "" = Wait
+	Skew     time.Duration // how far the clocks of two servers that can be master may differ, up to a minute; 0 = DefaultSkew
+	Cooldown time.Duration // how long a slot rests behind its window before another holder gets it; 0 = not at all
 }
 
-// Unwrap gives ErrExhausted.
-func (e *Exhausted) Unwrap() error { return ErrExhausted }
-
-// OtherLayout is [ErrLayout] with what the pool has.
-type OtherLayout struct {
-	Layout string
-	Epoch  time.Time
+func (c Config) withDefaults() Config {
+	if c.NewPools == "" {
+		c.NewPools = Wait
+	}
+	if c.Skew == 0 {
+		c.Skew = DefaultSkew
+	}
+	return c
 }
 
-// Error says what the pool has.
-func (e *OtherLayout) Error() string {
-	return fmt.Sprintf("%v: it has %s since %s", ErrLayout, e.Layout, e.Epoch.Format(time.RFC3339))
+// Check tells every fault of a configuration, each with the bound that it breaks.
+func (c Config) Check() error {
+	c = c.withDefaults()
+	switch {
+	case c.NewPools != Wait && c.NewPools != Trust:
+		return fmt.Errorf("workerlease: new pools %q: wait or trust", c.NewPools)
+	case c.Skew < time.Millisecond || c.Skew > time.Minute:
+		return fmt.Errorf("workerlease: skew %v: 1ms to 1m", c.Skew)
+	case c.Cooldown < 0 || c.Cooldown > MaxTTL:
+		return fmt.Errorf("workerlease: cool-down %v: 0 to %v", c.Cooldown, MaxTTL)
+	}
+	return nil
 }
-
-// Unwrap gives ErrLayout.
-func (e *OtherLayout) Unwrap() error { return ErrLayout }
 
 // Pools are the worker-id pools of one store. It is safe for concurrent use.
-type Pools struct{ store *redisstore.Store }
+type Pools struct {
+	store  *redisstore.Store
+	config Config
+}
 
-// New returns the pools of a store.
-func New(store *redisstore.Store) *Pools { return &Pools{store} }
+// New returns the pools of a store. A configuration that [Config.Check] finds fault with is a programmer's mistake and panics.
+func New(store *redisstore.Store, config Config) *Pools {
+	config = config.withDefaults()
+	if err := config.Check(); err != nil {
+		panic(err)
+	}
+	return &Pools{store, config}
+}
 
-// Shape is what a pool's ids look like: fixed by its first grant.
+// Shape is what a pool's ids look like: fixed by its first grant, or by Create.
 type Shape struct {
-	Layout string    // as package snowflake writes it
-	Bits   int       // width of the worker id in it, 1 to MaxBits
-	Epoch  time.Time // time origin of the ids, whole milliseconds
+	Layout     string    // as package snowflake writes it
+	Bits       int       // width of the worker id in it, 1 to MaxBits
+	Datacenter int       // number of the pool's datacenter in its ids; 0 where the layout has none
+	Epoch      time.Time // time origin of the ids, whole milliseconds
+}
+
+func (s Shape) check() error {
+	switch {
+	case s.Bits < 1 || s.Bits > MaxBits || s.Layout == "":
+		return fmt.Errorf("%w: a worker id of %d bits: 1 to %d", ErrRequest, s.Bits, MaxBits)
+	case s.Datacenter < 0 || s.Datacenter >= 1<<MaxBits:
+		return fmt.Errorf("%w: datacenter %d: 0 to %d", ErrRequest, s.Datacenter, 1<<MaxBits-1)
+	}
+	return nil
 }
 
 // Request says what to lease.
 type Request struct {
-	TTL        time.Duration // MinTTL to MaxTTL; 0 = DefaultTTL
-	Identity   string        // a name for people to see, up to 200 characters without spaces; "" = none
-	Shape      Shape         // of a pool that is new
-	WantLayout bool          // refuse a pool of another layout than Shape's
-	WantEpoch  bool          // refuse a pool of another epoch than Shape's
-}
-
-// Lease is a granted worker id. It is a value: whoever has its Token holds the lease.
-type Lease struct {
-	Pool      string
-	WorkerID  int
-	Token     string    // the secret that proves the lease
-	Fence     int64     // larger than that of every grant of the pool before; below 2^53
-	NotBefore time.Time // the window, by the Redis server's clock: stamps belong in [NotBefore, NotAfter)
-	NotAfter  time.Time
-	TTL       time.Duration
-	Layout    string
-	Epoch     time.Time
-	Now       time.Time // the Redis server's time at the grant
+	// TTL is the length of a window, MinTTL to MaxTTL. It belongs to the pool: fixed by the first grant, and another one is refused. 0 = the pool's, DefaultTTL
+	// for a pool that is new.
+	TTL time.Duration
+	// Identity names the holder, up to 200 characters without spaces: the worker id that it had last is granted again, if its window has ended. "" = none.
+	Identity string
+	Shape    Shape // of a pool that is new
+	// WantLayout, WantEpoch and WantDatacenter refuse a pool whose layout, epoch or datacenter is not Shape's.
+	WantLayout, WantEpoch, WantDatacenter bool
+	Ack                                   int // replicas that must have the grant and each renewal; 0 = what the store asks for
 }
 
 var identityForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{0,200}$`)
 
 func (r Request) check() error {
 	switch {
-	case r.TTL < MinTTL || r.TTL > MaxTTL:
+	case r.TTL != 0 && (r.TTL < MinTTL || r.TTL > MaxTTL):
 		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, MaxTTL)
 	case !identityForm.MatchString(r.Identity):
 		return fmt.Errorf("%w: identity: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
-	case r.Shape.Bits < 1 || r.Shape.Bits > MaxBits || r.Shape.Layout == "":
-		return fmt.Errorf("%w: a worker id of %d bits: 1 to %d", ErrRequest, r.Shape.Bits, MaxBits)
+	case r.Ack < 0 || r.Ack > 100:
+		return fmt.Errorf("%w: ack %d: 0 to 100 replicas", ErrRequest, r.Ack)
 	}
-	return nil
+	return r.Shape.check()
 }
 
-// Acquire leases a worker id. The errors: an *Exhausted, an *OtherLayout, ErrRequest; redisstore.ErrUnavailable (nothing was done),
+func (r Request) ttl() time.Duration {
+	if r.TTL == 0 {
+		return DefaultTTL
+	}
+	return r.TTL
+}
+
+// Lease is a granted worker id. It is a value: whoever has its Token holds the lease.
+type Lease = holder.Lease
+
+// Acquire leases a worker id. The errors: an *Exhausted, a *Quarantined, an *OtherPool, ErrRequest; redisstore.ErrUnavailable (nothing was done),
 // redisstore.ErrUnknownOutcome (a slot may be taken until its TTL has passed; acquire another).
 func (p *Pools) Acquire(ctx context.Context, pool string, request Request) (Lease, error) {
 	return p.acquire(ctx, pool, request, secret.New())
 }
 
 func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce string) (Lease, error) {
-	if request.TTL == 0 {
-		request.TTL = DefaultTTL
-	}
 	if err := request.check(); err != nil {
 		return Lease{}, err
 	}
 	shape := request.Shape
-	var layout, epoch string
-	if request.WantLayout {
-		layout = shape.Layout
-	}
-	if request.WantEpoch {
-		epoch = fmt.Sprint(shape.Epoch.UnixMilli())
-	}
-	reply, err := p.store.Run(ctx, scripts.WorkerAcquire, p.keys(pool), nonce, request.TTL.Milliseconds(), request.Identity, layout, epoch,
-		shape.Layout, shape.Epoch.UnixMilli(), shape.Bits)
+	reply, err := p.on(request.Ack).Run(ctx, scripts.WorkerAcquire, p.keys(pool), nonce, request.Identity, p.config.Skew.Milliseconds(), string(p.config.NewPools),
+		p.config.Cooldown.Milliseconds(), wanted(request.WantLayout, shape.Layout), wanted(request.WantEpoch, shape.epoch()),
+		wanted(request.WantDatacenter, strconv.Itoa(shape.Datacenter)), wanted(request.TTL != 0, milliseconds(request.TTL)),
+		shape.Layout, shape.epoch(), shape.Datacenter, shape.Bits, request.ttl().Milliseconds())
 	if err != nil {
 		return Lease{}, err
 	}
-	return granted(reply, pool, nonce)
+	if reply.Word() != "granted" {
+		return Lease{}, refusal(reply)
+	}
+	lease := Lease{Pool: pool, Identity: request.Identity}
+	first := ""
+	err = reply.Scan(&lease.WorkerID, &lease.NotBefore, &lease.NotAfter, &lease.Fence, &lease.TTL, &lease.Now, &lease.Layout, &lease.Epoch, &lease.Datacenter,
+		&lease.Bits, &first)
+	lease.Token = token(nonce, lease.NotBefore)
+	if first == "1" {
+		p.list(ctx, pool)
+	}
+	return lease, err
 }
 
-func granted(reply redisstore.Reply, pool, nonce string) (Lease, error) {
-	switch reply.Word() {
-	case "granted":
-		lease := Lease{Pool: pool}
-		err := reply.Scan(&lease.WorkerID, &lease.NotBefore, &lease.NotAfter, &lease.Fence, &lease.TTL, &lease.Now, &lease.Layout, &lease.Epoch)
-		lease.Token = token(nonce, lease.NotBefore)
-		return lease, err
-	case "layout":
-		var other OtherLayout
-		if err := reply.Scan(&other.Layout, &other.Epoch); err != nil {
-			return Lease{}, err
-		}
-		return Lease{}, &other
-	case "exhausted":
-		var exhausted Exhausted
-		if err := reply.Scan(&exhausted.Wait); err != nil {
-			return Lease{}, err
-		}
-		return Lease{}, &exhausted
+func (s Shape) epoch() string { return strconv.FormatInt(s.Epoch.UnixMilli(), 10) }
+
+func wanted(is bool, text string) string {
+	if is {
+		return text
 	}
-	return Lease{}, reply.Unexpected()
+	return ""
 }
 
-// Renewed is what a renewal came to.
-type Renewed struct {
-	NotAfter time.Time     // the new end of the window, by the Redis server's clock
-	TTL      time.Duration // what the next renewal without a ttl counts
-	Now      time.Time     // the Redis server's time at the renewal
-}
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// Renew moves the end of an open lease's window to ttl from now, or to the TTL that it was granted with if ttl is 0; the window never gets shorter. ErrLost: it has ended, was released, or is another's.
-func (p *Pools) Renew(ctx context.Context, pool string, workerID int, leaseToken string, ttl time.Duration) (Renewed, error) {
-	if ttl != 0 && (ttl < MinTTL || ttl > MaxTTL) {
-		return Renewed{}, fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, ttl, MinTTL, MaxTTL)
+func (p *Pools) on(ack int) *redisstore.Store {
+	if ack == 0 {
+		return p.store
 	}
-	nonce, from, ok := openToken(leaseToken)
-	if !ok {
-		return Renewed{}, ErrLost
-	}
-	milliseconds := ""
-	if ttl != 0 {
-		milliseconds = fmt.Sprint(ttl.Milliseconds())
-	}
-	reply, err := p.store.Run(ctx, scripts.WorkerRenew, p.keys(pool), workerID, nonce, from, milliseconds)
-	if err != nil {
-		return Renewed{}, err
-	}
-	if err := open(reply); err != nil {
-		return Renewed{}, err
-	}
-	var renewed Renewed
-	err = reply.Scan(&renewed.NotAfter, &renewed.TTL, &renewed.Now)
-	return renewed, err
-}
-
-// Release ends a lease now. Repeating it is harmless. ErrLost: it had ended before, or is another's.
-func (p *Pools) Release(ctx context.Context, pool string, workerID int, leaseToken string) error {
-	nonce, from, ok := openToken(leaseToken)
-	if !ok {
-		return ErrLost
-	}
-	reply, err := p.store.Run(ctx, scripts.WorkerRelease, p.keys(pool), workerID, nonce, from)
-	if err != nil {
-		return err
-	}
-	return open(reply)
-}
-
-// open tells from a reply whether the lease was found open.
-func open(reply redisstore.Reply) error {
-	switch reply.Word() {
-	case "ok":
-		return nil
-	case "lost":
-		return ErrLost
-	}
-	return reply.Unexpected()
+	return p.store.WithAck(ack)
 }
 
 func (p *Pools) keys(pool string) []string {
-	return []string{p.store.Key("worker", pool), p.store.Key("worker", pool, "ends")}
+	return []string{p.store.Key("worker", pool), p.store.Key("worker", pool, "ends"), p.store.Key("worker", pool, "names")}
 }
 
 // token is the proof of a lease: its nonce and the start of its window, which together name one grant.

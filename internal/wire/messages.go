@@ -75,12 +75,18 @@ type Counter struct {
 	Value int64  `json:"value"`
 }
 
-// WorkerRequest is the body of POST /worker/{pool}; all of it is optional.
+// WorkerRequest is the body of POST /worker/{pool}; all of it is optional. PUT /worker/{pool} takes the same without an identity.
 type WorkerRequest struct {
-	Identity string     `json:"identity"`
-	TTL      *int64     `json:"ttl_ms"`
-	Layout   *string    `json:"layout"`
-	Epoch    *time.Time `json:"epoch"`
+	Identity string `json:"identity"`
+	PoolRequest
+}
+
+// PoolRequest is the body of PUT /worker/{pool}; all of it is optional.
+type PoolRequest struct {
+	TTL        *int64     `json:"ttl_ms"`
+	Layout     *string    `json:"layout"`
+	Epoch      *time.Time `json:"epoch"`
+	Datacenter *int       `json:"datacenter"`
 }
 
 // WorkerLease answers POST /worker/{pool}.
@@ -94,12 +100,21 @@ type WorkerLease struct {
 	RenewEvery int64     `json:"renew_every_ms"`
 	Layout     string    `json:"layout"`
 	Epoch      time.Time `json:"epoch"`
+	Datacenter int       `json:"datacenter"`
+	Identity   string    `json:"identity,omitempty"`
 	ServerTime time.Time `json:"server_time"`
 }
 
-// RenewRequest is the body of PUT /worker/{pool}/{worker_id}; all of it is optional.
+// RenewRequest is the body of PUT /worker/{pool}/{worker_id}; all of it is optional. What follows ttl_ms is the holder's proof, as it was granted and renewed last: with it,
+// all of it, a lease that Redis has lost is written down anew while its window is open.
 type RenewRequest struct {
-	TTL *int64 `json:"ttl_ms"`
+	TTL        *int64     `json:"ttl_ms"`
+	NotAfter   *time.Time `json:"not_after"`
+	Fence      int64      `json:"fence"`
+	Identity   string     `json:"identity"`
+	Layout     string     `json:"layout"`
+	Epoch      *time.Time `json:"epoch"`
+	Datacenter int        `json:"datacenter"`
 }
 
 // WorkerRenewed answers PUT /worker/{pool}/{worker_id}.
@@ -111,14 +126,27 @@ type WorkerRenewed struct {
 	ServerTime time.Time `json:"server_time"`
 }
 
+// WorkerPool is what a pool is: it answers PUT /worker/{pool}, and is a part of WorkerRing and WorkerPools.
+type WorkerPool struct {
+	Pool        string    `json:"pool"`
+	Layout      string    `json:"layout"`
+	Epoch       time.Time `json:"epoch"`
+	Datacenter  int       `json:"datacenter"`
+	Size        int       `json:"size"` // slots of the ring
+	Used        int       `json:"used"` // slots that were leased at least once
+	TTL         int64     `json:"ttl_ms"`
+	Quarantined int64     `json:"quarantined_ms,omitempty"` // nothing is granted for that long, since state may have been lost
+}
+
+// WorkerPools answers GET /worker.
+type WorkerPools struct {
+	Pools []WorkerPool `json:"pools"`
+	Next  string       `json:"next,omitempty"` // cursor of the next page
+}
+
 // WorkerRing answers GET /worker/{pool}: a page of the ring.
 type WorkerRing struct {
-	Pool       string       `json:"pool"`
-	Layout     string       `json:"layout"`
-	Epoch      time.Time    `json:"epoch"`
-	Size       int          `json:"size"` // slots of the ring
-	Used       int          `json:"used"` // slots that were leased at least once: worker ids 0 to used-1
-	TTL        int64        `json:"ttl_ms"`
+	WorkerPool
 	ServerTime time.Time    `json:"server_time"`
 	Slots      []WorkerSlot `json:"slots"`
 	Next       *int         `json:"next,omitempty"` // where the next page begins
@@ -127,7 +155,7 @@ type WorkerRing struct {
 // WorkerSlot is one worker id of a ring.
 type WorkerSlot struct {
 	WorkerID  int       `json:"worker_id"`
-	State     string    `json:"state"`            // held or free
+	State     string    `json:"state"`            // held, cooling or free
 	Holder    string    `json:"holder,omitempty"` // as the last holder named itself
 	Fence     int64     `json:"fence,omitempty"`  // of the last lease; what follows is its window
 	NotBefore time.Time `json:"not_before,omitzero"`

@@ -31,6 +31,8 @@ const (
 	LayoutMismatch     Code = "layout-mismatch"
 	LeaseLost          Code = "lease-lost"
 	PoolExhausted      Code = "pool-exhausted"
+	PoolQuarantined    Code = "pool-quarantined"
+	PoolExists         Code = "pool-exists"
 	PayloadTooLarge    Code = "payload-too-large"
 	StoreUnavailable   Code = "store-unavailable"
 	OutcomeUnknown     Code = "outcome-unknown"
@@ -62,9 +64,11 @@ var catalogue = map[Code]Kind{
 	TokenUnknown:        {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
 	NotAnInteger:        {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer."},
 	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807."},
-	LayoutMismatch:      {409, "The pool has another layout", false, "Nothing was leased. Layout and epoch are fixed by a pool's first grant; leave them out to take the pool's own."},
+	LayoutMismatch:      {409, "The pool has another layout", false, "Nothing was leased. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the pool's own."},
 	LeaseLost:           {410, "The lease is no longer yours", false, "It has ended, was released, or never was yours. Stop using what it stood for and acquire anew."},
-	PoolExhausted:       {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first lease can have ended."},
+	PoolExhausted:       {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first slot can be free."},
+	PoolQuarantined:     {503, "The pool's state may have been lost", true, "No worker id is granted until every one that may be in use has ended; ask again after Retry-After. If the pool is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
+	PoolExists:          {409, "The pool is there already", false, "Nothing was changed. It has granted worker ids, or was declared before; the detail says what it is."},
 	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit."},
 	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis can not be reached, is loading, is read-only or refuses writes."},
 	OutcomeUnknown:      {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},

@@ -1,0 +1,372 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	peer "github.com/bwmarrin/snowflake"
+	"github.com/sony/sonyflake/v2"
+	"github.com/yitter/idgenerator-go/idgen"
+
+	"github.com/coatcheck/coatcheck/snowflake"
+)
+
+// The ways to get an id that the ids command compares. All but the first have 21 bits of sequence and 1 of worker id, so that the sequence is not the limit.
+const (
+	atomicAdd      = "atomic add"
+	coatcheckNext  = "coatcheck"
+	coatcheckBatch = "coatcheck, 256 at once"
+	bwmarrin       = "bwmarrin"
+	yitter         = "yitter"
+	sonyflakeV2    = "sonyflake v2"
+)
+
+const (
+	wideLayout = "41/1/21"
+	twitterMax = 4_096_000 // ids in a second of the layout 41/10/12
+)
+
+// idSide is one of them.
+type idSide struct {
+	name string
+	draw func(n int) error // draws n ids; safe for concurrent use
+	end  func()
+}
+
+// idsCommand measures what an id costs, how close a generator comes to its layout's limit and at what price, and what it costs while nobody wants an id.
+func idsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
+	flags := flag.NewFlagSet("ids", flag.ContinueOnError)
+	rounds := flags.Int("rounds", 15, "rounds, in each of which every side is measured once for each number of callers")
+	seconds := flags.Float64("seconds", 0.2, "length of each measured span")
+	sustained := flags.Float64("sustained", 10, "seconds at the limit of layout 41/10/12")
+	idle := flags.Float64("idle", 20, "seconds without a call")
+	var out output
+	out.flags(flags)
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	if *rounds < 1 || *seconds < 0.001 || *seconds > 600 || *sustained < 0.01 || *sustained > 600 || *idle < 0.01 || *idle > 600 {
+		return usageError{fmt.Errorf("at least one round, spans of 0.001 to 600 s, and 0.01 to 600 s sustained and idle")}
+	}
+	result := &table{
+		Title: "ids", When: time.Now().UTC().Truncate(time.Second), Rounds: *rounds, Seconds: *seconds,
+		Machine: fmt.Sprintf("%d processors (shared machine), %s %s/%s", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH),
+		Columns: []string{"what", "side", "callers", "value", "unit", "ratio", "middle half"},
+	}
+	if err := compareIDs(ctx, result, *rounds, span(*seconds)); err != nil {
+		return err
+	}
+	for _, callers := range []int{1, max(2, runtime.NumCPU())} {
+		if err := sustain(ctx, result, callers, span(*sustained)); err != nil {
+			return err
+		}
+	}
+	if err := sustainPeer(ctx, result, span(*sustained)/4); err != nil {
+		return err
+	}
+	if err := rest(ctx, result, span(*idle)); err != nil {
+		return err
+	}
+	result.Notes = append(result.Notes,
+		"ratio: an id's time to that of an atomic addition in the same round, and in the rows of x bwmarrin the other way round; at the limit, the ids to those that the layout has.",
+		"lead: the largest of every 64th id, against the lease's clock read after it was stamped.")
+	return out.write(stdout, result)
+}
+
+func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// compareIDs measures every side once in each round, for one caller and for many.
+func compareIDs(ctx context.Context, result *table, rounds int, span time.Duration) error {
+	sides, err := idSides(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, side := range sides {
+			side.end()
+		}
+	}()
+	for _, callers := range []int{1, max(2, runtime.NumCPU())} {
+		costs := make([][]float64, len(sides))
+		for round := range rounds {
+			for i := range sides {
+				at := (i + round) % len(sides) // another one begins
+				cost, err := costOf(ctx, sides[at].draw, callers, span)
+				if err != nil {
+					return fmt.Errorf("%s: %w", sides[at].name, err)
+				}
+				costs[at] = append(costs[at], cost)
+			}
+		}
+		idRows(result, sides, costs, callers)
+	}
+	return nil
+}
+
+func idRows(result *table, sides []idSide, costs [][]float64, callers int) {
+	ratios := func(of, to []float64) []float64 {
+		list := make([]float64, len(of))
+		for i := range of {
+			list[i] = of[i] / to[i]
+		}
+		return list
+	}
+	var own, theirs []float64
+	for i, side := range sides {
+		r := ratios(costs[i], costs[0])
+		result.add("an id", side.name, callers, median(costs[i]), "ns", median(r), spread(r))
+		switch side.name {
+		case coatcheckNext:
+			own = costs[i]
+		case bwmarrin:
+			theirs = costs[i]
+		}
+	}
+	r := ratios(theirs, own)
+	result.add("x bwmarrin", coatcheckNext, callers, median(r), "times as fast", median(r), spread(r))
+}
+
+// costOf is the nanoseconds between two ids, of all callers together.
+func costOf(ctx context.Context, draw func(int) error, callers int, span time.Duration) (float64, error) {
+	const several = 4096
+	var drawn atomic.Int64
+	errs := make([]error, callers)
+	var all sync.WaitGroup
+	start := time.Now()
+	for i := range callers {
+		all.Go(func() {
+			for time.Since(start) < span && errs[i] == nil {
+				if errs[i] = draw(several); errs[i] == nil {
+					errs[i] = ctx.Err()
+				}
+				drawn.Add(several)
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(start)
+	for _, err := range errs {
+		if err != nil {
+			return 0, err
+		}
+	}
+	return float64(took.Nanoseconds()) / float64(drawn.Load()), nil
+}
+
+func idSides(ctx context.Context) ([]idSide, error) {
+	next, err := wideGenerator()
+	if err != nil {
+		return nil, err
+	}
+	batch, err := wideGenerator()
+	if err != nil {
+		return nil, err
+	}
+	peer.NodeBits, peer.StepBits = 1, 21
+	node, err := peer.NewNode(1)
+	if err != nil {
+		return nil, err
+	}
+	sony, err := sonyflake.New(sonyflake.Settings{BitsSequence: 21, BitsMachineID: 1, TimeUnit: time.Millisecond, MachineID: func() (int, error) { return 1, nil }})
+	if err != nil {
+		return nil, err
+	}
+	options := idgen.NewIdGeneratorOptions(1)
+	options.WorkerIdBitLength, options.SeqBitLength = 1, 21
+	yit := idgen.NewDefaultIdGenerator(options)
+	nothing := func() {}
+	return []idSide{
+		{atomicAdd, bareAdd(), nothing},
+		{coatcheckNext, func(n int) error { return nextTimes(ctx, next, n) }, func() { next.Stop() }},
+		{coatcheckBatch, func(n int) error { return fillTimes(ctx, batch, n) }, func() { batch.Stop() }},
+		{bwmarrin, func(n int) error {
+			for range n {
+				node.Generate()
+			}
+			return nil
+		}, nothing},
+		{yitter, func(n int) error {
+			for range n {
+				yit.NewLong()
+			}
+			return nil
+		}, nothing},
+		{sonyflakeV2, func(n int) error {
+			for range n {
+				if _, err := sony.NextID(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, nothing},
+	}, nil
+}
+
+func bareAdd() func(int) error {
+	counter := new(struct { // on a cache line of its own
+		_ [64]byte
+		n atomic.Int64
+		_ [56]byte
+	})
+	return func(n int) error {
+		for range n {
+			counter.n.Add(1)
+		}
+		return nil
+	}
+}
+
+func nextTimes(ctx context.Context, g *snowflake.Generator, n int) error {
+	for range n {
+		if _, err := g.Next(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fillTimes(ctx context.Context, g *snowflake.Generator, n int) error {
+	var ids [256]snowflake.ID
+	for ; n > 0; n -= len(ids) {
+		if err := g.Fill(ctx, ids[:min(n, len(ids))]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func wideGenerator() (*snowflake.Generator, error) {
+	return snowflake.New(newRenewing(), snowflake.Config{Layout: snowflake.MustLayout(wideLayout)})
+}
+
+// renewing is a lease of 30 seconds that is renewed every ten, as a holder does it.
+type renewing struct {
+	start time.Time
+	mu    sync.Mutex
+	lease snowflake.Lease
+}
+
+func newRenewing() *renewing {
+	now := time.Now()
+	return &renewing{start: now, lease: snowflake.Lease{Worker: 1, Fence: 1, NotBefore: now, NotAfter: now.Add(30 * time.Second), Time: now, At: now}}
+}
+
+func (r *renewing) Lease() (snowflake.Lease, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.Sub(r.lease.At) >= 10*time.Second {
+		at := r.start.Add(now.Sub(r.start))
+		r.lease.At, r.lease.Time, r.lease.NotAfter = now, at, at.Add(30*time.Second)
+	}
+	return r.lease, nil
+}
+
+// clock is the lease's clock now.
+func (r *renewing) clock() time.Time { return r.start.Add(time.Since(r.start)) }
+
+// sustain draws as many ids as layout 41/10/12 has.
+func sustain(ctx context.Context, result *table, callers int, span time.Duration) error {
+	lease := newRenewing()
+	layout := snowflake.MustLayout(snowflake.DefaultLayout)
+	g, err := snowflake.New(lease, snowflake.Config{Layout: layout})
+	if err != nil {
+		return err
+	}
+	defer g.Stop()
+	leads := make([]time.Duration, callers)
+	errs := make([]error, callers)
+	drawn := make([]int64, callers)
+	var all sync.WaitGroup
+	work, start := processorTime(), time.Now()
+	for i := range callers {
+		all.Go(func() {
+			for time.Since(start) < span && errs[i] == nil && ctx.Err() == nil {
+				errs[i] = nextTimes(ctx, g, 63)
+				id, err := g.Next(ctx)
+				if err != nil {
+					errs[i] = err
+				}
+				leads[i] = max(leads[i], layout.Decode(id, snowflake.DefaultEpoch).Time.Sub(lease.clock()))
+				drawn[i] += 64
+			}
+		})
+	}
+	all.Wait()
+	took, worked := time.Since(start), time.Duration(processorTime()*1000)-time.Duration(work*1000)
+	var ids int64
+	var lead time.Duration
+	for i := range callers {
+		if errs[i] != nil {
+			return errs[i]
+		}
+		ids, lead = ids+drawn[i], max(lead, leads[i])
+	}
+	rate := float64(ids) / took.Seconds()
+	result.add("at the limit", coatcheckNext, callers, rate, "ids/s", rate/twitterMax, "")
+	result.add("processor", coatcheckNext, callers, worked.Seconds()/took.Seconds(), "cores", "", "")
+	result.add("lead", coatcheckNext, callers, float64(lead.Microseconds())/1000, "ms", "", "")
+	return ctx.Err()
+}
+
+// sustainPeer does the same with a generator that spins while it waits for the next millisecond.
+func sustainPeer(ctx context.Context, result *table, span time.Duration) error {
+	peer.NodeBits, peer.StepBits = 10, 12
+	node, err := peer.NewNode(1)
+	if err != nil {
+		return err
+	}
+	work, start := processorTime(), time.Now()
+	var ids int64
+	for time.Since(start) < span && ctx.Err() == nil {
+		for range 64 {
+			node.Generate()
+		}
+		ids += 64
+	}
+	took, worked := time.Since(start), processorTime()-work
+	rate := float64(ids) / took.Seconds()
+	result.add("at the limit", bwmarrin, 1, rate, "ids/s", rate/twitterMax, "")
+	result.add("processor", bwmarrin, 1, worked/1e6/took.Seconds(), "cores", "", "")
+	return ctx.Err()
+}
+
+// rest measures the processor time of a generator that was busy and has nothing to do any more, beside that of a process without one.
+func rest(ctx context.Context, result *table, span time.Duration) error {
+	g, err := wideGenerator()
+	if err != nil {
+		return err
+	}
+	defer g.Stop()
+	for _, side := range []string{"no generator", coatcheckNext} {
+		if side == coatcheckNext {
+			if err := nextTimes(ctx, g, 1_000_000); err != nil {
+				return err
+			}
+		}
+		runtime.GC()
+		if err := pause(ctx, span/10); err != nil { // until what ran beside the calls has ended
+			return err
+		}
+		work, start := processorTime(), time.Now()
+		if err := pause(ctx, span); err != nil {
+			return err
+		}
+		result.add("idle", side, 0, (processorTime()-work)/time.Since(start).Seconds(), "µs of processor a second", "", "")
+	}
+	return nil
+}
+
+func pause(ctx context.Context, span time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(span):
+		return nil
+	}
+}

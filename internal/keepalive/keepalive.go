@@ -1,0 +1,175 @@
+package keepalive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Causes with which a holder's context ends.
+var (
+	// ErrLost means that a renewal was refused: the lease is another's, was released, or has ended.
+	ErrLost = errors.New("the lease was lost")
+	// ErrDeadline means that no renewal was confirmed in time. The lease may still be there, but the holder must not count on it.
+	ErrDeadline = errors.New("no renewal was confirmed before the lease could end")
+	// ErrReleased means that the holder gave the lease back.
+	ErrReleased = errors.New("the lease was released")
+)
+
+// look is how often the wall clock is compared with the monotonic one while there is nothing else to do.
+const look = time.Second
+
+// Config says what to keep. TTL, Renew and Lost are required.
+type Config struct {
+	TTL    time.Duration                   // what a grant and a renewal are good for
+	Margin time.Duration                   // how long before the lease can end it counts as ended; 0 = a tenth of TTL, a second at most
+	Renew  func(ctx context.Context) error // asks for one more TTL; its context ends with the lease
+	Lost   func(err error) bool            // tells whether a renewal's error says that the lease is gone
+	Failed func(err error)                 // is told of a renewal that failed otherwise, by the keeper's goroutine; nil = nobody
+	Strict bool                            // wall time that runs ahead ends the lease for good
+	Wall   func() time.Time                // nil = the wall clock
+}
+
+func (c Config) withDefaults() Config {
+	if c.Margin == 0 {
+		c.Margin = min(c.TTL/10, time.Second)
+	}
+	if c.Failed == nil {
+		c.Failed = func(error) {}
+	}
+	if c.Wall == nil {
+		c.Wall = func() time.Time { return time.Now().Round(0) }
+	}
+	return c
+}
+
+// Keeper keeps one lease. It is safe for concurrent use.
+type Keeper struct {
+	config Config
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	ended  chan struct{} // closed when the goroutine has ended
+
+	mu       sync.Mutex
+	sent     time.Time // before the last confirmed request was sent
+	sentWall time.Time
+	deadline *time.Timer
+}
+
+// Start keeps a lease that was granted, until the context ends, the lease does, or Stop is called. sent is the local moment before the grant was asked
+// for, with its monotonic reading; ago is what the wall clock said then.
+func Start(ctx context.Context, sent time.Time, config Config) *Keeper {
+	k := &Keeper{config: config.withDefaults(), ended: make(chan struct{}), sent: sent}
+	k.sentWall = k.config.Wall().Add(-time.Since(sent))
+	k.ctx, k.cancel = context.WithCancelCause(ctx)
+	k.deadline = time.AfterFunc(k.left(), k.expire)
+	go k.run()
+	return k
+}
+
+// Context ends when the lease does, with ErrLost, ErrDeadline or ErrReleased as its cause, or with the cause of the context that Start was given.
+func (k *Keeper) Context() context.Context { return k.ctx }
+
+// Valid is how long the lease can be trusted from now on, by monotonic and wall time; 0 or less if it can not.
+func (k *Keeper) Valid() time.Duration {
+	if k.ctx.Err() != nil {
+		return 0
+	}
+	return k.left()
+}
+
+// Stop ends the keeping and waits until no renewal is under way. Stopping again does nothing.
+func (k *Keeper) Stop() {
+	k.cancel(ErrReleased)
+	<-k.ended
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.deadline.Stop()
+}
+
+func (k *Keeper) left() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.leftLocked()
+}
+
+func (k *Keeper) leftLocked() time.Duration {
+	elapsed := max(time.Since(k.sent), k.config.Wall().Sub(k.sentWall))
+	return k.config.TTL - k.config.Margin - elapsed
+}
+
+// expire ends the lease when its time is over, unless a renewal has just been confirmed.
+func (k *Keeper) expire() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if left := k.config.TTL - k.config.Margin - time.Since(k.sent); left > 0 {
+		k.deadline.Reset(left)
+		return
+	}
+	k.cancel(ErrDeadline)
+}
+
+// confirm notes that a request which was sent at that moment was granted. It is for nothing if the lease has ended meanwhile.
+func (k *Keeper) confirm(sent, sentWall time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.sent, k.sentWall = sent, sentWall
+	k.deadline.Reset(k.config.TTL - k.config.Margin - time.Since(sent))
+}
+
+// run renews three times in a TTL, and more often while renewals fail.
+func (k *Keeper) run() {
+	defer close(k.ended)
+	pause := k.config.TTL / 3
+	for k.sleep(jitter(pause)) {
+		sent, sentWall := time.Now(), k.config.Wall()
+		switch err := k.renew(); {
+		case err == nil:
+			k.confirm(sent, sentWall)
+			pause = k.config.TTL / 3
+		case k.ctx.Err() != nil:
+			return
+		case k.config.Lost(err):
+			k.cancel(fmt.Errorf("%w: %w", ErrLost, err))
+			return
+		default:
+			k.config.Failed(err)
+			pause = k.config.TTL / 12
+		}
+	}
+}
+
+func (k *Keeper) renew() error {
+	ctx, cancel := context.WithTimeout(k.ctx, k.config.TTL)
+	defer cancel()
+	return k.config.Renew(ctx)
+}
+
+// sleep waits, less if wall time runs ahead so far that the lease counts as ended. It tells whether the lease is still to be kept.
+func (k *Keeper) sleep(d time.Duration) bool {
+	for until := time.Now().Add(d); ; {
+		select {
+		case <-k.ctx.Done():
+			return false
+		case <-time.After(min(time.Until(until), look)):
+		}
+		if k.left() <= 0 {
+			if k.config.Strict {
+				k.cancel(ErrDeadline)
+				return false
+			}
+			return true
+		}
+		if time.Until(until) <= 0 {
+			return true
+		}
+	}
+}
+
+// jitter spreads the renewals of many holders: nine to eleven tenths of d.
+func jitter(d time.Duration) time.Duration {
+	return d*9/10 + time.Duration(rand.Int64N(int64(d)/5+1))
+}

@@ -1,0 +1,186 @@
+package snowflake
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// redeem makes some of a ticket's positions good, at least one, from its first on. It may draw others in their place.
+func (g *Generator) redeem(ctx context.Context, t *ticket) (count int64, err error) {
+	if g.isFresh() { // the limit was just set by the clock
+		if count = min(t.count, t.limit.Load()-t.first); count > 0 {
+			return count, nil
+		}
+	}
+	for {
+		count, wait, err := g.try(t)
+		if err != nil || count > 0 {
+			return count, err
+		}
+		if err := g.sleep(ctx, wait); err != nil {
+			g.giveUp(t)
+			return 0, err
+		}
+	}
+}
+
+func (g *Generator) isFresh() bool { return int64(time.Since(g.born)) < g.fresh.Load() }
+
+// try looks at the lease and the clock. It says how many of the ticket's positions may be stamped, or else how long to wait before trying again.
+func (g *Generator) try(t *ticket) (count int64, wait time.Duration, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	unit, wait, err := g.look(now)
+	if err != nil || wait > 0 {
+		return 0, wait, err
+	}
+	g.warm(now, t.count)
+	p := g.current.Load()
+	limit := g.allow(p, now)
+	if t.positions != p || t.first < g.position(unit) {
+		g.skip(p, g.begin(unit))
+		t.positions, t.first = p, p.next.Add(t.count)-t.count
+	}
+	count = min(t.count, limit-t.first)
+	if count <= 0 {
+		return 0, g.turn(t.first, now), nil
+	}
+	g.used = max(g.used, t.first+count-1)
+	return count, 0, nil
+}
+
+// look asks the worker and the clock. It tells the unit that the clock is in, if that can be stamped; otherwise why not, or how long to wait.
+func (g *Generator) look(now time.Time) (unit int64, wait time.Duration, err error) {
+	if g.stopped {
+		return 0, 0, ErrStopped
+	}
+	if err := g.ask(now); err != nil {
+		g.cool()
+		return 0, 0, err
+	}
+	unit, _ = g.clock.read(now, g.config.Layout.Unit)
+	switch {
+	case unit < 0:
+		err = fmt.Errorf("%w: it is %v", ErrBeforeEpoch, g.config.Epoch)
+	case unit>>g.config.Layout.Timestamp > 0:
+		err = fmt.Errorf("%w: %v since %v", ErrLayoutUsedUp, g.config.Layout, g.config.Epoch)
+	case unit >= g.window.end:
+		err = &WindowEnded{g.lease.lease.NotAfter}
+	case unit < g.window.first:
+		wait = g.until(g.window.first, now, 0)
+	default:
+		return unit, 0, nil
+	}
+	g.cool()
+	return 0, wait, err
+}
+
+// allow says up to which position the clock, the lead and the window allow ids now; while calls are many, that is the limit for all of them.
+func (g *Generator) allow(p *positions, now time.Time) (limit int64) {
+	last, _ := g.clock.read(now.Add(MaxLead), g.config.Layout.Unit)
+	g.high = max(g.high, g.position(last+1))
+	limit = min(g.high, g.position(g.window.end))
+	if g.heat.hot {
+		p.limit.Store(limit)
+		g.fresh.Store(int64(now.Sub(g.born) + 2*interval))
+	}
+	return limit
+}
+
+// turn is how long it takes until a position can be allowed. One beyond the window may be allowed by a renewal, and at the window's end it is refused.
+func (g *Generator) turn(n int64, now time.Time) time.Duration {
+	if n >= g.position(g.window.end) {
+		return min(g.until(g.window.end, now, 0), lookSoon)
+	}
+	return g.until(n>>g.config.Layout.Sequence, now, MaxLead)
+}
+
+// until is how long it takes until the clock comes to a unit, less a lead; at most so long that a change of the lease is noticed.
+func (g *Generator) until(unit int64, now time.Time, lead time.Duration) time.Duration {
+	at, rest := g.clock.read(now, g.config.Layout.Unit)
+	missing := min(unit-at, int64(2*lookAgain/g.config.Layout.Unit)+1)
+	return min(max(time.Duration(missing)*g.config.Layout.Unit-rest-lead, time.Nanosecond), lookAgain)
+}
+
+// lookAgain is the longest wait without a look at the lease.
+const lookAgain = time.Second
+
+// lookSoon is the longest wait for a renewal without a look at the lease.
+const lookSoon = 10 * time.Millisecond
+
+func (g *Generator) sleep(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("snowflake: waiting: %w", context.Cause(ctx))
+	case <-g.stop:
+		return nil // the next try says so
+	case <-timer.C:
+		return nil
+	}
+}
+
+// giveUp notes a ticket that nobody will redeem. If there are many, the positions beyond the limit are wasted on callers that are gone, and new ones begin.
+func (g *Generator) giveUp(t *ticket) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.positions != g.current.Load() {
+		return
+	}
+	if g.given += int(t.count); g.given > maxGiven {
+		g.open(t.grant)
+	}
+}
+
+const maxGiven = 1024
+
+// note takes down how far ids may have been stamped under a limit, and tells the next position.
+func (g *Generator) note(p *positions, limit int64) int64 {
+	n := p.next.Load()
+	if n != g.clean {
+		g.used = max(g.used, min(n, limit)-1)
+	}
+	return n
+}
+
+// skip goes on to a position. What others draw meanwhile makes it go further.
+func (g *Generator) skip(p *positions, to int64) {
+	n := g.note(p, p.limit.Load())
+	if n >= to {
+		return
+	}
+	if g.clean = to; p.next.Add(to-n) != to {
+		g.clean = -1 // somebody drew before it
+	}
+}
+
+// cool takes the limit away, so that each call looks at the lease and the clock. When it has returned, used holds all that was and will be stamped without.
+func (g *Generator) cool() {
+	p := g.current.Load()
+	g.note(p, p.limit.Swap(0))
+	g.heat.hot = false
+	g.fresh.Store(0)
+}
+
+// open begins new positions, behind all that may have been stamped.
+func (g *Generator) open(to grant) {
+	hot := g.heat.hot
+	g.cool()
+	g.heat.hot = hot
+	layout := g.config.Layout
+	if g.current.Load().grant != to && g.used >= 0 { // another unit, so that ids rise though the worker id may be smaller
+		g.floor = g.position(g.used>>layout.Sequence + 1)
+		g.used = -1
+	}
+	p := &positions{
+		identity: layout.identity(to.datacenter, to.worker),
+		sequence: uint8(layout.Sequence), above: uint8(layout.Datacenter + layout.Worker), //nolint:gosec // 63 at most
+		grant: to,
+	}
+	p.next.Store(max(g.floor, g.used+1))
+	g.given, g.clean, g.heat.before = 0, -1, 0
+	g.current.Store(p)
+}

@@ -1,0 +1,182 @@
+package snowflake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// MaxLead is how far an id's timestamp may be ahead of the lease's clock. It is what a burst may borrow from the next units when a sequence is full.
+const MaxLead = 5 * time.Millisecond
+
+// Config says what a generator's ids look like.
+type Config struct {
+	Layout Layout    // zero = DefaultLayout
+	Epoch  time.Time // zero = DefaultEpoch
+	// Spread lets the sequence of a unit start at a number drawn by lot from the lower half of the sequence, instead of 0. Without it a generator that makes less than one id
+	// in a unit makes only ids whose low bits are 0, which all land on one shard where shards are chosen by the id's remainder. The price: of a unit that starts
+	// fresh up to half of the sequence is left out. A full one still runs on into the next, so that a busy generator is no slower.
+	Spread bool
+}
+
+// Generator stamps ids. It is safe for concurrent use. Two generators on one Worker are a mistake: each believes that the window is its own, and they
+// repeat each other's ids.
+//
+// Stop ends it. Without Stop nothing leaks: what runs beside a busy generator, one goroutine, ends by itself within a second after calls have become rare.
+type Generator struct {
+	// current is the positions that ids are drawn from, with the worker id that they belong to. A call loads it once.
+	current atomic.Pointer[positions]
+	fresh   atomic.Int64 // until when the last look at the clock is good enough, counted from born
+	born    time.Time
+
+	worker Worker
+	config Config
+	stop   chan struct{} // closed by Stop
+	ticker sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows, and changes of current
+	stopped bool
+	lease   answer
+	window  window
+	clock   clock
+	heat    heat
+	opened  bool  // there has been a grant
+	floor   int64 // where the positions of the current grant begin at the earliest
+	clean   int64 // the next position if nothing was drawn since it was set; -1 = not known
+	used    int64 // the last position that may have been stamped with the current grant; -1 = none
+	high    int64 // the first position that was never allowed: the clock as far as it was ever read, and the lead
+	given   int   // tickets beyond the limit that their callers gave up
+}
+
+// New makes a generator. It asks the worker for nothing yet. The error says what is wrong with the layout.
+func New(worker Worker, config Config) (*Generator, error) {
+	if worker == nil {
+		return nil, errors.New("snowflake: a generator needs a Worker")
+	}
+	config.Layout, config.Epoch = origin(config.Layout, config.Epoch)
+	if err := config.Layout.check(); err != nil {
+		return nil, fmt.Errorf("snowflake: %w", err)
+	}
+	g := &Generator{worker: worker, config: config, stop: make(chan struct{}), used: -1, clean: -1, born: time.Now()}
+	g.current.Store(&positions{})
+	return g, nil
+}
+
+// Next stamps an id. It waits for the next unit where a sequence and its lead are used up, and for the window where that begins later; ctx ends the
+// wait. ctx is looked at only if there is a wait.
+//
+// The errors: a *WindowEnded; ErrNoLease with the Worker's own; ErrMisfit; ErrStopped; ErrBeforeEpoch; ErrLayoutUsedUp; the context's cause.
+func (g *Generator) Next(ctx context.Context) (ID, error) {
+	p := g.current.Load()
+	n := p.next.Add(1) - 1
+	// The limit is read after the position was drawn: who lowers the limit and then reads what was drawn has seen all that can still be stamped.
+	if n < p.limit.Load() && n&sample != 0 {
+		return p.id(n), nil
+	}
+	return g.slowly(ctx, p, n)
+}
+
+// sample picks the positions whose draw looks at the clock: the ticker may be late.
+const sample = 255
+
+func (g *Generator) slowly(ctx context.Context, p *positions, n int64) (ID, error) {
+	t := ticket{p, n, 1}
+	if _, err := g.redeem(ctx, &t); err != nil {
+		return 0, err
+	}
+	return t.id(t.first), nil
+}
+
+// Fill stamps as many ids as there is room for, in rising order. After an error none of them counts. It waits and fails as Next does.
+func (g *Generator) Fill(ctx context.Context, ids []ID) error {
+	for len(ids) > 0 {
+		p := g.current.Load()
+		k := int64(min(len(ids), batch))
+		t := ticket{p, p.next.Add(k) - k, k}
+		if t.first+k > p.limit.Load() || !g.isFresh() {
+			if err := g.fillSlowly(ctx, ids[:k], t); err != nil {
+				return err
+			}
+		} else {
+			t.write(ids[:k])
+		}
+		ids = ids[k:]
+	}
+	return nil
+}
+
+// batch is how many positions Fill draws at once.
+const batch = 256
+
+func (g *Generator) fillSlowly(ctx context.Context, ids []ID, t ticket) error {
+	for len(ids) > 0 {
+		count, err := g.redeem(ctx, &t)
+		if err != nil {
+			return err
+		}
+		t.write(ids[:count])
+		ids = ids[count:]
+		t.first, t.count = t.first+count, t.count-count
+	}
+	return nil
+}
+
+// NextN stamps n ids, in rising order. It waits and fails as Next does.
+func (g *Generator) NextN(ctx context.Context, n int) ([]ID, error) {
+	if n < 0 {
+		return nil, fmt.Errorf("%w: %d ids", ErrRange, n)
+	}
+	ids := make([]ID, n)
+	if err := g.Fill(ctx, ids); err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+// All yields ids until the consumer breaks off, or an error, which it yields last. Each id is stamped when it is asked for.
+func (g *Generator) All(ctx context.Context) iter.Seq2[ID, error] {
+	return func(yield func(ID, error) bool) {
+		for {
+			id, err := g.Next(ctx)
+			if !yield(id, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Stop ends the generator. Once it has returned nothing is stamped any more: every call fails with ErrStopped, and so do those that wait. It returns what UsedUntil does,
+// so that a release can shorten the window to that. Repeating it is harmless.
+func (g *Generator) Stop() (usedUntil time.Time) {
+	g.mu.Lock()
+	if !g.stopped {
+		g.stopped = true
+		g.cool()
+		close(g.stop)
+	}
+	usedUntil = g.usedUntil()
+	g.mu.Unlock()
+	g.ticker.Wait()
+	return usedUntil
+}
+
+// UsedUntil is the end of the last unit that was stamped with the current grant, or the zero time if none was. While calls are many it can be later than that, by
+// as much as MaxLead and a unit; it is never earlier.
+func (g *Generator) UsedUntil() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.current.Load()
+	g.note(p, p.limit.Load())
+	return g.usedUntil()
+}
+
+func (g *Generator) usedUntil() time.Time {
+	if g.used < 0 {
+		return time.Time{}
+	}
+	return g.config.Layout.start(g.config.Epoch, g.used>>g.config.Layout.Sequence+1)
+}

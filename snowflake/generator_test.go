@@ -1,0 +1,359 @@
+package snowflake_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/snowflake"
+)
+
+func TestIDsCarryTimeWorkerAndSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		layout := snowflake.MustLayout(snowflake.DatacenterLayout)
+		d := granted(7, time.Minute)
+		d.lease.Worker, d.lease.Datacenter = 9, 30
+		epoch := time.Now().Add(-time.Hour)
+		g := generator(t, d, snowflake.Config{Layout: layout, Epoch: epoch})
+		for i := range int64(3) {
+			got := layout.Decode(next(t, g), epoch)
+			if want := (snowflake.Parts{Time: time.Now().UTC(), Datacenter: 30, Worker: 9, Sequence: i}); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		}
+		time.Sleep(1500 * time.Microsecond)
+		if got := layout.Decode(next(t, g), epoch); !got.Time.Equal(time.Now().Truncate(time.Millisecond)) || got.Sequence != 0 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// A widely known vector: 1000 ms after the epoch, worker 1: 4194308096, then 4194308097.
+func TestIDsAreThoseOfTheVector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := generator(t, granted(1, time.Minute), snowflake.Config{Epoch: time.Now().Add(-time.Second)})
+		if first, second := next(t, g), next(t, g); first != 4194308096 || second != 4194308097 {
+			t.Errorf("got %d and %d", first, second)
+		}
+	})
+}
+
+func TestTimeIsTheLeasesAndNotTheMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, time.Minute)
+		there := time.Now().Add(3 * time.Hour) // the server's clock is far from this machine's
+		d.lease.Time, d.lease.NotBefore, d.lease.NotAfter = there, there, there.Add(time.Minute)
+		g := generator(t, d, snowflake.Config{})
+		time.Sleep(10 * time.Second)
+		if got := parts(next(t, g)).Time; !got.Equal(there.Add(10 * time.Second)) {
+			t.Errorf("stamped %v, want 10 s after %v", got, there)
+		}
+	})
+}
+
+func TestFullSequenceRunsAheadByTheLeadAndThenWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := generator(t, granted(1, time.Minute), snowflake.Config{})
+		start := time.Now()
+		var ids []snowflake.ID
+		for len(ids) < 100*4096 {
+			id := next(t, g)
+			ids = append(ids, id)
+			if lead := time.Until(parts(id).Time); lead > snowflake.MaxLead {
+				t.Fatalf("id %d is %v ahead of the clock", len(ids), lead)
+			}
+		}
+		wantRising(t, ids)
+		// 100 ms of ids, of which six were there at once: the unit that the clock was in, and five of lead.
+		if took := time.Since(start); took != 94*time.Millisecond {
+			t.Errorf("100 ms of ids took %v", took)
+		}
+		if got := ids[len(ids)-1] - ids[0]; got != 99<<22|4095 {
+			t.Errorf("there are holes: the last id is %d above the first", got)
+		}
+	})
+}
+
+func TestFillIsHeldByTheSameLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := generator(t, granted(1, time.Minute), snowflake.Config{})
+		start, all := time.Now(), []snowflake.ID(nil)
+		for range 41 {
+			ids := nextN(t, g, 10_000)
+			all = append(all, ids...)
+			if lead := time.Until(parts(ids[len(ids)-1]).Time); lead > snowflake.MaxLead {
+				t.Fatalf("%v ahead of the clock", lead)
+			}
+		}
+		wantRising(t, all)
+		if took := time.Since(start); took < 94*time.Millisecond || took > 97*time.Millisecond {
+			t.Errorf("100 ms of ids took %v", took)
+		}
+	})
+}
+
+func TestContextEndsTheWaitForATick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := generator(t, granted(1, time.Hour), snowflake.Config{Layout: snowflake.MustLayout("31/10/2@s")})
+		nextN(t, g, 4)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errEnough)
+		defer cancel()
+		start := time.Now()
+		if id, err := g.Next(ctx); !errors.Is(err, errEnough) || time.Since(start) != 300*time.Millisecond {
+			t.Errorf("%v, %v after %v", id, err, time.Since(start))
+		}
+		nextN(t, g, 4)
+		if took := time.Since(start); took < 990*time.Millisecond || took > 2*time.Second {
+			t.Errorf("the next second's ids came after %v", took)
+		}
+	})
+}
+
+// Callers that come with a dead context while the sequence is full must not use up the time of those who wait.
+func TestCallersThatGiveUpDoNotPushTimeAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := generator(t, granted(1, time.Hour), snowflake.Config{})
+		last := nextN(t, g, 6*4096)[6*4096-1] // all that is there at once
+		for range 100_000 {
+			if id, err := g.Next(ended()); !errors.Is(err, errEnough) {
+				t.Fatalf("%v, %v", id, err)
+			}
+		}
+		start := time.Now()
+		if id := next(t, g); id <= last || time.Since(start) > 2*time.Millisecond {
+			t.Errorf("%+v after %v", parts(id), time.Since(start))
+		}
+	})
+}
+
+func TestUsedUntilIsOfTheCurrentGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, time.Hour)
+		g := generator(t, d, snowflake.Config{})
+		if got := g.UsedUntil(); !got.IsZero() {
+			t.Errorf("used until %v before the first id", got)
+		}
+		next(t, g)
+		stamped := time.Now()
+		time.Sleep(time.Minute)
+		if got := g.UsedUntil(); !got.Equal(stamped.Add(time.Millisecond)) {
+			t.Errorf("used until %v, want a millisecond after %v", got, stamped)
+		}
+		last := parts(nextN(t, g, 20_000)[19_999]).Time
+		time.Sleep(time.Minute) // calls have become rare
+		if got := g.UsedUntil(); !got.Equal(last.Add(time.Millisecond)) {
+			t.Errorf("used until %v, want a millisecond after %v", got, last)
+		}
+		d.set(func(l *snowflake.Lease) { l.Fence, l.Worker, l.NotBefore = 2, 2, l.NotBefore.Add(time.Hour) })
+		if _, err := g.Next(ended()); !errors.Is(err, errEnough) {
+			t.Error(err)
+		}
+		if got := g.Stop(); !got.IsZero() {
+			t.Errorf("the new grant was used until %v", got)
+		}
+	})
+}
+
+func TestStopIsForGoodAndTellsWhatWasUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := generator(t, granted(1, time.Hour), snowflake.Config{Layout: snowflake.MustLayout("31/10/2@s")})
+		nextN(t, g, 4)
+		waiting := make(chan error)
+		go func() {
+			_, err := g.Next(context.Background())
+			waiting <- err
+		}()
+		synctest.Wait()
+		want := time.Now().Add(time.Second)
+		if got := g.Stop(); !got.Equal(want) {
+			t.Errorf("used until %v, want %v", got, want)
+		}
+		if err := <-waiting; !errors.Is(err, snowflake.ErrStopped) {
+			t.Errorf("who waited got %v", err)
+		}
+		wantError(t, g, snowflake.ErrStopped)
+		for range 10 {
+			wantError(t, g, snowflake.ErrStopped)
+		}
+		if got := g.Stop(); !got.Equal(want) || !g.UsedUntil().Equal(want) {
+			t.Errorf("then %v and %v", got, g.UsedUntil())
+		}
+	})
+}
+
+// A renewal whose clock is behind must not take ids back, and time goes on when that clock has come up.
+func TestClockThatIsBehindStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, time.Hour)
+		g := generator(t, d, snowflake.Config{})
+		time.Sleep(time.Minute)
+		ids := []snowflake.ID{next(t, g)}
+		d.set(func(l *snowflake.Lease) { l.Time, l.At = time.Now().Add(-time.Second), time.Now() })
+		start := time.Now()
+		ids = append(ids, nextN(t, g, 3)...)
+		if took := time.Since(start); took != 0 || parts(ids[3]).Time.After(start) {
+			t.Errorf("stamped %v after %v", parts(ids[3]).Time, took)
+		}
+		time.Sleep(2 * time.Second)
+		ids = append(ids, next(t, g))
+		if got := parts(ids[4]).Time; !got.Equal(time.Now().Add(-time.Second)) {
+			t.Errorf("stamped %v, want a second before %v", got, time.Now())
+		}
+		d.set(func(l *snowflake.Lease) { l.Time, l.At = time.Now(), time.Now() }) // and one that is ahead again
+		ids = append(ids, next(t, g))
+		if got := parts(ids[5]).Time; !got.Equal(time.Now()) {
+			t.Errorf("stamped %v, want %v", got, time.Now())
+		}
+		wantRising(t, ids)
+	})
+}
+
+func TestLayoutsAndEpochsThatCanNotStamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, time.Hour)
+		g := generator(t, d, snowflake.Config{Epoch: time.Now().Add(time.Second)})
+		wantError(t, g, snowflake.ErrBeforeEpoch)
+
+		layout := snowflake.MustLayout("20/10/12") // 2^20 ms
+		g = generator(t, d, snowflake.Config{Layout: layout, Epoch: time.Now().Add(-(1<<20 - 2) * time.Millisecond)})
+		ids := nextN(t, g, 2*4096)
+		if ids[len(ids)-1]>>22 != 1<<20-1 {
+			t.Errorf("the last is %d", ids[len(ids)-1])
+		}
+		wantError(t, g, snowflake.ErrLayoutUsedUp)
+
+		d.set(func(l *snowflake.Lease) { l.Worker = 1024 })
+		wantError(t, generator(t, d, snowflake.Config{}), snowflake.ErrMisfit)
+		d.set(func(l *snowflake.Lease) { l.Worker, l.Datacenter = 0, 1 })
+		wantError(t, generator(t, d, snowflake.Config{}), snowflake.ErrMisfit)
+	})
+	for _, layout := range []snowflake.Layout{
+		{Timestamp: 41, Worker: 10, Sequence: 12}, {Timestamp: 41, Worker: 10, Sequence: -1, Unit: time.Second},
+		{Timestamp: 41, Worker: 10, Sequence: 13, Unit: time.Millisecond}, {Timestamp: 41, Worker: 10, Sequence: 12, Unit: time.Minute},
+		{Timestamp: 1 << 62, Worker: 1 << 62, Sequence: 12, Unit: time.Second},
+	} {
+		if _, err := snowflake.New(granted(1, time.Hour), snowflake.Config{Layout: layout}); err == nil {
+			t.Errorf("%+v was taken", layout)
+		}
+	}
+	if _, err := snowflake.New(nil, snowflake.Config{}); err == nil {
+		t.Error("no worker was taken")
+	}
+}
+
+func TestSpreadStartsUnitsAnywhereInTheLowerHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, spread := range []bool{false, true} {
+			g := generator(t, granted(1, time.Hour), snowflake.Config{Spread: spread})
+			shards, all := map[int64]int{}, []snowflake.ID(nil)
+			for range 2000 {
+				time.Sleep(time.Millisecond)
+				id := next(t, g)
+				if got := parts(id).Sequence; got >= 2048 {
+					t.Fatalf("starts at %d", got)
+				}
+				shards[int64(id)%8]++
+				all = append(all, id)
+			}
+			wantRising(t, all)
+			if spread != (len(shards) == 8) || !spread && len(shards) != 1 {
+				t.Errorf("spread %v: ids by shard: %v", spread, shards)
+			}
+			if start := time.Now(); len(nextN(t, g, 3*4096)) > 0 && time.Since(start) != 0 {
+				t.Errorf("spread %v: a burst had to wait for %v", spread, time.Since(start))
+			}
+		}
+	})
+}
+
+func TestRareCallsAreTimedExactlyAndNothingRunsBesideThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, 24*time.Hour)
+		g := generator(t, d, snowflake.Config{})
+		nextN(t, g, 30_000) // busy, so that something runs
+		time.Sleep(time.Second)
+		asked := d.count()
+		time.Sleep(time.Hour)
+		if got := d.count(); got != asked {
+			t.Errorf("an idle generator has asked %d times in an hour", got-asked)
+		}
+		for range 1000 {
+			time.Sleep(7 * time.Millisecond)
+			if got := parts(next(t, g)).Time; !got.Equal(time.Now().Truncate(time.Millisecond)) {
+				t.Fatalf("stamped %v at %v", got, time.Now())
+			}
+		}
+	})
+}
+
+func TestWorkerIsAskedAFewThousandTimesASecondAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, time.Hour)
+		g := generator(t, d, snowflake.Config{})
+		for start := time.Now(); time.Since(start) < time.Second; {
+			nextN(t, g, 1000)
+		}
+		d.fail(errEnough)
+		for start := time.Now(); time.Since(start) < time.Second; time.Sleep(100 * time.Microsecond) {
+			_, _ = g.Next(t.Context())
+		}
+		if got := d.count(); got > 8100 {
+			t.Errorf("asked %d times in two seconds", got)
+		}
+	})
+}
+
+func TestAllYieldsIDsUntilTheConsumerOrAnErrorEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := generator(t, granted(1, time.Hour), snowflake.Config{})
+		var ids []snowflake.ID
+		for id, err := range g.All(t.Context()) {
+			if err != nil {
+				if !errors.Is(err, snowflake.ErrStopped) || len(ids) != 10 {
+					t.Errorf("%v after %d ids", err, len(ids))
+				}
+				ids = append(ids, 0)
+				continue
+			}
+			if ids = append(ids, id); len(ids) == 10 {
+				g.Stop()
+			}
+		}
+		if len(ids) != 11 {
+			t.Errorf("%d ids", len(ids))
+		}
+		wantRising(t, slices.Clone(ids[:10]))
+	})
+}
+
+func TestNextNOfNothingAndLess(t *testing.T) {
+	g := generator(t, granted(1, time.Hour), snowflake.Config{})
+	if ids, err := g.NextN(t.Context(), 0); len(ids) != 0 || err != nil {
+		t.Errorf("%v, %v", ids, err)
+	}
+	if ids, err := g.NextN(t.Context(), -1); !errors.Is(err, snowflake.ErrRange) {
+		t.Errorf("%v, %v", ids, err)
+	}
+}
+
+func TestStaticWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		worker, err := snowflake.Static(twitter, 0, 1023)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := generator(t, worker, snowflake.Config{})
+		time.Sleep(365 * 24 * time.Hour)
+		if got := parts(next(t, g)); got.Worker != 1023 || !got.Time.Equal(time.Now()) {
+			t.Errorf("%+v", got)
+		}
+		for _, row := range [][2]int{{0, 1024}, {0, -1}, {1, 0}, {-1, 0}} {
+			if _, err := snowflake.Static(twitter, row[0], row[1]); !errors.Is(err, snowflake.ErrMisfit) {
+				t.Errorf("datacenter %d, worker %d: %v", row[0], row[1], err)
+			}
+		}
+	})
+}

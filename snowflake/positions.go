@@ -1,0 +1,107 @@
+package snowflake
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+// positions are what ids of one grant are drawn from. A position is a unit of time and a sequence number in one word:
+//
+//	unit | sequence
+//
+// so that drawing one is one addition, and a full sequence carries into the next unit by itself. Positions only grow. What was drawn is stamped if it is
+// below the limit, which the clock, the lead and the window's end set; drawn beyond it, it is a ticket for later.
+//
+// There are other positions, with another worker id, after each new grant, and when too many tickets beyond the limit were given up. They begin behind all that may
+// have been stamped before. The limit of those before is 0 by then, for good.
+type positions struct {
+	_     [64]byte // next is on a cache line that nobody else writes
+	next  atomic.Int64
+	_     [56]byte
+	limit atomic.Int64 // 0 = ask the clock each time
+	// What does not change:
+	identity int64 // worker id and datacenter, in their place in the id
+	sequence uint8 // bits
+	above    uint8 // bits between a position's unit and the id's timestamp
+	grant    grant
+	_        [24]byte
+}
+
+// grant tells one grant from another.
+type grant struct {
+	fence              int64
+	datacenter, worker int
+}
+
+// id puts a position and the worker id together.
+func (p *positions) id(n int64) ID {
+	low := n & (1<<(p.sequence&63) - 1)
+	return ID((n^low)<<(p.above&63) | p.identity | low)
+}
+
+// ticket is positions that one call has drawn: count of them.
+type ticket struct {
+	*positions
+
+	first, count int64
+}
+
+// write stamps the ticket's first positions.
+func (t ticket) write(ids []ID) {
+	p := t.positions
+	n := t.first
+	if n&(1<<(p.sequence&63)-1)+int64(len(ids)) <= 1<<(p.sequence&63) { // within one unit ids are consecutive
+		first := p.id(n)
+		for i := range ids {
+			ids[i] = first + ID(i)
+		}
+		return
+	}
+	for i := range ids {
+		ids[i] = p.id(n + int64(i))
+	}
+}
+
+// position is the first position of a unit.
+func (g *Generator) position(unit int64) int64 { return unit << g.config.Layout.Sequence }
+
+// begin is the position that a fresh unit starts at.
+func (g *Generator) begin(unit int64) int64 {
+	n := g.position(unit)
+	if half := int64(1) << g.config.Layout.Sequence / 2; g.config.Spread && half > 1 {
+		n += rand.Int64N(half) //nolint:gosec // it spreads ids over shards and hides nothing
+	}
+	return n
+}
+
+// clock is the lease's clock: where it was when, in units since the epoch.
+type clock struct {
+	unit int64
+	rest time.Duration // of the next unit
+	at   time.Time
+}
+
+// read tells the clock's unit now, and how much of the next one has passed.
+func (c clock) read(now time.Time, unit time.Duration) (int64, time.Duration) {
+	passed := c.rest + now.Sub(c.at)
+	whole, rest := int64(passed/unit), passed%unit
+	if rest < 0 {
+		whole, rest = whole-1, rest+unit
+	}
+	return c.unit + whole, rest
+}
+
+// window is the lease's, in units: [first, end).
+type window struct{ first, end int64 }
+
+// window counts only units that lie in it wholly.
+func (g *Generator) windowOf(lease Lease) window {
+	layout, epoch := g.config.Layout, g.config.Epoch
+	first, rest := layout.units(epoch, lease.NotBefore)
+	if rest > 0 {
+		first++
+	}
+	end, _ := layout.units(epoch, lease.NotAfter)
+	return window{max(first, 0), min(end, 1<<layout.Timestamp)}
+}

@@ -1,0 +1,152 @@
+package snowflake_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/snowflake"
+)
+
+func TestSecondsNeedAWholeSecondOfTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		layout := snowflake.MustLayout("31/10/12@s")
+		time.Sleep(300 * time.Millisecond) // the window is from x.3 to x+3.3
+		start := time.Now()
+		d := granted(1, 3*time.Second)
+		g := generator(t, d, snowflake.Config{Layout: layout})
+		id := next(t, g)
+		if took := time.Since(start); took != 700*time.Millisecond {
+			t.Errorf("waited %v for the first whole second", took)
+		}
+		if got := layout.Decode(id, epoch).Time; !got.Equal(time.Now()) {
+			t.Errorf("stamped %v", got)
+		}
+		time.Sleep(1999 * time.Millisecond)
+		next(t, g)
+		time.Sleep(time.Millisecond) // x+3.0: that second does not end in the window
+		wantError(t, g, snowflake.ErrWindowEnded)
+		if got := g.UsedUntil(); !got.Equal(time.Now()) || got.After(d.lease.NotAfter) {
+			t.Errorf("used until %v", got)
+		}
+	})
+}
+
+func TestWindowThatBeginsLaterIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, time.Hour)
+		d.lease.NotBefore = d.lease.NotBefore.Add(10*time.Second + time.Microsecond)
+		g := generator(t, d, snowflake.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if id, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, %v", id, err)
+		}
+		if got := g.UsedUntil(); !got.IsZero() {
+			t.Errorf("used until %v", got)
+		}
+		if got := parts(next(t, g)).Time; got.Before(d.lease.NotBefore) || time.Now().Before(d.lease.NotBefore) {
+			t.Errorf("stamped %v at %v, in a window from %v", got, time.Now(), d.lease.NotBefore)
+		}
+	})
+}
+
+func TestWindowsEndRefusesAndRenewalGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, 10*time.Second)
+		g := generator(t, d, snowflake.Config{})
+		before := nextN(t, g, 3)
+		time.Sleep(10*time.Second - time.Millisecond)
+		before = append(before, next(t, g))
+		time.Sleep(time.Millisecond)
+		wantError(t, g, snowflake.ErrWindowEnded)
+		var ended *snowflake.WindowEnded
+		if _, err := g.Next(t.Context()); !errors.As(err, &ended) || !ended.End.Equal(d.lease.NotAfter) {
+			t.Errorf("got %v", err)
+		}
+		if got := g.UsedUntil(); !got.Equal(d.lease.NotAfter) {
+			t.Errorf("used until %v, want %v", got, d.lease.NotAfter)
+		}
+		d.set(func(l *snowflake.Lease) { l.NotAfter = time.Now().Add(10 * time.Second) })
+		time.Sleep(time.Millisecond)
+		wantRising(t, append(before, next(t, g)))
+	})
+}
+
+// However fast ids are drawn, with however much lead, none is stamped beyond the window.
+func TestBusyGeneratorStopsAtTheWindowsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, 20*time.Millisecond)
+		g := generator(t, d, snowflake.Config{})
+		var ids []snowflake.ID
+		for {
+			id, err := g.Next(t.Context())
+			if err != nil {
+				if !errors.Is(err, snowflake.ErrWindowEnded) || time.Now().Before(d.lease.NotAfter) {
+					t.Errorf("%v at %v", err, time.Now())
+				}
+				break
+			}
+			ids = append(ids, id)
+		}
+		if last := parts(ids[len(ids)-1]); !last.Time.Equal(d.lease.NotAfter.Add(-time.Millisecond)) || len(ids) != 20*4096 {
+			t.Errorf("%d ids, the last %+v; the window ends at %v", len(ids), last, d.lease.NotAfter)
+		}
+		wantRising(t, ids)
+	})
+}
+
+func TestNoLeaseIsToldWithTheWorkersReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, time.Hour)
+		g := generator(t, d, snowflake.Config{})
+		before := nextN(t, g, 100) // busy
+		suspended := errors.New("the machine was suspended")
+		d.fail(suspended)
+		time.Sleep(2 * time.Millisecond)
+		wantError(t, g, snowflake.ErrNoLease)
+		wantError(t, g, suspended)
+		// The same grant comes back.
+		d.set(func(*snowflake.Lease) {})
+		time.Sleep(time.Millisecond)
+		wantRising(t, append(before, nextN(t, g, 100)...))
+	})
+}
+
+func TestNewGrantMeansAnotherWorkerAndALaterUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, time.Hour)
+		d.lease.Worker = 900
+		g := generator(t, d, snowflake.Config{})
+		var all []snowflake.ID
+		for i := range 20 { // grants change, and change back, while ids are many
+			ids := nextN(t, g, 500)
+			for _, id := range ids {
+				if got := parts(id).Worker; got != 900-i%2*899 {
+					t.Fatalf("grant %d: %+v", i, parts(id))
+				}
+			}
+			all = append(all, ids...)
+			d.set(func(l *snowflake.Lease) { l.Fence, l.Worker = 3-l.Fence, 901-l.Worker })
+			time.Sleep(2 * time.Millisecond) // a busy generator asks once in one
+		}
+		wantRising(t, all)
+	})
+}
+
+func TestIDsRiseThoughTheNextGrantHasASmallerWorkerID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := granted(1, time.Hour)
+		d.lease.Worker = 900
+		g := generator(t, d, snowflake.Config{})
+		ids := []snowflake.ID{next(t, g)}
+		d.set(func(l *snowflake.Lease) { l.Fence, l.Worker = 2, 1 })
+		ids = append(ids, next(t, g)) // in the same millisecond
+		if got := parts(ids[1]); got.Worker != 1 {
+			t.Errorf("stamped %+v", got)
+		}
+		wantRising(t, ids)
+	})
+}

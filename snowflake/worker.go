@@ -1,0 +1,60 @@
+package snowflake
+
+import (
+	"fmt"
+	"time"
+)
+
+// Lease is what may be stamped: a worker id for a window of id timestamps, and a clock that was anchored when the lease was granted.
+type Lease struct {
+	Worker     int       // 0 to 2^Layout.Worker-1
+	Datacenter int       // 0 to 2^Layout.Datacenter-1; 0 where the layout has none
+	Fence      int64     // names the grant: two leases with one fence are the same grant, perhaps renewed
+	NotBefore  time.Time // the confirmed window [NotBefore, NotAfter) of timestamps, by the Redis server's clock
+	NotAfter   time.Time
+	Time       time.Time // the server's time at the moment At (never later than the truth)
+	At         time.Time // local, with its monotonic reading
+}
+
+// Worker says what may be stamped now. It is safe for concurrent use. It is asked a few thousand times a second at most, must not wait, and must not call
+// the generator that asks. The error says why nothing may be stamped; it is wrapped together with ErrNoLease.
+type Worker interface {
+	Lease() (Lease, error)
+}
+
+// Static is a worker id that a process was given by hand, of a layout without limits on when it may be used: the window has no end, and the clock is the
+// machine's wall clock at the moment of this call, running monotonically from then on.
+//
+// Nobody watches over it. Ids are unique only if no other process ever stamps with the same datacenter and worker id in the same layout and epoch, and if, from one run of
+// the process to the next, the wall clock never goes back, by no more than MaxLead and one unit less than the pause between the runs. A container image, a
+// copied configuration file or a machine that is restored from a snapshot breaks the first; a clock that is set back breaks the second. While the machine is suspended the
+// clock stands still, so that ids are behind afterwards. A leased worker id has none of these faults.
+//
+// The error is ErrMisfit if datacenter or worker do not fit the layout.
+func Static(layout Layout, datacenter, worker int) (StaticWorker, error) {
+	if err := layout.fits(datacenter, worker); err != nil {
+		return StaticWorker{}, err
+	}
+	now := time.Now()
+	return StaticWorker{Lease{Worker: worker, Datacenter: datacenter, Fence: 1, NotAfter: endless, Time: now, At: now}}, nil
+}
+
+// endless is later than any timestamp of a layout in use.
+var endless = time.Unix(1<<55, 0)
+
+// StaticWorker is a Worker with one lease for ever. Static makes it; the zero value has a window that has ended.
+type StaticWorker struct{ lease Lease }
+
+// Lease gives the lease.
+func (s StaticWorker) Lease() (Lease, error) { return s.lease, nil }
+
+// fits tells whether datacenter and worker id fit their bits.
+func (l Layout) fits(datacenter, worker int) error {
+	switch {
+	case worker < 0 || worker >= 1<<l.Worker:
+		return fmt.Errorf("%w %v: worker id %d: 0 to %d", ErrMisfit, l, worker, 1<<l.Worker-1)
+	case datacenter < 0 || datacenter >= 1<<l.Datacenter:
+		return fmt.Errorf("%w %v: datacenter %d: 0 to %d", ErrMisfit, l, datacenter, 1<<l.Datacenter-1)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package workerlease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Holder holds a worker id: it renews the lease, ends it by its own clock if no renewal is confirmed in time, and is what snowflake.New takes.
+type Holder = holder.Holder
+
+// HoldOptions say how to hold. The zero value of each field means the default beside it.
+type HoldOptions = holder.Options
+
+// Event is something that happened to a holder; see [HoldOptions].
+type Event = holder.Event
+
+// Hold acquires a lease and holds it until Release, its loss, or the end of the context. The errors are those of Acquire.
+func (p *Pools) Hold(ctx context.Context, pool string, request Request, options HoldOptions) (*Holder, error) {
+	return holder.Hold(ctx, p.leaser(pool, request), options)
+}
+
+// Start begins to hold and returns at once: the first grant is asked for until it is there, until Release, or until the context ends.
+func (p *Pools) Start(ctx context.Context, pool string, request Request, options HoldOptions) *Holder {
+	return holder.Start(ctx, p.leaser(pool, request), options)
+}
+
+func (p *Pools) leaser(pool string, request Request) leaser { return leaser{p, pool, request} }
+
+// leaser asks for the leases of one holder.
+type leaser struct {
+	pools   *Pools
+	pool    string
+	request Request
+}
+
+// Acquire implements holder.Leaser.
+func (l leaser) Acquire(ctx context.Context, nonce string) (Lease, error) {
+	return l.pools.acquire(ctx, l.pool, l.request, nonce)
+}
+
+// Renew implements holder.Leaser.
+func (l leaser) Renew(ctx context.Context, lease Lease) (Lease, error) {
+	return l.pools.Renew(ctx, lease, l.request.Ack)
+}
+
+// Release implements holder.Leaser.
+func (l leaser) Release(ctx context.Context, lease Lease, usedUntil time.Time) error {
+	return l.pools.Release(ctx, lease.Pool, lease.WorkerID, lease.Token, usedUntil)
+}
+
+// Judge implements holder.Leaser.
+func (leaser) Judge(err error) holder.Verdict {
+	verdict := holder.Verdict{
+		Lost:  errors.Is(err, redisstore.ErrLost),
+		Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrRequest) || errors.Is(err, redisstore.ErrWrongType),
+	}
+	if exhausted, ok := errors.AsType[*Exhausted](err); ok {
+		verdict.Wait = exhausted.Wait
+	}
+	if quarantined, ok := errors.AsType[*Quarantined](err); ok {
+		verdict.Wait = quarantined.Wait
+	}
+	return verdict
+}

@@ -1,0 +1,69 @@
+package workerlease
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// Renew moves the end of an open lease's window to one TTL from now, and returns the lease as it is then; a window never gets shorter. Pool, WorkerID and Token
+// name the lease. The rest is the holder's proof in case that Redis has lost it: a lease as it was granted or renewed last is written down anew as long as its
+// window is provably open, and a lease without that is lost then. TTL 0 is the pool's. ErrLost: it has ended, was released, is another's, or is not proven.
+func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) {
+	if lease.TTL != 0 && (lease.TTL < MinTTL || lease.TTL > MaxTTL) {
+		return Lease{}, fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, lease.TTL, MinTTL, MaxTTL)
+	}
+	nonce, from, ok := openToken(lease.Token)
+	if !ok {
+		return Lease{}, ErrLost
+	}
+	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)), p.config.Skew.Milliseconds(), string(p.config.NewPools)}
+	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool), append(args, proof(lease)...)...)
+	if err != nil {
+		return Lease{}, err
+	}
+	if reply.Word() != "ok" {
+		return Lease{}, refusal(reply)
+	}
+	err = reply.Scan(&lease.NotAfter, &lease.TTL, &lease.Now)
+	return lease, err
+}
+
+// proof is what a holder can tell of its lease, as worker_renew takes it. A part of it is none.
+func proof(lease Lease) []any {
+	shape := Shape{Layout: lease.Layout, Bits: lease.Bits, Datacenter: lease.Datacenter, Epoch: lease.Epoch}
+	if lease.NotAfter.IsZero() || shape.check() != nil || !identityForm.MatchString(lease.Identity) || lease.Fence <= 0 || lease.Epoch.IsZero() {
+		return []any{"", "", "", "", "", "", ""}
+	}
+	return []any{
+		lease.NotAfter.UnixMilli(), lease.Fence, lease.Identity, shape.Layout, shape.epoch(), strconv.Itoa(shape.Datacenter), shape.Bits,
+	}
+}
+
+// unsaid is how far ahead of the server's time a holder may have stamped that does not tell when it stamped last: more than the lead of any sane generator,
+// and no less than the longest unit of a timestamp.
+const unsaid = time.Second
+
+// Release ends a lease. Its slot can be granted again at once, for a window that begins at usedUntil, the end of the last timestamp that was stamped; with the
+// zero time the next holder of the id waits up to a second before it stamps. Repeating it is harmless. ErrLost: it had ended before, or is another's.
+func (p *Pools) Release(ctx context.Context, pool string, workerID int, leaseToken string, usedUntil time.Time) error {
+	nonce, from, ok := openToken(leaseToken)
+	if !ok {
+		return ErrLost
+	}
+	used := ""
+	if !usedUntil.IsZero() {
+		used = strconv.FormatInt(usedUntil.Add(time.Millisecond-1).UnixMilli(), 10)
+	}
+	reply, err := p.store.Run(ctx, scripts.WorkerRelease, p.keys(pool)[:2], workerID, nonce, from, used, unsaid.Milliseconds())
+	if err != nil {
+		return err
+	}
+	if reply.Word() != "ok" {
+		return refusal(reply)
+	}
+	return nil
+}

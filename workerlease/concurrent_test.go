@@ -63,7 +63,7 @@ func (p pools) churn(t *testing.T) {
 				}
 				p.wantOpen(t, lease)
 				holder[lease.WorkerID].Store(0)
-				if err := p.Release(t.Context(), "churn", lease.WorkerID, lease.Token); err != nil {
+				if err := p.Release(t.Context(), "churn", lease.WorkerID, lease.Token, lease.Now); err != nil {
 					t.Errorf("release of an open lease: %v", err)
 				}
 			}

@@ -56,6 +56,7 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 	if reply.Word() != "ok" {
 		return Ring{}, refusal(reply)
 	}
+	p.list(ctx, pool) // it may have been listed nowhere, or on a server that has lost its list
 	var ring Ring
 	if err := reply.Scan(&ring.Layout, &ring.Epoch, &ring.Datacenter, &ring.Bits, &ring.TTL, &ring.Used, &ring.Quarantined, &ring.Now); err != nil {
 		return Ring{}, err

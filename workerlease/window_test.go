@@ -14,7 +14,8 @@ import (
 // inBubble runs a test on the embedded store with a clock of its own, which stands while anybody works.
 func inBubble(t *testing.T, test func(*testing.T, pools)) {
 	synctest.Test(t, func(t *testing.T) {
-		test(t, pools{workerlease.New(storetest.Open(t, redisstore.Config{}))})
+		store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
+		test(t, pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), store})
 	})
 }
 
@@ -49,7 +50,7 @@ func TestRenewalJustBeforeTheEndKeepsTheLease(t *testing.T) {
 		lease := p.acquire(t, "p", of(2))
 		for range 100 {
 			time.Sleep(lease.TTL - time.Millisecond)
-			renewed, err := p.Renew(t.Context(), "p", lease.WorkerID, lease.Token, 0)
+			renewed, err := p.Renew(t.Context(), lease, 0)
 			if err != nil || renewed.NotAfter.Sub(renewed.Now) != lease.TTL {
 				t.Fatalf("%+v %v", renewed, err)
 			}
@@ -113,17 +114,18 @@ func TestWindowsOfOneWorkerIDNeverOverlap(t *testing.T) {
 			until := lease.NotAfter
 			switch i % 4 {
 			case 0:
-				renewed, err := p.Renew(t.Context(), "p", lease.WorkerID, lease.Token, time.Minute)
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+				renewed, err := p.Renew(t.Context(), lease, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
 				until = renewed.NotAfter
 			case 1:
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
-				if err := p.Release(t.Context(), "p", lease.WorkerID, lease.Token); err != nil {
+				until = time.Now().Add(time.Duration(i%7) * 100 * time.Millisecond)
+				if err := p.Release(t.Context(), "p", lease.WorkerID, lease.Token, until); err != nil {
 					t.Fatal(err)
 				}
-				until = time.Now()
 			case 2:
 				time.Sleep(time.Duration(i) * time.Millisecond)
 			}

@@ -47,6 +47,9 @@ func (c Config) withDefaults() Config {
 	if c.Skew == 0 {
 		c.Skew = DefaultSkew
 	}
+	if c.Skew > 0 {
+		c.Skew = (c.Skew + time.Millisecond - 1).Truncate(time.Millisecond) // scripts count milliseconds
+	}
 	return c
 }
 
@@ -135,7 +138,7 @@ func (r Request) ttl() time.Duration {
 type Lease = holder.Lease
 
 // Acquire leases a worker id. The errors: an *Exhausted, a *Quarantined, an *OtherPool, ErrRequest; redisstore.ErrUnavailable (nothing was done),
-// redisstore.ErrUnknownOutcome (a slot may be taken until its TTL has passed; acquire another).
+// redisstore.ErrUnknownOutcome (a slot may be taken until its TTL has passed; acquire another). The pool's name must hold no brace.
 func (p *Pools) Acquire(ctx context.Context, pool string, request Request) (Lease, error) {
 	return p.acquire(ctx, pool, request, secret.New())
 }

@@ -23,18 +23,23 @@ func TestMain(m *testing.M) {
 var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // pools are those of a store, with what most tests ask of them.
-type pools struct{ *workerlease.Pools }
+type pools struct {
+	*workerlease.Pools
+
+	store *redisstore.Store
+}
 
 func TestPools(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		p := pools{workerlease.New(store)}
+		p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), store}
 		t.Run("grant the first worker id for a window from now", p.firstGrant)
 		t.Run("grant worker ids in turn and are exhausted then", p.inTurn)
 		t.Run("grant the slot that has been free longest", p.longestFree)
-		t.Run("fix layout and epoch by their first grant", p.layout)
+		t.Run("fix layout, epoch, datacenter and ttl by their first grant", p.layout)
 		t.Run("refuse requests that are not valid", p.badRequest)
 		t.Run("renew the window and never shorten it", p.renew)
-		t.Run("renew for the ttl that was granted or renewed last", p.renewDefault)
+		t.Run("have one ttl", p.oneTTL)
+		t.Run("start the next window behind the last stamp", p.nextWindow)
 		t.Run("end a lease at its release", p.release)
 		t.Run("take only the proof of the grant itself", p.proof)
 		t.Run("refuse the proof of an old grant of the same slot", p.oldProof)
@@ -44,6 +49,11 @@ func TestPools(t *testing.T) {
 		t.Run("do nothing for a context that has ended", p.ended)
 		t.Run("give many at once an id each", p.manyAtOnce)
 		t.Run("never give an id to two", p.churn)
+		t.Run("can be declared new, once", p.create)
+		t.Run("have datacenters", p.datacenter)
+		t.Run("are listed by name", p.listed)
+		t.Run("give an identity the id that it had", p.sticky)
+		t.Run("wait before they trust an unknown pool", p.quarantine)
 	})
 }
 
@@ -81,16 +91,16 @@ func wantIs(t testing.TB, err, want, class error) {
 // wantOpen checks that a lease is still its holder's.
 func (p pools) wantOpen(t testing.TB, lease workerlease.Lease) {
 	t.Helper()
-	if _, err := p.Renew(t.Context(), lease.Pool, lease.WorkerID, lease.Token, 0); err != nil {
+	if _, err := p.Renew(t.Context(), lease, 0); err != nil {
 		t.Errorf("worker id %d of %s: %v", lease.WorkerID, lease.Pool, err)
 	}
 }
 
 func (p pools) wantLost(t testing.TB, pool string, workerID int, token string) {
 	t.Helper()
-	_, err := p.Renew(t.Context(), pool, workerID, token, 0)
+	_, err := p.Renew(t.Context(), workerlease.Lease{Pool: pool, WorkerID: workerID, Token: token}, 0)
 	wantIs(t, err, workerlease.ErrLost, redisstore.ErrLost)
-	wantIs(t, p.Release(t.Context(), pool, workerID, token), workerlease.ErrLost, redisstore.ErrLost)
+	wantIs(t, p.Release(t.Context(), pool, workerID, token, time.Time{}), workerlease.ErrLost, redisstore.ErrLost)
 }
 
 func (p pools) firstGrant(t *testing.T) {
@@ -133,7 +143,7 @@ func (p pools) inTurn(t *testing.T) {
 func (p pools) longestFree(t *testing.T) {
 	leases := p.fill(t, "longest", 2)
 	for _, id := range []int{2, 0, 3} {
-		if err := p.Release(t.Context(), "longest", id, leases[id].Token); err != nil {
+		if err := p.Release(t.Context(), "longest", id, leases[id].Token, leases[id].NotBefore); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Millisecond) // the server's clock counts milliseconds
@@ -160,21 +170,24 @@ func (p pools) layout(t *testing.T) {
 		t.Errorf("a request that insists on nothing gets the pool's own: %+v", own)
 	}
 	for _, insist := range []workerlease.Request{
-		{TTL: time.Second, Shape: other.Shape, WantLayout: true},
-		{TTL: time.Second, Shape: other.Shape, WantEpoch: true},
-		{TTL: time.Second, Shape: other.Shape, WantLayout: true, WantEpoch: true},
-		{TTL: time.Second, Shape: workerlease.Shape{Layout: "41/2/12", Bits: 2, Epoch: epoch.Add(time.Millisecond)}, WantLayout: true, WantEpoch: true},
-		{TTL: time.Second, Shape: workerlease.Shape{Layout: "41/2/12@s", Bits: 2, Epoch: epoch}, WantLayout: true, WantEpoch: true},
+		{Shape: other.Shape, WantLayout: true},
+		{Shape: other.Shape, WantEpoch: true},
+		{Shape: other.Shape, WantLayout: true, WantEpoch: true},
+		{Shape: workerlease.Shape{Layout: "41/2/12", Bits: 2, Epoch: epoch.Add(time.Millisecond)}, WantLayout: true, WantEpoch: true},
+		{Shape: workerlease.Shape{Layout: "41/2/12@s", Bits: 2, Epoch: epoch}, WantLayout: true, WantEpoch: true},
+		{Shape: workerlease.Shape{Layout: "41/2/12", Bits: 2, Epoch: epoch, Datacenter: 1}, WantDatacenter: true},
+		{Shape: of(2).Shape, TTL: 30*time.Second + time.Millisecond},
+		{Shape: of(2).Shape, TTL: workerlease.MaxTTL},
 	} {
 		_, err := p.Acquire(t.Context(), "shaped", insist)
-		wantIs(t, err, workerlease.ErrLayout, redisstore.ErrRefused)
-		var has *workerlease.OtherLayout
-		if !errors.As(err, &has) || has.Layout != "41/2/12" || !has.Epoch.Equal(epoch) || !strings.Contains(err.Error(), "41/2/12") {
+		wantIs(t, err, workerlease.ErrOtherPool, redisstore.ErrRefused)
+		var has *workerlease.OtherPool
+		if !errors.As(err, &has) || has.Layout != "41/2/12" || !has.Epoch.Equal(epoch) || has.Datacenter != 0 || has.TTL != 30*time.Second || !strings.Contains(err.Error(), "41/2/12") {
 			t.Errorf("%+v: %v", has, err)
 		}
 	}
 	same := of(2)
-	same.WantLayout, same.WantEpoch = true, true
+	same.WantLayout, same.WantEpoch, same.WantDatacenter = true, true, true
 	if lease := p.acquire(t, "shaped", same); lease.WorkerID != 2 {
 		t.Errorf("a refused request took a slot: %+v", lease)
 	}
@@ -191,12 +204,18 @@ func (p pools) badRequest(t *testing.T) {
 		"no bits":    func(r *workerlease.Request) { r.Shape.Bits = 0 },
 		"too wide":   func(r *workerlease.Request) { r.Shape.Bits = workerlease.MaxBits + 1 },
 		"no layout":  func(r *workerlease.Request) { r.Shape.Layout = "" },
+		"below zero": func(r *workerlease.Request) { r.Shape.Datacenter = -1 },
+		"far away":   func(r *workerlease.Request) { r.Shape.Datacenter = 1 << workerlease.MaxBits },
+		"ack":        func(r *workerlease.Request) { r.Ack = -1 },
+		"much ack":   func(r *workerlease.Request) { r.Ack = 101 },
 		"everything": func(r *workerlease.Request) { *r = workerlease.Request{} },
 	} {
 		request := of(2)
 		change(&request)
 		_, err := p.Acquire(t.Context(), "refused", request)
-		if wantIs(t, err, workerlease.ErrRequest, redisstore.ErrRefused); t.Failed() {
+		wantIs(t, err, workerlease.ErrRequest, redisstore.ErrRefused)
+		_, held := p.Hold(t.Context(), "refused", request, workerlease.HoldOptions{Patience: time.Hour}) // which does not help
+		if wantIs(t, held, workerlease.ErrRequest, redisstore.ErrRefused); t.Failed() {
 			t.Fatal(name)
 		}
 	}
@@ -213,8 +232,9 @@ func (p pools) ended(t *testing.T) {
 	wantIs(t, err, workerlease.ErrUnknown, redisstore.ErrRefused)
 
 	lease := p.acquire(t, "ended", of(2))
-	_, err = p.Renew(ctx, "ended", 0, lease.Token, 0)
+	_, err = p.Renew(ctx, lease, 0)
 	wantIs(t, err, redisstore.ErrUnavailable, context.Canceled)
-	wantIs(t, p.Release(ctx, "ended", 0, lease.Token), redisstore.ErrUnavailable, context.Canceled)
+	wantIs(t, p.Release(ctx, "ended", 0, lease.Token, time.Time{}), redisstore.ErrUnavailable, context.Canceled)
+	wantIs(t, p.Create(ctx, "not created", of(2).Shape, 0), redisstore.ErrUnavailable, context.Canceled)
 	p.wantOpen(t, lease)
 }

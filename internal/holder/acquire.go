@@ -2,6 +2,7 @@ package holder
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -10,10 +11,13 @@ import (
 	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
+// ErrLate is the error of a grant whose window had ended, or nearly so, when its reply came.
+var ErrLate = errors.New("the grant came too late to be used")
+
 const (
 	forever      = time.Duration(math.MaxInt64)
 	shortestWait = 50 * time.Millisecond
-	longestWait  = 5 * time.Second
+	longestWait  = 5 * time.Second // also where a longer one was named: a holder may release, and a pool be declared new, at any time
 )
 
 // acquire asks for a grant, again and again while patience lasts and asking can help. One nonce serves until it is known what became of it, so that a
@@ -21,29 +25,38 @@ const (
 func (h *Holder) acquire(patience time.Duration) (*term, error) {
 	began, pause, nonce := time.Now(), shortestWait, secret.New()
 	for {
-		sent := time.Now()
+		sent, wall := time.Now(), h.options.Wall()
 		lease, err := h.leaser.Acquire(h.ctx, nonce)
 		if err == nil {
-			if t := h.begin(lease, sent); t != nil {
+			t := h.begin(lease, sent, wall)
+			if t != nil {
 				return t, nil
 			}
-			nonce = secret.New() // its window has ended, or the reply took too long
-			continue
+			nonce, err = secret.New(), ErrLate
 		}
-		verdict := h.leaser.Judge(err)
-		wait := max(verdict.Wait, pause)
 		if h.ctx.Err() != nil {
 			return nil, context.Cause(h.ctx)
 		}
-		if verdict.Final || time.Since(began) > patience-min(wait, patience) {
+		verdict := h.leaser.Judge(err)
+		wait := spread(verdict.Wait, pause)
+		if verdict.Final || time.Since(began) > patience-wait {
 			return nil, err
 		}
 		h.options.Observe(Event{Kind: Waiting, Err: err, Wait: wait})
-		if !h.pause(wait + rand.N(pause)) {
+		if !h.pause(wait) {
 			return nil, context.Cause(h.ctx)
 		}
 		pause = min(2*pause, longestWait)
 	}
+}
+
+// spread is how long to wait where that much was named, 0 = nothing: up to half as long again, so that those who wait for one slot do not all ask at once.
+func spread(named, pause time.Duration) time.Duration {
+	wait := pause
+	if named > 0 {
+		wait = min(max(named, shortestWait), longestWait)
+	}
+	return wait + rand.N(wait/2) //nolint:gosec // it spreads a load, and guessing it gains nothing
 }
 
 func (h *Holder) pause(d time.Duration) bool {
@@ -55,40 +68,56 @@ func (h *Holder) pause(d time.Duration) bool {
 	}
 }
 
-// begin keeps a lease that was granted; nil if it can not be counted on any more.
-func (h *Holder) begin(lease Lease, sent time.Time) *term {
-	t := &term{lease: lease, clock: anchor{time: lease.Now, at: time.Now()}}
-	if !lease.NotAfter.After(lease.Now) {
-		return nil
-	}
-	t.keeper = keepalive.Start(h.ctx, sent, keepalive.Config{
-		TTL: lease.TTL, Margin: h.options.Margin, Wall: h.options.Wall,
+// begin keeps a lease that was granted; nil if it can not be counted on any more. Its window is shorter than its TTL if the grant is an older one, asked for again.
+func (h *Holder) begin(lease Lease, sent, wall time.Time) *term {
+	t := &term{lease: lease, clock: anchor{time: lease.Now, at: time.Now()}, held: make(chan struct{})}
+	age := max(lease.TTL-lease.NotAfter.Sub(lease.Now), 0)
+	t.keeper = keepalive.Start(h.ctx, sent.Add(-age), wall.Add(-age), keepalive.Config{
+		TTL: lease.TTL, Margin: h.options.Margin, Wall: h.options.Wall, Strict: h.options.Strict,
 		Renew: func(ctx context.Context) error { return h.renew(ctx, t) },
 		Lost:  func(err error) bool { return h.leaser.Judge(err).Lost },
 		Failed: func(err error) {
 			h.options.Observe(Event{Kind: RenewalFailed, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: err})
 		},
 	})
-	if t.keeper.Valid() <= 0 {
-		t.keeper.Stop()
-		return nil
+	if t.keeper.Valid() > 0 {
+		return t
 	}
-	h.options.Observe(Event{Kind: Granted, Pool: lease.Pool, WorkerID: lease.WorkerID})
-	return t
+	t.keeper.Stop()
+	if h.ctx.Err() != nil { // it came while the holding was ended
+		h.giveBack(lease)
+	}
+	return nil
+}
+
+// farewell is how long the giving back of a grant that nobody waits for may take.
+const farewell = time.Second
+
+// giveBack releases a grant with which nothing was stamped.
+func (h *Holder) giveBack(lease Lease) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), farewell)
+	defer cancel()
+	_ = h.leaser.Release(ctx, lease, lease.NotBefore) // else it ends with its window
 }
 
 func (h *Holder) renew(ctx context.Context, t *term) error {
-	t.mu.Lock()
-	lease := t.lease
-	t.mu.Unlock()
+	select {
+	case <-t.held:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	lease, _ := t.read()
 	sent := time.Now()
 	renewed, err := h.leaser.Renew(ctx, lease)
 	if err != nil {
 		return err
 	}
 	t.mu.Lock()
-	t.lease = renewed
-	t.clock = t.clock.moved(renewed.Now, sent, time.Now())
+	now := time.Now()
+	if was := t.clock.read(now); was.After(t.peak) {
+		t.peak = was
+	}
+	t.lease, t.clock = renewed, t.clock.moved(renewed.Now, sent, now)
 	t.mu.Unlock()
 	h.options.Observe(Event{Kind: Renewed, Pool: lease.Pool, WorkerID: lease.WorkerID})
 	return nil

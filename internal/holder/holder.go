@@ -18,11 +18,13 @@ var ErrNone = errors.New("no lease is held")
 type Options struct {
 	// Reacquire leases another worker id when one was lost, until Release. Without it the holder is done when its lease is.
 	Reacquire bool
-	// Patience is how long the first grant may take while the pool is exhausted, quarantined or can not be reached; 0 = it is asked for once.
+	// Patience is how long Hold may take while the pool is exhausted, quarantined or can not be reached; 0 = it asks once.
 	Patience time.Duration
-	// Margin is how long before the lease can end it counts as ended; 0 = a tenth of its TTL, a second at most.
+	// Margin is how long before the lease can end it counts as ended, half of its TTL at most; 0 = a tenth of its TTL, a second at most.
 	Margin time.Duration
-	// Observe is told of what happens, by the holder's goroutine: it must return soon. nil = nobody.
+	// Strict ends the lease for good when wall time runs ahead, as it does while the machine sleeps. Without it a renewal may tell that it is still there.
+	Strict bool
+	// Observe is told of what happens, one event at a time, by whoever does it: it must return soon, and not call Release. nil = nobody.
 	Observe func(Event)
 	// Wall is the wall clock; nil = the machine's.
 	Wall func() time.Time
@@ -38,19 +40,29 @@ type Holder struct {
 
 	mu    sync.Mutex
 	term  *term // the lease that is held now; nil = none
-	last  Lease // the one that was held last, for Release
+	last  *term // the one that was held last, for Release; nil = none, or it is known to be gone
 	cause error // why none is held
 }
 
 // term is the time of one lease.
 type term struct {
 	keeper *keepalive.Keeper
-	mu     sync.Mutex
-	lease  Lease
-	clock  anchor
+	held   chan struct{} // closed when it is the holder's
+
+	mu    sync.Mutex
+	lease Lease
+	clock anchor
+	peak  time.Time // the latest that the clock had come to whenever it was moved
 }
 
-// Start begins to hold and returns at once: the first grant is asked for until it is there, until Release, or until the context ends.
+func (t *term) read() (Lease, anchor) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lease, t.clock
+}
+
+// Start begins to hold and returns at once: the first grant is asked for until it is there, until Release, until the context ends, or until the leaser says that
+// asking again does not help.
 func Start(ctx context.Context, leaser Leaser, options Options) *Holder {
 	h := newHolder(ctx, leaser, options)
 	go h.run(nil)
@@ -65,6 +77,7 @@ func Hold(ctx context.Context, leaser Leaser, options Options) (*Holder, error) 
 		h.stop(err)
 		return nil, err
 	}
+	h.take(first)
 	go h.run(first)
 	return h, nil
 }
@@ -73,28 +86,57 @@ func newHolder(ctx context.Context, leaser Leaser, options Options) *Holder {
 	if options.Observe == nil {
 		options.Observe = func(Event) {}
 	}
+	if options.Wall == nil {
+		options.Wall = func() time.Time { return time.Now().Round(0) }
+	}
+	options.Observe = oneAtATime(options.Observe)
 	h := &Holder{leaser: leaser, options: options, done: make(chan struct{}), cause: ErrNone}
 	h.ctx, h.stop = context.WithCancelCause(ctx)
 	return h
 }
 
+func oneAtATime(observe func(Event)) func(Event) {
+	var mu sync.Mutex
+	return func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		observe(e)
+	}
+}
+
 // Lease says what may be stamped now. The error wraps ErrNone, and the reason: none was granted yet, it was lost, or it can not be counted on at the moment.
 func (h *Holder) Lease() (snowflake.Lease, error) {
+	lease, clock, err := h.now()
+	if err != nil {
+		return snowflake.Lease{}, err
+	}
+	return snowflake.Lease{
+		Worker: lease.WorkerID, Datacenter: lease.Datacenter, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
+		Time: clock.time, At: clock.at,
+	}, nil
+}
+
+// Current is the lease that is held now. The error is that of Lease.
+func (h *Holder) Current() (Lease, error) {
+	lease, _, err := h.now()
+	return lease, err
+}
+
+func (h *Holder) now() (Lease, anchor, error) {
 	h.mu.Lock()
 	t, cause := h.term, h.cause
 	h.mu.Unlock()
 	if t == nil {
-		return snowflake.Lease{}, none(cause)
+		return Lease{}, anchor{}, none(cause)
 	}
-	if t.keeper.Valid() <= 0 {
-		return snowflake.Lease{}, none(keepalive.ErrDeadline)
+	lease, clock := t.read()
+	if t.keeper.Valid() > 0 {
+		return lease, clock, nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return snowflake.Lease{
-		Worker: t.lease.WorkerID, Datacenter: t.lease.Datacenter, Fence: t.lease.Fence, NotBefore: t.lease.NotBefore, NotAfter: t.lease.NotAfter,
-		Time: t.clock.time, At: t.clock.at,
-	}, nil
+	if cause = context.Cause(t.keeper.Context()); cause == nil {
+		cause = keepalive.ErrDeadline // for now: a renewal may say otherwise
+	}
+	return Lease{}, anchor{}, none(cause)
 }
 
 func none(cause error) error {
@@ -102,21 +144,6 @@ func none(cause error) error {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", ErrNone, cause)
-}
-
-// Current is the lease that is held now. The error is that of Lease.
-func (h *Holder) Current() (Lease, error) {
-	if _, err := h.Lease(); err != nil {
-		return Lease{}, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.term == nil {
-		return Lease{}, none(h.cause)
-	}
-	h.term.mu.Lock()
-	defer h.term.mu.Unlock()
-	return h.term.lease, nil
 }
 
 // Context ends when the lease that is held now does, with the reason as its cause; where none is held it has ended.
@@ -141,43 +168,54 @@ func (h *Holder) Err() error {
 }
 
 // Release stops holding and gives the lease back, if there is one. usedUntil is the end of the last timestamp that was stamped, as snowflake.Generator.Stop returns
-// it; the zero time if that is not known. The context bounds the giving back only: the holding has stopped in any case. The error is the leaser's; the
-// lease then ends with its window. Releasing again does nothing.
+// it; the zero time if that is not known, and then it is what the lease's clock has come to by now, and unsaid more. The context bounds the giving back only: the
+// holding has stopped in any case. The error is the leaser's; the lease then ends with its window. Releasing again does nothing.
 func (h *Holder) Release(ctx context.Context, usedUntil time.Time) error {
 	h.stop(keepalive.ErrReleased)
 	<-h.done
 	h.mu.Lock()
 	last := h.last
-	h.last = Lease{}
+	h.last = nil
 	h.mu.Unlock()
-	if last.Token == "" {
+	if last == nil {
 		return nil
 	}
-	err := h.leaser.Release(ctx, last, usedUntil)
-	h.options.Observe(Event{Kind: Released, Pool: last.Pool, WorkerID: last.WorkerID, Err: err})
+	lease, clock := last.read()
+	if usedUntil.IsZero() {
+		usedUntil = clock.read(time.Now()).Add(unsaid)
+		if late := last.peak.Add(unsaid); late.After(usedUntil) {
+			usedUntil = late
+		}
+	}
+	err := h.leaser.Release(ctx, lease, usedUntil)
+	h.options.Observe(Event{Kind: Released, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: err})
 	return err
 }
 
-// run holds lease after lease.
+// unsaid is how far ahead of the lease's clock the end of a timestamp may be: the longest unit of a timestamp, and more than the lead of any sane generator.
+const unsaid = 2 * time.Second
+
+// run holds lease after lease, beginning with t if that is not nil.
 func (h *Holder) run(t *term) {
 	defer close(h.done)
 	for {
 		if t == nil {
 			var err error
 			if t, err = h.acquire(forever); err != nil {
-				h.hold(nil, err)
+				h.lose(err)
 				return
 			}
+			h.take(t)
 		}
-		h.hold(t, nil)
 		<-t.keeper.Context().Done()
 		cause := context.Cause(t.keeper.Context())
 		t.keeper.Stop()
-		h.hold(nil, cause)
+		h.lose(cause)
 		if h.ctx.Err() != nil {
 			return
 		}
-		h.options.Observe(Event{Kind: Lost, Pool: t.lease.Pool, WorkerID: t.lease.WorkerID, Err: cause})
+		lease, _ := t.read()
+		h.options.Observe(Event{Kind: Lost, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: cause})
 		if !h.options.Reacquire {
 			return
 		}
@@ -185,17 +223,22 @@ func (h *Holder) run(t *term) {
 	}
 }
 
-// hold makes a lease the one that is held. The last one is remembered for Release unless it is known to be gone.
-func (h *Holder) hold(t *term, cause error) {
+// take makes a lease the one that is held.
+func (h *Holder) take(t *term) {
+	h.mu.Lock()
+	h.term, h.last, h.cause = t, t, nil
+	h.mu.Unlock()
+	lease, _ := t.read()
+	h.options.Observe(Event{Kind: Granted, Pool: lease.Pool, WorkerID: lease.WorkerID})
+	close(t.held)
+}
+
+// lose notes that no lease is held. The last one stays for Release unless it is known to be gone.
+func (h *Holder) lose(cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case t != nil:
-		h.last = t.lease
-	case h.term != nil && !errors.Is(cause, keepalive.ErrLost):
-		h.last = h.term.lease
-	default:
-		h.last = Lease{}
+	if errors.Is(cause, keepalive.ErrLost) {
+		h.last = nil
 	}
-	h.term, h.cause = t, cause
+	h.term, h.cause = nil, cause
 }

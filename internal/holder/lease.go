@@ -22,7 +22,7 @@ type Lease struct {
 	Now        time.Time     // the Redis server's time at the grant or at the last renewal
 }
 
-// Leaser grants leases. Implementations are safe for concurrent use.
+// Leaser grants leases. Implementations are safe for concurrent use, and every call ends with its context.
 type Leaser interface {
 	// Acquire leases a worker id. The same nonce asked again answers the same grant, where the way to the pool can carry one.
 	Acquire(ctx context.Context, nonce string) (Lease, error)
@@ -38,5 +38,5 @@ type Leaser interface {
 type Verdict struct {
 	Lost  bool          // the lease is gone
 	Final bool          // asking again does not help, such as a layout that the pool does not have
-	Wait  time.Duration // a grant can be had after that long; 0 = nobody knows
+	Wait  time.Duration // a grant can be had after that long, or sooner if somebody releases; 0 = nobody knows
 }

@@ -5,6 +5,6 @@
 // A process that is paused, and goes on, hears of it late; so every use asks [Keeper.Valid] as well, which counts monotonic and wall time, whichever is later,
 // since the monotonic clock of Linux stands still while a machine sleeps.
 //
-// A wall clock that is set forward looks like a machine that has slept. The lease then counts as ended until a renewal says otherwise, which is asked for at once; or
-// for good, where [Config].Strict says so.
+// A wall clock that is set forward looks like a machine that has slept. The lease then counts as ended until a renewal says otherwise, which is asked for within a second; if
+// that fails the lease has ended. Where [Config].Strict says so it ends at once. A wall clock that is set back changes nothing.
 package keepalive

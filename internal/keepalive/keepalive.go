@@ -25,8 +25,8 @@ const look = time.Second
 // Config says what to keep. TTL, Renew and Lost are required.
 type Config struct {
 	TTL    time.Duration                   // what a grant and a renewal are good for
-	Margin time.Duration                   // how long before the lease can end it counts as ended; 0 = a tenth of TTL, a second at most
-	Renew  func(ctx context.Context) error // asks for one more TTL; its context ends with the lease
+	Margin time.Duration                   // how long before the lease can end it counts as ended, half of TTL at most; 0 = a tenth of TTL, a second at most
+	Renew  func(ctx context.Context) error // asks for one more TTL; its context ends with the lease, and after a third of TTL, to make room for another try
 	Lost   func(err error) bool            // tells whether a renewal's error says that the lease is gone
 	Failed func(err error)                 // is told of a renewal that failed otherwise, by the keeper's goroutine; nil = nobody
 	Strict bool                            // wall time that runs ahead ends the lease for good
@@ -34,9 +34,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Margin == 0 {
+	if c.Margin <= 0 {
 		c.Margin = min(c.TTL/10, time.Second)
 	}
+	c.Margin = min(c.Margin, c.TTL/2)
 	if c.Failed == nil {
 		c.Failed = func(error) {}
 	}
@@ -59,13 +60,14 @@ type Keeper struct {
 	deadline *time.Timer
 }
 
-// Start keeps a lease that was granted, until the context ends, the lease does, or Stop is called. sent is the local moment before the grant was asked
-// for, with its monotonic reading; ago is what the wall clock said then.
-func Start(ctx context.Context, sent time.Time, config Config) *Keeper {
-	k := &Keeper{config: config.withDefaults(), ended: make(chan struct{}), sent: sent}
-	k.sentWall = k.config.Wall().Add(-time.Since(sent))
+// Start keeps a lease that was granted, until the context ends, the lease does, or Stop is called. sent is the local moment before the grant was asked for, with
+// its monotonic reading, or earlier if not all of TTL was left then; wall is what the wall clock said at that moment.
+func Start(ctx context.Context, sent, wall time.Time, config Config) *Keeper {
+	k := &Keeper{config: config.withDefaults(), ended: make(chan struct{}), sent: sent, sentWall: wall}
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
-	k.deadline = time.AfterFunc(k.left(), k.expire)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.deadline = time.AfterFunc(k.awakeLocked(), k.expire)
 	go k.run()
 	return k
 }
@@ -97,15 +99,19 @@ func (k *Keeper) left() time.Duration {
 }
 
 func (k *Keeper) leftLocked() time.Duration {
-	elapsed := max(time.Since(k.sent), k.config.Wall().Sub(k.sentWall))
-	return k.config.TTL - k.config.Margin - elapsed
+	return min(k.awakeLocked(), k.config.TTL-k.config.Margin-k.config.Wall().Sub(k.sentWall))
+}
+
+// awakeLocked is what is left by the monotonic clock alone.
+func (k *Keeper) awakeLocked() time.Duration {
+	return k.config.TTL - k.config.Margin - time.Since(k.sent)
 }
 
 // expire ends the lease when its time is over, unless a renewal has just been confirmed.
 func (k *Keeper) expire() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if left := k.config.TTL - k.config.Margin - time.Since(k.sent); left > 0 {
+	if left := k.awakeLocked(); left > 0 {
 		k.deadline.Reset(left)
 		return
 	}
@@ -116,54 +122,63 @@ func (k *Keeper) expire() {
 func (k *Keeper) confirm(sent, sentWall time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.awakeLocked() <= 0 {
+		k.cancel(ErrDeadline)
+		return
+	}
 	k.sent, k.sentWall = sent, sentWall
-	k.deadline.Reset(k.config.TTL - k.config.Margin - time.Since(sent))
+	k.deadline.Reset(k.awakeLocked())
 }
 
-// run renews three times in a TTL, and more often while renewals fail.
+// run renews three times in a TTL, counted from when the last renewal was sent, and more often while renewals fail.
 func (k *Keeper) run() {
 	defer close(k.ended)
-	pause := k.config.TTL / 3
-	for k.sleep(jitter(pause)) {
-		sent, sentWall := time.Now(), k.config.Wall()
-		switch err := k.renew(); {
-		case err == nil:
-			k.confirm(sent, sentWall)
-			pause = k.config.TTL / 3
-		case k.ctx.Err() != nil:
+	next := k.sent.Add(jitter(k.config.TTL / 3))
+	for k.sleep(next) {
+		sent, wall := time.Now(), k.config.Wall()
+		slept := k.left() <= 0
+		err := k.renew()
+		if k.ctx.Err() != nil {
 			return
+		}
+		switch {
+		case err == nil:
+			k.confirm(sent, wall)
+			next = sent.Add(jitter(k.config.TTL / 3))
 		case k.config.Lost(err):
 			k.cancel(fmt.Errorf("%w: %w", ErrLost, err))
 			return
+		case slept:
+			k.cancel(fmt.Errorf("%w: %w", ErrDeadline, err))
+			return
 		default:
 			k.config.Failed(err)
-			pause = k.config.TTL / 12
+			next = time.Now().Add(jitter(k.config.TTL / 12))
 		}
 	}
 }
 
 func (k *Keeper) renew() error {
-	ctx, cancel := context.WithTimeout(k.ctx, k.config.TTL)
+	ctx, cancel := context.WithTimeout(k.ctx, k.config.TTL/3)
 	defer cancel()
 	return k.config.Renew(ctx)
 }
 
 // sleep waits, less if wall time runs ahead so far that the lease counts as ended. It tells whether the lease is still to be kept.
-func (k *Keeper) sleep(d time.Duration) bool {
-	for until := time.Now().Add(d); ; {
+func (k *Keeper) sleep(until time.Time) bool {
+	for {
 		select {
 		case <-k.ctx.Done():
 			return false
 		case <-time.After(min(time.Until(until), look)):
 		}
-		if k.left() <= 0 {
-			if k.config.Strict {
-				k.cancel(ErrDeadline)
-				return false
-			}
-			return true
-		}
-		if time.Until(until) <= 0 {
+		switch {
+		case k.ctx.Err() != nil:
+			return false
+		case k.left() <= 0 && k.config.Strict:
+			k.cancel(ErrDeadline)
+			return false
+		case k.left() <= 0, time.Until(until) <= 0:
 			return true
 		}
 	}
@@ -171,5 +186,5 @@ func (k *Keeper) sleep(d time.Duration) bool {
 
 // jitter spreads the renewals of many holders: nine to eleven tenths of d.
 func jitter(d time.Duration) time.Duration {
-	return d*9/10 + time.Duration(rand.Int64N(int64(d)/5+1))
+	return d*9/10 + rand.N(d/5+1) //nolint:gosec // it spreads a load, and guessing it gains nothing
 }

@@ -1,0 +1,158 @@
+package workerlease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// orders is what the ids of the examples' pool look like.
+var orders = workerlease.Shape{Layout: "41/10/12", Bits: 10, Epoch: snowflake.DefaultEpoch}
+
+// open opens the pools of a store. A real one has a URL such as redis://localhost:6379, and its unknown pools are waited for.
+func open(ctx context.Context) (*redisstore.Store, *workerlease.Pools) {
+	store, err := redisstore.Open(ctx, "embedded:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return store, workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+}
+
+// A process holds a worker id for as long as it lives, and stamps ids with it.
+func Example() {
+	ctx := context.Background()
+	store, pools := open(ctx)
+	defer store.Close()
+
+	holder, err := pools.Hold(ctx, "orders", workerlease.Request{Identity: "orders-0", Shape: orders}, workerlease.HoldOptions{Reacquire: true, Patience: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	layout, err := snowflake.ParseLayout(orders.Layout)
+	if err != nil {
+		log.Fatal(err)
+	}
+	generator, err := snowflake.New(holder, snowflake.Config{Layout: layout, Epoch: orders.Epoch})
+	if err != nil {
+		log.Fatal(err)
+	}
+	id, err := generator.Next(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("worker id", layout.Decode(id, orders.Epoch).Worker)
+
+	// At the end: first nothing is stamped any more, then the worker id is given back.
+	if err := holder.Release(ctx, generator.Stop()); err != nil {
+		log.Fatal(err)
+	}
+	_, err = generator.Next(ctx)
+	fmt.Println("stopped:", errors.Is(err, snowflake.ErrStopped))
+	// Output:
+	// worker id 0
+	// stopped: true
+}
+
+// Who must stop when the worker id is no longer theirs watches the lease's context.
+func ExamplePools_Hold() {
+	ctx := context.Background()
+	store, pools := open(ctx)
+	defer store.Close()
+
+	holder, err := pools.Hold(ctx, "orders", workerlease.Request{TTL: time.Second, Shape: orders}, workerlease.HoldOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := holder.Current()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("holding", lease.WorkerID, "of", lease.Pool)
+
+	// Somebody with the lease's token ends it: for this process it is lost with the next renewal, or, were Redis away, by its own clock.
+	if err := pools.Release(ctx, lease.Pool, lease.WorkerID, lease.Token, lease.Now); err != nil {
+		log.Fatal(err)
+	}
+	<-holder.Context().Done()
+	fmt.Println("lost:", errors.Is(context.Cause(holder.Context()), workerlease.ErrLost))
+	// Output:
+	// holding 0 of orders
+	// lost: true
+}
+
+// A service starts although its worker id can not be had yet.
+func ExamplePools_Start() {
+	ctx := context.Background()
+	store, pools := open(ctx)
+	defer store.Close()
+
+	granted := make(chan struct{})
+	holder := pools.Start(ctx, "orders", workerlease.Request{Shape: orders}, workerlease.HoldOptions{Reacquire: true, Observe: func(e workerlease.Event) {
+		fmt.Println(e.Kind, e.WorkerID)
+		if e.Kind == workerlease.Granted {
+			close(granted)
+		}
+	}})
+	<-granted
+	if err := holder.Release(ctx, time.Time{}); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// granted 0
+	// released 0
+}
+
+// Where unknown pools are waited for, a pool that is new is declared so.
+func ExamplePools_Create() {
+	ctx := context.Background()
+	store, _ := open(ctx)
+	defer store.Close()
+	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Wait})
+
+	_, err := pools.Acquire(ctx, "orders", workerlease.Request{Shape: orders})
+	if quarantined, ok := errors.AsType[*workerlease.Quarantined](err); ok {
+		fmt.Println("perhaps it was lost: wait for", quarantined.Wait.Round(time.Second))
+	}
+	if err := pools.Create(ctx, "orders", orders, 0); err != nil {
+		log.Fatal(err)
+	}
+	lease, err := pools.Acquire(ctx, "orders", workerlease.Request{Shape: orders})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("worker id", lease.WorkerID)
+	// Output:
+	// perhaps it was lost: wait for 31s
+	// worker id 0
+}
+
+// A process that numbers itself once, such as a job, needs no holder.
+func ExamplePools_Acquire() {
+	ctx := context.Background()
+	store, pools := open(ctx)
+	defer store.Close()
+
+	lease, err := pools.Acquire(ctx, "jobs", workerlease.Request{TTL: time.Minute, Shape: orders})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("worker id", lease.WorkerID, "for", lease.NotAfter.Sub(lease.NotBefore))
+	lease, err = pools.Renew(ctx, lease, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := pools.Release(ctx, lease.Pool, lease.WorkerID, lease.Token, time.Time{}); err != nil {
+		log.Fatal(err)
+	}
+	_, err = pools.Renew(ctx, lease, 0)
+	fmt.Println("released:", errors.Is(err, workerlease.ErrLost))
+	// Output:
+	// worker id 0 for 1m0s
+	// released: true
+}

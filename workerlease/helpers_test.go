@@ -1,0 +1,51 @@
+package workerlease_test
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+// until waits for a condition.
+func until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v: %s", patience, what)
+		}
+	}
+}
+
+// raw runs a line of Lua on a store, whatever kind it is.
+func raw(t testing.TB, store *redisstore.Store, source string, keys []string, args ...any) {
+	t.Helper()
+	sum := sha1.Sum([]byte(source))
+	if _, err := store.Run(t.Context(), &scripts.Script{Name: "raw", Source: source, SHA: hex.EncodeToString(sum[:])}, keys, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lose deletes keys.
+func (p pools) lose(t testing.TB, keys ...string) {
+	t.Helper()
+	raw(t, p.store, "redis.call('DEL', unpack(KEYS)) return {'ok'}", keys)
+}
+
+// forget deletes all that there is of a pool.
+func (p pools) forget(t testing.TB, pool string) {
+	t.Helper()
+	p.lose(t, p.store.Key("worker", pool), p.store.Key("worker", pool, "ends"), p.store.Key("worker", pool, "names"))
+}
+
+// strike deletes the record of one worker id of the pool p.
+func (p pools) strike(t testing.TB, workerID string) {
+	t.Helper()
+	raw(t, p.store, "redis.call('HDEL', KEYS[1], 's:' .. ARGV[1]) return {'ok'}", []string{p.store.Key("worker", "p")}, workerID)
+}

@@ -1,0 +1,229 @@
+package workerlease_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// hold holds a worker id until the test ends.
+func (p pools) hold(t testing.TB, pool string, request workerlease.Request, options workerlease.HoldOptions) *workerlease.Holder {
+	t.Helper()
+	h, err := p.Hold(t.Context(), pool, request, options)
+	if err != nil {
+		t.Fatalf("hold %s: %v", pool, err)
+	}
+	t.Cleanup(func() { _ = h.Release(context.Background(), time.Time{}) })
+	return h
+}
+
+// idOf is the worker id that is held.
+func idOf(t testing.TB, h *workerlease.Holder) int {
+	t.Helper()
+	lease, err := h.Lease()
+	if err != nil {
+		t.Errorf("not held: %v", err)
+		return -1
+	}
+	return lease.Worker
+}
+
+func TestHoldKeepsAWorkerIDForHours(t *testing.T) {
+	inBubble(t, func(t *testing.T, p pools) {
+		h := p.hold(t, "p", of(1), workerlease.HoldOptions{})
+		first, err := h.Current()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 12 {
+			time.Sleep(10 * time.Minute)
+			lease, err := h.Lease()
+			if err != nil || lease.Worker != first.WorkerID || lease.Fence != first.Fence || !lease.NotBefore.Equal(first.NotBefore) || !lease.NotAfter.After(time.Now()) {
+				t.Fatalf("%+v %v after %+v", lease, err, first)
+			}
+			if off := time.Since(lease.At) - time.Since(lease.Time); off < -time.Millisecond || off > time.Millisecond {
+				t.Fatalf("its clock is off by %v", off)
+			}
+		}
+		used := time.Now()
+		if err := h.Release(t.Context(), used); err != nil {
+			t.Error(err)
+		}
+		p.acquire(t, "p", of(1)) // the other id, which was never used
+		if next := p.acquire(t, "p", of(1)); next.WorkerID != first.WorkerID || next.NotBefore.Before(used) || next.NotBefore.After(used.Add(time.Millisecond)) {
+			t.Errorf("%+v, used until %v", next, used)
+		}
+	})
+}
+
+func TestHolderWaitsForAFullPool(t *testing.T) {
+	inBubble(t, func(t *testing.T, p pools) {
+		leases := p.fill(t, "p", 1)
+		began := time.Now()
+		if _, err := p.Hold(t.Context(), "p", of(1), workerlease.HoldOptions{}); !errors.Is(err, workerlease.ErrExhausted) || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if _, err := p.Hold(t.Context(), "p", of(1), workerlease.HoldOptions{Patience: 20 * time.Second}); !errors.Is(err, workerlease.ErrExhausted) || time.Since(began) > 20*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		h := p.hold(t, "p", of(1), workerlease.HoldOptions{Patience: 20 * time.Second})
+		if took := time.Since(began); took < 30*time.Second || took > 38*time.Second || idOf(t, h) != leases[0].WorkerID {
+			t.Errorf("after %v it holds %d", took, idOf(t, h))
+		}
+		p.wantLost(t, "p", 0, leases[0].Token)
+		second := p.hold(t, "p", of(1), workerlease.HoldOptions{Patience: 20 * time.Second})
+		time.AfterFunc(7*time.Second, func() { _ = second.Release(context.Background(), time.Now()) })
+		began = time.Now()
+		p.hold(t, "p", of(1), workerlease.HoldOptions{Patience: time.Minute})
+		if took := time.Since(began); took < 7*time.Second || took > 20*time.Second {
+			t.Errorf("a slot that is released sooner than its window ends is had after %v", took)
+		}
+	})
+}
+
+func TestCooldown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
+		p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust, Cooldown: time.Minute}), store}
+		leases := p.fill(t, "p", 1)
+		if err := p.Release(t.Context(), "p", 0, leases[0].Token, leases[0].Now); err != nil {
+			t.Fatal(err)
+		}
+		_, err := p.Acquire(t.Context(), "p", of(1))
+		if has, ok := errors.AsType[*workerlease.Exhausted](err); !ok || has.Wait != time.Minute {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(31 * time.Second)
+		ring, err := p.Ring(t.Context(), "p", 0, 2)
+		if err != nil || ring.Slots[0].State != workerlease.Cooling || ring.Slots[1].State != workerlease.Cooling {
+			t.Errorf("%+v %v", ring, err)
+		}
+		time.Sleep(29 * time.Second)
+		if lease := p.acquire(t, "p", of(1)); lease.WorkerID != 0 {
+			t.Errorf("%+v", lease)
+		}
+	})
+}
+
+func TestTwoPoolsAreHeldApart(t *testing.T) {
+	inBubble(t, func(t *testing.T, p pools) {
+		request := of(2)
+		request.Identity = "orders-0"
+		a := p.hold(t, "a", request, workerlease.HoldOptions{})
+		b := p.hold(t, "b", request, workerlease.HoldOptions{})
+		second := p.hold(t, "b", of(2), workerlease.HoldOptions{})
+		if idOf(t, a) != 0 || idOf(t, b) != 0 || idOf(t, second) != 1 {
+			t.Errorf("%d, %d and %d", idOf(t, a), idOf(t, b), idOf(t, second))
+		}
+		p.forget(t, "a")
+		time.Sleep(time.Minute)
+		if a.Err() != nil || b.Err() != nil || b.Release(t.Context(), time.Time{}) != nil || a.Err() != nil {
+			t.Errorf("%v, %v", a.Err(), b.Err())
+		}
+	})
+}
+
+// A deployment: as many processes as there are worker ids stop and start again, under their names.
+func TestIdentitiesKeepTheirIDsOverRestarts(t *testing.T) {
+	inBubble(t, func(t *testing.T, p pools) {
+		names := []string{"orders-0", "orders-1", "orders-2", "orders-3"}
+		ids := map[string]int{}
+		holders := map[string]*workerlease.Holder{}
+		for round := range 10 {
+			for i := range names {
+				name := names[(i*(round+1)+round)%len(names)]
+				if old := holders[name]; old != nil {
+					if err := old.Release(t.Context(), time.Now()); err != nil {
+						t.Error(err)
+					}
+				}
+				time.Sleep(time.Second)
+				request := of(2)
+				request.Identity = name
+				holders[name] = p.hold(t, "p", request, workerlease.HoldOptions{Patience: time.Minute})
+				id := idOf(t, holders[name])
+				if was, known := ids[name]; known && was != id {
+					t.Errorf("round %d: %s had %d and got %d", round, name, was, id)
+				}
+				ids[name] = id
+			}
+		}
+	})
+}
+
+func TestHolderReacquiresAfterItsLeaseWasTaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, p pools) {
+		var events []workerlease.Event
+		var mu sync.Mutex
+		h := p.hold(t, "p", of(2), workerlease.HoldOptions{Reacquire: true, Observe: func(e workerlease.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, e)
+		}})
+		ctx := h.Context()
+		lease, err := h.Current()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Release(t.Context(), "p", lease.WorkerID, lease.Token, lease.Now); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, workerlease.ErrLost) || !errors.Is(cause, redisstore.ErrLost) {
+			t.Errorf("%v", cause)
+		}
+		time.Sleep(time.Second)
+		if id := idOf(t, h); id != 1 {
+			t.Errorf("it holds %d", id)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(events) != 3 || !errors.Is(events[1].Err, workerlease.ErrLost) {
+			t.Errorf("%+v", events)
+		}
+	})
+}
+
+func TestHolderIsDoneWhenThePoolHasBecomeAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, p pools) {
+		request := of(2)
+		request.WantLayout = true
+		h := p.hold(t, "p", request, workerlease.HoldOptions{Reacquire: true})
+		p.forget(t, "p")
+		if err := p.Create(t.Context(), "p", of(3).Shape, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		<-h.Done()
+		if err := h.Err(); !errors.Is(err, workerlease.ErrOtherPool) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestStartHoldsAsSoonAsItCan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
+		p := workerlease.New(store, workerlease.Config{})
+		began := time.Now()
+		h := p.Start(t.Context(), "p", of(2), workerlease.HoldOptions{})
+		if time.Since(began) > 0 || h.Err() == nil {
+			t.Errorf("%v after %v", h.Err(), time.Since(began))
+		}
+		for h.Err() != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(began); took < 31*time.Second || took > 40*time.Second {
+			t.Errorf("an unknown pool was waited for for %v", took)
+		}
+		if err := h.Release(t.Context(), time.Time{}); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,188 @@
+package workerlease_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+func TestConfig(t *testing.T) {
+	for _, good := range []workerlease.Config{
+		{}, {NewPools: workerlease.Wait}, {NewPools: workerlease.Trust}, {Skew: time.Nanosecond}, {Skew: time.Minute}, {Cooldown: workerlease.MaxTTL},
+	} {
+		if err := good.Check(); err != nil {
+			t.Errorf("%+v: %v", good, err)
+		}
+	}
+	for _, bad := range []workerlease.Config{
+		{NewPools: "perhaps"}, {Skew: -time.Second}, {Skew: time.Minute + 1}, {Cooldown: -1}, {Cooldown: workerlease.MaxTTL + 1},
+	} {
+		if err := bad.Check(); err == nil {
+			t.Errorf("%+v: no fault was found", bad)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%+v: New took it", bad)
+				}
+			}()
+			workerlease.New(nil, bad)
+		}()
+	}
+}
+
+// wary are the same pools for clients that wait before they trust one that is unknown.
+func (p pools) wary() pools {
+	return pools{workerlease.New(p.store, workerlease.Config{Skew: 100 * time.Millisecond}), p.store}
+}
+
+func (p pools) create(t *testing.T) {
+	shape := workerlease.Shape{Layout: "41/5/5/12", Bits: 5, Datacenter: 7, Epoch: epoch}
+	if err := p.Create(t.Context(), "declared", shape, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	ring, err := p.Ring(t.Context(), "declared", 0, 10)
+	if err != nil || ring.Layout != "41/5/5/12" || ring.Bits != 5 || ring.Datacenter != 7 || !ring.Epoch.Equal(epoch) || ring.TTL != time.Minute || ring.Used != 0 || ring.Quarantined != 0 {
+		t.Errorf("%+v %v", ring, err)
+	}
+	again := p.Create(t.Context(), "declared", of(2).Shape, 0)
+	wantIs(t, again, workerlease.ErrExists, redisstore.ErrRefused)
+	if has, ok := errors.AsType[*workerlease.OtherPool](again); !ok || has.Layout != "41/5/5/12" || has.Datacenter != 7 || has.TTL != time.Minute || errors.Is(again, workerlease.ErrOtherPool) {
+		t.Errorf("%v", again)
+	}
+	lease, err := p.wary().Acquire(t.Context(), "declared", workerlease.Request{Shape: of(2).Shape})
+	if err != nil || lease.Layout != "41/5/5/12" || lease.Bits != 5 || lease.Datacenter != 7 || lease.TTL != time.Minute {
+		t.Errorf("a pool that was declared new waits for nothing and is what was declared: %+v %v", lease, err)
+	}
+	p.acquire(t, "granted from", of(2))
+	wantIs(t, p.Create(t.Context(), "granted from", of(2).Shape, 30*time.Second), workerlease.ErrExists, redisstore.ErrRefused)
+	for _, bad := range []workerlease.Shape{{}, {Layout: "x"}, {Layout: "x", Bits: workerlease.MaxBits + 1}, {Layout: "x", Bits: 1, Datacenter: -1}} {
+		wantIs(t, p.Create(t.Context(), "bad", bad, 0), workerlease.ErrRequest, redisstore.ErrRefused)
+	}
+	for _, ttl := range []time.Duration{-1, 1, workerlease.MaxTTL + 1} {
+		wantIs(t, p.Create(t.Context(), "bad", of(2).Shape, ttl), workerlease.ErrRequest, redisstore.ErrRefused)
+	}
+}
+
+func (p pools) datacenter(t *testing.T) {
+	request := workerlease.Request{TTL: 30 * time.Second, Shape: workerlease.Shape{Layout: "41/5/5/12", Bits: 5, Datacenter: 3, Epoch: epoch}, WantDatacenter: true}
+	if lease := p.acquire(t, "far", request); lease.Datacenter != 3 || lease.WorkerID != 0 {
+		t.Errorf("%+v", lease)
+	}
+	request.Shape.Datacenter = 4
+	_, err := p.Acquire(t.Context(), "far", request)
+	wantIs(t, err, workerlease.ErrOtherPool, redisstore.ErrRefused)
+	request.WantDatacenter = false
+	if lease := p.acquire(t, "far", request); lease.Datacenter != 3 || lease.WorkerID != 1 {
+		t.Errorf("%+v", lease)
+	}
+}
+
+func (p pools) listed(t *testing.T) {
+	var want []string
+	for i := range 25 {
+		name := fmt.Sprintf("listed-%02d", i)
+		if want = append(want, name); i%2 == 0 {
+			p.acquire(t, name, of(2))
+		} else if err := p.Create(t.Context(), name, of(2).Shape, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.acquire(t, "listen", of(2))
+	p.acquire(t, "liste", of(2))
+	for n := 1; n <= 30; n += 4 {
+		var got []string
+		for behind := ""; ; behind = got[len(got)-1] {
+			page, err := p.Names(t.Context(), "listed-", behind, n)
+			if err != nil || len(page) > n {
+				t.Fatalf("%d names: %v %v", n, page, err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			got = append(got, page...)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("in pages of %d: %v", n, got)
+		}
+	}
+	all, err := p.Names(t.Context(), "", "", workerlease.MaxNames)
+	if err != nil || !slices.IsSorted(all) || !slices.Contains(all, "liste") || len(all) < 27 {
+		t.Errorf("%v %v", all, err)
+	}
+	for _, n := range []int{-1, 0, workerlease.MaxNames + 1} {
+		_, err := p.Names(t.Context(), "", "", n)
+		wantIs(t, err, workerlease.ErrRequest, redisstore.ErrRefused)
+	}
+	// A list that was lost comes back as its pools are looked at.
+	p.lose(t, p.store.Key("workers", "names"))
+	if _, err := p.Ring(t.Context(), "listed-07", 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := p.Names(t.Context(), "", "", 10); err != nil || !slices.Equal(all, []string{"listed-07"}) {
+		t.Errorf("%v %v", all, err)
+	}
+}
+
+func (p pools) sticky(t *testing.T) {
+	request := of(3)
+	var before []workerlease.Lease
+	for _, identity := range []string{"orders-0", "orders-1", "orders-2"} {
+		request.Identity = identity
+		before = append(before, p.acquire(t, "sticky", request))
+	}
+	for _, i := range []int{2, 0, 1} { // they start again in another order
+		if err := p.Release(t.Context(), "sticky", before[i].WorkerID, before[i].Token, before[i].Now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, i := range []int{1, 2, 0} {
+		request.Identity = before[i].Identity
+		again := p.acquire(t, "sticky", request)
+		if again.WorkerID != before[i].WorkerID || again.Identity != request.Identity || again.Token == before[i].Token || again.Fence <= before[i].Fence {
+			t.Errorf("%+v after %+v", again, before[i])
+		}
+	}
+	// Its id is in use, so another process under the same name gets another.
+	if second := p.acquire(t, "sticky", request); second.WorkerID != 3 {
+		t.Errorf("%+v", second)
+	}
+}
+
+// quarantine: an unknown pool may be one whose state was lost.
+func (p pools) quarantine(t *testing.T) {
+	w, request := p.wary(), of(2)
+	request.TTL = 300 * time.Millisecond
+	_, err := w.Acquire(t.Context(), "unknown", request)
+	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
+	has, ok := errors.AsType[*workerlease.Quarantined](err)
+	if !ok || has.Wait <= 0 || has.Wait > 400*time.Millisecond || !strings.Contains(err.Error(), has.Wait.String()) {
+		t.Fatalf("%v", err)
+	}
+	_, err = p.Acquire(t.Context(), "unknown", request) // it is known by now, and trust is for those that are not
+	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
+	h, err := w.Hold(t.Context(), "unknown", request, workerlease.HoldOptions{Patience: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease, err := h.Current(); err != nil || lease.WorkerID != 0 {
+		t.Errorf("%+v %v", lease, err)
+	}
+	if err := h.Release(t.Context(), time.Time{}); err != nil {
+		t.Error(err)
+	}
+	_, err = w.Acquire(t.Context(), "unknown too", of(2))
+	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
+	if err := p.Create(t.Context(), "unknown too", of(2).Shape, 30*time.Second); err != nil {
+		t.Error(err)
+	}
+	if lease := w.acquire(t, "unknown too", of(2)); lease.WorkerID != 0 {
+		t.Errorf("a pool that is declared new during its quarantine: %+v", lease)
+	}
+}

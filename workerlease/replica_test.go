@@ -1,0 +1,198 @@
+package workerlease_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// replicated are the pools of a master with two replicas, which both must acknowledge.
+func replicated(t *testing.T) (pools, *redistest.SentinelSet) {
+	t.Helper()
+	set := redistest.StartSentinel(t, 2)
+	store := storetest.Open(t, redisstore.Config{URL: set.URL(), Ack: 2, AckTimeout: 200 * time.Millisecond, Timeout: 5 * time.Second})
+	p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust, Skew: 100 * time.Millisecond}), store}
+	until(t, "both replicas acknowledge", func() bool { _, err := p.Acquire(t.Context(), "first", of(10)); return err == nil })
+	return p, set
+}
+
+// wantShortfall checks that an error says that the write was not acknowledged by all.
+func wantShortfall(t *testing.T, err error) {
+	t.Helper()
+	var short *redisstore.Shortfall
+	if !errors.Is(err, redisstore.ErrUnknownOutcome) || !errors.As(err, &short) || short.Want != 2 || short.Got != 1 {
+		t.Errorf("got %v, want an acknowledgement by 1 of 2", err)
+	}
+}
+
+func TestGrantThatIsNotAcknowledgedIsNotUsed(t *testing.T) {
+	t.Parallel()
+	p, set := replicated(t)
+	p.acquire(t, "p", of(3))
+	replica := set.Replicas()[0]
+	replica.Pause()
+	_, err := p.Acquire(t.Context(), "p", of(3))
+	wantShortfall(t, err)
+	_, err = p.Hold(t.Context(), "p", of(3), workerlease.HoldOptions{})
+	wantShortfall(t, err)
+	ring, err := p.Ring(t.Context(), "p", 0, 8)
+	if err != nil || ring.Used != 3 {
+		t.Errorf("each attempt costs one slot: %d are used, %v", ring.Used, err)
+	}
+
+	// Asked for again under the same name it is the same grant, which is written again for the replicas to acknowledge.
+	const nonce = "AAAAAAAAAAAAAAAAAAAAAA"
+	for range 3 {
+		_, err := p.AcquireAs(t.Context(), "p", of(3), nonce)
+		wantShortfall(t, err)
+	}
+	waited := make(chan struct{})
+	once := false
+	held := make(chan *workerlease.Holder, 1)
+	go func() {
+		defer close(held)
+		h, err := p.Hold(t.Context(), "p", of(3), workerlease.HoldOptions{Patience: patience, Observe: func(e workerlease.Event) {
+			if !once && errors.Is(e.Err, redisstore.ErrUnknownOutcome) {
+				once = true
+				close(waited)
+			}
+		}})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		held <- h
+	}()
+	<-waited
+	replica.Resume()
+	h, ok := <-held
+	if !ok {
+		return
+	}
+	again, err := p.AcquireAs(t.Context(), "p", of(3), nonce)
+	if err != nil || again.WorkerID != 3 || idOf(t, h) != 4 {
+		t.Errorf("%+v %v, and %d", again, err, idOf(t, h))
+	}
+	if ring, err = p.Ring(t.Context(), "p", 0, 8); err != nil || ring.Used != 5 {
+		t.Errorf("%d slots are used, %v", ring.Used, err)
+	}
+	if err := h.Release(t.Context(), time.Time{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The server has moved the window, and may lose that again: the holder must not believe it.
+func TestRenewalThatIsNotAcknowledgedExtendsNothing(t *testing.T) {
+	t.Parallel()
+	p, set := replicated(t)
+	h := p.hold(t, "p", short(1), workerlease.HoldOptions{})
+	before, err := h.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Replicas()[0].Pause()
+	until(t, "the server has moved the window", func() bool {
+		ring, err := p.Ring(t.Context(), "p", before.WorkerID, 1)
+		if now, err := h.Current(); err == nil {
+			before = now // the last one that was confirmed
+		}
+		return err == nil && ring.Slots[0].NotAfter.After(before.NotAfter.Add(100*time.Millisecond))
+	})
+	for {
+		lease, err := h.Lease()
+		if err != nil {
+			break
+		}
+		if !lease.NotAfter.Equal(before.NotAfter) {
+			t.Fatalf("its window ends at %v, and what was confirmed at %v", lease.NotAfter, before.NotAfter)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := h.Err(); !errors.Is(err, workerlease.ErrDeadline) {
+		t.Errorf("%v", err)
+	}
+	_, err = p.Renew(t.Context(), before, 0)
+	wantShortfall(t, err)
+	if lease, err := p.Renew(t.Context(), before, 1); err != nil || !lease.NotAfter.After(before.NotAfter) {
+		t.Errorf("with an acknowledgement by one it is renewed: %+v %v", lease, err)
+	}
+}
+
+// The master dies. Who holds an id goes on with it, and nobody is granted anything by the new master until all have had time to tell.
+func TestHoldersOutliveAFailover(t *testing.T) {
+	t.Parallel()
+	p, set := replicated(t)
+	request := of(3)
+	holders, ids := p.several(t, request, 3)
+	before, err := p.Ring(t.Context(), "p", 0, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := set.Master()
+	old.Kill()
+	set.WaitForMaster(old)
+	old.Restart()
+	until(t, "the old master is a replica, and both are in step", func() bool {
+		info := set.Master().Client().Info(t.Context(), "replication").Val()
+		return strings.Count(info, "state=online") == 2
+	})
+	var err2 error
+	until(t, "the new master answers", func() bool {
+		_, err2 = p.Acquire(t.Context(), "p", request)
+		return !errors.Is(err2, redisstore.ErrUnavailable) && !errors.Is(err2, redisstore.ErrUnknownOutcome)
+	})
+	wantIs(t, err2, workerlease.ErrQuarantined, redisstore.ErrRefused)
+	until(t, "all have renewed with the new master", func() bool {
+		ring, err := p.Ring(t.Context(), "p", 0, 3)
+		if err != nil {
+			return false
+		}
+		for i, slot := range ring.Slots {
+			if slot.Fence != before.Slots[i].Fence || !slot.NotAfter.After(before.Slots[i].NotAfter) {
+				return false
+			}
+		}
+		return true
+	})
+	for i, h := range holders {
+		if id := idOf(t, h); id != ids[i] {
+			t.Errorf("holder %d has %d, and had %d", i, id, ids[i])
+		}
+	}
+	_, err = p.Acquire(t.Context(), "p", request)
+	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
+}
+
+// A master of a cluster dies that nobody has replaced by the time its pool's holders must stop; theirs are the only ones to.
+func TestHoldersOfAClusterDependOnTheirShardOnly(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	store := storetest.Open(t, redisstore.Config{URL: cluster.URL()})
+	p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), store}
+	dead := cluster.MasterOf(store.Key("worker", "a"))
+	other := ""
+	for _, name := range []string{"b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"} {
+		if cluster.MasterOf(store.Key("worker", name)) != dead {
+			other = name
+			break
+		}
+	}
+	request := short(1)
+	request.TTL = time.Second
+	a := p.hold(t, "a", request, workerlease.HoldOptions{})
+	b := p.hold(t, other, request, workerlease.HoldOptions{})
+	dead.Pause() // a cluster that has lost slots for good serves none
+	<-a.Context().Done()
+	if err := a.Err(); !errors.Is(err, workerlease.ErrDeadline) {
+		t.Errorf("%v", err)
+	}
+	_ = idOf(t, b)
+	dead.Resume()
+	until(t, "it is served again", func() bool { _, err := p.Acquire(t.Context(), "a", request); return err == nil })
+}

@@ -124,7 +124,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		replica.Pause()
 	}
 	token := func(name string) []string { return []string{store.Key("token", name)} }
-	pool := []string{store.Key("worker", "p"), store.Key("worker", "p", "ends")}
+	pool := []string{store.Key("worker", "p"), store.Key("worker", "p", "ends"), store.Key("worker", "p", "names")}
 	run := func(s *scripts.Script, keys []string, args ...any) redisstore.Reply {
 		t.Helper()
 		reply, err := store.Run(t.Context(), s, keys, args...)
@@ -133,7 +133,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		}
 		return reply
 	}
-	acquire := []any{"nonce", 60_000, "", "", "", "41/10/12", 0, 4}
+	acquire := []any{"nonce", "", 1000, "trust", 0, "", "", "", "", "41/10/12", 0, 0, 10, 60_000}
 	lease := run(scripts.WorkerAcquire, pool, acquire...)
 	claim := func(name string) []any {
 		args := []any{"ann", "print", 60_000, "hold", 60_000, "", "any"}
@@ -152,8 +152,8 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		{scripts.TokenRelease, token("release"), claim("release")[:1]},
 		{scripts.CounterIncr, []string{store.Key("counter", "c"), store.Key("counter", "c", "r")}, []any{1, 60_000}},
 		{scripts.WorkerAcquire, pool, acquire},
-		{scripts.WorkerRenew, pool, []any{lease[1], "nonce", lease[2], 60_000}},
-		{scripts.WorkerRelease, pool, []any{lease[1], "nonce", lease[2]}},
+		{scripts.WorkerRenew, pool, []any{lease[1], "nonce", lease[2], 60_000, 1000, "wait", "", "", "", "", "", "", ""}},
+		{scripts.WorkerRelease, pool[:2], []any{lease[1], "nonce", lease[2], "", 1000}},
 	} {
 		t.Run(row.script.Name, func(t *testing.T) {
 			run(row.script, row.keys, row.args...) // what the first caller asked

@@ -1,0 +1,177 @@
+package leasesim
+
+// schedule plans the faults of a run until its end.
+func (s *sim) schedule(end int64) {
+	plan := map[class]func(){
+		lag:           func() { s.lagUntil = s.now + s.between(50, s.ttl) },
+		failover:      func() { s.failover(s.victim(), false) },
+		staleFailover: func() { s.failover(s.victim(), true) },
+		twice: func() {
+			s.failover(s.victim(), s.oneIn(3) && s.faulty(staleFailover))
+			s.after(s.upTo(s.ttl/2), func() { s.failover(s.victim(), s.oneIn(3) && s.faulty(staleFailover)) })
+		},
+		thereAndBack: s.thereAndBack,
+		splitAlone:   func() { s.split(false) },
+		splitWith:    func() { s.split(true) },
+		flush: func() {
+			s.tellf(-1, "FLUSHALL on server %d", s.master.name)
+			s.master.state = pool{}
+			s.master.wrote()
+		},
+		deleteRecord: func() {
+			id := s.upTo(int64(s.ring))
+			s.tellf(-1, "record %d deleted on server %d", id, s.master.name)
+			s.master.state.slots[id] = slot{}
+			if !s.has(handsOff) {
+				s.master.state.records = s.master.state.count()
+			}
+			s.master.wrote()
+		},
+		restartEmpty: func() {
+			s.tellf(-1, "server %d restarts empty", s.master.name)
+			s.master.restart(pool{})
+		},
+		restartOld: func() {
+			s.tellf(-1, "server %d restarts from an old file", s.master.name)
+			s.master.restart(s.master.file)
+		},
+		declare: func() {
+			if s.master.state.fixed || !s.has(declaredUnused) {
+				s.master.create(s.ttl)
+			}
+		},
+		serverClocks: func() {
+			v := s.servers[s.upTo(int64(len(s.servers)))]
+			v.drawClock()
+			s.tellf(-1, "clock of server %d: %+d", v.name, v.ahead)
+		},
+	}
+	var kinds []func()
+	for bit := class(1); bit < classes; bit <<= 1 {
+		if do := plan[bit]; do != nil && s.faulty(bit) {
+			kinds = append(kinds, do)
+		}
+	}
+	if len(kinds) == 0 {
+		return
+	}
+	at, gap := s.between(s.ttl, 4*s.ttl), s.between(s.ttl, 5*s.ttl)
+	for s.now+at < end {
+		kind := kinds[s.upTo(int64(len(kinds)))]
+		s.after(at, kind)
+		switch {
+		case s.bursts && !s.oneIn(3):
+			at += s.between(0, s.ttl/8)
+		case s.bursts:
+			at += s.between(2*s.ttl, 5*s.ttl)
+		case s.oneIn(3):
+			at += s.between(0, s.ttl/2)
+		default:
+			at += s.between(s.ttl/2, gap)
+		}
+	}
+}
+
+// victim is a replica that can be promoted, or nil.
+func (s *sim) victim() *server {
+	var can []*server
+	for _, v := range s.servers {
+		if v != s.master && v.up && v.side == s.master.side {
+			can = append(can, v)
+		}
+	}
+	if len(can) == 0 {
+		return nil
+	}
+	return can[s.upTo(int64(len(can)))]
+}
+
+// failover kills the master and promotes heir, which has lost what is not in its file if it is stale.
+func (s *sim) failover(heir *server, stale bool) {
+	if heir == nil {
+		return
+	}
+	old := s.master
+	old.die()
+	if stale {
+		s.tellf(-1, "server %d restarts from an old file", heir.name)
+		heir.master = false
+		heir.restart(heir.file)
+	}
+	s.after(s.upTo(100), func() {
+		if s.master == old && heir.up && heir.side == 0 {
+			s.promote(heir)
+		}
+	})
+	s.after(s.between(100, s.ttl), func() { s.revive(old) })
+}
+
+func (s *sim) revive(v *server) {
+	if v.up {
+		return
+	}
+	s.tellf(-1, "server %d is back", v.name)
+	was := v.master
+	v.master = v == s.master && was
+	v.restart(v.file)
+	if v != s.master {
+		v.attach(s.master)
+	}
+}
+
+// thereAndBack makes a replica the master and, soon, the old one again. The replica may be stale.
+func (s *sim) thereAndBack() {
+	a, b := s.master, s.victim()
+	if b == nil {
+		return
+	}
+	if s.oneIn(2) && s.faulty(staleFailover) {
+		s.tellf(-1, "server %d restarts from an old file", b.name)
+		b.restart(b.file)
+	}
+	a.master = false
+	s.promote(b)
+	wait := s.between(3, 90)
+	if s.oneIn(2) {
+		wait = s.between(3, 3*s.ttl)
+	}
+	s.after(wait, func() {
+		if s.master == b && b.up && a.up && a.side == b.side && a.synced {
+			b.master = false
+			s.promote(a)
+		}
+	})
+}
+
+// split cuts the master off, alone or with a replica, while it serves on, and promotes another. Later the partition heals.
+func (s *sim) split(with bool) {
+	old, heir := s.master, s.victim()
+	if heir == nil || old.side != 0 {
+		return
+	}
+	old.side = 1
+	s.tellf(-1, "server %d is cut off and serves on", old.name)
+	if with {
+		for _, v := range s.servers {
+			if v != old && v != heir {
+				v.side = 1
+				s.tellf(-1, "together with server %d", v.name)
+				break
+			}
+		}
+	}
+	s.after(s.upTo(150), func() {
+		if s.master == old && heir.up {
+			s.promote(heir)
+		}
+	})
+	s.after(s.between(200, 3*s.ttl), func() {
+		s.tellf(-1, "the partition heals")
+		for _, v := range s.servers {
+			v.side = 0
+			if v != s.master && v.up {
+				v.attach(s.master)
+			}
+		}
+	})
+}

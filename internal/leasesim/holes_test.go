@@ -1,0 +1,83 @@
+package leasesim
+
+import "testing"
+
+// What the simulation has found wanting in earlier editions of the protocol, step by step.
+
+// still is a master with a pool that was declared new, at time 0 of a clock that is right.
+func still(removed rule) *server {
+	s := &sim{config: config{removed: removed, ring: maxSlots, trace: -1}, ttl: 1000, skew: 100, margin: 20, lead: 5, unit: 1}
+	s.master = &server{s: s, up: true, master: true, replid: 1, runid: 1}
+	s.master.create(s.ttl)
+	return s.master
+}
+
+// TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine: the last holder of a slot gives it back with a timestamp that is 391 ahead, and it is granted at once. Then all
+// is lost. A window that is a TTL long ends behind the quarantine, and so inside of the next one.
+func TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine(t *testing.T) {
+	for removed, intersect := range map[rule]bool{endsInTime: true, 0: false} {
+		v := still(removed)
+		var a reply
+		for nonce := range int64(maxSlots) {
+			a = v.acquire(100+nonce, v.s.ttl, 0)
+		}
+		v.s.now = 500
+		v.release(proof{worker: a.worker, nonce: 100 + maxSlots - 1, from: a.from}, 901)
+		v.s.now = 510
+		b := v.acquire(200, v.s.ttl, 0)
+		if b.word != granted || b.worker != a.worker || b.from != 901 {
+			t.Fatalf("%+v behind %+v", b, a)
+		}
+		v.s.now = 520
+		v.state = pool{}
+		refusal := v.acquire(300, v.s.ttl, 0)
+		if refusal.word != quarantined {
+			t.Fatalf("%+v", refusal)
+		}
+		v.s.now += refusal.wait
+		c := v.acquire(300, v.s.ttl, 0)
+		for nonce := int64(301); c.word == granted && c.worker != b.worker; nonce++ {
+			c = v.acquire(nonce, v.s.ttl, 0)
+		}
+		if c.word != granted || (c.from < b.till) != intersect {
+			t.Errorf("without %v: %+v and %+v", removed, b, c)
+		}
+	}
+}
+
+// TestRepeatedAcquireOfAnEndedWindowIsANewGrant: another grant may have used a part of the ended one on a server whose state was lost since.
+func TestRepeatedAcquireOfAnEndedWindowIsANewGrant(t *testing.T) {
+	for removed, same := range map[rule]bool{repeatOpen: true, 0: false} {
+		v := still(removed)
+		a := v.acquire(100, v.s.ttl, 0)
+		v.s.now = 999
+		if b := v.acquire(100, v.s.ttl, 0); b.till != a.till || b.fence != a.fence {
+			t.Errorf("without %v: %+v, and while that is open %+v", removed, a, b)
+		}
+		v.s.now = 1000
+		if b := v.acquire(100, v.s.ttl, 0); (b.till == a.till) != same {
+			t.Errorf("without %v: %+v, and when that had ended %+v", removed, a, b)
+		}
+	}
+}
+
+// TestLateRenewalDoesNotReplaceALaterGrant: the renewal was sent before the release, and comes behind the next grant of the slot.
+func TestLateRenewalDoesNotReplaceALaterGrant(t *testing.T) {
+	for removed, replaced := range map[rule]bool{restoreOlder: true, 0: false} {
+		v := still(removed)
+		var a reply
+		for nonce := range int64(maxSlots) {
+			a = v.acquire(100+nonce, v.s.ttl, 0)
+		}
+		last := proof{worker: a.worker, nonce: 100 + maxSlots - 1, from: a.from, confirmed: a.till, fence: a.fence}
+		v.s.now = 500
+		v.release(last, 500)
+		if b := v.acquire(200, v.s.ttl, 0); b.worker != a.worker {
+			t.Fatalf("%+v behind %+v", b, a)
+		}
+		v.s.now = 510
+		if c := v.renew(last, v.s.ttl); (c.word == granted) != replaced {
+			t.Errorf("without %v: %+v", removed, c)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package leasesim
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+)
+
+var (
+	rounds = flag.Int("rounds", usual, "how many seeds of mixed faults; of other tests accordingly more or fewer")
+	seed   = flag.Uint64("seed", 0, "the only seed for TestOne")
+	ring   = flag.Int("ring", maxSlots, "worker ids of the pool, for TestOne")
+	bursts = flag.Bool("bursts", false, "faults come close together, for TestOne")
+	remove = flag.String("remove", "", "the rules to remove, for TestOne: names of the README's table, with commas between")
+	faults = flag.String("faults", "all", "the classes of faults, for TestOne: names of the README's table, with commas between")
+)
+
+const (
+	usual  = 60
+	length = 20_000
+)
+
+// scaled is a number of seeds when there are the usual rounds.
+func scaled(seeds int) int { return max(1, seeds**rounds/usual) }
+
+// total is what several runs did.
+type total struct{ steps, stamped, confirmed int64 }
+
+func (t *total) add(s *sim) {
+	t.steps += s.steps
+	t.stamped += s.check.stamped
+	t.confirmed += s.check.confirmed
+}
+
+func (t *total) String() string {
+	return fmt.Sprintf("%d steps, %d stamps, %d confirmed grants", t.steps, t.stamped, t.confirmed)
+}
+
+// rerun is the command that shows a run again.
+func (c config) rerun() string {
+	command := fmt.Sprintf("go test ./internal/leasesim -run TestOne -seed %d -ring %d -faults '%v'", c.seed, c.ring, c.faults)
+	if c.bursts {
+		command += " -bursts"
+	}
+	if c.removed != 0 {
+		command += fmt.Sprintf(" -remove %v", c.removed)
+	}
+	return command
+}
+
+// story is the end of the history of a run that failed, as far as it concerns the worker id with which it failed.
+func story(c config, s *sim) string {
+	c.trace = s.check.worker
+	h := run(c).history
+	if len(h) > 60 {
+		h = h[len(h)-60:]
+	}
+	return fmt.Sprintf("%s: %s\n%s\nttl %d, S %d, %d servers, worker id %d; milliseconds of true time\n%s",
+		s.check.breach, s.check.violation, c.rerun(), s.ttl, s.skew, len(s.servers), c.trace, strings.Join(h, "\n"))
+}
+
+// holds runs configurations and expects that no promise breaks.
+func holds(t *testing.T, seeds int, configured func(seed uint64) config) {
+	t.Helper()
+	var sum total
+	for i := range seeds {
+		c := configured(uint64(i) + 1)
+		c.length, c.trace = length, -1
+		s := run(c)
+		sum.add(s)
+		if s.check.violation != "" {
+			t.Fatal(story(c, s))
+		}
+	}
+	if sum.stamped == 0 {
+		t.Error("nothing was stamped")
+	}
+	t.Logf("%d seeds, %v", seeds, &sum)
+}
+
+// TestProtocolHoldsUnderEveryFault runs all classes of faults together, on the ring of sixteen and on a small one, where a worker id changes hands more often.
+func TestProtocolHoldsUnderEveryFault(t *testing.T) {
+	for _, ring := range []int{maxSlots, 4} {
+		t.Run(fmt.Sprint(ring), func(t *testing.T) {
+			t.Parallel()
+			holds(t, scaled(12), func(seed uint64) config { return config{seed: seed, faults: everyFault, ring: ring} })
+		})
+	}
+}
+
+// TestProtocolHoldsUnderMixedFaults draws the classes of faults, about half of them each time, the size of the ring, and whether faults come close together.
+func TestProtocolHoldsUnderMixedFaults(t *testing.T) {
+	t.Parallel()
+	holds(t, *rounds, func(seed uint64) config {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		return config{seed: seed, faults: class(rnd.Uint64()) & everyFault, ring: []int{1, 2, 4, maxSlots}[rnd.IntN(4)], bursts: rnd.IntN(2) == 0}
+	})
+}
+
+// TestProtocolHoldsUnderOneFault runs each class of faults by itself, with clients that pause, messages that are lost, late or executed twice, and churn.
+func TestProtocolHoldsUnderOneFault(t *testing.T) {
+	for i, name := range classNames {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faults := class(1)<<i | everyday
+			holds(t, scaled(1), func(seed uint64) config { return config{seed: seed, faults: faults, ring: maxSlots} })
+			holds(t, scaled(3), func(seed uint64) config { return config{seed: seed, faults: faults, ring: 4} })
+		})
+	}
+}
+
+// TestMisconfiguredClientsAreRefused has half of the clients ask for another TTL, under all faults but those that leave nothing of the pool.
+func TestMisconfiguredClientsAreRefused(t *testing.T) {
+	t.Parallel()
+	holds(t, scaled(10), func(seed uint64) config {
+		faults := class(rand.New(rand.NewPCG(seed, 0)).Uint64())&someLoss | twoTTLs
+		return config{seed: seed, faults: faults, ring: 4}
+	})
+}
+
+// TestOne runs one seed, as a failure's command has it, and tells its history.
+func TestOne(t *testing.T) {
+	removed, err := rulesNamed(*remove)
+	if err != nil {
+		t.Fatal(err)
+	}
+	classes, err := classesNamed(*faults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config{seed: max(*seed, 1), faults: classes, removed: removed, ring: *ring, bursts: *bursts, length: length, trace: -1}
+	if s := run(c); s.check.violation != "" {
+		t.Fatal(story(c, s))
+	}
+}
+
+// TestReadmeNamesEveryFault keeps the README's list complete.
+func TestReadmeNamesEveryFault(t *testing.T) {
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range classNames {
+		if !strings.Contains(string(text), "| `"+name+"`") && !strings.Contains(string(text), ", `"+name+"` |") {
+			t.Errorf("no row of the README is about %s", name)
+		}
+		if c, err := classesNamed(name); err != nil || c != 1<<i {
+			t.Errorf("%s is class %d: %v", name, c, err)
+		}
+	}
+	if class(1)<<len(classNames) != classes {
+		t.Error("a class has no name")
+	}
+}
+
+// TestEveryRuleHasARow keeps the table complete.
+func TestEveryRuleHasARow(t *testing.T) {
+	var all rule
+	for _, m := range mutations {
+		if got, err := rulesNamed(m.name); err != nil || got != m.rule || all&m.rule != 0 {
+			t.Errorf("%s is rule %d: %v", m.name, got, err)
+		}
+		all |= m.rule
+	}
+	if all != rules-1 {
+		t.Errorf("rules without a row: %b", (rules-1)&^all)
+	}
+}

@@ -1,0 +1,300 @@
+package leasesim
+
+// The scripts, decision by decision as scripts/worker_*.lua take them.
+
+type word int
+
+const (
+	granted word = iota
+	quarantined
+	exhausted
+	lost
+	refused
+	failed // no answer
+)
+
+// reply is what a script answers.
+type reply struct {
+	word             word
+	worker           int
+	from, till       int64
+	fence, now, wait int64
+	made             int64
+	acked            bool
+}
+
+// exec is one run of a script: it decides on a copy of the state.
+type exec struct {
+	*sim
+
+	v     *server
+	p     pool
+	t     int64 // now, by the server's clock
+	wrote bool
+}
+
+func (v *server) begin() *exec {
+	return &exec{sim: v.s, v: v, p: v.state, t: v.clock()}
+}
+
+func (x *exec) end(r reply) reply {
+	r.now = x.t
+	if x.wrote {
+		x.v.state = x.p
+		x.v.wrote()
+	}
+	return r
+}
+
+func (x *exec) life() int64 {
+	if !x.has(replidMarker) {
+		return x.v.runid
+	}
+	return x.v.replid
+}
+
+// examine notices that state may have been lost, and starts a quarantine.
+func (x *exec) examine(ttl int64) {
+	if !x.has(recordsStay) {
+		x.expire()
+	}
+	p, n := &x.p, x.p.count()
+	complete := p.known && (p.records == n || !x.has(countedRecords))
+	same := complete && p.life == x.life()
+	longest := max(p.ttl, ttl)
+	if same && (p.fixed || longest == p.ttl) {
+		return
+	}
+	if !x.has(oneTTL) {
+		longest = ttl
+	}
+	unknown := !p.known && n == 0
+	switch {
+	case same:
+		p.quarantine += longest - p.ttl
+	case x.has(quarantine) && (!unknown || x.has(unknownIsLost)):
+		p.quarantine = max(p.quarantine, x.t+longest)
+		if x.has(quarantineSkew) {
+			p.quarantine = max(p.quarantine, x.t+longest+x.skew)
+		}
+	}
+	if !complete {
+		p.next = 0
+	}
+	if !p.fixed {
+		p.ttl = longest
+	}
+	p.known, p.records, p.life = true, n, x.life()
+	x.wrote = true
+	x.tellf(-1, "server %d notices loss at its %d: %d records, quarantine until %d", x.v.name, x.t, n, p.quarantine)
+}
+
+func (x *exec) expire() {
+	for i := range x.p.slots {
+		if r := &x.p.slots[i]; r.present && r.till <= x.t {
+			*r = slot{}
+			x.p.records--
+			x.p.next = 0
+			x.wrote = true
+		}
+	}
+}
+
+// create declares the pool new.
+func (v *server) create(ttl int64) {
+	x := v.begin()
+	p := &x.p
+	if (p.fixed || p.count() > 0) && x.has(declareKept) {
+		return
+	}
+	p.known, p.fixed, p.ttl = true, true, ttl
+	p.life, p.quarantine, p.records = x.life(), 0, p.count()
+	x.wrote = true
+	x.end(reply{})
+	x.tellf(-1, "server %d at its %d: the pool is declared new", v.name, x.t)
+}
+
+// acquire grants a slot to a nonce.
+func (v *server) acquire(nonce, ttl int64, identity int) reply {
+	x := v.begin()
+	x.examine(ttl)
+	p := &x.p
+	if p.fixed && ttl != p.ttl && x.has(oneTTL) {
+		return x.end(reply{word: refused})
+	}
+	if p.quarantine > x.t && x.has(refusal) {
+		return x.end(reply{word: quarantined, wait: p.quarantine - x.t})
+	}
+	for id := range p.slots {
+		if r := &p.slots[id]; r.present && r.held && r.nonce == nonce && (r.till > x.t || !x.has(repeatOpen)) {
+			x.wrote = x.wrote || x.has(repeatWrites)
+			return x.end(reply{word: granted, worker: id, from: r.from, till: r.till, fence: r.fence, made: r.made})
+		}
+	}
+	id, wait := x.nextSlot(identity)
+	if id < 0 {
+		return x.end(reply{word: exhausted, wait: wait})
+	}
+	if !p.fixed {
+		p.fixed, p.ttl = true, ttl
+	}
+	r := &p.slots[id]
+	if !r.present {
+		p.records++
+	}
+	p.fence = x.nextFence()
+	from, till := x.window(r, ttl)
+	*r = slot{present: true, held: true, nonce: nonce, from: from, till: till, fence: p.fence, identity: identity, freed: till, made: x.now}
+	p.cursor = id
+	x.wrote = true
+	return x.end(reply{word: granted, worker: id, from: from, till: till, fence: r.fence, made: r.made})
+}
+
+// window is what is granted of a slot with that record.
+func (x *exec) window(last *slot, ttl int64) (from, till int64) {
+	from = x.t
+	if last.present && x.has(behindLast) {
+		from = max(from, last.till)
+	}
+	if !x.has(refusal) {
+		from = max(from, x.p.quarantine)
+		return from, from + ttl
+	}
+	if !x.has(endsInTime) {
+		return from, from + ttl
+	}
+	return from, max(from, x.t+ttl)
+}
+
+func (x *exec) nextFence() (fence int64) {
+	if x.has(fenceNext) {
+		fence = x.p.fence + 1
+	}
+	if x.has(fenceOfTime) {
+		fence = max(fence, x.t*1000)
+	}
+	return fence
+}
+
+// nextSlot is the slot to grant, or -1 and how long to wait for one.
+func (x *exec) nextSlot(identity int) (id int, wait int64) {
+	p := &x.p
+	for i := range p.slots {
+		if r := &p.slots[i]; r.present && identity != 0 && r.identity == identity && (!r.held || r.till <= x.t) {
+			return i, 0
+		}
+	}
+	for p.next < x.ring {
+		p.next++
+		if !p.slots[p.next-1].present {
+			return p.next - 1, 0
+		}
+	}
+	if !x.has(freeOnly) {
+		return (p.cursor + 1) % x.ring, 0
+	}
+	best := 0
+	for i := range p.slots[:x.ring] {
+		if p.slots[i].freed < p.slots[best].freed {
+			best = i
+		}
+	}
+	at := p.slots[best].freed
+	if x.has(coolDown) {
+		at += x.cooldown
+	}
+	if at > x.t {
+		return -1, at - x.t
+	}
+	return best, 0
+}
+
+// proof is what a holder tells about its grant.
+type proof struct {
+	worker, identity              int
+	nonce, from, confirmed, fence int64
+}
+
+// renew moves the end of a window, or restores its record.
+func (v *server) renew(g proof, ttl int64) reply {
+	x := v.begin()
+	if x.has(renewalNotices) {
+		x.examine(ttl)
+	}
+	p := &x.p
+	if p.fixed && ttl != p.ttl && x.has(oneTTL) {
+		return x.end(reply{word: refused})
+	}
+	if g.confirmed > x.t+max(p.ttl, ttl)+x.skew {
+		g.confirmed = 0
+	}
+	r, till := &p.slots[g.worker], g.confirmed
+	switch {
+	case x.mine(r, g) && x.alive(max(till, r.till)):
+		till = max(till, r.till)
+	case !x.mine(r, g) && x.vanished(r, g) && x.proven(till):
+		x.tellf(g.worker, "server %d restores nonce %d [%d over [%d, %d)", x.v.name, g.nonce, g.from, r.from, r.till)
+		if !r.present {
+			p.records++
+		}
+		*r = slot{present: true, held: true, nonce: g.nonce, from: g.from, fence: g.fence, identity: g.identity}
+		p.fence = max(p.fence, g.fence)
+		p.fixed, p.ttl = true, max(p.ttl, ttl)
+	default:
+		return x.end(reply{word: lost})
+	}
+	r.till = max(till, x.t+ttl)
+	r.freed = r.till
+	x.wrote = true
+	return x.end(reply{word: granted, worker: g.worker, from: g.from, till: r.till, fence: g.fence})
+}
+
+func (x *exec) mine(r *slot, g proof) bool {
+	return r.present && (r.held && r.nonce == g.nonce || !x.has(proofNonce)) && (r.from == g.from || !x.has(proofBegin) || !x.has(proofNonce))
+}
+
+// alive tells whether a window that ends then is open by the clock of every server that can have granted it.
+func (x *exec) alive(till int64) bool {
+	if x.p.quarantine > x.t && x.has(aliveSkew) {
+		return till > x.t+x.skew || !x.has(neverRevived)
+	}
+	return till > x.t || !x.has(neverRevived)
+}
+
+// proven is the same for a record that is not there.
+func (x *exec) proven(till int64) bool {
+	bar := x.t
+	if x.has(restoreSkew) {
+		bar += x.skew
+	}
+	return till > bar || !x.has(restoreProof)
+}
+
+// vanished tells whether the record that is there, if any, is of a time before this grant.
+func (x *exec) vanished(r *slot, g proof) bool {
+	return !r.present || r.from < g.from && r.till <= g.from || !x.has(restoreOlder)
+}
+
+// unsaid is the end of the last stamp of a holder that does not tell.
+const unsaid = -1
+
+// release ends a lease: used is the end of its last stamp.
+func (v *server) release(g proof, used int64) reply {
+	x := v.begin()
+	r := &x.p.slots[g.worker]
+	if !r.present || r.nonce != g.nonce || r.from != g.from || r.held && r.till <= x.t {
+		return x.end(reply{word: lost})
+	}
+	if used == unsaid {
+		used = x.t + x.lead + x.unit + x.skew
+	}
+	if !x.has(releaseUsed) {
+		used = x.t
+	}
+	if r.held {
+		r.held, r.till, r.freed = false, min(r.till, max(used, r.from)), x.t
+	}
+	x.wrote = true
+	x.tellf(g.worker, "server %d at its %d: nonce %d released until %d", x.v.name, x.t, g.nonce, r.till)
+	return x.end(reply{word: granted, till: r.till})
+}

@@ -1,0 +1,150 @@
+package leasesim
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+)
+
+// All times are in milliseconds of true time unless a name says otherwise.
+
+// config says what one run simulates.
+type config struct {
+	seed    uint64
+	faults  class
+	removed rule
+	expect  breach // the only breach that ends the run; "" = any
+	ring    int    // worker ids of the pool
+	length  int64  // of the run
+	bursts  bool   // faults come close together, and then none for a while
+	trace   int    // the worker whose history is told, or -1
+}
+
+type event struct {
+	at  int64
+	seq int64
+	do  func()
+}
+
+type queue []event
+
+func (q *queue) Len() int { return len(*q) }
+func (q *queue) Less(i, j int) bool {
+	a, b := &(*q)[i], &(*q)[j]
+	return a.at < b.at || a.at == b.at && a.seq < b.seq
+}
+func (q *queue) Swap(i, j int) { (*q)[i], (*q)[j] = (*q)[j], (*q)[i] }
+func (q *queue) Push(x any)    { *q = append(*q, x.(event)) }
+func (q *queue) Pop() any {
+	old := *q
+	last := old[len(old)-1]
+	old[len(old)-1] = event{}
+	*q = old[:len(old)-1]
+	return last
+}
+
+// sim is one run.
+type sim struct {
+	config
+	rnd    *rand.Rand
+	now    int64
+	seq    int64
+	steps  int64
+	events queue
+
+	ttl, skew, margin, lead int64
+	cooldown                int64
+	rare                    int64 // one in how many messages is late, or lost, or executed twice
+	awake                   int64 // one in how many renewals, or three times as many stamps, meets a pause
+	unit                    int64 // how long a timestamp of an id stands for
+	servers                 []*server
+	master                  *server // the one that clients are told of
+	clients                 []*client
+	lastID                  int64 // of nonces and incarnations
+	lagUntil                int64
+	check                   checker
+	history                 []string
+}
+
+func (s *sim) has(r rule) bool     { return s.removed&r == 0 }
+func (s *sim) faulty(c class) bool { return s.faults&c != 0 }
+
+// upTo draws 0 ≤ n < limit.
+func (s *sim) upTo(limit int64) int64     { return s.rnd.Int64N(max(limit, 1)) }
+func (s *sim) between(lo, hi int64) int64 { return lo + s.upTo(hi-lo+1) }
+func (s *sim) oneIn(n int64) bool         { return s.upTo(n) == 0 }
+
+func (s *sim) after(wait int64, do func()) {
+	s.seq++
+	heap.Push(&s.events, event{s.now + wait, s.seq, do})
+}
+
+func (s *sim) newID() int64 {
+	s.lastID++
+	return s.lastID
+}
+
+// tellf adds to the history what concerns a worker, or with -1 everybody.
+func (s *sim) tellf(worker int, format string, args ...any) {
+	if s.trace >= 0 && (worker < 0 || worker == s.trace) {
+		s.history = append(s.history, fmt.Sprintf("%7d  ", s.now)+fmt.Sprintf(format, args...))
+	}
+}
+
+// longest is the longest TTL that a client asks for.
+func (s *sim) longest() int64 {
+	if s.faulty(twoTTLs) || !s.has(alike) {
+		return 3 * s.ttl
+	}
+	return s.ttl
+}
+
+// declareNew is how a pool begins that somebody has declared new in time.
+func (s *sim) declareNew() {
+	s.master.create(s.ttl)
+	for _, v := range s.servers {
+		v.state, v.file = s.master.state, s.master.state
+	}
+}
+
+func run(c config) *sim {
+	s := &sim{config: c, rnd: rand.New(rand.NewPCG(c.seed, uint64(c.faults)))}
+	s.check = newChecker(s)
+	s.ttl = s.between(600, 1200)
+	s.skew = s.between(80, 400)
+	s.margin, s.lead, s.unit = 20, 5, 1
+	s.rare, s.awake = s.between(3, 16), s.between(2, 20)
+	if s.faulty(cooling) {
+		s.cooldown = s.between(10, s.ttl/2)
+	}
+	if s.faulty(coarse) {
+		s.unit = s.between(10, s.ttl/2)
+	}
+	for i := range 2 + int(s.upTo(2)) {
+		s.servers = append(s.servers, newServer(s, i))
+	}
+	if s.oneIn(2) {
+		s.servers = append(s.servers, newServer(s, len(s.servers)))
+	}
+	s.now = 1_000_000
+	end := s.now + c.length
+	s.promote(s.servers[0])
+	n := int64(max(2, s.ring*3/4))
+	if s.faulty(twoTTLs) || s.oneIn(2) {
+		s.declareNew()
+	}
+	for i := range s.between(n, 2*n) {
+		s.clients = append(s.clients, newClient(s, int(i)))
+	}
+	s.schedule(end)
+	for len(s.events) > 0 && s.check.violation == "" {
+		e := heap.Pop(&s.events).(event)
+		if e.at > end {
+			break
+		}
+		s.now = e.at
+		s.steps++
+		e.do()
+	}
+	return s
+}

@@ -1,0 +1,129 @@
+package leasesim
+
+import (
+	"fmt"
+	"strings"
+)
+
+// mutation is the protocol without one rule, or the world without one assumption.
+type mutation struct {
+	name   string
+	rule   rule
+	says   string // the rule
+	gone   string // what is done instead
+	faults class  // the faults that tell
+	ring   int
+	bursts bool
+	breaks breach
+}
+
+const loss = flush | staleFailover | restartOld
+
+// mutations are all rules and assumptions. Faults and ring are such that a few seeds tell.
+var mutations = []mutation{
+	{"windowInID", windowInID, "a stamp is made only if its timestamp lies in the confirmed window", "the holder's deadline alone decides, as with a plain TTL", pauses | suspends | churn, 4, false, repeat},
+	{"behindLast", behindLast, "a window begins where the last window of the slot ended, if that is later than now", "it begins now", churn | serverClocks, 4, false, repeat},
+	{"endsInTime", endsInTime, "a window that begins later ends no later", "it is a whole TTL long", restartEmpty | churn | coarse | pauses, 2, false, repeat},
+	{"quarantine", quarantine, "noticed loss of state starts a quarantine", "granting goes on", flush | churn, 4, false, repeat},
+	{"refusal", refusal, "in quarantine nothing is granted", "windows are granted that begin behind it", flush | churn, 4, false, repeat},
+	{"quarantineSkew", quarantineSkew, "a quarantine lasts TTL + S", "TTL alone", staleFailover | serverClocks | pauses | suspends, 4, false, repeat},
+	{"renewalNotices", renewalNotices, "renewals notice loss, too", "only acquires do", staleFailover | restartOld | serverClocks | everyday | suspends, 1, true, repeat},
+	{"replidMarker", replidMarker, "the marker is the replication id", "the process's run_id", thereAndBack | staleFailover | everyday, 4, false, repeat},
+	{"countedRecords", countedRecords, "a wrong number of records is a loss", "nobody counts", deleteRecord | churn, 4, false, repeat},
+	{"unknownIsLost", unknownIsLost, "an unknown pool is a lost one", "a new one (`--new-pools trust`)", flush | churn, 4, false, repeat},
+	{"declareKept", declareKept, "declaring a pool new changes nothing where there is one", "it ends the quarantine", staleFailover | declare | churn, 4, false, repeat},
+	{"proofNonce", proofNonce, "a renewal is for the nonce in the record", "whoever names the slot renews", flush | everyday, 4, false, repeat},
+	{"proofBegin", proofBegin, "and for the begin in the record", "the nonce is enough", everyday, 2, false, repeat},
+	{"neverRevived", neverRevived, "an ended window is never renewed", "it is while nobody took the slot", loss | everyday | suspends, 4, false, repeat},
+	{"aliveSkew", aliveSkew, "in quarantine a renewal needs a window that is open for S more", "one that is open", staleFailover | restartOld | serverClocks | everyday | suspends, 1, true, repeat},
+	{"restoreProof", restoreProof, "a vanished record is restored while its confirmed window is open", "whenever its holder asks", flush | everyday, 4, false, repeat},
+	{"restoreSkew", restoreSkew, "and for S more", "no longer than that", restartEmpty | everyday | suspends, 1, false, repeat},
+	{"restoreOlder", restoreOlder, "a record is restored over one that had ended before", "over any", messages | churn, 2, false, repeat},
+	{"ackAny", ackAny, "grants and renewals count when they are acknowledged", "when they are answered", splitAlone | churn, 4, false, repeat},
+	{"ackAll", ackAll, "by every replica that can be promoted", "by all but one", splitWith | splitAlone | churn, 4, false, repeat},
+	{"repeatWrites", repeatWrites, "a repeated acquire writes its record again", "it answers, and WAIT has nothing to wait for", splitAlone | everyday, 4, false, repeat},
+	{"repeatOpen", repeatOpen, "a repeated acquire answers the same window only while that is open", "whenever the record is there", splitAlone | splitWith | staleFailover | messages, 4, false, repeat},
+	{"releaseUsed", releaseUsed, "a release leaves the last stamp inside of the window", "the window ends now", churn | serverClocks, 4, false, repeat},
+	{"recordsStay", recordsStay, "records do not expire", "each goes with its window", churn | serverClocks, 4, false, repeat},
+	{"freeOnly", freeOnly, "only a slot is granted whose window has ended", "the next one in the ring", churn, 4, false, robbed},
+	{"oneTTL", oneTTL, "the TTL is the pool's", "each caller's own", twoTTLs | staleFailover | deleteRecord | churn, 4, false, repeat},
+	{"fenceOfTime", fenceOfTime, "a fence is not less than the time", "one more than the last", flush | churn, 4, false, order},
+	{"fenceNext", fenceNext, "a fence is larger than the last", "the time alone", churn | serverClocks, 4, false, order},
+	{"anchored", anchored, "stamps come from the server's time and monotonic time since", "from the wall clock", clientClocks, 4, false, wrong},
+	{"anchorReceived", anchorReceived, "server's time is paired with the moment the reply came", "the request went", messages, 4, false, wrong},
+	{"localDeadline", localDeadline, "a holder stops TTL - margin after its last confirmed request", "when a renewal is refused", messages | pauses | churn | clientClocks, 4, false, both},
+	{"deadlineSent", deadlineSent, "counted from when that was sent", "answered", messages | pauses | churn, 4, false, both},
+	{"deadlineAge", deadlineAge, "less the age of a grant that was asked for again", "as if it were new", messages | pauses | churn, 2, false, both},
+	{"wallDeadline", wallDeadline, "a holder stops when as much wall time has gone by", "monotonic time decides alone", suspends, 4, false, both},
+	{"coolDown", coolDown, "a slot rests behind its window", "the longest free is granted", cooling | churn, 4, false, warm},
+	{"clocksAgree", clocksAgree, "A2: servers' clocks are within S/2 of one time base", "within a TTL", flush | serverClocks | churn, 4, false, repeat},
+	{"alike", alike, "A3: all clients of a pool ask for one TTL", "half of them for another, and all state is lost", flush | churn | pauses, 4, false, repeat},
+	{"handsOff", handsOff, "A4: nobody edits a pool", "a record is deleted and the count put right", deleteRecord | churn, 4, false, repeat},
+	{"declaredUnused", declaredUnused, "A5: a pool is declared new only while nobody uses it", "after a loss as well", flush | declare | churn, 4, false, repeat},
+}
+
+// rulesNamed reads names as -remove has them.
+func rulesNamed(names string) (all rule, err error) {
+	for name := range strings.SplitSeq(names, ",") {
+		found := name == ""
+		for _, m := range mutations {
+			if m.name == name {
+				all |= m.rule
+				found = true
+			}
+		}
+		if !found {
+			return 0, fmt.Errorf("there is no rule %q", name)
+		}
+	}
+	return all, nil
+}
+
+// classesNamed reads names as -faults has them.
+func classesNamed(names string) (all class, err error) {
+	for name := range strings.SplitSeq(names, ",") {
+		switch name {
+		case "":
+			continue
+		case "all":
+			all |= everyFault
+			continue
+		}
+		found := false
+		for i, known := range classNames {
+			if known == name {
+				all |= 1 << i
+				found = true
+			}
+		}
+		if !found {
+			return 0, fmt.Errorf("there is no class of faults %q", name)
+		}
+	}
+	return all, nil
+}
+
+// String is what -faults reads.
+func (c class) String() string {
+	if c == everyFault {
+		return "all"
+	}
+	var names []string
+	for i, name := range classNames {
+		if c&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// String is what -remove reads.
+func (r rule) String() string {
+	var names []string
+	for _, m := range mutations {
+		if r&m.rule != 0 {
+			names = append(names, m.name)
+		}
+	}
+	return strings.Join(names, ",")
+}

@@ -18,6 +18,9 @@ var takers = []call{
 	{method: "POST", path: "/payments", header: []string{"Idempotency-Key: bad"}},
 	{method: "POST", path: "/incr/k"},
 	{method: "GET", path: "/incr/k"},
+	{method: "PUT", path: "/worker/declared"},
+	{method: "GET", path: "/id/snowflake/fresh"},
+	{method: "GET", path: "/id/decode/0"},
 }
 
 // badDocuments is what no request takes for its body.
@@ -88,23 +91,52 @@ func badTokenFields() (rows []bad) {
 
 func badWorkerFields() (rows []bad) {
 	add := func(more []bad) { rows = append(rows, more...) }
-	acquire, renew := takers[5], takers[6]
-	add(millis(acquire, "ttl_ms", `{"ttl_ms":*}`, 100, 24*3600*1000))
-	add(millis(renew, "ttl_ms", `{"ttl_ms":*}`, 100, 24*3600*1000))
+	acquire, renew, create := takers[5], takers[6], takers[10]
+	for _, taker := range []call{acquire, renew, create} {
+		add(millis(taker, "ttl_ms", `{"ttl_ms":*}`, 100, 24*3600*1000))
+	}
+	for _, taker := range []call{acquire, create} {
+		add(badShapes(taker))
+	}
 	add(badField(acquire, "identity", `{"identity":*}`, notName...))
-	add(badField(acquire, "layout", `{"layout":*}`,
-		`""`, `"41"`, `"41/10"`, `"41/10/12/1/1"`, `"41//12"`, `"/41/10/12"`, `"a/b/c"`, `"-1/10/12"`, `"41/-10/12"`, `"41/10/12@m"`, `"41/10/12 "`, `" 41/10/12"`, `"41.0/10/12"`,
-		`"41/10/13"`, `"99/99/99"`, `"999/10/12"`, `"19/10/12"`, `"41/0/12"`, `"40/21/1"`, `"20/10/12"`, `"41/10/12\n"`, "5", "[41,10,12]", "{}", "true"))
-	add(badField(acquire, "epoch", `{"epoch":*}`,
-		`""`, "0", "1577836800000", `"1577836800000"`, `"2020"`, `"2020-01-01"`, `"2020-01-01 00:00:00"`, `"2020-01-01T00:00:00"`, `"2020-13-01T00:00:00Z"`,
-		`"2020-02-30T00:00:00Z"`, `"2020-01-01T24:00:00Z"`, `"2020-01-01T00:00:00z"`, `"2999-01-01T00:00:00Z"`, `"9999-12-31T23:59:59Z"`, `"10000-01-01T00:00:00Z"`,
-		`"1969-12-31T23:59:59.999Z"`, `"0001-01-01T00:00:00Z"`, `"2020-01-01T00:00:00.0005Z"`, `"now"`, "[]", "{}", "true", "1.5"))
+	add(badField(create, "identity", `{"identity":*}`, `"me"`, "null")) // of a lease, not of a pool
+	add(badProofs(renew))
 	for _, id := range []string{"-1", "-0", "01", "00", "+1", "abc", "1.0", "1e0", "0x0", "1048576", "99999999999999999999", "%30", "%2F", "%00", "0%20", "٣"} {
 		for _, method := range []string{"PUT", "DELETE"} {
 			c := call{method: method, path: "/worker/pool/" + id, header: []string{"Lease-Token: {w0}"}}
 			rows = append(rows, bad{call: c, code: "invalid-request", field: "worker_id"})
 		}
 	}
+	return rows
+}
+
+// badShapes is what can not be a pool's layout, epoch or datacenter.
+func badShapes(taker call) (rows []bad) {
+	add := func(more []bad) { rows = append(rows, more...) }
+	add(badField(taker, "layout", `{"layout":*}`,
+		`""`, `"41"`, `"41/10"`, `"41/10/12/1/1"`, `"41//12"`, `"/41/10/12"`, `"a/b/c"`, `"-1/10/12"`, `"41/-10/12"`, `"41/10/12@m"`, `"41/10/12 "`, `" 41/10/12"`, `"41.0/10/12"`,
+		`"41/10/13"`, `"99/99/99"`, `"999/10/12"`, `"19/10/12"`, `"41/0/12"`, `"40/21/1"`, `"20/10/12"`, `"41/10/12\n"`, "5", "[41,10,12]", "{}", "true"))
+	add(badField(taker, "epoch", `{"epoch":*}`,
+		`""`, "0", "1577836800000", `"1577836800000"`, `"2020"`, `"2020-01-01"`, `"2020-01-01 00:00:00"`, `"2020-01-01T00:00:00"`, `"2020-13-01T00:00:00Z"`,
+		`"2020-02-30T00:00:00Z"`, `"2020-01-01T24:00:00Z"`, `"2020-01-01T00:00:00z"`, `"2999-01-01T00:00:00Z"`, `"9999-12-31T23:59:59Z"`, `"10000-01-01T00:00:00Z"`,
+		`"1969-12-31T23:59:59.999Z"`, `"0001-01-01T00:00:00Z"`, `"2020-01-01T00:00:00.0005Z"`, `"now"`, "[]", "{}", "true", "1.5"))
+	add(badField(taker, "datacenter", `{"datacenter":*}`, append(notWhole, "-1", "1", "9223372036854775807")...)) // this layout has none
+	add(badField(taker, "datacenter", `{"layout":"41/5/5/12","datacenter":*}`, "-1", "32", "1048576"))
+	add(badField(taker, "layout", `{"layout":*}`, `"20/10/12"`, `"30/10/12@s","epoch":"1970-01-01T00:00:00Z"`)) // used up
+	return rows
+}
+
+// badProofs is what can not be what a holder tells of its lease, in each field.
+func badProofs(renew call) (rows []bad) {
+	add := func(more []bad) { rows = append(rows, more...) }
+	const rest = `"not_after":"2026-01-01T00:00:00Z","layout":"41/1/12","epoch":"2020-01-01T00:00:00Z","fence":1`
+	add(badField(renew, "not_after", `{"not_after":*}`, `""`, "0", "1767225600000", `"tomorrow"`, `"2026-02-30T00:00:00Z"`, "true", "[]", "{}"))
+	add(badField(renew, "fence", `{"fence":*}`, notWhole...))
+	add(badField(renew, "identity", `{"identity":*}`, "5", "true", "[]", "{}"))
+	add(badField(renew, "layout", `{"not_after":"2026-01-01T00:00:00Z","epoch":"2020-01-01T00:00:00Z","fence":1,"layout":*}`, `"41"`, `"41/10/13"`, `"x"`, "5", "[]"))
+	add(badField(renew, "epoch", `{"not_after":"2026-01-01T00:00:00Z","layout":"41/1/12","fence":1,"epoch":*}`, `"2999-01-01T00:00:00Z"`, `"1969-12-31T23:59:59Z"`, `"x"`, "0"))
+	add(badField(renew, "datacenter", "{"+rest+`,"datacenter":*}`, append(notWhole, "-1", "1", "32")...))
+	add(badField(renew, "worker_id", "{"+rest+`,"worker_id":*}`, "0")) // it stands in the path
 	return rows
 }
 

@@ -31,7 +31,7 @@ func badNames() (rows []bad) {
 			add(method, path, "key", append(badName, tooLong, strings.Repeat("%61", 201))...)
 		}
 	}
-	for path, methods := range map[string]string{"/worker/*": "GET POST", "/worker/*/0": "PUT DELETE"} {
+	for path, methods := range map[string]string{"/worker/*": "GET POST PUT", "/worker/*/0": "PUT DELETE", "/id/snowflake/*": "GET"} {
 		for method := range strings.FieldsSeq(methods) {
 			add(method, path, "pool", append(badName, tooLong)...)
 		}
@@ -51,6 +51,8 @@ func badPaths() (rows []bad) {
 		"/token/", "/token/{issued}/", "/token/{issued}/nope", "/token/{issued}/claim/more", "/worker/", "/worker/pool/0/more", "/worker/pool/0/",
 		"/payments/", "/payments/1", "/livez/", "/readyz/x", "/problems/", "/problems/nope", "/problems/invalid-name/more", "/problems/invalid-name%00",
 		"/%69ncr/k", "/./incr/k", "/x/../incr/k", "/.env", "/counter/unused", "/worker/unused",
+		"/id", "/id/", "/id/snowflake/", "/id/snowflake/p/more", "/id/snowflake/p/", "/id/decode", "/id/decode/", "/id/decode/0/", "/id/decode/0/more", "/id/segment/t", "/id/nope",
+		"/id/decode/0?pool=unused",
 	} {
 		rows = append(rows, bad{call: call{method: "GET", path: path}, code: "not-found"})
 	}
@@ -65,7 +67,8 @@ func badMethods() (rows []bad) {
 	for path, allow := range map[string]string{
 		"/": "GET", "/livez": "GET", "/readyz": "GET", "/idempotency-policy": "GET", "/problems/not-found": "GET",
 		"/token": "POST", "/token/{issued}": "GET", "/token/{issued}/claim": "POST", "/token/{claimed}/complete": "POST", "/token/{claimed}/extend": "POST",
-		"/token/{claimed}/release": "POST", "/incr/k": "GET POST", "/counter/k": "GET", "/worker/pool": "GET POST", "/worker/pool/0": "PUT DELETE",
+		"/token/{claimed}/release": "POST", "/incr/k": "GET POST", "/counter/k": "GET", "/worker": "GET", "/worker/pool": "GET POST PUT", "/worker/pool/0": "PUT DELETE",
+		"/id/snowflake": "GET", "/id/snowflake/p": "GET", "/id/decode/0": "GET",
 		"/payments": "GET POST",
 	} {
 		for _, method := range []string{"PATCH", "TRACE", "BREW"} {
@@ -86,6 +89,16 @@ func badMethods() (rows []bad) {
 		{method: "GET", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}},
 		{method: "POST", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}},
 		{method: "DELETE", path: "/payments"},
+		{method: "HEAD", path: "/id/snowflake"},
+		{method: "HEAD", path: "/id/snowflake/p?n=5"},
+		{method: "POST", path: "/id/snowflake"},
+		{method: "POST", path: "/id/snowflake/p"},
+		{method: "DELETE", path: "/id/snowflake/p"},
+		{method: "HEAD", path: "/id/decode/0"},
+		{method: "POST", path: "/id/decode/0"},
+		{method: "DELETE", path: "/worker/pool"},
+		{method: "POST", path: "/worker"},
+		{method: "PUT", path: "/worker"},
 		{method: "POST", path: "/livez"},
 		{method: "POST", path: "/"},
 	} {

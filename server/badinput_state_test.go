@@ -37,7 +37,9 @@ func badHeaders() (rows []bad) {
 		}
 	}
 	for _, header := range []string{"Sec-Purpose: prefetch", "Sec-Purpose: prefetch;prerender", "Sec-Purpose: Prefetch", "Purpose: prefetch", "X-Purpose: preview", "X-Moz: prefetch"} {
-		with(call{method: "GET", path: "/incr/k"}, "forbidden", "Sec-Purpose", header)
+		for _, path := range []string{"/incr/k", "/id/snowflake", "/id/snowflake/p", "/id/snowflake/p?n=5"} {
+			with(call{method: "GET", path: path}, "forbidden", "Sec-Purpose", header)
+		}
 	}
 	for _, key := range badKeys {
 		with(call{method: "POST", path: "/incr/k"}, "idempotency-key-malformed", "", "Idempotency-Key: "+key)
@@ -97,6 +99,13 @@ func badStates() (rows []bad) {
 	add("layout-mismatch", "POST", "/worker/other", `{"layout":"41/10/12"}`)
 	add("layout-mismatch", "POST", "/worker/other", `{"epoch":"2021-01-01T00:00:00Z"}`)
 	add("layout-mismatch", "POST", "/worker/other", `{"layout":"41/1/12","epoch":"2021-01-01T00:00:00Z"}`)
+	add("layout-mismatch", "POST", "/worker/other", `{"ttl_ms":30000}`)
+	add("layout-mismatch", "PUT", "/worker/pool/0", `{"ttl_ms":30000}`, "Lease-Token: {w0}")
+	for _, body := range []string{"", `{"layout":"41/1/12","ttl_ms":600000}`, `{"layout":"41/10/12"}`} {
+		add("pool-exists", "PUT", "/worker/pool", body)
+	}
+	add("not-found", "GET", "/id/snowflake", "") // this server has no default pool
+	rows[len(rows)-1].field = "pool"
 	for _, path := range []string{"/worker/unused/0", "/worker/pool/2", "/worker/pool/1048575", "/worker/pool/1", "/worker/other/0"} {
 		add("lease-lost", "PUT", path, "", "Lease-Token: {w0}")
 		add("lease-lost", "DELETE", path, "", "Lease-Token: {w0}")

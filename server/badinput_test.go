@@ -29,7 +29,7 @@ type bad struct {
 func TestBadInputIsRefusedWithItsCodeAndChangesNothing(t *testing.T) {
 	groups := map[string][]bad{
 		"names": badNames(), "paths": badPaths(), "methods": badMethods(), "queries": badQueries(), "documents": badDocuments(), "tokens": badTokenFields(),
-		"workers": badWorkerFields(), "payments": badPayments(), "headers": badHeaders(), "state": badStates(), "sizes": badSizes(),
+		"workers": badWorkerFields(), "ids": badIDs(), "payments": badPayments(), "headers": badHeaders(), "state": badStates(), "sizes": badSizes(),
 	}
 	t.Run("embedded", func(t *testing.T) {
 		f := newFixture(t, storetest.Open(t, redisstore.Config{}))
@@ -255,7 +255,7 @@ func (f *fixture) seenThroughAPI(t testing.TB) map[string]string {
 	state := map[string]string{}
 	for _, path := range []string{
 		"/counter/k", "/counter/text", "/counter/hash", "/counter/full", "/counter/nearly", "/counter/unused", "/counter/a",
-		"/token/{issued}", "/token/{claimed}", "/token/{done}", "/worker/pool", "/worker/other", "/worker/unused", "/payments",
+		"/token/{issued}", "/token/{claimed}", "/token/{done}", "/worker/pool", "/worker/other", "/worker/unused", "/worker", "/payments",
 	} {
 		a := f.s.do(t, "GET", f.fill.Replace(path), "", "X-Request-Id: same")
 		state[path] = moving.ReplaceAllString(fmt.Sprintf("%d %s", a.status, a.body), "")

@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -29,9 +28,6 @@ func (s *Server) incr(c echo.Context) error {
 }
 
 func incrRequest(c echo.Context) (by int64, requestID string, err error) {
-	if isPrefetch(c.Request()) {
-		return 0, "", &fault{wire.Forbidden, "Sec-Purpose", "a prefetch must not count"}
-	}
 	if err := body(c, &struct{}{}); err != nil {
 		return 0, "", err
 	}
@@ -40,17 +36,6 @@ func incrRequest(c echo.Context) (by int64, requestID string, err error) {
 	}
 	requestID, err = idempotency.OptionalKey(c.Request())
 	return by, requestID, err
-}
-
-// isPrefetch tells whether a browser asks ahead of its user, who may never want the answer.
-func isPrefetch(r *http.Request) bool {
-	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
-		value := strings.ToLower(r.Header.Get(name))
-		if strings.Contains(value, "prefetch") || strings.Contains(value, "prerender") || strings.Contains(value, "preview") {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *Server) readCounter(c echo.Context) error {

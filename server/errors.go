@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -32,6 +33,7 @@ var problems = []struct {
 	{workerlease.ErrQuarantined, wire.PoolQuarantined},
 	{workerlease.ErrLost, wire.LeaseLost},
 	{workerlease.ErrExhausted, wire.PoolExhausted},
+	{stamper.ErrTooMany, wire.PoolExhausted},
 	{context.DeadlineExceeded, wire.OutcomeUnknown},
 }
 
@@ -41,6 +43,11 @@ func problemOf(err error) wire.Problem {
 		return wrong.problem()
 	}
 	if problem, ok := idempotency.Problem(err); ok {
+		return problem
+	}
+	if unavailable, ok := errors.AsType[*stamper.Unavailable](err); ok {
+		problem := wire.NewProblem(wire.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")
+		problem.RetryAfter = time.Second
 		return problem
 	}
 	for _, known := range problems {
@@ -66,6 +73,9 @@ func waitOf(err error) time.Duration {
 	}
 	if quarantined, ok := errors.AsType[*workerlease.Quarantined](err); ok {
 		return quarantined.Wait
+	}
+	if tooMany, ok := errors.AsType[*stamper.TooMany](err); ok {
+		return tooMany.Wait
 	}
 	return 0
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 func TestMain(m *testing.M) {
@@ -35,11 +36,15 @@ type service struct {
 	log    *journal
 }
 
-// serve starts a service that ends with the test. Routes of the test's own are added before it listens.
+// serve starts a service that ends with the test. Unless the test says otherwise it takes an unknown worker-id pool for a new one. Routes of the test's own are added
+// before it listens.
 func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *service {
 	t.Helper()
 	log := &journal{}
 	config.Logger = log.logger()
+	if config.Workers.NewPools == "" {
+		config.Workers.NewPools = workerlease.Trust
+	}
 	s := &service{server: server.New(config), log: log, client: newClient(t)}
 	for _, add := range routes {
 		add(s.server)

@@ -131,7 +131,8 @@ func TestAnswersThatChangeStateOrHandSomethingOutMustNotBeStored(t *testing.T) {
 	replay := call{method: "POST", path: "/token/{claimed}/claim", body: `{"fingerprint":"f"}`}
 	repeat := writing[len(writing)-1]
 	text := call{method: "POST", path: "/incr/k", header: []string{"Accept: text/plain"}}
-	calls := append(slices.Clone(writing), complete, replay, repeat, text, call{method: "GET", path: "/livez"}, call{method: "GET", path: "/readyz"})
+	calls := append(slices.Clone(writing), complete, replay, repeat, text, call{method: "GET", path: "/livez"}, call{method: "GET", path: "/readyz"},
+		call{method: "GET", path: "/id/snowflake/p?n=3"}, call{method: "GET", path: "/id/decode/1"})
 	for _, c := range append(calls, reading...) {
 		a := f.send(t, c)
 		if strings.HasSuffix(c.path, "/release") {
@@ -155,6 +156,7 @@ func TestIndexListsTheRoutes(t *testing.T) {
 		for _, line := range []string{
 			`/token +POST`, `/token/{token} +GET`, `/token/{token}/claim +POST`, `/token/{token}/complete +POST`, `/token/{token}/extend +POST`,
 			`/token/{token}/release +POST`, `/incr/{key} +GET`, `/incr/{key} +POST`, `/counter/{key} +GET`, `/worker/{pool} +POST`, `/worker/{pool} +GET`,
+			`/worker/{pool} +PUT`, `/worker +GET`, `/id/snowflake +GET`, `/id/snowflake/{pool} +GET`, `/id/decode/{id} +GET`,
 			`/worker/{pool}/{worker_id} +PUT`, `/worker/{pool}/{worker_id} +DELETE`, `/livez +GET`, `/readyz +GET`, `/problems/{code} +GET`,
 		} {
 			if !regexp.MustCompile(`(?m)^` + line + `$`).Match(a.body) {

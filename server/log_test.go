@@ -43,10 +43,10 @@ func TestLogHasOneLineARequestWithItsTemplateAndItsID(t *testing.T) {
 // Everything that a client chooses or must keep secret goes through every endpoint, well and badly, with the store there and away.
 func TestLogNeverHoldsWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 	redis := redistest.Start(t)
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Dev: true})
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Dev: true, Identity: "Zserver"})
 	secrets := map[string]string{
 		"counter": "Zcounter", "pool": "Zpool", "identity": "Zidentity", "scope": "Zscope", "key": "Zkey", "fingerprint": "Zfingerprint", "answer": "Zanswer",
-		"payee": "Zpayee", "lost": "Zlost", "agent": "Zagent",
+		"payee": "Zpayee", "lost": "Zlost", "agent": "Zagent", "server": "Zserver",
 	}
 	secrets["token"] = s.issue(t, `{"scope":"`+secrets["scope"]+`"}`)
 	secrets["second token"] = s.issue(t, `{"scope":"payments"}`)
@@ -73,6 +73,15 @@ func TestLogNeverHoldsWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 			{method: "GET", path: "/tokens/T?lease=L"},
 			{method: "GET", path: "/problems/T"},
 			{method: "GET", path: "/worker/Zpool"},
+			{method: "GET", path: "/worker?prefix=Zpool&cursor=Zlost"},
+			{method: "PUT", path: "/worker/Zpool", body: `{"layout":"Zlost"}`},
+			{method: "PUT", path: "/worker/Zpool"},
+			{method: "GET", path: "/id/snowflake/Zpool"},
+			{method: "GET", path: "/id/snowflake/Zpool2?n=3"},
+			{method: "GET", path: "/id/snowflake/Zpool?format=Zlost"},
+			{method: "GET", path: "/id/decode/Zlost?pool=Zpool"},
+			{method: "GET", path: "/id/decode/1?pool=Zpool&layout=Zlost"},
+			{method: "PUT", path: "/worker/Zpool/0", header: []string{"Lease-Token: W"}, body: `{"identity":"Zidentity","fence":1,"layout":"41/10/12","epoch":"2020-01-01T00:00:00Z","not_after":"2026-01-01T00:00:00Z"}`},
 			{method: "POST", path: "/worker/Zpool", body: `{"identity":"Zidentity","layout":"Zlost"}`},
 			{method: "PUT", path: "/worker/Zpool/0", header: []string{"Lease-Token: W"}},
 			{method: "DELETE", path: "/worker/Zpool/0", header: []string{"Lease-Token: Zlost"}},

@@ -33,7 +33,7 @@ func (s *Server) live(c echo.Context) error {
 
 // ready says whether this process should get requests: it is not stopping, and the store answers and takes writes.
 func (s *Server) ready(c echo.Context) error {
-	readiness := wire.Readiness{Store: string(s.store.Mode()), Ack: s.store.Ack()}
+	readiness := wire.Readiness{Store: string(s.store.Mode()), Ack: s.store.Ack(), Workers: s.stampingWorkers()}
 	readiness.Incarnation, readiness.Reason = s.check(c.Request().Context())
 	readiness.Ready = readiness.Reason == ""
 	fresh(c)
@@ -41,6 +41,21 @@ func (s *Server) ready(c echo.Context) error {
 		return c.JSON(http.StatusServiceUnavailable, readiness)
 	}
 	return c.JSON(http.StatusOK, readiness)
+}
+
+// stampingWorkers lists the worker ids that this process stamps with, or would.
+func (s *Server) stampingWorkers() (list []wire.StampingWorker) {
+	for _, status := range s.stamper.Status() {
+		worker := wire.StampingWorker{Pool: status.Pool, State: "waiting", NotAfter: status.NotAfter}
+		switch {
+		case status.Held:
+			worker.State, worker.WorkerID = "held", &status.WorkerID
+		case status.Err != nil:
+			worker.Reason = problemOf(status.Err).Detail
+		}
+		list = append(list, worker)
+	}
+	return list
 }
 
 // check asks every master, and writes the incarnation's marker: only a write tells whether the store takes writes.

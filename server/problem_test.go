@@ -34,6 +34,8 @@ var contract = map[wire.Code]struct {
 	"layout-mismatch":              {409, false},
 	"lease-lost":                   {410, false},
 	"pool-exhausted":               {503, true},
+	"pool-quarantined":             {503, true},
+	"pool-exists":                  {409, false},
 	"payload-too-large":            {413, false},
 	"store-unavailable":            {503, true},
 	"outcome-unknown":              {503, false},

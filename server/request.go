@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -120,6 +121,27 @@ func millis(field string, value *int64, absent, least, most time.Duration) (time
 		return 0, invalid(field, fmt.Sprintf("%d to %d milliseconds", least.Milliseconds(), most.Milliseconds()))
 	}
 	return time.Duration(*value) * time.Millisecond, nil
+}
+
+// handsOut is for routes that hand something out for good: a browser that asks ahead of its user is refused.
+func handsOut(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if isPrefetch(c.Request()) {
+			return &fault{wire.Forbidden, "Sec-Purpose", "a prefetch must not take what is handed out once"}
+		}
+		return next(c)
+	}
+}
+
+// isPrefetch tells whether a browser asks ahead of its user, who may never want the answer.
+func isPrefetch(r *http.Request) bool {
+	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
+		value := strings.ToLower(r.Header.Get(name))
+		if strings.Contains(value, "prefetch") || strings.Contains(value, "prerender") || strings.Contains(value, "preview") {
+			return true
+		}
+	}
+	return false
 }
 
 const leaseHeader = "Lease-Token"

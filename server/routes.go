@@ -23,8 +23,8 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/token/:token/extend", s.extendToken, no)
 	e.POST("/token/:token/release", s.releaseToken, no)
 
-	e.GET("/incr/:key", s.incr, takes("by"))
-	e.POST("/incr/:key", s.incr, takes("by"))
+	e.GET("/incr/:key", s.incr, handsOut, takes("by"))
+	e.POST("/incr/:key", s.incr, handsOut, takes("by"))
 	e.GET("/counter/:key", s.readCounter, no)
 
 	e.POST("/worker/:pool", s.acquireWorker, no)
@@ -33,6 +33,10 @@ func (s *Server) routes() *echo.Echo {
 	e.GET("/worker/:pool", s.ring, takes("from", "n"))
 	e.PUT("/worker/:pool/:worker_id", s.renewWorker, no)
 	e.DELETE("/worker/:pool/:worker_id", s.releaseWorker, takes("used_until"))
+
+	e.GET("/id/snowflake", s.snowflakes, handsOut, takes("n", "format", "width"))
+	e.GET("/id/snowflake/:pool", s.snowflakes, handsOut, takes("n", "format", "width"))
+	e.GET("/id/decode/:id", s.decodeID, takes("format", "pool", "layout", "epoch", "datacenter"))
 
 	if s.config.Dev {
 		e.POST("/payments", s.pay, no, s.guard(s.paymentRoute()))

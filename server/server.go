@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/ledger"
+	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -29,6 +30,10 @@ type Config struct {
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
 
 	Workers workerlease.Config // of the worker-id pools; every server and client of a pool must have it alike
+
+	IDPool   string // pool of /id/snowflake, of which a worker id is leased from the start; "" = none
+	Identity string // under which this server leases worker ids to stamp with; "" = none
+	IDPools  int    // pools that this server stamps ids of at once; 0 = 64
 
 	Dev          bool          // turns on the demo routes /payments
 	PaymentDelay time.Duration // demo: how long a payment takes after its charge
@@ -68,6 +73,7 @@ type Server struct {
 	tokens   *idempotency.Tokens
 	counters *counter.Counters
 	pools    *workerlease.Pools
+	stamper  *stamper.Stamper
 	ledger   *ledger.Ledger
 	guarded  []wire.RoutePolicy // routes behind the idempotency middleware, for GET /idempotency-policy
 	stopping atomic.Bool
@@ -79,7 +85,7 @@ const policyPath = "/idempotency-policy"
 
 func (s *Server) principal(r *http.Request) string { return s.config.Principal(r) }
 
-// New returns a service that is not listening yet.
+// New returns a service that is not listening yet. With an IDPool it begins at once to lease a worker id, until Close.
 func New(config Config) *Server {
 	config = config.withDefaults()
 	s := &Server{
@@ -91,6 +97,7 @@ func New(config Config) *Server {
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
 	})
+	s.stamper = stamper.New(s.pools, stamper.Config{Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger})
 	s.echo = s.routes()
 	return s
 }
@@ -98,11 +105,15 @@ func New(config Config) *Server {
 // Handler is the service as an http.Handler, for a program that listens itself. Such a program calls Close at its end.
 func (s *Server) Handler() http.Handler { return s.echo }
 
-// Close waits until answers that could not be recorded yet are, or until the context ends.
-func (s *Server) Close(ctx context.Context) error { return s.tokens.Close(ctx) }
+// Close gives the worker ids back that this server stamps with, which takes two seconds at most, and waits until answers that could not be recorded yet are, or
+// until the context ends.
+func (s *Server) Close(ctx context.Context) error {
+	s.stamper.Close(ctx)
+	return s.tokens.Close(ctx)
+}
 
 // Serve answers requests on the listener until the context ends, then stops in good order: /readyz answers 503, a short wait for load balancers to see
-// it, no new connections, requests under way end, late answers are recorded. The store is the caller's to close after that.
+// it, no new connections, requests under way end, worker ids are given back, late answers are recorded. The store is the caller's to close after that.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	web := &http.Server{
 		Handler:           s.echo,
@@ -116,7 +127,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	go func() { failed <- web.Serve(listener) }()
 	select {
 	case err := <-failed:
-		return err
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.StopTimeout)
+		defer cancel()
+		return errors.Join(err, s.Close(ctx))
 	case <-ctx.Done():
 	}
 	return s.stop(context.WithoutCancel(ctx), web)

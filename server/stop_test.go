@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // stoppable is a service that listens by itself, with a route whose requests wait for the test.
@@ -114,6 +115,61 @@ func TestStopDrainsFinishesAndLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// The order of a stop: while requests end, ids are stamped; then the worker id is given back, and the next server has it at once.
+func TestStopGivesWorkerIDsBackBehindTheLastRequest(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	store, err := redisstore.Open(t.Context(), "embedded:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+	state := func() workerlease.SlotState {
+		ring, err := pools.Ring(t.Context(), "main", 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ring.Slots[0].State
+	}
+	s := listen(t, server.Config{Store: store, DrainDelay: 300 * time.Millisecond, IDPool: "main", Identity: "me", Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	defer s.client.CloseIdleConnections()
+	s.ids(t, "/id/snowflake")
+	underWay := make(chan struct{})
+	go func() {
+		defer close(underWay)
+		if _, err := s.send(context.Background(), call{method: "GET", path: "/wait"}); err != nil {
+			t.Error(err)
+		}
+	}()
+	<-s.begun
+	s.stop()
+	eventually(t, "/readyz says that it is stopping", func() bool { return s.do(t, "GET", "/readyz", "").status == 503 })
+	s.ids(t, "/id/snowflake?n=10")
+	s.client.CloseIdleConnections()
+	eventually(t, "new connections are refused", func() bool {
+		conn, err := net.Dial("tcp", s.addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	if got := state(); got != workerlease.Held {
+		t.Errorf("while a request is under way the worker id is %s", got)
+	}
+	close(s.proceed)
+	<-underWay
+	if err := s.end(t); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if got := state(); got != workerlease.Free {
+		t.Errorf("after the stop the worker id is %s", got)
+	}
+	lease, err := pools.Acquire(t.Context(), "main", workerlease.Request{Identity: "me", Shape: workerlease.Shape{Layout: "41/10/12", Bits: 10, Epoch: time.Unix(0, 0)}})
+	if err != nil || lease.WorkerID != 0 {
+		t.Errorf("%+v %v", lease, err)
+	}
+}
+
 func TestStopDoesNotWaitForEverForARequest(t *testing.T) {
 	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), StopTimeout: 100 * time.Millisecond})
 	answered := make(chan struct{})
@@ -137,6 +193,24 @@ func TestServeReportsAListenerThatFails(t *testing.T) {
 	}
 	listener.Close()
 	s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{})})
+	if err := s.Serve(t.Context(), listener); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestServeThatFailsGivesItsWorkerIDBack(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	store, err := redisstore.Open(t.Context(), "embedded:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := server.New(server.Config{Store: store, IDPool: "main", Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	listener.Close()
 	if err := s.Serve(t.Context(), listener); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve: %v", err)
 	}

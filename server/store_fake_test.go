@@ -156,8 +156,8 @@ func TestAnswerThatIsNoneOfOursIsAnUnknownOutcome(t *testing.T) {
 			f := onImpostor(t, &impostor{answer: answer})
 			for _, c := range append(reading, writing...) {
 				a := f.send(t, c)
-				if name == "short" && a.status == 204 {
-					continue // "ok" is all that a release needs to hear
+				if name == "short" && (a.status == 204 || c.path == "/worker" && a.status == 200) {
+					continue // "ok" is all that a release needs to hear, and an empty list is one
 				}
 				if name == "no numbers" && (a.status == 204 || c.path == "/counter/k" && a.status == 409) {
 					continue // nor does it need numbers, and a counter may hold "x"

@@ -48,7 +48,11 @@ func (s started) people(c *config) string {
 	if s.Problem != "" {
 		fmt.Fprintf(&b, "  PROBLEM     the store does not answer: %s\n              the service is up and answers 503 until it does\n", s.Problem)
 	}
-	fmt.Fprintf(&b, "\nTry:\n  curl %s/incr/orders\n  curl -X POST %s/worker/orders\n  curl -X POST %s/token\n", s.URL, s.URL, s.URL)
+	ids := "/id/snowflake"
+	if c.idPool == "" {
+		ids += "/orders"
+	}
+	fmt.Fprintf(&b, "\nTry:\n  curl %s/incr/orders\n  curl %s%s\n  curl -X POST %s/worker/orders\n  curl -X POST %s/token\n", s.URL, s.URL, ids, s.URL, s.URL)
 	if c.dev {
 		fmt.Fprintf(&b, "  curl %s/payments -H 'Idempotency-Key: order-1' -d '{\"amount\":1299,\"currency\":\"EUR\",\"to\":\"acct_1\"}'   (twice)\n", s.URL)
 	} else {

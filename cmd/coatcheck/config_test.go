@@ -2,10 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // coatcheck runs the program in this process and returns what it printed.
@@ -63,6 +69,55 @@ func TestConfigCheckTellsAllFaultsAtOnce(t *testing.T) {
 	} {
 		if !strings.Contains(stderr, fault) {
 			t.Errorf("not told: %s\n%s", fault, stderr)
+		}
+	}
+}
+
+func TestSettingsOfWorkerIDs(t *testing.T) {
+	for _, row := range []struct {
+		args []string
+		want workerlease.Config
+		pool string
+	}{
+		{nil, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
+		{[]string{"--redis="}, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
+		{[]string{"--data-dir", "d", "--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
+		{[]string{"--redis", "redis://h"}, workerlease.Config{NewPools: "", Skew: time.Second}, "default"},
+		{[]string{"--redis", "redis://h", "--dev"}, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
+		{[]string{"--redis", "redis://h", "--dev", "--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
+		{[]string{"--redis", "redis+cluster://h", "--new-pools", "trust", "--clock-skew", "250ms", "--worker-cooldown", "2h", "--id-pool", "orders"},
+			workerlease.Config{NewPools: workerlease.Trust, Skew: 250 * time.Millisecond, Cooldown: 2 * time.Hour}, "orders"},
+		{[]string{"--redis", "redis://h", "--id-pool=", "--worker-cooldown=0s"}, workerlease.Config{NewPools: "", Skew: time.Second}, ""},
+	} {
+		command := &cobra.Command{}
+		l := bindFlags(command.Flags())
+		if err := errors.Join(command.ParseFlags(row.args), l.load(command.Flags(), func(string) string { return "" })); err != nil {
+			t.Errorf("%q: %v", row.args, err)
+		}
+		if got := l.config.workers(); got != row.want || l.config.idPool != row.pool || got.Check() != nil {
+			t.Errorf("%q: %+v %q, want %+v %q", row.args, got, l.config.idPool, row.want, row.pool)
+		}
+	}
+	for _, args := range [][]string{
+		{"--new-pools", "guess"}, {"--clock-skew", "0s"}, {"--clock-skew", "61s"}, {"--clock-skew", "1"}, {"--worker-cooldown", "-1s"}, {"--worker-cooldown", "25h"},
+		{"--id-pool", "a b"}, {"--id-pool", "a/b"}, {"--identity", "é"}, {"--identity", strings.Repeat("a", 201)},
+	} {
+		if code, _, stderr := coatcheck(t, nil, append([]string{"config", "check"}, args...)...); code != usage || !strings.Contains(stderr, args[0]) {
+			t.Errorf("%q: %d %s", args, code, stderr)
+		}
+	}
+}
+
+func TestIdentityIsTheHostsNameUnlessOneIsSet(t *testing.T) {
+	if got := (&config{identity: "orders-0"}).leasesAs(); got != "orders-0" {
+		t.Errorf("%q", got)
+	}
+	if host, err := os.Hostname(); err != nil || (&config{}).leasesAs() != nameOf(host) {
+		t.Errorf("%q of %q %v", (&config{}).leasesAs(), host, err)
+	}
+	for host, want := range map[string]string{"db-1.example.com": "db-1.example.com", "Mäx' Mac": "M-x-Mac", "": "", strings.Repeat("h", 300): strings.Repeat("h", 200), "ü": "-"} {
+		if got := nameOf(host); got != want || got != "" && !poolName.MatchString(got) {
+			t.Errorf("%q of %q", got, host)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"sync"
 	"testing"
@@ -123,7 +124,7 @@ func TestKilledEmbeddedServerKeepsWhatItAnswered(t *testing.T) {
 		doomed.do("POST", "/incr/orders", "").into(t, &last)
 	}
 	var lease wire.WorkerLease
-	doomed.do("POST", "/worker/orders", "").into(t, &lease)
+	doomed.do("POST", "/worker/orders", `{"ttl_ms":2000}`).into(t, &lease)
 	token := doomed.issue()
 	go func() { _, _ = doomed.try("POST", "/payments", payment, "Idempotency-Token: "+token) }() // it gets no answer
 	eventually(t, "the charge is made", func() bool { return doomed.ledger().Total == 1 })
@@ -135,9 +136,15 @@ func TestKilledEmbeddedServerKeepsWhatItAnswered(t *testing.T) {
 	if next.Value <= last.Value {
 		t.Errorf("the counter went from %d to %d", last.Value, next.Value)
 	}
-	var other wire.WorkerLease
-	again.do("POST", "/worker/orders", "").into(t, &other)
-	if other.WorkerID == lease.WorkerID || other.Fence <= lease.Fence {
+	var other wire.WorkerLease // of a store that has begun another life, and may have lost who has which
+	if a := again.do("POST", "/worker/orders", `{"ttl_ms":2000}`); a.code() != wire.PoolQuarantined || a.header.Get("Retry-After") == "" {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+	eventually(t, "the quarantine is over", func() bool {
+		a := again.do("POST", "/worker/orders", `{"ttl_ms":2000}`)
+		return a.status == 201 && json.Unmarshal(a.body, &other) == nil
+	})
+	if other.WorkerID == lease.WorkerID || other.Fence <= lease.Fence || other.NotBefore.Before(lease.NotAfter) {
 		t.Errorf("worker id %d with fence %d was leased again as %d with fence %d", lease.WorkerID, lease.Fence, other.WorkerID, other.Fence)
 	}
 	eventually(t, "the outcome is unknown", func() bool {

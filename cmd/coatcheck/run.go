@@ -37,6 +37,11 @@ type laterError struct{ error }
 
 func (e laterError) Unwrap() error { return e.error }
 
+// exitError is the end of a command that was run for somebody: its exit code is passed on, and there is nothing to say.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
 // run is the whole program, so that tests can call it: it ends when the command has, or soon after the context.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
@@ -47,6 +52,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return done
+	}
+	if exit, ok := errors.AsType[exitError](err); ok {
+		return exit.code
 	}
 	fmt.Fprintf(stderr, "coatcheck: %v\n", err)
 	if errors.As(err, &usageError{}) || isCobraUsage(err) {
@@ -76,7 +84,7 @@ func (p *program) command() *cobra.Command {
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON for machines")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(p.serveCommand(), p.gatewayCommand(), p.configCommand(), p.tokenCommand(), p.healthcheckCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.gatewayCommand(), p.configCommand(), p.tokenCommand(), p.workerCommand(), p.idCommand(), p.guardCommand(), p.healthcheckCommand(), p.versionCommand())
 	return root
 }
 

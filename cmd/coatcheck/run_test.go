@@ -44,11 +44,60 @@ func TestBannerSaysWhatCanBeLostAndWhatToTry(t *testing.T) {
 		t.Errorf("%+v", p.banner)
 	}
 	people := p.banner.people(&config{dev: true})
-	for _, part := range []string{p.banner.URL, "curl", "WARNING", "/payments"} {
+	for _, part := range []string{p.banner.URL, "curl", "WARNING", "/payments", "curl " + p.banner.URL + "/id/snowflake/orders\n"} {
 		if !strings.Contains(people, part) {
 			t.Errorf("%q is missing in\n%s", part, people)
 		}
 	}
+	if people := p.banner.people(&config{idPool: "default"}); !strings.Contains(people, "curl "+p.banner.URL+"/id/snowflake\n") {
+		t.Errorf("no ids to try in\n%s", people)
+	}
+	if a := p.do("GET", "/id/snowflake", ""); a.status != 200 {
+		t.Errorf("what the banner says to try: %d %s", a.status, a.body)
+	}
+}
+
+// A server that stops gives its worker id back, and the next one under the same identity has it at once, behind the last id of the first.
+func TestServeStampsUnderItsIdentityAndGivesItsWorkerIDBackAtItsEnd(t *testing.T) {
+	redis := redistest.Start(t)
+	args := []string{"--redis", redis.URL(), "--identity", "orders-0", "--id-pool", "orders", "--new-pools", "trust"}
+	var first, second wire.Snowflakes
+	one, other := serve(t, args...), serve(t, append(args, "--identity", "orders-1")...)
+	eventually(t, "ids are stamped", func() bool { return other.do("GET", "/id/snowflake", "").status == 200 })
+	one.do("GET", "/id/snowflake?n=10000", "").into(t, &first)
+	var ring wire.WorkerRing
+	one.do("GET", "/worker/orders?n=2", "").into(t, &ring)
+	if slot := ring.Slots[first.WorkerID]; slot.State != "held" || slot.Holder != "orders-0" || ring.Used != 2 {
+		t.Errorf("%+v", ring)
+	}
+	if code := one.stop(); code != done {
+		t.Fatalf("exit code %d\n%s", code, one.stderr)
+	}
+	other.do("GET", "/worker/orders?n=2", "").into(t, &ring)
+	if slot := ring.Slots[first.WorkerID]; slot.State != "free" || slot.Holder != "orders-0" {
+		t.Errorf("%+v", ring)
+	}
+	again := serve(t, args...)
+	again.do("GET", "/id/snowflake", "").into(t, &second)
+	if second.WorkerID != first.WorkerID || second.ID <= first.IDs[len(first.IDs)-1] {
+		t.Errorf("worker id %d from %s, then %d up to %s", second.WorkerID, second.ID, first.WorkerID, first.IDs[len(first.IDs)-1])
+	}
+}
+
+// On a real Redis an unknown pool waits, unless the operator says otherwise.
+func TestServeOnARedisWaitsOutTheQuarantineOfAnUnknownPool(t *testing.T) {
+	p := serve(t, "--redis", redistest.Start(t).URL())
+	a := p.do("GET", "/id/snowflake", "")
+	if a.status != 503 || a.code() != wire.PoolQuarantined || a.header.Get("Retry-After") == "" {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+	if a := p.do("GET", "/readyz", ""); a.status != 200 || !strings.Contains(string(a.body), `"state":"waiting"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := p.do("PUT", "/worker/default", ""); a.status != 201 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	eventually(t, "ids are stamped", func() bool { return p.do("GET", "/id/snowflake", "").status == 200 })
 }
 
 func TestServeComesUpWithoutItsRedisAndSaysSo(t *testing.T) {

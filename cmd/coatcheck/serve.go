@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"regexp"
 
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 func (p *program) serveCommand() *cobra.Command {
@@ -46,15 +49,45 @@ func (p *program) serve(ctx context.Context, c *config) (err error) {
 	}
 	service := server.New(server.Config{
 		Store: store, Logger: log, Dev: c.dev, PaymentDelay: c.paymentDelay, PaymentLease: c.paymentLease,
+		Workers: c.workers(), IDPool: c.idPool, Identity: c.leasesAs(),
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
 		MaxBody: c.maxBody, RequestTimeout: c.requestTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
 	})
 	if err := p.banner(ctx, c, store, listener.Addr(), log); err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(err, listener.Close(), service.Close(ctx))
 	}
 	err = service.Serve(ctx, listener)
 	log.Info("stopped")
 	return err
+}
+
+// workers is the part of the configuration that package workerlease takes.
+func (c *config) workers() workerlease.Config {
+	newPools := workerlease.NewPools(c.newPools)
+	if embedded := c.redis == "" || c.redis == "embedded:"; newPools == "" && (c.dev || embedded) {
+		newPools = workerlease.Trust
+	}
+	return workerlease.Config{NewPools: newPools, Skew: c.clockSkew, Cooldown: c.workerCooldown}
+}
+
+var unnamed = regexp.MustCompile(`[^A-Za-z0-9._:~@-]+`)
+
+// leasesAs is the identity under which the service leases worker ids: the host's name without what no name has, unless another was set.
+func (c *config) leasesAs() string {
+	if c.identity != "" {
+		return c.identity
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "" // it then leases without an identity
+	}
+	return nameOf(host)
+}
+
+// nameOf makes a name as the HTTP interface takes it of a text.
+func nameOf(text string) string {
+	text = unnamed.ReplaceAllString(text, "-")
+	return text[:min(len(text), 200)]
 }
 
 // logger writes to standard error, so that standard output is the banner's.

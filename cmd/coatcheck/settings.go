@@ -13,6 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // config is what the service is set to, after flags, environment and file.
@@ -29,6 +30,12 @@ type config struct {
 	drainDelay     time.Duration
 	stopTimeout    time.Duration
 	maxBody        int64
+
+	newPools       string
+	clockSkew      time.Duration
+	workerCooldown time.Duration
+	idPool         string
+	identity       string
 
 	principalHeaders []string
 	tokenKeys        []idempotency.Key
@@ -73,6 +80,11 @@ func settings(c *config) []*setting {
 		span("drain-delay", "0s", 0, time.Hour, "at a stop: how long /readyz says so before the listener closes", &c.drainDelay),
 		span("stop-timeout", "10s", 0, time.Hour, "at a stop: how long requests under way may take to end", &c.stopTimeout),
 		number("max-body", "1048576", 1024, 1<<30, "bytes", "the largest body of a request", &c.maxBody),
+		optional(choice("new-pools", "", []string{"wait", "trust"}, "a worker-id pool that the store knows nothing of: wait until no window can be open that it may have forgotten, or trust that it is new; empty: trust on the embedded store and with --dev, else wait", &c.newPools)),
+		span("clock-skew", "1s", time.Millisecond, time.Minute, "how far the clocks of two Redis servers that can be master may differ; alike in all that use a pool", &c.clockSkew),
+		span("worker-cooldown", "0s", 0, workerlease.MaxTTL, "how long a worker id rests behind its lease before another holder gets it", &c.workerCooldown),
+		optional(named("id-pool", "default", "the pool of /id/snowflake, of which the service leases a worker id at its start; empty: none", &c.idPool)),
+		optional(named("identity", "", "how the service calls itself where it leases worker ids; empty: as the host is called", &c.identity)),
 		headers("principal-headers", "", "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.principalHeaders),
 		keyring("token-keys", "keys that sign issued tokens, the newest first: id:base64 of 32 bytes; none: tokens are not signed", &c.tokenKeys),
 		keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.answerKeys),
@@ -88,6 +100,18 @@ func text(name, value, unit, help string, into *string) *setting {
 		*into = s
 		return nil
 	}}
+}
+
+// optional lets a setting be empty, which is what its help says.
+func optional(s *setting) *setting {
+	parse := s.parse
+	s.parse = func(text string) error {
+		if text != "" {
+			return parse(text)
+		}
+		return nil
+	}
+	return s
 }
 
 func storeURL(s *setting) *setting {
@@ -130,6 +154,19 @@ func headers(name, value, help string, into *[]string) *setting {
 			}
 			*into = append(*into, http.CanonicalHeaderKey(header))
 		}
+		return nil
+	}}
+}
+
+var poolName = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
+
+// named is a name as the HTTP interface takes it.
+func named(name, value, help string, into *string) *setting {
+	return &setting{name: name, value: value, unit: "name", help: help, parse: func(s string) error {
+		if !poolName.MatchString(s) {
+			return fmt.Errorf("%q is not a name: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", s)
+		}
+		*into = s
 		return nil
 	}}
 }

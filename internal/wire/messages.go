@@ -162,6 +162,25 @@ type WorkerSlot struct {
 	NotAfter  time.Time `json:"not_after,omitzero"`
 }
 
+// Snowflakes answers GET /id/snowflake and GET /id/snowflake/{pool}.
+type Snowflakes struct {
+	Pool     string   `json:"pool"`
+	WorkerID int      `json:"worker_id"`    // that of all these ids
+	ID       string   `json:"id,omitempty"` // the one id of a request without n
+	IDs      []string `json:"ids"`          // rising, in the format that was asked for
+}
+
+// DecodedID answers GET /id/decode/{id}.
+type DecodedID struct {
+	ID         string    `json:"id"`   // in decimal
+	Time       time.Time `json:"time"` // when its unit of time begins
+	WorkerID   int       `json:"worker_id"`
+	Datacenter int       `json:"datacenter"`
+	Sequence   int64     `json:"sequence"`
+	Layout     string    `json:"layout"` // with which it was decoded; the id does not tell
+	Epoch      time.Time `json:"epoch"`
+}
+
 // PaymentRequest is the body of the demo's POST /payments.
 type PaymentRequest struct {
 	Amount   int64  `json:"amount"` // in the currency's smallest unit
@@ -192,6 +211,18 @@ type Readiness struct {
 	Ack         int    `json:"ack"`
 	Incarnation string `json:"incarnation,omitempty"`
 	Reason      string `json:"reason,omitempty"` // why it is not ready
+
+	// Workers are the worker ids that this server stamps with itself. One that is waited for, in a quarantine too, does not make the server unready: all else works.
+	Workers []StampingWorker `json:"workers,omitempty"`
+}
+
+// StampingWorker is how it stands with this server's worker id of one pool.
+type StampingWorker struct {
+	Pool     string    `json:"pool"`
+	State    string    `json:"state"`               // held, or waiting: nothing of the pool is stamped now
+	WorkerID *int      `json:"worker_id,omitempty"` // if it is held
+	NotAfter time.Time `json:"not_after,omitzero"`  // end of its window, if it is held
+	Reason   string    `json:"reason,omitempty"`    // why it is not
 }
 
 // Policies answers GET /idempotency-policy.

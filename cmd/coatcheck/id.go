@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/snowflake"
+)
+
+// idForm is how ids are written, as flags say it.
+type idForm struct {
+	format snowflake.Format
+	width  int64
+}
+
+func (f *idForm) bind() []*setting {
+	var names []string
+	for _, format := range snowflake.Formats() {
+		names = append(names, string(format))
+	}
+	format := choice("format", string(snowflake.Decimal), names, "how ids are written", (*string)(&f.format))
+	return []*setting{
+		format,
+		number("width", fmt.Sprint(snowflake.DefaultWidth), 1, int64(snowflake.MaxWidth), "digits", "of padded ids; one that has more is refused", &f.width),
+	}
+}
+
+// shorthand lets a flag be given with one letter.
+func shorthand(flags *pflag.FlagSet, letter, name string) {
+	flags.VarP(alias{flags, name}, letter, letter, "")
+	flags.Lookup(letter).Hidden = true
+}
+
+// alias sets another flag.
+type alias struct {
+	flags *pflag.FlagSet
+	name  string
+}
+
+func (a alias) Set(value string) error { return a.flags.Set(a.name, value) }
+func (a alias) String() string         { return "" }
+func (a alias) Type() string           { return "string" }
+
+// style is what the format needs to know.
+func (f *idForm) style(ctx context.Context, where pools, pool string) (snowflake.Style, error) {
+	style := snowflake.Style{Width: int(f.width)}
+	if f.format != snowflake.Timed {
+		return style, nil
+	}
+	if pool == "" {
+		return style, usageError{errors.New("format timed needs the layout and epoch of a pool: name it")}
+	}
+	var err error
+	style.Layout, style.Epoch, err = originOf(ctx, where, pool)
+	return style, err
+}
+
+// originOf asks for a pool's layout and epoch.
+func originOf(ctx context.Context, where pools, pool string) (snowflake.Layout, time.Time, error) {
+	ring, err := where.ring(ctx, pool, 0, 1)
+	if err != nil {
+		return snowflake.Layout{}, time.Time{}, err
+	}
+	layout, err := snowflake.ParseLayout(ring.Layout)
+	return layout, ring.Epoch, err
+}
+
+// idsMade answers `id --json`.
+type idsMade struct {
+	Pool string   `json:"pool,omitempty"` // none: the service's default pool
+	IDs  []string `json:"ids"`
+}
+
+const (
+	mostIDs     = 10_000
+	defaultPool = "default" // where nothing else was said, as in the service's --id-pool
+)
+
+func (p *program) idCommand() *cobra.Command {
+	var form idForm
+	var n int64
+	command := &cobra.Command{
+		Use: "id [POOL]", Short: "Make ids, one a line",
+		Long: "Make Snowflake ids, one a line: ID=$(coatcheck id). A running service stamps them with its own worker id. Straight on Redis a worker id is leased for\n" +
+			"the moment of the call, and pool \"default\" is taken where none is named. Exit code 75: no id was made, try again later.",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return onePool(c, args)
+		},
+	}
+	s := bindSource(command.Flags(), append(form.bind(), number("count", "1", 1, mostIDs, "ids", "how many; -n for short", &n))...)
+	shorthand(command.Flags(), "n", "count")
+	command.RunE = func(c *cobra.Command, args []string) error {
+		return p.at(c, s, func(ctx context.Context, where pools) error {
+			pool := "" // the service's default
+			if _, direct := where.(stored); direct {
+				pool = defaultPool
+			}
+			if len(args) == 1 {
+				pool = args[0]
+			}
+			return p.makeIDs(ctx, where, pool, int(n), &form)
+		})
+	}
+	command.AddCommand(p.idDecodeCommand())
+	return command
+}
+
+func (p *program) makeIDs(ctx context.Context, where pools, pool string, n int, form *idForm) error {
+	style, err := form.style(ctx, where, pool)
+	if err != nil {
+		return err
+	}
+	ids, err := where.ids(ctx, pool, n)
+	if errors.Is(err, client.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+		return laterError{err} // nobody has those ids
+	}
+	if err != nil {
+		return err
+	}
+	made, people := idsMade{Pool: pool}, []byte{}
+	for _, id := range ids {
+		begin := len(people)
+		if people, err = form.format.Append(people, id, style); err != nil {
+			return err
+		}
+		made.IDs = append(made.IDs, string(people[begin:]))
+		people = append(people, '\n')
+	}
+	return p.print(made, string(people))
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// asCommand as its first argument makes the test binary behave as a command that `worker run` runs.
+const asCommand = "as-command"
+
+var _ = becomeCommand()
+
+// becomeCommand is called before any test is, and ends the process if it was started as a command.
+func becomeCommand() bool {
+	if len(os.Args) > 3 && os.Args[1] == asCommand {
+		if err := beat(os.Args[2], os.Args[3:]...); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(99)
+		}
+		os.Exit(0)
+	}
+	return false
+}
+
+// beat writes to a file, as often as it can, the time by the server's clock (which on one machine is everybody's) and the end of the window as it was told.
+// What to do besides is said by words: deaf (to SIGTERM), fork (a process that does the same).
+func beat(path string, words ...string) error {
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "pid %d\n", os.Getpid())
+	end := os.Getenv("WORKER_NOT_AFTER_MS")
+	for _, word := range words {
+		switch word {
+		case "deaf":
+			signal.Ignore(syscall.SIGTERM)
+		case "fork":
+			child := exec.Command(os.Args[0], asCommand, path+".forked", "deaf")
+			if err := child.Start(); err != nil {
+				return err
+			}
+		}
+	}
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(2 * time.Millisecond) {
+		if text, err := os.ReadFile(os.Getenv("WORKER_NOT_AFTER_FILE")); err == nil {
+			end, _, _ = strings.Cut(string(text), "\n")
+		}
+		fmt.Fprintf(out, "%d %s\n", time.Now().UnixMilli(), end)
+	}
+	return nil
+}
+
+// beats is what one process has written.
+type beats struct {
+	pid  int
+	all  int // beats
+	ends int // different ends of the window
+	last int64
+	late []string // beats at or behind the end
+}
+
+func readBeats(t testing.TB, path string) beats {
+	t.Helper()
+	var b beats
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return b
+	}
+	last := ""
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) != 2 || !strings.HasSuffix(line, "\n") {
+			continue // it is being written
+		}
+		if words[0] == "pid" {
+			b.pid, _ = strconv.Atoi(words[1])
+			continue
+		}
+		now, err1 := strconv.ParseInt(words[0], 10, 64)
+		end, err2 := strconv.ParseInt(words[1], 10, 64)
+		if err1 != nil || err2 != nil {
+			t.Fatalf("%s: %q", path, line)
+		}
+		if now >= end {
+			b.late = append(b.late, line)
+		}
+		if words[1] != last {
+			b.ends++
+		}
+		last, b.last = words[1], now
+		b.all++
+	}
+	return b
+}
+
+// goneProcess tells whether a process has ended; a zombie has.
+func goneProcess(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return true
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
+}
+
+// children lists the processes that a process has started.
+func children(t testing.TB, pid int) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range stats {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if words := strings.Fields(rest); len(words) > 1 && words[1] == strconv.Itoa(pid) && words[0] != "Z" {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+// running is a `worker run` of a process that beats, as a process of its own.
+type running struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	stderr *syncBuffer
+	stdout *syncBuffer
+	path   string // of the beats
+	ended  chan struct{}
+}
+
+// start starts the program as a process of its own.
+func start(t testing.TB, args ...string) *running {
+	t.Helper()
+	r := &running{t: t, stderr: &syncBuffer{}, stdout: &syncBuffer{}, ended: make(chan struct{})}
+	r.cmd = exec.Command(os.Args[0], args...)
+	r.cmd.Env = append(os.Environ(), asProgram+"=1")
+	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
+	r.cmd.WaitDelay = 10 * time.Second
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = r.cmd.Wait() // the exit code says it
+		close(r.ended)
+	}()
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill() // most have ended
+		<-r.ended
+	})
+	return r
+}
+
+// workerRunBeating starts `worker run` with flags, and what its command does besides beating.
+func workerRunBeating(t testing.TB, flags []string, words ...string) *running {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "beats")
+	args := append([]string{"worker", "run", "--wait", "30s"}, flags...)
+	args = append(args, "orders", "--", os.Args[0], asCommand, path)
+	r := start(t, append(args, append(words, "beat")...)...)
+	r.path = path
+	t.Cleanup(func() { // whatever the test has broken
+		for _, path := range []string{path, path + ".forked"} {
+			if b := readBeats(t, path); b.pid != 0 && !goneProcess(b.pid) {
+				t.Errorf("process %d of %s outlived everything", b.pid, path)
+				_ = syscall.Kill(b.pid, syscall.SIGKILL)
+			}
+		}
+	})
+	return r
+}
+
+// code waits for the exit code.
+func (r *running) code() int {
+	r.t.Helper()
+	select {
+	case <-r.ended:
+	case <-time.After(30 * time.Second):
+		r.t.Fatalf("it runs on: %s", r.stderr)
+	}
+	return r.cmd.ProcessState.ExitCode()
+}
+
+// renewed waits until the command has seen its lease renewed.
+func (r *running) renewed() {
+	r.t.Helper()
+	eventually(r.t, "the command sees a renewal", func() bool {
+		select {
+		case <-r.ended:
+			r.t.Fatalf("it has ended with %d: %s", r.cmd.ProcessState.ExitCode(), r.stderr)
+		default:
+		}
+		return readBeats(r.t, r.path).ends > 1
+	})
+}
+
+// guard is the process id of the guard.
+func (r *running) guard() int {
+	r.t.Helper()
+	pids := children(r.t, r.cmd.Process.Pid)
+	if len(pids) != 1 {
+		r.t.Fatalf("%d processes were started by worker run", len(pids))
+	}
+	return pids[0]
+}
+
+// inTime checks that the command and what it has started have ended, and that neither has run at or behind the end of its window.
+func (r *running) inTime(paths ...string) {
+	r.t.Helper()
+	for _, path := range append([]string{r.path}, paths...) {
+		b := readBeats(r.t, path)
+		eventually(r.t, "the command has ended", func() bool { return b.pid != 0 && goneProcess(b.pid) })
+		b = readBeats(r.t, path)
+		if len(b.late) > 0 || b.all < 10 {
+			r.t.Errorf("%s: %d beats, of which %d at or behind the end: %q", filepath.Base(path), b.all, len(b.late), b.late)
+		}
+	}
+}
+
+func ringOf(t *testing.T, at []string, pool string) wire.WorkerRing {
+	t.Helper()
+	code, stdout, stderr := coatcheck(t, nil, append([]string{"worker", "ls", "--json", pool}, at...)...)
+	var ring wire.WorkerRing
+	if err := json.Unmarshal([]byte(stdout), &ring); code != done || err != nil {
+		t.Fatalf("%d %s %s", code, stdout, stderr)
+	}
+	return ring
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+func (p *program) workerCreateCommand() *cobra.Command {
+	var shape poolShape
+	command := &cobra.Command{
+		Use: "create POOL", Short: "Declare a pool new, so that its first lease waits for nothing",
+		Long: "Declare that a pool is new: that none of its worker ids is in use anywhere. Its first lease then waits for no quarantine. Exit code 1 if the pool is there already.",
+		Args: onePool,
+	}
+	s := bindSource(command.Flags(), shape.bind(workerlease.MinTTL)...)
+	command.RunE = func(c *cobra.Command, args []string) error {
+		return p.at(c, s, func(ctx context.Context, where pools) error {
+			created, err := where.create(ctx, args[0], shape.request("", s.said))
+			if err != nil {
+				return err
+			}
+			return p.print(created, poolTable([]wire.WorkerPool{created}))
+		})
+	}
+	return command
+}
+
+func onePool(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{errors.New("one pool belongs here")}
+	}
+	return checkPool(args[0])
+}
+
+// poolTable is pools for people.
+func poolTable(pools []wire.WorkerPool) string {
+	var people strings.Builder
+	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "POOL\tLAYOUT\tEPOCH\tDATACENTER\tTTL\tSLOTS\tUSED\tSTATE")
+	for _, pool := range pools {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%v\t%d\t%d\t%s\n", pool.Pool, pool.Layout, pool.Epoch.Format(time.RFC3339), pool.Datacenter, millis(pool.TTL), pool.Size, pool.Used, stateOf(pool))
+	}
+	_ = table.Flush() // to a strings.Builder, which takes everything
+	return people.String()
+}
+
+func stateOf(pool wire.WorkerPool) string {
+	if pool.Quarantined > 0 {
+		return fmt.Sprintf("quarantined for %v", millis(pool.Quarantined))
+	}
+	return "open"
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

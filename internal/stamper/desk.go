@@ -1,0 +1,318 @@
+package stamper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// desk is where ids of one pool are stamped.
+type desk struct {
+	pool   string
+	log    *slog.Logger
+	holder *holder.Holder
+
+	users int       // who is stamping; the Stamper's mutex guards it
+	used  time.Time // when the last of them had done so; likewise
+
+	mu      sync.Mutex
+	news    chan struct{} // closed when asking or refusal change
+	asking  bool          // a lease is being asked for, and nothing was heard yet
+	refusal error         // why none was granted; nil while one is held or asked for
+	until   time.Time     // before which asking again is no use
+	closing bool          // the lease is being given back
+	last    *press        // nil until the first id
+}
+
+// press is a generator and what it was made for.
+type press struct {
+	generator *snowflake.Generator
+	text      string // the layout, as the lease has it
+	layout    snowflake.Layout
+	epoch     time.Time
+}
+
+// open begins to lease.
+func (s *Stamper) open(pool string) *desk {
+	d := &desk{pool: pool, log: s.config.Logger, used: time.Now(), asking: true, news: make(chan struct{})}
+	if pool == s.config.Default { // a name that the operator chose
+		d.log = d.log.With("pool", pool)
+	}
+	shape := workerlease.Shape{Layout: snowflake.DefaultLayout, Bits: defaultLayout.Worker, Epoch: snowflake.DefaultEpoch}
+	request := workerlease.Request{Identity: s.config.Identity, Shape: shape}
+	d.holder = s.pools.Start(s.life, pool, request, workerlease.HoldOptions{Reacquire: true, Observe: d.hear})
+	return d
+}
+
+var defaultLayout = snowflake.MustLayout(snowflake.DefaultLayout)
+
+// hear takes what the holder tells.
+func (d *desk) hear(event holder.Event) {
+	switch event.Kind {
+	case holder.Granted:
+		d.log.Info("worker id leased", "worker_id", event.WorkerID)
+		d.note(false, nil, 0)
+	case holder.Lost:
+		d.log.Warn("worker id lost; another is asked for", "worker_id", event.WorkerID, "error", event.Err)
+		d.note(true, nil, 0)
+	case holder.Waiting:
+		level := slog.LevelDebug // it is asked for every few seconds
+		if d.note(false, event.Err, waitOf(event)) {
+			level = slog.LevelWarn
+		}
+		d.log.Log(context.Background(), level, "no worker id can be leased now", "error", event.Err, "again_in", event.Wait)
+	case holder.RenewalFailed:
+		d.log.Warn("the lease of a worker id was not renewed", "worker_id", event.WorkerID, "error", event.Err)
+	case holder.Released:
+		if event.Err != nil {
+			d.log.Warn("a worker id was not given back and ends with its window", "worker_id", event.WorkerID, "error", event.Err)
+		}
+	}
+}
+
+// waitOf is how long no grant can be had: what the pool says, or until it is asked again.
+func waitOf(event holder.Event) time.Duration {
+	if quarantined, ok := errors.AsType[*workerlease.Quarantined](event.Err); ok {
+		return quarantined.Wait
+	}
+	if exhausted, ok := errors.AsType[*workerlease.Exhausted](event.Err); ok {
+		return exhausted.Wait
+	}
+	return event.Wait
+}
+
+// note keeps what was heard, and tells whether a refusal is the first.
+func (d *desk) note(asking bool, refusal error, wait time.Duration) (first bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first = d.refusal == nil
+	d.asking, d.refusal, d.until = asking, refusal, time.Now().Add(wait)
+	close(d.news)
+	d.news = make(chan struct{})
+	return first
+}
+
+// over tells whether no lease is held and none will be: the pool has refused one for good.
+func (d *desk) over() bool {
+	select {
+	case <-d.holder.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// settle is how long a lease that was granted may take to be there, and one that can not be counted on at the moment to come back.
+const settle = 100 * time.Millisecond
+
+// await waits until it is known whether there is a lease. The error says why there is none.
+func (d *desk) await(ctx context.Context) error {
+	for began := time.Now(); ; {
+		d.mu.Lock()
+		asking, closing, refusal, news := d.asking, d.closing, d.stillLocked(), d.news
+		d.mu.Unlock()
+		switch {
+		case closing:
+			return stopping()
+		case refusal != nil:
+			return refusal
+		}
+		pause := (<-chan time.Time)(nil)
+		if !asking {
+			err := d.holder.Err()
+			if err == nil {
+				return nil
+			}
+			if d.over() || time.Since(began) > settle {
+				return &Unavailable{Reason: "this server's lease of a worker id can not be counted on now", Cause: err}
+			}
+			pause = time.After(time.Millisecond)
+		}
+		select {
+		case <-news:
+		case <-pause:
+		case <-d.holder.Done():
+			return d.refused(d.holder.Err())
+		case <-ctx.Done():
+			return &Unavailable{Reason: "no worker id was granted in the time that a request has", Cause: context.Cause(ctx)}
+		}
+	}
+}
+
+// stillLocked is the refusal as it is now: with what is left of the wait.
+func (d *desk) stillLocked() error {
+	if d.refusal == nil {
+		return nil
+	}
+	left := max(time.Until(d.until), time.Millisecond)
+	if _, ok := errors.AsType[*workerlease.Quarantined](d.refusal); ok {
+		return &workerlease.Quarantined{Wait: left}
+	}
+	if _, ok := errors.AsType[*workerlease.Exhausted](d.refusal); ok {
+		return &workerlease.Exhausted{Wait: left}
+	}
+	return d.refused(d.refusal)
+}
+
+func (d *desk) refused(err error) error {
+	return &Unavailable{Reason: "no worker id can be leased now", Cause: err}
+}
+
+// stamp fills ids from one grant.
+func (d *desk) stamp(ctx context.Context, ids []snowflake.ID) (Origin, error) {
+	for {
+		if err := d.await(ctx); err != nil {
+			return Origin{}, err
+		}
+		p, err := d.ready()
+		if err == nil {
+			err = p.generator.Fill(ctx, ids)
+		}
+		switch {
+		case err == nil:
+			if origin, one := p.origin(ids); one {
+				return origin, nil
+			}
+		case errors.Is(err, snowflake.ErrStopped) && d.isClosing():
+			return Origin{}, stopping()
+		case errors.Is(err, snowflake.ErrStopped), errors.Is(err, errReshaped): // another generator is made, or was by somebody else
+		case ctx.Err() != nil:
+			reason := fmt.Sprintf("%d ids were not stamped in the time that a request has; layout %s has %d in %v", len(ids), p.text, int64(1)<<p.layout.Sequence, p.layout.Unit)
+			return Origin{}, &Unavailable{Reason: reason, Cause: err}
+		default:
+			return Origin{}, d.unstamped(err)
+		}
+	}
+}
+
+func (d *desk) isClosing() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closing
+}
+
+// unstamped says why a generator that had a lease a moment ago has stamped nothing.
+func (d *desk) unstamped(err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch refusal := d.stillLocked(); {
+	case refusal != nil:
+		return refusal
+	case errors.Is(err, snowflake.ErrWindowEnded):
+		return &Unavailable{Reason: "the window of this server's worker id has ended, and it was not renewed", Cause: err}
+	case errors.Is(err, snowflake.ErrNoLease):
+		return &Unavailable{Reason: "this server's lease of a worker id can not be counted on now", Cause: err}
+	}
+	return &Unavailable{Reason: "the pool's layout can not stamp the present", Cause: err}
+}
+
+// origin is where ids come from, if all come from one grant's worker id.
+func (p *press) origin(ids []snowflake.ID) (origin Origin, one bool) {
+	origin = Origin{WorkerID: p.layout.Decode(ids[0], p.epoch).Worker, Layout: p.layout, Epoch: p.epoch}
+	for _, id := range ids {
+		if p.layout.Decode(id, p.epoch).Worker != origin.WorkerID {
+			return origin, false
+		}
+	}
+	return origin, true
+}
+
+// ready returns the generator for the lease that is held now. One that was made for another layout is stopped. The lease is looked at under the mutex: who came with
+// an older one would put a generator for it in the place of the newer, and then there would be two for one grant, which repeat each other's ids.
+func (d *desk) ready() (*press, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closing {
+		return nil, snowflake.ErrStopped
+	}
+	lease, err := d.holder.Current()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", snowflake.ErrNoLease, err)
+	}
+	old := d.last
+	if old != nil && old.text == lease.Layout && old.epoch.Equal(lease.Epoch) {
+		return old, nil
+	}
+	layout, err := snowflake.ParseLayout(lease.Layout)
+	if err != nil {
+		return nil, err
+	}
+	generator, err := snowflake.New(shaped{d.holder, lease}, snowflake.Config{Layout: layout, Epoch: lease.Epoch})
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		old.generator.Stop()
+	}
+	d.last = &press{generator: generator, text: lease.Layout, layout: layout, epoch: lease.Epoch}
+	return d.last, nil
+}
+
+// shaped is the holder's lease as long as that has the layout and epoch for which a generator was made.
+type shaped struct {
+	holder *holder.Holder
+	like   holder.Lease
+}
+
+// Lease implements snowflake.Worker. The two looks at the holder are of one grant if the fence is one.
+func (s shaped) Lease() (snowflake.Lease, error) {
+	lease, err := s.holder.Lease()
+	if err != nil {
+		return lease, err
+	}
+	current, err := s.holder.Current()
+	if err != nil {
+		return snowflake.Lease{}, err
+	}
+	if current.Fence != lease.Fence || current.Layout != s.like.Layout || !current.Epoch.Equal(s.like.Epoch) {
+		return snowflake.Lease{}, errReshaped
+	}
+	return lease, nil
+}
+
+func (d *desk) origin() (Origin, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last == nil {
+		return Origin{}, false
+	}
+	return Origin{Layout: d.last.layout, Epoch: d.last.epoch}, true
+}
+
+func (d *desk) status() Status {
+	status := Status{Pool: d.pool}
+	lease, err := d.holder.Current()
+	if err == nil {
+		status.Held, status.WorkerID, status.NotAfter = true, lease.WorkerID, lease.NotAfter
+		return status
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	status.Err = d.stillLocked()
+	if status.Err == nil && d.over() {
+		status.Err = d.refused(err)
+	}
+	return status
+}
+
+// giveBack ends the stamping and gives the lease back.
+func (d *desk) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	d.mu.Lock()
+	last := d.last
+	d.closing = true
+	d.mu.Unlock()
+	used := time.Time{}
+	if last != nil {
+		used = last.generator.Stop()
+	}
+	_ = d.holder.Release(ctx, used) // heard and logged
+}

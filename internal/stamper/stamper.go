@@ -1,0 +1,213 @@
+package stamper
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// Config sets up a Stamper. The zero value of each field means the default beside it.
+type Config struct {
+	Default  string        // the pool that is leased from at once and for good; "" = none
+	Identity string        // under which this process leases; "" = none
+	Max      int           // pools at once, the default one included; 0 = 64
+	Idle     time.Duration // after which a pool that nobody used is given back; 0 = 10 minutes
+	Logger   *slog.Logger  // nil = no log; it is not told the names of pools that clients chose
+}
+
+func (c Config) withDefaults() Config {
+	if c.Max == 0 {
+		c.Max = 64
+	}
+	if c.Idle == 0 {
+		c.Idle = 10 * time.Minute
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// releaseTime is how long the giving back of a lease may take. What is not given back by then ends with its window.
+const releaseTime = 2 * time.Second
+
+// Stamper makes ids of the pools of one store. It is safe for concurrent use.
+type Stamper struct {
+	pools  *workerlease.Pools
+	config Config
+	life   context.Context
+	end    context.CancelFunc
+	work   sync.WaitGroup // what runs in the background
+
+	mu      sync.Mutex
+	desks   map[string]*desk
+	reaping bool
+	closed  bool
+}
+
+// New returns a Stamper, which begins to lease from the default pool and waits for nothing. It is to be closed before the store is.
+func New(pools *workerlease.Pools, config Config) *Stamper {
+	s := &Stamper{pools: pools, config: config.withDefaults(), desks: map[string]*desk{}}
+	s.life, s.end = context.WithCancel(context.Background())
+	if s.config.Default != "" {
+		s.desks[s.config.Default] = s.open(s.config.Default)
+	}
+	return s
+}
+
+// Origin is where ids come from.
+type Origin struct {
+	WorkerID int
+	Layout   snowflake.Layout
+	Epoch    time.Time
+}
+
+// Stamp fills ids, of which there is at least one, with ids of a pool, all of one grant and rising. The first use of a pool leases a worker id, which takes as long
+// as that does. The errors: *workerlease.Quarantined and *workerlease.Exhausted with the time that is left, *TooMany, *Unavailable. After an error no id is
+// to be used.
+func (s *Stamper) Stamp(ctx context.Context, pool string, ids []snowflake.ID) (Origin, error) {
+	d, err := s.enter(pool)
+	if err != nil {
+		return Origin{}, err
+	}
+	defer s.leave(d)
+	return d.stamp(ctx, ids)
+}
+
+// enter finds the pool's desk, or opens it, and keeps it from being given back until leave.
+func (s *Stamper) enter(pool string) (*desk, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, stopping()
+	}
+	d := s.desks[pool]
+	if d == nil && len(s.desks) >= s.config.Max {
+		return nil, &TooMany{Max: s.config.Max, Wait: s.nextIdleLocked()}
+	}
+	if d == nil || d.over() {
+		if d != nil {
+			over := d
+			s.work.Go(func() { over.giveBack(s.life) })
+		}
+		d = s.open(pool)
+		s.desks[pool] = d
+		s.reapLocked()
+	}
+	d.users++
+	return d, nil
+}
+
+func stopping() error { return &Unavailable{Reason: "this server is stopping"} }
+
+func (s *Stamper) leave(d *desk) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.users--
+	d.used = time.Now()
+}
+
+// Origin says with which layout and epoch ids of a pool were stamped here last; ok is false if none can have been. The worker id is of now, if there is one.
+func (s *Stamper) Origin(pool string) (origin Origin, ok bool) {
+	s.mu.Lock()
+	d := s.desks[pool]
+	s.mu.Unlock()
+	if d == nil {
+		return Origin{}, false
+	}
+	return d.origin()
+}
+
+// Default is the name of the default pool; "" = none.
+func (s *Stamper) Default() string { return s.config.Default }
+
+// Status is how it stands with the worker id of one pool.
+type Status struct {
+	Pool     string
+	Held     bool
+	WorkerID int       // if it is held
+	NotAfter time.Time // end of its window, if it is held
+	Err      error     // why it is not held, as Stamp would say; nil = it is being asked for
+}
+
+// Status lists all pools of which ids are stamped here, by their names.
+func (s *Stamper) Status() []Status {
+	s.mu.Lock()
+	var list []Status
+	for _, d := range s.desks {
+		list = append(list, d.status())
+	}
+	s.mu.Unlock()
+	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(a.Pool, b.Pool) })
+	return list
+}
+
+// Close stops the stamping and gives all leases back, at the same time, which takes two seconds at most, also where the context has ended. A lease that can
+// not be given back ends with its window; the log tells. Closing again does nothing.
+func (s *Stamper) Close(ctx context.Context) {
+	s.mu.Lock()
+	s.closed = true
+	for pool, d := range s.desks {
+		delete(s.desks, pool)
+		s.work.Go(func() { d.giveBack(ctx) })
+	}
+	s.mu.Unlock()
+	s.end()
+	s.work.Wait()
+}
+
+// reapLocked starts the giving back of pools that nobody uses, if there can be any.
+func (s *Stamper) reapLocked() {
+	if s.reaping {
+		return
+	}
+	s.reaping = true
+	s.work.Go(s.reap)
+}
+
+func (s *Stamper) reap() {
+	ticker := time.NewTicker(s.config.Idle / 10)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-ticker.C:
+		}
+		if !s.giveIdleBack() {
+			return
+		}
+	}
+}
+
+// giveIdleBack tells whether there is still something to look after.
+func (s *Stamper) giveIdleBack() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for pool, d := range s.desks {
+		if !s.closed && pool != s.config.Default && d.users == 0 && time.Since(d.used) >= s.config.Idle {
+			delete(s.desks, pool)
+			s.work.Go(func() { d.giveBack(s.life) })
+		}
+	}
+	_, kept := s.desks[s.config.Default]
+	s.reaping = len(s.desks) > 1 || len(s.desks) == 1 && !kept
+	return s.reaping
+}
+
+// nextIdleLocked is when the first pool can be given back, if nobody uses one from now on.
+func (s *Stamper) nextIdleLocked() time.Duration {
+	rested := time.Duration(0)
+	for pool, d := range s.desks {
+		if pool != s.config.Default && d.users == 0 {
+			rested = max(rested, time.Since(d.used))
+		}
+	}
+	return max(s.config.Idle-rested, s.config.Idle/10)
+}

@@ -1,0 +1,287 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+func TestWorkerPoolsOverHTTP(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond}})
+		t.Run("a pool is declared once and is what it was declared as", s.poolDeclared)
+		t.Run("a request for another pool than there is is refused", s.poolMismatch)
+		t.Run("pools are listed page by page", s.poolList)
+		t.Run("a release says until when its id was used", s.usedUntil)
+		t.Run("an unknown pool waits out a quarantine", s.poolQuarantine)
+	})
+}
+
+func (s *service) poolDeclared(t *testing.T) {
+	const body = `{"layout":"41/5/5/12","epoch":"2024-02-29T12:00:00.125+02:00","datacenter":3,"ttl_ms":60000}`
+	a := s.do(t, "PUT", "/worker/declared", body)
+	pool := decode[wire.WorkerPool](t, a, 201)
+	want := wire.WorkerPool{
+		Pool: "declared", Layout: "41/5/5/12", Epoch: time.Date(2024, 2, 29, 10, 0, 0, 125_000_000, time.UTC), Datacenter: 3, Size: 32, TTL: 60_000,
+	}
+	if pool != want || a.header.Get("Location") != "/worker/declared" || a.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%+v %v, want %+v", pool, a.header, want)
+	}
+	for _, again := range []string{body, "", `{"layout":"41/10/12"}`} {
+		problem := checkProblem(t, s.do(t, "PUT", "/worker/declared", again), wire.PoolExists)
+		for _, part := range []string{"41/5/5/12", "2024-02-29T10:00:00", "datacenter 3", "1m0s"} {
+			if !strings.Contains(problem.Detail, part) {
+				t.Errorf("%q does not say %q", problem.Detail, part)
+			}
+		}
+	}
+	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/declared", "") // at once: it is known to be new
+	if lease.Layout != want.Layout || !lease.Epoch.Equal(want.Epoch) || lease.Datacenter != 3 || lease.TTL != 60_000 || lease.RenewEvery != 20_000 {
+		t.Errorf("%+v", lease)
+	}
+	checkProblem(t, s.do(t, "PUT", "/worker/declared", body), wire.PoolExists)
+	ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/declared?n=1", "")
+	want.Used = 1
+	if ring.WorkerPool != want {
+		t.Errorf("%+v, want %+v", ring.WorkerPool, want)
+	}
+	plain := must[wire.WorkerPool](t, s, 201, "PUT", "/worker/plain", "")
+	if want := (wire.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTL: 30_000}); plain != want {
+		t.Errorf("%+v, want %+v", plain, want)
+	}
+}
+
+func (s *service) poolMismatch(t *testing.T) {
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/fixed", `{"layout":"41/5/5/12","datacenter":3,"ttl_ms":60000}`)
+	for _, body := range []string{
+		`{"layout":"41/10/12"}`, `{"layout":"41/5/5/12@s"}`, `{"epoch":"2021-01-01T00:00:00Z"}`, `{"layout":"41/5/5/12","datacenter":4}`, `{"layout":"41/5/5/12","datacenter":0}`,
+		`{"ttl_ms":30000}`, `{"ttl_ms":60001}`, `{"layout":"41/5/5/12","datacenter":3,"ttl_ms":60000,"epoch":"2020-01-01T00:00:00.001Z"}`,
+	} {
+		problem := checkProblem(t, s.do(t, "POST", "/worker/fixed", body), wire.LayoutMismatch)
+		if !strings.Contains(problem.Detail, "layout 41/5/5/12") || !strings.Contains(problem.Detail, "datacenter 3") || !strings.Contains(problem.Detail, "ttl 1m0s") {
+			t.Errorf("%s: %q does not say what the pool is", body, problem.Detail)
+		}
+	}
+	for _, body := range []string{
+		"", `{"layout":null,"ttl_ms":null,"epoch":null,"datacenter":null}`, `{"layout":"41/05/5/12"}`, `{"ttl_ms":60000}`,
+		`{"layout":"41/5/5/12","datacenter":3,"ttl_ms":60000,"epoch":"2020-01-01T01:00:00+01:00","identity":"me"}`,
+	} {
+		must[wire.WorkerLease](t, s, 201, "POST", "/worker/fixed", body)
+	}
+}
+
+func (s *service) poolList(t *testing.T) {
+	var names []string
+	for i := range 12 {
+		names = append(names, fmt.Sprintf("list.%c", 'a'+i))
+		must[wire.WorkerPool](t, s, 201, "PUT", "/worker/"+names[i], `{"layout":"41/5/7","ttl_ms":1000}`)
+	}
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/list", "") // before all that it begins
+	for n := 1; n <= 13; n++ {
+		var seen []string
+		cursor := ""
+		for {
+			page := must[wire.WorkerPools](t, s, 200, "GET", fmt.Sprintf("/worker?prefix=list.&n=%d%s", n, cursor), "")
+			if page.Pools == nil || len(page.Pools) > n {
+				t.Fatalf("%d a page: %+v", n, page)
+			}
+			for _, pool := range page.Pools {
+				if pool.Layout != "41/5/7" || pool.TTL != 1000 || pool.Size != 32 || pool.Used != 0 {
+					t.Errorf("%+v", pool)
+				}
+				seen = append(seen, pool.Pool)
+			}
+			if page.Next == "" {
+				break
+			}
+			cursor = "&cursor=" + url.QueryEscape(page.Next)
+		}
+		if !slices.Equal(seen, names) {
+			t.Errorf("%d a page: %q", n, seen)
+		}
+	}
+	if page := must[wire.WorkerPools](t, s, 200, "GET", "/worker?prefix=none", ""); page.Pools == nil || len(page.Pools) != 0 || page.Next != "" {
+		t.Errorf("%+v", page)
+	}
+	all := must[wire.WorkerPools](t, s, 200, "GET", "/worker?n=1000", "").Pools
+	if !slices.ContainsFunc(all, func(pool wire.WorkerPool) bool {
+		return pool.Pool == "declared" && pool.Used == 1 && pool.Datacenter == 3
+	}) {
+		t.Errorf("%+v", all)
+	}
+}
+
+func (s *service) usedUntil(t *testing.T) {
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/used", `{"ttl_ms":60000}`)
+	for i, row := range []struct {
+		used func(lease wire.WorkerLease) string
+		want func(lease wire.WorkerLease, slot wire.WorkerSlot) bool
+	}{
+		{ // where it was
+			func(lease wire.WorkerLease) string {
+				return lease.NotBefore.Add(7 * time.Millisecond).Format(time.RFC3339Nano)
+			},
+			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool {
+				return slot.NotAfter.Equal(lease.NotBefore.Add(7 * time.Millisecond))
+			},
+		},
+		{ // a part of a millisecond counts as all of it
+			func(lease wire.WorkerLease) string {
+				return lease.NotBefore.Add(7*time.Millisecond + 1).Format(time.RFC3339Nano)
+			},
+			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool {
+				return slot.NotAfter.Equal(lease.NotBefore.Add(8 * time.Millisecond))
+			},
+		},
+		{ // never before its window, nor behind it
+			func(wire.WorkerLease) string { return "1970-01-01T00:00:00Z" },
+			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotBefore) },
+		},
+		{
+			func(wire.WorkerLease) string { return "2999-01-01T01:00:00+01:00" },
+			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotAfter) },
+		},
+		{ // not told: a second is enough for every generator's lead
+			func(wire.WorkerLease) string { return "" },
+			func(lease wire.WorkerLease, slot wire.WorkerSlot) bool {
+				return slot.NotAfter.Sub(lease.NotBefore) >= time.Second && slot.NotAfter.Before(lease.NotAfter)
+			},
+		},
+	} {
+		lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/used", "")
+		path := fmt.Sprintf("/worker/used/%d", lease.WorkerID)
+		if text := row.used(lease); text != "" {
+			path += "?used_until=" + url.QueryEscape(text)
+		}
+		must[nothing](t, s, 204, "DELETE", path, "", "Lease-Token: "+lease.Lease)
+		must[nothing](t, s, 204, "DELETE", fmt.Sprintf("/worker/used/%d", lease.WorkerID), "", "Lease-Token: "+lease.Lease) // the first word counts
+		slot := must[wire.WorkerRing](t, s, 200, "GET", fmt.Sprintf("/worker/used?n=1&from=%d", lease.WorkerID), "").Slots[0]
+		if slot.State != "free" || !row.want(lease, slot) {
+			t.Errorf("row %d: window from %v until %v, then %+v", i, lease.NotBefore, lease.NotAfter, slot)
+		}
+	}
+}
+
+func (s *service) poolQuarantine(t *testing.T) {
+	a := s.do(t, "POST", "/worker/unknown", `{"ttl_ms":20000}`)
+	if problem := checkProblem(t, a, wire.PoolQuarantined); !strings.Contains(problem.Detail, "declared") {
+		t.Errorf("%q does not say what to do about a pool that is new", problem.Detail)
+	}
+	if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 21 {
+		t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+	}
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/unknown", `{"ttl_ms":20000}`)
+	must[wire.WorkerLease](t, s, 201, "POST", "/worker/unknown", "")
+
+	checkProblem(t, s.do(t, "POST", "/worker/waited", `{"ttl_ms":100}`), wire.PoolQuarantined)
+	var lease wire.WorkerLease
+	eventually(t, "the quarantine is over", func() bool {
+		a := s.do(t, "POST", "/worker/waited", `{"ttl_ms":100}`)
+		return a.status == 201 && json.Unmarshal(a.body, &lease) == nil
+	})
+	if lease.WorkerID != 0 {
+		t.Errorf("%+v", lease)
+	}
+}
+
+// What a holder has to tell so that its lease is written down anew after Redis has lost it.
+func proofOf(lease wire.WorkerLease) map[string]any {
+	return map[string]any{"not_after": lease.NotAfter, "fence": lease.Fence, "identity": lease.Identity, "layout": lease.Layout, "epoch": lease.Epoch, "datacenter": lease.Datacenter}
+}
+
+func text(t testing.TB, body map[string]any) string {
+	t.Helper()
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(encoded)
+}
+
+func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwhile(t *testing.T) {
+	for _, newPools := range []workerlease.NewPools{workerlease.Wait, workerlease.Trust} {
+		t.Run(string(newPools), func(t *testing.T) {
+			redis := redistest.Start(t)
+			s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: newPools}})
+			must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":60000,"layout":"41/5/5/12","datacenter":7}`)
+			kept := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"orders-0"}`)
+			bare := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", "")
+			if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+
+			checkProblem(t, s.do(t, "PUT", "/worker/p/1", "", "Lease-Token: "+bare.Lease), wire.LeaseLost)
+			for _, missing := range []string{"not_after", "fence", "layout", "epoch"} {
+				part := proofOf(bare)
+				delete(part, missing)
+				checkProblem(t, s.do(t, "PUT", "/worker/p/1", text(t, part), "Lease-Token: "+bare.Lease), wire.LeaseLost)
+			}
+			for field, value := range map[string]any{"not_after": bare.NotBefore, "fence": bare.Fence + 1e9} {
+				forged := maps.Clone(proofOf(bare))
+				forged[field] = value
+				checkProblem(t, s.do(t, "PUT", "/worker/p/1", text(t, forged), "Lease-Token: "+bare.Lease), wire.LeaseLost)
+			}
+
+			proof := proofOf(kept)
+			proof["ttl_ms"] = kept.TTL
+			renewed := must[wire.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", text(t, proof), "Lease-Token: "+kept.Lease)
+			if renewed.WorkerID != 0 || renewed.TTL != 60_000 || renewed.NotAfter.Before(kept.NotAfter) {
+				t.Errorf("%+v after %+v", renewed, kept)
+			}
+			ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/p?n=2", "")
+			want := wire.WorkerSlot{WorkerID: 0, State: "held", Holder: "orders-0", Fence: kept.Fence, NotBefore: kept.NotBefore, NotAfter: renewed.NotAfter}
+			if ring.Slots[0] != want || ring.Used != 1 || ring.Layout != "41/5/5/12" || ring.Datacenter != 7 || ring.TTL != 60_000 {
+				t.Errorf("%+v, want %+v", ring, want)
+			}
+			must[wire.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", "", "Lease-Token: "+kept.Lease) // it is there again
+
+			if newPools == workerlease.Trust {
+				return // who trusts that an unknown pool is new takes the loss of all of it for that
+			}
+			if ring.Quarantined < 1 || ring.Quarantined > 61_000 {
+				t.Errorf("a quarantine of %d ms", ring.Quarantined)
+			}
+			a := s.do(t, "POST", "/worker/p", "")
+			checkProblem(t, a, wire.PoolQuarantined)
+			if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 61 {
+				t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+			}
+		})
+	}
+}
+
+// Whoever has a worker id may be stamping with it while Redis has forgotten all: nobody is granted one until its window has ended.
+func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) {
+	redis := redistest.Start(t)
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond}})
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":2000}`)
+	first := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", "")
+	redis.RestartEmpty()
+	s.wantReady(t)
+	var second wire.WorkerLease
+	eventually(t, "the quarantine is over", func() bool {
+		a := s.do(t, "POST", "/worker/p", `{"ttl_ms":2000}`)
+		if a.status == 201 {
+			second = decode[wire.WorkerLease](t, a, 201)
+		} else {
+			checkProblem(t, a, wire.PoolQuarantined)
+		}
+		return a.status == 201
+	})
+	if second.NotBefore.Before(first.NotAfter) {
+		t.Errorf("windows of worker id %d overlap: %v to %v, and from %v", second.WorkerID, first.NotBefore, first.NotAfter, second.NotBefore)
+	}
+}

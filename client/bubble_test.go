@@ -12,6 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // pipes is a network within a synctest bubble: time passes only while all wait.
@@ -53,7 +54,13 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)
 // bubble starts a service on an embedded store within a synctest bubble.
 func bubble(t *testing.T) *service {
 	t.Helper()
-	one := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"})})
+	return bubbleWith(t, workerlease.Config{NewPools: workerlease.Trust})
+}
+
+func bubbleWith(t *testing.T, workers workerlease.Config) *service {
+	t.Helper()
+	time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))) // a bubble begins before the default epoch of ids
+	one := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Workers: workers})
 	l := &line{service: one.Handler(), seen: map[string]int{}}
 	network := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	web := &http.Server{Handler: l}

@@ -5,13 +5,16 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/snowflake"
 )
 
 // update writes what the commands print into the page: go test ./client -run Page -update.
@@ -25,7 +28,7 @@ const (
 var (
 	console = regexp.MustCompile("(?s)```console\n(.*?)```")
 	// varying is what differs from run to run: secrets, times, fences, waits.
-	varying = regexp.MustCompile(`("(?:token|lease)":"|urn:request:|/token/)[A-Za-z0-9._-]{20,}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[0-9]{16}|(Retry-After: )[0-9]+|(lease has )[0-9.]+s`)
+	varying = regexp.MustCompile(`("(?:token|lease)":"|urn:request:|/token/)[A-Za-z0-9._-]{20,}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[0-9]{16,19}|(Retry-After: )[0-9]+|(lease has )[0-9.]+s`)
 )
 
 // TestCommandsOfThePage runs every command of docs/remote.md, in one shell, and compares what it prints with the page.
@@ -65,7 +68,14 @@ func shell(t *testing.T, url string, commands []string) []string {
 		script += strings.ReplaceAll(command, "http://127.0.0.1:8080", url) + "\necho; echo '" + marker + "'\n"
 	}
 	bash := exec.CommandContext(t.Context(), "bash", "-c", script)
-	bash.Dir = t.TempDir()
+	bash.Dir, bash.Env = t.TempDir(), append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	examples, err := filepath.Abs("../examples")
+	if err == nil {
+		err = os.Symlink(examples, filepath.Join(bash.Dir, "examples"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := bash.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -115,16 +125,30 @@ func readPage(t *testing.T) string {
 // The page has every code that these endpoints can answer, with its status, and says of each whether anything was done as this package does.
 func TestCodesOfThePage(t *testing.T) {
 	text := readPage(t)
-	_, text, _ = strings.Cut(text, "## What to do on each answer")
-	text, _, _ = strings.Cut(text, "\n## ")
-	for code := range told {
+	checkCodes(t, section(text, "## What to do on each answer\n"), told)
+	checkCodes(t, section(text, "### What to do on each answer about a worker id\n"), toldOfWorkers)
+	if want := client.Fingerprint("charge", "42"); !strings.Contains(text, want) {
+		t.Errorf("the page's fingerprint is not %s", want)
+	}
+}
+
+// section is what stands below a heading, up to the next.
+func section(text, heading string) string {
+	_, text, _ = strings.Cut(text, heading)
+	text, _, _ = strings.Cut(text, "\n#")
+	return text
+}
+
+func checkCodes(t *testing.T, text string, codes map[wire.Code]error) {
+	t.Helper()
+	for code := range codes {
 		_, after, found := strings.Cut(text, "`"+string(code)+"`")
 		if !found {
 			t.Errorf("%s is missing", code)
 			continue
 		}
 		columns := strings.Split(after, "|")
-		perhaps := errors.Is(told[code], client.ErrUnknownOutcome)
+		perhaps := errors.Is(codes[code], client.ErrUnknownOutcome)
 		if done := strings.TrimSpace(columns[1]); (done == "perhaps") != perhaps || !perhaps && !strings.HasPrefix(done, "nothing") {
 			t.Errorf("%s: %q", code, done)
 		}
@@ -134,7 +158,19 @@ func TestCodesOfThePage(t *testing.T) {
 			t.Errorf("%s: status %s", match[2], match[1])
 		}
 	}
-	if want := client.Fingerprint("charge", "42"); !strings.Contains(readPage(t), want) {
-		t.Errorf("the page's fingerprint is not %s", want)
+}
+
+// The ids of the page are those of package snowflake.
+func TestIDsOfThePage(t *testing.T) {
+	var want []string
+	for sequence := range int64(2) {
+		id, err := snowflake.MustLayout("41/10/12").Encode(snowflake.Parts{Time: snowflake.DefaultEpoch.Add(time.Second), Worker: 5, Sequence: sequence}, snowflake.DefaultEpoch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, id.String())
+	}
+	if !strings.Contains(readPage(t), "\n"+strings.Join(want, " ")+"\n") {
+		t.Errorf("the page does not say %s", want)
 	}
 }

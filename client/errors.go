@@ -29,6 +29,11 @@ var (
 	ErrInDoubt        = refusal("the first attempt ended without an answer")
 	ErrMismatch       = refusal("the token was used for another request")
 	ErrUnknownToken   = refusal("unknown token")
+	ErrNotFound       = refusal("there is nothing of that name")
+	ErrExhausted      = refusal("every worker id of the pool is taken or cooling") // Error.RetryAfter is when the first can be free
+	ErrQuarantined    = refusal("the pool's state may have been lost")             // Error.RetryAfter is when every window that may be open has ended
+	ErrOtherPool      = refusal("the pool has another layout, epoch, datacenter or ttl")
+	ErrPoolExists     = refusal("the pool is there already")
 	ErrSuperseded     = loss("another attempt has the claim")
 )
 
@@ -58,10 +63,12 @@ var codes = map[wire.Code]error{
 	wire.Superseded:          ErrSuperseded,
 	wire.PayloadMismatch:     ErrMismatch,
 	wire.TokenUnknown:        ErrUnknownToken,
+	wire.NotFound:            ErrNotFound,
+	wire.LayoutMismatch:      ErrOtherPool,
 	wire.LeaseLost:           ErrLost,
-	wire.PoolExhausted:       ErrRefused,
-	wire.PoolQuarantined:     ErrRefused,
-	wire.PoolExists:          ErrRefused,
+	wire.PoolExhausted:       ErrExhausted,
+	wire.PoolQuarantined:     ErrQuarantined,
+	wire.PoolExists:          ErrPoolExists,
 	wire.StoreUnavailable:    ErrUnavailable,
 	wire.UpstreamUnavailable: ErrUnavailable,
 	wire.OutcomeUnknown:      ErrUnknownOutcome,
@@ -99,7 +106,7 @@ type Error struct {
 	cause *cause
 }
 
-// Error says the operation, what it was told, and why. It holds no token and no proof of a claim.
+// Error says the operation, what it was told, and why. It holds no token and no proof of a claim or lease.
 func (e *Error) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: %v", e.Op, e.kind())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,7 +24,7 @@ var told = map[wire.Code]error{
 	"invalid-name":                 client.ErrInvalidRequest,
 	"unauthorized":                 client.ErrRefused,
 	"forbidden":                    client.ErrRefused,
-	"not-found":                    client.ErrRefused,
+	"not-found":                    client.ErrNotFound,
 	"method-not-allowed":           client.ErrRefused,
 	"idempotency-in-progress":      client.ErrInProgress,
 	"idempotency-outcome-unknown":  client.ErrInDoubt,
@@ -41,7 +42,22 @@ var told = map[wire.Code]error{
 var statuses = map[wire.Code]int{"unauthorized": 401, "forbidden": 403, "too-many-requests": 429}
 
 // byStatus are those that are told by their status alone.
-var byStatus = []wire.Code{"unauthorized", "forbidden", "not-found", "method-not-allowed", "too-many-requests"}
+var byStatus = []wire.Code{"unauthorized", "forbidden", "method-not-allowed", "too-many-requests"}
+
+// toldOfWorkers is what each problem of the worker-id endpoints is that no other has.
+var toldOfWorkers = map[wire.Code]error{
+	"layout-mismatch":  client.ErrOtherPool,
+	"lease-lost":       client.ErrLost,
+	"pool-exhausted":   client.ErrExhausted,
+	"pool-quarantined": client.ErrQuarantined,
+	"pool-exists":      client.ErrPoolExists,
+}
+
+func both(one, other map[wire.Code]error) map[wire.Code]error {
+	all := maps.Clone(one)
+	maps.Copy(all, other)
+	return all
+}
 
 func problem(code wire.Code) wire.Problem {
 	p := wire.NewProblem(code, "")
@@ -52,7 +68,7 @@ func problem(code wire.Code) wire.Problem {
 }
 
 func TestEveryCodeIsTold(t *testing.T) {
-	for code, want := range told {
+	for code, want := range both(told, toldOfWorkers) {
 		t.Run(string(code), func(t *testing.T) {
 			p := problem(code)
 			p.RetryAfter, p.Retryable, p.See = 1500*time.Millisecond, true, "/token/secret-token"
@@ -93,7 +109,7 @@ func ask(t *testing.T, answer func(http.ResponseWriter)) error {
 }
 
 func TestCodesCanBeComparedWithoutAnAnswer(t *testing.T) {
-	for code, want := range told {
+	for code, want := range both(told, toldOfWorkers) {
 		err := error(&client.Error{Code: string(code)})
 		if !slices.Contains(byStatus, code) && !errors.Is(err, want) {
 			t.Errorf("%s is not %v", code, want)

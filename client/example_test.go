@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"log"
 	"net/http/httptest"
+	"time"
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // The service here runs in the same process; yours is a URL.
@@ -48,4 +51,46 @@ func ExampleClient_Do() {
 	// charging, attempt 1
 	// paid, replayed: false
 	// paid, replayed: true
+}
+
+// A program without Redis stamps ids that nobody else stamps: it leases a worker id of the service, and asks for nothing more but its renewals.
+func ExampleClient_HoldWorker() {
+	ctx := context.Background()
+	store, err := redisstore.Open(ctx, "embedded:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	service := httptest.NewServer(server.New(server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Trust}}).Handler())
+	defer service.Close()
+
+	workers, err := client.New(client.Config{URL: service.URL})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer workers.CloseIdleConnections()
+	request := client.WorkerRequest{Identity: "orders-0", Layout: "41/10/12"}
+	holder, err := workers.HoldWorker(ctx, "orders", request, client.HoldOptions{Reacquire: true, Patience: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	layout := snowflake.MustLayout("41/10/12")
+	ids, err := snowflake.New(holder, snowflake.Config{Layout: layout})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		id, err := ids.Next(ctx)
+		if err != nil {
+			log.Fatal(err) // snowflake.ErrNoLease, snowflake.ErrWindowEnded: try again when the service is there
+		}
+		fmt.Println("stamped with worker id", layout.Decode(id, snowflake.DefaultEpoch).Worker)
+	}
+	if err := holder.Release(ctx, ids.Stop()); err != nil { // in this order: the next holder's window begins behind the last id
+		log.Fatal(err)
+	}
+	// Output:
+	// stamped with worker id 0
+	// stamped with worker id 0
+	// stamped with worker id 0
 }

@@ -17,7 +17,7 @@ import (
 type call struct {
 	op     string // as errors name it
 	method string
-	path   string
+	path   string // with the query
 	token  string // a secret
 	lease  string // a secret
 	owned  bool   // only the holder of lease may make the call

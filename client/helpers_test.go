@@ -1,7 +1,9 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -18,6 +20,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // patience is how long a test waits for what must come. Only a hang takes that long.
@@ -40,7 +43,12 @@ type service struct {
 // serve starts a service on a store, and a client of it; both end with the test.
 func serve(t testing.TB, store *redisstore.Store) *service {
 	t.Helper()
-	one := server.New(server.Config{Store: store})
+	return serveWith(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Trust}})
+}
+
+func serveWith(t testing.TB, config server.Config) *service {
+	t.Helper()
+	one := server.New(config)
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel() // what still waits for a store that is away need not come to its end
@@ -116,10 +124,12 @@ func (l *line) count(verb string) int {
 	return l.seen[verb]
 }
 
-// verb is the last word of a token's path, issue or status.
+// verb is the last word of a token's path, issue or status; of worker ids it is a word of its own.
 func verb(r *http.Request) string {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
+	case parts[0] == "worker":
+		return map[string]string{"POST": "acquire", "PUT": "renew", "DELETE": "give back", "GET": "look"}[r.Method]
 	case len(parts) == 1:
 		return "issue"
 	case len(parts) == 2:
@@ -231,3 +241,14 @@ func transport(t testing.TB) *http.Transport {
 
 // discard reads a request's body, without which net/http does not see that the client has gone.
 func discard(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
+
+// readJSON reads a request's body, and leaves it there.
+func readJSON(t testing.TB, r *http.Request) (message map[string]any) {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	if err != nil || json.Unmarshal(body, &message) != nil {
+		t.Errorf("%v of %q", err, body)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return message
+}

@@ -1,4 +1,4 @@
-"""A client of coatcheck's remote token protocol: one token, one start of the work, one answer.
+"""A client of coatcheck's remote token protocol: one token, one start of the work, one answer. workerid.py stands on it, too.
 
 Python 3.9 or later, standard library only. docs/remote.md says what each answer and each lost answer means; this is that page as code.
 """
@@ -27,7 +27,7 @@ class Error(Exception):
 
 
 class Unavailable(Error):
-    """Nothing was done: no connection came about, or the service said that its store is not available. Trying later is harmless."""
+    """Nothing was done: no connection came about, or the service said that it can not now. Trying later is harmless."""
 
 
 class UnknownOutcome(Error):
@@ -35,7 +35,7 @@ class UnknownOutcome(Error):
 
 
 class Lost(Error):
-    """Another attempt has the claim: stop, and do not use what was done."""
+    """What was held is another's, or nobody's: stop, and do not use what was done."""
 
 
 class NotRecorded(Exception):
@@ -87,6 +87,9 @@ class Client:
         self._post(token, "release", None, lease)
 
     def _post(self, token, verb, message, lease=None, timeout=None):
+        return self.request("POST", f"/token/{urllib.parse.quote(token, safe='')}/{verb}", message, lease, timeout)
+
+    def request(self, method, path, message=None, lease=None, timeout=None):
         """Sends one request, once, and returns the JSON of its answer. http.client follows no redirect and repeats nothing."""
         scheme = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         connection = scheme(self._url.hostname, self._url.port, timeout=timeout or self._timeout)
@@ -95,12 +98,11 @@ class Client:
         except OSError as error:  # refused, not resolved, not trusted: nothing was sent
             raise Unavailable("unavailable", f"no connection: {error}") from None
         try:
-            path = f"{self._url.path.rstrip('/')}/token/{urllib.parse.quote(token, safe='')}/{verb}"
             body = b"" if message is None else json.dumps(message).encode()
             headers = {"Content-Type": "application/json", "Accept": "application/json"}
             if lease is not None:
                 headers["Lease-Token"] = lease  # never in the path: paths are logged
-            connection.request("POST", path, body, headers)
+            connection.request(method, self._url.path.rstrip("/") + path, body, headers)
             response = connection.getresponse()
             status, kind, wait, text = response.status, response.getheader("Content-Type", ""), response.getheader("Retry-After"), response.read(MOST)
         except (OSError, http.client.HTTPException) as error:
@@ -109,7 +111,7 @@ class Client:
             connection.close()
         if status == 204:
             return {}
-        if status == 200:
+        if status in (200, 201):
             return _object(text) or {}
         raise _problem(status, kind, wait, text)
 
@@ -136,7 +138,10 @@ def _problem(status, kind, wait, text):
     code, detail = problem["code"], str(problem.get("detail") or problem.get("title") or "")
     kind = {
         "idempotency-superseded": Lost,
+        "lease-lost": Lost,
         "store-unavailable": Unavailable,
+        "pool-exhausted": Unavailable,
+        "pool-quarantined": Unavailable,
         "too-many-requests": Unavailable,
     }.get(code, Error if status < 500 else UnknownOutcome)
     return kind(code, detail, status, retry_after)

@@ -1,0 +1,357 @@
+package client_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// stamper starts the example that stamps ids with a worker id that it leases over HTTP. It ends with the test at the latest.
+func stamper(t testing.TB, url string, args ...string) *worker {
+	t.Helper()
+	return python(t, append([]string{"../examples/remote-python/ids.py", "--server", url, "--pool", "orders"}, args...)...)
+}
+
+func python(t testing.TB, args ...string) *worker {
+	t.Helper()
+	program, err := exec.LookPath(languages[0].program)
+	if err != nil {
+		t.Fatalf("%s is not there: %s", languages[0].program, languages[0].install)
+	}
+	process := &worker{t: t, cmd: exec.Command(program, args...)}
+	process.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=../examples/remote-python")
+	process.cmd.Stdout, process.cmd.Stderr = &process.stdout, &process.stderr
+	if err := process.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		process.once.Do(func() {
+			_ = process.cmd.Process.Kill() // also if it is stopped
+			_ = process.cmd.Wait()
+		})
+	})
+	return process
+}
+
+// stamped waits for a process's end, and returns how it ended and the ids that it printed, taken apart by a layout. They rise, and are of one worker id.
+func stamped(t testing.TB, process *worker, layout string) (code int, ids []snowflake.ID, parts []snowflake.Parts) {
+	t.Helper()
+	process.once.Do(func() {
+		timer := time.AfterFunc(2*patience, func() { _ = process.cmd.Process.Kill() })
+		defer timer.Stop()
+		_ = process.cmd.Wait() // the exit code is what counts
+	})
+	bits := snowflake.MustLayout(layout)
+	for line := range strings.Lines(process.stdout.String()) {
+		id, err := snowflake.Parse(strings.TrimSuffix(line, "\n"))
+		if err != nil {
+			t.Fatalf("%v: %q", err, line)
+		}
+		ids, parts = append(ids, id), append(parts, bits.Decode(id, snowflake.DefaultEpoch))
+		if last := len(ids) - 1; last > 0 && (ids[last] <= ids[last-1] || parts[last].Worker != parts[0].Worker) {
+			t.Fatalf("%v, %+v behind %v, %+v", ids[last], parts[last], ids[last-1], parts[last-1])
+		}
+	}
+	return process.cmd.ProcessState.ExitCode(), ids, parts
+}
+
+// once fails the test if an id is there twice.
+func once(t testing.TB, all ...[]snowflake.ID) {
+	t.Helper()
+	seen := map[snowflake.ID]bool{}
+	for _, ids := range all {
+		for _, id := range ids {
+			if seen[id] {
+				t.Fatalf("%v twice", id)
+			}
+			seen[id] = true
+		}
+	}
+}
+
+func TestIDsFromPython(t *testing.T) {
+	for layout, unit := range map[string]time.Duration{"41/10/12": time.Millisecond, "41/5/7": time.Millisecond, "41/4/4/0": time.Millisecond, "32/10/21@s": time.Second} {
+		t.Run(strings.ReplaceAll(layout, "/", "-"), func(t *testing.T) {
+			s := embedded(t)
+			var processes []*worker
+			for range 4 {
+				processes = append(processes, stamper(t, s.url, "--n", "1500", "--layout", layout, "--ttl-ms", "9000"))
+			}
+			var all [][]snowflake.ID
+			for _, process := range processes {
+				code, ids, parts := stamped(t, process, layout)
+				if code != 0 || len(ids) != 1500 {
+					t.Fatalf("exit code %d, %d ids: %s", code, len(ids), &process.stderr)
+				}
+				all = append(all, ids)
+				used := parts[len(parts)-1].Time.Add(unit)
+				got := slot(t, s.Client, "orders", parts[0].Worker)
+				if parts[0].Time.Before(got.NotBefore) || !got.NotAfter.Equal(used) || got.State != "free" {
+					t.Errorf("stamped from %v until %v, recorded %+v", parts[0].Time, used, got)
+				}
+			}
+			once(t, all...)
+		})
+	}
+}
+
+// A service in front of Redis is killed, with a new one later, or with all that Redis knew, while several processes stamp.
+func TestIDsFromPythonOverFaults(t *testing.T) {
+	redis := redistest.Start(t)
+	s := serveWith(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{Skew: 100 * time.Millisecond}})
+	if _, err := s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: 2 * time.Second, Layout: "41/3/12"}); err != nil {
+		t.Fatal(err)
+	}
+	var processes []*worker
+	for n := range 4 {
+		processes = append(processes, stamper(t, s.url, "--n", "0", "--rate", "500", "--identity", "p"+strconv.Itoa(n)))
+	}
+	renewed := func(times int) {
+		t.Helper()
+		from := s.line.count("renew")
+		eventually(t, "renewals", func() bool { return s.line.count("renew") >= from+times })
+	}
+	held := func() (n int) {
+		ring, err := s.Ring(t.Context(), "orders", 0, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, slot := range ring.Slots {
+			if slot.State == "held" {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "all stamp", func() bool { return held() == 4 })
+	for name, lose := range map[string]fault{"lost": loseReply, "ended": hangUp, "proxy": says(502, "text/html", "bad gateway")} {
+		s.line.disturb(only("renew", 4, lose))
+		renewed(8)
+		if n := held(); n != 4 {
+			t.Errorf("%s: %d are held", name, n)
+		}
+	}
+	flush(t, redis)
+	renewed(8)
+	if n := held(); n != 4 {
+		t.Errorf("%d are held after the loss of all state", n)
+	}
+	_, err := s.AcquireWorker(t.Context(), "orders", client.WorkerRequest{})
+	wantError(t, err, client.ErrQuarantined)
+
+	for _, process := range processes[:2] {
+		if err := process.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all [][]snowflake.ID
+	for _, process := range processes[:2] {
+		code, ids, parts := stamped(t, process, "41/3/12")
+		if got := slot(t, s.Client, "orders", parts[0].Worker); code != 0 || got.State != "free" || !got.NotAfter.Equal(parts[len(parts)-1].Time.Add(time.Millisecond)) {
+			t.Errorf("exit code %d: %+v, %s", code, got, &process.stderr)
+		}
+		all = append(all, ids)
+	}
+	s.line.disturb(hangUp) // for good
+	for _, process := range processes[2:] {
+		code, ids, parts := stamped(t, process, "41/3/12")
+		got := s.behind(t, parts[0].Worker)
+		if last := parts[len(parts)-1].Time; code != 75 || !last.Before(got.NotAfter.Add(-200*time.Millisecond)) || parts[0].Time.Before(got.NotBefore) {
+			t.Errorf("exit code %d: stamped from %v until %v: %+v, %s", code, parts[0].Time, last, got, &process.stderr)
+		}
+		all = append(all, ids)
+	}
+	once(t, all...)
+}
+
+// behind looks at a slot behind the line.
+func (s *service) behind(t testing.TB, worker int) client.Slot {
+	t.Helper()
+	return slot(t, connect(t, listen(t, s.line.service)), "orders", worker)
+}
+
+// A process is stopped for longer than its lease, and others get its worker id: when it goes on it stamps nothing.
+func TestIDsFromPythonThatWasPaused(t *testing.T) {
+	s := embedded(t)
+	first := stamper(t, s.url, "--n", "0", "--rate", "1000", "--ttl-ms", "1000", "--layout", "41/1/12")
+	eventually(t, "it renews", func() bool { return s.line.count("renew") >= 2 })
+	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its window ends", func() bool { return slot(t, s.Client, "orders", 0).State == "free" })
+	window := slot(t, s.Client, "orders", 0)
+	var all [][]snowflake.ID
+	workers := map[int]bool{}
+	for range 2 {
+		other := stamper(t, s.url, "--n", "3000")
+		code, ids, parts := stamped(t, other, "41/1/12")
+		if code != 0 || parts[0].Worker == 0 && parts[0].Time.Before(window.NotAfter) {
+			t.Errorf("exit code %d: %+v, %s", code, parts[0], &other.stderr)
+		}
+		workers[parts[0].Worker] = true
+		all = append(all, ids)
+	}
+	if !workers[0] {
+		t.Errorf("nobody got worker id 0: %v", workers)
+	}
+	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	code, ids, parts := stamped(t, first, "41/1/12")
+	if last := parts[len(parts)-1].Time; code != 75 || !last.Add(time.Millisecond).Before(window.NotAfter) || parts[0].Time.Before(window.NotBefore) {
+		t.Errorf("exit code %d: stamped until %v in %+v", code, last, window)
+	}
+	once(t, append(all, ids)...)
+}
+
+// Seconds are stamped only where the whole second lies in the window, also at its end.
+func TestIDsFromPythonInSeconds(t *testing.T) {
+	s := embedded(t)
+	s.line.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+		return verb(r) == "renew" && s.line.count("renew") > 4 && hangUp(w, r, service)
+	})
+	process := stamper(t, s.url, "--n", "0", "--rate", "500", "--ttl-ms", "1500", "--layout", "32/10/21@s")
+	code, _, parts := stamped(t, process, "32/10/21@s")
+	got := slot(t, s.Client, "orders", parts[0].Worker)
+	if last := parts[len(parts)-1].Time; code != 75 || parts[0].Time.Before(got.NotBefore) || last.Add(time.Second).After(got.NotAfter) {
+		t.Errorf("exit code %d: stamped from %v until %v: %+v", code, parts[0].Time, last, got)
+	}
+}
+
+// The wall clock has no part in an id; one that jumps forward may mean that the machine has slept, and ends the lease.
+func TestIDsFromPythonWithAWrongWallClock(t *testing.T) {
+	const program = `
+import itertools, runpy, sys, time
+real, reads = time.time, itertools.count()
+time.time = lambda: real() + %s
+sys.argv = ["ids.py", "--server", "%s", "--pool", "orders", "--n", "300"]
+runpy.run_path("../examples/remote-python/ids.py", run_name="__main__")
+`
+	s := embedded(t)
+	for offset, want := range map[string]int{"3600": 0, "-3600": 0, "(3600 if next(reads) > 100 else 0)": 75} {
+		process := python(t, "-c", fmt.Sprintf(program, offset, s.url))
+		code, ids, parts := stamped(t, process, "41/10/12")
+		if code != want || want == 0 && len(ids) != 300 || len(ids) < 50 {
+			t.Fatalf("%s: exit code %d, %d ids: %s", offset, code, len(ids), &process.stderr)
+		}
+		got := slot(t, s.Client, "orders", parts[0].Worker)
+		if last := parts[len(parts)-1].Time; parts[0].Time.Before(got.NotBefore) || !last.Add(time.Millisecond).Equal(got.NotAfter) {
+			t.Errorf("%s: stamped from %v until %v: %+v", offset, parts[0].Time, last, got)
+		}
+	}
+}
+
+func TestIDsFromPythonKnowWhatTheServiceSays(t *testing.T) {
+	s := embedded(t)
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for name, row := range map[string]struct {
+		fault fault
+		url   string
+		args  []string
+		code  int
+		says  string
+	}{
+		"away":         {nil, gone.URL, nil, 75, "no connection"},
+		"quarantined":  {says(503, "application/problem+json", `{"code":"pool-quarantined"}`), s.url, nil, 75, "pool-quarantined"},
+		"exhausted":    {says(503, "application/problem+json", `{"code":"pool-exhausted"}`), s.url, nil, 75, "pool-exhausted"},
+		"lost reply":   {loseReply, s.url, nil, 75, "unknown-outcome"},
+		"cut off":      {cutOff, s.url, nil, 75, "unknown-outcome"},
+		"not whole":    {says(201, "application/json", `{"worker_id":1}`), s.url, nil, 75, "unknown-outcome"},
+		"other layout": {nil, s.url, []string{"--layout", "41/5/7"}, 1, "layout-mismatch"},
+		"no layout":    {nil, s.url, []string{"--layout", "nonsense"}, 1, "invalid-request"},
+	} {
+		s.line.disturb(nil)
+		acquire(t, s.Client, "orders", client.WorkerRequest{TTL: 2 * time.Second})
+		s.line.disturb(row.fault)
+		process := stamper(t, row.url, row.args...)
+		code, ids, _ := stamped(t, process, "41/10/12")
+		if code != row.code || len(ids) != 0 || !strings.Contains(process.stderr.String(), row.says) || strings.Contains(process.stderr.String(), "Traceback") {
+			t.Errorf("%s: exit code %d, %d ids: %s", name, code, len(ids), &process.stderr)
+		}
+	}
+	// A reply that was lost costs a worker id, and the next is another.
+	s.line.disturb(only("acquire", 1, loseReply))
+	process := stamper(t, s.url, "--patience", "20")
+	if code, ids, _ := stamped(t, process, "41/10/12"); code != 0 || len(ids) != 10 {
+		t.Errorf("exit code %d: %s", code, &process.stderr)
+	}
+	s.line.disturb(only("renew", 1, says(410, "application/problem+json", `{"code":"lease-lost"}`)))
+	process = stamper(t, s.url, "--n", "0", "--rate", "100", "--layout", "41/10/12")
+	code, _, _ := stamped(t, process, "41/10/12")
+	if code != 75 || !strings.Contains(process.stderr.String(), "lease-lost") || s.line.count("renew") != 1 {
+		t.Errorf("exit code %d after %d renewals: %s", code, s.line.count("renew"), &process.stderr)
+	}
+}
+
+// The proof that goes with a renewal is the lease as it was granted and renewed last.
+func TestIDsFromPythonRenewWithTheWholeProof(t *testing.T) {
+	s := embedded(t)
+	proofs, done := make(chan map[string]any, 3), make(chan struct{})
+	s.line.disturb(only("renew", 3, func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		proofs <- readJSON(t, r)
+		if len(proofs) == 3 {
+			close(done)
+		}
+		return false
+	}))
+	process := stamper(t, s.url, "--n", "0", "--rate", "100", "--ttl-ms", "600", "--layout", "41/5/5/12", "--identity", "me")
+	<-done
+	window := slot(t, s.Client, "orders", 0)
+	_ = process.cmd.Process.Signal(syscall.SIGTERM)
+	if code, _, _ := stamped(t, process, "41/5/5/12"); code != 0 {
+		t.Errorf("exit code %d: %s", code, &process.stderr)
+	}
+	var last time.Time
+	for range 3 {
+		proof := <-proofs
+		end, err := time.Parse(time.RFC3339, fmt.Sprint(proof["not_after"]))
+		delete(proof, "not_after")
+		want := map[string]any{"ttl_ms": 600.0, "fence": float64(window.Fence), "identity": "me", "layout": "41/5/5/12", "epoch": "2020-01-01T00:00:00Z", "datacenter": 0.0}
+		if err != nil || !end.After(last) || fmt.Sprint(proof) != fmt.Sprint(want) {
+			t.Errorf("%v until %v after %v, %v", proof, end, last, err)
+		}
+		last = end
+	}
+}
+
+// What a fork of the process stamped would be there twice.
+func TestAForkOfPythonStampsNothing(t *testing.T) {
+	s := embedded(t)
+	process := python(t, "-c", `
+import os, sys, workerid
+worker = workerid.WorkerId("`+s.url+`", "orders")
+print(worker.next_id(), flush=True)
+child = os.fork()
+if child == 0:
+    for call in (worker.next_id, worker.check, worker.release):
+        try:
+            call()
+        except workerid.NoLease:
+            continue
+        os._exit(1)
+    os._exit(7)
+ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(worker.next_id(), flush=True)
+worker.release()
+sys.exit(ended)
+`)
+	if code, ids, _ := stamped(t, process, "41/10/12"); code != 7 || len(ids) != 2 {
+		t.Errorf("exit code %d, %d ids: %s", code, len(ids), &process.stderr)
+	}
+}

@@ -1,0 +1,62 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/holder"
+)
+
+// Holder holds a worker id: it renews the lease, ends it by its own clock if no renewal is confirmed in time, and is what snowflake.New takes.
+type Holder = holder.Holder
+
+// HoldOptions say how to hold. The zero value of each field means the default beside it.
+type HoldOptions = holder.Options
+
+// HoldEvent is something that happened to a holder; see [HoldOptions].
+type HoldEvent = holder.Event
+
+// HoldWorker acquires a worker id and holds it until Release, its loss, or the end of the context. The errors are those of AcquireWorker.
+//
+// The order at a program's end: first the generator's Stop, then the holder's Release with what that returned.
+func (c *Client) HoldWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) (*Holder, error) {
+	return holder.Hold(ctx, workers{c, pool, request}, options)
+}
+
+// StartWorker begins to hold and returns at once: the first grant is asked for until it is there, until Release, or until the context ends. Only an answer that
+// asking again can not change ends it: ErrOtherPool and ErrInvalidRequest.
+func (c *Client) StartWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) *Holder {
+	return holder.Start(ctx, workers{c, pool, request}, options)
+}
+
+// workers asks for the leases of one holder.
+type workers struct {
+	client  *Client
+	pool    string
+	request WorkerRequest
+}
+
+// Acquire implements holder.Leaser. The service makes the nonce of a lease itself, so a grant whose reply was lost is not found again: its worker id is nobody's until its TTL has passed.
+func (w workers) Acquire(ctx context.Context, _ string) (WorkerLease, error) {
+	return w.client.AcquireWorker(ctx, w.pool, w.request)
+}
+
+// Renew implements holder.Leaser.
+func (w workers) Renew(ctx context.Context, lease WorkerLease) (WorkerLease, error) {
+	return w.client.RenewWorker(ctx, lease)
+}
+
+// Release implements holder.Leaser.
+func (w workers) Release(ctx context.Context, lease WorkerLease, usedUntil time.Time) error {
+	return w.client.ReleaseWorker(ctx, lease, usedUntil)
+}
+
+// Judge implements holder.Leaser. What the service says decides, by its code: an answer of something on the way neither ends a lease nor a holder.
+func (workers) Judge(err error) holder.Verdict {
+	verdict := holder.Verdict{Lost: errors.Is(err, ErrLost), Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalidRequest)}
+	if said, ok := errors.AsType[*Error](err); ok {
+		verdict.Wait = said.RetryAfter
+	}
+	return verdict
+}

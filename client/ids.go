@@ -1,0 +1,32 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/coatcheck/coatcheck/snowflake"
+)
+
+// SnowflakeIDs has the service stamp n ids (1 to 10,000) with its own worker id of a pool; "" is the service's default pool. It is for programs that need few ids: one that
+// holds a worker id stamps without asking anybody. After an error ask again: ids that were lost on the way are nobody's.
+func (c *Client) SnowflakeIDs(ctx context.Context, pool string, n int) ([]snowflake.ID, error) {
+	var stamped struct {
+		IDs []snowflake.ID `json:"ids"`
+	}
+	path := "/id/snowflake"
+	if pool != "" {
+		path += "/" + pool
+	}
+	stamp := call{op: "stamp ids", method: http.MethodGet, path: path + "?n=" + strconv.Itoa(n), status: http.StatusOK, into: &stamped}
+	if pool == "" {
+		pool = "-" // a name like any other, for the check
+	}
+	if err := c.onPool(ctx, pool, stamp); err != nil {
+		return nil, err
+	}
+	if len(stamped.IDs) != n {
+		return nil, stamp.unreadable()
+	}
+	return stamped.IDs, nil
+}

@@ -1,0 +1,134 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// PoolShape is what a pool is to be. The zero value of each field means the default beside it.
+type PoolShape struct {
+	TTL        time.Duration // length of its leases' windows, 100 ms to a day; 0 = 30 s
+	Layout     string        // of its ids; "" = snowflake.DefaultLayout
+	Epoch      time.Time     // whole milliseconds; the zero time = snowflake.DefaultEpoch
+	Datacenter int           // of its ids
+}
+
+// Pool is what a pool is.
+type Pool struct {
+	Name        string
+	Layout      string
+	Epoch       time.Time
+	Datacenter  int
+	Size        int // slots of its ring: worker ids are 0 to Size-1
+	Used        int // slots that were leased at least once
+	TTL         time.Duration
+	Quarantined time.Duration // nothing is granted for that long, since state may have been lost; 0 = no quarantine
+}
+
+// Slot is one worker id of a ring. One that was never leased has neither fence nor window.
+type Slot struct {
+	WorkerID  int
+	State     string // free, held or cooling
+	Identity  string // as its last holder named itself
+	Fence     int64
+	NotBefore time.Time // the last window
+	NotAfter  time.Time
+}
+
+// Ring is a page of a pool as it is at one moment.
+type Ring struct {
+	Pool
+
+	Now   time.Time // the Redis server's time
+	Slots []Slot
+	Next  int // where the next page begins; 0 = this is the last one
+}
+
+// CreatePool declares a pool new: that none of its worker ids is in use anywhere. Its first grant then waits for no quarantine. ErrPoolExists: it has granted
+// worker ids, or was declared before; the error's Detail says what it is. After ErrUnknownOutcome ask again: ErrPoolExists then may mean that it was done.
+func (c *Client) CreatePool(ctx context.Context, pool string, shape PoolShape) (Pool, error) {
+	request := WorkerRequest{TTL: shape.TTL, Layout: shape.Layout, Epoch: shape.Epoch, Datacenter: &shape.Datacenter}.wire().PoolRequest
+	var created wire.WorkerPool
+	create := call{op: "create pool", method: http.MethodPut, path: "/worker/" + pool, body: request, status: http.StatusCreated, into: &created}
+	if err := c.onPool(ctx, pool, create); err != nil {
+		return Pool{}, err
+	}
+	if created.Pool != pool || created.Size <= 0 {
+		return Pool{}, create.unreadable()
+	}
+	return poolOf(created), nil
+}
+
+// Pools lists the pools whose names begin with a prefix, in the order of their names. It reads page by page, and ends at the first error.
+func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[Pool, error] {
+	return func(yield func(Pool, error) bool) {
+		for cursor := ""; ; {
+			page, err := c.pools(ctx, prefix, cursor)
+			if err != nil {
+				yield(Pool{}, err)
+				return
+			}
+			for _, pool := range page.Pools {
+				if !yield(poolOf(pool), nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			cursor = page.Next
+		}
+	}
+}
+
+// pools reads one page of the list.
+func (c *Client) pools(ctx context.Context, prefix, cursor string) (page wire.WorkerPools, err error) {
+	query := url.Values{}
+	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	list := call{op: "list pools", method: http.MethodGet, path: "/worker?" + query.Encode(), status: http.StatusOK, into: &page}
+	if err := c.exchange(ctx, list); err != nil {
+		return page, err
+	}
+	if page.Pools == nil || page.Next != "" && page.Next <= cursor { // which would never end
+		return page, list.unreadable()
+	}
+	return page, nil
+}
+
+// Ring reads up to n slots (1 to 4096) of a pool from a worker id on. ErrNotFound: the pool has granted nothing yet and was not declared.
+func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
+	query := url.Values{"from": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
+	var page wire.WorkerRing
+	look := call{op: "look at pool", method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK, into: &page}
+	if err := c.onPool(ctx, pool, look); err != nil {
+		return Ring{}, err
+	}
+	if page.Pool != pool || page.Size <= 0 {
+		return Ring{}, look.unreadable()
+	}
+	ring := Ring{Pool: poolOf(page.WorkerPool), Now: page.ServerTime}
+	for _, slot := range page.Slots {
+		ring.Slots = append(ring.Slots, Slot{slot.WorkerID, slot.State, slot.Holder, slot.Fence, slot.NotBefore, slot.NotAfter})
+	}
+	if page.Next != nil {
+		ring.Next = *page.Next
+	}
+	return ring, nil
+}
+
+func poolOf(pool wire.WorkerPool) Pool {
+	return Pool{
+		Name: pool.Pool, Layout: pool.Layout, Epoch: pool.Epoch, Datacenter: pool.Datacenter, Size: pool.Size, Used: pool.Used,
+		TTL: time.Duration(pool.TTL) * time.Millisecond, Quarantined: time.Duration(pool.Quarantined) * time.Millisecond,
+	}
+}

@@ -1,0 +1,180 @@
+package client_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// tight has one id a millisecond for each worker id, so that two holders of one can hardly miss each other.
+const tight = "41/3/0"
+
+// tightTTL is told by all of them: after a loss of all state it is what says how long nothing is granted.
+const tightTTL = 900 * time.Millisecond
+
+// stampers are programs that hold a worker id each over HTTP, and stamp with it.
+type stampers struct {
+	t    testing.TB
+	url  string
+	stop context.CancelFunc
+	ctx  context.Context
+	all  sync.WaitGroup
+
+	mu  sync.Mutex
+	ids [][]snowflake.ID
+}
+
+// hold stamps until the end, with whatever worker id it has.
+func (s *stampers) hold(identity string) {
+	s.all.Go(func() {
+		c := connect(s.t, s.url)
+		h := c.StartWorker(s.ctx, "orders", client.WorkerRequest{TTL: tightTTL, Identity: identity}, client.HoldOptions{Reacquire: true})
+		g := generator(s.t, h)
+		var ids []snowflake.ID
+		for s.ctx.Err() == nil {
+			ids = append(ids, s.stamp(g)...)
+		}
+		_ = h.Release(context.WithoutCancel(s.ctx), g.Stop()) // the service may be away
+		s.note(ids)
+	})
+}
+
+// come leases, stamps, gives back, and comes again: it gets what is free, as soon as it is.
+func (s *stampers) come() {
+	s.all.Go(func() {
+		c := connect(s.t, s.url)
+		var ids []snowflake.ID
+		for s.ctx.Err() == nil {
+			h, err := c.HoldWorker(s.ctx, "orders", client.WorkerRequest{TTL: tightTTL}, client.HoldOptions{})
+			if err != nil {
+				pause(s.ctx)
+				continue
+			}
+			g := generator(s.t, h)
+			for range 20 {
+				ids = append(ids, s.stamp(g)...)
+			}
+			_ = h.Release(context.WithoutCancel(s.ctx), g.Stop()) // the service may be away
+		}
+		s.note(ids)
+	})
+}
+
+func (s *stampers) stamp(g *snowflake.Generator) []snowflake.ID {
+	id, err := g.Next(s.ctx)
+	if err != nil {
+		pause(s.ctx)
+		return nil
+	}
+	return []snowflake.ID{id}
+}
+
+func (s *stampers) note(ids []snowflake.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ids = append(s.ids, ids)
+}
+
+func generator(t testing.TB, h *client.Holder) *snowflake.Generator {
+	t.Helper()
+	g, err := snowflake.New(h, snowflake.Config{Layout: snowflake.MustLayout(tight)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// pause gives others their turn.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(2 * time.Millisecond):
+	}
+}
+
+// Programs stamp over all that can happen to the service and to its Redis; no id is there twice.
+func TestNoIDTwiceOverHTTP(t *testing.T) {
+	redis := redistest.Start(t)
+	config := workerlease.Config{Skew: 100 * time.Millisecond}
+	open := func() server.Config {
+		return server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second}), Workers: config}
+	}
+	s := serveWith(t, open())
+	if _, err := s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: tightTTL, Layout: tight}); err != nil {
+		t.Fatal(err)
+	}
+	all := &stampers{t: t, url: s.url}
+	all.ctx, all.stop = context.WithCancel(t.Context())
+	defer all.stop()
+	for _, identity := range []string{"a", "b", "c", "d"} {
+		all.hold(identity)
+	}
+	for range 2 {
+		all.come()
+	}
+	renewed := func(times int) {
+		t.Helper()
+		from := s.line.count("renew")
+		eventually(t, "renewals", func() bool { return s.line.count("renew") >= from+times })
+	}
+	granted := func() {
+		t.Helper()
+		eventually(t, "grants", func() bool {
+			lease, err := s.AcquireWorker(t.Context(), "orders", client.WorkerRequest{TTL: tightTTL})
+			return err == nil && s.ReleaseWorker(t.Context(), lease, lease.NotBefore) == nil
+		})
+	}
+	renewed(10)
+	for _, lose := range []fault{loseReply, hangUp, cutOff, says(503, "application/problem+json", `{"code":"store-unavailable"}`)} {
+		s.line.disturb(sometimes(lose))
+		renewed(20)
+	}
+	s.line.disturb(nil)
+	renewed(10)
+	flush(t, redis)
+	renewed(5)
+	flush(t, redis) // once more while it is quarantined
+	granted()
+	renewed(10)
+	s.line.disturb(hangUp) // the service is gone for longer than a TTL, and another takes its place
+	time.Sleep(time.Second)
+	other := serveWith(t, open())
+	s.line.disturb(func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		other.line.service.ServeHTTP(w, r)
+		return true
+	})
+	granted()
+	renewed(10)
+	redis.RestartEmpty()
+	granted()
+	renewed(10)
+	all.stop()
+	all.all.Wait()
+	n := 0
+	for _, ids := range all.ids {
+		n += len(ids)
+	}
+	if n < 2000 {
+		t.Errorf("only %d ids", n)
+	}
+	once(t, all.ids...)
+}
+
+// sometimes lets two of three requests pass.
+func sometimes(with fault) fault {
+	var n atomic.Int64
+	return func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+		return n.Add(1)%3 == 0 && with(w, r, service)
+	}
+}

@@ -1,0 +1,134 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/snowflake"
+)
+
+// WorkerRequest says what to lease. Every field may be left out. What a pool is, its TTL, layout, epoch and datacenter, is fixed when it is created or by its first
+// grant: what is asked for here is that of a pool that is new, and refuses a pool that is another.
+type WorkerRequest struct {
+	// TTL is the length of a window, 100 ms to a day; 0 = the pool's, 30 s for one that is new. Where it is not 30 s, all clients of a pool have to say it: after
+	// a loss of all state it tells how long a window can still be open.
+	TTL        time.Duration
+	Identity   string    // names the holder: the worker id that it had last is granted again, if its window has ended. "" = none
+	Layout     string    // as package snowflake writes it; "" = the pool's, snowflake.DefaultLayout for one that is new
+	Epoch      time.Time // whole milliseconds; the zero time = the pool's, snowflake.DefaultEpoch for one that is new
+	Datacenter *int      // nil = the pool's, 0 for one that is new
+}
+
+func (r WorkerRequest) wire() wire.WorkerRequest {
+	asked := wire.WorkerRequest{Identity: r.Identity}
+	asked.Epoch, asked.Datacenter = moment(r.Epoch), r.Datacenter
+	if r.TTL != 0 {
+		asked.TTL = new(millis(r.TTL))
+	}
+	if r.Layout != "" {
+		asked.Layout = &r.Layout
+	}
+	return asked
+}
+
+// moment is a time as it is sent; the zero time is left out.
+func moment(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return new(at.UTC())
+}
+
+// WorkerLease is a granted worker id. It is a value: whoever has its Token holds the lease, so its Token is a secret.
+type WorkerLease = holder.Lease
+
+// AcquireWorker leases a worker id. HoldWorker does it, and all that belongs to it afterwards. The errors: ErrExhausted and ErrQuarantined (RetryAfter says when to
+// ask again), ErrOtherPool; ErrUnavailable (nothing was done); ErrUnknownOutcome (a worker id may be taken until its TTL has passed, and nobody can use it:
+// acquire another).
+func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerRequest) (WorkerLease, error) {
+	var granted wire.WorkerLease
+	acquire := call{op: "acquire worker id", method: http.MethodPost, path: "/worker/" + pool, body: request.wire(), status: http.StatusCreated, into: &granted}
+	if err := c.onPool(ctx, pool, acquire); err != nil {
+		return WorkerLease{}, err
+	}
+	layout, err := snowflake.ParseLayout(granted.Layout)
+	lease := WorkerLease{
+		Pool: pool, WorkerID: granted.WorkerID, Datacenter: granted.Datacenter, Token: granted.Lease, Fence: granted.Fence, Identity: granted.Identity,
+		NotBefore: granted.NotBefore, NotAfter: granted.NotAfter, TTL: time.Duration(granted.TTL) * time.Millisecond,
+		Layout: granted.Layout, Bits: layout.Worker, Epoch: granted.Epoch, Now: granted.ServerTime,
+	}
+	if err != nil || !whole(lease, layout) {
+		return WorkerLease{}, acquire.unreadable()
+	}
+	return lease, nil
+}
+
+// whole tells whether a grant has all that it takes to stamp ids with it.
+func whole(lease WorkerLease, layout snowflake.Layout) bool {
+	switch {
+	case !leaseForm.MatchString(lease.Token) || lease.Fence <= 0 || lease.TTL <= 0:
+		return false
+	case lease.NotBefore.IsZero() || !lease.NotAfter.After(lease.NotBefore) || lease.Epoch.IsZero() || lease.Now.IsZero():
+		return false
+	}
+	return lease.WorkerID >= 0 && lease.WorkerID < 1<<layout.Worker && lease.Datacenter >= 0 && lease.Datacenter < 1<<layout.Datacenter
+}
+
+// RenewWorker moves the end of an open lease's window to one TTL from now, and returns the lease as it is then. It sends all that the lease says, so that a
+// lease that the store has lost is written down anew while its window is open: renew the lease as the last renewal returned it. Repeating it is harmless.
+// ErrLost: it has ended, was released or is another's. ErrUnavailable and ErrUnknownOutcome: do not count on more time than before.
+func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLease, error) {
+	proof := wire.RenewRequest{
+		NotAfter: moment(lease.NotAfter), Fence: lease.Fence, Identity: lease.Identity,
+		Layout: lease.Layout, Epoch: moment(lease.Epoch), Datacenter: lease.Datacenter,
+	}
+	if lease.TTL != 0 {
+		proof.TTL = new(millis(lease.TTL))
+	}
+	var renewed wire.WorkerRenewed
+	renew := call{op: "renew worker id", method: http.MethodPut, body: proof, status: http.StatusOK, into: &renewed}
+	if err := c.onLease(ctx, lease, renew, ""); err != nil {
+		return WorkerLease{}, err
+	}
+	if renewed.WorkerID != lease.WorkerID || renewed.TTL <= 0 || renewed.NotAfter.IsZero() || renewed.NotAfter.Before(lease.NotAfter) || renewed.ServerTime.IsZero() {
+		return WorkerLease{}, renew.unreadable()
+	}
+	lease.NotAfter, lease.TTL, lease.Now = renewed.NotAfter, time.Duration(renewed.TTL)*time.Millisecond, renewed.ServerTime
+	return lease, nil
+}
+
+// ReleaseWorker ends a lease. Its worker id can be granted again at once, for a window that begins at usedUntil, the end of the last timestamp that was stamped, as
+// snowflake.Generator.Stop returns it; with the zero time, for who does not know, up to a second later. Nothing may be stamped after that. Repeating it is harmless.
+// ErrLost: it had ended before, or is another's.
+func (c *Client) ReleaseWorker(ctx context.Context, lease WorkerLease, usedUntil time.Time) error {
+	query := ""
+	if !usedUntil.IsZero() {
+		query = "?used_until=" + url.QueryEscape(usedUntil.UTC().Format(time.RFC3339Nano))
+	}
+	return c.onLease(ctx, lease, call{op: "release worker id", method: http.MethodDelete, status: http.StatusNoContent}, query)
+}
+
+// onLease asks about a lease, with the proof of it.
+func (c *Client) onLease(ctx context.Context, lease WorkerLease, call call, query string) error {
+	call.path, call.lease, call.owned = "/worker/"+lease.Pool+"/"+strconv.Itoa(lease.WorkerID)+query, lease.Token, true
+	if !leaseForm.MatchString(lease.Token) || lease.WorkerID < 0 {
+		return call.invalid("a lease is what AcquireWorker returned")
+	}
+	return c.onPool(ctx, lease.Pool, call)
+}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
+
+// onPool asks about a pool. What can not be the name of one is not sent: it would be another path.
+func (c *Client) onPool(ctx context.Context, pool string, call call) error {
+	if !nameForm.MatchString(pool) || pool == "." || pool == ".." {
+		return call.invalid("a pool's name has 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, and more than dots")
+	}
+	return c.exchange(ctx, call)
+}

@@ -1,0 +1,186 @@
+"""Leases a worker id from coatcheck, keeps it, and stamps Snowflake ids with it that nobody else stamps.
+
+Python 3.9 or later, standard library only; it needs coatcheck.py beside it. docs/remote.md says the five rules that every such client follows; this is that
+page as code.
+"""
+
+import calendar
+import os
+import re
+import threading
+import time
+import urllib.parse
+
+import coatcheck
+
+
+class NoLease(Exception):
+    """Nothing may be stamped any more with this worker id. The text says why. Lease another."""
+
+
+class WorkerId:
+    """One lease of a worker id, from its grant to its end. It may be used by several threads.
+
+    The constructor leases, in one request; its errors are those of coatcheck.Client: Unavailable (nothing was done; retry_after says when to ask again),
+    UnknownOutcome (a worker id is nobody's until its TTL has passed: lease another), Error (asking again does not help, such as another layout).
+    """
+
+    def __init__(self, url, pool, identity="", ttl=None, layout=None, epoch=None, datacenter=None, timeout=10.0):
+        self._client = coatcheck.Client(url, timeout)
+        asked = {"identity": identity, "ttl_ms": None if ttl is None else int(ttl * 1000), "layout": layout, "epoch": epoch, "datacenter": datacenter}
+        pool_path = "/worker/" + urllib.parse.quote(pool, safe="")
+        sent, sent_wall = time.monotonic(), time.time()  # before the request is sent: from here one TTL is what is trusted
+        lease = self._client.request("POST", pool_path, {name: value for name, value in asked.items() if value is not None})
+        answered = time.monotonic()
+        try:
+            self._take(lease)
+        except (KeyError, TypeError, ValueError):
+            raise coatcheck.UnknownOutcome("unknown-outcome", "the answer can not be read") from None
+        self._path = f"{pool_path}/{self.worker_id}"
+        self._anchor = (_millis(lease["server_time"]), answered)  # never ahead: the service read its clock before this moment
+        self._trusted = (sent, sent_wall)
+
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._unit, self._sequence = -1, 0  # of the last id
+        self._over = None  # why nothing may be stamped any more
+        self._ended = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._keeper.start()
+
+    def _take(self, lease):
+        """Reads what was granted. What goes back as proof stays as the service wrote it."""
+        self.worker_id, self.datacenter, self.fence = int(lease["worker_id"]), int(lease["datacenter"]), int(lease["fence"])
+        self.not_before, self.not_after = _millis(lease["not_before"]), _millis(lease["not_after"])
+        self.ttl, self._renew_every = lease["ttl_ms"] / 1000, lease["renew_every_ms"] / 1000
+        self._token = lease["lease"]
+        self._proof = {name: lease.get(name, "") for name in ("ttl_ms", "not_after", "fence", "identity", "layout", "epoch", "datacenter")}
+        bits, seconds, _ = lease["layout"].partition("@s")
+        widths = [int(width) for width in bits.split("/")]  # timestamp, perhaps datacenter, worker id, sequence
+        self._timestamp_bits, self._worker_bits, self._sequence_bits = widths[0], widths[-2], widths[-1]
+        self._low_bits = sum(widths[1:])
+        self._unit_length = 1000 if seconds else 1  # in milliseconds
+        self._epoch = _millis(lease["epoch"])
+
+    @property
+    def margin(self):
+        """How many seconds before the lease can end it counts as ended."""
+        return min(self.ttl / 10, 1.0)
+
+    def next_id(self):
+        """Stamps an id, larger than the one before. It waits where the sequence of a unit of time is used up, and for a window that begins later. NoLease ends it."""
+        while True:
+            self._alone()
+            with self._lock:
+                made, wait = self._stamp(time.monotonic())
+            if made is not None:
+                return made
+            self._ended.wait(wait)
+
+    def _stamp(self, now):
+        """Returns an id, or None and how many seconds to wait for one. One reading of the clock decides and is what is stamped."""
+        self._check(now)
+        clock = self._read(now)
+        unit = max(int(clock - self._epoch) // self._unit_length, self._unit)  # time stands still rather than going back
+        sequence = self._sequence + 1 if unit == self._unit else 0
+        starts = self._epoch + unit * self._unit_length
+        if starts < self.not_before:
+            first = -(-(self.not_before - self._epoch) // self._unit_length)  # the first unit that lies wholly in the window
+            return None, (self._epoch + first * self._unit_length - clock) / 1000
+        if starts + self._unit_length > self.not_after:
+            return None, self.ttl / 100  # too late: a renewal moves the end, or the local deadline comes
+        if unit >> self._timestamp_bits:
+            self._end("the layout's timestamp is used up")
+        if sequence >> self._sequence_bits:
+            return None, max((starts + self._unit_length - clock) / 1000, 0.0001)
+        self._unit, self._sequence = unit, sequence
+        who = self.datacenter << self._worker_bits | self.worker_id
+        return unit << self._low_bits | who << self._sequence_bits | sequence, 0
+
+    def _alone(self):
+        """A process that forks has the lease once, not twice: what runs in the child would stamp the same ids."""
+        if os.getpid() != self._process:
+            raise NoLease("this process is a fork of the one that leased: lease after forking")
+
+    def _read(self, now):
+        """The service's time in milliseconds: as it was told, carried on by the monotonic clock. No wall clock has a part in it."""
+        time_then, then = self._anchor
+        return time_then + (now - then) * 1000
+
+    def _check(self, now):
+        """Ends the lease when it can have ended, by monotonic or by wall time: the monotonic clock of Linux stands still while the machine sleeps."""
+        sent, sent_wall = self._trusted
+        if self._over is None and max(now - sent, time.time() - sent_wall) >= self.ttl - self.margin:
+            self._over = "no renewal was confirmed before the lease could end"
+        if self._over is not None:
+            self._end(self._over)
+
+    def _end(self, why):
+        self._over = why
+        self._ended.set()
+        raise NoLease(why)
+
+    def check(self):
+        """Raises NoLease if nothing may be stamped any more."""
+        self._alone()
+        with self._lock:
+            self._check(time.monotonic())
+
+    def _keep(self):
+        """Renews as often as the service says, and more often while that fails. One that hangs makes room for the next."""
+        wait = self._renew_every
+        while not self._ended.wait(wait):
+            sent, sent_wall = time.monotonic(), time.time()
+            try:
+                self.check()
+                renewed = self._client.request("PUT", self._path, self._proof, self._token, timeout=self.ttl / 3)
+                with self._lock:
+                    self._confirm(renewed, sent, sent_wall, time.monotonic())
+            except NoLease:
+                return
+            except coatcheck.Lost as error:
+                self._over = str(error)
+                self._ended.set()
+                return
+            except (coatcheck.Error, KeyError, TypeError, ValueError):
+                wait = self.ttl / 12  # the next one may get through; until then the deadline counts
+                continue
+            wait = self._renew_every
+
+    def _confirm(self, renewed, sent, sent_wall, answered):
+        """Notes a renewal: the window's end, the trust, which counts from before it was sent, and the clock. A lease that has ended stays ended."""
+        self._check(answered)
+        not_after, told = _millis(renewed["not_after"]), _millis(renewed["server_time"])
+        if renewed["worker_id"] != self.worker_id or not_after < self.not_after:
+            raise ValueError("the answer is of another lease")
+        # The service's time is now between what it told and that plus the time of the round trip.
+        clock = min(max(self._read(answered), told), told + (answered - sent) * 1000)
+        self._anchor, self._trusted, self.not_after = (clock, answered), (sent, sent_wall), not_after
+        self._proof["not_after"] = renewed["not_after"]
+
+    def release(self):
+        """Stops stamping, then gives the worker id back, for a window that begins behind the last id. On an error it ends with its window instead."""
+        self._alone()
+        with self._lock:
+            self._over = self._over or "the worker id was given back"
+            self._ended.set()
+            used_until = self.not_before if self._unit < 0 else self._epoch + (self._unit + 1) * self._unit_length
+        self._keeper.join(self.ttl / 3)  # a renewal may be under way; one that comes behind the release is refused
+        self._client.request("DELETE", f"{self._path}?used_until={_moment(used_until)}", lease=self._token)
+
+
+_moment_form = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z")
+
+
+def _millis(text):
+    """Milliseconds since 1970 of an RFC 3339 time in UTC, cut to the whole one."""
+    match = _moment_form.fullmatch(text)
+    if match is None:
+        raise ValueError("not a time")
+    seconds = calendar.timegm(tuple(int(part) for part in match.groups()[:6]))
+    return seconds * 1000 + int((match[7] or "").ljust(3, "0")[:3])
+
+
+def _moment(millis):
+    """The RFC 3339 time of milliseconds since 1970."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(millis // 1000)) + f".{millis % 1000:03d}Z"

@@ -47,7 +47,7 @@ var layers = map[string][]string{
 	"embedded":   {},
 	"scripts":    {},
 
-	"client": {"internal/wire", "internal/holder", "internal/secret", "snowflake"},
+	"client": {"internal/wire", "internal/holder", "internal/keepalive", "internal/secret", "snowflake"},
 
 	"chaos":             {}, // only tests
 	"chaos/ids":         {}, // only tests

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
 
 // Holder holds a worker id: it renews the lease, ends it by its own clock if no renewal is confirmed in time, and is what snowflake.New takes.
@@ -16,6 +17,27 @@ type HoldOptions = holder.Options
 
 // HoldEvent is something that happened to a holder; see [HoldOptions].
 type HoldEvent = holder.Event
+
+// EventKind is what kind of event it is.
+type EventKind = holder.Kind
+
+// The kinds of events.
+const (
+	Waiting       = holder.Waiting       // no grant could be had: Err says why, Wait how long until the next attempt
+	Granted       = holder.Granted       // a worker id is held from now on
+	Renewed       = holder.Renewed       // its window was moved
+	RenewalFailed = holder.RenewalFailed // it was not, and it is not known to be lost: Err says why
+	Lost          = holder.Lost          // it is held no longer: Err says why
+	Released      = holder.Released      // it was given back; if Err is set, that failed and it ends with its window
+)
+
+// What a holder's errors and the causes of its context wrap, besides the errors of AcquireWorker and RenewWorker.
+var (
+	ErrNone     = holder.ErrNone        // no lease is held now
+	ErrLate     = holder.ErrLate        // a grant's reply came when its window had ended, or nearly so
+	ErrDeadline = keepalive.ErrDeadline // no renewal was confirmed before the lease could end
+	ErrReleased = keepalive.ErrReleased // the holder gave the lease back
+)
 
 // HoldWorker acquires a worker id and holds it until Release, its loss, or the end of the context. The errors are those of AcquireWorker.
 //

@@ -28,6 +28,7 @@ const help = `usage: go run . COMMAND [flags]
   trips     round trips to Redis for each kind of request, counted on the wire
   gateway   the gateway beside a bare reverse proxy
   ids       snowflake ids beside a bare atomic addition and beside other generators; without Redis
+  workers   a thousand processes that lease a worker id at once
   memory    what a token takes in Redis, and what a claim costs among few tokens and among many
 
 go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVER names another one.
@@ -40,10 +41,12 @@ var commands = map[string]func(ctx context.Context, args []string, stdin io.Read
 	"gateway": gatewayCommand,
 	"ids":     idsCommand,
 	"memory":  memoryCommand,
+	"workers": workersCommand,
 
 	"serve": serveCommand,
 	"proxy": proxyCommand,
 	"load":  loadCommand,
+	"lease": leaseCommand,
 }
 
 func main() {

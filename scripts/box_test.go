@@ -25,7 +25,9 @@ var all = []*scripts.Script{
 	scripts.Incarnation,
 	scripts.TokenIssue, scripts.TokenGet, scripts.TokenClaim, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
 	scripts.CounterIncr, scripts.CounterGet,
-	scripts.WorkerAcquire, scripts.WorkerRenew, scripts.WorkerRelease, scripts.WorkerGet,
+	scripts.LockEnter, scripts.LockRenew, scripts.LockLeave, scripts.LockBreak, scripts.LockGet, scripts.LockNote, scripts.LockNames,
+	scripts.NameAdd, scripts.NameList,
+	scripts.WorkerCreate, scripts.WorkerAcquire, scripts.WorkerRenew, scripts.WorkerRelease, scripts.WorkerGet,
 	scripts.LedgerAppend, scripts.LedgerList,
 }
 
@@ -70,14 +72,34 @@ func open(t testing.TB, kind string) *box {
 	} else {
 		options.Addr = redistest.Start(t).Addr()
 	}
+	return connect(t, kind, options)
+}
+
+// serve is a redis-server as a box.
+func serve(t testing.TB, server *redistest.Server) *box {
+	t.Helper()
+	return connect(t, "redis", &redis.Options{
+		Addr: server.Addr(), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+func connect(t testing.TB, kind string, options *redis.Options) *box {
+	t.Helper()
 	b := &box{TB: t, kind: kind, client: redis.NewClient(options)}
 	t.Cleanup(func() { _ = b.client.Close() })
+	b.load()
+	return b
+}
+
+// load makes all scripts known to the server, as after each of its starts.
+func (b *box) load() {
+	b.Helper()
 	for _, script := range all {
 		if sha := b.do("SCRIPT", "LOAD", script.Source); sha != script.SHA {
-			t.Fatalf("%s: its hash is %s, Redis calls it %s", script.Name, script.SHA, sha)
+			b.Fatalf("%s: its hash is %s, Redis calls it %s", script.Name, script.SHA, sha)
 		}
 	}
-	return b
 }
 
 // on is the same Redis for a subtest.

@@ -42,7 +42,7 @@ func TestFencesOfAPoolRiseEvenIfItWasLost(t *testing.T) {
 		next := rising(t)
 		for i := range grants {
 			if i%50 == 49 {
-				b.do("DEL", poolKeys[0], poolKeys[1])
+				b.do("DEL", poolKeys[0], poolKeys[1], poolKeys[2])
 			}
 			g := b.lease(lease{nonce: fmt.Sprint("n", i), bits: 3})
 			next(g.fence)
@@ -62,7 +62,7 @@ func TestFenceFollowsOneThatIsAheadOfTheClock(t *testing.T) {
 			b.release(fmt.Sprint(i))
 		}
 		b.lease(lease{nonce: "a"})
-		b.do("HSET", poolKeys[0], "fence", ahead)
+		b.setHead("fence", ahead)
 		for i := range int64(3) {
 			between(t, "the pool's fence", b.lease(lease{nonce: fmt.Sprint(i)}).fence, 9007199254740001+i, 9007199254740001+i)
 		}

@@ -59,14 +59,3 @@ func TestIncarnationOfARealServerChangesWithItsReplid(t *testing.T) {
 	second := b.run(scripts.Incarnation, markerKey)
 	want(t, second, "changed", b.replid(), first[1])
 }
-
-func TestPoolNotesTheIncarnationOfItsLastGrant(t *testing.T) {
-	each(t, func(t *testing.T, b *box) {
-		b.lease(lease{nonce: "a"})
-		b.do("HSET", poolKeys[0], "incarnation", "before")
-		b.lease(lease{nonce: "b"})
-		if noted := b.fields(poolKeys[0])["incarnation"]; noted != b.replid() {
-			t.Errorf("the pool notes %q, the server is %q", noted, b.replid())
-		}
-	})
-}

@@ -5,10 +5,17 @@
 -- Reply  {'ok', name…}
 -- Units  none
 -- Effect none
-local from = ARGV[2] == '' and '[' .. ARGV[1] or '(' .. ARGV[2]
-if ARGV[2] ~= '' and ARGV[2] < ARGV[1] then
-  from = '[' .. ARGV[1]
+
+-- before compares by bytes, as Redis orders the names; the operator < goes by the server's locale.
+local function before(a, b)
+  local i = 1
+  while i <= #a and string.byte(a, i) == string.byte(b, i) do
+    i = i + 1
+  end
+  return (string.byte(a, i) or -1) < (string.byte(b, i) or -1)
 end
+
+local from = before(ARGV[2], ARGV[1]) and '[' .. ARGV[1] or '(' .. ARGV[2]
 local reply = {'ok'}
 for _, name in ipairs(redis.call('ZRANGEBYLEX', KEYS[1], from, '[' .. ARGV[1] .. '\255', 'LIMIT', 0, ARGV[3])) do
   reply[#reply + 1] = name

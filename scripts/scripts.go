@@ -40,6 +40,14 @@ var (
 	WorkerRelease = load("worker_release")
 	WorkerGet     = load("worker_get")
 
+	LockEnter = load("lock_enter")
+	LockRenew = load("lock_renew")
+	LockLeave = load("lock_leave")
+	LockBreak = load("lock_break")
+	LockGet   = load("lock_get")
+	LockNote  = load("lock_note")
+	LockNames = load("lock_names")
+
 	NameAdd  = load("name_add")
 	NameList = load("name_list")
 
@@ -62,8 +70,31 @@ func load(name string) *Script {
 		}
 	}
 	source.WriteString(body)
-	sum := sha1.Sum([]byte(source.String()))
-	return &Script{Name: name, Source: source.String(), SHA: hex.EncodeToString(sum[:]), Reads: effectLine.MatchString(body)}
+	script := &Script{Name: name, Source: source.String(), Reads: effectLine.MatchString(body)}
+	script.SHA = hash(script.Source)
+	return script
+}
+
+func hash(source string) string {
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
+}
+
+// Behind returns one script that runs another text first, and then this one, whose reply it answers. That text is a whole script of somebody else's: as its KEYS it
+// has the first `keys` keys of the call, as its ARGV the `args` arguments that follow the first `own`, which are this script's. What it returns is dropped;
+// an error in it ends both.
+func (s *Script) Behind(text string, keys, own, args int) *Script {
+	source := "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source
+	return &Script{Name: s.Name, Source: source, SHA: hash(source)}
+}
+
+// elements names n elements of a table behind the first few, separated by commas.
+func elements(table string, behind, n int) string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s[%d]", table, behind+i+1)
+	}
+	return strings.Join(names, ", ")
 }
 
 func read(path string) string {

@@ -1,4 +1,5 @@
--- worker_acquire: leases a worker id of a pool for a window of id timestamps, which begins where the last window of that id ended. The same nonce asked again answers the same grant.
+-- worker_acquire: leases a worker id of a pool for a window of id timestamps, which begins where the last window of that id ended. The same nonce asked again answers the same grant
+-- until its window has ended; a repeat that comes later is a new lease, with a fence and a start of its own.
 -- The id that this identity had last comes first, if its window has ended; then one that was never used; then the one that has been free longest.
 -- Uses   clock integer fence incarnation pool examine slot
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be granted (sorted set)  [3] slots by nonce and identity (hash)
@@ -11,12 +12,13 @@
 -- Units  skew, cool-down, ttl and wait in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
 -- Effect writes on granted and on quarantined; a repeat writes what is there again, so that its acknowledgement has something to wait for
 local key, index, names, nonce, identity, cooldown = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], tonumber(ARGV[5])
-local pool = examine(key, tonumber(ARGV[14]), tonumber(ARGV[3]), ARGV[4] == 'trust')
+local pool = examine(key, index, names, tonumber(ARGV[14]), tonumber(ARGV[3]), ARGV[4] == 'trust')
 local first = pool.layout == ''
+local shape = first and {layout = ARGV[10], epoch = ARGV[11], datacenter = ARGV[12], bits = ARGV[13], ttl = tonumber(ARGV[14])} or pool
 
 local function differs()
-  return (ARGV[6] ~= '' and ARGV[6] ~= pool.layout) or (ARGV[7] ~= '' and ARGV[7] ~= pool.epoch) or (ARGV[8] ~= '' and ARGV[8] ~= pool.datacenter)
-    or (ARGV[9] ~= '' and tonumber(ARGV[9]) ~= pool.ttl)
+  return (ARGV[6] ~= '' and ARGV[6] ~= shape.layout) or (ARGV[7] ~= '' and ARGV[7] ~= shape.epoch) or (ARGV[8] ~= '' and ARGV[8] ~= shape.datacenter)
+    or (ARGV[9] ~= '' and tonumber(ARGV[9]) ~= shape.ttl)
 end
 
 local function granted(id, slot)
@@ -29,22 +31,22 @@ end
 
 local function rebuild_index()
   redis.call('DEL', index)
-  for id = 0, 2 ^ pool.bits - 1 do
+  for id = 0, 2 ^ shape.bits - 1 do
     local slot = read_slot(key, integer(id))
     if slot then
-      redis.call('ZADD', index, slot.till, integer(id))
+      redis.call('ZADD', index, slot.state == 'h' and slot.till or integer(math.min(tonumber(slot.till), now)), integer(id))
     end
   end
 end
 
--- next_slot returns the id to grant, or nothing and how long to wait for one.
-local function next_slot()
-  local before = identity ~= '' and redis.call('HGET', names, 'i:' .. identity)
+-- next_slot returns the id to grant and its record, if it has one; or neither, and how long to wait for one. `before` is what the names say this identity had.
+local function next_slot(before)
   local slot = before and read_slot(key, before)
   if slot and slot.identity == identity and ended(slot) then
-    return before
+    return before, slot
   end
-  while pool.next < 2 ^ pool.bits do
+  local counted = pool.next
+  while pool.next < 2 ^ shape.bits do
     pool.next = pool.next + 1
     if redis.call('HEXISTS', key, 's:' .. integer(pool.next - 1)) == 0 then
       return integer(pool.next - 1)
@@ -53,47 +55,45 @@ local function next_slot()
   if redis.call('ZCARD', index) ~= pool.records then
     rebuild_index()
   end
+  if pool.next ~= counted then
+    write_pool(key, pool)
+  end
   local longest_free = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
   local free_at = tonumber(longest_free[2]) + cooldown
   if free_at > now then
-    return nil, integer(free_at - now)
+    return nil, nil, integer(free_at - now)
   end
-  return longest_free[1]
+  return longest_free[1], read_slot(key, longest_free[1])
 end
 
-if not first and differs() then
-  return {'layout', pool.layout, pool.epoch, pool.datacenter, integer(pool.ttl)}
-end
-if first and tonumber(ARGV[14]) > pool.ttl then
-  pool.quarantine, pool.ttl = pool.quarantine + tonumber(ARGV[14]) - pool.ttl, tonumber(ARGV[14])
-  write_pool(key, pool)
+if differs() then
+  return {'layout', shape.layout, shape.epoch, shape.datacenter, integer(shape.ttl)}
 end
 if pool.quarantine > now then
   return {'quarantined', integer(pool.quarantine - now)}
 end
 
-local known = redis.call('HGET', names, 'n:' .. nonce)
-local repeated = known and read_slot(key, known)
-if repeated and repeated.nonce == nonce then
-  write_slot(key, index, known, repeated)
-  return granted(known, repeated)
+local known = redis.call('HMGET', names, 'n:' .. nonce, 'i:' .. identity)
+local repeated = known[1] and read_slot(key, known[1])
+if repeated and repeated.nonce == nonce and not ended(repeated) and not first then
+  write_record(key, known[1], repeated)
+  return granted(known[1], repeated)
 end
 
-if first then
-  pool.layout, pool.epoch, pool.datacenter, pool.bits, pool.ttl = ARGV[10], ARGV[11], ARGV[12], ARGV[13], tonumber(ARGV[14])
-end
-local id, wait = next_slot()
+local id, last, wait = next_slot(known[2])
 if not id then
   return {'exhausted', wait}
 end
-local last = read_slot(key, id)
+if first then
+  pool.layout, pool.epoch, pool.datacenter, pool.bits, pool.ttl = shape.layout, shape.epoch, shape.datacenter, shape.bits, shape.ttl
+end
 local from = last and math.max(now, tonumber(last.till)) or now
 pool.fence = integer(next_fence(pool.fence))
-local slot = {nonce = nonce, from = integer(from), till = integer(from + pool.ttl), fence = pool.fence, state = 'h', identity = identity}
-write_slot(key, index, id, slot)
-name_slot(names, id, slot, last)
 if not last then
   pool.records = pool.records + 1
 end
-write_pool(key, pool)
+-- A window that begins later does not end later: whoever notices a loss waits for ttl + skew, and no longer.
+local slot = {nonce = nonce, from = integer(from), till = integer(math.max(from, now + pool.ttl)), fence = pool.fence, state = 'h', identity = identity}
+write_slot(key, index, id, slot, head_of(pool))
+name_slot(names, id, slot, last)
 return granted(id, slot)

@@ -6,7 +6,7 @@
 -- Units  ttl in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
 -- Effect writes on created
 local pool = read_pool(KEYS[1])
-if pool.layout ~= '' then
+if pool.layout ~= '' or pool.records > 0 then
   return {'exists', pool.layout, pool.epoch, pool.datacenter, integer(pool.ttl)}
 end
 pool.layout, pool.epoch, pool.datacenter, pool.bits, pool.ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])

@@ -15,6 +15,8 @@ if slot.state == 'h' then
   end
   local used = tonumber(ARGV[4]) or (now + tonumber(ARGV[5]))
   slot.state, slot.till = 'r', integer(math.min(tonumber(slot.till), math.max(used, tonumber(slot.from))))
+  write_slot(KEYS[1], KEYS[2], ARGV[1], slot)
+else
+  write_record(KEYS[1], ARGV[1], slot)
 end
-write_slot(KEYS[1], KEYS[2], ARGV[1], slot)
 return {'ok', slot.till, integer(now)}

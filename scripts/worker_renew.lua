@@ -10,10 +10,10 @@
 -- Effect writes on ok, and where it notices that state may have been lost
 local key, index, names, id, nonce, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local skew, confirmed, fence = tonumber(ARGV[5]), tonumber(ARGV[7]) or 0, tonumber(ARGV[8]) or 0
-if ARGV[4] == '' and redis.call('HEXISTS', key, 'ttl') == 0 then
+local pool = examine(key, index, names, tonumber(ARGV[4]), skew, ARGV[6] == 'trust')
+if not pool then
   return {'lost'}
 end
-local pool = examine(key, tonumber(ARGV[4]) or 0, skew, ARGV[6] == 'trust')
 if pool.layout ~= '' and ARGV[4] ~= '' and tonumber(ARGV[4]) ~= pool.ttl then
   return {'layout', pool.layout, pool.epoch, pool.datacenter, integer(pool.ttl)}
 end
@@ -35,12 +35,19 @@ local function vanished(slot)
 end
 
 local function same_pool()
-  return ARGV[10] ~= '' and ARGV[11] ~= '' and ARGV[12] ~= '' and ARGV[13] ~= '' and fence <= now_us + skew * 1000 and tonumber(id) < 2 ^ tonumber(ARGV[13])
-    and (pool.layout == '' or (pool.layout == ARGV[10] and pool.epoch == ARGV[11] and pool.datacenter == ARGV[12]))
+  return ARGV[10] ~= '' and ARGV[11] ~= '' and ARGV[12] ~= '' and ARGV[13] ~= ''
+    and (pool.layout == '' or (pool.layout == ARGV[10] and pool.epoch == ARGV[11] and pool.datacenter == ARGV[12] and pool.bits == ARGV[13]))
 end
 
--- restore puts a lost grant into the place of what is there.
+-- plausible tells whether such a grant can have been: with numbers as this server writes them, since what is restored is read again.
+local function plausible()
+  return string.match(nonce, '^%S+$') and string.match(from, '^%d+$') and string.match(id, '^%d+$') and integer(tonumber(id)) == id
+    and tonumber(id) < 2 ^ tonumber(ARGV[13]) and tonumber(from) < confirmed and fence > 0 and fence <= now_us + skew * 1000
+end
+
+-- restore puts a lost grant into the place of what is there. Reading the names first lets those of another type end the script before anything has changed.
 local function restore(before)
+  redis.call('HLEN', names)
   pool.layout, pool.epoch, pool.datacenter, pool.bits = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
   pool.fence = integer(math.max(tonumber(pool.fence) or 0, fence))
   if not before then
@@ -53,7 +60,7 @@ local slot = read_slot(key, id)
 local before, till = slot, confirmed
 if slot and slot.nonce == nonce and slot.from == from and slot.state == 'h' then
   till = math.max(confirmed, tonumber(slot.till))
-elseif vanished(slot) and confirmed > now + skew and same_pool() then
+elseif confirmed > now + skew and same_pool() and plausible() and vanished(slot) then
   slot = restore(slot)
 else
   return {'lost'}
@@ -62,9 +69,10 @@ if not alive(till) then
   return {'lost'}
 end
 slot.till = integer(math.max(till, now + pool.ttl))
-write_slot(key, index, id, slot)
-if slot ~= before then
+if slot == before then
+  write_slot(key, index, id, slot)
+else
+  write_slot(key, index, id, slot, head_of(pool))
   name_slot(names, id, slot, before)
-  write_pool(key, pool)
 end
 return {'ok', slot.till, integer(pool.ttl), integer(now)}

@@ -2,7 +2,6 @@ package scripts_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,7 +9,7 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// fill leases every slot of a ring of two bits for an hour.
+// fill leases every slot of a ring of two bits for an hour, a second after each other.
 func (b *box) fill() []grant {
 	b.Helper()
 	var grants []grant
@@ -20,6 +19,10 @@ func (b *box) fill() []grant {
 			b.Fatalf("grant %d is worker id %s", i, g.id)
 		}
 		grants = append(grants, g)
+		b.pass(1000)
+		for at := range grants {
+			grants[at] = grants[at].past(1000)
+		}
 	}
 	return grants
 }
@@ -28,15 +31,16 @@ func (b *box) fill() []grant {
 func (b *box) free(g grant) {
 	b.Helper()
 	b.tick()
-	want(b, b.giveBack(g), "ok")
+	word(b, b.giveBack(g), "ok", 2)
 	b.tick()
 }
 
 // exhausted fails the test unless the next request must wait until the given moment.
-func (b *box) exhausted(until int64) {
+func (b *box) exhausted(l lease, until int64) {
 	b.Helper()
+	l.nonce = "one-too-many"
 	before := b.now()
-	reply := b.acquire(lease{nonce: "one-too-many"})
+	reply := b.acquire(l)
 	word(b, reply, "exhausted", 1)
 	between(b, "the wait", number(b, reply[1]), until-b.now(), until-before)
 }
@@ -52,6 +56,7 @@ func TestSlotsThatWereNeverUsedComeFirst(t *testing.T) {
 		if g := b.lease(lease{nonce: "c"}); g.id != "0" {
 			t.Errorf("once around the ring: got worker id %s, want 0", g.id)
 		}
+		b.sound()
 	})
 }
 
@@ -70,118 +75,87 @@ func TestSlotThatHasBeenFreeLongestComesNext(t *testing.T) {
 				t.Errorf("%+v follows %+v", g, old)
 			}
 		}
+		b.sound()
+	})
+}
+
+// A repeat of what freed a slot leaves it its turn.
+func TestRepeatsDoNotMoveASlotBack(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		grants := b.fill()
+		b.free(grants[2])
+		b.free(grants[0])
+		word(t, b.giveBack(grants[2]), "ok", 2)
+		if g := b.lease(lease{nonce: "next"}); g.id != "2" {
+			t.Errorf("got worker id %s, want 2, which has been free longest", g.id)
+		}
 	})
 }
 
 func TestReleasedSlotWaitsForItsTurnBehindLapsedOnes(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		short := b.lease(lease{nonce: "short", ttl: 100})
-		long := b.lease(lease{nonce: "long"})
-		b.lease(lease{nonce: "c"})
-		b.lease(lease{nonce: "d"})
-		b.lapse(short)
-		b.free(long)
-		if g := b.lease(lease{nonce: "e"}); g.id != short.id {
-			t.Errorf("got worker id %s, want %s, which has been free for longer", g.id, short.id)
+		grants := b.fill()
+		const later = 3_596_500 // the first lease has ended then, and no other
+		b.pass(later)
+		b.free(grants[2].past(later))
+		for i, id := range []string{"0", "2"} {
+			if g := b.lease(lease{nonce: fmt.Sprint("m", i)}); g.id != id {
+				t.Errorf("got worker id %s, want %s", g.id, id)
+			}
 		}
-		if g := b.lease(lease{nonce: "f"}); g.id != long.id {
-			t.Errorf("got worker id %s, want %s", g.id, long.id)
-		}
+		b.exhausted(lease{}, grants[1].till-later)
 	})
 }
 
 func TestFullRingTellsHowLongToWait(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.lease(lease{nonce: "a", ttl: 3 * minute})
-		soonest := b.lease(lease{nonce: "b", ttl: 2 * minute})
-		b.lease(lease{nonce: "c", ttl: 4 * minute})
-		b.lease(lease{nonce: "d", ttl: 5 * minute})
+		grants := b.fill()
 		before := b.look(poolKeys...)
-		b.exhausted(soonest.till)
-		b.exhausted(soonest.till)
+		b.exhausted(lease{}, grants[0].till)
+		b.exhausted(lease{cooldown: minute}, grants[0].till+minute)
 		b.same(before)
-		renewed := b.renew(soonest, hour)
-		b.exhausted(b.lease(lease{nonce: "a"}).till)
-		if number(t, renewed[1]) <= soonest.till {
-			t.Errorf("renewed to %s", renewed[1])
-		}
+		renewed := b.renew(grants[0], "")
+		word(t, renewed, "ok", 3)
+		b.exhausted(lease{}, grants[1].till)
+		b.exhausted(lease{cooldown: 5}, grants[1].till+5)
+		b.sound()
 	})
 }
 
 func TestFullRingGrantsAgainWhenTheFirstLeaseEnds(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		short := b.lease(lease{nonce: "a", ttl: 150})
+		first := b.lease(lease{nonce: "a", ttl: 300})
 		for _, nonce := range []string{"b", "c", "d"} {
-			b.lease(lease{nonce: nonce})
+			b.lease(lease{nonce: nonce, ttl: 300})
 		}
 		var reply []string
 		b.until(func() bool {
 			reply = b.acquire(lease{nonce: "e"})
 			return reply[0] == "granted"
 		})
-		if reply[1] != short.id || number(t, reply[2]) < short.till || number(t, reply[6]) < short.till {
-			t.Errorf("got %q, want worker id %s from %d on, and not earlier", reply, short.id, short.till)
+		if reply[1] != first.id || number(t, reply[2]) < first.till || number(t, reply[6]) < first.till {
+			t.Errorf("got %q, want worker id %s from %d on, and not earlier", reply, first.id, first.till)
 		}
 	})
 }
 
-// Whatever the order of grants, renewals, releases and lapses: windows of one slot never overlap, fences rise, and a full ring says so.
-func TestNoTwoWindowsOfASlotOverlap(t *testing.T) {
+func TestSlotRestsBehindItsWindowForTheCooldown(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		const slots = 8
-		random := rand.New(rand.NewPCG(1, 2))
-		var held []grant
-		ends := map[string]int64{} // of each slot's last window, as far as anybody was told
-		fence, granted, full := int64(0), 0, 0
-		for i := range 600 {
-			switch action := random.IntN(10); {
-			case action < 6:
-				ttl := int64(100 + random.IntN(200))
-				if random.IntN(2) == 0 {
-					ttl = hour
-				}
-				nonce := fmt.Sprint("n", i)
-				reply := b.acquire(lease{nonce: nonce, ttl: ttl, bits: 3})
-				if reply[0] == "exhausted" {
-					full++
-					now, open := b.now(), 0
-					for _, end := range ends {
-						if end > now-patience.Milliseconds() { // it was open when the script ran, if not now
-							open++
-						}
-					}
-					if open < slots {
-						t.Fatalf("exhausted with %d of %d slots open", open, slots)
-					}
-					continue
-				}
-				g := grant{nonce, reply[1], number(t, reply[2]), number(t, reply[3]), number(t, reply[4])}
-				if g.from < ends[g.id] || number(t, reply[6]) < ends[g.id] {
-					t.Fatalf("%+v begins before the slot's last window ended, %d", g, ends[g.id])
-				}
-				if g.fence <= fence {
-					t.Fatalf("%+v after fence %d", g, fence)
-				}
-				granted++
-				fence, ends[g.id] = g.fence, g.till
-				held = append(held, g)
-			case len(held) > 0:
-				at := random.IntN(len(held))
-				g := held[at]
-				if action < 8 {
-					if reply := b.renew(g, 100+random.IntN(200)); reply[0] == "ok" {
-						ends[g.id] = number(t, reply[1])
-					}
-					continue
-				}
-				held = append(held[:at], held[at+1:]...)
-				if b.giveBack(g)[0] == "ok" {
-					ends[g.id] = number(t, b.do("ZSCORE", poolKeys[1], g.id).(string))
-				}
-			}
+		grants := b.fill()
+		b.tick()
+		freed := number(t, b.giveBack(grants[3])[2])
+		b.exhausted(lease{cooldown: minute}, freed+minute)
+		b.exhausted(lease{cooldown: hour * 2}, freed+2*hour)
+		b.pass(minute)
+		if g := b.lease(lease{nonce: "after", cooldown: minute}); g.id != "3" {
+			t.Errorf("got worker id %s, want 3", g.id)
 		}
-		if granted < 2*slots || full == 0 {
-			t.Errorf("%d grants and %d refusals: the test did not go around the ring", granted, full)
+		b.exhausted(lease{cooldown: minute}, grants[0].till) // moved back by a minute, and a minute of rest
+		b.pass(hour - minute)
+		b.exhausted(lease{cooldown: hour}, grants[0].till)
+		b.exhausted(lease{cooldown: minute}, grants[0].till-hour+minute)
+		if g := b.lease(lease{nonce: "no rest"}); g.id != "0" || g.from < grants[0].till-hour {
+			t.Errorf("got %+v, want worker id 0", g)
 		}
 	})
 }
@@ -195,11 +169,11 @@ func TestLostIndexIsRebuiltFromThePool(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				b := b.on(t)
-				b.do("DEL", poolKeys[0], poolKeys[1])
+				b.do("DEL", poolKeys[0], poolKeys[1], poolKeys[2])
 				grants := b.fill()
 				pool, index := b.look(poolKeys[0]), b.look(poolKeys[1])
 				lose()
-				b.exhausted(grants[0].till)
+				b.exhausted(lease{}, grants[0].till)
 				b.same(pool)
 				b.same(index)
 
@@ -212,7 +186,8 @@ func TestLostIndexIsRebuiltFromThePool(t *testing.T) {
 				if g := b.lease(lease{nonce: "after"}); g.id != "1" {
 					t.Errorf("got worker id %s, want 1", g.id)
 				}
-				b.exhausted(grants[0].till)
+				b.exhausted(lease{}, grants[0].till)
+				b.sound()
 			})
 		}
 	})
@@ -230,6 +205,19 @@ func TestIndexLostBeforeTheRingIsFullIsRebuiltWhenItIs(t *testing.T) {
 			t.Errorf("got worker id %s, want %s", g.id, first.id)
 		}
 		word(t, b.acquire(lease{nonce: "f"}), "exhausted", 1)
+		b.sound()
+	})
+}
+
+// A slot that was released with a last timestamp ahead of now can be granted at once, also after its index was lost.
+func TestRebuiltIndexOffersReleasedSlotsAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		grants := b.fill()
+		word(t, b.releaseUsed(grants[2], b.now()+minute, 0), "ok", 2)
+		b.do("DEL", poolKeys[1])
+		if g := b.lease(lease{nonce: "next"}); g.id != "2" {
+			t.Errorf("got worker id %s, want 2", g.id)
+		}
 	})
 }
 
@@ -248,27 +236,56 @@ func TestRingOfOneBit(t *testing.T) {
 				t.Errorf("got worker id %s, want %s", got.id, g.id)
 			}
 		}
+		b.sound()
 	})
 }
 
-func TestRingOfTwentyBitsBeginsAtZero(t *testing.T) {
+func TestRingOfTwentyBits(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		for i := range 5 {
 			if g := b.lease(lease{nonce: fmt.Sprint("n", i), bits: 20}); g.id != strconv.Itoa(i) {
 				t.Errorf("grant %d is worker id %s", i, g.id)
 			}
 		}
-		if fields := b.fields(poolKeys[0]); fields["bits"] != "20" || fields["count"] != "5" || fields["cursor"] != "4" {
-			t.Errorf("the pool's head is %v", fields)
+		if head := b.head(); head["bits"] != "20" || head["records"] != "5" || head["next"] != "5" {
+			t.Errorf("the pool's head is %v", head)
 		}
-		// Near its end the ids still count by whole numbers.
-		b.do("HSET", poolKeys[0], "count", 1<<20-1)
-		if g := b.lease(lease{nonce: "last", bits: 20}); g.id != "1048575" {
+		// What a holder has proven is skipped when the ring comes to it.
+		g := grant{nonce: "proven", id: "5", from: b.now() - 1000, till: b.now() + minute, fence: 5, ttl: hour}
+		p := g.proof()
+		p.bits = 20
+		word(t, b.prove(p), "ok", 3)
+		if g := b.lease(lease{nonce: "next"}); g.id != "6" {
+			t.Errorf("got worker id %s, want 6", g.id)
+		}
+		// Near its end the ids still count by whole numbers, and then it goes around.
+		b.setHead("next", 1<<20-1)
+		if g := b.lease(lease{nonce: "last"}); g.id != "1048575" {
 			t.Errorf("the last slot is worker id %s, want 1048575", g.id)
 		}
 		page := b.run(scripts.WorkerGet, poolKeys[:1], 1<<20-1, 10)
-		if len(page) != 8 || !strings.HasPrefix(page[7], "last ") {
+		if len(page) != 10 || !strings.HasPrefix(page[9], "last ") {
 			t.Errorf("the last page is %q", page)
 		}
+		b.free(grant{nonce: "next", id: "6", from: number(t, b.record("6")[1])})
+		if g := b.lease(lease{nonce: "around"}); g.id != "6" {
+			t.Errorf("around the ring: got worker id %s, want 6", g.id)
+		}
+		b.sound()
+	})
+}
+
+// A ring whose head was lost counts its slots once, and not again with each refusal. A refusal says no more than that of the pool.
+func TestFullRingIsCountedOnce(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		grants := b.fill()
+		b.do("HDEL", poolKeys[0], "pool")
+		word(t, b.acquire(lease{nonce: "n"}), "quarantined", 1)
+		b.setHead("quarantine", 0)
+		b.exhausted(lease{}, grants[0].till)
+		if head := b.head(); head["next"] != "4" || head["layout"] != "" || head["bits"] != "0" {
+			t.Errorf("the pool's head is %v", head)
+		}
+		b.sound()
 	})
 }

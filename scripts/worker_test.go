@@ -1,109 +1,51 @@
 package scripts_test
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-var poolKeys = []string{"{p}", "{p}:ends"}
-
-// lease is what worker_acquire is asked with. The zero value of each field means the default beside it.
-type lease struct {
-	nonce                 string
-	ttl                   int64 // an hour
-	identity              string
-	wantLayout, wantEpoch string
-	layout, epoch         string // "41/10/12", "1700000000000"
-	bits                  int    // 2
-}
-
-func (b *box) acquire(l lease) []string {
-	b.Helper()
-	if l.ttl == 0 {
-		l.ttl = hour
-	}
-	if l.layout == "" {
-		l.layout = "41/10/12"
-	}
-	if l.epoch == "" {
-		l.epoch = "1700000000000"
-	}
-	if l.bits == 0 {
-		l.bits = 2
-	}
-	return b.run(scripts.WorkerAcquire, poolKeys, l.nonce, l.ttl, l.identity, l.wantLayout, l.wantEpoch, l.layout, l.epoch, l.bits)
-}
-
-// grant is a granted lease.
-type grant struct {
-	nonce, id  string
-	from, till int64
-	fence      int64
-}
-
-// lease acquires and takes the grant apart.
-func (b *box) lease(l lease) grant {
-	b.Helper()
-	reply := b.acquire(l)
-	word(b, reply, "granted", 8)
-	return grant{l.nonce, reply[1], number(b, reply[2]), number(b, reply[3]), number(b, reply[4])}
-}
-
-func (b *box) renew(g grant, ttl any) []string {
-	b.Helper()
-	return b.run(scripts.WorkerRenew, poolKeys, g.id, g.nonce, g.from, ttl)
-}
-
-func (b *box) giveBack(g grant) []string {
-	b.Helper()
-	return b.run(scripts.WorkerRelease, poolKeys, g.id, g.nonce, g.from)
-}
-
-// lapse waits until the server's clock has passed the end of a lease.
-func (b *box) lapse(g grant) {
-	b.Helper()
-	b.until(func() bool { return b.now() >= g.till })
-}
-
 func TestGrantNamesItsWindowAndThePool(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		before := b.now()
-		reply := b.acquire(lease{nonce: "n1", ttl: 30_000, identity: "host-a"})
+		reply := b.acquire(lease{nonce: "n1", ttl: 30_000, identity: "host-a", datacenter: 7})
 		after := b.now()
-		word(t, reply, "granted", 8)
+		word(t, reply, "granted", 11)
 		between(t, "not before", number(t, reply[2]), before, after)
-		want(t, []string{reply[1], reply[5], reply[6], reply[7], reply[8]}, "0", "30000", reply[2], "41/10/12", "1700000000000")
+		want(t, append([]string{reply[1]}, reply[5:]...), "0", "30000", reply[2], "41/10/12", "1700000000000", "7", "2", "1")
 		if number(t, reply[3]) != number(t, reply[2])+30_000 {
 			t.Errorf("the window is %s to %s, want 30 s", reply[2], reply[3])
 		}
-		fields := b.fields(poolKeys[0])
-		incarnation := fields["incarnation"]
-		delete(fields, "incarnation")
-		for field, want := range map[string]string{
-			"layout": "41/10/12", "epoch": "1700000000000", "bits": "2", "ttl": "30000", "count": "1", "cursor": "0", "fence": reply[4], "n:n1": "0",
-			"s:0": "n1 " + reply[2] + " " + reply[3] + " " + reply[4] + " h 30000 host-a",
-		} {
-			if fields[field] != want {
-				t.Errorf("field %s is %q, want %q", field, fields[field], want)
-			}
-			delete(fields, field)
+		wanted := map[string]string{
+			"pool": "41/10/12 1700000000000 7 2 30000 1 1 " + reply[4] + " " + b.replid() + " 0",
+			"s:0":  "n1 " + reply[2] + " " + reply[3] + " " + reply[4] + " h host-a",
 		}
-		if len(fields) > 0 || len(incarnation) != 40 {
-			t.Errorf("the pool holds also %v and the incarnation %q", fields, incarnation)
+		if fields := b.fields(poolKeys[0]); !maps.Equal(fields, wanted) {
+			t.Errorf("the pool is %v, want %v", fields, wanted)
 		}
+		if names := b.fields(poolKeys[2]); !maps.Equal(names, map[string]string{"n:n1": "0", "i:host-a": "0"}) {
+			t.Errorf("the names are %v", names)
+		}
+		b.sound()
 		for _, key := range poolKeys {
 			if expiry := b.expiry(key); expiry != -1 {
 				t.Errorf("%s ends at %d", key, expiry)
 			}
 		}
+		second := b.acquire(lease{nonce: "n2", datacenter: 3, ttl: minute, bits: 10})
+		want(t, append([]string{second[1], second[5]}, second[8:]...), "1", "30000", "1700000000000", "7", "2", "0")
 	})
 }
 
 func TestSameNonceGetsTheSameGrant(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		first := b.acquire(lease{nonce: "n1"})
+		first[11] = "0" // it is the pool's first grant no more
 		b.acquire(lease{nonce: "n2"})
 		before := b.look(poolKeys...)
 		for _, again := range []lease{{nonce: "n1"}, {nonce: "n1", ttl: 2 * hour, identity: "other"}} {
@@ -115,14 +57,34 @@ func TestSameNonceGetsTheSameGrant(t *testing.T) {
 	})
 }
 
-func TestSameNonceAfterItsEndTellsThatItHasEnded(t *testing.T) {
+// A repeat that comes when the lease has ended is a new lease: its start, which goes with the nonce, names another grant.
+func TestSameNonceAfterItsEndIsANewLease(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		g := b.lease(lease{nonce: "n1"})
-		b.tick()
-		want(t, b.giveBack(g), "ok")
-		again := b.lease(lease{nonce: "n1"})
-		if again.id != g.id || again.from != g.from || again.fence != g.fence || again.till > b.now() {
-			t.Errorf("got %+v, want the grant %+v with an end that has passed", again, g)
+		for name, end := range map[string]func(g grant) grant{
+			"released": func(g grant) grant {
+				word(t, b.giveBack(g), "ok", 2)
+				return g
+			},
+			"lapsed": func(g grant) grant {
+				b.pass(2 * hour)
+				return g.past(2 * hour)
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				b := b.on(t)
+				first := b.lease(lease{nonce: name})
+				b.tick()
+				old := end(first)
+				b.tick()
+				again := b.lease(lease{nonce: name})
+				if again.id == old.id || again.from <= old.from || again.fence <= old.fence || again.till <= b.now() {
+					t.Errorf("got %+v behind %+v", again, old)
+				}
+				want(t, b.renew(old, ""), "lost")
+				want(t, b.prove(old.proof()), "lost")
+				word(t, b.renew(again, ""), "ok", 3)
+				b.sound()
+			})
 		}
 	})
 }
@@ -139,36 +101,65 @@ func TestNonceWhoseSlotWasReusedIsANewLease(t *testing.T) {
 		want(t, b.renew(first, ""), "lost")
 		want(t, b.giveBack(first), "lost")
 		word(t, b.acquire(lease{nonce: "n1", bits: 1}), "exhausted", 1)
-		if known := b.fields(poolKeys[0])["n:n1"]; known != "" {
+		if known := b.fields(poolKeys[2])["n:n1"]; known != "" {
 			t.Errorf("the nonce still stands for slot %s", known)
 		}
 	})
 }
 
+// Without the names a repeat is not known as one. It gets another id then, and the old slot takes nothing from it when it is granted anew.
+func TestLostNamesCostARepeatASlotAndNoMore(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		first := b.lease(lease{nonce: "n1", bits: 1, identity: "ann"})
+		b.do("DEL", poolKeys[2])
+		second := b.lease(lease{nonce: "n1", bits: 1, identity: "ann"})
+		if first.id == second.id {
+			t.Fatalf("both grants are worker id %s", first.id)
+		}
+		b.free(first)
+		if g := b.lease(lease{nonce: "n2", bits: 1}); g.id != first.id {
+			t.Errorf("got worker id %s, want %s", g.id, first.id)
+		}
+		if again := b.lease(lease{nonce: "n1", bits: 1}); again.id != second.id || again.from != second.from {
+			t.Errorf("the repeat got %+v, want %+v", again, second)
+		}
+		if names := b.fields(poolKeys[2]); !maps.Equal(names, map[string]string{"n:n1": "1", "n:n2": "0", "i:ann": "1"}) {
+			t.Errorf("the names are %v", names)
+		}
+		b.sound()
+	})
+}
+
 func TestRenewMovesTheWindowsEnd(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		g := b.lease(lease{nonce: "n1", ttl: 2 * minute})
-		b.tick()
-		renewed := func(ttl any, counts int64) {
-			t.Helper()
+		g := b.lease(lease{nonce: "n1"})
+		for _, ttl := range []any{"", hour} {
+			b.pass(minute)
+			g = g.past(minute)
 			before := b.now()
 			reply := b.renew(g, ttl)
 			after := b.now()
 			word(t, reply, "ok", 3)
 			between(t, "now", number(t, reply[3]), before, after)
-			if till := number(t, reply[1]); till != max(g.till, number(t, reply[3])+counts) || number(t, reply[2]) != counts {
+			if till := number(t, reply[1]); till != number(t, reply[3])+hour || till <= g.till || reply[2] != "3600000" {
 				t.Errorf("renewed by %v: got %q, the window ended at %d", ttl, reply, g.till)
 			}
 			g.till = number(t, reply[1])
-			if score := b.do("ZSCORE", poolKeys[1], g.id); score != reply[1] {
-				t.Errorf("the index says %v, the reply %s", score, reply[1])
-			}
+			want(t, b.record("0"), "n1", fmt.Sprint(g.from), reply[1], fmt.Sprint(g.fence), "h", "")
+			b.sound()
 		}
-		renewed("", 2*minute)   // what it was granted with
-		renewed(hour, hour)     // a longer one
-		renewed("", hour)       // which is remembered
-		renewed(minute, minute) // a shorter one does not shorten the window
-		renewed("", minute)
+	})
+}
+
+func TestRenewNeverMakesAWindowShorter(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		g := b.lease(lease{nonce: "n1"})
+		b.pass(-minute) // the server's clock was set back
+		reply := b.renew(g.past(-minute), "")
+		word(t, reply, "ok", 3)
+		if till := number(t, reply[1]); till != g.till+minute {
+			t.Errorf("the window ended at %d and ends at %d", g.till+minute, till)
+		}
 	})
 }
 
@@ -188,7 +179,7 @@ func TestRenewAndReleaseNeedTheVeryGrant(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				b := b.on(t)
 				want(t, b.renew(other, ""), "lost")
-				want(t, b.renew(other, minute), "lost")
+				want(t, b.renew(other, hour), "lost")
 				want(t, b.giveBack(other), "lost")
 				b.same(before)
 			})
@@ -200,64 +191,55 @@ func TestRenewAndReleaseNeedTheVeryGrant(t *testing.T) {
 func TestEndedLeaseIsNeverRevived(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		g := b.lease(lease{nonce: "n1", ttl: 100})
-		b.lapse(g)
+		b.until(func() bool { return b.now() >= g.till })
 		before := b.look(poolKeys...)
-		want(t, b.renew(g, hour), "lost") // though nobody took its slot
+		want(t, b.renew(g, "100"), "lost") // though nobody took its slot
+		want(t, b.prove(g.proof()), "lost")
 		want(t, b.giveBack(g), "lost")
 		b.same(before)
 	})
 }
 
-func TestReleaseEndsTheLeaseOnce(t *testing.T) {
-	each(t, func(t *testing.T, b *box) {
-		g := b.lease(lease{nonce: "n1"})
-		b.tick()
-		from := b.now()
-		want(t, b.giveBack(g), "ok")
-		slot := b.run(scripts.WorkerGet, poolKeys[:1], 0, 1)[7]
-		end := number(t, b.do("ZSCORE", poolKeys[1], "0").(string))
-		between(t, "the window's end", end, from, b.now())
-		before := b.look(poolKeys...)
-		b.tick()
-		want(t, b.giveBack(g), "ok")
-		want(t, b.renew(g, hour), "lost")
-		b.same(before)
-		if again := b.run(scripts.WorkerGet, poolKeys[:1], 0, 1)[7]; again != slot {
-			t.Errorf("the record was %q and is %q", slot, again)
-		}
-	})
+// pools are requests that a pool of lease's defaults refuses.
+var pools = map[string]lease{
+	"layout":            {wantLayout: "41/5/5/12", layout: "41/5/5/12"},
+	"epoch":             {wantEpoch: "1", epoch: "1"},
+	"datacenter":        {wantDatacenter: "1", datacenter: 1},
+	"ttl":               {wantTTL: "60000", ttl: minute},
+	"longer ttl":        {wantTTL: "7200000", ttl: 2 * hour},
+	"all of them":       {wantLayout: "x", wantEpoch: "1", wantDatacenter: "1", wantTTL: "1", layout: "x", epoch: "1", datacenter: 1, ttl: 1},
+	"right layout only": {wantLayout: "41/10/12", wantEpoch: "1700000000001", epoch: "1700000000001"},
+	"a known nonce":     {nonce: "n1", wantLayout: "x", layout: "x"},
 }
 
-func TestPoolKeepsItsLayoutAndEpoch(t *testing.T) {
+func TestPoolKeepsWhatItIs(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		want(t, b.acquire(lease{nonce: "n1", wantLayout: "41/5/5/12"}), "layout", "41/10/12", "1700000000000") // a new pool would not have it either
+		refusal := []string{"layout", "41/10/12", "1700000000000", "0", "3600000"}
+		want(t, b.acquire(lease{nonce: "n1", wantLayout: "41/5/5/12"}), refusal...) // a new pool would not have it either
 		if kind := b.look(poolKeys[0])[poolKeys[0]].kind; kind != "none" {
 			t.Errorf("the refused request made a %s", kind)
 		}
-		b.lease(lease{nonce: "n1"})
+		g := b.lease(lease{nonce: "n1"})
 		before := b.look(poolKeys...)
-		for name, l := range map[string]lease{
-			"layout":            {wantLayout: "41/5/5/12", layout: "41/5/5/12"},
-			"epoch":             {wantEpoch: "1", epoch: "1"},
-			"epoch and layout":  {wantLayout: "x", wantEpoch: "1", layout: "x", epoch: "1"},
-			"right layout only": {wantLayout: "41/10/12", wantEpoch: "1700000000001"},
-			"a known nonce":     {nonce: "n1", wantLayout: "x"},
-		} {
+		for name, l := range pools {
 			t.Run(name, func(t *testing.T) {
 				b := b.on(t)
-				want(t, b.acquire(l), "layout", "41/10/12", "1700000000000")
+				want(t, b.acquire(l), refusal...)
 				b.same(before)
 			})
 		}
+		want(t, b.renew(g, minute), refusal...)
+		want(t, b.renew(g, 2*hour), refusal...)
+		b.same(before)
 		// Who asks for none, or for the pool's, gets the pool's, whatever a new pool would have had.
-		for nonce, l := range map[string]lease{"n2": {layout: "x", epoch: "1", bits: 20}, "n3": {wantLayout: "41/10/12", wantEpoch: "1700000000000"}} {
+		for nonce, l := range map[string]lease{
+			"n2": {layout: "x", epoch: "1", bits: 20, datacenter: 9, ttl: minute},
+			"n3": {wantLayout: "41/10/12", wantEpoch: "1700000000000", wantDatacenter: "0", wantTTL: "3600000"},
+		} {
 			l.nonce = nonce
 			reply := b.acquire(l)
-			word(t, reply, "granted", 8)
-			want(t, reply[7:], "41/10/12", "1700000000000")
-		}
-		if bits := b.fields(poolKeys[0])["bits"]; bits != "2" {
-			t.Errorf("the pool has %s bits now", bits)
+			word(t, reply, "granted", 11)
+			want(t, append([]string{reply[5]}, reply[7:]...), "3600000", "41/10/12", "1700000000000", "0", "2", "0")
 		}
 	})
 }
@@ -267,33 +249,65 @@ func TestWorkerGetShowsAPageOfTheRing(t *testing.T) {
 		page := func(from, n int) []string { return b.run(scripts.WorkerGet, poolKeys[:1], from, n) }
 		want(t, page(0, 10), "unknown")
 		for _, nonce := range []string{"n1", "n2", "n3"} {
-			b.lease(lease{nonce: nonce, ttl: minute})
+			b.lease(lease{nonce: nonce, ttl: minute, identity: "host-" + nonce})
 		}
 		fields := b.fields(poolKeys[0])
-		records := []string{fields["s:0"], fields["s:1"], fields["s:2"]}
+		records := []string{fields["s:0"], fields["s:1"], fields["s:2"], ""}
 		before := b.look(poolKeys...)
 		for _, row := range []struct {
 			from, n int
 			records []string
 		}{
 			{0, 10, records},
-			{0, 3, records},
+			{0, 3, records[:3]},
 			{0, 2, records[:2]},
 			{1, 1, records[1:2]},
 			{2, 4096, records[2:]},
-			{3, 10, nil},
+			{3, 10, records[3:]},
+			{4, 10, nil},
 			{1000, 10, nil},
 		} {
 			reply := page(row.from, row.n)
-			between(t, "now", number(t, reply[6]), b.now()-patience.Milliseconds(), b.now())
-			reply[6] = "now"
-			want(t, reply, append([]string{"ok", "41/10/12", "1700000000000", "2", "60000", "3", "now"}, row.records...)...)
+			between(t, "now", number(t, reply[8]), b.now()-patience.Milliseconds(), b.now())
+			reply[8] = "now"
+			want(t, reply, append([]string{"ok", "41/10/12", "1700000000000", "0", "2", "60000", "3", "0", "now"}, row.records...)...)
 		}
 		b.same(before)
-		delete(before, poolKeys[1])
-		b.do("HDEL", poolKeys[0], "s:1") // a record that is lost leaves its place empty
-		if reply := page(0, 3); !slices.Equal(reply[7:], []string{records[0], "", records[2]}) {
-			t.Errorf("got %q", reply[7:])
+		b.do("HDEL", poolKeys[0], "s:1") // a record that is lost leaves its place empty, and is noticed
+		reply := page(0, 3)
+		if !slices.Equal(reply[9:], []string{records[0], "", records[2]}) || reply[6] != "2" || reply[7] != "60000" {
+			t.Errorf("got %q", reply)
+		}
+	})
+}
+
+func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		word(t, b.acquire(lease{nonce: "n1", newPools: "wait"}), "quarantined", 1)
+		want(t, b.run(scripts.WorkerGet, poolKeys[:1], 0, 10), "unknown") // whatever it was, nobody knows it
+		b.do("FLUSHALL")
+		b.lease(lease{nonce: "n1"})
+		b.setHead("incarnation", strings.Repeat("0a", 20))
+		reply := b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
+		if reply[7] != "3600000" {
+			t.Errorf("before anybody noticed: got %q", reply)
+		}
+		word(t, b.acquire(lease{nonce: "n2", skew: minute}), "quarantined", 1)
+		end := number(t, b.head()["quarantine"])
+		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
+		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
+			t.Errorf("got %q, the quarantine ends at %d", reply, end)
+		}
+		replid := b.replid()
+		b.setHead("incarnation", "between") // and before anybody noticed that: what is left is longer than a ttl
+		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
+		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
+			t.Errorf("lost again: got %q, the quarantine ends at %d", reply, end)
+		}
+		b.setHead("incarnation", replid)
+		b.pass(2 * hour)
+		if reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10); reply[7] != "0" {
+			t.Errorf("behind its end: got %q", reply)
 		}
 	})
 }

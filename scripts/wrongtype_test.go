@@ -20,10 +20,23 @@ type misuse struct {
 
 func args(list ...any) func(*box) []any { return func(*box) []any { return list } }
 
-// leased makes a pool with one open lease, and gives what names it.
-func leased(b *box) []any {
-	g := b.lease(lease{nonce: "n1"})
-	return []any{g.id, g.nonce, g.from}
+var (
+	next    = lease{nonce: "next"}
+	unsure  = lease{nonce: "next", newPools: "wait"}
+	claimed = grant{nonce: "n1", id: "0", from: 1, till: 2, fence: 3, ttl: hour}
+)
+
+// lost makes and loses a pool with one open lease, and gives what proves it.
+func lost(b *box) proof {
+	p := b.lease(lease{nonce: "n1"}).proof()
+	b.do("FLUSHALL")
+	return p
+}
+
+func trusted(b *box) proof {
+	p := lost(b)
+	p.newPools = "trust"
+	return p
 }
 
 var misuses = []misuse{
@@ -41,25 +54,76 @@ var misuses = []misuse{
 		b.do("SET", counterKeys[0], 5)
 		return []any{1, hour}
 	}, ""},
-	{"worker_acquire: pool", scripts.WorkerAcquire, poolKeys, 0, args("next", hour, "", "", "", "41/10/12", "0", 2), ""},
-	{"worker_acquire: index of a new pool", scripts.WorkerAcquire, poolKeys, 1, args("next", hour, "", "", "", "41/10/12", "0", 2), ""},
+	{"worker_create", scripts.WorkerCreate, poolKeys[:1], 0, args("41/10/12", "0", "0", 2, hour), ""},
+	{"worker_acquire: pool", scripts.WorkerAcquire, poolKeys, 0, args(next.args()...), ""},
+	{"worker_acquire: index of a new pool", scripts.WorkerAcquire, poolKeys, 1, args(next.args()...), ""},
+	{"worker_acquire: index of an unknown pool", scripts.WorkerAcquire, poolKeys, 1, args(unsure.args()...), ""},
+	{"worker_acquire: index of a declared pool", scripts.WorkerAcquire, poolKeys, 1, func(b *box) []any {
+		b.create(lease{})
+		return next.args()
+	}, ""},
 	{"worker_acquire: index of a pool with room", scripts.WorkerAcquire, poolKeys, 1, func(b *box) []any {
 		b.lease(lease{nonce: "a"})
-		return []any{"next", hour, "", "", "", "41/10/12", "0", 2}
+		return next.args()
 	}, ""},
 	{"worker_acquire: index of a ring with a free slot", scripts.WorkerAcquire, poolKeys, 1, func(b *box) []any {
 		b.giveBack(b.fill()[1])
-		return []any{"next", hour, "", "", "", "41/10/12", "0", 2}
+		return next.args()
+	}, ""},
+	{"worker_acquire: index of a ring with a free slot of the same identity", scripts.WorkerAcquire, poolKeys, 1, func(b *box) []any {
+		b.giveBack(b.lease(lease{nonce: "a", identity: "ann"}))
+		return lease{nonce: "b", identity: "ann"}.args()
 	}, ""},
 	{"worker_acquire: index of a full ring", scripts.WorkerAcquire, poolKeys, 1, func(b *box) []any {
 		b.fill()
-		return []any{"next", hour, "", "", "", "41/10/12", "0", 2}
+		return next.args()
 	}, ""},
-	{"worker_renew: pool", scripts.WorkerRenew, poolKeys, 0, args("0", "n1", "1", hour), ""},
-	{"worker_renew: index", scripts.WorkerRenew, poolKeys, 1, func(b *box) []any { return append(leased(b), 2*hour) }, ""},
-	{"worker_release: pool", scripts.WorkerRelease, poolKeys, 0, args("0", "n1", "1"), ""},
-	{"worker_release: index", scripts.WorkerRelease, poolKeys, 1, leased, ""},
+	{"worker_acquire: index of a full ring that was not counted", scripts.WorkerAcquire, poolKeys, 1, func(b *box) []any {
+		b.fill()
+		b.setHead("next", 0)
+		return next.args()
+	}, ""},
+	{"worker_acquire: index of a lost pool", scripts.WorkerAcquire, poolKeys, 1, func(b *box) []any {
+		b.lease(lease{nonce: "a"})
+		b.setHead("incarnation", "before")
+		return next.args()
+	}, ""},
+	{"worker_acquire: names of a new pool", scripts.WorkerAcquire, poolKeys, 2, args(next.args()...), ""},
+	{"worker_acquire: names of an unknown pool", scripts.WorkerAcquire, poolKeys, 2, args(unsure.args()...), ""},
+	{"worker_acquire: names of a pool with room", scripts.WorkerAcquire, poolKeys, 2, func(b *box) []any {
+		b.lease(lease{nonce: "a"})
+		return next.args()
+	}, ""},
+	{"worker_acquire: names of a lost pool", scripts.WorkerAcquire, poolKeys, 2, func(b *box) []any {
+		b.lease(lease{nonce: "a"})
+		b.do("HDEL", poolKeys[0], "s:0")
+		return next.args()
+	}, ""},
+	{"worker_renew: pool", scripts.WorkerRenew, poolKeys, 0, args(claimed.proof().args()...), ""},
+	{"worker_renew: pool, of no ttl", scripts.WorkerRenew, poolKeys, 0, args("0", "n1", "1", "", 0, "wait", "", "", "", "", "", "", ""), ""},
+	{"worker_renew: index", scripts.WorkerRenew, poolKeys, 1, func(b *box) []any { return b.lease(lease{nonce: "n1"}).proof().args() }, ""},
+	{"worker_renew: index of a lost pool", scripts.WorkerRenew, poolKeys, 1, func(b *box) []any { return lost(b).args() }, ""},
+	{"worker_renew: index of a pool that is trusted to be new", scripts.WorkerRenew, poolKeys, 1, func(b *box) []any { return trusted(b).args() }, ""},
+	{"worker_renew: index of a declared pool", scripts.WorkerRenew, poolKeys, 1, func(b *box) []any {
+		p := lost(b)
+		b.create(lease{})
+		return p.args()
+	}, ""},
+	{"worker_renew: names of a lost pool", scripts.WorkerRenew, poolKeys, 2, func(b *box) []any { return lost(b).args() }, ""},
+	{"worker_renew: names of a pool that is trusted to be new", scripts.WorkerRenew, poolKeys, 2, func(b *box) []any { return trusted(b).args() }, ""},
+	{"worker_renew: names of a declared pool", scripts.WorkerRenew, poolKeys, 2, func(b *box) []any {
+		p := lost(b)
+		b.create(lease{})
+		return p.args()
+	}, ""},
+	{"worker_release: pool", scripts.WorkerRelease, poolKeys[:2], 0, args("0", "n1", "1", "", 0), ""},
+	{"worker_release: index", scripts.WorkerRelease, poolKeys[:2], 1, func(b *box) []any {
+		g := b.lease(lease{nonce: "n1"})
+		return []any{g.id, g.nonce, g.from, "", 0}
+	}, ""},
 	{"worker_get", scripts.WorkerGet, poolKeys[:1], 0, args(0, 10), ""},
+	{"name_add", scripts.NameAdd, nameKey, 0, args("orders"), ""},
+	{"name_list", scripts.NameList, nameKey, 0, args("", "", 10), ""},
 	{"ledger_append", scripts.LedgerAppend, ledgerKey, 0, args("{}"), ""},
 	{"ledger_list", scripts.LedgerList, ledgerKey, 0, args(10), ""},
 }

@@ -1,23 +1,34 @@
--- pool: the head of a worker-id pool. The pool is a hash: these ten fields, always all of them, and one field 's:<worker id>' for
--- every worker id that was ever granted (lib/slot). layout, epoch, datacenter, bits, ttl: what the pool is; layout is '' until the first grant fixes them.
--- records: how many slot records belong there. next: no id below it was never granted. fence: the last one. incarnation: the life of the server that wrote
--- last. quarantine: until when nothing is granted.
-local head = {'layout', 'epoch', 'datacenter', 'bits', 'ttl', 'records', 'next', 'fence', 'incarnation', 'quarantine'}
+-- pool: the head of a worker-id pool. The pool is a hash: its field 'pool' is the head, and there is one field 's:<worker id>' for every worker id that was ever
+-- granted (lib/slot). The head is one text, 'layout epoch datacenter bits ttl records next fence incarnation quarantine': a word that is empty is written
+-- as '-', and a number that there is none of as 0. It is one field because each field that a script reads or writes costs the server time.
+-- layout, epoch, datacenter, bits, ttl: what the pool is; layout is '' until the first grant fixes them. records: how many slot records belong there.
+-- next: no id below it was never granted. fence: the last one. incarnation: the life of the server that wrote last. quarantine: until when nothing is granted.
+local function full(word)
+  return word == '-' and '' or word
+end
 
--- read_pool returns what is there of a pool, which may be nothing, and whether all of it is there.
+local function dash(word)
+  return word == '' and '-' or word
+end
+
+-- read_pool returns what is there of a pool, which may be nothing; whether all of it is there; and whether nothing at all is. A head that can not be read is not there.
 local function read_pool(key)
-  local found, pool, whole = redis.call('HMGET', key, unpack(head)), {}, 0
-  for i, name in ipairs(head) do
-    pool[name] = found[i] or ''
-    if found[i] then
-      whole = whole + 1
-    end
+  local head = redis.call('HGET', key, 'pool')
+  local slots = redis.call('HLEN', key) - (head and 1 or 0)
+  local layout, epoch, datacenter, bits, ttl, records, next_id, fence, life, quarantine =
+    string.match(head or '', '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+)$')
+  if not layout then
+    local nothing = {layout = '', epoch = '', datacenter = '', bits = '0', ttl = 0, records = slots, next = 0, fence = '0', incarnation = '', quarantine = 0}
+    return nothing, false, not head and slots == 0
   end
-  for _, name in ipairs({'ttl', 'records', 'next', 'quarantine'}) do
-    pool[name] = tonumber(pool[name]) or 0
-  end
-  local slots = redis.call('HLEN', key) - whole
-  local complete = whole == #head and pool.records == slots
-  pool.records = slots
-  return pool, complete, whole == 0 and slots == 0
+  local pool = {
+    layout = full(layout), epoch = full(epoch), datacenter = full(datacenter), bits = bits, ttl = tonumber(ttl), records = slots, next = tonumber(next_id),
+    fence = fence, incarnation = full(life), quarantine = tonumber(quarantine),
+  }
+  return pool, tonumber(records) == slots, false
+end
+
+local function head_of(pool)
+  return string.format('%s %s %s %s %.0f %.0f %.0f %s %s %.0f', dash(pool.layout), dash(pool.epoch), dash(pool.datacenter), pool.bits, pool.ttl, pool.records, pool.next,
+    pool.fence, dash(pool.incarnation), pool.quarantine)
 end

@@ -11,22 +11,37 @@ local function read_slot(pool, id)
   return {nonce = nonce, from = from, till = till, fence = fence, state = state, identity = identity}
 end
 
+-- write_record writes a slot, and the pool's head with it where that has changed. Alone it is for a repeat: it gives the acknowledgement something to wait for, and
+-- leaves the slot its place in the index.
+local function write_record(pool, id, slot, head)
+  local record = slot.nonce .. ' ' .. slot.from .. ' ' .. slot.till .. ' ' .. slot.fence .. ' ' .. slot.state .. ' ' .. slot.identity
+  if head then
+    redis.call('HSET', pool, 's:' .. id, record, 'pool', head)
+  else
+    redis.call('HSET', pool, 's:' .. id, record)
+  end
+end
+
 -- write_slot writes the index first: one of another type then ends the script before anything has changed. Scripts call it before they write elsewhere.
-local function write_slot(pool, index, id, slot)
+local function write_slot(pool, index, id, slot, head)
   redis.call('ZADD', index, slot.state == 'h' and slot.till or integer(now), id)
-  redis.call('HSET', pool, 's:' .. id, table.concat({slot.nonce, slot.from, slot.till, slot.fence, slot.state, slot.identity}, ' '))
+  write_record(pool, id, slot, head)
 end
 
 -- name_slot makes a slot known by its nonce and identity, in place of those of the record before.
 local function name_slot(names, id, slot, before)
   if before and before.nonce ~= slot.nonce then
-    redis.call('HDEL', names, 'n:' .. before.nonce)
-    if before.identity ~= '' and before.identity ~= slot.identity and redis.call('HGET', names, 'i:' .. before.identity) == id then
+    local known = redis.call('HMGET', names, 'n:' .. before.nonce, 'i:' .. before.identity)
+    if known[1] == id then
+      redis.call('HDEL', names, 'n:' .. before.nonce)
+    end
+    if known[2] == id and before.identity ~= slot.identity then
       redis.call('HDEL', names, 'i:' .. before.identity)
     end
   end
-  redis.call('HSET', names, 'n:' .. slot.nonce, id)
-  if slot.identity ~= '' then
-    redis.call('HSET', names, 'i:' .. slot.identity, id)
+  if slot.identity == '' then
+    redis.call('HSET', names, 'n:' .. slot.nonce, id)
+  else
+    redis.call('HSET', names, 'n:' .. slot.nonce, id, 'i:' .. slot.identity, id)
   end
 end

@@ -1,0 +1,35 @@
+// Package lock locks names on Redis, for one holder, for many readers or for as many as there are permits, with a fence, a queue in order of arrival, and a
+// holder who is told of a loss before anybody else can hold.
+//
+// What it promises:
+//
+//   - No two hold a name at once in modes that exclude each other, by the clock of the Redis server, as long as Redis keeps what it has confirmed.
+//   - The context of a [Lock] ends before the lease does, counted by this process alone from before the last confirmed request was sent: it waits for no reply.
+//     What runs under that context, and ends with it, runs never beside the next holder's, unless the process or its machine is paused. A paused
+//     holder goes on and is told late; so the resource has the last word.
+//   - Every grant of a name has a larger fence than all before it. A resource that keeps the largest fence it has seen, and refuses smaller ones, is safe from
+//     every holder that was overtaken, paused ones included: [CheckFence], [CheckFenceSQL].
+//   - The same [Request].Token asked again gets the same grant and the same fence, so a reply that was lost costs nothing.
+//   - Who waits is served in the order of arrival; readers that come while a writer waits wait behind it, and all readers that stand together are let in together.
+//   - Nothing is left in Redis by a name that is used no more: its fence goes a minute after the last lease, everything else with the lease or the last waiter.
+//
+// What it needs for that, and what happens without:
+//
+//   - Redis loses leases in a failover, a restart without its data, or FLUSHALL. With redisstore.Config.Ack set to all replicas that can become master, a grant and a renewal
+//     count only when those have it: then a failover loses none, and fences rise across it. Without, two can hold until the first of them hears of it,
+//     a third of its TTL later at most, and a fence can be smaller than one before if the new master's clock is behind the old one's. [WaitAfterLoss] closes
+//     both, at the price of standing still for LongestTTL + Skew.
+//   - A fence is the larger of the last one plus one and the server's time in microseconds. So it rises also when its record was lost, as long as the server's clock is
+//     not behind what it was at the last grant.
+//   - Processes' clocks do not matter. A wall clock that is set forward while a lock is held looks like a machine that has slept, and ends the lock.
+//   - When Redis is away nothing is granted (redisstore.ErrUnavailable, at once), holders go on until their deadline, and whoever waits goes on waiting for a
+//     while.
+//
+// The lock of a name is a string in the format of github.com/bsm/redislock, which obtains and refreshes the exclusive ones: its plain clients on the same key
+// ([Locks.Key]) and ours exclude each other, in all modes, as long as they do not choose a token that begins like another's. A plain client has no fence, does not queue
+// and wakes nobody: those who wait look about once a second.
+//
+// A lock goes from one to the next in one step: the release writes it in the next one's name and publishes one message to that process, or none if it
+// is the same. The next one has a claim window ([Config].Window) to ask for its grant. Waiters also look by themselves, when the holder's lease can end and about once in a
+// window, and any look moves the queue on: a lost message, or a process that died in the queue, holds nobody up for longer than a window.
+package lock

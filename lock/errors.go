@@ -1,0 +1,104 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// What a lock can answer besides redisstore's own errors.
+var (
+	ErrHeld     = redisstore.Refusal("lock: held by others")
+	ErrLost     = redisstore.Loss("lock: it is no longer yours")
+	ErrRequest  = redisstore.Refusal("lock: the request is not valid")
+	ErrCapacity = redisstore.Refusal("lock: in use with another number of permits")
+	ErrInDoubt  = redisstore.Refusal("lock: leases that are still open may have been lost")
+	ErrNoHolder = redisstore.Refusal("lock: nobody holds it with that fence")
+)
+
+// Causes with which the context of a [Lock] ends, beside ErrLost and the causes of the context that it was acquired with.
+var (
+	// ErrDeadline means that no renewal was confirmed in time. The lock may still be there, but its holder must not count on it.
+	ErrDeadline = keepalive.ErrDeadline
+	// ErrReleased means that the lock was given back.
+	ErrReleased = keepalive.ErrReleased
+)
+
+// Held is [ErrHeld] with what is known of the holder.
+type Held struct {
+	Since time.Time     // when the holder got it; zero if that is not known
+	Left  time.Duration // until its lease ends, unless it is renewed; negative if that is not known
+}
+
+// Error says since when it is held.
+func (h *Held) Error() string {
+	if h.Since.IsZero() {
+		return ErrHeld.Error()
+	}
+	return fmt.Sprintf("%v, since %s", ErrHeld, h.Since.Format(time.RFC3339Nano))
+}
+
+// Unwrap gives ErrHeld.
+func (h *Held) Unwrap() error { return ErrHeld }
+
+// OtherCapacity is [ErrCapacity] with the number of permits that the lock has now.
+type OtherCapacity struct{ Capacity int }
+
+// Error says the number.
+func (o *OtherCapacity) Error() string { return fmt.Sprintf("%v: it has %d", ErrCapacity, o.Capacity) }
+
+// Unwrap gives ErrCapacity.
+func (o *OtherCapacity) Unwrap() error { return ErrCapacity }
+
+// InDoubt is [ErrInDoubt] with the time until every lease that may be open has ended.
+type InDoubt struct{ Wait time.Duration }
+
+// Error says how long to wait.
+func (d *InDoubt) Error() string {
+	return fmt.Sprintf("%v: Redis was restarted or replaced; nothing is granted for %v", ErrInDoubt, d.Wait)
+}
+
+// Unwrap gives ErrInDoubt.
+func (d *InDoubt) Unwrap() error { return ErrInDoubt }
+
+// refusal is the error that a reply of lock_enter stands for. Waiting in line is held, too.
+func refusal(reply redisstore.Reply) error {
+	switch reply.Word() {
+	case "held":
+		held := &Held{}
+		if err := reply.Scan(&held.Since, &held.Left); err != nil {
+			return err
+		}
+		if held.Since.UnixMilli() == 0 {
+			held.Since = time.Time{}
+		}
+		return held
+	case "waiting":
+		held, place := &Held{}, 0
+		if err := reply.Scan(&place, &held.Left); err != nil {
+			return err
+		}
+		return held
+	case "capacity":
+		other := &OtherCapacity{}
+		if err := reply.Scan(&other.Capacity); err != nil {
+			return err
+		}
+		return other
+	case "doubt":
+		doubt := &InDoubt{}
+		if err := reply.Scan(&doubt.Wait); err != nil {
+			return err
+		}
+		return doubt
+	case "lost", "gone":
+		return ErrLost
+	}
+	return reply.Unexpected()
+}
+
+// unknown tells whether a call may have had an effect.
+func unknown(err error) bool { return errors.Is(err, redisstore.ErrUnknownOutcome) }

@@ -1,0 +1,306 @@
+package lock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Plain clients of redislock and ours exclude each other, whoever was first and in every mode.
+func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
+	server, cluster := redistest.Start(t), redistest.StartCluster(t, 3, 0)
+	ctx := t.Context()
+	for name, at := range map[string]struct {
+		url    string
+		client func(key string) *redis.Client
+	}{
+		"redis":   {server.URL(), func(string) *redis.Client { return server.Client() }},
+		"cluster": {cluster.URL(), func(key string) *redis.Client { return cluster.MasterOf(key).Client() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locks := open(t, storetest.Open(t, redisstore.Config{URL: at.url}), Config{Window: MinTTL})
+			key := locks.Key("both")
+			plain := redislock.New(at.client(key))
+			for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 2}} {
+				held := must(t, locks, "both", request)
+				_, err := plain.Obtain(ctx, key, time.Minute, nil)
+				wantIs(t, err, redislock.ErrNotObtained)
+				_, err = plain.Obtain(ctx, key, time.Minute, &redislock.Options{Token: strings.Repeat("A", 22)})
+				wantIs(t, err, redislock.ErrNotObtained)
+				release(t, held)
+
+				theirs, err := plain.Obtain(ctx, key, time.Minute, &redislock.Options{Metadata: "secret or not"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantHeld(t, locks, "both", request)
+				got := info(t, locks, "both")
+				if got.Mode != Exclusive || len(got.Holders) != 1 || got.Holders[0].Fence != 0 || got.Holders[0].Owner != "" || got.Holders[0].Until.Sub(got.Now) > time.Minute {
+					t.Errorf("%+v", got)
+				}
+				waiter := inLine(t, locks, "both", request, 1)
+				if err := theirs.Refresh(ctx, time.Minute, nil); err != nil {
+					t.Fatal(err)
+				}
+				waiter.stillWaits(t)
+				if err := theirs.Release(ctx); err != nil {
+					t.Fatal(err)
+				}
+				next := waiter.granted(t) // it looked by itself
+				rising(t, held.Fence(), next.Fence())
+				release(t, next)
+				if _, err := plain.Obtain(ctx, key, time.Minute, nil); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := locks.Break(ctx, "both", 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A former holder whose lock a plain client has taken since does not get it back by asking with its old token.
+func TestOldTokenDoesNotMeetAPlainClientsLock(t *testing.T) {
+	server := redistest.Start(t)
+	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
+	request := Request{Token: secret.New(), TTL: MinTTL}
+	if _, err := locks.Grant(t.Context(), "old", request, false); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the lease has ended", func() bool { return len(info(t, locks, "old").Holders) == 0 })
+	if _, err := redislock.Obtain(t.Context(), server.Client(), locks.Key("old"), time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := locks.Grant(t.Context(), "old", request, false)
+	wantIs(t, err, ErrHeld)
+	request.Wait = 20 * time.Millisecond
+	_, err = locks.Grant(t.Context(), "old", request, true)
+	wantIs(t, err, ErrHeld)
+}
+
+// The link of a holder is cut: it is told before anybody else can hold, although no reply ever comes.
+func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
+	server := redistest.Start(t)
+	var cut atomic.Bool
+	proxy := redistest.StartProxy(t, server.Addr(), func([]byte) (redistest.Fate, func()) {
+		if cut.Load() {
+			return redistest.Swallow, nil
+		}
+		return redistest.Pass, nil
+	})
+	remote := open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL(), Timeout: 300 * time.Millisecond}), Config{})
+	near := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
+	for _, request := range []Request{{TTL: time.Second}, {TTL: time.Second, Mode: Shared}} {
+		cut.Store(false)
+		held := must(t, remote, "cut", request)
+		next := inLine(t, near, "cut", Request{}, 1)
+		cut.Store(true)
+		heir := next.granted(t)
+		if held.Context().Err() == nil || held.Validity() > 0 {
+			t.Error("two hold at once")
+		}
+		wantIs(t, held.Err(), ErrLost, ErrDeadline)
+		wantIs(t, context.Cause(held.Context()), keepalive.ErrDeadline)
+		rising(t, held.Fence(), heir.Fence())
+		release(t, heir)
+		_ = held.Release(t.Context()) // to nobody
+	}
+}
+
+// A subscription is lost just when the lock is handed over. The waiter hears of it when the connection is there again.
+func TestMessageMissedDuringAReconnectStallsNobody(t *testing.T) {
+	server := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
+	locks, others := open(t, store, Config{}), open(t, store, Config{})
+	for range 5 {
+		held := must(t, locks, "missed", Request{})
+		next := inLine(t, others, "missed", Request{}, 1)
+		if err := server.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
+			t.Fatal(err)
+		}
+		release(t, held)
+		release(t, next.granted(t))
+	}
+}
+
+func TestStallOfAFreeLockHangsNoWaiter(t *testing.T) {
+	server := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 50 * time.Millisecond})
+	locks, others := open(t, store, Config{Window: MinTTL}), open(t, store, Config{Window: MinTTL})
+	for range 3 {
+		release(t, must(t, others, "stall", Request{}))
+		server.Pause()
+		next := wait(t, locks, "stall", Request{})
+		resumed := time.AfterFunc(60*time.Millisecond, server.Resume)
+		select {
+		case lock := <-next.result:
+			release(t, lock)
+		case err := <-next.err: // the first answer was not there in time: nobody knows, and the lock is given back
+			wantIs(t, err, redisstore.ErrUnknownOutcome)
+			lock, err := locks.Acquire(t.Context(), "stall", Request{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			release(t, lock)
+		}
+		resumed.Stop()
+		server.Resume()
+	}
+}
+
+// Waiters go on waiting while Redis is restarted without anything, and are all served.
+func TestWaitersOutliveARestart(t *testing.T) {
+	server := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
+	locks, others := open(t, store, Config{}), open(t, store, Config{})
+	held := must(t, locks, "restart", Request{})
+	a, b := inLine(t, locks, "restart", Request{}, 1), inLine(t, others, "restart", Request{}, 2)
+	server.RestartEmpty()
+	var first, second *Lock
+	select {
+	case first = <-a.result:
+		release(t, first)
+		second = b.granted(t)
+	case first = <-b.result:
+		release(t, first)
+		second = a.granted(t)
+	}
+	rising(t, held.Fence(), first.Fence(), second.Fence())
+	release(t, second)
+	wantIs(t, held.Release(t.Context()), ErrLost)
+}
+
+func TestOutageIsAClearError(t *testing.T) {
+	server := redistest.Start(t)
+	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
+	held := must(t, locks, "out", Request{})
+	server.Kill()
+	for _, request := range []Request{{}, {Mode: Shared}} {
+		_, err := locks.Acquire(t.Context(), "out2", request)
+		wantIs(t, err, redisstore.ErrUnavailable, redisstore.ErrRefused)
+		if errors.Is(err, ErrHeld) {
+			t.Error(err)
+		}
+	}
+	if err := held.Release(t.Context()); !errors.Is(err, redisstore.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// Without the replicas that were asked for a grant does not count, and is given back.
+func TestGrantThatIsNotAcknowledgedDoesNotCount(t *testing.T) {
+	server := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: server.URL(), AckTimeout: 5 * time.Millisecond})
+	locks, plain := open(t, store.WithAck(1), Config{}), open(t, store, Config{})
+	for _, request := range []Request{{}, {Mode: Shared}} {
+		_, err := locks.TryAcquire(t.Context(), "ack", request)
+		wantIs(t, err, redisstore.ErrUnknownOutcome)
+		release(t, must(t, plain, "ack", Request{}))
+	}
+}
+
+// The reply to the obtaining is lost. The same token asked again gets what was granted.
+func TestLostReplyIsAskedForAgain(t *testing.T) {
+	server := redistest.Start(t)
+	var lose atomic.Bool
+	proxy := redistest.StartProxy(t, server.Addr(), func(request []byte) (redistest.Fate, func()) {
+		if bytes.Contains(request, []byte("eval")) && lose.CompareAndSwap(true, false) {
+			return redistest.CutAfter, nil
+		}
+		return redistest.Pass, nil
+	})
+	locks := open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL()}), Config{})
+	for _, mode := range []Mode{Exclusive, Shared} {
+		release(t, must(t, locks, "reply", Request{Mode: mode})) // the scripts are known
+		a, err := locks.ask("reply", Request{Mode: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lose.Store(true)
+		_, err = locks.enter(t.Context(), a, "")
+		wantIs(t, err, redisstore.ErrUnknownOutcome)
+		granted := info(t, locks, "reply").Holders[0].Fence
+		grant, err := locks.Grant(t.Context(), "reply", a.Request, false)
+		if err != nil || grant.Fence != granted {
+			t.Fatalf("%+v %v, want the fence %d", grant, err, granted)
+		}
+		if err := locks.Release(t.Context(), grant); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A key of a lock never stays for ever.
+func TestEveryKeyOfALockExpires(t *testing.T) {
+	server := redistest.Start(t)
+	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
+	var held []*Lock
+	for i, request := range []Request{{}, {Mode: Shared}, {Capacity: 2}} {
+		name := string(rune('a' + i))
+		held = append(held, must(t, locks, name, request))
+		inLine(t, locks, name, Request{}, 1)
+	}
+	until(t, "the names are listed", func() bool {
+		names, err := locks.Names(t.Context(), "", "", 10)
+		return err == nil && len(names) == 3
+	})
+	keys, err := server.Client().Keys(t.Context(), "*").Result()
+	if err != nil || len(keys) < 12 {
+		t.Fatal(keys, err)
+	}
+	for _, key := range keys {
+		if left := server.Client().PTTL(t.Context(), key).Val(); left <= 0 || left > DefaultTTL+time.Minute {
+			t.Errorf("%s: %v left", key, left)
+		}
+	}
+	for _, lock := range held {
+		release(t, lock)
+	}
+}
+
+// The recipe for a resource in Redis refuses a holder that was overtaken.
+func TestCheckFenceRefusesAnOvertakenHolder(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		write := redisScript(CheckFence + "if not check_fence(KEYS[1], ARGV[1]) then return {'overtaken'} end redis.call('SET', KEYS[2], ARGV[2]) return {'ok'}")
+		keys := []string{store.Key("account", "ann", "fence"), store.Key("account", "ann")}
+		for _, row := range []struct {
+			fence int64
+			want  string
+		}{{100, "ok"}, {100, "ok"}, {99, "overtaken"}, {101, "ok"}, {100, "overtaken"}, {1<<53 - 1, "ok"}, {1<<53 - 2, "overtaken"}} {
+			reply, err := store.Run(t.Context(), write, keys, row.fence, "value")
+			if err != nil || reply.Word() != row.want {
+				t.Errorf("fence %d: %v %v, want %s", row.fence, reply, err, row.want)
+			}
+		}
+	})
+}
+
+func TestSlotsAreThoseOfACluster(t *testing.T) {
+	if slot("123456789") != 0x31C3%slots { // the check value of CRC16/XMODEM
+		t.Errorf("%d", slot("123456789"))
+	}
+	cluster := redistest.StartCluster(t, 3, 0)
+	store := storetest.Open(t, redisstore.Config{URL: cluster.URL()})
+	locks := open(t, store, Config{AfterLoss: WaitAfterLoss, LongestTTL: MinTTL, Skew: time.Millisecond, Window: MinTTL})
+	for _, name := range []string{"a", "b", "c", "d"} { // on all of the nodes; keys of two slots would be refused
+		held, err := locks.Acquire(t.Context(), name, Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, held)
+	}
+}

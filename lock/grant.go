@@ -1,0 +1,170 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/bsm/redislock"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// Grant is a lock that was granted, as a value: whoever has Name, Token and Fence can renew and release it, from any process. Nothing renews it by itself,
+// and nothing tells when it ends: for work in this process use [Locks.Acquire].
+type Grant struct {
+	Name  string
+	Token string // secret: it proves the grant
+	Fence int64  // larger than that of every grant of this lock before
+	TTL   time.Duration
+
+	Since, Until, Now time.Time // by the Redis server, at the last reply
+
+	sent time.Time       // the local moment before the last confirmed request was sent
+	held *redislock.Lock // redislock's part of an exclusive lock; nil if another process obtained it
+}
+
+// asker is a request on its way.
+type asker struct {
+	Request
+
+	name string
+	keys []string
+	sent time.Time       // before the newest attempt
+	held *redislock.Lock // of the attempt that was granted
+}
+
+func (l *Locks) ask(name string, request Request) (*asker, error) {
+	request = request.withDefaults(l.config)
+	if err := request.check(name, l.config.LongestTTL); err != nil {
+		return nil, err
+	}
+	return &asker{Request: request, name: name, keys: l.keys(name)}, nil
+}
+
+// enter asks once. With an inbox the request waits in line.
+func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
+	args := []any{
+		a.Token, a.Owner, letters[a.Mode], a.Permits, a.Capacity, a.TTL.Milliseconds(), inbox, l.patience().Milliseconds(),
+		l.config.Window.Milliseconds(), l.counts(), l.holdOff(),
+	}
+	a.sent = time.Now()
+	if a.Mode != Exclusive {
+		return l.run(ctx, scripts.LockEnter, a.keys, args...)
+	}
+	behind := &redisstore.Behind{Script: scripts.LockEnter, Keys: a.keys, Args: args, Done: "granted"}
+	held, err := l.client.Obtain(behind.With(ctx), a.keys[0], a.TTL, &redislock.Options{Token: a.Token, Metadata: a.Owner})
+	if err != nil && (behind.Reply == nil || !errors.Is(err, redislock.ErrNotObtained)) {
+		return nil, err
+	}
+	a.held = held
+	return behind.Reply, nil
+}
+
+// granted is the grant that a reply tells.
+func (a *asker) granted(reply redisstore.Reply) (Grant, error) {
+	if reply.Word() != "granted" {
+		return Grant{}, refusal(reply)
+	}
+	grant := Grant{Name: a.name, Token: a.Token, TTL: a.TTL, sent: a.sent, held: a.held}
+	err := reply.Scan(&grant.Fence, &grant.Since, &grant.Until, &grant.Now)
+	return grant, err
+}
+
+// Grant asks for a lock and returns the grant as a value; with wait it stands in line, as Acquire does. The errors are those of Acquire.
+func (l *Locks) Grant(ctx context.Context, name string, request Request, wait bool) (Grant, error) {
+	grant, err := l.grant(ctx, name, request, wait)
+	if err == nil {
+		l.note(ctx, name, grant.TTL)
+	}
+	return grant, err
+}
+
+func (l *Locks) grant(ctx context.Context, name string, request Request, wait bool) (Grant, error) {
+	a, err := l.ask(name, request)
+	if err != nil {
+		return Grant{}, err
+	}
+	if wait && l.post.listens() {
+		told, forget := l.post.expect(a.Token)
+		defer forget()
+		return l.stand(ctx, a, told)
+	}
+	reply, err := l.enter(ctx, a, "")
+	if err != nil {
+		l.abandon(ctx, a, err)
+		return Grant{}, err
+	}
+	if word := reply.Word(); !wait || (word != "held" && word != "doubt") {
+		return a.granted(reply)
+	}
+	told, forget := l.post.expect(a.Token)
+	defer forget()
+	l.post.listen(ctx, l)
+	return l.stand(ctx, a, told)
+}
+
+// Renew moves the end of a grant's lease to one TTL from now and returns the grant as it is then. Name and Token name the grant; Fence, if it is not 0, has to
+// be its own; TTL 0 is DefaultTTL. ErrLost: it has ended, was released or broken, or is another's. An ended lease is never revived.
+func (l *Locks) Renew(ctx context.Context, grant Grant) (Grant, error) {
+	if grant.TTL == 0 {
+		grant.TTL = min(DefaultTTL, l.config.LongestTTL)
+	}
+	if err := (Request{TTL: grant.TTL, Token: grant.Token}).withDefaults(l.config).check(grant.Name, l.config.LongestTTL); err != nil {
+		return Grant{}, err
+	}
+	grant.sent = time.Now()
+	reply, err := l.renew(ctx, grant)
+	if err != nil {
+		return Grant{}, err
+	}
+	if reply.Word() != "ok" {
+		return Grant{}, refusal(reply)
+	}
+	err = reply.Scan(&grant.Until, &grant.Now)
+	return grant, err
+}
+
+func (l *Locks) renew(ctx context.Context, grant Grant) (redisstore.Reply, error) {
+	all := l.keys(grant.Name)
+	keys, fence := []string{all[0], all[1], all[4]}, ""
+	if grant.Fence != 0 {
+		fence = strconv.FormatInt(grant.Fence, 10)
+	}
+	args := []any{grant.Token, grant.TTL.Milliseconds(), fence}
+	if grant.held == nil {
+		return l.run(ctx, scripts.LockRenew, keys, args...)
+	}
+	behind := &redisstore.Behind{Script: scripts.LockRenew, Keys: keys, Args: args, Done: "ok"}
+	err := grant.held.Refresh(behind.With(ctx), grant.TTL, nil)
+	if behind.Reply != nil {
+		return behind.Reply, nil
+	}
+	return nil, err
+}
+
+// Release gives a grant back; a lock that others wait for goes to the next of them. ErrLost: it had ended before, was released, or is another's.
+func (l *Locks) Release(ctx context.Context, grant Grant) error {
+	err := l.leave(ctx, grant.Name, grant.Token)
+	if err == nil {
+		l.note(ctx, grant.Name, 0)
+	}
+	return err
+}
+
+// leave gives back what a token has, a lock or a place in the queue, and wakes those of this process who get it.
+func (l *Locks) leave(ctx context.Context, name, token string) error {
+	reply, err := l.run(ctx, scripts.LockLeave, l.keys(name), token, l.post.address(), l.patience().Milliseconds(), l.config.Window.Milliseconds(), l.counts(), l.holdOff())
+	if err != nil {
+		return err
+	}
+	if reply.Word() != "left" {
+		return refusal(reply)
+	}
+	for _, next := range reply.Values() {
+		l.post.tell(next, false)
+	}
+	return nil
+}

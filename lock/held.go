@@ -1,0 +1,117 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/keepalive"
+)
+
+// Lock is a lock that this process holds and renews. Its context is the time in which it may be counted on. It is safe for concurrent use.
+type Lock struct {
+	locks  *Locks
+	first  Grant
+	keeper *keepalive.Keeper
+
+	release sync.Once
+	outcome error // of the release
+	listing listing
+}
+
+// Acquire waits until the lock is granted, in the order in which those who wait have come, and holds it: it is renewed until Release, its loss, or the end of the
+// context. So the context is that of the work under the lock as well as of the waiting; Request.Wait bounds the waiting alone.
+//
+// The errors: a *Held after Request.Wait or with the context's cause, an *OtherCapacity, an *InDoubt if the wait ends before the doubt does, ErrRequest;
+// redisstore.ErrUnavailable (nothing was done), redisstore.ErrUnknownOutcome (the lock may be held by nobody until its TTL has passed).
+func (l *Locks) Acquire(ctx context.Context, name string, request Request) (*Lock, error) {
+	return l.hold(ctx, name, request, true)
+}
+
+// TryAcquire is Acquire without waiting: a lock that others hold, or wait for, is refused with a *Held.
+func (l *Locks) TryAcquire(ctx context.Context, name string, request Request) (*Lock, error) {
+	return l.hold(ctx, name, request, false)
+}
+
+func (l *Locks) hold(ctx context.Context, name string, request Request, wait bool) (*Lock, error) {
+	grant, err := l.grant(ctx, name, request, wait)
+	if err != nil {
+		return nil, err
+	}
+	lock := &Lock{locks: l, first: grant}
+	lock.keeper = keepalive.Start(ctx, grant.sent, grant.sent.Round(0), keepalive.Config{
+		TTL: grant.TTL, Margin: l.config.Margin, Renew: lock.renew, Strict: true,
+		Lost: func(err error) bool { return errors.Is(err, ErrLost) },
+		Failed: func(err error) {
+			l.log.Warn("lock: a renewal failed and is tried again", "name", name, "fence", grant.Fence, "error", err)
+		},
+	})
+	lock.listing.start(lock)
+	if lock.Validity() > 0 {
+		return lock, nil
+	}
+	err = lock.Err() // the reply came too late, or the context has ended
+	return nil, errors.Join(err, lock.Release(ctx))
+}
+
+func (k *Lock) renew(ctx context.Context) error {
+	grant, err := k.locks.Renew(ctx, k.first)
+	if err == nil {
+		k.listing.extend(ctx, grant.TTL)
+	}
+	return err
+}
+
+// Name is the lock's name.
+func (k *Lock) Name() string { return k.first.Name }
+
+// Token is the secret that proves the grant.
+func (k *Lock) Token() string { return k.first.Token }
+
+// Fence is the number that is larger for every later grant of this lock. Give it to the resource with every write, so that it can refuse a holder that was
+// overtaken: see [CheckFence].
+func (k *Lock) Fence() int64 { return k.first.Fence }
+
+// Since is when it was granted, by the Redis server's clock.
+func (k *Lock) Since() time.Time { return k.first.Since }
+
+// Context ends when the lock can not be counted on any more. Its cause wraps ErrLost, or is ErrDeadline, ErrReleased, or the cause of the context that the lock was
+// acquired with.
+func (k *Lock) Context() context.Context { return k.keeper.Context() }
+
+// Done is closed when the lock can not be counted on any more.
+func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
+
+// Err is nil while the lock may be counted on, ErrReleased after Release; else it says why, and wraps ErrLost unless the context that it was acquired with has ended.
+func (k *Lock) Err() error {
+	cause := context.Cause(k.keeper.Context())
+	if cause == nil && k.keeper.Valid() <= 0 {
+		cause = ErrDeadline // its timer is about to say so
+	}
+	if errors.Is(cause, ErrDeadline) {
+		return fmt.Errorf("%w: %w", ErrLost, cause)
+	}
+	return cause
+}
+
+// Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic and wall time; 0 or less: not any more. A process that was
+// paused hears of its loss late: look before each step that matters, and let the resource check the fence.
+func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }
+
+// Release ends the holding and gives the lock back, to the next who waits. It does so even if the context has ended, within two seconds. ErrLost: it was not this
+// holder's any more. After another error the lock ends with its TTL. Releasing again does nothing and answers the same.
+func (k *Lock) Release(ctx context.Context) error {
+	k.release.Do(func() {
+		k.keeper.Stop()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+		defer cancel()
+		listed := k.listing.stop()
+		k.outcome = k.locks.leave(ctx, k.first.Name, k.first.Token)
+		if listed {
+			k.locks.note(ctx, k.first.Name, 0)
+		}
+	})
+	return k.outcome
+}

@@ -1,0 +1,145 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// shown is how many waiters are told one by one.
+const shown = 100
+
+// Info is who holds a lock and who waits for it, at one moment of the server's time.
+type Info struct {
+	Now      time.Time
+	Mode     Mode     // "" if nobody holds it
+	Capacity int      // permits there are, with mode Permits
+	Fence    int64    // of the last grant that is remembered; 0 = none
+	Holders  []Holder // the one with the smallest fence first
+	Queue    int      // how many wait
+	Waiters  []Waiter // the first hundred of them, in order
+}
+
+// Holder is one who holds a lock. A plain client of redislock has no fence, no owner and no Since.
+type Holder struct {
+	Owner   string
+	Fence   int64
+	Since   time.Time
+	Until   time.Time // unless it is renewed; zero = never
+	Permits int
+}
+
+// Waiter is one who waits for a lock.
+type Waiter struct {
+	Owner   string
+	Mode    Mode
+	Permits int
+	Since   time.Time
+}
+
+// Get shows who holds a lock and who waits for it. A lock that nobody uses has no holders, and is no error.
+func (l *Locks) Get(ctx context.Context, name string) (Info, error) {
+	if !nameForm.MatchString(name) {
+		return Info{}, fmt.Errorf("%w: name", ErrRequest)
+	}
+	reply, err := l.run(ctx, scripts.LockGet, l.keys(name)[:5], shown)
+	if err != nil {
+		return Info{}, err
+	}
+	if reply.Word() != "ok" {
+		return Info{}, reply.Unexpected()
+	}
+	return readInfo(reply)
+}
+
+func readInfo(reply redisstore.Reply) (Info, error) {
+	var info Info
+	mode, holders := "", 0
+	if err := reply.Scan(&info.Now, &info.Fence, &mode, &info.Capacity, &holders, &info.Queue); err != nil {
+		return Info{}, err
+	}
+	info.Mode = modeOf(mode)
+	for i, record := range reply.Values()[6:] {
+		words := strings.SplitN(record, " ", 5)
+		if err := info.read(words, i < holders); err != nil {
+			return Info{}, fmt.Errorf("%w: record %d of the lock: %w", redisstore.ErrUnknownOutcome, i, err)
+		}
+	}
+	slices.SortFunc(info.Holders, func(a, b Holder) int { return int(a.Fence - b.Fence) })
+	return info, nil
+}
+
+// read takes one record in, as lock_get shows it.
+func (i *Info) read(words []string, holder bool) error {
+	if holder && len(words) == 5 {
+		numbers, err := numbers(words[:4])
+		if err == nil {
+			i.Holders = append(i.Holders, Holder{Fence: numbers[0], Since: at(numbers[1]), Until: at(numbers[2]), Permits: int(numbers[3]), Owner: words[4]})
+		}
+		return err
+	}
+	if !holder && len(words) == 4 {
+		numbers, err := numbers(words[1:3])
+		if err == nil {
+			i.Waiters = append(i.Waiters, Waiter{Mode: modeOf(words[0]), Permits: int(numbers[0]), Since: time.UnixMicro(numbers[1]).UTC(), Owner: words[3]})
+		}
+		return err
+	}
+	return fmt.Errorf("%d words", len(words))
+}
+
+func numbers(words []string) ([]int64, error) {
+	found := make([]int64, len(words))
+	for i, word := range words {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		found[i] = n
+	}
+	return found, nil
+}
+
+func at(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func modeOf(letter string) Mode {
+	for mode, written := range letters {
+		if written == letter {
+			return mode
+		}
+	}
+	return ""
+}
+
+// Break takes a lock from the holder with that fence; 0 is a plain client of redislock. It returns a new fence, larger than the holder's: a resource that is
+// told of it refuses the holder from then on, who hears of it at its next renewal. The lock goes to the next who waits. ErrNoHolder: nobody holds
+// it with that fence.
+func (l *Locks) Break(ctx context.Context, name string, fence int64) (int64, error) {
+	if !nameForm.MatchString(name) {
+		return 0, fmt.Errorf("%w: name", ErrRequest)
+	}
+	reply, err := l.run(ctx, scripts.LockBreak, l.keys(name), fence, l.patience().Milliseconds(), l.config.Window.Milliseconds(), l.counts(), l.holdOff())
+	if err != nil {
+		return 0, err
+	}
+	switch reply.Word() {
+	case "broken":
+		minted := int64(0)
+		err = reply.Scan(&minted)
+		return minted, err
+	case "unknown":
+		return 0, ErrNoHolder
+	}
+	return 0, reply.Unexpected()
+}

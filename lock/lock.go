@@ -1,0 +1,167 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/bsm/redislock"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// Bounds and defaults of a [Config].
+const (
+	DefaultWindow = time.Second
+	DefaultSkew   = time.Second
+)
+
+// AfterLoss says what to do once Redis may have lost leases that are still open: after a failover, a restart without the last data, or FLUSHALL.
+type AfterLoss string
+
+// What can be done after a loss.
+const (
+	// GrantAfterLoss goes on at once. A holder whose lease was lost hears of it at its next renewal, a third of its TTL later at most; until then another may hold as
+	// well. The default: with an acknowledgement of all replicas that can become master a failover loses nothing, every resource that checks fences is safe
+	// in any case, and a service does not stand still for half a minute whenever Redis is restarted.
+	GrantAfterLoss AfterLoss = "grant"
+	// WaitAfterLoss grants nothing until every lease that may be open has ended: LongestTTL + Skew. Also before the very first lock of a Redis, since one that is
+	// new and one that has lost everything look alike. Costs one INFO for each new grant.
+	WaitAfterLoss AfterLoss = "wait"
+)
+
+// Config is what the users of a store's locks share. The zero value of each field means the default beside it.
+type Config struct {
+	Owner string // says for people who holds a lock, as [Request].Owner; "" = host:pid
+	// Window is how long a waiter whose turn has come may take to claim the lock, before it goes to the next; MinTTL to a minute; 0 = DefaultWindow. Waiters
+	// look by themselves about as often.
+	Window time.Duration
+	// Margin is how long before the lease can end the holder's context does; 0 = a tenth of its TTL, a second at most.
+	Margin    time.Duration
+	AfterLoss AfterLoss // "" = GrantAfterLoss
+	// LongestTTL is the longest TTL that may be asked for. Under WaitAfterLoss all users of a store must have it alike; 0 = DefaultTTL under WaitAfterLoss, else MaxTTL.
+	LongestTTL time.Duration
+	Skew       time.Duration // how far the clocks of two servers that can be master may differ, up to a minute; under WaitAfterLoss only; 0 = DefaultSkew
+	Logger     *slog.Logger  // nil = no log. It never sees a token
+}
+
+func (c Config) withDefaults() Config {
+	if c.Owner == "" {
+		c.Owner = process()
+	}
+	if c.Window == 0 {
+		c.Window = DefaultWindow
+	}
+	if c.AfterLoss == "" {
+		c.AfterLoss = GrantAfterLoss
+	}
+	if c.LongestTTL == 0 {
+		c.LongestTTL = MaxTTL
+		if c.AfterLoss == WaitAfterLoss {
+			c.LongestTTL = DefaultTTL
+		}
+	}
+	if c.Skew == 0 {
+		c.Skew = DefaultSkew
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9._:~@-]`)
+
+// process names this process for people.
+func process() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" || len(host) > 150 {
+		host = "process"
+	}
+	return fmt.Sprintf("%s:%d", notInNames.ReplaceAllString(host, "-"), os.Getpid())
+}
+
+// Check tells what is wrong with a configuration, and the bound that it breaks.
+func (c Config) Check() error {
+	c = c.withDefaults()
+	switch {
+	case !nameForm.MatchString(c.Owner):
+		return fmt.Errorf("lock: owner: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -")
+	case c.Window < MinTTL || c.Window > time.Minute:
+		return fmt.Errorf("lock: window %v: %v to 1m", c.Window, MinTTL)
+	case c.Margin < 0:
+		return fmt.Errorf("lock: margin %v is negative", c.Margin)
+	case c.AfterLoss != GrantAfterLoss && c.AfterLoss != WaitAfterLoss:
+		return fmt.Errorf("lock: after a loss %q: grant or wait", c.AfterLoss)
+	case c.LongestTTL < MinTTL || c.LongestTTL > MaxTTL:
+		return fmt.Errorf("lock: longest ttl %v: %v to %v", c.LongestTTL, MinTTL, MaxTTL)
+	case c.Skew < time.Millisecond || c.Skew > time.Minute:
+		return fmt.Errorf("lock: skew %v: 1ms to 1m", c.Skew)
+	}
+	return nil
+}
+
+// Locks are the locks of one store. It is safe for concurrent use. Close it when none is held or waited for any more.
+type Locks struct {
+	store  *redisstore.Store
+	config Config
+	log    *slog.Logger
+	client *redislock.Client
+	post   post
+}
+
+// New returns the locks of a store. A configuration that [Config.Check] finds fault with is a programmer's mistake and panics.
+func New(store *redisstore.Store, config Config) *Locks {
+	config = config.withDefaults()
+	if err := config.Check(); err != nil {
+		panic(err)
+	}
+	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(store.Scripter())}
+	l.post.channel = store.Key("locks", "inbox", secret.New())
+	return l
+}
+
+// Close ends what listens for this process's waiters. Locks that are held are kept: release them first.
+func (l *Locks) Close() error {
+	l.post.close()
+	return nil
+}
+
+// Key is the Redis key of a lock, as github.com/bsm/redislock takes it: its plain clients on that key and ours exclude each other.
+func (l *Locks) Key(name string) string { return l.store.Key("lock", name) }
+
+// keys are those of one lock, in the order in which the scripts take them.
+func (l *Locks) keys(name string) []string {
+	key := func(parts ...string) string { return l.store.Key("lock", name, parts...) }
+	keys := []string{key(), key("fence"), key("queue"), key("waiters"), key("holders")}
+	if l.config.AfterLoss == WaitAfterLoss {
+		keys = append(keys, l.marker(name))
+	}
+	return keys
+}
+
+// holdOff is how long nothing is granted after a loss, in milliseconds.
+func (l *Locks) holdOff() int64 {
+	if l.config.AfterLoss == GrantAfterLoss {
+		return 0
+	}
+	return (l.config.LongestTTL + l.config.Skew).Milliseconds()
+}
+
+// counts says to the scripts whether PUBLISH tells how many listen. In a cluster it counts those at one node.
+func (l *Locks) counts() string {
+	if l.store.Mode() == redisstore.Cluster {
+		return "0"
+	}
+	return "1"
+}
+
+// run runs a script on a lock.
+func (l *Locks) run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (redisstore.Reply, error) {
+	return l.store.Run(ctx, script, keys, args...)
+}

@@ -1,0 +1,183 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		_, _ = os.Stderr.WriteString("left behind: " + err.Error() + "\n")
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// patient is how long a test waits for what must come; only a hang takes that long.
+const patient = 20 * time.Second
+
+// process is what one process has: locks of its own, with a subscription of their own.
+func open(t testing.TB, store *redisstore.Store, config Config) *Locks {
+	t.Helper()
+	if config.Owner == "" {
+		config.Owner = "tester"
+	}
+	locks := New(store, config)
+	t.Cleanup(func() {
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return locks
+}
+
+func embeddedStore(t testing.TB) *redisstore.Store {
+	t.Helper()
+	return storetest.Open(t, redisstore.Config{URL: "embedded:"})
+}
+
+// must acquires a lock at once.
+func must(t testing.TB, locks *Locks, name string, request Request) *Lock {
+	t.Helper()
+	lock, err := locks.TryAcquire(t.Context(), name, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func release(t testing.TB, lock *Lock) {
+	t.Helper()
+	if err := lock.Release(t.Context()); err != nil {
+		t.Fatalf("release: %v", err)
+	}
+}
+
+// wantIs fails the test unless the error is all of these.
+func wantIs(t testing.TB, err error, is ...error) {
+	t.Helper()
+	for _, target := range is {
+		if !errors.Is(err, target) {
+			t.Fatalf("got the error %v, want %v", err, target)
+		}
+	}
+}
+
+// wantHeld fails the test unless a lock is refused.
+func wantHeld(t testing.TB, locks *Locks, name string, request Request) {
+	t.Helper()
+	lock, err := locks.TryAcquire(t.Context(), name, request)
+	if err == nil {
+		t.Fatalf("granted with fence %d", lock.Fence())
+	}
+	wantIs(t, err, ErrHeld, redisstore.ErrRefused)
+}
+
+// waiter is an Acquire under way.
+type waiter struct {
+	result chan *Lock
+	err    chan error
+	cancel context.CancelFunc
+}
+
+func wait(t testing.TB, locks *Locks, name string, request Request) waiter {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := waiter{make(chan *Lock, 1), make(chan error, 1), cancel}
+	go func() {
+		lock, err := locks.Acquire(ctx, name, request)
+		if err != nil {
+			w.err <- err
+			return
+		}
+		w.result <- lock
+	}()
+	return w
+}
+
+// inLine starts a wait and returns when that many wait.
+func inLine(t testing.TB, locks *Locks, name string, request Request, queue int) waiter {
+	t.Helper()
+	w := wait(t, locks, name, request)
+	queued(t, locks, name, queue)
+	return w
+}
+
+func queued(t testing.TB, locks *Locks, name string, n int) {
+	t.Helper()
+	until(t, "the queue has that many", func() bool { return info(t, locks, name).Queue == n })
+}
+
+func info(t testing.TB, locks *Locks, name string) Info {
+	t.Helper()
+	got, err := locks.Get(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func until(t testing.TB, what string, ask func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(patient); !ask(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("it did not come to it that %s", what)
+		}
+	}
+}
+
+func (w waiter) granted(t testing.TB) *Lock {
+	t.Helper()
+	select {
+	case lock := <-w.result:
+		return lock
+	case err := <-w.err:
+		t.Fatalf("not granted: %v", err)
+	case <-time.After(time.Hour):
+		t.Fatal("not granted")
+	}
+	return nil
+}
+
+func (w waiter) refused(t testing.TB) error {
+	t.Helper()
+	select {
+	case lock := <-w.result:
+		t.Fatalf("granted with fence %d", lock.Fence())
+	case err := <-w.err:
+		return err
+	case <-time.After(time.Hour):
+		t.Fatal("neither granted nor refused")
+	}
+	return nil
+}
+
+// stillWaits fails the test if the waiter has got something.
+func (w waiter) stillWaits(t testing.TB) {
+	t.Helper()
+	select {
+	case lock := <-w.result:
+		t.Fatalf("granted with fence %d", lock.Fence())
+	case err := <-w.err:
+		t.Fatal(err)
+	default:
+	}
+}
+
+// rising fails the test unless fences rise.
+func rising(t testing.TB, fences ...int64) {
+	t.Helper()
+	if !slices.IsSorted(fences) || len(slices.Compact(slices.Clone(fences))) != len(fences) || fences[0] <= 0 || fences[len(fences)-1] >= 1<<53 {
+		t.Fatalf("fences %d", fences)
+	}
+}

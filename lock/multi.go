@@ -1,0 +1,118 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// MaxNames is how many locks can be acquired together.
+const MaxNames = 100
+
+// Multi is several locks that are held together, or not at all. It is safe for concurrent use.
+type Multi struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	held   []*Lock // in the order of their names
+	watch  []func() bool
+
+	release sync.Once
+	outcome error
+}
+
+// AcquireAll acquires several locks, all or none, in the order of their names whatever order they are given in: so no two calls can wait for each other for ever. Each
+// lock is waited for while those before it are held and renewed. Names are taken once. Request.Wait bounds the waiting in all; a Token can not be
+// given. The errors are those of Acquire; with one nothing is held.
+//
+// There is no variant that takes all in one step, since every name is a slot of its own in a cluster.
+func (l *Locks) AcquireAll(ctx context.Context, names []string, request Request) (*Multi, error) {
+	return l.holdAll(ctx, names, request, true)
+}
+
+// TryAcquireAll is AcquireAll without waiting.
+func (l *Locks) TryAcquireAll(ctx context.Context, names []string, request Request) (*Multi, error) {
+	return l.holdAll(ctx, names, request, false)
+}
+
+func (l *Locks) holdAll(ctx context.Context, names []string, request Request, wait bool) (*Multi, error) {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(names) == 0 || len(names) > MaxNames || request.Token != "" {
+		return nil, fmt.Errorf("%w: 1 to %d names, and no token", ErrRequest, MaxNames)
+	}
+	m := &Multi{}
+	m.ctx, m.cancel = context.WithCancelCause(ctx)
+	began, bound := time.Now(), request.Wait
+	for _, name := range names {
+		if bound > 0 {
+			request.Wait = max(bound-time.Since(began), time.Millisecond)
+		}
+		lock, err := l.hold(m.ctx, name, request, wait)
+		if err != nil {
+			return nil, errors.Join(err, m.lost(), m.Release(ctx))
+		}
+		m.add(lock)
+	}
+	if err := m.Err(); err != nil {
+		return nil, errors.Join(err, m.Release(ctx))
+	}
+	return m, nil
+}
+
+// add takes a lock in. When it ends, so do all.
+func (m *Multi) add(lock *Lock) {
+	m.held = append(m.held, lock)
+	m.watch = append(m.watch, context.AfterFunc(lock.Context(), func() { m.cancel(lock.Err()) }))
+}
+
+// lost is why one of the locks that are held has ended, if one has.
+func (m *Multi) lost() error {
+	for _, lock := range m.held {
+		if err := lock.Err(); errors.Is(err, ErrLost) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Locks are the single locks, with a fence each, in the order of their names.
+func (m *Multi) Locks() []*Lock { return slices.Clone(m.held) }
+
+// Context ends when one of the locks can not be counted on any more.
+func (m *Multi) Context() context.Context { return m.ctx }
+
+// Done is closed when one of the locks can not be counted on any more.
+func (m *Multi) Done() <-chan struct{} { return m.ctx.Done() }
+
+// Err is nil while all locks may be counted on; else it says why not, as [Lock.Err] does.
+func (m *Multi) Err() error {
+	for _, lock := range m.held {
+		if err := lock.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Validity is how long from now all of them may be counted on if no renewal is confirmed.
+func (m *Multi) Validity() time.Duration {
+	shortest := MaxTTL
+	for _, lock := range m.held {
+		shortest = min(shortest, lock.Validity())
+	}
+	return shortest
+}
+
+// Release gives all of them back, the last one first. The errors are those of [Lock.Release], joined.
+func (m *Multi) Release(ctx context.Context) error {
+	m.release.Do(func() {
+		for i, lock := range slices.Backward(m.held) {
+			m.watch[i]()
+			m.outcome = errors.Join(m.outcome, lock.Release(ctx))
+		}
+		m.cancel(ErrReleased)
+	})
+	return m.outcome
+}

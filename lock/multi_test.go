@@ -1,0 +1,84 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func several(t *testing.T, store *redisstore.Store) {
+	locks, others := open(t, store, Config{}), open(t, store, Config{})
+	both, err := locks.AcquireAll(t.Context(), []string{"m2", "m1", "m2"}, Request{})
+	if err != nil || len(both.Locks()) != 2 || both.Locks()[0].Name() != "m1" || both.Validity() <= 0 || both.Err() != nil {
+		t.Fatal(both, err)
+	}
+	_, err = others.TryAcquireAll(t.Context(), []string{"m0", "m1"}, Request{})
+	wantIs(t, err, ErrHeld)
+	release(t, must(t, others, "m0", Request{})) // nothing was kept
+	_, err = others.AcquireAll(t.Context(), []string{"m0", "m2"}, Request{Wait: 20 * time.Millisecond})
+	wantIs(t, err, ErrHeld)
+	if err := both.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantIs(t, context.Cause(both.Context()), ErrReleased)
+	for _, names := range [][]string{nil, make([]string, MaxNames+1), {"a b"}} {
+		_, err := locks.AcquireAll(t.Context(), names, Request{})
+		wantIs(t, err, ErrRequest)
+	}
+
+	var all sync.WaitGroup // in opposite orders, many times
+	for i := range 8 {
+		all.Go(func() {
+			names := []string{"x", "y", "z"}
+			names[0], names[i%3] = names[i%3], names[0]
+			for range 5 {
+				held, err := []*Locks{locks, others}[i%2].AcquireAll(t.Context(), names, Request{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := held.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func elects(t *testing.T, store *redisstore.Store) {
+	locks, others := open(t, store, Config{Window: MinTTL}), open(t, store, Config{})
+	mine, theirs := locks.Election("chair"), others.Election("chair")
+	_, err := mine.Leader(t.Context())
+	wantIs(t, err, ErrNoLeader)
+	ann, err := mine.Campaign(t.Context(), Request{Owner: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	campaign := inLine(t, others, "chair", Request{Owner: "bob"}, 1)
+	if leader, err := theirs.Leader(t.Context()); err != nil || leader.Owner != "ann" || leader.Fence != ann.Fence() {
+		t.Fatal(leader, err)
+	}
+	var seen []string
+	for leader, err := range mine.Leaders(t.Context()) {
+		seen = append(seen, leader.Owner)
+		if err != nil {
+			wantIs(t, err, ErrNoLeader)
+			break
+		}
+		switch leader.Owner {
+		case "ann":
+			if err := mine.Resign(t.Context(), ann); err != nil {
+				t.Fatal(err)
+			}
+		case "bob":
+			release(t, campaign.granted(t))
+		}
+	}
+	if len(seen) != 3 || seen[0] != "ann" || seen[1] != "bob" || seen[2] != "" {
+		t.Errorf("%q", seen)
+	}
+}

@@ -1,0 +1,88 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// The list of names is for people. A lock that is held for a moment is not worth a round trip, so only one that is held for longer gets on the list, where it
+// stays for its lease and is taken off when it is released: locks leave no name behind, however many there were.
+const (
+	worthListing = 250 * time.Millisecond
+	maxNames     = 1000
+)
+
+func (l *Locks) names() string { return l.store.Key("locks", "names") }
+
+// note puts a name on the list, or takes it off. A failure is made up for by the next renewal, or by the lease's end.
+func (l *Locks) note(ctx context.Context, name string, life time.Duration) {
+	_, _ = l.run(ctx, scripts.LockNote, []string{l.names()}, name, life.Milliseconds())
+}
+
+// Names lists up to n names (1 to 1000) of locks that are held, in the order of their bytes: those behind a name, "" for the first page, that begin with a prefix.
+// A lock is on the list from a quarter of a second after it was granted. Clients of redislock itself list nothing.
+func (l *Locks) Names(ctx context.Context, prefix, behind string, n int) ([]string, error) {
+	if n < 1 || n > maxNames {
+		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxNames)
+	}
+	reply, err := l.run(ctx, scripts.LockNames, []string{l.names()})
+	if err != nil {
+		return nil, err
+	}
+	if reply.Word() != "ok" {
+		return nil, reply.Unexpected()
+	}
+	names := slices.DeleteFunc(slices.Clone(reply.Values()), func(name string) bool { return name <= behind || !strings.HasPrefix(name, prefix) })
+	slices.Sort(names)
+	return names[:min(n, len(names))], nil
+}
+
+// listing keeps one lock's name on the list.
+type listing struct {
+	lock  *Lock
+	timer *time.Timer
+
+	mu     sync.Mutex
+	listed bool
+	ended  bool
+}
+
+func (s *listing) start(lock *Lock) {
+	s.lock = lock
+	s.timer = time.AfterFunc(worthListing, func() { s.put(lock.keeper.Context(), lock.first.TTL) })
+}
+
+// extend keeps the name for another TTL, if it is on the list.
+func (s *listing) extend(ctx context.Context, ttl time.Duration) {
+	s.mu.Lock()
+	listed := s.listed
+	s.mu.Unlock()
+	if listed {
+		s.put(ctx, ttl)
+	}
+}
+
+func (s *listing) put(ctx context.Context, ttl time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.listed = true
+	s.lock.locks.note(ctx, s.lock.first.Name, ttl)
+}
+
+// stop ends it, waits for a call that is under way, and tells whether the name may be on the list.
+func (s *listing) stop() bool {
+	s.timer.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	return s.listed
+}

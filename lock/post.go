@@ -1,0 +1,139 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// post receives what is published to this process, one channel for all its waiters, and wakes the one whose turn has come. The first that waits opens the
+// subscription, which then stays. Close it at the end.
+type post struct {
+	channel string
+
+	mu      sync.Mutex
+	waiting map[string]chan struct{} // by token
+	ready   bool                     // what is published arrives
+	starts  chan struct{}            // closed when the attempt to listen that is under way has come to something; nil = none is
+	cancel  context.CancelFunc
+	reader  sync.WaitGroup
+	closed  bool
+}
+
+// listens tells whether what is published arrives.
+func (p *post) listens() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready
+}
+
+// address is the channel if this process listens on it, else "".
+func (p *post) address() string {
+	if p.listens() {
+		return p.channel
+	}
+	return ""
+}
+
+// expect returns a channel that is sent to when the token's turn has come, or may have; forget ends that.
+func (p *post) expect(token string) (told <-chan struct{}, forget func()) {
+	channel := make(chan struct{}, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting == nil {
+		p.waiting = map[string]chan struct{}{}
+	}
+	p.waiting[token] = channel
+	return channel, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.waiting, token)
+	}
+}
+
+// tell wakes the waiter with that token, or all of them.
+func (p *post) tell(token string, all bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !all {
+		wake(p.waiting[token])
+		return
+	}
+	for _, told := range p.waiting {
+		wake(told)
+	}
+}
+
+func wake(told chan struct{}) {
+	select {
+	case told <- struct{}{}:
+	default: // nobody waits, or it has been told and has not looked yet
+	}
+}
+
+// listen sees to it that what is published arrives. Without a subscription, since Redis is away, waiters look by themselves and the next one tries again.
+func (p *post) listen(ctx context.Context, l *Locks) {
+	p.mu.Lock()
+	if !p.ready && p.starts == nil && !p.closed {
+		p.startLocked(l)
+	}
+	starts := p.starts
+	p.mu.Unlock()
+	if starts == nil {
+		return
+	}
+	select {
+	case <-starts:
+	case <-ctx.Done():
+	}
+}
+
+func (p *post) startLocked(l *Locks) {
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(context.Background())
+	p.starts = make(chan struct{})
+	p.reader.Go(func() {
+		if err := p.read(ctx, l); err != nil && ctx.Err() == nil {
+			l.log.Warn("lock: waiters look by themselves, since they can not be told", "error", err)
+		}
+		p.set(false)
+	})
+}
+
+// set notes whether this process listens now.
+func (p *post) set(ready bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = ready
+	if p.starts != nil {
+		close(p.starts)
+		p.starts = nil
+	}
+}
+
+// read passes on what is published, until the context ends. What was published while the connection was lost nobody has heard: then everybody is to look.
+func (p *post) read(ctx context.Context, l *Locks) error {
+	inbox, err := l.store.Subscribe(ctx, p.channel)
+	if err != nil {
+		return err
+	}
+	p.set(true)
+	for {
+		token, missed, err := inbox.Next(ctx)
+		if err != nil {
+			return errors.Join(err, inbox.Close())
+		}
+		p.tell(token, missed)
+	}
+}
+
+// close ends the subscription.
+func (p *post) close() {
+	p.mu.Lock()
+	p.closed = true
+	if p.cancel != nil {
+		p.cancel()
+	}
+	p.mu.Unlock()
+	p.reader.Wait()
+}

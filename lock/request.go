@@ -1,0 +1,103 @@
+package lock
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+)
+
+// Bounds of what a caller may ask for.
+const (
+	MinTTL      = 100 * time.Millisecond
+	MaxTTL      = 24 * time.Hour
+	DefaultTTL  = 30 * time.Second
+	MaxCapacity = 1_000_000 // permits of one lock
+)
+
+// Mode is how a lock is held.
+type Mode string
+
+// The modes. Whoever holds a lock in one mode excludes those of the others.
+const (
+	Exclusive Mode = "exclusive" // by one
+	Shared    Mode = "shared"    // by any number
+	Permits   Mode = "permits"   // by as many as there are permits
+)
+
+var letters = map[Mode]string{Exclusive: "x", Shared: "s", Permits: "p"}
+
+// Request says how to lock. The zero value is an exclusive lock with the defaults.
+type Request struct {
+	// TTL is how long the lock is held without renewal, MinTTL to Config.LongestTTL; 0 = DefaultTTL.
+	TTL time.Duration
+	// Wait is how long to wait for others at most; 0 = as long as the context allows. TryAcquire does not wait.
+	Wait time.Duration
+	// Mode is how to hold it; "" = Exclusive, or Permits if Capacity is set.
+	Mode Mode
+	// Permits is how many permits to take; 0 = 1. Only with Mode Permits.
+	Permits int
+	// Capacity is how many permits there are, which all who use the lock at one time must ask alike; 1 to MaxCapacity. Only with Mode Permits.
+	Capacity int
+	// Owner says for people who holds it, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" = Config.Owner.
+	Owner string
+	// Token is the secret that names this request, as internal/secret makes them: 22 characters of base64url. The same token asked again gets the same grant, after a
+	// reply that was lost. Two requests must never share one. "" = a new one.
+	Token string
+}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
+
+func (r Request) withDefaults(config Config) Request {
+	if r.TTL == 0 {
+		r.TTL = min(DefaultTTL, config.LongestTTL)
+	}
+	if r.Mode == "" {
+		r.Mode = Exclusive
+		if r.Capacity > 0 {
+			r.Mode = Permits
+		}
+	}
+	if r.Permits == 0 {
+		r.Permits = 1
+	}
+	if r.Owner == "" {
+		r.Owner = config.Owner
+	}
+	if r.Token == "" {
+		r.Token = secret.New()
+	}
+	return r
+}
+
+// check is for a request with its defaults.
+func (r Request) check(name string, longest time.Duration) error {
+	switch {
+	case !nameForm.MatchString(name):
+		return fmt.Errorf("%w: name: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+	case r.TTL < MinTTL || r.TTL > longest:
+		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, longest)
+	case r.Wait < 0:
+		return fmt.Errorf("%w: wait %v is negative", ErrRequest, r.Wait)
+	case letters[r.Mode] == "":
+		return fmt.Errorf("%w: mode %q: exclusive, shared or permits", ErrRequest, r.Mode)
+	case !nameForm.MatchString(r.Owner):
+		return fmt.Errorf("%w: owner: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+	case !secret.Valid(r.Token):
+		return fmt.Errorf("%w: token: 22 characters of base64url", ErrRequest)
+	}
+	return r.checkPermits()
+}
+
+func (r Request) checkPermits() error {
+	switch {
+	case r.Mode != Permits && (r.Capacity != 0 || r.Permits != 1):
+		return fmt.Errorf("%w: permits are of a lock with mode permits", ErrRequest)
+	case r.Mode == Permits && (r.Capacity < 1 || r.Capacity > MaxCapacity):
+		return fmt.Errorf("%w: capacity %d: 1 to %d", ErrRequest, r.Capacity, MaxCapacity)
+	case r.Mode == Permits && (r.Permits < 1 || r.Permits > r.Capacity):
+		return fmt.Errorf("%w: permits %d: 1 to %d", ErrRequest, r.Permits, r.Capacity)
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// bubble runs a test in which an hour takes no time.
+func bubble(t *testing.T, test func(t *testing.T, store *redisstore.Store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, embeddedStore(t)) })
+}
+
+// settle lets everything happen that needs no time to pass.
+func settle(t *testing.T, w waiter) waiter {
+	t.Helper()
+	synctest.Wait()
+	w.stillWaits(t)
+	return w
+}
+
+func TestRenewalsKeepALockForAsLongAsItIsHeld(t *testing.T) {
+	for _, request := range []Request{{TTL: time.Second}, {TTL: time.Second, Mode: Shared}} {
+		bubble(t, func(t *testing.T, store *redisstore.Store) {
+			locks := open(t, store, Config{})
+			held := must(t, locks, "long", request)
+			for range 5 {
+				time.Sleep(time.Minute)
+				wantHeld(t, locks, "long", Request{})
+			}
+			got := info(t, locks, "long").Holders[0]
+			if got.Fence != held.Fence() || !got.Since.Equal(held.Since()) || held.Err() != nil {
+				t.Errorf("%+v %v", got, held.Err())
+			}
+			if names, err := locks.Names(t.Context(), "", "", 10); err != nil || len(names) != 1 {
+				t.Errorf("%q %v", names, err)
+			}
+			release(t, held)
+		})
+	}
+}
+
+// Whoever waits is served the moment that the lock is given back, in every combination of modes, with no time passing: nobody had to look by itself.
+func TestHandOverTakesNoTime(t *testing.T) {
+	requests := []Request{{}, {Mode: Shared}, {Capacity: 2}, {Capacity: 2, Permits: 2}}
+	for _, one := range requests {
+		for _, next := range requests {
+			bubble(t, func(t *testing.T, store *redisstore.Store) {
+				mine, others := open(t, store, Config{}), open(t, store, Config{})
+				blocker := must(t, mine, "swift", Request{})
+				a := settle(t, wait(t, others, "swift", one))
+				b := settle(t, wait(t, others, "swift", Request{}))
+				c := settle(t, wait(t, mine, "swift", next))
+				d := settle(t, wait(t, mine, "swift", Request{}))
+				start := time.Now()
+				release(t, blocker)
+				for _, w := range []waiter{a, b, c, d} {
+					release(t, w.granted(t))
+				}
+				if took := time.Since(start); took != 0 {
+					t.Errorf("%+v and %+v: it took %v", one, next, took)
+				}
+			})
+		}
+	}
+}
+
+func TestLeaseThatNobodyRenewsEnds(t *testing.T) {
+	for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 1}} {
+		bubble(t, func(t *testing.T, store *redisstore.Store) {
+			locks := open(t, store, Config{})
+			request.TTL = 3 * time.Second
+			grant, err := locks.Grant(t.Context(), "silent", request, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			next := wait(t, locks, "silent", Request{}).granted(t)
+			if took := time.Since(start); took < 3*time.Second || took > 3*time.Second+200*time.Millisecond {
+				t.Errorf("%+v: free after %v", request, took)
+			}
+			rising(t, grant.Fence, next.Fence())
+			_, err = locks.Renew(t.Context(), grant)
+			wantIs(t, err, ErrLost)
+			release(t, next)
+		})
+	}
+}
+
+// A waiter that was handed the lock and has died lets the window pass; the one behind it is served right then. The same with several dead ones of one process.
+func TestDeadWaitersHoldNobodyUpForLongerThanOneWindow(t *testing.T) {
+	for _, dead := range []int{1, 5} {
+		bubble(t, func(t *testing.T, store *redisstore.Store) {
+			locks, others := open(t, store, Config{}), open(t, store, Config{})
+			held := must(t, locks, "dead", Request{})
+			bury(t, others, "dead", dead)
+			next := settle(t, wait(t, locks, "dead", Request{}))
+			release(t, held)
+			start := time.Now()
+			release(t, next.granted(t))
+			if took := time.Since(start); took > DefaultWindow+100*time.Millisecond || took < DefaultWindow/2 {
+				t.Errorf("%d dead: served after %v", dead, took)
+			}
+		})
+	}
+}
+
+// bury puts waiters into the queue who will never hear that their turn has come, although somebody listens on their channel.
+func bury(t *testing.T, locks *Locks, name string, n int) {
+	t.Helper()
+	locks.post.listen(t.Context(), locks)
+	for range n {
+		a, err := locks.ask(name, Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply, err := locks.enter(t.Context(), a, locks.post.channel); err != nil || reply.Word() != "waiting" {
+			t.Fatal(reply, err)
+		}
+	}
+}
+
+// Waiters whose process does not listen any more are passed over at once.
+func TestWaitersWhoseProcessIsGonePassUnnoticed(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks, gone := open(t, store, Config{}), open(t, store, Config{})
+		held := must(t, locks, "gone", Request{})
+		bury(t, gone, "gone", 3)
+		middle := settle(t, wait(t, locks, "gone", Request{}))
+		bury(t, gone, "gone", 3)
+		last := settle(t, wait(t, locks, "gone", Request{}))
+		gone.post.close()
+		synctest.Wait()
+		start := time.Now()
+		release(t, held)
+		release(t, middle.granted(t))
+		release(t, last.granted(t))
+		if took := time.Since(start); took != 0 {
+			t.Errorf("served after %v", took)
+		}
+		time.Sleep(time.Minute) // they are forgotten by themselves
+		if got := info(t, locks, "gone"); got.Queue != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// The message that says whose turn it is does not arrive: the waiter looks by itself, soon enough to claim what it was handed.
+func TestLostMessageCostsLessThanAWindow(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks, others := open(t, store, Config{}), open(t, store, Config{})
+		held := must(t, locks, "lost", Request{})
+		next := settle(t, wait(t, others, "lost", Request{}))
+		others.post.mu.Lock()
+		others.post.waiting = map[string]chan struct{}{} // nobody is told
+		others.post.mu.Unlock()
+		release(t, held)
+		start := time.Now()
+		release(t, next.granted(t))
+		if took := time.Since(start); took > DefaultWindow {
+			t.Errorf("served after %v", took)
+		}
+	})
+}
+
+// A lock that is free although somebody waits for it, as after a stall in which a message and a release crossed, goes to whoever has waited for longest.
+func TestFreeLockGoesToTheFirstInLine(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks, others := open(t, store, Config{}), open(t, store, Config{})
+		held := must(t, locks, "free", Request{})
+		first := settle(t, wait(t, locks, "free", Request{}))
+		second := settle(t, wait(t, others, "free", Request{}))
+		drop := redisScript("return {'ok', redis.call('DEL', KEYS[1])}")
+		if _, err := store.Run(t.Context(), drop, locks.keys("free")[:1]); err != nil {
+			t.Fatal(err)
+		}
+		wantHeld(t, others, "free", Request{}) // who comes now sees to it that the first gets it
+		synctest.Wait()
+		release(t, first.granted(t))
+		release(t, second.granted(t))
+		wantIs(t, held.Release(t.Context()), ErrLost)
+	})
+}
+
+func TestLockThatIsBrokenEndsAtItsNextRenewal(t *testing.T) {
+	for _, request := range []Request{{}, {Mode: Shared}} {
+		bubble(t, func(t *testing.T, store *redisstore.Store) {
+			locks := open(t, store, Config{})
+			held := must(t, locks, "taken", request)
+			if _, err := locks.Break(t.Context(), "taken", held.Fence()); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			<-held.Done()
+			if took := time.Since(start); took > DefaultTTL/2 {
+				t.Errorf("told after %v", took)
+			}
+			wantIs(t, held.Err(), ErrLost)
+			wantIs(t, context.Cause(held.Context()), ErrLost)
+			wantIs(t, held.Release(t.Context()), ErrLost)
+		})
+	}
+}
+
+func TestContextOfTheCallerEndsTheLockAndReleaseStillGivesItBack(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks := open(t, store, Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		held, err := locks.Acquire(ctx, "parent", Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		<-held.Done()
+		wantIs(t, held.Err(), context.Canceled)
+		if err := held.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		release(t, must(t, locks, "parent", Request{}))
+		_, err = locks.Acquire(ctx, "parent", Request{})
+		wantIs(t, err, context.Canceled)
+	})
+}
+
+func TestManyEndsWhenOneOfThemDoes(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks := open(t, store, Config{})
+		both, err := locks.AcquireAll(t.Context(), []string{"a", "b"}, Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locks.Break(t.Context(), "b", both.Locks()[1].Fence()); err != nil {
+			t.Fatal(err)
+		}
+		<-both.Done()
+		wantIs(t, context.Cause(both.Context()), ErrLost)
+		wantIs(t, both.Err(), ErrLost)
+		wantIs(t, both.Release(t.Context()), ErrLost)
+		release(t, must(t, locks, "a", Request{}))
+	})
+}
+
+// Names that are used for a moment leave nothing: the fences go a minute after their leases.
+func TestShortLivedNamesLeaveNothingBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks := open(t, store, Config{})
+		for i := range 2000 {
+			name := secret.New()
+			request := []Request{{}, {Mode: Shared}, {Capacity: 2}}[i%3]
+			request.TTL = time.Second
+			held := must(t, locks, name, request)
+			if i%10 == 0 {
+				w := settle(t, wait(t, locks, name, Request{TTL: time.Second}))
+				release(t, held)
+				held = w.granted(t)
+			}
+			if i%7 != 0 {
+				release(t, held)
+				continue
+			}
+			held.keeper.Stop() // its process is gone
+			held.listing.stop()
+		}
+		time.Sleep(2 * time.Minute)
+		if n := keysIn(t, store); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
+}
+
+// keysIn counts the keys of a store.
+func keysIn(t *testing.T, store *redisstore.Store) int {
+	t.Helper()
+	reply, err := store.Run(t.Context(), redisScript("return {'ok', tostring(redis.call('DBSIZE'))}"), []string{"any"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err := reply.Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// redisScript makes a script for a test.
+func redisScript(text string) *scripts.Script {
+	return (&scripts.Script{Name: "test", Source: text}).Behind("", 0, 0, 0)
+}
+
+// After a loss nothing is granted until every lease that may be open has ended; what is held is kept, and after that all is as before.
+func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		careful := open(t, store, Config{AfterLoss: WaitAfterLoss, LongestTTL: 10 * time.Second})
+		start := time.Now()
+		_, err := careful.TryAcquire(t.Context(), "a", Request{})
+		doubt := wantDoubt(t, err)
+		if doubt.Wait != 11*time.Second {
+			t.Errorf("%+v", doubt)
+		}
+		held, err := careful.Acquire(t.Context(), "a", Request{})
+		if err != nil || time.Since(start) < 11*time.Second {
+			t.Fatalf("%v after %v", err, time.Since(start))
+		}
+		shared := must(t, careful, "s", Request{Mode: Shared})
+		release(t, must(t, careful, "b", Request{})) // once for all names
+
+		lose := redisScript("redis.call('SET', KEYS[1], 'another 0') return {'ok'}")
+		if _, err := store.Run(t.Context(), lose, careful.keys("a")[5:]); err != nil {
+			t.Fatal(err)
+		}
+		start = time.Now()
+		_, err = careful.TryAcquire(t.Context(), "b", Request{})
+		wantDoubt(t, err)
+		_, err = careful.TryAcquire(t.Context(), "s", Request{Mode: Shared})
+		wantDoubt(t, err)
+		if got := info(t, careful, "b"); len(got.Holders) != 0 {
+			t.Errorf("%+v", got)
+		}
+		again, err := careful.Grant(t.Context(), "a", Request{Token: held.Token(), TTL: held.first.TTL}, false)
+		if err != nil || again.Fence != held.Fence() {
+			t.Errorf("%+v %v", again, err)
+		}
+		_, err = careful.Acquire(t.Context(), "b", Request{Wait: time.Second})
+		wantDoubt(t, err)
+		next := wait(t, careful, "a", Request{})
+		time.Sleep(time.Second)
+		release(t, held)
+		release(t, shared)
+		heir := next.granted(t)
+		if took := time.Since(start); took < 11*time.Second || took > 16*time.Second {
+			t.Errorf("granted after %v", took)
+		}
+		rising(t, held.Fence(), heir.Fence())
+		release(t, heir)
+	})
+}
+
+func wantDoubt(t *testing.T, err error) *InDoubt {
+	t.Helper()
+	wantIs(t, err, ErrInDoubt, redisstore.ErrRefused)
+	doubt, _ := errors.AsType[*InDoubt](err)
+	if doubt == nil || doubt.Wait <= 0 {
+		t.Fatal(err)
+	}
+	return doubt
+}

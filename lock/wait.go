@@ -1,0 +1,114 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// A waiter is told when its turn has come. In case nobody tells it, it looks by itself: when the holder's lease can end, and about once in a claim window, less
+// often the more are before it. Any waiter's look moves the whole queue on.
+const (
+	nearest = 16 // waiters that look once in a window
+	slowest = 5  // windows between two looks of those behind
+	missed  = 3  // looks that a waiter may miss before it loses its place
+)
+
+// parting is how long giving something back may take when its context has ended.
+const parting = 2 * time.Second
+
+// patience is how long a waiter that does not look keeps its place.
+func (l *Locks) patience() time.Duration { return missed * slowest * l.config.Window }
+
+// stand waits in line until the lock is granted. Its errors are those of Acquire.
+func (l *Locks) stand(ctx context.Context, a *asker, told <-chan struct{}) (Grant, error) {
+	waiting, cancel := ctx, context.CancelFunc(func() {})
+	if a.Wait > 0 {
+		waiting, cancel = context.WithTimeout(ctx, a.Wait)
+	}
+	defer cancel()
+	var last error = &Held{Left: -1}
+	for answered := time.Now(); ; {
+		reply, err := l.enter(waiting, a, l.post.channel)
+		pause := l.config.Window / 10
+		if err == nil {
+			answered = time.Now()
+			if reply.Word() == "granted" || reply.Word() == "capacity" {
+				return a.granted(reply)
+			}
+			last = refusal(reply)
+			if pause, err = l.untilLook(reply); err != nil {
+				return Grant{}, err
+			}
+		} else if waiting.Err() == nil && (errors.Is(err, redisstore.ErrWrongType) || time.Since(answered) > l.patience()) {
+			l.abandon(ctx, a, err)
+			return Grant{}, err
+		}
+		if !sleep(waiting, told, pause) {
+			return Grant{}, l.giveUp(ctx, a, last)
+		}
+	}
+}
+
+// untilLook is how long a waiter may sleep after a reply, if nobody tells it.
+func (l *Locks) untilLook(reply redisstore.Reply) (time.Duration, error) {
+	if reply.Word() == "doubt" {
+		doubt := &InDoubt{}
+		err := reply.Scan(&doubt.Wait)
+		return min(doubt.Wait+time.Millisecond, slowest*l.config.Window), err
+	}
+	place, left := 0, time.Duration(0)
+	if reply.Word() != "waiting" {
+		return 0, reply.Unexpected()
+	}
+	if err := reply.Scan(&place, &left); err != nil {
+		return 0, err
+	}
+	often := min(l.config.Window*time.Duration(max(nearest, place))/nearest, slowest*l.config.Window)
+	pause := often - rand.N(often/5) //nolint:gosec // it spreads the looks of many and hides nothing
+	if left >= 0 {                   // one after the other, so that the first look can move all of them on
+		pause = min(pause, left+time.Duration(1+2*min(place, nearest))*time.Millisecond)
+	}
+	return pause, nil
+}
+
+// sleep waits to be told, for a while, or for the context's end, which it tells.
+func sleep(ctx context.Context, told <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-told:
+	case <-timer.C:
+	}
+	return ctx.Err() == nil
+}
+
+// giveUp ends a request that has waited long enough. It leaves nothing behind: a place in the queue, or a lock that was handed over just now, is given back.
+func (l *Locks) giveUp(ctx context.Context, a *asker, last error) error {
+	l.leaveBehind(ctx, a)
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("%w: %w", last, cause)
+	}
+	return last
+}
+
+// abandon gives back what a request may have got whose outcome is not known.
+func (l *Locks) abandon(ctx context.Context, a *asker, err error) {
+	if unknown(err) {
+		l.leaveBehind(ctx, a)
+	}
+}
+
+func (l *Locks) leaveBehind(ctx context.Context, a *asker) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+	defer cancel()
+	if err := l.leave(ctx, a.name, a.Token); err != nil && !errors.Is(err, ErrLost) {
+		l.log.Warn("lock: a place in the queue could not be given back, and ends by itself", "name", a.name, "error", err)
+	}
+}

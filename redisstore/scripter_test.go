@@ -1,0 +1,94 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// libraries are what a library brings: one that takes a key with a value, and answers nil if it is taken.
+var library = redis.NewScript("-- a comment\nlocal key = KEYS[1]\nif redis.call('SETNX', key, ARGV[1]) == 0 then return false end\nreturn redis.status_reply('OK')")
+
+// follow tells what it finds, which the library has written.
+var follow = script("follow", "local mine = redis.call('GET', KEYS[1]) == ARGV[1]\nreturn {mine and 'mine' or 'theirs', tostring(#KEYS), tostring(#ARGV), redis.call('INCR', KEYS[2]) .. ''}", false)
+
+func takes(t *testing.T, store *redisstore.Store, scripter redis.Scripter, name, value string) (*redisstore.Behind, error) {
+	t.Helper()
+	keys := []string{store.Key("test", name), store.Key("test", name, "count")}
+	behind := &redisstore.Behind{Script: follow, Keys: keys, Args: []any{value}, Done: "mine"}
+	return behind, library.Run(behind.With(t.Context()), scripter, keys[:1], value).Err()
+}
+
+// A library's script and ours are one: ours sees what the library has done, and says what the library hears.
+func TestLibrarysScriptRunsWithOursBehindIt(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		scripter := store.Scripter()
+		var all sync.WaitGroup
+		for _, name := range []string{"a", "b", "c", "d"} {
+			all.Go(func() {
+				first, err := takes(t, store, scripter, name, "me")
+				if err != nil || first.Reply.Word() != "mine" || first.Reply[1] != "2" || first.Reply[2] != "2" || first.Reply[3] != "1" {
+					t.Errorf("%v %v", first.Reply, err)
+				}
+				second, err := takes(t, store, scripter, name, "you")
+				if !errors.Is(err, redis.Nil) || second.Reply.Word() != "theirs" || second.Reply[3] != "2" {
+					t.Errorf("%v %v", second.Reply, err)
+				}
+			})
+		}
+		all.Wait()
+		flush(t, store) // servers forget, the scripter does not
+		if again, err := takes(t, store, scripter, "a", "me"); err != nil || again.Reply[3] != "3" {
+			t.Errorf("%v %v", again.Reply, err)
+		}
+	})
+}
+
+func TestLibrarysScriptKeepsTheClassesOfErrors(t *testing.T) {
+	server := redistest.Start(t)
+	store := open(t, server.URL(), func(c *redisstore.Config) { c.Timeout = brief })
+	scripter := store.Scripter()
+	_, err := takes(t, store.WithAck(1), store.WithAck(1).Scripter(), "a", "me")
+	unknown(t, err)
+	if err := library.Run(t.Context(), scripter, []string{"a"}, "me").Err(); !errors.Is(err, redisstore.ErrRefused) {
+		t.Errorf("with nothing behind it: %v", err)
+	}
+	behind := &redisstore.Behind{Script: follow, Keys: []string{"x"}, Done: "mine"}
+	if err := library.Run(behind.With(t.Context()), scripter, []string{"a"}, "me").Err(); !errors.Is(err, redisstore.ErrRefused) || behind.Reply != nil {
+		t.Errorf("with other keys: %v", err)
+	}
+	server.Kill()
+	_, err = takes(t, store, scripter, "a", "me")
+	refused(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := library.Run(behind.With(ended), scripter, []string{"x"}, "me").Err(); err == nil {
+		t.Error("no error when the context had ended")
+	}
+}
+
+func TestScripterKnowsTheTextsThatItWasTold(t *testing.T) {
+	scripter := open(t, "embedded:", nil).Scripter()
+	if known := scripter.ScriptExists(t.Context(), library.Hash()).Val(); len(known) != 1 || known[0] {
+		t.Errorf("%v", known)
+	}
+	if err := scripter.EvalShaRO(t.Context(), library.Hash(), nil).Err(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		t.Errorf("%v", err)
+	}
+	if sha := scripter.ScriptLoad(t.Context(), "return 1").Val(); sha != redis.NewScript("return 1").Hash() {
+		t.Errorf("%q", sha)
+	}
+	if known := scripter.ScriptExists(t.Context(), redis.NewScript("return 1").Hash()).Val(); !known[0] {
+		t.Errorf("%v", known)
+	}
+	if err := scripter.EvalRO(t.Context(), "return 2", nil).Err(); !errors.Is(err, redisstore.ErrRefused) {
+		t.Errorf("%v", err)
+	}
+}

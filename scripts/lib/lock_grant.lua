@@ -1,0 +1,118 @@
+-- lock_grant: gives a lock (lib/lock) to whoever may have it, in the order of arrival.
+-- keep_ms is a time to live: the embedded store keeps nothing for less than 100 ms. A fence is remembered for a minute longer than its lease: after that the server's
+-- time is ahead of it.
+local function keep_ms(ms)
+  return integer(math.max(ms, 100))
+end
+
+local function write_fence(fences, number, token, since, inbox, ttl)
+  redis.call('SET', fences, table.concat({number, token, since, inbox}, ' '), 'PX', integer(ttl + 60000))
+end
+
+-- mint writes the next fence down for a token.
+local function mint(fences, state, token, inbox, ttl)
+  state.last = {number = integer(next_fence(state.last.number)), token = token, since = integer(now), inbox = inbox}
+  write_fence(fences, state.last.number, token, state.last.since, inbox, ttl)
+end
+
+-- room tells whether the lock can be held in that way beside those who hold it.
+local function room(state, want)
+  if state.kind == '' then
+    return true
+  end
+  return state.kind == want.mode and (want.mode == 's' or (want.mode == 'p' and want.capacity == state.capacity and state.used + want.permits <= want.capacity))
+end
+
+-- last_end is when the last of the leases ends that are held together; 0 if there is none.
+local function last_end(state)
+  local latest = 0
+  for _, holder in pairs(state.together) do
+    latest = math.max(latest, holder.till)
+  end
+  return latest
+end
+
+-- write_together writes one of those who hold the lock together, and keeps the lock until the last of their leases ends.
+local function write_together(lock, holders, state, token, holder)
+  state.together[token] = holder
+  local left = keep_ms(last_end(state) - now)
+  for _, ended in ipairs(state.ended) do
+    redis.call('HDEL', holders, ended)
+  end
+  redis.call('HSET', holders, token, table.concat({holder.fence, holder.since, integer(holder.till), integer(holder.permits), holder.owner}, ' '))
+  redis.call('SET', lock, marks[state.kind] .. integer(state.capacity), 'PX', left)
+  redis.call('PEXPIRE', holders, left)
+end
+
+-- admit gives the lock to a token for that many milliseconds. inbox is '-' if its owner hears of it from the reply.
+local function admit(lock, fences, holders, state, token, want, ms, inbox)
+  mint(fences, state, token, inbox, want.ttl)
+  if state.kind == '' then
+    redis.call('DEL', holders)
+    state.used = 0
+  end
+  state.kind = want.mode
+  if want.mode == 'x' then
+    redis.call('SET', lock, token .. want.owner, 'PX', keep_ms(ms))
+    return
+  end
+  state.used, state.capacity = state.used + want.permits, want.capacity
+  write_together(lock, holders, state, token, {fence = state.last.number, since = state.last.since, till = now + ms, permits = want.permits, owner = want.owner})
+end
+
+local function drop(queue, waiters, token)
+  redis.call('ZREM', queue, token)
+  redis.call('HDEL', waiters, token)
+end
+
+-- reaches wakes a process, and tells whether it listens where Redis can tell (`counts`).
+local function reaches(channel, token, counts)
+  return redis.call('PUBLISH', channel, token) > 0 or not counts
+end
+
+-- hand_over gives the lock to those at the head of the queue, as far as there is room, each for the claim window, within which it has to ask for its grant. Passed over are
+-- waiters whose process does not listen; dropped those that have not asked for too long, and those of a process that has let a window pass.
+-- me is the token of the caller, who needs no message; own is the caller's inbox: tokens of that process are returned instead of published.
+-- The second result tells whether somebody waits whose turn it is before any newcomer's.
+local function hand_over(lock, fences, queue, waiters, holders, state, me, own, window, counts, patience)
+  local told, rank, lapsed = {}, 0, state.kind == '' and state.last.inbox
+  local since = tonumber(state.last.since)
+  while true do
+    local token = redis.call('ZRANGE', queue, rank, rank)[1]
+    if not token then
+      return told, false
+    end
+    local want = read_waiter(waiters, token)
+    if token ~= me and (not want or want.till <= now or (want.inbox == lapsed and want.till - patience <= since)) then
+      drop(queue, waiters, token)
+    elseif not room(state, want) then
+      return told, true
+    elseif token == me then
+      admit(lock, fences, holders, state, token, want, want.ttl, '-')
+      state.mine = true
+      drop(queue, waiters, token)
+    elseif want.inbox == own or reaches(want.inbox, token, counts) then
+      admit(lock, fences, holders, state, token, want, math.min(window, want.ttl), want.inbox)
+      drop(queue, waiters, token)
+      if want.inbox == own then
+        told[#told + 1] = token
+      end
+    else
+      rank = rank + 1
+    end
+  end
+end
+
+-- withdraw takes the lock from a token that holds it with others.
+local function withdraw(lock, holders, state, token)
+  redis.call('HDEL', holders, token)
+  state.used = state.used - state.together[token].permits
+  state.together[token] = nil
+  local latest = last_end(state)
+  if latest == 0 then
+    redis.call('DEL', lock, holders)
+    state.kind = ''
+  else
+    redis.call('PEXPIRE', lock, keep_ms(latest - now))
+  end
+end

@@ -1,0 +1,45 @@
+-- lock_break: takes a lock from the holder with that fence, which hears of it at its next renewal. A new fence is minted first, larger than the holder's, so that a resource
+-- that is told of it refuses the holder at once. The lock then goes to the next in line.
+-- Uses   clock integer fence incarnation lock lock_grant lock_doubt
+-- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
+--        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only when ARGV[5] > 0
+-- ARGV   [1] fence, 0 for a holder that has none (a client of redislock)  [2] how long a waiter keeps its place, [3] claim window, [4] whether PUBLISH counts and
+--        [5] how long nothing is granted after a loss, as lock_enter
+-- Reply  {'broken', new fence} | {'unknown'} no holder has that fence
+-- Units  spans in milliseconds
+-- Effect writes on broken
+local lock, fences, queue, waiters, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local state = read_lock(lock, fences, holders)
+local records = redis.call('ZCARD', queue) + redis.call('HLEN', waiters)
+
+-- holder returns the token with that fence.
+local function holder()
+  if state.kind == 'x' then
+    local token = string.sub(state.value, 1, 22)
+    local number = state.last.token == token and state.last.number or '0'
+    return number == ARGV[1] and token
+  end
+  for token, each in pairs(state.together) do
+    if each.fence == ARGV[1] then
+      return token
+    end
+  end
+end
+
+local token = holder()
+if not token then
+  return {'unknown'}
+end
+local pass_on = records > 0 and in_doubt(KEYS[6], tonumber(ARGV[5])) == 0
+mint(fences, state, '-', '-', 0)
+local fence = state.last.number
+if state.kind == 'x' then
+  redis.call('DEL', lock)
+  state.kind = ''
+else
+  withdraw(lock, holders, state, token)
+end
+if pass_on then
+  hand_over(lock, fences, queue, waiters, holders, state, '', '', tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[2]))
+end
+return {'broken', fence}

@@ -1,0 +1,110 @@
+-- lock_enter: asks for a lock. It is granted if there is room and nobody waits; else the token joins the queue, or is refused. Asking again with the same token answers the
+-- same grant, claims one that was handed over meanwhile, or keeps the place in the queue. Run behind redislock's own script, in the same call: a lock that it
+-- has obtained gets its fence here, or goes to whoever has waited longer.
+-- Uses   clock integer fence incarnation lock lock_grant lock_doubt
+-- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
+--        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only when ARGV[11] > 0
+-- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p permits  [4] permits wanted  [5] permits there are, 0 unless mode is p
+--        [6] ttl  [7] inbox: the channel on which the waiter's process listens; '' = do not wait  [8] how long a waiter that does not ask again keeps its place
+--        [9] claim window  [10] '1': PUBLISH counts every listener | '0': it does not (cluster)  [11] how long nothing is granted after a loss, 0 = never mind
+-- Reply  {'granted', fence, since, until, now} | {'waiting', how many are before, left} | {'held', since, left} | {'capacity', permits there are} in use with another number
+--        | {'doubt', wait} state may have been lost
+-- Units  spans in milliseconds; times in milliseconds since 1970 of this server; left is until a lease ends by itself, -1 = never; since is 0 if it is not known
+-- Effect writes on granted and waiting, and where it notices that leases were handed over, have ended or may be lost
+local lock, fences, queue, waiters, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local token, inbox, window, counts = ARGV[1], ARGV[7], tonumber(ARGV[9]), ARGV[10] == '1'
+local patience, span = tonumber(ARGV[8]), tonumber(ARGV[11])
+local want = {mode = ARGV[3], permits = tonumber(ARGV[4]), capacity = tonumber(ARGV[5]), ttl = tonumber(ARGV[6]), owner = ARGV[2]}
+
+local function granted(state)
+  return {'granted', state.last.number, state.last.since, integer(now + want.ttl), integer(now)}
+end
+
+-- take is the way of a lock for which nobody else asks. Without an answer the caller has to stand in line.
+local function take()
+  local value = redis.call('GET', lock)
+  if not value or string.sub(value, 1, 22) ~= token then
+    return nil
+  end
+  local state = {last = read_fence(fences)}
+  if state.last.token == token then
+    write_fence(fences, state.last.number, token, state.last.since, '-', want.ttl)
+  elseif redis.call('ZCARD', queue) > 0 or in_doubt(KEYS[6], span) > 0 then
+    redis.call('DEL', lock)
+    return nil
+  else
+    mint(fences, state, token, '-', want.ttl)
+  end
+  redis.call('PEXPIRE', lock, ARGV[6])
+  return granted(state)
+end
+
+local quick = want.mode == 'x' and take()
+if quick then
+  return quick
+end
+
+local state = read_lock(lock, fences, holders)
+local mine = state.together[token]
+if mine then
+  mine.till = now + want.ttl
+  if state.last.token == token and state.last.inbox ~= '-' then
+    write_fence(fences, mine.fence, token, mine.since, '-', want.ttl)
+  end
+  write_together(lock, holders, state, token, mine)
+  return {'granted', mine.fence, mine.since, integer(mine.till), integer(now)}
+end
+local place = redis.call('ZSCORE', queue, token)
+local records = redis.call('HLEN', waiters) + redis.call('HLEN', holders)
+local wait = in_doubt(KEYS[6], span)
+if wait > 0 then
+  return {'doubt', integer(wait)}
+end
+
+local function wait_in_line()
+  redis.call('HSET', waiters, token, table.concat({want.mode, ARGV[4], ARGV[5], ARGV[6], integer(now + patience), inbox, want.owner}, ' '))
+  if not place then
+    local behind = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+    redis.call('ZADD', queue, integer(math.max((tonumber(behind) or 0) + 1, now_us)), token)
+  end
+  redis.call('PEXPIRE', waiters, ARGV[8])
+  redis.call('PEXPIRE', queue, ARGV[8])
+end
+
+local function left()
+  if state.kind == 'x' then
+    return integer(redis.call('PTTL', lock))
+  end
+  return state.kind == '' and '-1' or integer(state.soonest - now)
+end
+
+local blocked = false
+if place or records > 0 or state.kind == '' then
+  if place and inbox ~= '' then
+    wait_in_line()
+  end
+  local _, others = hand_over(lock, fences, queue, waiters, holders, state, token, '', window, counts, patience)
+  blocked = others
+end
+if state.mine then
+  return granted(state)
+end
+if want.mode == 'p' and state.kind == 'p' and state.capacity ~= want.capacity and not place then
+  return {'capacity', integer(state.capacity)}
+end
+if not blocked and room(state, want) then
+  admit(lock, fences, holders, state, token, want, want.ttl, '-')
+  drop(queue, waiters, token)
+  return granted(state)
+end
+if inbox == '' then
+  local since = '0'
+  if state.kind == 'x' and state.last.token == string.sub(redis.call('GET', lock), 1, 22) then
+    since = state.last.since
+  end
+  return {'held', since, left()}
+end
+if not place then
+  wait_in_line()
+end
+return {'waiting', integer(redis.call('ZRANK', queue, token)), left()}

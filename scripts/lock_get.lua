@@ -1,0 +1,36 @@
+-- lock_get: shows who holds a lock and who waits for it. It shows no token.
+-- Uses   clock integer lock
+-- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
+--        [5] those who hold it together (hash)
+-- ARGV   [1] how many waiters to show, 1 or more
+-- Reply  {'ok', now, last fence, mode, permits there are, holders, waiters, record…} mode is '' if nobody holds it; a holder's record is 'fence since until permits owner', a waiter's
+--        'mode permits since owner', in the order of arrival. A fence, a since or an until that is not known is 0, and so is one that never comes
+-- Units  times in milliseconds since 1970 of this server; a waiter's since in microseconds
+-- Effect none
+local state = read_lock(KEYS[1], KEYS[2], KEYS[5])
+local reply = {'ok', integer(now), state.last.number or '0', state.kind, integer(state.capacity), '0', integer(redis.call('ZCARD', KEYS[3]))}
+local function show(...)
+  reply[#reply + 1] = table.concat({...}, ' ')
+end
+
+if state.kind == 'x' then
+  local till = integer(math.max(0, redis.call('PTTL', KEYS[1])))
+  till = till ~= '0' and integer(now + tonumber(till)) or '0'
+  if state.last.token == string.sub(state.value, 1, 22) then
+    show(state.last.number, state.last.since, till, '1', string.sub(state.value, 23))
+  else
+    show('0', '0', till, '1', '') -- a client of redislock: what stands behind its token is not known, since the token may have any length
+  end
+end
+for _, holder in pairs(state.together) do
+  show(holder.fence, holder.since, integer(holder.till), integer(holder.permits), holder.owner)
+end
+reply[6] = integer(#reply - 7)
+local line = redis.call('ZRANGE', KEYS[3], 0, tonumber(ARGV[1]) - 1, 'WITHSCORES')
+for i = 1, #line, 2 do
+  local waiter = read_waiter(KEYS[4], line[i])
+  if waiter then
+    show(waiter.mode, integer(waiter.permits), integer(tonumber(line[i + 1])), waiter.owner)
+  end
+end
+return reply

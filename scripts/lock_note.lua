@@ -1,0 +1,16 @@
+-- lock_note: keeps a lock's name on the list of those that are held, for as long as its lease lasts, or takes it off. Names whose lease has ended go by themselves.
+-- Uses   clock integer retain
+-- KEYS   [1] the list (sorted set, names by the end of the lease)
+-- ARGV   [1] name  [2] what is left of the lease; 0 = off the list
+-- Reply  {'ok'}
+-- Units  ARGV[2] milliseconds
+-- Effect writes
+local life = tonumber(ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', integer(now))
+if life == 0 then
+  redis.call('ZREM', KEYS[1], ARGV[1])
+  return {'ok'}
+end
+redis.call('ZADD', KEYS[1], integer(now + life), ARGV[1])
+keep_for(KEYS[1], ARGV[2])
+return {'ok'}

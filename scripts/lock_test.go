@@ -1,0 +1,426 @@
+package scripts_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+var (
+	lockKeys = []string{"lock:{l}", "lock:{l}:fence", "lock:{l}:queue", "lock:{l}:waiters", "lock:{l}:holders", "lock:{l}:marker"}
+	listKey  = []string{"locks:{names}"}
+)
+
+// ask is one lock_enter. The zero fields mean what is behind them.
+type ask struct {
+	token    string // one letter, made 22 long
+	mode     string // x
+	permits  int64  // 1
+	capacity int    // 0
+	ttl      int64  // an hour
+	inbox    string // does not wait
+	patience int64  // an hour
+	window   int64  // a minute
+	counts   string // "0": as if somebody listened
+	span     int    // 0: no state is ever in doubt
+}
+
+func tokenOf(letter string) string { return strings.Repeat(letter, 22) }
+
+func (a ask) args() []any {
+	def := func(n, other int64) int64 {
+		if n == 0 {
+			return other
+		}
+		return n
+	}
+	mode, counts := a.mode, a.counts
+	if mode == "" {
+		mode = "x"
+	}
+	if counts == "" {
+		counts = "0"
+	}
+	return []any{
+		tokenOf(a.token), "owner-" + a.token, mode, def(a.permits, 1), a.capacity, def(a.ttl, hour), a.inbox, def(a.patience, hour), def(a.window, minute), counts, a.span,
+	}
+}
+
+// enter asks for the lock as its users do: redislock's part of an exclusive lock is a SET NX with the lease.
+func (b *box) enter(a ask) []string {
+	b.Helper()
+	if a.mode == "" {
+		b.do("SET", lockKeys[0], tokenOf(a.token)+"owner-"+a.token, "NX", "PX", hour)
+	}
+	return b.run(scripts.LockEnter, lockKeys, a.args()...)
+}
+
+// hold must be granted, and returns the fence.
+func (b *box) hold(a ask) int64 {
+	b.Helper()
+	reply := b.enter(a)
+	word(b, reply, "granted", 4)
+	return number(b, reply[1])
+}
+
+func (b *box) leave(token string, args ...any) []string {
+	b.Helper()
+	if len(args) == 0 {
+		args = []any{"", hour, minute, "0", 0}
+	}
+	return b.run(scripts.LockLeave, lockKeys, append([]any{tokenOf(token)}, args...)...)
+}
+
+func (b *box) left(token string) {
+	b.Helper()
+	want(b, b.leave(token), "left")
+}
+
+func (b *box) noKeys() {
+	b.Helper()
+	b.do("DEL", lockKeys[1])
+	if n := b.do("DBSIZE").(int64); n != 0 {
+		b.Fatalf("%d keys are left: %v", n, b.do("KEYS", "*"))
+	}
+}
+
+func TestLockHasOneExclusiveHolder(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		first := b.enter(ask{token: "a", ttl: minute})
+		word(t, first, "granted", 4)
+		between(t, "until", number(t, first[3])-number(t, first[4]), minute, minute)
+		between(t, "the lock's expiry", b.expiry(lockKeys[0])-number(t, first[4]), minute-slack, minute+slack)
+		again := b.enter(ask{token: "a"})
+		want(t, again[:3], first[:3]...)
+		between(t, "until", number(t, again[3])-number(t, again[4]), hour, hour)
+		before := b.look(lockKeys...)
+		refused := b.enter(ask{token: "b"})
+		word(t, refused, "held", 2)
+		want(t, refused[:2], "held", first[2])
+		between(t, "left", number(t, refused[2]), hour-slack, hour)
+		for _, mode := range []string{"s", "p"} {
+			word(t, b.enter(ask{token: "b", mode: mode, capacity: 2}), "held", 2)
+		}
+		b.same(before)
+		want(t, b.leave("b"), "gone")
+		b.left("a")
+		want(t, b.leave("a"), "gone")
+		if next := b.hold(ask{token: "b"}); next <= number(t, first[1]) {
+			t.Errorf("fence %d after %s", next, first[1])
+		}
+		b.left("b")
+		b.noKeys()
+	})
+}
+
+func TestQueueOfALockIsServedInOrder(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		rises := rising(t)
+		rises(b.hold(ask{token: "a"}))
+		for i, token := range []string{"b", "c", "d"} {
+			for range 2 { // asking again keeps the place
+				reply := b.enter(ask{token: token, inbox: "in-" + token})
+				word(t, reply, "waiting", 2)
+				want(t, reply[:2], "waiting", fmt.Sprint(i))
+			}
+		}
+		word(t, b.enter(ask{token: "e"}), "held", 2)
+		b.left("c") // a waiter that goes
+		b.left("a")
+		between(t, "the claim window", b.expiry(lockKeys[0])-b.now(), minute-slack, minute)
+		word(t, b.enter(ask{token: "d", inbox: "in-d"}), "waiting", 2)
+		rises(b.hold(ask{token: "b", inbox: "in-b"})) // claims
+		between(t, "the claimed lease", b.expiry(lockKeys[0])-b.now(), hour-slack, hour)
+		want(t, b.leave("b", "in-d", hour, minute, "0", 0), "left", tokenOf("d")) // of the same process: told, not published
+		rises(b.hold(ask{token: "d"}))
+		b.left("d")
+		b.noKeys()
+	})
+}
+
+func TestFreeLockWithAQueueIsNotForNewcomers(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.hold(ask{token: "a"})
+		b.enter(ask{token: "b", inbox: "in-b"})
+		b.do("DEL", lockKeys[0]) // ended
+		word(t, b.enter(ask{token: "c"}), "held", 2)
+		if got := fmt.Sprint(b.do("GET", lockKeys[0])); !strings.HasPrefix(got, tokenOf("b")) {
+			t.Errorf("%q holds", got)
+		}
+	})
+}
+
+// A waiter that nobody listens for is passed over where Redis can tell, one that has not asked for too long is dropped, and so are those of a process that has let a
+// claim window pass.
+func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.hold(ask{token: "a"})
+		b.enter(ask{token: "b", inbox: "nobody"})
+		b.leave("a", "", hour, minute, "1", 0)
+		b.hold(ask{token: "c", counts: "1"}) // b is passed over, and keeps its place
+		word(t, b.enter(ask{token: "b", inbox: "nobody"}), "waiting", 2)
+		b.left("b")
+
+		b.enter(ask{token: "d", inbox: "in", patience: 100})
+		b.enter(ask{token: "e", inbox: "in"})
+		b.until(func() bool { return b.now() > number(t, strings.Fields(b.fields(lockKeys[3])[tokenOf("d")])[4]) })
+		want(t, b.leave("c", "in", hour, minute, "0", 0), "left", tokenOf("e"))
+		b.left("e")
+		b.noKeys()
+
+		b.hold(ask{token: "f"})
+		for _, token := range []string{"g", "h", "i"} {
+			b.enter(ask{token: token, inbox: "dead"})
+		}
+		b.enter(ask{token: "j", inbox: "alive"})
+		b.tick()
+		b.left("f")
+		b.do("DEL", lockKeys[0]) // g has let its window pass
+		b.hold(ask{token: "j", inbox: "alive"})
+		if n := b.do("ZCARD", lockKeys[2]).(int64); n != 0 {
+			t.Errorf("%d still wait", n)
+		}
+	})
+}
+
+// A reader that has claimed its lock, and whose lease ends, has let no window pass: others of its process keep their places.
+func TestLeaseThatEndsIsNoWindowThatPassed(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.hold(ask{token: "a"})
+		b.enter(ask{token: "b", mode: "s", inbox: "in"})
+		b.enter(ask{token: "c", inbox: "in"})
+		b.enter(ask{token: "d", inbox: "other"})
+		b.tick()
+		b.left("a")
+		b.hold(ask{token: "b", mode: "s", ttl: 100})
+		b.until(func() bool {
+			word(t, b.enter(ask{token: "d", inbox: "other"}), "waiting", 2)
+			return strings.HasPrefix(fmt.Sprint(b.do("GET", lockKeys[0])), tokenOf("c"))
+		})
+	})
+}
+
+func TestReadersShareALockAndWritersWaitTheirTurn(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		rises := rising(t)
+		rises(b.hold(ask{token: "a", mode: "s"}))
+		rises(b.hold(ask{token: "b", mode: "s", ttl: minute}))
+		again := b.enter(ask{token: "a", mode: "s", ttl: 2 * hour})
+		word(t, again, "granted", 4)
+		between(t, "the lock's expiry", b.expiry(lockKeys[0])-b.now(), 2*hour-slack, 2*hour)
+		word(t, b.enter(ask{token: "w"}), "held", 2)
+		b.enter(ask{token: "w", inbox: "in"})
+		word(t, b.enter(ask{token: "c", mode: "s"}), "held", 2)
+		b.enter(ask{token: "c", mode: "s", inbox: "in"})
+		b.enter(ask{token: "d", mode: "s", inbox: "in"})
+		b.left("a")
+		between(t, "the lock's expiry", b.expiry(lockKeys[0])-b.now(), minute-slack, minute)
+		want(t, b.leave("b", "in", hour, minute, "0", 0), "left", tokenOf("w"))
+		rises(b.hold(ask{token: "w"}))
+		want(t, b.leave("w", "in", hour, minute, "0", 0), "left", tokenOf("c"), tokenOf("d"))
+		rises(b.hold(ask{token: "c", mode: "s"}))
+		rises(b.hold(ask{token: "d", mode: "s"}))
+		b.left("c")
+		b.left("d")
+		b.noKeys()
+	})
+}
+
+func TestPermitsAreCounted(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.hold(ask{token: "a", mode: "p", capacity: 3, permits: 2})
+		word(t, b.enter(ask{token: "b", mode: "p", capacity: 3, permits: 2}), "held", 2)
+		want(t, b.enter(ask{token: "b", mode: "p", capacity: 4}), "capacity", "3")
+		b.hold(ask{token: "b", mode: "p", capacity: 3, ttl: 100})
+		word(t, b.enter(ask{token: "c", mode: "p", capacity: 3}), "held", 2)
+		b.until(func() bool { return b.enter(ask{token: "c", mode: "p", capacity: 3})[0] == "granted" }) // b's lease has ended
+		want(t, b.leave("b"), "gone")
+		if n := b.do("HLEN", lockKeys[4]).(int64); n != 2 {
+			t.Errorf("%d records of two holders", n)
+		}
+		b.left("a")
+		b.left("c")
+		b.noKeys()
+	})
+}
+
+func TestRenewalIsForTheHolderAlone(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		renew := func(token, fence string) []string {
+			return b.run(scripts.LockRenew, []string{lockKeys[0], lockKeys[1], lockKeys[4]}, tokenOf(token), minute, fence)
+		}
+		for _, mode := range []string{"", "s"} {
+			want(t, renew("a", ""), "lost")
+			fence := fmt.Sprint(b.hold(ask{token: "a", mode: mode}))
+			for _, named := range []string{"", fence} {
+				reply := renew("a", named)
+				word(t, reply, "ok", 2)
+				between(t, "until", number(t, reply[1])-number(t, reply[2]), minute, minute)
+				between(t, "the lock's expiry", b.expiry(lockKeys[0])-number(t, reply[2]), minute-slack, minute+slack)
+				between(t, "the fence's expiry", b.expiry(lockKeys[1])-number(t, reply[2]), minute, hour+2*minute)
+			}
+			want(t, renew("b", ""), "lost")
+			want(t, renew("a", fence+"0"), "lost")
+			b.do("DEL", lockKeys[0]) // ended: never revived
+			want(t, renew("a", fence), "lost")
+			b.do("FLUSHALL")
+		}
+	})
+}
+
+func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		breaking := func(fence any) []string { return b.run(scripts.LockBreak, lockKeys, fence, hour, minute, "0", 0) }
+		for _, mode := range []string{"", "s"} {
+			rises := rising(t)
+			want(t, breaking(0), "unknown")
+			fence := b.hold(ask{token: "a", mode: mode})
+			rises(fence)
+			b.enter(ask{token: "b", inbox: "in"})
+			want(t, breaking(fence+1), "unknown")
+			want(t, breaking(0), "unknown")
+			broken := breaking(fence)
+			word(t, broken, "broken", 1)
+			rises(number(t, broken[1]))
+			want(t, b.leave("a"), "gone")
+			rises(b.hold(ask{token: "b"}))
+			b.left("b")
+			b.noKeys()
+		}
+		b.do("SET", lockKeys[0], "a plain client of redislock", "PX", hour)
+		word(t, breaking(0), "broken", 1)
+		b.noKeys()
+	})
+}
+
+func TestLockShowsHoldersAndWaitersWithoutTheirTokens(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		show := func(n int) []string { return b.run(scripts.LockGet, lockKeys[:5], n) }
+		reply := show(10)
+		want(t, append(reply[:1:1], reply[2:]...), "ok", "0", "", "0", "0", "0")
+		fence := b.hold(ask{token: "a"})
+		b.enter(ask{token: "b", mode: "p", capacity: 4, permits: 2, inbox: "in"})
+		b.enter(ask{token: "c", mode: "s", inbox: "in"})
+		reply = show(10)
+		want(t, append(reply[:1:1], reply[2:7]...), "ok", fmt.Sprint(fence), "x", "0", "1", "2")
+		if len(reply) != 10 || !strings.HasSuffix(reply[7], " 1 owner-a") || !strings.HasPrefix(reply[8], "p 2 ") || !strings.HasSuffix(reply[9], " owner-c") {
+			t.Errorf("%q", reply)
+		}
+		if text := strings.Join(reply, " "); strings.Contains(text, "aaa") || strings.Contains(text, "bbb") {
+			t.Errorf("a token is shown: %q", reply)
+		}
+		if got := show(1); len(got) != 9 {
+			t.Errorf("%q", got)
+		}
+		b.left("a")
+		reply = show(1)
+		want(t, reply[3:7], "p", "4", "1", "1")
+		b.do("SET", lockKeys[0], "token of another length, and its metadata")
+		reply = show(1)
+		want(t, reply[3:8], "x", "0", "1", "1", "0 0 0 1 ")
+	})
+}
+
+func TestNothingIsGrantedWhileLeasesMayBeLost(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		const span = 300
+		reply := b.enter(ask{token: "a", span: span})
+		word(t, reply, "doubt", 1)
+		between(t, "wait", number(t, reply[1]), 1, span)
+		word(t, b.enter(ask{token: "b", mode: "s", span: span}), "doubt", 1)
+		if n := b.do("EXISTS", lockKeys[0]).(int64); n != 0 {
+			t.Error("what redislock obtained was kept")
+		}
+		b.until(func() bool { return b.enter(ask{token: "a", span: span})[0] == "granted" })
+		b.enter(ask{token: "w", inbox: "in", span: span})
+		b.do("SET", lockKeys[5], "another-life 0")
+		word(t, b.enter(ask{token: "a", span: span}), "granted", 4)  // it is held all the same
+		want(t, b.leave("a", "in", hour, minute, "0", span), "left") // and not handed over
+		word(t, b.enter(ask{token: "w", inbox: "in", span: span}), "doubt", 1)
+		b.until(func() bool { return b.enter(ask{token: "w", inbox: "in", span: span})[0] == "granted" })
+	})
+}
+
+func TestFencesOfALockRiseEvenIfItsRecordWasLost(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		next := rising(t)
+		for i := range grants {
+			token := string(rune('a' + i%2)) // a token that comes again right away would get the same grant
+			next(b.hold(ask{token: token, mode: []string{"", "s", "p"}[i%3], capacity: i % 3 / 2}))
+			b.left(token)
+			if i%4 == 0 {
+				b.do("DEL", lockKeys[1])
+			}
+		}
+		b.do("SET", lockKeys[1], "9007199254740000 - 1 -")
+		for i, token := range []string{"a", "b", "c"} {
+			between(t, "the lock's fence", b.hold(ask{token: token}), 9007199254740001+int64(i), 9007199254740001+int64(i))
+			b.left(token)
+		}
+	})
+}
+
+func TestNamesOfLocksAreListedForTheirLease(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		note := func(name string, life int64) { want(t, b.run(scripts.LockNote, listKey, name, life), "ok") }
+		want(t, b.run(scripts.LockNames, listKey), "ok")
+		note("long", hour)
+		note("short", 100)
+		note("gone", minute)
+		note("gone", 0)
+		b.until(func() bool { return len(b.run(scripts.LockNames, listKey)) == 2 })
+		want(t, b.run(scripts.LockNames, listKey), "ok", "long")
+		note("other", minute)
+		between(t, "members", b.do("ZCARD", listKey[0]).(int64), 2, 2)
+		between(t, "the list's expiry", b.expiry(listKey[0])-b.now(), hour-slack, hour)
+		note("long", 0)
+		note("other", 0)
+		b.noKeys()
+	})
+}
+
+// inLine makes a lock that is held by a, in a mode, and waited for by b.
+func inLine(mode string) func(b *box) {
+	return func(b *box) {
+		b.hold(ask{token: "a", mode: mode})
+		b.enter(ask{token: "b", inbox: "in"})
+	}
+}
+
+// lockMisuses give each script a list for each of its keys.
+func lockMisuses() (rows []misuse) {
+	add := func(script *scripts.Script, keys []string, list int, state func(*box), args ...any) {
+		name := fmt.Sprintf("%s: key %d", script.Name, list+1)
+		rows = append(rows, misuse{name: name, script: script, keys: keys, list: list, before: func(b *box) []any {
+			state(b)
+			return args
+		}})
+	}
+	for key := range 6 {
+		state := inLine([]string{"", "", "", "", "s", ""}[key])
+		add(scripts.LockEnter, lockKeys, key, state, ask{token: "c", inbox: "in", span: 1000}.args()...)
+		add(scripts.LockLeave, lockKeys, key, state, tokenOf([]string{"c", "c", "a", "a", "a", "a"}[key]), "in", hour, minute, "0", 1000)
+		if key < 5 {
+			add(scripts.LockGet, lockKeys[:5], key, state, 10)
+		}
+		add(scripts.LockBreak, lockKeys, key, state, 0, hour, minute, "0", 1000)
+	}
+	rows[len(rows)-1].before = func(b *box) []any {
+		inLine("")(b)
+		return []any{strings.Fields(fmt.Sprint(b.do("GET", lockKeys[1])))[0], hour, minute, "0", 1000}
+	}
+	for key := range 3 {
+		add(scripts.LockRenew, []string{lockKeys[0], lockKeys[1], lockKeys[4]}, key, inLine([]string{"", "", "s"}[key]), tokenOf("a"), hour, "")
+	}
+	add(scripts.LockNote, listKey, 0, func(*box) {}, "name", hour)
+	add(scripts.LockNames, listKey, 0, func(*box) {})
+	return rows
+}
+
+// They join the table of all scripts before the tests run.
+var _ = func() int {
+	misuses = append(misuses, lockMisuses()...)
+	return len(misuses)
+}()

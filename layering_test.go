@@ -51,6 +51,7 @@ var layers = map[string][]string{
 
 	"chaos":             {}, // only tests
 	"chaos/ids":         {}, // only tests
+	"chaos/locks":       {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 	"examples/payments": {"idempotency", "redisstore"},
 

@@ -29,6 +29,7 @@ const help = `usage: go run . COMMAND [flags]
   gateway   the gateway beside a bare reverse proxy
   ids       snowflake ids beside a bare atomic addition and beside other generators; without Redis
   workers   a thousand processes that lease a worker id at once
+  locks     beside those of other libraries: alone, handed over, contended by processes, and by a crowd
   memory    what a token takes in Redis, and what a claim costs among few tokens and among many
 
 go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVER names another one.
@@ -40,13 +41,15 @@ var commands = map[string]func(ctx context.Context, args []string, stdin io.Read
 	"trips":   tripsCommand,
 	"gateway": gatewayCommand,
 	"ids":     idsCommand,
+	"locks":   locksCommand,
 	"memory":  memoryCommand,
 	"workers": workersCommand,
 
-	"serve": serveCommand,
-	"proxy": proxyCommand,
-	"load":  loadCommand,
-	"lease": leaseCommand,
+	"serve":   serveCommand,
+	"proxy":   proxyCommand,
+	"load":    loadCommand,
+	"contend": contendCommand,
+	"lease":   leaseCommand,
 }
 
 func main() {

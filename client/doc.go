@@ -6,22 +6,26 @@
 // [Client.HoldWorker] leases a worker id and keeps it, so that package snowflake can stamp ids with it. The single steps are [Client.AcquireWorker],
 // [Client.RenewWorker] and [Client.ReleaseWorker].
 //
+// [Client.AcquireLock] holds a lock, as package lock does on Redis itself.
+//
 // What holds, on top of what package idempotency says of tokens and package workerlease of worker ids:
 //
 //   - Under [Hold] at most one function starts for a token, whoever asks: this package, the middleware or a client in another language.
 //   - Nothing is sent twice by itself. The exceptions are those of Do, where a repeat is harmless: an answer that may not have been recorded is sent again,
-//     and so is a release. Redirects are not followed: they would carry the proof of a claim elsewhere.
+//     and so is a release; and AcquireLock, which while it waits asks anew after an outage. Redirects are not followed: they would carry the proof of a claim elsewhere.
 //   - Every error is of one class: [ErrRefused] (nothing was done), [ErrLost] (the claim is another's) or [ErrUnknownOutcome] (it may have been done). A
 //     connection that never came about is a refusal. Once a connection was there, a failure to get the service's own answer to a write is an unknown outcome:
 //     a timeout, a connection that ends, a proxy's 502, an answer that can not be read.
 //   - A holder of a worker id stops by its own clock before its window ends, whatever the service and what lies on the way do; only the service's own words end or
-//     extend a lease, never a proxy's. A renewal sends all that the lease says, so that one that the store has lost is written down anew while its window is open.
+//     extend a lease, never a proxy's. So does the context of a lock, before another can hold it. A renewal sends all that the lease says, so that one that the store has lost is written down anew while its window is open.
 //   - No error text holds a token or the proof of a claim or lease.
 //
 // What a lost reply means. The service makes the proof of a claim when it grants it, so a claim whose reply is lost can not be asked for again. Nothing
 // was started for it, but the service does not know: until the claim's lease lapses the token is in progress, and from then on in doubt under Hold, free for
 // the next attempt under [Takeover]. A short lease keeps that wait short; the heartbeat makes it no danger to long work. A token whose issue was lost is of
 // no use to anybody: issue another. Complete, Extend and Release with the same proof can be repeated without harm.
+//
+// An acquire of a lock whose reply is lost costs a lock that nobody holds until its TTL has passed.
 //
 // An acquire whose reply is lost costs a worker id until its TTL has passed: nobody can use it, and the next acquire gets another. Renew and release can be repeated.
 //

@@ -32,7 +32,8 @@ var (
 	ErrNotFound       = refusal("there is nothing of that name")
 	ErrExhausted      = refusal("every worker id of the pool is taken or cooling") // Error.RetryAfter is when the first can be free
 	ErrQuarantined    = refusal("the pool's state may have been lost")             // Error.RetryAfter is when every window that may be open has ended
-	ErrOtherPool      = refusal("the pool has another layout, epoch, datacenter or ttl")
+	ErrOtherPool      = refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
+	ErrHeld           = refusal("the lock is held by others")
 	ErrPoolExists     = refusal("the pool is there already")
 	ErrSuperseded     = loss("another attempt has the claim")
 )
@@ -65,6 +66,7 @@ var codes = map[wire.Code]error{
 	wire.TokenUnknown:        ErrUnknownToken,
 	wire.NotFound:            ErrNotFound,
 	wire.LayoutMismatch:      ErrOtherPool,
+	wire.LockHeld:            ErrHeld,
 	wire.LeaseLost:           ErrLost,
 	wire.PoolExhausted:       ErrExhausted,
 	wire.PoolQuarantined:     ErrQuarantined,

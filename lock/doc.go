@@ -16,7 +16,8 @@
 // What it needs for that, and what happens without:
 //
 //   - Redis loses leases in a failover, a restart without its data, or FLUSHALL. With redisstore.Config.Ack set to all replicas that can become master, a grant and a renewal
-//     count only when those have it: then a failover loses none, and fences rise across it. Without, two can hold until the first of them hears of it,
+//     count only when those have it: then a failover loses none, and fences rise across it. With fewer it rests on the replica with the latest data being promoted, as Sentinel
+//     and Redis Cluster do when the master alone dies: the tests kill masters so with an acknowledgement of one of two replicas. Without, two can hold until the first of them hears of it,
 //     a third of its TTL later at most, and a fence can be smaller than one before if the new master's clock is behind the old one's. [WaitAfterLoss] closes
 //     both, at the price of standing still for LongestTTL + Skew.
 //   - A fence is the larger of the last one plus one and the server's time in microseconds. So it rises also when its record was lost, as long as the server's clock is
@@ -29,7 +30,8 @@
 // ([Locks.Key]) and ours exclude each other, in all modes, as long as they do not choose a token that begins like another's. A plain client has no fence, does not queue
 // and wakes nobody: those who wait look about once a second.
 //
-// A lock goes from one to the next in one step: the release writes it in the next one's name and publishes one message to that process, or none if it
-// is the same. The next one has a claim window ([Config].Window) to ask for its grant. Waiters also look by themselves, when the holder's lease can end and about once in a
+// A lock goes from one to the next in one step: the release writes it in the next one's name and publishes one message to that process. The next one
+// has a claim window ([Config].Window) to ask for its grant. If it waits in the same process there is no message and nothing to ask: the reply to the release has its
+// grant, with a fence of its own, counted from before the release was sent. Waiters also look by themselves, when the holder's lease can end and about once in a
 // window, and any look moves the queue on: a lost message, or a process that died in the queue, holds nobody up for longer than a window.
 package lock

@@ -19,13 +19,16 @@ var (
 	ErrNoHolder = redisstore.Refusal("lock: nobody holds it with that fence")
 )
 
-// Causes with which the context of a [Lock] ends, beside ErrLost and the causes of the context that it was acquired with.
+// Causes with which the context of a [Lock] ends, beside ErrLost alone and the causes of the context that it was acquired with.
 var (
-	// ErrDeadline means that no renewal was confirmed in time. The lock may still be there, but its holder must not count on it.
+	// ErrDeadline, which comes with ErrLost, means that no renewal was confirmed in time. The lock may still be there, but its holder must not count on it.
 	ErrDeadline = keepalive.ErrDeadline
 	// ErrReleased means that the lock was given back.
 	ErrReleased = keepalive.ErrReleased
 )
+
+// errLate is the cause of an end by the clock.
+var errLate = fmt.Errorf("%w: %w", ErrLost, ErrDeadline)
 
 // Held is [ErrHeld] with what is known of the holder.
 type Held struct {

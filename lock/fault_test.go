@@ -114,7 +114,7 @@ func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 			t.Error("two hold at once")
 		}
 		wantIs(t, held.Err(), ErrLost, ErrDeadline)
-		wantIs(t, context.Cause(held.Context()), keepalive.ErrDeadline)
+		wantIs(t, context.Cause(held.Context()), ErrLost, keepalive.ErrDeadline)
 		rising(t, held.Fence(), heir.Fence())
 		release(t, heir)
 		_ = held.Release(t.Context()) // to nobody
@@ -302,5 +302,43 @@ func TestSlotsAreThoseOfACluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		release(t, held)
+	}
+}
+
+// Within one process a release passes the whole grant on: the heir sends nothing before it holds. A heir of another process claims its own.
+func TestReleasePassesTheGrantOnWithinAProcess(t *testing.T) {
+	server := redistest.Start(t)
+	var entered atomic.Int64
+	proxy := redistest.StartProxy(t, server.Addr(), func(request []byte) (redistest.Fate, func()) {
+		if bytes.Contains(request, []byte("the-heir")) {
+			entered.Add(1)
+		}
+		return redistest.Pass, nil
+	})
+	locks := open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL()}), Config{})
+	far := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
+	for _, request := range []Request{{Owner: "the-heir"}, {Owner: "the-heir", Mode: Shared, TTL: time.Minute}} {
+		entered.Store(0)
+		held := must(t, locks, "near", Request{})
+		next := inLine(t, locks, "near", request, 1)
+		last := inLine(t, far, "near", Request{}, 2)
+		asked := entered.Load()
+		release(t, held)
+		heir := next.granted(t)
+		if got := entered.Load(); asked == 0 || got != asked {
+			t.Errorf("it asked %d times, and %d after the release", asked, got-asked)
+		}
+		shown := info(t, locks, "near").Holders[0]
+		if shown.Fence != heir.Fence() || shown.Owner != "the-heir" || !shown.Since.Equal(heir.Since()) || shown.Until.Sub(heir.Since()) < heir.first.TTL-time.Second {
+			t.Errorf("%+v of %+v", shown, heir.first)
+		}
+		if _, err := locks.Renew(t.Context(), heir.first); err != nil {
+			t.Error(err)
+		}
+		last.stillWaits(t)
+		release(t, heir)
+		after := last.granted(t)
+		rising(t, held.Fence(), heir.Fence(), after.Fence())
+		release(t, after)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bsm/redislock"
 
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -24,6 +25,7 @@ type Grant struct {
 
 	sent time.Time       // the local moment before the last confirmed request was sent
 	held *redislock.Lock // redislock's part of an exclusive lock; nil if another process obtained it
+	keys []string        // of the lock with the name that it was granted under
 }
 
 // asker is a request on its way.
@@ -37,6 +39,9 @@ type asker struct {
 }
 
 func (l *Locks) ask(name string, request Request) (*asker, error) {
+	if request.Token != "" && !secret.Valid(request.Token) {
+		return nil, errToken
+	}
 	request = request.withDefaults(l.config)
 	if err := request.check(name, l.config.LongestTTL); err != nil {
 		return nil, err
@@ -47,8 +52,7 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 // enter asks once. With an inbox the request waits in line.
 func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
 	args := []any{
-		a.Token, a.Owner, letters[a.Mode], a.Permits, a.Capacity, a.TTL.Milliseconds(), inbox, l.patience().Milliseconds(),
-		l.config.Window.Milliseconds(), l.counts(), l.holdOff(),
+		a.Token, a.Owner, letters[a.Mode], a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, l.terms,
 	}
 	a.sent = time.Now()
 	if a.Mode != Exclusive {
@@ -68,8 +72,9 @@ func (a *asker) granted(reply redisstore.Reply) (Grant, error) {
 	if reply.Word() != "granted" {
 		return Grant{}, refusal(reply)
 	}
-	grant := Grant{Name: a.name, Token: a.Token, TTL: a.TTL, sent: a.sent, held: a.held}
-	err := reply.Scan(&grant.Fence, &grant.Since, &grant.Until, &grant.Now)
+	grant := Grant{Name: a.name, Token: a.Token, TTL: a.TTL, sent: a.sent, held: a.held, keys: a.keys}
+	err := reply.Scan(&grant.Fence, &grant.Since, &grant.Now)
+	grant.Until = grant.Now.Add(a.TTL)
 	return grant, err
 }
 
@@ -112,6 +117,9 @@ func (l *Locks) Renew(ctx context.Context, grant Grant) (Grant, error) {
 	if grant.TTL == 0 {
 		grant.TTL = min(DefaultTTL, l.config.LongestTTL)
 	}
+	if !secret.Valid(grant.Token) {
+		return Grant{}, errToken
+	}
 	if err := (Request{TTL: grant.TTL, Token: grant.Token}).withDefaults(l.config).check(grant.Name, l.config.LongestTTL); err != nil {
 		return Grant{}, err
 	}
@@ -147,24 +155,37 @@ func (l *Locks) renew(ctx context.Context, grant Grant) (redisstore.Reply, error
 
 // Release gives a grant back; a lock that others wait for goes to the next of them. ErrLost: it had ended before, was released, or is another's.
 func (l *Locks) Release(ctx context.Context, grant Grant) error {
-	err := l.leave(ctx, grant.Name, grant.Token)
+	err := l.leave(ctx, l.keys(grant.Name), grant.Token)
 	if err == nil {
 		l.note(ctx, grant.Name, 0)
 	}
 	return err
 }
 
-// leave gives back what a token has, a lock or a place in the queue, and wakes those of this process who get it.
-func (l *Locks) leave(ctx context.Context, name, token string) error {
-	reply, err := l.run(ctx, scripts.LockLeave, l.keys(name), token, l.post.address(), l.patience().Milliseconds(), l.config.Window.Milliseconds(), l.counts(), l.holdOff())
+// leave gives back what a token has, a lock or a place in the queue, and tells those of this process who have got it.
+func (l *Locks) leave(ctx context.Context, keys []string, token string) error {
+	sent := time.Now()
+	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.post.address(), l.terms)
 	if err != nil {
 		return err
 	}
 	if reply.Word() != "left" {
 		return refusal(reply)
 	}
-	for _, next := range reply.Values() {
-		l.post.tell(next, false)
+	heirs := reply.Values()
+	if len(heirs) == 0 {
+		return nil
+	}
+	now := time.Time{}
+	if err := reply.Scan(&now); err != nil {
+		return err
+	}
+	for i := 1; i+1 < len(heirs); i += 2 {
+		fence, err := strconv.ParseInt(heirs[i+1], 10, 64)
+		if err != nil {
+			return reply.Unexpected()
+		}
+		l.post.tell(heirs[i], news{fence: fence, now: now, sent: sent})
 	}
 	return nil
 }

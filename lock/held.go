@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -42,7 +41,7 @@ func (l *Locks) hold(ctx context.Context, name string, request Request, wait boo
 	}
 	lock := &Lock{locks: l, first: grant}
 	lock.keeper = keepalive.Start(ctx, grant.sent, grant.sent.Round(0), keepalive.Config{
-		TTL: grant.TTL, Margin: l.config.Margin, Renew: lock.renew, Strict: true,
+		TTL: grant.TTL, Margin: l.config.Margin, Renew: lock.renew, Strict: true, Late: errLate,
 		Lost: func(err error) bool { return errors.Is(err, ErrLost) },
 		Failed: func(err error) {
 			l.log.Warn("lock: a renewal failed and is tried again", "name", name, "fence", grant.Fence, "error", err)
@@ -77,8 +76,7 @@ func (k *Lock) Fence() int64 { return k.first.Fence }
 // Since is when it was granted, by the Redis server's clock.
 func (k *Lock) Since() time.Time { return k.first.Since }
 
-// Context ends when the lock can not be counted on any more. Its cause wraps ErrLost, or is ErrDeadline, ErrReleased, or the cause of the context that the lock was
-// acquired with.
+// Context ends when the lock can not be counted on any more. Its cause is what Err says.
 func (k *Lock) Context() context.Context { return k.keeper.Context() }
 
 // Done is closed when the lock can not be counted on any more.
@@ -88,10 +86,7 @@ func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
 func (k *Lock) Err() error {
 	cause := context.Cause(k.keeper.Context())
 	if cause == nil && k.keeper.Valid() <= 0 {
-		cause = ErrDeadline // its timer is about to say so
-	}
-	if errors.Is(cause, ErrDeadline) {
-		return fmt.Errorf("%w: %w", ErrLost, cause)
+		return errLate // its timer is about to say so
 	}
 	return cause
 }
@@ -108,7 +103,7 @@ func (k *Lock) Release(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
 		defer cancel()
 		listed := k.listing.stop()
-		k.outcome = k.locks.leave(ctx, k.first.Name, k.first.Token)
+		k.outcome = k.locks.leave(ctx, k.first.keys, k.first.Token)
 		if listed {
 			k.locks.note(ctx, k.first.Name, 0)
 		}

@@ -45,7 +45,7 @@ type Waiter struct {
 
 // Get shows who holds a lock and who waits for it. A lock that nobody uses has no holders, and is no error.
 func (l *Locks) Get(ctx context.Context, name string) (Info, error) {
-	if !nameForm.MatchString(name) {
+	if !wellFormed(name) {
 		return Info{}, fmt.Errorf("%w: name", ErrRequest)
 	}
 	reply, err := l.run(ctx, scripts.LockGet, l.keys(name)[:5], shown)
@@ -126,10 +126,10 @@ func modeOf(letter string) Mode {
 // told of it refuses the holder from then on, who hears of it at its next renewal. The lock goes to the next who waits. ErrNoHolder: nobody holds
 // it with that fence.
 func (l *Locks) Break(ctx context.Context, name string, fence int64) (int64, error) {
-	if !nameForm.MatchString(name) {
+	if !wellFormed(name) {
 		return 0, fmt.Errorf("%w: name", ErrRequest)
 	}
-	reply, err := l.run(ctx, scripts.LockBreak, l.keys(name), fence, l.patience().Milliseconds(), l.config.Window.Milliseconds(), l.counts(), l.holdOff())
+	reply, err := l.run(ctx, scripts.LockBreak, l.keys(name), fence, l.terms)
 	if err != nil {
 		return 0, err
 	}

@@ -90,7 +90,7 @@ func process() string {
 func (c Config) Check() error {
 	c = c.withDefaults()
 	switch {
-	case !nameForm.MatchString(c.Owner):
+	case !wellFormed(c.Owner):
 		return fmt.Errorf("lock: owner: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -")
 	case c.Window < MinTTL || c.Window > time.Minute:
 		return fmt.Errorf("lock: window %v: %v to 1m", c.Window, MinTTL)
@@ -113,6 +113,8 @@ type Locks struct {
 	log    *slog.Logger
 	client *redislock.Client
 	post   post
+	young  young
+	terms  string // what all scripts are told alike, see scripts/lib/lock_grant.lua
 }
 
 // New returns the locks of a store. A configuration that [Config.Check] finds fault with is a programmer's mistake and panics.
@@ -123,6 +125,7 @@ func New(store *redisstore.Store, config Config) *Locks {
 	}
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(store.Scripter())}
 	l.post.channel = store.Key("locks", "inbox", secret.New())
+	l.terms = fmt.Sprintf("%d %d %s %d", l.patience().Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
 	return l
 }
 
@@ -135,10 +138,15 @@ func (l *Locks) Close() error {
 // Key is the Redis key of a lock, as github.com/bsm/redislock takes it: its plain clients on that key and ours exclude each other.
 func (l *Locks) Key(name string) string { return l.store.Key("lock", name) }
 
-// keys are those of one lock, in the order in which the scripts take them.
+// keys are those of one lock, in the order in which the scripts take them. They are cut from one text, since each lock needs them twice.
 func (l *Locks) keys(name string) []string {
-	key := func(parts ...string) string { return l.store.Key("lock", name, parts...) }
-	keys := []string{key(), key("fence"), key("queue"), key("waiters"), key("holders")}
+	key := l.Key(name)
+	all := key + key + ":fence" + key + ":queue" + key + ":waiters" + key + ":holders"
+	keys := make([]string, 0, 6)
+	for _, side := range []string{"", ":fence", ":queue", ":waiters", ":holders"} {
+		n := len(key) + len(side)
+		keys, all = append(keys, all[:n]), all[n:]
+	}
 	if l.config.AfterLoss == WaitAfterLoss {
 		keys = append(keys, l.marker(name))
 	}

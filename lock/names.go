@@ -43,10 +43,44 @@ func (l *Locks) Names(ctx context.Context, prefix, behind string, n int) ([]stri
 	return names[:min(n, len(names))], nil
 }
 
+// young are the locks of this process that have been held for less than worthListing, the oldest first. One timer is for all of them.
+type young struct {
+	mu    sync.Mutex
+	locks []*Lock
+	timer *time.Timer // nil = none is under way
+}
+
+func (y *young) add(lock *Lock) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.locks = append(y.locks, lock)
+	if y.timer == nil {
+		y.timer = time.AfterFunc(worthListing, y.grow)
+	}
+}
+
+// grow lists those that have been held for long enough, and forgets those that are held no more.
+func (y *young) grow() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.locks = slices.DeleteFunc(y.locks, func(lock *Lock) bool {
+		old := time.Since(lock.listing.since) >= worthListing
+		if old {
+			go lock.listing.put(lock.keeper.Context(), lock.first.TTL)
+		}
+		return old || lock.listing.over()
+	})
+	if len(y.locks) == 0 {
+		y.timer = nil
+		return
+	}
+	y.timer.Reset(worthListing - time.Since(y.locks[0].listing.since))
+}
+
 // listing keeps one lock's name on the list.
 type listing struct {
 	lock  *Lock
-	timer *time.Timer
+	since time.Time
 
 	mu     sync.Mutex
 	listed bool
@@ -54,8 +88,14 @@ type listing struct {
 }
 
 func (s *listing) start(lock *Lock) {
-	s.lock = lock
-	s.timer = time.AfterFunc(worthListing, func() { s.put(lock.keeper.Context(), lock.first.TTL) })
+	s.lock, s.since = lock, time.Now()
+	lock.locks.young.add(lock)
+}
+
+func (s *listing) over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }
 
 // extend keeps the name for another TTL, if it is on the list.
@@ -80,7 +120,6 @@ func (s *listing) put(ctx context.Context, ttl time.Duration) {
 
 // stop ends it, waits for a call that is under way, and tells whether the name may be on the list.
 func (s *listing) stop() bool {
-	s.timer.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true

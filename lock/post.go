@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // post receives what is published to this process, one channel for all its waiters, and wakes the one whose turn has come. The first that waits opens the
@@ -12,12 +13,18 @@ type post struct {
 	channel string
 
 	mu      sync.Mutex
-	waiting map[string]chan struct{} // by token
-	ready   bool                     // what is published arrives
-	starts  chan struct{}            // closed when the attempt to listen that is under way has come to something; nil = none is
+	waiting map[string]chan news // by token
+	ready   bool                 // what is published arrives
+	starts  chan struct{}        // closed when the attempt to listen that is under way has come to something; nil = none is
 	cancel  context.CancelFunc
 	reader  sync.WaitGroup
 	closed  bool
+}
+
+// news is what a waiter is told: that its turn may have come, or, if the lock was given back in this very process, its grant.
+type news struct {
+	fence     int64     // 0 = not granted yet: it has to ask
+	now, sent time.Time // by the Redis server, and the local moment before it was asked
 }
 
 // listens tells whether what is published arrives.
@@ -36,12 +43,12 @@ func (p *post) address() string {
 }
 
 // expect returns a channel that is sent to when the token's turn has come, or may have; forget ends that.
-func (p *post) expect(token string) (told <-chan struct{}, forget func()) {
-	channel := make(chan struct{}, 1)
+func (p *post) expect(token string) (told <-chan news, forget func()) {
+	channel := make(chan news, 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting == nil {
-		p.waiting = map[string]chan struct{}{}
+		p.waiting = map[string]chan news{}
 	}
 	p.waiting[token] = channel
 	return channel, func() {
@@ -51,23 +58,26 @@ func (p *post) expect(token string) (told <-chan struct{}, forget func()) {
 	}
 }
 
-// tell wakes the waiter with that token, or all of them.
-func (p *post) tell(token string, all bool) {
+// tell gives the news to the waiter with that token.
+func (p *post) tell(token string, what news) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !all {
-		wake(p.waiting[token])
-		return
-	}
+	wake(p.waiting[token], what)
+}
+
+// tellAll has everybody look.
+func (p *post) tellAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, told := range p.waiting {
-		wake(told)
+		wake(told, news{})
 	}
 }
 
-func wake(told chan struct{}) {
+func wake(told chan news, what news) {
 	select {
-	case told <- struct{}{}:
-	default: // nobody waits, or it has been told and has not looked yet
+	case told <- what:
+	default: // nobody waits, or it has been told and has not looked yet; then it looks, and hears the same
 	}
 }
 
@@ -123,7 +133,11 @@ func (p *post) read(ctx context.Context, l *Locks) error {
 		if err != nil {
 			return errors.Join(err, inbox.Close())
 		}
-		p.tell(token, missed)
+		if missed {
+			p.tellAll()
+			continue
+		}
+		p.tell(token, news{})
 	}
 }
 

@@ -159,7 +159,7 @@ func TestLostMessageCostsLessThanAWindow(t *testing.T) {
 		held := must(t, locks, "lost", Request{})
 		next := settle(t, wait(t, others, "lost", Request{}))
 		others.post.mu.Lock()
-		others.post.waiting = map[string]chan struct{}{} // nobody is told
+		others.post.waiting = map[string]chan news{} // nobody is told
 		others.post.mu.Unlock()
 		release(t, held)
 		start := time.Now()

@@ -25,7 +25,7 @@ const parting = 2 * time.Second
 func (l *Locks) patience() time.Duration { return missed * slowest * l.config.Window }
 
 // stand waits in line until the lock is granted. Its errors are those of Acquire.
-func (l *Locks) stand(ctx context.Context, a *asker, told <-chan struct{}) (Grant, error) {
+func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, error) {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if a.Wait > 0 {
 		waiting, cancel = context.WithTimeout(ctx, a.Wait)
@@ -48,8 +48,12 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan struct{}) (Gran
 			l.abandon(ctx, a, err)
 			return Grant{}, err
 		}
-		if !sleep(waiting, told, pause) {
+		heard, ok := sleep(waiting, told, pause)
+		if !ok {
 			return Grant{}, l.giveUp(ctx, a, last)
+		}
+		if heard.fence != 0 {
+			return a.handed(heard), nil
 		}
 	}
 }
@@ -76,17 +80,24 @@ func (l *Locks) untilLook(reply redisstore.Reply) (time.Duration, error) {
 	return pause, nil
 }
 
-// sleep waits to be told, for a while, or for the context's end, which it tells.
-func sleep(ctx context.Context, told <-chan struct{}, d time.Duration) bool {
+// handed is the grant that another of this process has passed on.
+func (a *asker) handed(heard news) Grant {
+	return Grant{
+		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(a.TTL), Now: heard.now, sent: heard.sent, keys: a.keys,
+	}
+}
+
+// sleep waits for news, for a while, or for the context's end, which it tells.
+func sleep(ctx context.Context, told <-chan news, d time.Duration) (heard news, ok bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
-	case <-told:
+		return news{}, false
+	case heard = <-told:
 	case <-timer.C:
 	}
-	return ctx.Err() == nil
+	return heard, ctx.Err() == nil
 }
 
 // giveUp ends a request that has waited long enough. It leaves nothing behind: a place in the queue, or a lock that was handed over just now, is given back.
@@ -108,7 +119,7 @@ func (l *Locks) abandon(ctx context.Context, a *asker, err error) {
 func (l *Locks) leaveBehind(ctx context.Context, a *asker) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
 	defer cancel()
-	if err := l.leave(ctx, a.name, a.Token); err != nil && !errors.Is(err, ErrLost) {
+	if err := l.leave(ctx, a.keys, a.Token); err != nil && !errors.Is(err, ErrLost) {
 		l.log.Warn("lock: a place in the queue could not be given back, and ends by itself", "name", a.name, "error", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,9 +24,35 @@ type Behind struct {
 
 type behindKey struct{}
 
-// With returns a context that carries the script to the [Scripter].
+// With returns a context that carries the script to the [Scripter]. It has a deadline, if only one that no call of a store comes to, so that a library which sees
+// to it that there is one need not set a timer.
 func (b *Behind) With(ctx context.Context) context.Context {
-	return context.WithValue(ctx, behindKey{}, b)
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(2 * maxTimeout)
+	}
+	return behindContext{ctx, b, deadline}
+}
+
+// maxTimeout is the longest that a store's timeout can be.
+const maxTimeout = time.Minute
+
+type behindContext struct {
+	context.Context
+
+	behind   *Behind
+	deadline time.Time
+}
+
+// Deadline implements context.Context.
+func (c behindContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Value implements context.Context.
+func (c behindContext) Value(key any) any {
+	if key == (behindKey{}) {
+		return c.behind
+	}
+	return c.Context.Value(key)
 }
 
 // Scripter is the client for a library that runs scripts of its own through go-redis's interface of that name. Each of its scripts runs with the script behind

@@ -2,13 +2,13 @@
 -- that is told of it refuses the holder at once. The lock then goes to the next in line.
 -- Uses   clock integer fence incarnation lock lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
---        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only when ARGV[5] > 0
--- ARGV   [1] fence, 0 for a holder that has none (a client of redislock)  [2] how long a waiter keeps its place, [3] claim window, [4] whether PUBLISH counts and
---        [5] how long nothing is granted after a loss, as lock_enter
+--        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
+-- ARGV   [1] fence, 0 for a holder that has none (a client of redislock)  [2] terms, see lib/lock_grant
 -- Reply  {'broken', new fence} | {'unknown'} no holder has that fence
 -- Units  spans in milliseconds
 -- Effect writes on broken
 local lock, fences, queue, waiters, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local patience, window, counts, span = read_terms(ARGV[2])
 local state = read_lock(lock, fences, holders)
 local records = redis.call('ZCARD', queue) + redis.call('HLEN', waiters)
 
@@ -30,8 +30,8 @@ local token = holder()
 if not token then
   return {'unknown'}
 end
-local pass_on = records > 0 and in_doubt(KEYS[6], tonumber(ARGV[5])) == 0
-mint(fences, state, '-', '-', 0)
+local pass_on = records > 0 and in_doubt(KEYS[6], span) == 0
+mint(fences, state, '-', '-', remember(0))
 local fence = state.last.number
 if state.kind == 'x' then
   redis.call('DEL', lock)
@@ -40,6 +40,6 @@ else
   withdraw(lock, holders, state, token)
 end
 if pass_on then
-  hand_over(lock, fences, queue, waiters, holders, state, '', '', tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[2]))
+  hand_over(lock, fences, queue, waiters, holders, state, '', '', window, counts, patience)
 end
 return {'broken', fence}

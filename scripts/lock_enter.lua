@@ -1,23 +1,23 @@
 -- lock_enter: asks for a lock. It is granted if there is room and nobody waits; else the token joins the queue, or is refused. Asking again with the same token answers the
 -- same grant, claims one that was handed over meanwhile, or keeps the place in the queue. Run behind redislock's own script, in the same call: a lock that it
 -- has obtained gets its fence here, or goes to whoever has waited longer.
--- Uses   clock integer fence incarnation lock lock_grant lock_doubt
+-- Uses   clock lock_enter_alone integer fence incarnation lock lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
---        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only when ARGV[11] > 0
--- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p permits  [4] permits wanted  [5] permits there are, 0 unless mode is p
---        [6] ttl  [7] inbox: the channel on which the waiter's process listens; '' = do not wait  [8] how long a waiter that does not ask again keeps its place
---        [9] claim window  [10] '1': PUBLISH counts every listener | '0': it does not (cluster)  [11] how long nothing is granted after a loss, 0 = never mind
--- Reply  {'granted', fence, since, until, now} | {'waiting', how many are before, left} | {'held', since, left} | {'capacity', permits there are} in use with another number
---        | {'doubt', wait} state may have been lost
+--        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
+-- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p permits  [4] ttl  [5] ttl and a minute: how long the fence is remembered
+--        [6] inbox: the channel on which the waiter's process listens; '' = do not wait  [7] permits wanted  [8] permits there are, 0 unless mode is p
+--        [9] terms, see lib/lock_grant
+-- Reply  {'granted', fence, since, now} the lease ends one ttl from now | {'waiting', how many are before, left} | {'held', since, left}
+--        | {'capacity', permits there are} in use with another number | {'doubt', wait} state may have been lost
 -- Units  spans in milliseconds; times in milliseconds since 1970 of this server; left is until a lease ends by itself, -1 = never; since is 0 if it is not known
 -- Effect writes on granted and waiting, and where it notices that leases were handed over, have ended or may be lost
 local lock, fences, queue, waiters, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, inbox, window, counts = ARGV[1], ARGV[7], tonumber(ARGV[9]), ARGV[10] == '1'
-local patience, span = tonumber(ARGV[8]), tonumber(ARGV[11])
-local want = {mode = ARGV[3], permits = tonumber(ARGV[4]), capacity = tonumber(ARGV[5]), ttl = tonumber(ARGV[6]), owner = ARGV[2]}
+local token, inbox = ARGV[1], ARGV[6]
+local patience, window, counts, span = read_terms(ARGV[9])
+local want = {mode = ARGV[3], permits = tonumber(ARGV[7]), capacity = tonumber(ARGV[8]), ttl = tonumber(ARGV[4]), owner = ARGV[2]}
 
 local function granted(state)
-  return {'granted', state.last.number, state.last.since, integer(now + want.ttl), integer(now)}
+  return {'granted', state.last.number, state.last.since, integer(now)}
 end
 
 -- take is the way of a lock for which nobody else asks. Without an answer the caller has to stand in line.
@@ -28,14 +28,14 @@ local function take()
   end
   local state = {last = read_fence(fences)}
   if state.last.token == token then
-    write_fence(fences, state.last.number, token, state.last.since, '-', want.ttl)
-  elseif redis.call('ZCARD', queue) > 0 or in_doubt(KEYS[6], span) > 0 then
+    write_fence(fences, state.last.number, token, state.last.since, '-', ARGV[5])
+  elseif waited_for(queue) or in_doubt(KEYS[6], span) > 0 then
     redis.call('DEL', lock)
     return nil
   else
-    mint(fences, state, token, '-', want.ttl)
+    mint(fences, state, token, '-', ARGV[5])
   end
-  redis.call('PEXPIRE', lock, ARGV[6])
+  redis.call('PEXPIRE', lock, ARGV[4])
   return granted(state)
 end
 
@@ -49,10 +49,10 @@ local mine = state.together[token]
 if mine then
   mine.till = now + want.ttl
   if state.last.token == token and state.last.inbox ~= '-' then
-    write_fence(fences, mine.fence, token, mine.since, '-', want.ttl)
+    write_fence(fences, mine.fence, token, mine.since, '-', ARGV[5])
   end
   write_together(lock, holders, state, token, mine)
-  return {'granted', mine.fence, mine.since, integer(mine.till), integer(now)}
+  return {'granted', mine.fence, mine.since, integer(now)}
 end
 local place = redis.call('ZSCORE', queue, token)
 local records = redis.call('HLEN', waiters) + redis.call('HLEN', holders)
@@ -62,13 +62,13 @@ if wait > 0 then
 end
 
 local function wait_in_line()
-  redis.call('HSET', waiters, token, table.concat({want.mode, ARGV[4], ARGV[5], ARGV[6], integer(now + patience), inbox, want.owner}, ' '))
+  redis.call('HSET', waiters, token, table.concat({want.mode, ARGV[7], ARGV[8], ARGV[4], integer(now + patience), inbox, want.owner}, ' '))
   if not place then
     local behind = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
     redis.call('ZADD', queue, integer(math.max((tonumber(behind) or 0) + 1, now_us)), token)
   end
-  redis.call('PEXPIRE', waiters, ARGV[8])
-  redis.call('PEXPIRE', queue, ARGV[8])
+  redis.call('PEXPIRE', waiters, patience)
+  redis.call('PEXPIRE', queue, patience)
 end
 
 local function left()
@@ -87,6 +87,7 @@ if place or records > 0 or state.kind == '' then
   blocked = others
 end
 if state.mine then
+  state.last = state.mine
   return granted(state)
 end
 if want.mode == 'p' and state.kind == 'p' and state.capacity ~= want.capacity and not place then

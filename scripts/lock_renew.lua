@@ -18,7 +18,7 @@ if mine and named(mine.fence) then
   mine.till = now + ttl
   write_together(lock, holders, state, token, mine)
 elseif state.kind == 'x' and string.sub(state.value, 1, 22) == token and state.last.token == token and named(state.last.number) then
-  write_fence(fences, state.last.number, token, state.last.since, '-', ttl)
+  write_fence(fences, state.last.number, token, state.last.since, '-', remember(ttl))
   redis.call('PEXPIRE', lock, ARGV[2])
 else
   return {'lost'}

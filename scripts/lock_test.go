@@ -43,32 +43,45 @@ func (a ask) args() []any {
 	if counts == "" {
 		counts = "0"
 	}
+	ttl := def(a.ttl, hour)
 	return []any{
-		tokenOf(a.token), "owner-" + a.token, mode, def(a.permits, 1), a.capacity, def(a.ttl, hour), a.inbox, def(a.patience, hour), def(a.window, minute), counts, a.span,
+		tokenOf(a.token), "owner-" + a.token, mode, ttl, ttl + minute, a.inbox, def(a.permits, 1), a.capacity, terms(def(a.patience, hour), def(a.window, minute), counts, a.span),
 	}
+}
+
+// keys are the lock's, with the marker if state can be in doubt.
+func (a ask) keys() []string {
+	if a.span == 0 {
+		return lockKeys[:5]
+	}
+	return lockKeys
+}
+
+func terms(patience, window int64, counts string, span int) string {
+	return fmt.Sprint(patience, " ", window, " ", counts, " ", span)
 }
 
 // enter asks for the lock as its users do: redislock's part of an exclusive lock is a SET NX with the lease.
 func (b *box) enter(a ask) []string {
 	b.Helper()
 	if a.mode == "" {
-		b.do("SET", lockKeys[0], tokenOf(a.token)+"owner-"+a.token, "NX", "PX", hour)
+		b.do("SET", lockKeys[0], tokenOf(a.token)+"owner-"+a.token, "NX", "PX", a.args()[3])
 	}
-	return b.run(scripts.LockEnter, lockKeys, a.args()...)
+	return b.run(scripts.LockEnter, a.keys(), a.args()...)
 }
 
 // hold must be granted, and returns the fence.
 func (b *box) hold(a ask) int64 {
 	b.Helper()
 	reply := b.enter(a)
-	word(b, reply, "granted", 4)
+	word(b, reply, "granted", 3)
 	return number(b, reply[1])
 }
 
 func (b *box) leave(token string, args ...any) []string {
 	b.Helper()
 	if len(args) == 0 {
-		args = []any{"", hour, minute, "0", 0}
+		args = []any{"", terms(hour, minute, "0", 0)}
 	}
 	return b.run(scripts.LockLeave, lockKeys, append([]any{tokenOf(token)}, args...)...)
 }
@@ -76,6 +89,17 @@ func (b *box) leave(token string, args ...any) []string {
 func (b *box) left(token string) {
 	b.Helper()
 	want(b, b.leave(token), "left")
+}
+
+// heirs checks to whom of the caller's process a lock was passed on, and returns their fences.
+func heirs(t testing.TB, reply []string, tokens ...string) (fences []int64) {
+	t.Helper()
+	word(t, reply, "left", 1+2*len(tokens))
+	for i, token := range tokens {
+		want(t, reply[2*i+2:2*i+3], tokenOf(token))
+		fences = append(fences, number(t, reply[2*i+3]))
+	}
+	return fences
 }
 
 func (b *box) noKeys() {
@@ -89,12 +113,12 @@ func (b *box) noKeys() {
 func TestLockHasOneExclusiveHolder(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		first := b.enter(ask{token: "a", ttl: minute})
-		word(t, first, "granted", 4)
-		between(t, "until", number(t, first[3])-number(t, first[4]), minute, minute)
-		between(t, "the lock's expiry", b.expiry(lockKeys[0])-number(t, first[4]), minute-slack, minute+slack)
+		word(t, first, "granted", 3)
+		between(t, "the lock's expiry", b.expiry(lockKeys[0])-number(t, first[3]), minute-slack, minute+slack)
+		between(t, "the fence's expiry", b.expiry(lockKeys[1])-number(t, first[3]), 2*minute-slack, 2*minute+slack)
 		again := b.enter(ask{token: "a"})
 		want(t, again[:3], first[:3]...)
-		between(t, "until", number(t, again[3])-number(t, again[4]), hour, hour)
+		between(t, "the lock's expiry", b.expiry(lockKeys[0])-number(t, again[3]), hour-slack, hour+slack)
 		before := b.look(lockKeys...)
 		refused := b.enter(ask{token: "b"})
 		word(t, refused, "held", 2)
@@ -133,7 +157,8 @@ func TestQueueOfALockIsServedInOrder(t *testing.T) {
 		word(t, b.enter(ask{token: "d", inbox: "in-d"}), "waiting", 2)
 		rises(b.hold(ask{token: "b", inbox: "in-b"})) // claims
 		between(t, "the claimed lease", b.expiry(lockKeys[0])-b.now(), hour-slack, hour)
-		want(t, b.leave("b", "in-d", hour, minute, "0", 0), "left", tokenOf("d")) // of the same process: told, not published
+		heirs(t, b.leave("b", "in-d", terms(hour, minute, "0", 0)), "d") // of the same process: told, not published, and for the whole ttl
+		between(t, "the heir's lease", b.expiry(lockKeys[0])-b.now(), hour-slack, hour)
 		rises(b.hold(ask{token: "d"}))
 		b.left("d")
 		b.noKeys()
@@ -158,7 +183,7 @@ func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a"})
 		b.enter(ask{token: "b", inbox: "nobody"})
-		b.leave("a", "", hour, minute, "1", 0)
+		b.leave("a", "", terms(hour, minute, "1", 0))
 		b.hold(ask{token: "c", counts: "1"}) // b is passed over, and keeps its place
 		word(t, b.enter(ask{token: "b", inbox: "nobody"}), "waiting", 2)
 		b.left("b")
@@ -166,7 +191,7 @@ func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 		b.enter(ask{token: "d", inbox: "in", patience: 100})
 		b.enter(ask{token: "e", inbox: "in"})
 		b.until(func() bool { return b.now() > number(t, strings.Fields(b.fields(lockKeys[3])[tokenOf("d")])[4]) })
-		want(t, b.leave("c", "in", hour, minute, "0", 0), "left", tokenOf("e"))
+		heirs(t, b.leave("c", "in", terms(hour, minute, "0", 0)), "e")
 		b.left("e")
 		b.noKeys()
 
@@ -208,7 +233,7 @@ func TestReadersShareALockAndWritersWaitTheirTurn(t *testing.T) {
 		rises(b.hold(ask{token: "a", mode: "s"}))
 		rises(b.hold(ask{token: "b", mode: "s", ttl: minute}))
 		again := b.enter(ask{token: "a", mode: "s", ttl: 2 * hour})
-		word(t, again, "granted", 4)
+		word(t, again, "granted", 3)
 		between(t, "the lock's expiry", b.expiry(lockKeys[0])-b.now(), 2*hour-slack, 2*hour)
 		word(t, b.enter(ask{token: "w"}), "held", 2)
 		b.enter(ask{token: "w", inbox: "in"})
@@ -217,11 +242,14 @@ func TestReadersShareALockAndWritersWaitTheirTurn(t *testing.T) {
 		b.enter(ask{token: "d", mode: "s", inbox: "in"})
 		b.left("a")
 		between(t, "the lock's expiry", b.expiry(lockKeys[0])-b.now(), minute-slack, minute)
-		want(t, b.leave("b", "in", hour, minute, "0", 0), "left", tokenOf("w"))
+		heirs(t, b.leave("b", "in", terms(hour, minute, "0", 0)), "w")
 		rises(b.hold(ask{token: "w"}))
-		want(t, b.leave("w", "in", hour, minute, "0", 0), "left", tokenOf("c"), tokenOf("d"))
-		rises(b.hold(ask{token: "c", mode: "s"}))
-		rises(b.hold(ask{token: "d", mode: "s"}))
+		passed := heirs(t, b.leave("w", "in", terms(hour, minute, "0", 0)), "c", "d")
+		for i, token := range []string{"c", "d"} { // asking gets what was passed on
+			fence := b.hold(ask{token: token, mode: "s"})
+			rises(fence)
+			between(t, "the heir's fence", fence, passed[i], passed[i])
+		}
 		b.left("c")
 		b.left("d")
 		b.noKeys()
@@ -272,7 +300,9 @@ func TestRenewalIsForTheHolderAlone(t *testing.T) {
 
 func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		breaking := func(fence any) []string { return b.run(scripts.LockBreak, lockKeys, fence, hour, minute, "0", 0) }
+		breaking := func(fence any) []string {
+			return b.run(scripts.LockBreak, lockKeys, fence, terms(hour, minute, "0", 0))
+		}
 		for _, mode := range []string{"", "s"} {
 			rises := rising(t)
 			want(t, breaking(0), "unknown")
@@ -336,8 +366,8 @@ func TestNothingIsGrantedWhileLeasesMayBeLost(t *testing.T) {
 		b.until(func() bool { return b.enter(ask{token: "a", span: span})[0] == "granted" })
 		b.enter(ask{token: "w", inbox: "in", span: span})
 		b.do("SET", lockKeys[5], "another-life 0")
-		word(t, b.enter(ask{token: "a", span: span}), "granted", 4)  // it is held all the same
-		want(t, b.leave("a", "in", hour, minute, "0", span), "left") // and not handed over
+		word(t, b.enter(ask{token: "a", span: span}), "granted", 3)         // it is held all the same
+		want(t, b.leave("a", "in", terms(hour, minute, "0", span)), "left") // and not handed over
 		word(t, b.enter(ask{token: "w", inbox: "in", span: span}), "doubt", 1)
 		b.until(func() bool { return b.enter(ask{token: "w", inbox: "in", span: span})[0] == "granted" })
 	})
@@ -401,15 +431,22 @@ func lockMisuses() (rows []misuse) {
 	for key := range 6 {
 		state := inLine([]string{"", "", "", "", "s", ""}[key])
 		add(scripts.LockEnter, lockKeys, key, state, ask{token: "c", inbox: "in", span: 1000}.args()...)
-		add(scripts.LockLeave, lockKeys, key, state, tokenOf([]string{"c", "c", "a", "a", "a", "a"}[key]), "in", hour, minute, "0", 1000)
+		add(scripts.LockLeave, lockKeys, key, state, tokenOf([]string{"c", "c", "a", "a", "a", "a"}[key]), "in", terms(hour, minute, "0", 1000))
+		if key < 3 { // in the way of those who are alone
+			a := ask{token: "a"}
+			add(scripts.LockEnter, lockKeys[:5], key, func(b *box) { b.do("SET", lockKeys[0], a.args()[0]) }, a.args()...)
+		}
+		if key == 0 || key == 2 {
+			add(scripts.LockLeave, lockKeys[:5], key, func(b *box) { b.do("SET", lockKeys[0], tokenOf("a")) }, tokenOf("a"), "", terms(hour, minute, "0", 0))
+		}
 		if key < 5 {
 			add(scripts.LockGet, lockKeys[:5], key, state, 10)
 		}
-		add(scripts.LockBreak, lockKeys, key, state, 0, hour, minute, "0", 1000)
+		add(scripts.LockBreak, lockKeys, key, state, 0, terms(hour, minute, "0", 1000))
 	}
 	rows[len(rows)-1].before = func(b *box) []any {
 		inLine("")(b)
-		return []any{strings.Fields(fmt.Sprint(b.do("GET", lockKeys[1])))[0], hour, minute, "0", 1000}
+		return []any{strings.Fields(fmt.Sprint(b.do("GET", lockKeys[1])))[0], terms(hour, minute, "0", 1000)}
 	}
 	for key := range 3 {
 		add(scripts.LockRenew, []string{lockKeys[0], lockKeys[1], lockKeys[4]}, key, inLine([]string{"", "", "s"}[key]), tokenOf("a"), hour, "")

@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -34,6 +35,11 @@ var problems = []struct {
 	{workerlease.ErrLost, wire.LeaseLost},
 	{workerlease.ErrExhausted, wire.PoolExhausted},
 	{stamper.ErrTooMany, wire.PoolExhausted},
+	{lock.ErrHeld, wire.LockHeld},
+	{lock.ErrLost, wire.LeaseLost},
+	{lock.ErrRequest, wire.InvalidRequest},
+	{lock.ErrCapacity, wire.LayoutMismatch},
+	{lock.ErrInDoubt, wire.PoolQuarantined},
 	{context.DeadlineExceeded, wire.OutcomeUnknown},
 }
 
@@ -53,7 +59,7 @@ func problemOf(err error) wire.Problem {
 	for _, known := range problems {
 		if errors.Is(err, known.err) {
 			problem := wire.NewProblem(known.code, detail(err, known.err))
-			problem.RetryAfter = waitOf(err)
+			problem.RetryAfter, problem.Since = waitOf(err), heldSince(err)
 			return problem
 		}
 	}
@@ -76,6 +82,12 @@ func waitOf(err error) time.Duration {
 	}
 	if tooMany, ok := errors.AsType[*stamper.TooMany](err); ok {
 		return tooMany.Wait
+	}
+	if doubt, ok := errors.AsType[*lock.InDoubt](err); ok {
+		return doubt.Wait
+	}
+	if held, ok := errors.AsType[*lock.Held](err); ok {
+		return max(held.Left, 0)
 	}
 	return 0
 }

@@ -32,6 +32,7 @@ var contract = map[wire.Code]struct {
 	"not-an-integer":               {409, false},
 	"counter-overflow":             {409, false},
 	"layout-mismatch":              {409, false},
+	"lock-held":                    {409, true},
 	"lease-lost":                   {410, false},
 	"pool-exhausted":               {503, true},
 	"pool-quarantined":             {503, true},

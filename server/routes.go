@@ -34,6 +34,12 @@ func (s *Server) routes() *echo.Echo {
 	e.PUT("/worker/:pool/:worker_id", s.renewWorker, no)
 	e.DELETE("/worker/:pool/:worker_id", s.releaseWorker, takes("used_until"))
 
+	e.POST("/lock/:name", s.acquireLock, no)
+	e.PUT("/lock/:name", s.renewLock, no)
+	e.DELETE("/lock/:name", s.releaseLock, takes("force"))
+	e.GET("/lock/:name", s.showLock, no)
+	e.GET("/lock", s.listLocks, takes("prefix", "cursor", "n"))
+
 	e.GET("/id/snowflake", s.snowflakes, handsOut, takes("n", "format", "width"))
 	e.GET("/id/snowflake/:pool", s.snowflakes, handsOut, takes("n", "format", "width"))
 	e.GET("/id/decode/:id", s.decodeID, takes("format", "pool", "layout", "epoch", "datacenter"))

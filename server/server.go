@@ -16,6 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/ledger"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -28,6 +29,8 @@ type Config struct {
 	Principal  func(*http.Request) string // who is asking; keys and tokens of two principals never meet. nil = everybody is the same one
 	TokenKeys  []idempotency.Key          // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
+
+	Locks lock.Config // every server and client of a store must have AfterLoss, LongestTTL and Skew alike
 
 	Workers workerlease.Config // of the worker-id pools; every server and client of a pool must have it alike
 
@@ -48,6 +51,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Locks.Logger == nil {
+		c.Locks.Logger = c.Logger
 	}
 	if c.Principal == nil {
 		c.Principal = func(*http.Request) string { return "" }
@@ -77,6 +83,8 @@ type Server struct {
 	ledger   *ledger.Ledger
 	guarded  []wire.RoutePolicy // routes behind the idempotency middleware, for GET /idempotency-policy
 	stopping atomic.Bool
+	locks    *lock.Locks
+	waits    waits
 	life     incarnations
 }
 
@@ -91,7 +99,7 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger,
 		counters: counter.New(config.Store), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
-		guarded: []wire.RoutePolicy{},
+		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(),
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
@@ -105,11 +113,12 @@ func New(config Config) *Server {
 // Handler is the service as an http.Handler, for a program that listens itself. Such a program calls Close at its end.
 func (s *Server) Handler() http.Handler { return s.echo }
 
-// Close gives the worker ids back that this server stamps with, which takes two seconds at most, and waits until answers that could not be recorded yet are, or
-// until the context ends.
+// Close ends what waits for a lock, gives the worker ids back that this server stamps with, which takes two seconds at most, and waits until answers that could
+// not be recorded yet are, or until the context ends.
 func (s *Server) Close(ctx context.Context) error {
+	s.waits.end()
 	s.stamper.Close(ctx)
-	return s.tokens.Close(ctx)
+	return errors.Join(s.locks.Close(), s.tokens.Close(ctx))
 }
 
 // Serve answers requests on the listener until the context ends, then stops in good order: /readyz answers 503, a short wait for load balancers to see
@@ -138,6 +147,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 func (s *Server) stop(ctx context.Context, web *http.Server) error {
 	s.stopping.Store(true)
 	time.Sleep(s.config.DrainDelay)
+	s.waits.end()
 	ctx, cancel := context.WithTimeout(ctx, s.config.StopTimeout)
 	defer cancel()
 	return errors.Join(web.Shutdown(ctx), s.Close(ctx))

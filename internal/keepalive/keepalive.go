@@ -29,6 +29,7 @@ type Config struct {
 	Renew  func(ctx context.Context) error // asks for one more TTL; its context ends with the lease, and after a third of TTL, to make room for another try
 	Lost   func(err error) bool            // tells whether a renewal's error says that the lease is gone
 	Failed func(err error)                 // is told of a renewal that failed otherwise, by the keeper's goroutine; nil = nobody
+	Late   error                           // the cause of an end by the clock, if more is to be said: it wraps ErrDeadline; nil = ErrDeadline
 	Strict bool                            // wall time that runs ahead ends the lease for good
 	Wall   func() time.Time                // nil = the wall clock
 }
@@ -41,6 +42,9 @@ func (c Config) withDefaults() Config {
 	if c.Failed == nil {
 		c.Failed = func(error) {}
 	}
+	if c.Late == nil {
+		c.Late = ErrDeadline
+	}
 	if c.Wall == nil {
 		c.Wall = func() time.Time { return time.Now().Round(0) }
 	}
@@ -52,12 +56,14 @@ type Keeper struct {
 	config Config
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	next   time.Time     // of the first renewal
+	start  *time.Timer   // of the goroutine
 	ended  chan struct{} // closed when the goroutine has ended
 
 	mu       sync.Mutex
 	sent     time.Time // before the last confirmed request was sent
 	sentWall time.Time
-	deadline *time.Timer
+	deadline *time.Timer // nil before the goroutine has begun
 }
 
 // Start keeps a lease that was granted, until the context ends, the lease does, or Stop is called. sent is the local moment before the grant was asked for, with
@@ -65,11 +71,20 @@ type Keeper struct {
 func Start(ctx context.Context, sent, wall time.Time, config Config) *Keeper {
 	k := &Keeper{config: config.withDefaults(), ended: make(chan struct{}), sent: sent, sentWall: wall}
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.deadline = time.AfterFunc(k.awakeLocked(), k.expire)
-	go k.run()
+	k.next = sent.Add(jitter(k.config.TTL / 3))
+	// Many leases are held for a moment. The goroutine begins when there is something to do: the
+	// first look, or the first renewal, which comes before the end.
+	k.start = time.AfterFunc(min(look, time.Until(k.next)), k.begin)
 	return k
+}
+
+// begin is the goroutine.
+func (k *Keeper) begin() {
+	defer close(k.ended)
+	k.mu.Lock()
+	k.deadline = time.AfterFunc(k.awakeLocked(), k.expire)
+	k.mu.Unlock()
+	k.run()
 }
 
 // Context ends when the lease does, with ErrLost, ErrDeadline or ErrReleased as its cause, or with the cause of the context that Start was given.
@@ -86,10 +101,15 @@ func (k *Keeper) Valid() time.Duration {
 // Stop ends the keeping and waits until no renewal is under way. Stopping again does nothing.
 func (k *Keeper) Stop() {
 	k.cancel(ErrReleased)
+	if k.start.Stop() {
+		close(k.ended) // it never begins
+	}
 	<-k.ended
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.deadline.Stop()
+	if k.deadline != nil {
+		k.deadline.Stop()
+	}
 }
 
 func (k *Keeper) left() time.Duration {
@@ -115,7 +135,7 @@ func (k *Keeper) expire() {
 		k.deadline.Reset(left)
 		return
 	}
-	k.cancel(ErrDeadline)
+	k.cancel(k.config.Late)
 }
 
 // confirm notes that a request which was sent at that moment was granted. It is for nothing if the lease has ended meanwhile.
@@ -123,7 +143,7 @@ func (k *Keeper) confirm(sent, sentWall time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.awakeLocked() <= 0 {
-		k.cancel(ErrDeadline)
+		k.cancel(k.config.Late)
 		return
 	}
 	k.sent, k.sentWall = sent, sentWall
@@ -132,9 +152,8 @@ func (k *Keeper) confirm(sent, sentWall time.Time) {
 
 // run renews three times in a TTL, counted from when the last renewal was sent, and more often while renewals fail.
 func (k *Keeper) run() {
-	defer close(k.ended)
-	next := k.sent.Add(jitter(k.config.TTL / 3))
-	for k.sleep(next) {
+	next := k.next
+	for first := true; k.sleep(next, first); first = false {
 		sent, wall := time.Now(), k.config.Wall()
 		slept := k.left() <= 0
 		err := k.renew()
@@ -149,7 +168,7 @@ func (k *Keeper) run() {
 			k.cancel(fmt.Errorf("%w: %w", ErrLost, err))
 			return
 		case slept:
-			k.cancel(fmt.Errorf("%w: %w", ErrDeadline, err))
+			k.cancel(fmt.Errorf("%w: %w", k.config.Late, err))
 			return
 		default:
 			k.config.Failed(err)
@@ -164,23 +183,29 @@ func (k *Keeper) renew() error {
 	return k.config.Renew(ctx)
 }
 
-// sleep waits, less if wall time runs ahead so far that the lease counts as ended. It tells whether the lease is still to be kept.
-func (k *Keeper) sleep(until time.Time) bool {
-	for {
-		select {
-		case <-k.ctx.Done():
-			return false
-		case <-time.After(min(time.Until(until), look)):
+// sleep waits, less if wall time runs ahead so far that the lease counts as ended. It tells whether the lease is still to be kept. slept says that a wait is over
+// already.
+func (k *Keeper) sleep(until time.Time, slept bool) bool {
+	for ; ; slept = false {
+		if !slept {
+			k.wait(min(time.Until(until), look))
 		}
 		switch {
 		case k.ctx.Err() != nil:
 			return false
 		case k.left() <= 0 && k.config.Strict:
-			k.cancel(ErrDeadline)
+			k.cancel(k.config.Late)
 			return false
 		case k.left() <= 0, time.Until(until) <= 0:
 			return true
 		}
+	}
+}
+
+func (k *Keeper) wait(d time.Duration) {
+	select {
+	case <-k.ctx.Done():
+	case <-time.After(d):
 	}
 }
 

@@ -395,3 +395,22 @@ func TestGrantThatWasSentLongAgo(t *testing.T) {
 		k.Stop()
 	})
 }
+
+// A lease that is given back before there was anything to do for it never had a goroutine; stopping again does nothing, then as well as later.
+func TestStoppingAtOnceAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, after := range []time.Duration{0, time.Minute} {
+			f := &far{}
+			k := keepalive.Start(t.Context(), time.Now(), f.wall(), f.config())
+			time.Sleep(after)
+			asked := len(f.times())
+			k.Stop()
+			k.Stop()
+			time.Sleep(ttl)
+			wantEnd(t, k, time.Now(), 0, keepalive.ErrReleased)
+			if later := len(f.times()); later != asked || (asked == 0) != (after == 0) {
+				t.Errorf("%d renewals, and %d after it was given back", asked, later-asked)
+			}
+		}
+	})
+}

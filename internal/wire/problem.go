@@ -29,6 +29,7 @@ const (
 	NotAnInteger       Code = "not-an-integer"
 	CounterOverflow    Code = "counter-overflow"
 	LayoutMismatch     Code = "layout-mismatch"
+	LockHeld           Code = "lock-held"
 	LeaseLost          Code = "lease-lost"
 	PoolExhausted      Code = "pool-exhausted"
 	PoolQuarantined    Code = "pool-quarantined"
@@ -64,7 +65,8 @@ var catalogue = map[Code]Kind{
 	TokenUnknown:        {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
 	NotAnInteger:        {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer."},
 	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807."},
-	LayoutMismatch:      {409, "The pool has another layout", false, "Nothing was leased. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the pool's own."},
+	LayoutMismatch:      {409, "The pool has another layout", false, "Nothing was leased. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the pool's own. A lock's number of permits is fixed while anybody holds it."},
+	LockHeld:            {409, "The lock is held by others", true, "The lock was not obtained in the time that the request was willing to wait. Ask again, and wait longer with wait_ms: those who wait are served in order."},
 	LeaseLost:           {410, "The lease is no longer yours", false, "It has ended, was released, or never was yours. Stop using what it stood for and acquire anew."},
 	PoolExhausted:       {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first slot can be free."},
 	PoolQuarantined:     {503, "The pool's state may have been lost", true, "No worker id is granted until every one that may be in use has ended; ask again after Retry-After. If the pool is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
@@ -96,6 +98,8 @@ type Problem struct {
 	Retryable bool   `json:"retryable"`
 	Field     string `json:"field,omitempty"` // the part of the request that is wrong
 	See       string `json:"see,omitempty"`   // where to read on: a route's policy, a token's state
+
+	Since time.Time `json:"since,omitzero"` // since when a lock is held
 
 	RetryAfter time.Duration `json:"-"` // 0 = not known
 }

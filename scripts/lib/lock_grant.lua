@@ -1,18 +1,30 @@
 -- lock_grant: gives a lock (lib/lock) to whoever may have it, in the order of arrival.
--- keep_ms is a time to live: the embedded store keeps nothing for less than 100 ms. A fence is remembered for a minute longer than its lease: after that the server's
--- time is ahead of it.
+-- read_terms reads what all calls of a user of locks have in common, 'patience window counts hold-off': how long a waiter that does not ask again keeps its place; how
+-- long it may take to claim a lock that was handed over to it; whether PUBLISH counts every listener, 1 or 0 (a cluster's does not); how long nothing is granted after a
+-- loss, 0 = never mind.
+local function read_terms(text)
+  local patience, window, counts, span = string.match(text, '^(%d+) (%d+) ([01]) (%d+)$')
+  return tonumber(patience), tonumber(window), counts == '1', tonumber(span)
+end
+
+-- keep_ms is a time to live: the embedded store keeps nothing for less than 100 ms.
 local function keep_ms(ms)
   return integer(math.max(ms, 100))
 end
 
-local function write_fence(fences, number, token, since, inbox, ttl)
-  redis.call('SET', fences, table.concat({number, token, since, inbox}, ' '), 'PX', integer(ttl + 60000))
+-- remember is how long a fence is remembered: a minute longer than its lease. After that the server's time is ahead of it.
+local function remember(ttl)
+  return integer(ttl + 60000)
+end
+
+local function write_fence(fences, number, token, since, inbox, life)
+  redis.call('SET', fences, table.concat({number, token, since, inbox}, ' '), 'PX', life)
 end
 
 -- mint writes the next fence down for a token.
-local function mint(fences, state, token, inbox, ttl)
+local function mint(fences, state, token, inbox, life)
   state.last = {number = integer(next_fence(state.last.number)), token = token, since = integer(now), inbox = inbox}
-  write_fence(fences, state.last.number, token, state.last.since, inbox, ttl)
+  write_fence(fences, state.last.number, token, state.last.since, inbox, life)
 end
 
 -- room tells whether the lock can be held in that way beside those who hold it.
@@ -46,7 +58,7 @@ end
 
 -- admit gives the lock to a token for that many milliseconds. inbox is '-' if its owner hears of it from the reply.
 local function admit(lock, fences, holders, state, token, want, ms, inbox)
-  mint(fences, state, token, inbox, want.ttl)
+  mint(fences, state, token, inbox, remember(want.ttl))
   if state.kind == '' then
     redis.call('DEL', holders)
     state.used = 0
@@ -72,7 +84,7 @@ end
 
 -- hand_over gives the lock to those at the head of the queue, as far as there is room, each for the claim window, within which it has to ask for its grant. Passed over are
 -- waiters whose process does not listen; dropped those that have not asked for too long, and those of a process that has let a window pass.
--- me is the token of the caller, who needs no message; own is the caller's inbox: tokens of that process are returned instead of published.
+-- me is the token of the caller, who needs no message; own is the caller's inbox: waiters of that process have their whole grant at once, and are returned with their fences.
 -- The second result tells whether somebody waits whose turn it is before any newcomer's.
 local function hand_over(lock, fences, queue, waiters, holders, state, me, own, window, counts, patience)
   local told, rank, lapsed = {}, 0, state.kind == '' and state.last.inbox
@@ -89,14 +101,15 @@ local function hand_over(lock, fences, queue, waiters, holders, state, me, own, 
       return told, true
     elseif token == me then
       admit(lock, fences, holders, state, token, want, want.ttl, '-')
-      state.mine = true
+      state.mine = state.last -- others may be admitted behind it
       drop(queue, waiters, token)
-    elseif want.inbox == own or reaches(want.inbox, token, counts) then
+    elseif want.inbox == own then
+      admit(lock, fences, holders, state, token, want, want.ttl, '-')
+      drop(queue, waiters, token)
+      told[#told + 1] = {token, state.last.number}
+    elseif reaches(want.inbox, token, counts) then
       admit(lock, fences, holders, state, token, want, math.min(window, want.ttl), want.inbox)
       drop(queue, waiters, token)
-      if want.inbox == own then
-        told[#told + 1] = token
-      end
     else
       rank = rank + 1
     end

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+)
+
+// lockMatch is a running comparison of ways to lock.
+type lockMatch struct {
+	redis  *redisServer
+	result *table
+	rounds int
+	span   time.Duration
+	hands  int // that a lock goes through in a round
+}
+
+// lockParts are what the locks command measures, by name.
+var lockParts = []struct {
+	name string
+	run  func(m *lockMatch, ctx context.Context) error
+}{
+	{"pairs", (*lockMatch).pairs},
+	{"hand-off", (*lockMatch).handOffs},
+	{"processes", (*lockMatch).contests},
+	{"crowd", (*lockMatch).crowds},
+}
+
+// locksCommand compares locks: a pair of acquiring and releasing without rivals, the hand-off to one who waits, processes that contend, and a crowd.
+func locksCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
+	flags := flag.NewFlagSet("locks", flag.ContinueOnError)
+	rounds := flags.Int("rounds", 7, "rounds, in each of which every side is measured once")
+	seconds := flags.Float64("seconds", 0.5, "length of each measured span; four times that where processes contend")
+	hands := flags.Int("hand-offs", 12, "hand-offs in each round")
+	parts := flags.String("parts", "", "which parts to measure, with commas between them: pairs, hand-off, processes, crowd; all if empty")
+	var out output
+	out.flags(flags)
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	if *rounds < 1 || *hands < 1 || *seconds < 0.01 || *seconds > 60 {
+		return usageError{fmt.Errorf("%d rounds of %gs, %d hand-offs: at least one, of 0.01 to 60 s", *rounds, *seconds, *hands)}
+	}
+	redis, err := startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	defer redis.end()
+	machine, err := machine(ctx, redis)
+	if err != nil {
+		return err
+	}
+	m := &lockMatch{redis: redis, rounds: *rounds, span: span(*seconds), hands: *hands, result: &table{
+		Title: "locks", When: time.Now().UTC().Truncate(time.Second), Rounds: *rounds, Seconds: *seconds, Machine: machine,
+		Columns: []string{"what", "side", "value", "unit", "to", "ratio", "middle half"},
+	}}
+	for _, part := range lockParts {
+		if *parts != "" && !strings.Contains(","+*parts+",", ","+part.name+",") {
+			continue
+		}
+		if err := part.run(m, ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	m.result.Notes = append(m.result.Notes, "ratio: the side's value to that of the side named under to, in the same round.")
+	return out.write(stdout, m.result)
+}
+
+// turns measures each way once in each round; another one begins each time.
+func (m *lockMatch) turns(ways []string, measure func(way string) ([]float64, error)) (map[string][][]float64, error) {
+	values := map[string][][]float64{}
+	for round := range m.rounds {
+		for i := range ways {
+			way := ways[(i+round)%len(ways)]
+			got, err := measure(way)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", way, err)
+			}
+			values[way] = append(values[way], got)
+		}
+	}
+	return values, nil
+}
+
+// rows adds a row for each way with one of its values, beside that of another way.
+func (m *lockMatch) rows(what, unit string, ways []string, values map[string][][]float64, at int, to string) {
+	for _, way := range ways {
+		var own, ratios []float64
+		for round := range values[way] {
+			own = append(own, values[way][round][at])
+			if to != "" && values[to][round][at] != 0 {
+				ratios = append(ratios, values[way][round][at]/values[to][round][at])
+			}
+		}
+		if to == "" {
+			m.result.add(what, way, median(own), unit, "", "", "")
+			continue
+		}
+		m.result.add(what, way, median(own), unit, to, median(ratios), spread(ratios))
+	}
+}
+
+// pairs measures acquiring and releasing where nobody else wants the lock. Each client is there for its own span alone: others that are open and idle disturb it.
+func (m *lockMatch) pairs(ctx context.Context) error {
+	ways := []string{bareTrips, coatcheck, redislockWay, redsyncWay, rueidislockIt}
+	for _, callers := range []int{1, inFlight} {
+		values, err := m.turns(ways, func(way string) ([]float64, error) {
+			client, err := openLocks(ctx, way, m.redis.addr)
+			if err != nil {
+				return nil, err
+			}
+			_, warming := pairsOf(ctx, client, callers, m.span/4) // connections are made, scripts are known
+			pairs, err := pairsOf(ctx, client, callers, m.span)
+			return []float64{float64(m.span.Microseconds()) * float64(callers) / pairs, pairs / m.span.Seconds()}, errors.Join(warming, err, client.close())
+		})
+		if err != nil {
+			return err
+		}
+		if callers == 1 {
+			m.rows("acquire and release, one caller", "µs", ways, values, 0, bareTrips)
+		} else {
+			m.rows(fmt.Sprintf("acquire and release, %d callers on as many locks", callers), "pairs/s", ways, values, 1, redislockWay)
+		}
+	}
+	return nil
+}
+
+// pairsOf counts the pairs of some callers within a span, each on a lock of its own.
+func pairsOf(ctx context.Context, client lockClient, callers int, span time.Duration) (float64, error) {
+	counts, errs := make([]int, callers), make([]error, callers)
+	var all sync.WaitGroup
+	start := time.Now()
+	for i := range callers {
+		all.Go(func() {
+			name := fmt.Sprintf("own-%d-%d", start.UnixNano(), i) // nobody has left it behind
+			for time.Since(start) < span && errs[i] == nil {
+				errs[i] = pairOnce(ctx, client, name)
+				counts[i]++
+			}
+		})
+	}
+	all.Wait()
+	took, sum := time.Since(start), 0
+	for _, count := range counts {
+		sum += count
+	}
+	return float64(sum) * span.Seconds() / took.Seconds(), errors.Join(errs...)
+}
+
+func pairOnce(ctx context.Context, client lockClient, name string) error {
+	unlock, err := client.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	return unlock(ctx)
+}
+
+// handOffs measures how long it takes from the call that gives a lock back until the only one who waits has it. They are two clients, as two processes would be.
+func (m *lockMatch) handOffs(ctx context.Context) error {
+	ways := []string{coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt, syncMutex}
+	values, err := m.turns(ways, func(way string) ([]float64, error) {
+		sum, worst := 0.0, 0.0
+		pair, err := m.two(ctx, way)
+		if err != nil {
+			return nil, err
+		}
+		for range m.hands {
+			took, err := handOff(ctx, pair[0], pair[1])
+			if err != nil {
+				return nil, err
+			}
+			sum, worst = sum+took, max(worst, took)
+			pair[0], pair[1] = pair[1], pair[0]
+		}
+		return []float64{sum / float64(m.hands), worst}, closeBoth(pair)
+	})
+	if err != nil {
+		return err
+	}
+	m.rows("hand-off to one who waits, mean", "ms", ways, values, 0, coatcheck)
+	m.rows("hand-off to one who waits, longest", "ms", ways, values, 1, coatcheck)
+	return nil
+}
+
+// two are two clients of one way. A mutex is known to one alone.
+func (m *lockMatch) two(ctx context.Context, way string) ([2]lockClient, error) {
+	first, err := openLocks(ctx, way, m.redis.addr)
+	if err != nil || way == syncMutex {
+		return [2]lockClient{first, first}, err
+	}
+	second, err := openLocks(ctx, way, m.redis.addr)
+	return [2]lockClient{first, second}, err
+}
+
+func closeBoth(pair [2]lockClient) error { return errors.Join(pair[0].close(), pair[1].close()) }
+
+// handOff is the milliseconds of one.
+func handOff(ctx context.Context, holder, waiter lockClient) (float64, error) {
+	const name = "handed"
+	unlock, err := holder.lock(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	got := make(chan time.Time, 1)
+	failed := make(chan error, 1)
+	go func() {
+		unlock, err := waiter.lock(ctx, name)
+		got <- time.Now()
+		if err == nil {
+			err = unlock(ctx)
+		}
+		failed <- err
+	}()
+	// Long enough that it waits, and at any moment between two of its looks.
+	if err := pause(ctx, 20*time.Millisecond+rand.N(100*time.Millisecond)); err != nil { //nolint:gosec // it spreads moments
+		return 0, err
+	}
+	start := time.Now()
+	if err := unlock(ctx); err != nil {
+		return 0, err
+	}
+	took := (<-got).Sub(start)
+	return float64(took.Microseconds()) / 1000, <-failed
+}

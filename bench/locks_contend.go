@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// rivals is how many processes contend for one lock.
+const rivals = 8
+
+// turn is one time that a rival had the lock.
+type turn struct {
+	At   int64 `json:"at"`   // when it had it, in nanoseconds since 1970
+	Wait int64 `json:"wait"` // in nanoseconds
+}
+
+// tally is what a process of rivals tells.
+type tally struct {
+	Begin int64    `json:"begin"`
+	End   int64    `json:"end"`
+	Turns [][]turn `json:"turns"` // of each rival
+	Left  []int64  `json:"left"`  // how long each was waiting when the time was over, in nanoseconds
+}
+
+// contendCommand is a process of rivals, usually one: it takes a lock, has it for the length of a section and gives it back, again and again.
+// It says when it is ready, and begins when its standard input ends, so that all of them begin together.
+func contendCommand(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
+	flags := flag.NewFlagSet("contend", flag.ContinueOnError)
+	way := flags.String("way", "", "the way to lock")
+	addr := flags.String("redis", "", "address of the Redis")
+	name := flags.String("name", "", "name of the lock")
+	n := flags.Int("rivals", 1, "how many rivals this process is")
+	section := flags.Duration("section", 0, "how long each has the lock")
+	span := flags.Duration("span", time.Second, "how long to go on")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	client, err := openLocks(ctx, *way, *addr)
+	if err != nil {
+		return err
+	}
+	if err := pairOnce(ctx, client, *name+"-warm-"+strconv.FormatInt(time.Now().UnixNano(), 36)); err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, "ready")
+	if _, err := io.Copy(io.Discard, stdin); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, *span)
+	defer cancel()
+	told := tally{Begin: time.Now().UnixNano(), Turns: make([][]turn, *n), Left: make([]int64, *n)}
+	errs := make([]error, *n)
+	var all sync.WaitGroup
+	for i := range *n {
+		all.Go(func() { told.Turns[i], told.Left[i], errs[i] = contend(ctx, client, *name, *section) })
+	}
+	all.Wait()
+	told.End = time.Now().UnixNano()
+	return errors.Join(errors.Join(errs...), client.close(), json.NewEncoder(stdout).Encode(told))
+}
+
+// contend takes turns until the context ends, and tells how long it was waiting then.
+func contend(ctx context.Context, client lockClient, name string, section time.Duration) (turns []turn, left int64, err error) {
+	for ctx.Err() == nil {
+		asked := time.Now()
+		unlock, err := client.lock(ctx, name)
+		if err != nil && ctx.Err() != nil {
+			return turns, time.Since(asked).Nanoseconds(), nil //nolint:nilerr // the time is over
+		} else if err != nil {
+			return nil, 0, err
+		}
+		got := time.Now()
+		turns = append(turns, turn{got.UnixNano(), got.Sub(asked).Nanoseconds()})
+		if section > 0 {
+			time.Sleep(section)
+		}
+		if err := unlock(context.WithoutCancel(ctx)); err != nil {
+			return nil, 0, err
+		}
+	}
+	return turns, 0, nil
+}
+
+// contests has processes contend, with a section of a millisecond and with an empty one. The rivals for a mutex are in one process.
+func (m *lockMatch) contests(ctx context.Context) error {
+	ways := []string{syncMutex, coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt}
+	for _, section := range []time.Duration{time.Millisecond, 0} {
+		values, err := m.turns(ways, func(way string) ([]float64, error) { return m.contest(ctx, way, section) })
+		if err != nil {
+			return err
+		}
+		what, to := fmt.Sprintf("%d processes, %v section", rivals, section), syncMutex
+		if section == 0 {
+			what, to = fmt.Sprintf("%d processes, empty section", rivals), coatcheck
+		}
+		m.rows(what+": owner changes", "per s", ways, values, 0, to)
+		m.rows(what+": acquisitions", "per s", ways, values, 1, to)
+		m.rows(what+": p99 wait", "ms", ways, values, 2, to)
+		m.rows(what+": least to most served", "", ways, values, 3, "")
+	}
+	return nil
+}
+
+// contest is one span of it: owner changes and acquisitions a second, the 99th percentile of the waits in ms, and the least served one's part of the most served one's.
+func (m *lockMatch) contest(ctx context.Context, way string, section time.Duration) ([]float64, error) {
+	processes, each := rivals, 1
+	if way == syncMutex {
+		processes, each = 1, rivals
+	}
+	name := "contested-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	span := 4 * m.span
+	var children []*child
+	defer func() {
+		for _, child := range children {
+			child.end()
+		}
+	}()
+	for range processes {
+		child, err := again(ctx, "", "contend", "-way", way, "-redis", m.redis.addr, "-name", name,
+			"-rivals", strconv.Itoa(each), "-section", section.String(), "-span", span.String())
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, child)
+	}
+	for _, child := range children {
+		if _, err := child.line(); err != nil {
+			return nil, err
+		}
+	}
+	for _, child := range children {
+		if err := child.stdin.Close(); err != nil {
+			return nil, err
+		}
+	}
+	var tallies []tally
+	for _, child := range children {
+		line, err := child.line()
+		if err != nil {
+			return nil, err
+		}
+		var told tally
+		if err := json.Unmarshal([]byte(line), &told); err != nil {
+			return nil, err
+		}
+		tallies = append(tallies, told)
+	}
+	return judge(tallies)
+}
+
+// judge looks at the time in which all processes took part.
+func judge(tallies []tally) ([]float64, error) {
+	begin, end := int64(0), tallies[0].End
+	for _, told := range tallies {
+		begin, end = max(begin, told.Begin), min(end, told.End)
+	}
+	if end-begin < int64(10*time.Millisecond) {
+		return nil, errors.New("the processes were not there at the same time")
+	}
+	type owned struct {
+		turn
+
+		owner int
+	}
+	var all []owned
+	var waits []time.Duration
+	var served []int
+	for _, told := range tallies {
+		for i, turns := range told.Turns {
+			count := 0
+			if told.Left[i] > 0 { // one that never had it waits, too
+				waits = append(waits, time.Duration(told.Left[i]))
+			}
+			for _, turn := range turns {
+				if turn.At >= begin && turn.At < end {
+					all = append(all, owned{turn, len(served)})
+					waits = append(waits, time.Duration(turn.Wait))
+					count++
+				}
+			}
+			served = append(served, count)
+		}
+	}
+	slices.SortFunc(all, func(a, b owned) int { return int(a.At - b.At) })
+	changes := 0
+	for i := 1; i < len(all); i++ {
+		if all[i].owner != all[i-1].owner {
+			changes++
+		}
+	}
+	slices.Sort(waits)
+	seconds := time.Duration(end - begin).Seconds()
+	fairness := float64(slices.Min(served)) / max(1, float64(slices.Max(served)))
+	return []float64{float64(changes) / seconds, float64(len(all)) / seconds, percentile(waits, 0.99) / 1000, fairness}, nil
+}
+
+// A crowd that wants one lock at the same moment, each once.
+const (
+	crowdSize = 50
+	crowdHold = 20 * time.Millisecond
+)
+
+// crowds measures how long the last of a crowd waits, and what it costs.
+func (m *lockMatch) crowds(ctx context.Context) error {
+	ways := []string{coatcheck, redislockWay, redsyncWay, rueidislockIt}
+	values, err := m.turns(ways, func(way string) ([]float64, error) { return m.crowdOf(ctx, way) })
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%d contenders, %v hold: ", crowdSize, crowdHold)
+	m.rows(what+"reads of Redis for each acquisition", "", ways, values, 0, coatcheck)
+	m.rows(what+"served", "of 50", ways, values, 1, "")
+	m.rows(what+"longest wait to that of an ideal queue", "times", ways, values, 2, "")
+	m.result.Notes = append(m.result.Notes, fmt.Sprintf("An ideal queue: %v for the last of %d. Who is not served within five times that gives up.", crowdIdeal, crowdSize))
+	return nil
+}
+
+const crowdIdeal = (crowdSize - 1) * crowdHold
+
+// crowdOf is one time of it. Each contender is a client of its own, as a process would be, that has locked something before.
+func (m *lockMatch) crowdOf(ctx context.Context, way string) ([]float64, error) {
+	clients := make([]lockClient, crowdSize)
+	for i := range clients {
+		var err error
+		if clients[i], err = openLocks(ctx, way, m.redis.addr); err != nil {
+			return nil, err
+		}
+	}
+	if _, _, err := rush(ctx, clients, "warm", time.Millisecond/2); err != nil {
+		return nil, err
+	}
+	const field = "total_reads_processed"
+	before, err := m.redis.number(ctx, "stats", field)
+	if err != nil {
+		return nil, err
+	}
+	served, longest, err := rush(ctx, clients, "crowded", crowdHold)
+	if err != nil {
+		return nil, err
+	}
+	after, err := m.redis.number(ctx, "stats", field)
+	if err != nil {
+		return nil, err
+	}
+	errs := make([]error, 0, crowdSize)
+	for _, client := range clients {
+		errs = append(errs, client.close())
+	}
+	reads := (after - before - 1) / max(1, float64(served)) // one of them asked for the number
+	return []float64{reads, float64(served), longest.Seconds() / crowdIdeal.Seconds()}, errors.Join(errs...)
+}
+
+// rush has all lock a name at once, and tells how many did so in time, and the longest wait, which is also that of who gave up.
+func rush(ctx context.Context, clients []lockClient, name string, hold time.Duration) (served int64, longest time.Duration, err error) {
+	waiting, cancel := context.WithTimeout(ctx, 5*crowdIdeal)
+	defer cancel()
+	var count atomic.Int64
+	waits, errs := make([]time.Duration, len(clients)), make([]error, len(clients))
+	var all sync.WaitGroup
+	start := time.Now()
+	for i, client := range clients {
+		all.Go(func() {
+			unlock, err := client.lock(waiting, name)
+			waits[i] = time.Since(start)
+			if err != nil {
+				if waiting.Err() == nil {
+					errs[i] = err
+				}
+				return
+			}
+			count.Add(1)
+			time.Sleep(hold)
+			errs[i] = unlock(ctx)
+		})
+	}
+	all.Wait()
+	return count.Load(), slices.Max(waits), errors.Join(errs...)
+}

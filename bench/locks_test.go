@@ -1,0 +1,57 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestLocksComparesEveryWay(t *testing.T) {
+	result := command(t, "locks", "-rounds", "1", "-seconds", "0.05", "-hand-offs", "1", "-parts", "pairs,hand-off,processes")
+	seen := map[string][]string{}
+	for _, row := range result.Rows {
+		what, way := cell(row[0]), cell(row[1])
+		value, _ := row[2].(float64)
+		// Whoever takes what it has just given back may not change owners within a moment, nor serve everybody.
+		if value <= 0 && !strings.Contains(what, "owner changes") && !strings.Contains(what, "least to most") {
+			t.Errorf("%s, %s: %v", what, way, row[2])
+		}
+		seen[way] = append(seen[way], what)
+	}
+	for way := range lockWays {
+		if len(seen[way]) == 0 {
+			t.Errorf("%s was not measured", way)
+		}
+	}
+}
+
+// Owner changes, fairness and the waits of those who never had it are counted as the README says.
+func TestContestsAreJudged(t *testing.T) {
+	const ms = 1_000_000
+	turns := func(at ...int64) (list []turn) {
+		for _, moment := range at {
+			list = append(list, turn{At: moment * ms, Wait: 2 * ms})
+		}
+		return list
+	}
+	got, err := judge([]tally{
+		{Begin: 0, End: 1000 * ms, Turns: [][]turn{turns(1, 20, 21, 500)}, Left: []int64{0}},
+		{Begin: 10 * ms, End: 1010 * ms, Turns: [][]turn{turns(30, 1005)}, Left: []int64{900 * ms}},
+	})
+	if want := []float64{2 / 0.99, 4 / 0.99, 900, 1.0 / 3}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v %v, want %v", got, err, want)
+	}
+	if _, err := judge([]tally{{Begin: 0, End: 5}, {Begin: 6, End: 9}}); err == nil {
+		t.Error("two that were never there at the same time")
+	}
+}
+
+func TestLocksRefusesWhatCanNotBeMeant(t *testing.T) {
+	for _, args := range [][]string{{"locks", "-rounds", "0"}, {"locks", "-seconds", "0"}, {"locks", "more"}, {"contend", "-way", "none"}} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), args, nil, &stdout, &stderr); code != usage || stderr.Len() == 0 {
+			t.Errorf("%q: exit code %d, %q", args, code, &stderr)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// The ways to lock that the locks command compares.
+const (
+	bareTrips     = "two bare round trips"
+	syncMutex     = "sync.Mutex"
+	redislockWay  = "redislock"
+	redislockFast = "redislock, every ms"
+	redsyncWay    = "redsync"
+	rueidislockIt = "rueidislock"
+)
+
+// leaseTime is the TTL where a caller names it: of coatcheck's and redislock's.
+const leaseTime = 30 * time.Second
+
+// lockClient locks, as one process would. It is safe for concurrent use.
+type lockClient struct {
+	lock  func(ctx context.Context, name string) (unlock, error) // waits until it has the lock of that name
+	close func() error
+}
+
+// unlock gives a lock back.
+type unlock func(ctx context.Context) error
+
+// lockWays open a client of each way at a Redis. sync.Mutex is known to one process only, and bare round trips lock nothing.
+var lockWays = map[string]func(ctx context.Context, addr string) (lockClient, error){
+	coatcheck: openCoatcheckLocks,
+	bareTrips: openPings,
+	syncMutex: openMutexes,
+	redislockWay: func(_ context.Context, addr string) (lockClient, error) {
+		return openRedislock(addr, 100*time.Millisecond)
+	}, // as in its README
+	redislockFast: func(_ context.Context, addr string) (lockClient, error) { return openRedislock(addr, time.Millisecond) },
+	redsyncWay:    openRedsync,
+	rueidislockIt: openRueidislock,
+}
+
+// openLocks opens a client of a way.
+func openLocks(ctx context.Context, way, addr string) (lockClient, error) {
+	open := lockWays[way]
+	if open == nil {
+		return lockClient{}, usageError{fmt.Errorf("no way to lock is called %q", way)}
+	}
+	return open(ctx, addr)
+}
+
+// lockRedis is a client with a connection for each of many callers.
+func lockRedis(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: inFlight})
+}
+
+func openCoatcheckLocks(ctx context.Context, addr string) (lockClient, error) {
+	store, err := redisstore.Open(ctx, "redis://"+addr)
+	if err != nil {
+		return lockClient{}, err
+	}
+	locks := lock.New(store, lock.Config{})
+	take := func(ctx context.Context, name string) (unlock, error) {
+		held, err := locks.Acquire(ctx, name, lock.Request{TTL: leaseTime})
+		if err != nil {
+			return nil, err
+		}
+		if held.Fence() <= 0 {
+			return nil, errors.New("a grant without a fence")
+		}
+		return held.Release, nil
+	}
+	return lockClient{take, func() error { return errors.Join(locks.Close(), store.Close()) }}, nil
+}
+
+func openPings(_ context.Context, addr string) (lockClient, error) {
+	client := lockRedis(addr)
+	take := func(ctx context.Context, _ string) (unlock, error) {
+		return func(ctx context.Context) error { return client.Ping(ctx).Err() }, client.Ping(ctx).Err()
+	}
+	return lockClient{take, client.Close}, nil
+}
+
+func openMutexes(context.Context, string) (lockClient, error) {
+	var byName sync.Map
+	take := func(_ context.Context, name string) (unlock, error) {
+		found, _ := byName.LoadOrStore(name, &sync.Mutex{})
+		mutex := found.(*sync.Mutex)
+		mutex.Lock()
+		return func(context.Context) error { mutex.Unlock(); return nil }, nil
+	}
+	return lockClient{take, func() error { return nil }}, nil
+}
+
+func openRedislock(addr string, every time.Duration) (lockClient, error) {
+	client := lockRedis(addr)
+	take := func(ctx context.Context, name string) (unlock, error) {
+		held, err := redislock.Obtain(ctx, client, name, leaseTime, &redislock.Options{RetryStrategy: redislock.LinearBackoff(every)})
+		if err != nil {
+			return nil, err
+		}
+		return held.Release, nil
+	}
+	return lockClient{take, client.Close}, nil
+}
+
+func openRedsync(_ context.Context, addr string) (lockClient, error) {
+	client := lockRedis(addr)
+	of := redsync.New(goredis.NewPool(client))
+	take := func(ctx context.Context, name string) (unlock, error) {
+		mutex := of.NewMutex(name)
+		for {
+			err := mutex.LockContext(ctx)
+			if err == nil {
+				return func(ctx context.Context) error { _, err := mutex.UnlockContext(ctx); return err }, nil
+			}
+			var taken *redsync.ErrTaken
+			if ctx.Err() != nil || !errors.Is(err, redsync.ErrFailed) && !errors.As(err, &taken) {
+				return nil, err // else it has tried 32 times, and begins again
+			}
+		}
+	}
+	return lockClient{take, client.Close}, nil
+}
+
+func openRueidislock(_ context.Context, addr string) (lockClient, error) {
+	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyMajority: 1})
+	if err != nil {
+		return lockClient{}, err
+	}
+	take := func(ctx context.Context, name string) (unlock, error) {
+		_, release, err := locker.WithContext(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return func(context.Context) error { release(); return nil }, nil
+	}
+	return lockClient{take, func() error { locker.Close(); return nil }}, nil
+}

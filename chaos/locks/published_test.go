@@ -1,0 +1,235 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/lock"
+)
+
+// waitedFor is the lock that processes in the role of a waiter wait for.
+const waitedFor = "waited-for"
+
+// hang is what would be one: a waiter that lets its turn pass costs a claim window, and one that nobody watches fifteen.
+const hang = 5 * lock.DefaultWindow
+
+// line is a lock that is held, and those who wait for it.
+type line struct {
+	t      *testing.T
+	server *redistest.Server
+	locks  *fenced
+	held   *lock.Lock
+	n      int
+	served chan error
+}
+
+func newLine(t *testing.T) *line {
+	t.Helper()
+	l := &line{t: t, server: redistest.Start(t), served: make(chan error, 100)}
+	var err error
+	if l.locks, err = openFenced(t.Context(), l.server.URL(), 0); err != nil {
+		t.Fatal(err)
+	}
+	l.locks.locks = lock.New(l.locks.store, lock.Config{})
+	t.Cleanup(func() { _ = l.locks.close() })
+	if l.held, err = l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// process has a process wait at the end of the line.
+func (l *line) process() *process {
+	l.t.Helper()
+	p := startProcess(l.t, "waiter", l.server.URL(), "", 0, 0)
+	l.joined()
+	return p
+}
+
+// wait waits at the end of the line, and gives back what it is granted.
+func (l *line) wait(ctx context.Context) {
+	l.t.Helper()
+	go func() {
+		held, err := l.locks.locks.Acquire(ctx, waitedFor, lock.Request{})
+		if err == nil {
+			err = held.Release(context.WithoutCancel(ctx))
+		}
+		l.served <- err
+	}()
+	l.joined()
+}
+
+func (l *line) joined() {
+	l.t.Helper()
+	l.n++
+	l.waits(l.n)
+}
+
+// waits waits until that many wait.
+func (l *line) waits(n int) {
+	l.t.Helper()
+	await(l.t, time.Minute, func() string {
+		info, err := l.locks.locks.Get(l.t.Context(), waitedFor)
+		if err != nil || info.Queue != n {
+			return fmt.Sprintf("%d wait, want %d; %v", info.Queue, n, err)
+		}
+		return ""
+	})
+}
+
+// release gives the lock back, and tells how long it took until that many were served.
+func (l *line) release(n int) {
+	l.t.Helper()
+	start := time.Now()
+	if err := l.held.Release(l.t.Context()); err != nil {
+		l.t.Fatal(err)
+	}
+	for range n {
+		select {
+		case err := <-l.served:
+			if err != nil {
+				l.t.Fatal(err)
+			}
+		case <-time.After(hang):
+			l.t.Fatalf("a waiter was not served within %v", hang)
+		}
+	}
+	l.t.Logf("%d served within %v", n, time.Since(start).Round(time.Millisecond))
+}
+
+// Waiters at the head and in the middle are dead: their processes were killed, or stand still, and then they still listen.
+func TestDeadWaitersStallNobody(t *testing.T) {
+	t.Parallel()
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t)
+			head := l.process()
+			l.wait(t.Context())
+			middle := l.process()
+			l.wait(t.Context())
+			head.signal(signal)
+			middle.signal(signal)
+			if signal == syscall.SIGKILL {
+				<-head.ended
+				<-middle.ended
+			}
+			l.release(2)
+		})
+	}
+}
+
+// Waiters give up by the dozen while the lock is handed from one to the next. All are gone afterwards, and who still waits is served.
+func TestBurstsOfCancelledWaitersStallNobody(t *testing.T) {
+	t.Parallel()
+	l := newLine(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	const burst = 60
+	for range burst {
+		l.wait(ctx)
+	}
+	patient := make(chan error, 1)
+	go func() {
+		held, err := l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{})
+		if err == nil {
+			err = held.Release(t.Context())
+		}
+		patient <- err
+	}()
+	l.joined()
+	go cancel()
+	if err := l.held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-patient:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(hang):
+		t.Fatal("who still waits was not served")
+	}
+	for range burst {
+		if err := <-l.served; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, lock.ErrLost) {
+			t.Error(err)
+		}
+	}
+	l.waits(0)
+}
+
+// Names that are locked once leave nothing behind but their fences, and those for a minute.
+func TestShortLivedNamesLeaveNoKey(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	locks, err := openFenced(t.Context(), server.URL(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.close()
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			for i := range next {
+				if err := once(t.Context(), locks.locks, i); err != nil && !errors.Is(err, lock.ErrLost) { // a busy machine can be silent for longer than a lease
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range *names {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	keys := server.Client().Scan(t.Context(), 0, "*", 1000).Iterator()
+	checked := 0
+	for keys.Next(t.Context()) && checked < 2000 {
+		checked++
+		left, err := server.Client().PTTL(t.Context(), keys.Val()).Result()
+		if err != nil || left == -1 || left > time.Minute+ttl || !strings.HasSuffix(keys.Val(), "fence") {
+			t.Fatalf("%s stays for %v, %v", keys.Val(), left, err)
+		}
+	}
+	if size := server.Client().DBSize(t.Context()).Val(); size > int64(*names) {
+		t.Errorf("%d keys of %d names", size, *names)
+	}
+	if *names > 20_000 { // that takes its minute
+		await(t, 2*time.Minute, func() string {
+			if size := server.Client().DBSize(t.Context()).Val(); size > 0 {
+				return fmt.Sprintf("%d keys are left", size)
+			}
+			return ""
+		})
+	}
+}
+
+// once locks a name, in one of the modes and now and then with somebody who waits.
+func once(ctx context.Context, locks *lock.Locks, i int) error {
+	name := fmt.Sprintf("short-%d", i)
+	request := []lock.Request{{}, {Mode: lock.Shared}, {Capacity: capacity}}[i%3]
+	request.TTL = ttl
+	held, err := locks.Acquire(ctx, name, request)
+	if err != nil {
+		return err
+	}
+	if i%50 > 0 {
+		return held.Release(ctx)
+	}
+	waiter := make(chan error, 1)
+	go func() {
+		second, err := locks.Acquire(ctx, name, lock.Request{TTL: ttl})
+		if err == nil {
+			err = second.Release(ctx)
+		}
+		waiter <- err
+	}()
+	return errors.Join(held.Release(ctx), <-waiter)
+}

@@ -1,0 +1,42 @@
+package locks
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/lock"
+)
+
+// Readers who are let in by the look of one of them have a fence each. The history of their grants has found that they did not: the one who looked was told the last one's.
+func TestReadersLetInTogetherHaveFencesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	l := newLine(t)
+	const readers = 4
+	var mu sync.Mutex
+	var fences []int64
+	var all sync.WaitGroup
+	for range readers {
+		all.Go(func() {
+			held, err := l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{Mode: lock.Shared})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			fences = append(fences, held.Fence())
+			if err := held.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	l.waits(readers)
+	do(t, l.server, "DEL", l.locks.locks.Key(waitedFor)) // as if the lease had ended, so that nobody is told
+	all.Wait()
+	_ = l.held.Release(t.Context()) // it was lost
+	slices.Sort(fences)
+	if len(slices.Compact(slices.Clone(fences))) != readers {
+		t.Errorf("fences %d", fences)
+	}
+}

@@ -1,0 +1,176 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/keepalive"
+)
+
+// LockRequest says how to lock. The zero value is an exclusive lock with the defaults.
+type LockRequest struct {
+	TTL  time.Duration // how long the lock is held without a renewal, 100 ms to a day or what the service allows; 0 = 30 s
+	Wait time.Duration // how long to wait for others at most; 0 = as long as the context allows. TryAcquireLock does not wait
+	Mode string        // exclusive, shared or permits; "" = exclusive, or permits if there are more than one
+	// Permits is how many permits there are, which all who use the lock at one time must ask alike: as many may hold at once. 0 = 1.
+	Permits int
+	Take    int    // how many of them to take; 0 = 1
+	Owner   string // says for people who holds it, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" = the address that the service sees
+}
+
+// Causes with which the context of a [Lock] ends, beside ErrLost and the causes of the context that it was acquired with.
+var (
+	// ErrLockDeadline means that no renewal was confirmed in time. The lock may still be there, but its holder must not count on it.
+	ErrLockDeadline = keepalive.ErrDeadline
+	// ErrLockReleased means that the lock was given back.
+	ErrLockReleased = keepalive.ErrReleased
+)
+
+const (
+	// oneWait is how long one request stands in line at most. A wait that is longer is asked for anew, behind those who have come meanwhile; so does one that is longer
+	// than the service lets a request take.
+	oneWait = time.Minute
+	// patience is how long a wait goes on while no answer comes.
+	patience = 15 * time.Second
+	// parting is how long a release may take.
+	parting = 2 * time.Second
+)
+
+// Lock is a lock that this process holds and renews. Its context is the time in which it may be counted on. It is safe for concurrent use.
+type Lock struct {
+	client *Client
+	first  lockGrant
+	keeper *keepalive.Keeper
+
+	release sync.Once
+	outcome error // of the release
+}
+
+// AcquireLock waits until the lock is granted and holds it: it is renewed until Release, its loss, or the end of the context. So the context is that of the work under
+// the lock as well as of the waiting; LockRequest.Wait bounds the waiting alone.
+//
+// The errors: ErrHeld after LockRequest.Wait (RetryAfter is when the holder's lease can end), ErrOtherPool if the lock has another number of permits now,
+// ErrQuarantined while the service does not know which leases are open, ErrInvalidRequest; ErrUnavailable (nothing was done); ErrUnknownOutcome (the lock may be held by
+// nobody until its TTL has passed).
+func (c *Client) AcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
+	var over time.Time
+	if request.Wait > 0 {
+		over = time.Now().Add(request.Wait)
+	}
+	for answered := time.Now(); ; {
+		wait := oneWait
+		if !over.IsZero() {
+			wait = min(wait, max(time.Until(over), 0))
+		}
+		lock, err := c.holdLock(ctx, name, request, wait)
+		if err == nil {
+			return lock, nil
+		}
+		silent := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
+		if !silent {
+			answered = time.Now()
+		}
+		again := errors.Is(err, ErrHeld) || errors.Is(err, ErrQuarantined) || silent && time.Since(answered) < patience
+		if !again || ctx.Err() != nil || !over.IsZero() && time.Until(over) <= 0 {
+			return nil, err
+		}
+		breathe(ctx, over)
+	}
+}
+
+// breathe makes a pause between two requests, so that a service that answers at once is not asked without a break.
+func breathe(ctx context.Context, over time.Time) {
+	pause := 100*time.Millisecond + rand.N(100*time.Millisecond) //nolint:gosec // it spreads a load, and guessing it gains nothing
+	if !over.IsZero() {
+		pause = min(pause, time.Until(over))
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+}
+
+// TryAcquireLock is AcquireLock without waiting: a lock that others hold, or wait for, is refused with ErrHeld.
+func (c *Client) TryAcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
+	return c.holdLock(ctx, name, request, 0)
+}
+
+// holdLock asks once and holds what is granted.
+func (c *Client) holdLock(ctx context.Context, name string, request LockRequest, wait time.Duration) (*Lock, error) {
+	sent := time.Now()
+	grant, err := c.grantLock(ctx, name, request, wait)
+	if err != nil {
+		return nil, err
+	}
+	if time.Since(sent) > grant.ttl/4 { // its lease began at an unknown moment since then: it is counted anew
+		sent = time.Now()
+		if err := c.renewLock(ctx, grant); err != nil {
+			return nil, errors.Join(err, c.discardLock(ctx, grant))
+		}
+	}
+	lock := &Lock{client: c, first: grant}
+	lock.keeper = keepalive.Start(ctx, sent, sent.Round(0), keepalive.Config{
+		TTL: grant.ttl, Renew: lock.renew, Strict: true,
+		Lost: func(err error) bool { return errors.Is(err, ErrLost) },
+		Failed: func(err error) {
+			c.log.Warn("client: a renewal of a lock failed and is tried again", "name", name, "fence", grant.fence, "error", err)
+		},
+	})
+	if lock.Validity() > 0 {
+		return lock, nil
+	}
+	err = lock.Err() // the answer came too late, or the context has ended
+	return nil, errors.Join(err, lock.Release(ctx))
+}
+
+func (k *Lock) renew(ctx context.Context) error { return k.client.renewLock(ctx, k.first) }
+
+// Name is the lock's name.
+func (k *Lock) Name() string { return k.first.name }
+
+// Fence is the number that is larger for every later grant of this lock, and below 2^53. Give it to the resource with every write, so that it can refuse a holder
+// that was overtaken.
+func (k *Lock) Fence() int64 { return k.first.fence }
+
+// Since is when it was granted, by the Redis server's clock.
+func (k *Lock) Since() time.Time { return k.first.since }
+
+// TTL is how long it is held without a renewal.
+func (k *Lock) TTL() time.Duration { return k.first.ttl }
+
+// Context ends when the lock can not be counted on any more. Its cause wraps ErrLost, or is ErrLockDeadline, ErrLockReleased, or the cause of the context that the
+// lock was acquired with.
+func (k *Lock) Context() context.Context { return k.keeper.Context() }
+
+// Done is closed when the lock can not be counted on any more.
+func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
+
+// Err is nil while the lock may be counted on, ErrLockReleased after Release; else it says why, and wraps ErrLost unless the context that it was acquired with has ended.
+func (k *Lock) Err() error {
+	cause := context.Cause(k.keeper.Context())
+	if cause == nil && k.keeper.Valid() <= 0 {
+		cause = ErrLockDeadline // its timer is about to say so
+	}
+	if errors.Is(cause, ErrLockDeadline) {
+		return fmt.Errorf("%w: %w", ErrLost, cause)
+	}
+	return cause
+}
+
+// Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic and wall time; 0 or less: not any more. A process that was paused
+// hears of its loss late: look before each step that matters, and let the resource check the fence.
+func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }
+
+// Release ends the holding and gives the lock back, to the next who waits. It does so even if the context has ended, within two seconds. ErrLost: it was not this
+// holder's any more. After another error the lock ends with its TTL. Releasing again does nothing and answers the same.
+func (k *Lock) Release(ctx context.Context) error {
+	k.release.Do(func() {
+		k.keeper.Stop()
+		k.outcome = k.client.discardLock(ctx, k.first)
+	})
+	return k.outcome
+}

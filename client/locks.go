@@ -1,0 +1,196 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// LockInfo is who holds a lock and who waits for it, at one moment of the Redis server's time.
+type LockInfo struct {
+	Name    string
+	Now     time.Time
+	Mode    string // "" if nobody holds it
+	Permits int    // permits there are, with mode permits
+	Fence   int64  // of the last grant that is remembered; 0 = none
+	Holders []LockHolder
+	Waiting int          // how many wait
+	Queue   []LockWaiter // the first hundred of them, in order; Locks does not tell them
+}
+
+// LockHolder is one who holds a lock. A plain client of redislock has no fence, no owner and no Since.
+type LockHolder struct {
+	Owner string
+	Fence int64
+	Since time.Time
+	Until time.Time // unless it is renewed; zero = never
+	Take  int       // permits, with mode permits
+}
+
+// LockWaiter is one who waits for a lock.
+type LockWaiter struct {
+	Owner string
+	Mode  string
+	Take  int // permits, with mode permits
+	Since time.Time
+}
+
+// Lock shows who holds a lock and who waits for it. A lock that nobody uses has no holders, and is no error.
+func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
+	var shown wire.Lock
+	look := call{op: "look at lock", method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK, into: &shown}
+	if err := c.onLock(ctx, name, look); err != nil {
+		return LockInfo{}, err
+	}
+	if shown.Name != name || shown.Holders == nil {
+		return LockInfo{}, look.unreadable()
+	}
+	return lockInfo(shown), nil
+}
+
+// Locks lists the locks that are held and whose names begin with a prefix, in the order of their bytes, page by page. It ends with the first error. A lock is on the list
+// from its grant or, if it was acquired on Redis itself, a quarter of a second later on; those of plain clients of redislock are not.
+func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
+	return func(yield func(LockInfo, error) bool) {
+		for cursor := ""; ; {
+			page, err := c.lockPage(ctx, prefix, cursor)
+			if err != nil {
+				yield(LockInfo{}, err)
+				return
+			}
+			for _, shown := range page.Locks {
+				if !yield(lockInfo(shown), nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			cursor = page.Next
+		}
+	}
+}
+
+// lockPage reads one page of the list.
+func (c *Client) lockPage(ctx context.Context, prefix, cursor string) (page wire.Locks, err error) {
+	query := url.Values{}
+	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	list := call{op: "list locks", method: http.MethodGet, path: "/lock?" + query.Encode(), status: http.StatusOK, into: &page}
+	if err := c.exchange(ctx, list); err != nil {
+		return page, err
+	}
+	if page.Locks == nil || page.Next != "" && page.Next <= cursor { // which would never end
+		return page, list.unreadable()
+	}
+	return page, nil
+}
+
+// BreakLock takes a lock from the holder with that fence; 0 is a plain client of redislock. It returns a new fence, larger than the holder's: a resource that is told of it
+// refuses the holder from then on, who hears of it at its next renewal. The lock goes to the next who waits. ErrNotFound: nobody holds it with that fence.
+func (c *Client) BreakLock(ctx context.Context, name string, fence int64) (int64, error) {
+	var broken wire.LockBroken
+	force := call{
+		op: "break lock", method: http.MethodDelete, path: "/lock/" + name + "?force=" + strconv.FormatInt(fence, 10), status: http.StatusOK, into: &broken,
+	}
+	if err := c.onLock(ctx, name, force); err != nil {
+		return 0, err
+	}
+	if broken.Name != name || broken.Fence <= fence {
+		return 0, force.unreadable()
+	}
+	return broken.Fence, nil
+}
+
+func lockInfo(shown wire.Lock) LockInfo {
+	info := LockInfo{Name: shown.Name, Now: shown.ServerTime, Mode: shown.Mode, Permits: shown.Permits, Fence: shown.Fence, Waiting: shown.Waiting}
+	for _, holder := range shown.Holders {
+		info.Holders = append(info.Holders, LockHolder(holder))
+	}
+	for _, waiter := range shown.Queue {
+		info.Queue = append(info.Queue, LockWaiter(waiter))
+	}
+	return info
+}
+
+// lockGrant is a lock as it was granted.
+type lockGrant struct {
+	name  string
+	token string // secret
+	fence int64
+	since time.Time
+	ttl   time.Duration
+}
+
+func (r LockRequest) wire(wait time.Duration) wire.LockRequest {
+	asked := wire.LockRequest{Owner: r.Owner, Mode: r.Mode, Wait: new(millis(wait))}
+	if r.TTL != 0 {
+		asked.TTL = new(millis(r.TTL))
+	}
+	if r.Permits != 0 {
+		asked.Permits = new(int64(r.Permits))
+	}
+	if r.Take != 0 {
+		asked.Take = new(int64(r.Take))
+	}
+	return asked
+}
+
+// grantLock asks once for a lock. The request may take as long as it waits, and the client's timeout.
+func (c *Client) grantLock(ctx context.Context, name string, request LockRequest, wait time.Duration) (lockGrant, error) {
+	patient := *c
+	patient.timeout += wait
+	var granted wire.LockGranted
+	acquire := call{op: "acquire lock", method: http.MethodPost, path: "/lock/" + name, body: request.wire(wait), status: http.StatusCreated, into: &granted}
+	if err := patient.onLock(ctx, name, acquire); err != nil {
+		return lockGrant{}, err
+	}
+	ttl := time.Duration(granted.TTL) * time.Millisecond
+	switch {
+	case granted.Name != name || !leaseForm.MatchString(granted.Lease) || granted.Fence <= 0 || granted.Since.IsZero():
+		return lockGrant{}, acquire.unreadable()
+	case ttl <= 0 || request.TTL != 0 && granted.TTL != millis(request.TTL):
+		return lockGrant{}, acquire.unreadable()
+	}
+	return lockGrant{name, granted.Lease, granted.Fence, granted.Since, ttl}, nil
+}
+
+// renewLock moves the end of a lock's lease to one TTL from now.
+func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
+	var renewed wire.LockRenewed
+	renew := call{
+		op: "renew lock", method: http.MethodPut, path: "/lock/" + grant.name, lease: grant.token, owned: true, body: wire.LockRenewal{TTL: new(millis(grant.ttl))},
+		status: http.StatusOK, into: &renewed,
+	}
+	if err := c.onLock(ctx, grant.name, renew); err != nil {
+		return err
+	}
+	if renewed.Name != grant.name || renewed.TTL != millis(grant.ttl) || renewed.ExpiresAt.IsZero() {
+		return renew.unreadable()
+	}
+	return nil
+}
+
+// discardLock gives a lock back, whether or not the context has ended.
+func (c *Client) discardLock(ctx context.Context, grant lockGrant) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+	defer cancel()
+	release := call{op: "release lock", method: http.MethodDelete, path: "/lock/" + grant.name, lease: grant.token, owned: true, status: http.StatusNoContent}
+	return c.onLock(ctx, grant.name, release)
+}
+
+// onLock asks about a lock. What can not be the name of one is not sent: it would be another path.
+func (c *Client) onLock(ctx context.Context, name string, call call) error {
+	if !nameForm.MatchString(name) || name == "." || name == ".." {
+		return call.invalid("a lock's name has 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, and more than dots")
+	}
+	return c.exchange(ctx, call)
+}

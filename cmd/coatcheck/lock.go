@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func (p *program) lockCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "lock", Short: "Run commands under a lock, and look at locks", Args: noArgs,
+		Long: "Run commands under a lock, look at locks and break them: at a running service (--server), or straight on Redis (--redis).",
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	command.AddCommand(p.lockRunCommand(), p.lockListCommand(), p.lockBreakCommand())
+	return command
+}
+
+// locks is where locks are: a running service, or Redis itself.
+type locks interface {
+	// acquire waits for a lock as long as the terms say, and holds it.
+	acquire(ctx context.Context, name string, terms lockTerms) (heldLock, error)
+	get(ctx context.Context, name string) (wire.Lock, error)
+	list(ctx context.Context) ([]wire.Lock, error)
+	breakUp(ctx context.Context, name string, fence int64) (int64, error)
+}
+
+// lockTerms say how to lock.
+type lockTerms struct {
+	ttl     time.Duration
+	wait    time.Duration // 0 = do not
+	mode    string
+	permits int64 // that there are
+	owner   string
+}
+
+// heldLock is a lock that this process holds.
+type heldLock struct{ ownLock }
+
+// ownLock is a *client.Lock or a *lock.Lock.
+type ownLock interface {
+	Name() string
+	Fence() int64
+	Context() context.Context
+	Validity() time.Duration
+	Release(ctx context.Context) error
+}
+
+// directly names the settings of the service that a command on locks takes as well when it goes straight to Redis.
+var directly = map[string]bool{"redis": true, "ack": true, "prefix": true, "store-timeout": true}
+
+// bindLocks adds --server, --redis with what belongs to it, --config and the command's own settings to its flags.
+func bindLocks(flags *pflag.FlagSet, own ...*setting) *source {
+	s := &source{}
+	own = append(own, text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &s.server))
+	var rest []*setting
+	for _, setting := range settings(&s.config) {
+		if !directly[setting.name] {
+			rest = append(rest, setting)
+			continue
+		}
+		if setting.name == "redis" {
+			setting.help = "the Redis to go to straight, instead of a service: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
+		}
+		own = append(own, setting)
+	}
+	s.bind(flags, own)
+	s.table = append(s.table, rest...)
+	return s
+}
+
+// atLocks runs the part of a command that needs locks, and says what kind of failure its error is.
+func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Context, locks) error) error {
+	if err := s.load(c.Flags(), p.getenv); err != nil {
+		return configError(err)
+	}
+	direct, err := s.direct()
+	if err != nil {
+		return usageError{err}
+	}
+	if direct {
+		return p.locksAtRedis(c.Context(), s, command)
+	}
+	service, err := client.New(client.Config{URL: s.server})
+	if err != nil {
+		return configError(fmt.Errorf("server: %w", err))
+	}
+	defer service.CloseIdleConnections()
+	return lockError(command(c.Context(), servedLocks{service}))
+}
+
+func (p *program) locksAtRedis(ctx context.Context, s *source, command func(context.Context, locks) error) (err error) {
+	config := s.config.store()
+	if err := config.Check(); err != nil {
+		return configError(err)
+	}
+	config.Logger = p.logger(&s.config)
+	store, err := redisstore.OpenConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	redisstore.LogTo(config.Logger)
+	all := lock.New(store, lock.Config{})
+	defer all.Close()
+	return lockError(command(ctx, storedLocks{all}))
+}
+
+// lockError makes an error one that has an exit code of its own.
+func lockError(err error) error {
+	if errors.Is(err, lock.ErrRequest) {
+		return usageError{err}
+	}
+	for _, kind := range []error{client.ErrHeld, lock.ErrHeld, client.ErrQuarantined, lock.ErrInDoubt} {
+		if errors.Is(err, kind) {
+			return laterError{err}
+		}
+	}
+	return kindOf(err)
+}
+
+// servedLocks is locks at a running service.
+type servedLocks struct{ service *client.Client }
+
+func (s servedLocks) acquire(ctx context.Context, name string, terms lockTerms) (heldLock, error) {
+	request := client.LockRequest{
+		TTL: terms.ttl, Wait: terms.wait, Mode: terms.mode, Permits: int(terms.permits), Owner: terms.owner,
+	}
+	ask := s.service.AcquireLock
+	if terms.wait == 0 {
+		ask = s.service.TryAcquireLock
+	}
+	held, err := ask(ctx, name, request)
+	if err != nil {
+		return heldLock{}, err
+	}
+	return heldLock{held}, nil
+}
+
+func (s servedLocks) get(ctx context.Context, name string) (wire.Lock, error) {
+	info, err := s.service.Lock(ctx, name)
+	return shownLock(info), err
+}
+
+func (s servedLocks) list(ctx context.Context) ([]wire.Lock, error) {
+	all := []wire.Lock{}
+	for info, err := range s.service.Locks(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, shownLock(info))
+	}
+	return all, nil
+}
+
+func (s servedLocks) breakUp(ctx context.Context, name string, fence int64) (int64, error) {
+	return s.service.BreakLock(ctx, name, fence)
+}
+
+func shownLock(info client.LockInfo) wire.Lock {
+	shown := wire.Lock{
+		Name: info.Name, Mode: info.Mode, Permits: info.Permits, Fence: info.Fence, Waiting: info.Waiting, ServerTime: info.Now, Holders: []wire.LockHolder{},
+	}
+	for _, holder := range info.Holders {
+		shown.Holders = append(shown.Holders, wire.LockHolder(holder))
+	}
+	for _, waiter := range info.Queue {
+		shown.Queue = append(shown.Queue, wire.LockWaiter(waiter))
+	}
+	return shown
+}
+
+// storedLocks is locks straight on Redis.
+type storedLocks struct{ locks *lock.Locks }
+
+func (s storedLocks) acquire(ctx context.Context, name string, terms lockTerms) (heldLock, error) {
+	request := lock.Request{TTL: terms.ttl, Wait: terms.wait, Mode: lock.Mode(terms.mode), Owner: terms.owner}
+	if request.Mode == lock.Permits {
+		request.Capacity = int(terms.permits)
+	}
+	ask := s.locks.Acquire
+	if terms.wait == 0 {
+		ask = s.locks.TryAcquire
+	}
+	held, err := ask(ctx, name, request)
+	if err != nil {
+		return heldLock{}, err
+	}
+	return heldLock{held}, nil
+}
+
+func (s storedLocks) get(ctx context.Context, name string) (wire.Lock, error) {
+	info, err := s.locks.Get(ctx, name)
+	shown := wire.Lock{
+		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Waiting: info.Queue, ServerTime: info.Now, Holders: []wire.LockHolder{},
+	}
+	for _, holder := range info.Holders {
+		record := wire.LockHolder{Owner: holder.Owner, Fence: holder.Fence, Since: holder.Since, Until: holder.Until}
+		if info.Mode == lock.Permits {
+			record.Take = holder.Permits
+		}
+		shown.Holders = append(shown.Holders, record)
+	}
+	for _, waiter := range info.Waiters {
+		record := wire.LockWaiter{Owner: waiter.Owner, Mode: string(waiter.Mode), Since: waiter.Since}
+		if waiter.Mode == lock.Permits {
+			record.Take = waiter.Permits
+		}
+		shown.Queue = append(shown.Queue, record)
+	}
+	return shown, err
+}
+
+// pageOfLocks is how many names are read at once.
+const pageOfLocks = 1000
+
+func (s storedLocks) list(ctx context.Context) ([]wire.Lock, error) {
+	all := []wire.Lock{}
+	for behind := ""; ; {
+		names, err := s.locks.Names(ctx, "", behind, pageOfLocks)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			shown, err := s.get(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			if len(shown.Holders)+shown.Waiting > 0 { // else it has just been given back
+				shown.Queue = nil
+				all = append(all, shown)
+			}
+		}
+		if len(names) < pageOfLocks {
+			return all, nil
+		}
+		behind = names[len(names)-1]
+	}
+}
+
+func (s storedLocks) breakUp(ctx context.Context, name string, fence int64) (int64, error) {
+	return s.locks.Break(ctx, name, fence)
+}
+
+// ownerOf names this process for people who look at a lock.
+func ownerOf(name string) string {
+	if name != "" {
+		return name
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "process"
+	}
+	host = nameOf(host)
+	return fmt.Sprintf("%s:%d", host[:min(len(host), 150)], os.Getpid())
+}
+
+func checkLock(name string) error {
+	if !poolName.MatchString(name) || name == "." || name == ".." {
+		return usageError{fmt.Errorf("%q can not be a lock's name: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", name)}
+	}
+	return nil
+}

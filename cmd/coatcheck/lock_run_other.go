@@ -1,0 +1,13 @@
+//go:build !unix
+
+package main
+
+import (
+	"context"
+	"errors"
+)
+
+// run needs process groups and signals to be sure that a command has ended.
+func (*lockRun) run(context.Context, locks) error {
+	return errors.New("lock run works on Unix systems only: elsewhere a command and what it has started can not be stopped for certain")
+}

@@ -1,0 +1,80 @@
+package wire
+
+import "time"
+
+// LockRequest is the body of POST /lock/{name}; all of it is optional.
+type LockRequest struct {
+	TTL     *int64 `json:"ttl_ms"`
+	Wait    *int64 `json:"wait_ms"`
+	Owner   string `json:"owner"`   // for people
+	Mode    string `json:"mode"`    // exclusive, shared or permits
+	Permits *int64 `json:"permits"` // how many there are: with more than one, as many may hold at once
+	Take    *int64 `json:"take"`    // how many of them this request takes
+}
+
+// LockGranted answers POST /lock/{name}.
+type LockGranted struct {
+	Name       string    `json:"name"`
+	Lease      string    `json:"lease"` // the secret for Lease-Token
+	Fence      int64     `json:"fence"`
+	Since      time.Time `json:"since"`
+	ExpiresAt  time.Time `json:"expires_at"`
+	TTL        int64     `json:"ttl_ms"`
+	RenewEvery int64     `json:"renew_every_ms"`
+	ServerTime time.Time `json:"server_time"`
+}
+
+// LockRenewal is the body of PUT /lock/{name}; all of it is optional.
+type LockRenewal struct {
+	TTL *int64 `json:"ttl_ms"`
+}
+
+// LockRenewed answers PUT /lock/{name}.
+type LockRenewed struct {
+	Name       string    `json:"name"`
+	ExpiresAt  time.Time `json:"expires_at"`
+	TTL        int64     `json:"ttl_ms"`
+	RenewEvery int64     `json:"renew_every_ms"`
+	ServerTime time.Time `json:"server_time"`
+}
+
+// LockBroken answers DELETE /lock/{name}?force={fence}.
+type LockBroken struct {
+	Name  string `json:"name"`
+	Fence int64  `json:"fence"` // larger than that of the holder who was shut out
+}
+
+// Lock is who holds a lock and who waits for it: it answers GET /lock/{name}, and is a part of Locks.
+type Lock struct {
+	Name       string       `json:"name"`
+	Mode       string       `json:"mode,omitempty"`    // exclusive, shared or permits; none if nobody holds it
+	Permits    int          `json:"permits,omitempty"` // how many there are, with mode permits
+	Fence      int64        `json:"fence,omitempty"`   // of the last grant that is remembered
+	Holders    []LockHolder `json:"holders"`           // the one with the smallest fence first
+	Waiting    int          `json:"waiting"`           // how many wait
+	Queue      []LockWaiter `json:"queue,omitempty"`   // the first hundred of them, in order; not in Locks
+	ServerTime time.Time    `json:"server_time"`
+}
+
+// LockHolder is one who holds a lock. A plain client of redislock has no fence, no owner and no since; without an until it holds for ever.
+type LockHolder struct {
+	Owner string    `json:"owner,omitempty"`
+	Fence int64     `json:"fence,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"` // unless it is renewed
+	Take  int       `json:"take,omitempty"` // permits, with mode permits
+}
+
+// LockWaiter is one who waits for a lock.
+type LockWaiter struct {
+	Owner string    `json:"owner,omitempty"`
+	Mode  string    `json:"mode"`
+	Take  int       `json:"take,omitempty"` // permits, with mode permits
+	Since time.Time `json:"since"`
+}
+
+// Locks answers GET /lock: those that are held.
+type Locks struct {
+	Locks []Lock `json:"locks"`
+	Next  string `json:"next,omitempty"` // cursor of the next page
+}

@@ -1,0 +1,357 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/lock"
+)
+
+const (
+	longestWait = 24 * time.Hour // that may be asked for
+	maxLocks    = 1000           // of a page
+)
+
+// waits are the requests that stand in line for a lock. They end when the server does.
+type waits struct {
+	over <-chan struct{}
+	end  func()
+}
+
+func newWaits() waits {
+	ctx, end := context.WithCancel(context.Background())
+	return waits{ctx.Done(), end}
+}
+
+// until returns a context that ends with its parent, and when the server stops.
+func (w waits) until(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(parent)
+	go func() {
+		select {
+		case <-w.over:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// acquireLock grants a lock, or stands in line for it until the client hangs up, the wait is over or the server stops. Nothing renews the lock but its client.
+// Who hangs up while the answer is on its way looks like one who has read it, and holds the lock until its lease ends.
+func (s *Server) acquireLock(c echo.Context) error {
+	name, err := name(c, "name")
+	if err != nil {
+		return err
+	}
+	request, err := s.lockRequest(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.waits.until(c.Request().Context())
+	defer cancel()
+	grant, err := s.locks.Grant(ctx, name, request, request.Wait > 0)
+	if err != nil {
+		return s.notObtained(ctx, name, err)
+	}
+	if c.Request().Context().Err() != nil { // the grant came after the client had hung up, or the request's time was over
+		s.giveBack(ctx, grant)
+		return &lock.Held{Left: -1}
+	}
+	if err := deliver(c, grant); err != nil {
+		s.giveBack(ctx, grant)
+		return err
+	}
+	return nil
+}
+
+func (s *Server) lockRequest(c echo.Context) (request lock.Request, err error) {
+	var asked wire.LockRequest
+	if err := body(c, &asked); err != nil {
+		return request, err
+	}
+	if request.TTL, err = millis("ttl_ms", asked.TTL, 0, lock.MinTTL, s.longestTTL()); err != nil {
+		return request, err
+	}
+	if request.Wait, err = millis("wait_ms", asked.Wait, 0, 0, longestWait); err != nil {
+		return request, err
+	}
+	request.Wait = min(request.Wait, s.config.RequestTimeout*9/10) // so that there is time to give the place back, and to say so
+	if asked.Owner != "" && !nameForm.MatchString(asked.Owner) {
+		return request, invalid("owner", nameRule)
+	}
+	request.Owner = asked.Owner
+	if request.Owner == "" {
+		request.Owner = address(c)
+	}
+	err = lockMode(&request, asked)
+	return request, err
+}
+
+// address is where a client that does not name itself comes from.
+func address(c echo.Context) string {
+	if at := c.RealIP(); nameForm.MatchString(at) {
+		return at
+	}
+	return "unnamed"
+}
+
+func (s *Server) longestTTL() time.Duration {
+	switch {
+	case s.config.Locks.LongestTTL != 0:
+		return s.config.Locks.LongestTTL
+	case s.config.Locks.AfterLoss == lock.WaitAfterLoss:
+		return lock.DefaultTTL
+	}
+	return lock.MaxTTL
+}
+
+// lockMode reads how the lock is to be held. Without a mode, a number of permits makes it one with permits.
+func lockMode(request *lock.Request, asked wire.LockRequest) error {
+	permits, err := count("permits", asked.Permits, lock.MaxCapacity)
+	if err != nil {
+		return err
+	}
+	take, err := count("take", asked.Take, permits)
+	if err != nil {
+		return err
+	}
+	request.Mode = lock.Mode(asked.Mode)
+	if request.Mode == "" && permits > 1 {
+		request.Mode = lock.Permits
+	}
+	switch request.Mode {
+	case lock.Permits:
+		request.Capacity, request.Permits = permits, take
+	case lock.Exclusive, lock.Shared, "":
+		if permits > 1 {
+			return invalid("permits", "more than one goes with mode permits, or without a mode")
+		}
+	default:
+		return invalid("mode", "exclusive, shared or permits")
+	}
+	return nil
+}
+
+// count reads a number from 1; nil is 1.
+func count(field string, value *int64, most int) (int, error) {
+	switch {
+	case value == nil:
+		return 1, nil
+	case *value < 1 || *value > int64(most):
+		return 0, invalid(field, "a whole number from 1 to "+strconv.Itoa(most))
+	}
+	return int(*value), nil
+}
+
+// notObtained is the error of a lock that was not granted. One that is held says since when.
+func (s *Server) notObtained(ctx context.Context, name string, err error) error {
+	held, ok := errors.AsType[*lock.Held](err)
+	if !ok {
+		return err
+	}
+	told := &lock.Held{Since: held.Since, Left: held.Left} // not that the wait is over
+	if !told.Since.IsZero() && told.Left >= 0 {
+		return told
+	}
+	if info, err := s.locks.Get(context.WithoutCancel(ctx), name); err == nil && len(info.Holders) > 0 {
+		first := info.Holders[0]
+		told.Since = first.Since
+		if !first.Until.IsZero() {
+			told.Left = first.Until.Sub(info.Now)
+		}
+	}
+	return told
+}
+
+// heldSince is since when a lock is held; the zero time if that is not known.
+func heldSince(err error) time.Time {
+	if held, ok := errors.AsType[*lock.Held](err); ok {
+		return held.Since
+	}
+	return time.Time{}
+}
+
+// deliver answers with a grant, and fails if the answer can not be sent any more.
+func deliver(c echo.Context, grant lock.Grant) error {
+	text, err := json.Marshal(wire.LockGranted{
+		Name: grant.Name, Lease: grant.Token, Fence: grant.Fence, Since: grant.Since, ExpiresAt: grant.Until, TTL: grant.TTL.Milliseconds(),
+		RenewEvery: renewEvery(grant.TTL), ServerTime: grant.Now,
+	})
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	fresh(c)
+	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(text)))
+	if err := c.JSONBlob(http.StatusCreated, text); err != nil {
+		return err
+	}
+	if err := http.NewResponseController(c.Response()).Flush(); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// giveBack releases a lock that its client will never hear of.
+func (s *Server) giveBack(ctx context.Context, grant lock.Grant) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := s.locks.Release(ctx, grant); err != nil {
+		s.log.Warn("a lock that its client did not wait for could not be given back, and ends by itself", "name", grant.Name, "error", err)
+	}
+}
+
+func (s *Server) renewLock(c echo.Context) error {
+	grant, err := lockOf(c)
+	if err != nil {
+		return err
+	}
+	var asked wire.LockRenewal
+	if err := body(c, &asked); err != nil {
+		return err
+	}
+	if grant.TTL, err = millis("ttl_ms", asked.TTL, 0, lock.MinTTL, s.longestTTL()); err != nil {
+		return err
+	}
+	if !secret.Valid(grant.Token) {
+		return lock.ErrLost
+	}
+	renewed, err := s.locks.Renew(c.Request().Context(), grant)
+	if err != nil {
+		return err
+	}
+	fresh(c)
+	return c.JSON(http.StatusOK, wire.LockRenewed{
+		Name: grant.Name, ExpiresAt: renewed.Until, TTL: renewed.TTL.Milliseconds(), RenewEvery: renewEvery(renewed.TTL), ServerTime: renewed.Now,
+	})
+}
+
+// lockOf reads the name from the path and the proof of the lease from the header.
+func lockOf(c echo.Context) (grant lock.Grant, err error) {
+	if grant.Name, err = name(c, "name"); err != nil {
+		return grant, err
+	}
+	grant.Token, err = leaseToken(c)
+	return grant, err
+}
+
+// releaseLock gives a lock back, or with a fence to force takes it from the holder who has that.
+func (s *Server) releaseLock(c echo.Context) error {
+	if c.QueryParams().Has("force") {
+		return s.breakLock(c)
+	}
+	grant, err := lockOf(c)
+	if err != nil {
+		return err
+	}
+	if !secret.Valid(grant.Token) { // the scripts compare what they are given
+		return lock.ErrLost
+	}
+	if err := s.locks.Release(c.Request().Context(), grant); err != nil {
+		return err
+	}
+	fresh(c)
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (s *Server) breakLock(c echo.Context) error {
+	name, err := name(c, "name")
+	if err != nil {
+		return err
+	}
+	const most = 1<<53 - 1
+	fence, err := queryInt(c, "force", 0, 0, most)
+	if err != nil {
+		return err
+	}
+	if len(c.Request().Header.Values(leaseHeader)) > 0 {
+		return invalid("force", "whoever has the lease gives it back without force")
+	}
+	minted, err := s.locks.Break(c.Request().Context(), name, fence)
+	if errors.Is(err, lock.ErrNoHolder) {
+		return &fault{wire.NotFound, "force", "nobody holds the lock with that fence"}
+	}
+	if err != nil {
+		return err
+	}
+	fresh(c)
+	return c.JSON(http.StatusOK, wire.LockBroken{Name: name, Fence: minted})
+}
+
+func (s *Server) showLock(c echo.Context) error {
+	name, err := name(c, "name")
+	if err != nil {
+		return err
+	}
+	info, err := s.locks.Get(c.Request().Context(), name)
+	if err != nil {
+		return err
+	}
+	fresh(c)
+	return c.JSON(http.StatusOK, lockInfo(name, info))
+}
+
+func (s *Server) listLocks(c echo.Context) error {
+	n, err := queryInt(c, "n", 100, 1, maxLocks)
+	if err != nil {
+		return err
+	}
+	prefix, cursor := c.QueryParam("prefix"), c.QueryParam("cursor")
+	for field, text := range map[string]string{"prefix": prefix, "cursor": cursor} {
+		if text != "" && !nameForm.MatchString(text) {
+			return invalid(field, nameRule)
+		}
+	}
+	names, err := s.locks.Names(c.Request().Context(), prefix, cursor, int(n))
+	if err != nil {
+		return err
+	}
+	page := wire.Locks{Locks: []wire.Lock{}}
+	for _, name := range names {
+		info, err := s.locks.Get(c.Request().Context(), name)
+		if err != nil {
+			return err
+		}
+		if len(info.Holders)+info.Queue == 0 {
+			continue // it has just been given back
+		}
+		shown := lockInfo(name, info)
+		shown.Queue = nil
+		page.Locks = append(page.Locks, shown)
+	}
+	if len(names) == int(n) {
+		page.Next = names[len(names)-1]
+	}
+	fresh(c)
+	return c.JSON(http.StatusOK, page)
+}
+
+// lockInfo writes who holds a lock and who waits for it.
+func lockInfo(name string, info lock.Info) wire.Lock {
+	shown := wire.Lock{
+		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []wire.LockHolder{}, Waiting: info.Queue, ServerTime: info.Now,
+	}
+	taken := func(permits int, mode lock.Mode) int {
+		if mode != lock.Permits {
+			return 0
+		}
+		return permits
+	}
+	for _, holder := range info.Holders {
+		shown.Holders = append(shown.Holders, wire.LockHolder{
+			Owner: holder.Owner, Fence: holder.Fence, Since: holder.Since, Until: holder.Until, Take: taken(holder.Permits, info.Mode),
+		})
+	}
+	for _, waiter := range info.Waiters {
+		shown.Queue = append(shown.Queue, wire.LockWaiter{Owner: waiter.Owner, Mode: string(waiter.Mode), Take: taken(waiter.Permits, waiter.Mode), Since: waiter.Since})
+	}
+	return shown
+}

@@ -24,11 +24,14 @@ type LockRequest struct {
 
 // Causes with which the context of a [Lock] ends, beside ErrLost and the causes of the context that it was acquired with.
 var (
-	// ErrLockDeadline means that no renewal was confirmed in time. The lock may still be there, but its holder must not count on it.
+	// ErrLockDeadline, which comes with ErrLost, means that no renewal was confirmed in time. The lock may still be there, but its holder must not count on it.
 	ErrLockDeadline = keepalive.ErrDeadline
 	// ErrLockReleased means that the lock was given back.
 	ErrLockReleased = keepalive.ErrReleased
 )
+
+// errLockLate is the cause of an end by the clock.
+var errLockLate = fmt.Errorf("%w: %w", ErrLost, ErrLockDeadline)
 
 const (
 	// oneWait is how long one request stands in line at most. A wait that is longer is asked for anew, behind those who have come meanwhile; so does one that is longer
@@ -114,7 +117,7 @@ func (c *Client) holdLock(ctx context.Context, name string, request LockRequest,
 	}
 	lock := &Lock{client: c, first: grant}
 	lock.keeper = keepalive.Start(ctx, sent, sent.Round(0), keepalive.Config{
-		TTL: grant.ttl, Renew: lock.renew, Strict: true,
+		TTL: grant.ttl, Renew: lock.renew, Strict: true, Late: errLockLate,
 		Lost: func(err error) bool { return errors.Is(err, ErrLost) },
 		Failed: func(err error) {
 			c.log.Warn("client: a renewal of a lock failed and is tried again", "name", name, "fence", grant.fence, "error", err)
@@ -142,8 +145,7 @@ func (k *Lock) Since() time.Time { return k.first.since }
 // TTL is how long it is held without a renewal.
 func (k *Lock) TTL() time.Duration { return k.first.ttl }
 
-// Context ends when the lock can not be counted on any more. Its cause wraps ErrLost, or is ErrLockDeadline, ErrLockReleased, or the cause of the context that the
-// lock was acquired with.
+// Context ends when the lock can not be counted on any more. Its cause is what Err says.
 func (k *Lock) Context() context.Context { return k.keeper.Context() }
 
 // Done is closed when the lock can not be counted on any more.
@@ -153,10 +155,7 @@ func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
 func (k *Lock) Err() error {
 	cause := context.Cause(k.keeper.Context())
 	if cause == nil && k.keeper.Valid() <= 0 {
-		cause = ErrLockDeadline // its timer is about to say so
-	}
-	if errors.Is(cause, ErrLockDeadline) {
-		return fmt.Errorf("%w: %w", ErrLost, cause)
+		return errLockLate // its timer is about to say so
 	}
 	return cause
 }

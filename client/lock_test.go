@@ -233,7 +233,7 @@ func TestALockEndsInTimeWhateverTheServiceDoes(t *testing.T) {
 					return fault(w, r, service)
 				}))
 				<-held.Done()
-				if after := time.Since(confirmed); after != trusted || !errors.Is(held.Err(), client.ErrLockDeadline) || !errors.Is(held.Err(), client.ErrLost) || time.Now().Before(disturbed) {
+				if after := time.Since(confirmed); after != trusted || !errors.Is(held.Err(), client.ErrLockDeadline) || !errors.Is(context.Cause(held.Context()), client.ErrLost) || time.Now().Before(disturbed) {
 					t.Errorf("ended %v after the last renewal: %v", after, held.Err())
 				}
 				if name == "replies are lost" {

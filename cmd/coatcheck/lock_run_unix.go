@@ -79,7 +79,8 @@ func (h *lockTenure) environment(file windowFile) []string {
 
 // gone tells whether a lock that was lost can be another's now: whoever keeps locks has said so. Then the command has no time left to end by itself.
 func (*lockTenure) gone(cause error) bool {
-	return errors.Is(cause, client.ErrLost) || errors.Is(cause, lock.ErrLost)
+	said := errors.Is(cause, client.ErrLost) || errors.Is(cause, lock.ErrLost)
+	return said && !errors.Is(cause, lock.ErrDeadline)
 }
 
 // lost is the error of a command that was stopped since its lock was lost.

@@ -55,11 +55,12 @@ func foreign(status int, header http.Header) string {
 	if status < 300 || status > 399 {
 		return "what answered did not say it as coatcheck does"
 	}
+	const redirect = "a redirect, which is not followed"
 	target, err := url.Parse(header.Get("Location"))
-	if err != nil || target.Host == "" {
-		return "a redirect, which is not followed"
+	if err != nil || target.Scheme != "http" && target.Scheme != "https" || target.Host == "" {
+		return redirect
 	}
-	return "a redirect to " + target.Scheme + "://" + target.Host + ", which is not followed: use that URL if it is the service's"
+	return redirect + ": use its host if that is the service's, " + target.Scheme + "://" + target.Host
 }
 
 // retryAfter reads a wait in seconds or, as HTTP allows, until a moment by the answerer's clock; 0 if there is none.

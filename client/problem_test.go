@@ -68,6 +68,8 @@ func FuzzProblem(f *testing.F) {
 		f.Add(status, media, retry, "id-1", "http://h/"+token, []byte(body))
 	}
 	f.Add(302, "", "", token, "//"+token, []byte{})
+	f.Add(302, "", "", "", "://"+token, []byte{})
+	f.Add(302, "", "", "", "https://"+token+":80"+token, []byte{})
 	f.Add(503, "application/problem+json", "", lease, "", []byte(`{"code":"`+token+`"}`))
 	seed(409, "application/problem+json", "2", `{"type":"/problems/idempotency-in-progress","title":"t","status":409,"detail":"d","instance":"urn:request:1","code":"idempotency-in-progress","retryable":true,"see":"/token/`+token+`"}`)
 	seed(503, "application/problem+json; charset=utf-8", "Fri, 20 Nov 2099 15:35:40 GMT", `{"code":"store-unavailable","detail":"`+lease+`"}`)

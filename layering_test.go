@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "redisstore",
+	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -42,6 +42,7 @@ var layers = map[string][]string{
 	"segment":     domain,
 	"counter":     domain,
 	"snowflake":   {},
+	"number":      {},
 
 	"redisstore": {"scripts", "embedded"},
 	"embedded":   {},
@@ -64,13 +65,16 @@ var layers = map[string][]string{
 
 	"internal/stamper": {"internal/holder", "snowflake", "workerlease"},
 
+	"chaos/internal/chaostest": {"internal/redistest", "redisstore"},
+
+	"internal/linktest":  {},
 	"internal/redistest": {},
 	"internal/storetest": {"internal/redistest", "redisstore"},
 	"internal/testcount": {},
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"internal/redistest", "internal/storetest"}
+var testHelpers = []string{"chaos/internal/chaostest", "internal/linktest", "internal/redistest", "internal/storetest"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
@@ -225,6 +229,9 @@ func TestMisplacedImportsAreFound(t *testing.T) {
 		{"counter", "github.com/redis/go-redis/v9", "counter may not import github.com/redis/go-redis"},
 		{"snowflake", ours + "workerlease", "snowflake may not import workerlease"},
 		{"snowflake", ours + "internal/wire", "snowflake may not import internal/wire"},
+		{"server", ours + "number", ""},
+		{"counter", ours + "number", "counter may not import number"},
+		{"number", ours + "counter", "number may not import counter"},
 
 		{"redisstore", ours + "scripts", ""},
 		{"redisstore", "github.com/redis/go-redis/v9", ""},

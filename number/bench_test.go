@@ -1,0 +1,81 @@
+package number_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/number"
+)
+
+func BenchmarkTemplateAppend(b *testing.B) {
+	template := number.MustTemplate("ORD-{yyyyMMdd}-{n:6}")
+	at := time.Now().In(zone(b, "Europe/Berlin"))
+	buffer := make([]byte, 0, 64)
+	b.ReportAllocs()
+	for b.Loop() {
+		var err error
+		if buffer, err = template.Append(buffer[:0], 42, at); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkTemplateParse(b *testing.B) {
+	template := number.MustTemplate("ORD-{yyyyMMdd}-{n:6}")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := template.Parse("ORD-20261121-000042"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCalendarKeyAt(b *testing.B) {
+	k := key(b, "orders:{yyyyMMdd}", zone(b, "Europe/Berlin"))
+	at := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := k.At(at); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkOpaqueAppend(b *testing.B) {
+	o := opaque(b, 0, "orders")
+	buffer := make([]byte, 0, 64)
+	value := int64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		value++
+		var err error
+		if buffer, err = o.Append(buffer[:0], value); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkOpaqueAppendParallel(b *testing.B) {
+	o := opaque(b, 0, "orders")
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		buffer := make([]byte, 0, 64)
+		for pb.Next() {
+			buffer, _ = o.Append(buffer[:0], 42)
+		}
+	})
+}
+
+func BenchmarkOpaqueDecode(b *testing.B) {
+	o := opaque(b, 0, "orders")
+	text, err := o.Encode(42)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := o.Decode(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

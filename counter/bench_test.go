@@ -11,9 +11,9 @@ import (
 // BenchmarkIncr compares our script with a bare INCR through go-redis, on one redis-server.
 func BenchmarkIncr(b *testing.B) {
 	redis := redistest.Start(b)
-	counters := New(storetest.Open(b, redisstore.Config{URL: redis.URL()}))
+	counters := New(storetest.Open(b, redisstore.Config{URL: redis.URL()}), Config{})
 	bare := redis.Client()
-	incr := func() error { _, err := counters.Incr(b.Context(), "k", 1, ""); return err }
+	incr := func() error { _, err := counters.Incr(b.Context(), "k"); return err }
 	plain := func() error { return bare.Incr(b.Context(), "plain").Err() }
 	for _, row := range []struct {
 		name string

@@ -16,7 +16,7 @@ func (c counters) manyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				by := int64((caller+i)%3 + 1)
-				r, err := c.Incr(t.Context(), "many", by, "")
+				r, err := c.Add(t.Context(), "many", counter.Request{By: by})
 				if err != nil {
 					t.Errorf("%v", err)
 					return
@@ -53,7 +53,7 @@ func (c counters) oneRequestManyTimes(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range got {
 		wg.Go(func() {
-			r, err := c.Incr(t.Context(), "one", 7, "the same")
+			r, err := c.Add(t.Context(), "one", counter.Request{By: 7, RequestID: "the same"})
 			if err != nil {
 				t.Error(err)
 			}

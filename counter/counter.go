@@ -3,99 +3,117 @@ package counter
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// MaxBy is the most that one call may add.
-const MaxBy = 1_000_000
+// Bounds of what a caller may ask for.
+const (
+	MaxBy  = 1_000_000
+	MinTTL = 100 * time.Millisecond
+	MaxTTL = 10 * 365 * 24 * time.Hour
+)
 
 // requestRetention is how long a repeated request gets its first value.
 const requestRetention = 24 * time.Hour
 
-// What a counter can answer besides redisstore's own errors. All are refusals: nothing was changed.
-var (
-	ErrNotAnInteger = redisstore.Refusal("counter: the value is not a signed 64-bit integer")
-	ErrOverflow     = redisstore.Refusal("counter: the value would overflow 64 bits")
-	ErrBy           = redisstore.Refusal("counter: by is out of range")
-	ErrOtherRequest = redisstore.Refusal("counter: the request id was used with another by")
-	ErrUnknown      = redisstore.Refusal("counter: no such counter")
-)
+// Counters are the counters of one store. It is safe for concurrent use. Close it when it is no longer used.
+type Counters struct {
+	store  *redisstore.Store
+	config Config
+	log    *slog.Logger
 
-// Counters are the counters of one store. It is safe for concurrent use.
-type Counters struct{ store *redisstore.Store }
+	keys  sync.Map // *entry by key: what this process knows of it
+	count atomic.Int64
+	eras  sync.Map // the era that this process knows of a slot, by its marker
 
-// New returns the counters of a store.
-func New(store *redisstore.Store) *Counters { return &Counters{store} }
+	flights sync.WaitGroup
+	watch   watch
+}
+
+// New returns the counters of a store. A configuration that [Config.Check] finds fault with is a programmer's mistake and panics.
+func New(store *redisstore.Store, config Config) *Counters {
+	if err := config.Check(); err != nil {
+		panic(err)
+	}
+	config = config.withDefaults(store.Ack())
+	return &Counters{store: store, config: config, log: config.Logger}
+}
+
+// Close waits for what is under way. Counters are not used after it.
+func (c *Counters) Close() error {
+	c.watch.stop()
+	c.flights.Wait()
+	return nil
+}
 
 // Range is what one call got: the caller owns First to Value, both included.
 type Range struct{ First, Value int64 }
 
-// Incr adds by, 1 to MaxBy, to a counter and returns the values that the caller now owns. A counter that was never used starts at 0, so its first value
-// is 1. A request id, if not "", makes the call repeatable for a day. The key must hold no brace.
-func (c *Counters) Incr(ctx context.Context, key string, by int64, requestID string) (Range, error) {
-	if by < 1 || by > MaxBy {
-		return Range{}, fmt.Errorf("%w: %d: 1 to %d", ErrBy, by, MaxBy)
+// Request says how to add. The zero value adds 1.
+type Request struct {
+	By int64 // how many values, 1 to MaxBy; 0 = 1
+	// RequestID makes the call repeatable for a day: the same id gets the same values, and adds once. "" = not repeatable.
+	RequestID string
+	// TTL is how long a counter lives that begins with this call, or has no TTL yet: MinTTL to MaxTTL, in whole milliseconds, not extended later. 0 = for ever.
+	TTL time.Duration
+	// Limit is the largest value that the counter may come to; beyond it nothing is added and the answer is ErrLimit. 0 = none.
+	Limit int64
+}
+
+func (r Request) check(key string) error {
+	switch {
+	case !wellFormed(key):
+		return fmt.Errorf("%w: key: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+	case r.By < 1 || r.By > MaxBy:
+		return fmt.Errorf("%w: by %d: 1 to %d", ErrRequest, r.By, MaxBy)
+	case r.TTL != 0 && (r.TTL < MinTTL || r.TTL > MaxTTL):
+		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, MaxTTL)
+	case r.Limit < 0:
+		return fmt.Errorf("%w: limit %d is negative", ErrRequest, r.Limit)
 	}
-	keys, retention := []string{c.key(key)}, time.Duration(0)
-	if requestID != "" { // a second key costs more than a look: while a cluster moves a slot, only calls of one key are served
-		keys, retention = append(keys, c.requestKey(key, requestID)), requestRetention
+	return nil
+}
+
+// wellFormed tells whether a key is 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ - and no other.
+func wellFormed(key string) bool {
+	for _, c := range []byte(key) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > ':') && c != '.' && c != '_' && c != '~' && c != '@' && c != '-' {
+			return false
+		}
 	}
-	reply, err := c.store.Run(ctx, scripts.CounterIncr, keys, by, retention.Milliseconds())
-	if err != nil {
+	return key != "" && len(key) <= 200
+}
+
+// Incr adds 1 to a counter and returns the value that the caller now owns. A counter that was never used starts at 0, so its first value is 1.
+func (c *Counters) Incr(ctx context.Context, key string) (int64, error) {
+	got, err := c.Add(ctx, key, Request{})
+	return got.Value, err
+}
+
+// IncrBy adds by, 1 to MaxBy, to a counter and returns the values that the caller now owns.
+func (c *Counters) IncrBy(ctx context.Context, key string, by int64) (Range, error) {
+	if by == 0 {
+		by = -1 // not the default
+	}
+	return c.Add(ctx, key, Request{By: by})
+}
+
+// Add adds to a counter as the request says and returns the values that the caller now owns.
+func (c *Counters) Add(ctx context.Context, key string, request Request) (Range, error) {
+	if request.By == 0 {
+		request.By = 1
+	}
+	if err := request.check(key); err != nil {
 		return Range{}, err
 	}
-	switch reply.Word() {
-	case "ok":
-		var value int64
-		err := reply.Scan(&value)
-		return Range{First: value - by + 1, Value: value}, err
-	case "not-an-integer":
-		return Range{}, ErrNotAnInteger
-	case "overflow":
-		return Range{}, ErrOverflow
-	case "mismatch":
-		return Range{}, ErrOtherRequest
+	e := c.entry(key)
+	if request.RequestID != "" || request.Limit > 0 {
+		return c.addOnce(ctx, e, request)
 	}
-	return Range{}, reply.Unexpected()
-}
-
-// Get reads a counter: the last value that was handed out, unless others are adding now. ErrUnknown if it was never used.
-func (c *Counters) Get(ctx context.Context, key string) (int64, error) {
-	reply, err := c.store.Run(ctx, scripts.CounterGet, []string{c.key(key)})
-	if err != nil {
-		return 0, err
-	}
-	switch reply.Word() {
-	case "ok":
-		var text string
-		if err := reply.Scan(&text); err != nil {
-			return 0, err
-		}
-		return parse(text)
-	case "unknown":
-		return 0, ErrUnknown
-	case "not-an-integer":
-		return 0, ErrNotAnInteger
-	}
-	return 0, reply.Unexpected()
-}
-
-// parse reads an integer as strictly as Redis does: no plus, no leading zero, no space.
-func parse(text string) (int64, error) {
-	value, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || strconv.FormatInt(value, 10) != text {
-		return 0, ErrNotAnInteger
-	}
-	return value, nil
-}
-
-func (c *Counters) key(key string) string { return c.store.Key("counter", key) }
-
-// requestKey names the record of a request; the digest keeps clients' ids of any length out of Redis.
-func (c *Counters) requestKey(key, requestID string) string {
-	return c.store.Key("counter", key, "request", redisstore.Digest(requestID))
+	return c.add(ctx, e, request)
 }

@@ -29,7 +29,8 @@ type counters struct {
 
 func TestCounters(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		c := counters{counter.New(store), store}
+		c := counters{counter.New(store, counter.Config{}), store}
+		defer c.Close()
 		t.Run("begin at 1 and hand out adjoining ranges", c.ranges)
 		t.Run("refuse a by out of bounds", c.badBy)
 		t.Run("leave what is no integer as it is", c.noInteger)
@@ -61,7 +62,7 @@ func (c counters) put(t *testing.T, key, command string, value ...any) {
 
 func (c counters) incr(t *testing.T, key string, by int64, requestID string) counter.Range {
 	t.Helper()
-	got, err := c.Incr(t.Context(), key, by, requestID)
+	got, err := c.Add(t.Context(), key, counter.Request{By: by, RequestID: requestID})
 	if err != nil {
 		t.Fatalf("incr %s by %d: %v", key, by, err)
 	}
@@ -99,9 +100,9 @@ func (c counters) ranges(t *testing.T) {
 }
 
 func (c counters) badBy(t *testing.T) {
-	for _, by := range []int64{0, -1, counter.MaxBy + 1, math.MaxInt64, math.MinInt64} {
-		got, err := c.Incr(t.Context(), "bad-by", by, "id")
-		wantRefused(t, err, counter.ErrBy)
+	for _, by := range []int64{-1, counter.MaxBy + 1, math.MaxInt64, math.MinInt64} {
+		got, err := c.Add(t.Context(), "bad-by", counter.Request{By: by, RequestID: "id"})
+		wantRefused(t, err, counter.ErrRequest)
 		if got != (counter.Range{}) {
 			t.Errorf("by %d: %+v", by, got)
 		}
@@ -115,7 +116,7 @@ func (c counters) noInteger(t *testing.T) {
 		"text": {"hello"}, "float": {"1.5"}, "space": {" 1"}, "wide": {"9223372036854775808"}, "low": {"-9223372036854775809"}, "empty": {""}, "exponent": {"1e3"}, "NUL": {"1\x00"},
 	}
 	if c.store.Mode() != redisstore.Embedded { // miniredis takes these for integers
-		values["zeros"], values["plus"], values["minus zero"] = []any{"007"}, []any{"+1"}, []any{"-0"}
+		values["zeros"], values["plus"], values["minus-zero"] = []any{"007"}, []any{"+1"}, []any{"-0"}
 	}
 	for name, value := range values {
 		c.put(t, name, "SET", value...)
@@ -123,13 +124,13 @@ func (c counters) noInteger(t *testing.T) {
 	c.put(t, "hash", "HSET", "field", "1")
 	c.put(t, "list", "RPUSH", "1")
 	c.put(t, "set", "SADD", "1")
-	c.put(t, "sorted set", "ZADD", "1", "1")
-	values["hash"], values["list"], values["set"], values["sorted set"] = nil, nil, nil, nil
+	c.put(t, "sorted-set", "ZADD", "1", "1")
+	values["hash"], values["list"], values["set"], values["sorted-set"] = nil, nil, nil, nil
 	for key := range values {
 		for range 2 {
-			_, err := c.Incr(t.Context(), key, 1, "")
+			_, err := c.Add(t.Context(), key, counter.Request{By: 1})
 			wantRefused(t, err, counter.ErrNotAnInteger)
-			_, err = c.Incr(t.Context(), key, 2, "id")
+			_, err = c.Add(t.Context(), key, counter.Request{By: 2, RequestID: "id"})
 			wantRefused(t, err, counter.ErrNotAnInteger)
 			_, err = c.Get(t.Context(), key)
 			wantRefused(t, err, counter.ErrNotAnInteger)
@@ -143,12 +144,12 @@ func (c counters) overflow(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for _, by := range []int64{1, counter.MaxBy} {
-		_, err := c.Incr(t.Context(), "full", by, "")
+		_, err := c.Add(t.Context(), "full", counter.Request{By: by})
 		wantRefused(t, err, counter.ErrOverflow)
 	}
 	c.want(t, "full", math.MaxInt64)
 	c.put(t, "nearly", "SET", "9223372036854775800")
-	_, err := c.Incr(t.Context(), "nearly", 8, "id")
+	_, err := c.Add(t.Context(), "nearly", counter.Request{By: 8, RequestID: "id"})
 	wantRefused(t, err, counter.ErrOverflow)
 	if got := c.incr(t, "nearly", 7, "id"); got.First != 9223372036854775801 || got.Value != math.MaxInt64 {
 		t.Errorf("%+v", got)
@@ -161,11 +162,12 @@ func (c counters) digits(t *testing.T) {
 		"9007199254740992": 9007199254740993, "9007199254740993": 9007199254740994, "999999999999999999": 1000000000000000000,
 		"-5": -4, "-1": 0, "0": 1, "-9223372036854775808": math.MinInt64 + 1,
 	} {
-		c.put(t, "digits", "SET", start)
-		if got := c.incr(t, "digits", 1, ""); got.Value != next || got.First != next {
+		key := "digits" + start
+		c.put(t, key, "SET", start)
+		if got := c.incr(t, key, 1, ""); got.Value != next || got.First != next {
 			t.Errorf("%s by 1: %+v", start, got)
 		}
-		c.want(t, "digits", next)
+		c.want(t, key, next)
 	}
 	c.put(t, "digits", "SET", "9007199254740993")
 	first := c.incr(t, "digits", 1, "id")
@@ -208,7 +210,7 @@ func (c counters) repeat(t *testing.T) {
 func (c counters) otherBy(t *testing.T) {
 	first := c.incr(t, "other-by", 3, "id")
 	for _, by := range []int64{1, 2, 4, 33, counter.MaxBy} {
-		_, err := c.Incr(t.Context(), "other-by", by, "id")
+		_, err := c.Add(t.Context(), "other-by", counter.Request{By: by, RequestID: "id"})
 		wantRefused(t, err, counter.ErrOtherRequest)
 	}
 	if got := c.incr(t, "other-by", 3, "id"); got != first {
@@ -219,7 +221,7 @@ func (c counters) otherBy(t *testing.T) {
 
 func (c counters) refusedRequest(t *testing.T) {
 	c.put(t, "mended", "SET", "broken")
-	_, err := c.Incr(t.Context(), "mended", 1, "id")
+	_, err := c.Add(t.Context(), "mended", counter.Request{By: 1, RequestID: "id"})
 	wantRefused(t, err, counter.ErrNotAnInteger)
 	c.put(t, "mended", "SET", "41")
 	if got := c.incr(t, "mended", 1, "id"); got.Value != 42 {
@@ -248,7 +250,7 @@ func (c counters) anyID(t *testing.T) {
 func (c counters) ended(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := c.Incr(ctx, "ended", 1, "")
+	_, err := c.Add(ctx, "ended", counter.Request{By: 1})
 	wantRefused(t, err, redisstore.ErrUnavailable)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v does not say why", err)

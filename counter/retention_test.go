@@ -14,7 +14,7 @@ import (
 func TestRequestIDIsKeptForADayAndItsCounterForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.Open(t, redisstore.Config{})
-		c := counters{counter.New(store), store}
+		c := counters{counter.New(store, counter.Config{}), store}
 		first := c.incr(t, "k", 1, "id")
 		time.Sleep(24*time.Hour - time.Second)
 		if again := c.incr(t, "k", 1, "id"); again != first {
@@ -34,11 +34,11 @@ func TestClosedStoreIsARefusal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := counter.New(store)
+	c := counter.New(store, counter.Config{})
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Incr(t.Context(), "k", 1, "")
+	_, err = c.Add(t.Context(), "k", counter.Request{})
 	wantRefused(t, err, redisstore.ErrUnavailable)
 	_, err = c.Get(t.Context(), "k")
 	wantRefused(t, err, redisstore.ErrUnavailable)

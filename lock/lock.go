@@ -148,7 +148,7 @@ func (l *Locks) keys(name string) []string {
 		keys, all = append(keys, all[:n]), all[n:]
 	}
 	if l.config.AfterLoss == WaitAfterLoss {
-		keys = append(keys, l.marker(name))
+		keys = append(keys, l.store.Marker("locks", name))
 	}
 	return keys
 }

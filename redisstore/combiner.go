@@ -180,9 +180,9 @@ func (c *combiner) send(batch []*job) {
 	ctx, cancel := context.WithDeadline(context.Background(), flightDeadline(batch))
 	defer cancel()
 	pipe := c.node.Pipeline()
-	commands := make([]*redis.StringSliceCmd, len(batch))
+	commands := make([]redis.Cmder, len(batch))
 	for i, j := range batch {
-		commands[i] = redis.NewStringSliceCmd(ctx, j.words...)
+		commands[i] = j.call.command(ctx, j.words)
 		_ = pipe.Process(ctx, commands[i]) // it only takes the command in
 	}
 	var wait *redis.Cmd
@@ -191,7 +191,7 @@ func (c *combiner) send(batch []*job) {
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, j := range batch {
-		j.reply, j.err = commands[i].Result()
+		j.reply, j.err = j.call.result(commands[i])
 		if j.err == nil && wait != nil {
 			j.err = acknowledged(wait, c.ack, nil)
 		}

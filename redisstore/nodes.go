@@ -15,6 +15,8 @@ type nodes interface {
 	of(ctx context.Context, key string) (*redis.Client, error)
 	// at returns the client of the server at an address that Redis named.
 	at(ctx context.Context, addr string) (*redis.Client, error)
+	// life follows the incarnations of a server that of or at returned.
+	life(node *redis.Client) *lives
 	// suspect is told of an error: the topology may have changed.
 	suspect(ctx context.Context, err error)
 	// each calls f for every master.
@@ -25,10 +27,21 @@ type nodes interface {
 }
 
 // single is one server, or the master that Sentinel names; go-redis follows +switch-master by itself.
-type single struct{ *redis.Client }
+type single struct {
+	*redis.Client
+
+	lives *lives
+}
+
+func one(options *redis.Options) single {
+	lives := &lives{}
+	options.OnConnect = lives.onConnect
+	return single{redis.NewClient(options), lives}
+}
 
 func (s single) of(context.Context, string) (*redis.Client, error) { return s.Client, nil }
 func (s single) at(context.Context, string) (*redis.Client, error) { return s.Client, nil }
+func (s single) life(*redis.Client) *lives                         { return s.lives }
 func (s single) suspect(context.Context, error)                    {}
 func (s single) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	return f(ctx, s.Client)
@@ -44,14 +57,18 @@ type cluster struct {
 	timeout time.Duration // of finding a node
 	mu      sync.Mutex
 	byAddr  map[string]*redis.Client
+	lives   map[*redis.Client]*lives
 }
 
 func newCluster(options *redis.ClusterOptions) *cluster {
-	c := &cluster{timeout: options.DialTimeout, byAddr: map[string]*redis.Client{}}
+	c := &cluster{timeout: options.DialTimeout, byAddr: map[string]*redis.Client{}, lives: map[*redis.Client]*lives{}}
 	options.NewClient = func(node *redis.Options) *redis.Client {
+		lives := &lives{}
+		node.OnConnect = lives.onConnect
 		client := redis.NewClient(node)
 		c.mu.Lock()
-		c.byAddr[node.Addr] = client
+		delete(c.lives, c.byAddr[node.Addr])
+		c.byAddr[node.Addr], c.lives[client] = client, lives
 		c.mu.Unlock()
 		return client
 	}
@@ -85,6 +102,15 @@ func (c *cluster) known(addr string) *redis.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.byAddr[addr]
+}
+
+func (c *cluster) life(node *redis.Client) *lives {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.lives[node]; known != nil {
+		return known
+	}
+	return &lives{} // the node has been replaced
 }
 
 // suspect has the topology read again, in the background and at most five times a second. Without it the client of a dead master's slots stays without

@@ -21,11 +21,19 @@ const redirects = 5
 // share a hash tag. Arguments are strings, byte slices and integers. It is safe for concurrent use, never sends a script twice unless Redis said that
 // it did not run, and ends within the context's deadline and the store's timeout. The error is an [*Error].
 func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (Reply, error) {
+	return s.run(ctx, s.call(script), keys, args)
+}
+
+func (s *Store) call(script *scripts.Script) *call {
 	call := &call{script: script, ack: s.ack, ackTimeout: s.ackTimeout, deadline: time.Now().Add(s.timeout)}
 	if script.Reads {
 		call.ack = 0
 	}
-	reply, err := s.route(ctx, keys[0], call, command(call, keys, args))
+	return call
+}
+
+func (s *Store) run(ctx context.Context, call *call, keys []string, args []any) (Reply, error) {
+	reply, err := s.route(ctx, keys[0], call, words(call, keys, args))
 	if err == nil && len(reply) > 0 {
 		return reply, nil
 	}
@@ -33,15 +41,23 @@ func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, 
 		call.sent.Store(true)
 		err = errors.New("a script answered an empty list")
 	}
+	s.suspect(ctx, err)
+	return nil, classify(ctx, call.script.Name, err, call.sent.Load(), call.script.Reads)
+}
+
+// suspect has the topology looked at after an error that may have to do with it.
+func (s *Store) suspect(ctx context.Context, err error) {
 	if _, short := errors.AsType[*Shortfall](err); !short {
 		s.nodes.suspect(ctx, err)
 	}
-	return nil, classify(ctx, script.Name, err, call.sent.Load(), script.Reads)
 }
 
-// call is one run of a script.
+// call is one run of a script, or one INCRBY.
 type call struct {
-	script     *scripts.Script
+	script     *scripts.Script // nil for an INCRBY
+	key        string          // of an INCRBY
+	life       Life            // in which it runs; what an INCRBY is meant for
+	sum        int64           // what an INCRBY came to
 	ack        int
 	ackTimeout time.Duration
 	deadline   time.Time   // of the store; the caller's context may end sooner
@@ -50,17 +66,20 @@ type call struct {
 	sent       atomic.Bool // go-redis has begun to write the command to a connection
 }
 
-// MarshalBinary gives go-redis the script's hash or text when it writes the command to a connection, and so observes the moment from which the command
-// may have left.
+// MarshalBinary gives go-redis the script's hash or text, or the key of an INCRBY, when it writes the command to a connection, and so observes the moment from which
+// the command may have left.
 func (c *call) MarshalBinary() ([]byte, error) {
 	c.sent.Store(true)
+	if c.script == nil {
+		return []byte(c.key), nil
+	}
 	if c.bySource {
 		return []byte(c.script.Source), nil
 	}
 	return []byte(c.script.SHA), nil
 }
 
-func command(c *call, keys []string, args []any) []any {
+func words(c *call, keys []string, args []any) []any {
 	words := make([]any, 0, 3+len(keys)+len(args))
 	words = append(words, "evalsha", c, len(keys))
 	for _, key := range keys {
@@ -105,6 +124,8 @@ func (s *Store) route(ctx context.Context, key string, call *call, words []any) 
 
 // send writes the command to a server, with those of other callers where that saves a round trip.
 func (s *Store) send(ctx context.Context, node *redis.Client, call *call, words []any) (Reply, error) {
+	life := s.nodes.life(node)
+	call.life = Life{node, life, life.n.Load(), call.asking}
 	if call.asking {
 		return call.alone(ctx, node, words)
 	}
@@ -150,14 +171,34 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// command is the go-redis command for the call's words.
+//
+//nolint:ireturn // a pipeline takes both kinds
+func (c *call) command(ctx context.Context, words []any) redis.Cmder {
+	if c.script == nil {
+		return redis.NewIntCmd(ctx, words...)
+	}
+	return redis.NewStringSliceCmd(ctx, words...)
+}
+
+// result is what the command was answered. That of an INCRBY is the call's sum.
+func (c *call) result(run redis.Cmder) (Reply, error) {
+	if incr, ok := run.(*redis.IntCmd); ok {
+		var err error
+		c.sum, err = incr.Result()
+		return nil, err
+	}
+	return run.(*redis.StringSliceCmd).Result()
+}
+
 // alone writes the command, with ASKING before it and WAIT behind it where they belong, on one connection.
 func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Reply, error) {
 	ctx, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
-	run := redis.NewStringSliceCmd(ctx, words...)
+	run := c.command(ctx, words)
 	if c.ack == 0 && !c.asking {
 		_ = node.Process(ctx, run) // the command has its error
-		return run.Result()
+		return c.result(run)
 	}
 	pipe := node.Pipeline()
 	if c.asking {
@@ -169,7 +210,7 @@ func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Repl
 		wait = pipe.Do(ctx, "wait", c.ack, ackPatience(ctx, c.ackTimeout).Milliseconds())
 	}
 	_, execErr := pipe.Exec(ctx)
-	reply, err := run.Result()
+	reply, err := c.result(run)
 	if err != nil || wait == nil {
 		return reply, err
 	}

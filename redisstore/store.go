@@ -123,13 +123,15 @@ func (s *Store) connect(target target, config Config) error {
 		if err != nil {
 			return fmt.Errorf("embedded store: %w", err)
 		}
-		s.own, s.nodes = own, single{redis.NewClient(inProcess(own, config.Timeout))}
+		s.own, s.nodes = own, one(inProcess(own, config.Timeout))
 	case Sentinel:
-		s.nodes = single{redis.NewFailoverClient(safeFailover(target, config.Timeout))}
+		lives, options := &lives{}, safeFailover(target, config.Timeout)
+		options.OnConnect = lives.onConnect
+		s.nodes = single{redis.NewFailoverClient(options), lives}
 	case Cluster:
 		s.nodes = newCluster(safeCluster(target, config.Timeout))
 	default:
-		s.nodes = single{redis.NewClient(safe(target.server, config.Timeout))}
+		s.nodes = one(safe(target.server, config.Timeout))
 	}
 	return nil
 }

@@ -1,8 +1,11 @@
--- counter_incr: adds to a counter. With a request record the same request asked again gets the value it got first, and adds nothing.
--- Uses   none
+-- counter_incr: adds to a counter where one INCRBY does not do: up to a limit, or with a request's record, so that the same request asked again gets the value it got
+-- first, and adds nothing.
+-- Uses   int64
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] the request's record (string 'value by'); only when ARGV[2] > 0
--- ARGV   [1] by, 1 or more  [2] retention of the request's record, 0 for none
--- Reply  {'ok', value} | {'not-an-integer'} | {'overflow'} | {'mismatch'} the request was made with another `by`
+-- ARGV   [1] by, 1 or more  [2] retention of the request's record, 0 for none  [3] floor: a value that the process has seen, '' for none  [4] the largest value that the
+--        counter may come to, '' for no limit
+-- Reply  {'ok', value} | {'again', value} the request was made before | {'behind'} the counter is below the floor | {'limit'} | {'not-an-integer'} | {'overflow'}
+--        | {'mismatch'} the request was made with another `by`
 -- Units  ARGV[2] milliseconds; value is a string, since a Lua number loses digits above 2^53
 -- Effect writes on ok; a repeat only keeps its record for longer, so that its acknowledgement has something to wait for
 local retention = tonumber(ARGV[2])
@@ -14,20 +17,29 @@ if retention > 0 then
       return {'mismatch'}
     end
     redis.call('PEXPIRE', KEYS[2], retention)
-    return {'ok', value}
+    return {'again', value}
   end
+end
+local before = redis.pcall('GET', KEYS[1])
+if type(before) == 'table' or before and not is_int64(before) then
+  return {'not-an-integer'}
+end
+if ARGV[3] ~= '' and smaller(before or '0', ARGV[3]) then
+  return {'behind'}
 end
 local sum = redis.pcall('INCRBY', KEYS[1], ARGV[1])
-if type(sum) == 'table' and sum.err then
-  if string.find(sum.err, 'overflow', 1, true) then
-    return {'overflow'}
-  end
-  if string.find(sum.err, 'WRONGTYPE', 1, true) or string.find(sum.err, 'not an integer', 1, true) then
-    return {'not-an-integer'}
-  end
-  return sum
+if type(sum) == 'table' then
+  return {'overflow'}
 end
 local value = redis.call('GET', KEYS[1])
+if ARGV[4] ~= '' and smaller(ARGV[4], value) then
+  if before then
+    redis.call('DECRBY', KEYS[1], ARGV[1])
+  else
+    redis.call('DEL', KEYS[1])
+  end
+  return {'limit'}
+end
 if retention > 0 then
   redis.call('SET', KEYS[2], value .. ' ' .. ARGV[1], 'PX', retention)
 end

@@ -31,7 +31,10 @@ var (
 	TokenExtend   = load("token_extend")
 	TokenRelease  = load("token_release")
 
+	CounterOpen = load("counter_open")
+	CounterEra  = load("counter_era")
 	CounterIncr = load("counter_incr")
+	CounterSet  = load("counter_set")
 	CounterGet  = load("counter_get")
 
 	WorkerCreate  = load("worker_create")
@@ -42,14 +45,16 @@ var (
 
 	LockEnter = load("lock_enter")
 	LockRenew = load("lock_renew")
+	LockRaise = load("lock_raise")
 	LockLeave = load("lock_leave")
 	LockBreak = load("lock_break")
 	LockGet   = load("lock_get")
 	LockNote  = load("lock_note")
 	LockNames = load("lock_names")
 
-	NameAdd  = load("name_add")
-	NameList = load("name_list")
+	NameAdd    = load("name_add")
+	NameRemove = load("name_remove")
+	NameList   = load("name_list")
 
 	LedgerAppend = load("ledger_append")
 	LedgerList   = load("ledger_list")

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -11,31 +13,38 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
+const maxCounters = 1000 // of a page
+
 func (s *Server) incr(c echo.Context) error {
 	key, err := name(c, "key")
 	if err != nil {
 		return err
 	}
-	by, requestID, err := incrRequest(c)
+	request, err := incrRequest(c)
 	if err != nil {
 		return err
 	}
-	got, err := s.counters.Incr(c.Request().Context(), key, by, requestID)
+	got, err := s.counters.Add(c.Request().Context(), key, request)
 	if err != nil {
 		return err
 	}
 	return sendNumber(c, got.Value, wire.Incremented{Key: key, Value: got.Value, First: got.First})
 }
 
-func incrRequest(c echo.Context) (by int64, requestID string, err error) {
+func incrRequest(c echo.Context) (request counter.Request, err error) {
 	if err := body(c, &struct{}{}); err != nil {
-		return 0, "", err
+		return request, err
 	}
-	if by, err = queryInt(c, "by", 1, 1, counter.MaxBy); err != nil {
-		return 0, "", err
+	if request.By, err = queryInt(c, "by", 1, 1, counter.MaxBy); err != nil {
+		return request, err
 	}
-	requestID, err = idempotency.OptionalKey(c.Request())
-	return by, requestID, err
+	ttl, err := queryInt(c, "ttl_ms", 0, counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds())
+	if err != nil {
+		return request, err
+	}
+	request.TTL = time.Duration(ttl) * time.Millisecond
+	request.RequestID, err = idempotency.OptionalKey(c.Request())
+	return request, err
 }
 
 func (s *Server) readCounter(c echo.Context) error {
@@ -48,6 +57,92 @@ func (s *Server) readCounter(c echo.Context) error {
 		return err
 	}
 	return sendNumber(c, value, wire.Counter{Key: key, Value: value})
+}
+
+func (s *Server) setCounter(c echo.Context) error {
+	key, err := name(c, "key")
+	if err != nil {
+		return err
+	}
+	var asked wire.CounterRequest
+	if err := body(c, &asked); err != nil {
+		return err
+	}
+	if asked.Value == nil {
+		return invalid("value", "required: the value that the counter is to have")
+	}
+	ttl, err := ttlOf(asked.TTL)
+	if err != nil {
+		return err
+	}
+	if err := s.counters.Set(c.Request().Context(), key, *asked.Value, ttl); err != nil {
+		return err
+	}
+	return sendNumber(c, *asked.Value, wire.Counter{Key: key, Value: *asked.Value})
+}
+
+func ttlOf(ms *int64) (time.Duration, error) {
+	switch {
+	case ms == nil:
+		return 0, nil
+	case *ms < counter.MinTTL.Milliseconds() || *ms > counter.MaxTTL.Milliseconds():
+		return 0, invalid("ttl_ms", fmt.Sprintf("%d to %d", counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds()))
+	}
+	return time.Duration(*ms) * time.Millisecond, nil
+}
+
+func (s *Server) removeCounter(c echo.Context) error {
+	key, err := name(c, "key")
+	if err != nil {
+		return err
+	}
+	if err := body(c, &struct{}{}); err != nil {
+		return err
+	}
+	if err := s.counters.Reset(c.Request().Context(), key); err != nil {
+		return err
+	}
+	fresh(c)
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (s *Server) listCounters(c echo.Context) error {
+	n, err := queryInt(c, "n", 100, 1, maxCounters)
+	if err != nil {
+		return err
+	}
+	prefix, cursor, err := queryPage(c)
+	if err != nil {
+		return err
+	}
+	found, more, err := s.counters.List(c.Request().Context(), prefix, cursor, int(n))
+	if err != nil {
+		return err
+	}
+	page := wire.Counters{Counters: []wire.ListedCounter{}}
+	for _, one := range found {
+		listed := wire.ListedCounter{Key: one.Key, Value: &one.Value}
+		if one.Err != nil {
+			listed.Value, listed.Error = nil, string(wire.NotAnInteger)
+		}
+		page.Counters = append(page.Counters, listed)
+	}
+	if more {
+		page.Next = found[len(found)-1].Key
+	}
+	fresh(c)
+	return c.JSON(http.StatusOK, page)
+}
+
+// queryPage reads where a page of names begins.
+func queryPage(c echo.Context) (prefix, cursor string, err error) {
+	prefix, cursor = c.QueryParam("prefix"), c.QueryParam("cursor")
+	for _, field := range []string{"prefix", "cursor"} {
+		if text := c.QueryParam(field); text != "" && !nameForm.MatchString(text) {
+			return "", "", invalid(field, nameRule)
+		}
+	}
+	return prefix, cursor, nil
 }
 
 // sendNumber answers with JSON, or with bare digits for a client that asked for text.

@@ -22,10 +22,13 @@ var problems = []struct {
 	err  error
 	code wire.Code
 }{
-	{counter.ErrBy, wire.InvalidRequest},
+	{counter.ErrRequest, wire.InvalidRequest},
 	{counter.ErrUnknown, wire.NotFound},
 	{counter.ErrNotAnInteger, wire.NotAnInteger},
 	{counter.ErrOverflow, wire.CounterOverflow},
+	{counter.ErrLimit, wire.CounterOverflow},
+	{counter.ErrBehind, wire.CounterBehind},
+	{counter.ErrHoldOff, wire.PoolQuarantined},
 	{counter.ErrOtherRequest, wire.PayloadMismatch},
 	{workerlease.ErrRequest, wire.InvalidRequest},
 	{workerlease.ErrUnknown, wire.NotFound},
@@ -82,6 +85,9 @@ func waitOf(err error) time.Duration {
 	}
 	if tooMany, ok := errors.AsType[*stamper.TooMany](err); ok {
 		return tooMany.Wait
+	}
+	if holdOff, ok := errors.AsType[*counter.HoldOffError](err); ok {
+		return holdOff.RetryAfter
 	}
 	if doubt, ok := errors.AsType[*lock.InDoubt](err); ok {
 		return doubt.Wait

@@ -30,6 +30,8 @@ type Config struct {
 	TokenKeys  []idempotency.Key          // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
 
+	Counters counter.Config // every server and client of a store must have it alike
+
 	Locks lock.Config // every server and client of a store must have AfterLoss, LongestTTL and Skew alike
 
 	Workers workerlease.Config // of the worker-id pools; every server and client of a pool must have it alike
@@ -51,6 +53,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Counters.Logger == nil {
+		c.Counters.Logger = c.Logger
 	}
 	if c.Locks.Logger == nil {
 		c.Locks.Logger = c.Logger
@@ -98,7 +103,7 @@ func New(config Config) *Server {
 	config = config.withDefaults()
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger,
-		counters: counter.New(config.Store), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
+		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
 		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(),
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
@@ -118,7 +123,7 @@ func (s *Server) Handler() http.Handler { return s.echo }
 func (s *Server) Close(ctx context.Context) error {
 	s.waits.end()
 	s.stamper.Close(ctx)
-	return errors.Join(s.locks.Close(), s.tokens.Close(ctx))
+	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }
 
 // Serve answers requests on the listener until the context ends, then stops in good order: /readyz answers 503, a short wait for load balancers to see

@@ -197,11 +197,9 @@ func (s *Server) listPools(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	prefix, cursor := c.QueryParam("prefix"), c.QueryParam("cursor")
-	for field, text := range map[string]string{"prefix": prefix, "cursor": cursor} {
-		if text != "" && !nameForm.MatchString(text) {
-			return invalid(field, nameRule)
-		}
+	prefix, cursor, err := queryPage(c)
+	if err != nil {
+		return err
 	}
 	names, err := s.pools.Names(c.Request().Context(), prefix, cursor, int(n))
 	if err != nil {

@@ -75,6 +75,25 @@ type Counter struct {
 	Value int64  `json:"value"`
 }
 
+// CounterRequest is the body of PUT /counter/{key}.
+type CounterRequest struct {
+	Value *int64 `json:"value"`            // required
+	TTL   *int64 `json:"ttl_ms,omitempty"` // 100 ms to 10 years; none = for ever
+}
+
+// Counters answers GET /counter.
+type Counters struct {
+	Counters []ListedCounter `json:"counters"`
+	Next     string          `json:"next,omitempty"` // the cursor of the next page; none if this is the last
+}
+
+// ListedCounter is one of a list.
+type ListedCounter struct {
+	Key   string `json:"key"`
+	Value *int64 `json:"value"`           // null where it is not an integer
+	Error string `json:"error,omitempty"` // not-an-integer
+}
+
 // WorkerRequest is the body of POST /worker/{pool}; all of it is optional. PUT /worker/{pool} takes the same without an identity.
 type WorkerRequest struct {
 	Identity string `json:"identity"`

@@ -28,6 +28,7 @@ const (
 	TokenUnknown       Code = "idempotency-token-unknown"
 	NotAnInteger       Code = "not-an-integer"
 	CounterOverflow    Code = "counter-overflow"
+	CounterBehind      Code = "counter-behind"
 	LayoutMismatch     Code = "layout-mismatch"
 	LockHeld           Code = "lock-held"
 	LeaseLost          Code = "lease-lost"
@@ -64,12 +65,13 @@ var catalogue = map[Code]Kind{
 	PayloadMismatch:     {422, "The token was used for another request", false, "Nothing was done. The same token came with another method, route, scope or payload. Use one token for one operation."},
 	TokenUnknown:        {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
 	NotAnInteger:        {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer."},
-	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807."},
-	LayoutMismatch:      {409, "The pool has another layout", false, "Nothing was leased. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the pool's own. A lock's number of permits is fixed while anybody holds it."},
+	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807, or at the limit that the request sets."},
+	CounterBehind:       {409, "The counter has gone back, or may have", false, "Nothing was changed. This service was told to refuse such a counter. Find out what was handed out, and set it past that: PUT /counter/{key}."},
+	LayoutMismatch:      {409, "Laid out differently", false, "Nothing was granted. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the pool's own. A lock's number of permits is fixed while anybody holds it."},
 	LockHeld:            {409, "The lock is held by others", true, "The lock was not obtained in the time that the request was willing to wait. Ask again, and wait longer with wait_ms: those who wait are served in order."},
 	LeaseLost:           {410, "The lease is no longer yours", false, "It has ended, was released, or never was yours. Stop using what it stood for and acquire anew."},
 	PoolExhausted:       {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first slot can be free."},
-	PoolQuarantined:     {503, "The pool's state may have been lost", true, "No worker id is granted until every one that may be in use has ended; ask again after Retry-After. If the pool is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
+	PoolQuarantined:     {503, "State may have been lost", true, "Nothing is granted until everything that may be in use has ended, or every process has said what it has seen; ask again after Retry-After. If a worker-id pool is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
 	PoolExists:          {409, "The pool is there already", false, "Nothing was changed. It has granted worker ids, or was declared before; the detail says what it is."},
 	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit."},
 	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis can not be reached, is loading, is read-only or refuses writes."},

@@ -1,23 +1,21 @@
-package lock
+package redisstore
 
 import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // slots is how many hash slots a cluster has.
 const slots = 16384
 
-// marker is the key beside the locks of one slot that notes which incarnation of the server wrote them: one for the whole store, in a cluster one for each
-// slot that a lock was ever in. It must not be one for each name, since it can not expire.
-func (l *Locks) marker(name string) string {
-	if l.store.Mode() != redisstore.Cluster {
-		return l.store.Key("locks", "marker")
+// Marker returns the key beside all records of one kind in the slot of a name: one for the whole store, in a cluster one for each slot. What is true of all of them, such as
+// the incarnation that wrote them, is noted there. It must not be one for each name, since it can not expire.
+func (s *Store) Marker(kind, name string) string {
+	if s.mode != Cluster {
+		return s.Key(kind, "marker")
 	}
-	return l.store.Key("locks", tags()[slot(name)], "marker")
+	return s.Key(kind, tags()[slot(name)], "marker")
 }
 
 // tags has a short hash tag for every slot, the first number that lies in it.

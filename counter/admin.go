@@ -1,0 +1,148 @@
+package counter
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+const maxListed = 1000
+
+// Get reads a counter: the last value that was handed out, unless others are adding now. ErrUnknown if it was never used. It changes nothing and repairs nothing.
+func (c *Counters) Get(ctx context.Context, key string) (int64, error) {
+	if !wellFormed(key) {
+		return 0, Request{By: 1}.check(key)
+	}
+	reply, err := c.store.Run(ctx, scripts.CounterGet, []string{c.key(key)})
+	if err != nil {
+		return 0, err
+	}
+	switch reply.Word() {
+	case "ok":
+		var text string
+		if err := reply.Scan(&text); err != nil {
+			return 0, err
+		}
+		return parse(text)
+	case "unknown":
+		return 0, ErrUnknown
+	case "not-an-integer":
+		return 0, ErrNotAnInteger
+	}
+	return 0, reply.Unexpected()
+}
+
+// parse reads an integer as strictly as Redis does: no plus, no leading zero, no space.
+func parse(text string) (int64, error) {
+	value, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || strconv.FormatInt(value, 10) != text {
+		return 0, ErrNotAnInteger
+	}
+	return value, nil
+}
+
+// Set sets a counter to a value, whatever was there: the next value that is handed out is one more. Setting it back hands values out again, on purpose. ttl is how long it
+// lives, as [Request.TTL]. It also says that a counter that has lost values is in order.
+func (c *Counters) Set(ctx context.Context, key string, value int64, ttl time.Duration) error {
+	if err := (Request{By: 1, TTL: ttl}).check(key); err != nil {
+		return err
+	}
+	_, err := c.set(ctx, key, strconv.FormatInt(value, 10), ttl)
+	if err == nil {
+		c.note(ctx, key)
+	}
+	return err
+}
+
+// Reset removes a counter: it begins again at 1. ErrUnknown if there is none.
+func (c *Counters) Reset(ctx context.Context, key string) error {
+	if !wellFormed(key) {
+		return Request{By: 1}.check(key)
+	}
+	reply, err := c.set(ctx, key, "", 0)
+	if err == nil && reply.Values()[0] == "" {
+		err = ErrUnknown
+	}
+	if err == nil {
+		_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, key) // a list for people
+	}
+	return err
+}
+
+func (c *Counters) set(ctx context.Context, key, value string, ttl time.Duration) (redisstore.Reply, error) {
+	keys := []string{c.key(key), c.recordKey(key), c.store.Marker(c.config.Kind, key)}
+	reply, err := c.store.Run(ctx, scripts.CounterSet, keys, value, ttl.Milliseconds(), removedKept.Milliseconds())
+	if err != nil {
+		return nil, err
+	}
+	if reply.Word() != "ok" || len(reply.Values()) != 1 {
+		return nil, reply.Unexpected()
+	}
+	return reply, nil
+}
+
+// Listed is a counter of a list.
+type Listed struct {
+	Key   string
+	Value int64
+	Err   error // why the value is not there, such as ErrNotAnInteger; else nil
+}
+
+// List reads up to n (1 to 1000) counters whose keys begin with a prefix, in the order of their bytes: those behind a key, "" for the first page. more tells whether there may
+// be others. Counters are listed that this package has added to or set; those that have expired are taken off.
+func (c *Counters) List(ctx context.Context, prefix, behind string, n int) (page []Listed, more bool, err error) {
+	if n < 1 || n > maxListed {
+		return nil, false, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxListed)
+	}
+	if prefix != "" && !wellFormed(prefix) || behind != "" && !wellFormed(behind) {
+		return nil, false, fmt.Errorf("%w: prefix and the key behind which to begin: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+	}
+	for len(page) == 0 {
+		reply, err := c.store.Run(ctx, scripts.NameList, []string{c.names()}, prefix, behind, n)
+		if err != nil {
+			return nil, false, err
+		}
+		if reply.Word() != "ok" {
+			return nil, false, reply.Unexpected()
+		}
+		names := reply.Values()
+		if page, err = c.values(ctx, names); err != nil {
+			return nil, false, err
+		}
+		if more = len(names) == n; !more {
+			break
+		}
+		behind = names[n-1]
+	}
+	return page, more, nil
+}
+
+// values reads counters at once, and leaves out those that are no more.
+func (c *Counters) values(ctx context.Context, keys []string) ([]Listed, error) {
+	all, gone := make([]Listed, len(keys)), make([]bool, len(keys))
+	var reading sync.WaitGroup
+	for i, key := range keys {
+		reading.Go(func() {
+			value, err := c.Get(ctx, key)
+			all[i], gone[i] = Listed{key, value, err}, err == ErrUnknown //nolint:errorlint // it is returned as it is
+		})
+	}
+	reading.Wait()
+	var found []Listed
+	for i, one := range all {
+		switch {
+		case gone[i]:
+			_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, one.Key) // whoever begins it again puts it back
+		case one.Err != nil && one.Err != ErrNotAnInteger: //nolint:errorlint // as above
+			return nil, one.Err
+		default:
+			found = append(found, one)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,83 @@
+package counter
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+)
+
+// Defaults and bounds of a [Config].
+const (
+	DefaultMargin    = 1_000_000 // without acknowledgement by replicas
+	DefaultAckMargin = 10_000    // with
+	DefaultHoldOff   = 5 * time.Second
+	DefaultMaxKeys   = 100_000
+	MaxMargin        = 1_000_000_000_000
+)
+
+// AfterLoss says what to do with a counter that has visibly gone back, or was last used under another incarnation of the server.
+type AfterLoss string
+
+// What can be done after a loss.
+const (
+	// MovePast moves it past everything that can have been handed out: [Config.Margin] beyond the larger of what is there and what this process has seen. The default.
+	MovePast AfterLoss = "move-past"
+	// Refuse answers [ErrBehind] until somebody sets the counter.
+	Refuse AfterLoss = "refuse"
+)
+
+// Config is what the counters of a store share. The zero value of each field means the default beside it. All processes that use the same counters must have it alike.
+type Config struct {
+	Kind      string        // the part of Redis keys that tells these counters from others; "" = counter
+	AfterLoss AfterLoss     // "" = MovePast
+	Margin    int64         // how far a counter moves, to MaxMargin; 0 = DefaultMargin, or DefaultAckMargin where the store waits for replicas
+	HoldOff   time.Duration // how long nothing is added after a loss of everything, while processes say what they have seen; 1s to 1m; 0 = DefaultHoldOff
+	MaxKeys   int           // of how many keys this process remembers what it has seen, at least 100; the longest unused are forgotten; 0 = DefaultMaxKeys
+	Logger    *slog.Logger  // nil = no log
+}
+
+func (c Config) withDefaults(ack int) Config {
+	if c.Kind == "" {
+		c.Kind = "counter"
+	}
+	if c.AfterLoss == "" {
+		c.AfterLoss = MovePast
+	}
+	if c.Margin == 0 {
+		c.Margin = DefaultMargin
+		if ack > 0 {
+			c.Margin = DefaultAckMargin
+		}
+	}
+	if c.HoldOff == 0 {
+		c.HoldOff = DefaultHoldOff
+	}
+	if c.MaxKeys == 0 {
+		c.MaxKeys = DefaultMaxKeys
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+var kindForm = regexp.MustCompile(`^[a-z]{1,20}$`)
+
+// Check tells every fault of a configuration, with the bound that it breaks.
+func (c Config) Check() error {
+	c = c.withDefaults(0)
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf("counter: "+format, args...))
+		}
+	}
+	fault(!kindForm.MatchString(c.Kind), "kind %q: 1 to 20 small letters", c.Kind)
+	fault(c.AfterLoss != MovePast && c.AfterLoss != Refuse, "after a loss %q: %s or %s", c.AfterLoss, MovePast, Refuse)
+	fault(c.Margin < 1 || c.Margin > MaxMargin, "margin %d: 1 to %d", c.Margin, int64(MaxMargin))
+	fault(c.HoldOff < time.Second || c.HoldOff > time.Minute, "hold-off %v: 1s to 1m", c.HoldOff)
+	fault(c.MaxKeys < 100, "max keys %d: at least 100", c.MaxKeys)
+	return errors.Join(faults...)
+}

@@ -1,0 +1,106 @@
+package counter
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// forgetting is after how long without use a process forgets what it has seen of a key. It is less than the time for which Redis keeps the record of a counter that was
+// removed.
+const (
+	forgetting  = 12 * time.Hour
+	removedKept = 24 * time.Hour
+)
+
+// entry is what this process knows of one key.
+type entry struct {
+	key string
+
+	mu      sync.Mutex
+	busy    bool   // an INCRBY is in flight
+	pending *batch // the calls that wait for it to land
+
+	seen    bool  // floor is set
+	floor   int64 // the largest value that this process has seen
+	life    string
+	ends    int64         // when the counter expires by Redis's clock, in milliseconds; 0 = never
+	endsBy  time.Duration // no later than that, by this process's clock
+	ttl     time.Duration // that was asked for when it was opened
+	open    redisstore.Life
+	used    time.Duration // when it was last used, by this process's clock
+	dropped bool          // it is in the table no more
+}
+
+// start is the origin of this package's clock, which runs monotonically.
+var start = time.Now()
+
+func clock() time.Duration { return time.Since(start) }
+
+// entry finds what is known of a key, or makes a place for it.
+func (c *Counters) entry(key string) *entry {
+	if found, ok := c.keys.Load(key); ok {
+		return found.(*entry)
+	}
+	found, was := c.keys.LoadOrStore(key, &entry{key: key, used: clock()})
+	if !was && c.count.Add(1) > int64(c.config.MaxKeys) {
+		c.forget()
+	}
+	return found.(*entry)
+}
+
+// forget makes room: it drops the half of the keys that was used the longest ago.
+func (c *Counters) forget() {
+	var used []time.Duration
+	c.keys.Range(func(_, value any) bool {
+		used = append(used, value.(*entry).lastUsed())
+		return true
+	})
+	slices.Sort(used)
+	c.keys.Range(func(_, value any) bool {
+		e := value.(*entry)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if !e.busy && e.used <= used[len(used)/2] {
+			c.dropLocked(e)
+		}
+		return true
+	})
+}
+
+func (e *entry) lastUsed() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.used
+}
+
+func (c *Counters) dropLocked(e *entry) {
+	if !e.dropped {
+		e.dropped = true
+		c.keys.Delete(e.key)
+		c.count.Add(-1)
+	}
+}
+
+// readyLocked tells whether the counter was found in order in a life that goes on, and has not expired since.
+func (e *entry) readyLocked(ttl time.Duration) bool {
+	if !e.open.Current() || ttl > 0 && e.ttl == 0 {
+		return false
+	}
+	now := clock()
+	if now-e.used > forgetting {
+		e.seen = false
+		return false
+	}
+	e.used = now
+	return e.ends == 0 || now < e.endsBy
+}
+
+// sawLocked notes a value that this process was given.
+func (e *entry) sawLocked(value int64) {
+	if !e.seen || value > e.floor {
+		e.seen, e.floor = true, value
+	}
+}

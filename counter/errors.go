@@ -1,0 +1,57 @@
+package counter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// What a counter can answer besides redisstore's own errors. All are refusals: nothing was added that anybody gets.
+var (
+	ErrNotAnInteger = redisstore.Refusal("counter: the value is not a signed 64-bit integer")
+	ErrOverflow     = redisstore.Refusal("counter: the value would overflow 64 bits")
+	ErrLimit        = redisstore.Refusal("counter: the value would be over the request's limit")
+	ErrRequest      = redisstore.Refusal("counter: out of range")
+	ErrOtherRequest = redisstore.Refusal("counter: the request id was used with another by")
+	ErrUnknown      = redisstore.Refusal("counter: no such counter")
+	// ErrBehind is for a counter that has lost values, or may have, under [Refuse]. Set it to go on.
+	ErrBehind = redisstore.Refusal("counter: it has gone back, or may have")
+	// ErrHoldOff is for the time after a loss of everything in which processes say what they have seen. It is a [*HoldOffError].
+	ErrHoldOff = redisstore.Refusal("counter: values may have been lost; nothing is added until every process has said what it has seen")
+)
+
+// HoldOffError tells how long counters stand still.
+type HoldOffError struct{ RetryAfter time.Duration }
+
+// Error says how long.
+func (e *HoldOffError) Error() string { return fmt.Sprintf("%v, for %v", ErrHoldOff, e.RetryAfter) }
+
+// Unwrap gives ErrHoldOff.
+func (e *HoldOffError) Unwrap() error { return ErrHoldOff }
+
+// BehindError is an [ErrBehind] with what is known.
+type BehindError struct {
+	Value int64 // what is there
+	Seen  int64 // the largest that this process has seen; 0 if it has seen none
+}
+
+// Error says what is there, and what to do.
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("%v: at %d, after %d was handed out here; set it past all values to go on", ErrBehind, e.Value, e.Seen)
+}
+
+// Unwrap gives ErrBehind.
+func (e *BehindError) Unwrap() error { return ErrBehind }
+
+// known gives what the store refuses its name here.
+func known(err error) error {
+	switch {
+	case errors.Is(err, redisstore.ErrNotAnInteger):
+		return ErrNotAnInteger
+	case errors.Is(err, redisstore.ErrOverflow):
+		return ErrOverflow
+	}
+	return err
+}

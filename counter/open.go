@@ -1,0 +1,173 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// state is what a call needs to know of a counter that is in order.
+type state struct {
+	life  redisstore.Life
+	seen  bool
+	floor int64
+}
+
+// ready returns a counter's state, after it was put in order where that has to be.
+func (c *Counters) ready(ctx context.Context, e *entry, ttl time.Duration) (state, error) {
+	e.mu.Lock()
+	ready, now := e.readyLocked(ttl), state{e.open, e.seen, e.floor}
+	e.mu.Unlock()
+	if ready {
+		return now, nil
+	}
+	return c.open(ctx, e, ttl)
+}
+
+// open has Redis find a counter in order, or put it in order.
+func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state, error) {
+	marker := c.store.Marker(c.config.Kind, e.key)
+	known, _ := c.eras.Load(marker)
+	era, _ := known.(string)
+	e.mu.Lock()
+	ttl = max(ttl, e.ttl)
+	floor, life, ends := "", "", ""
+	if e.seen {
+		floor, life = strconv.FormatInt(e.floor, 10), e.life
+	}
+	if e.seen && e.ends > 0 {
+		ends = strconv.FormatInt(e.ends, 10)
+	}
+	e.mu.Unlock()
+	what := "past"
+	if c.config.AfterLoss == Refuse {
+		what = "refuse"
+	}
+	asked := clock()
+	reply, in, err := c.store.RunFor(ctx, scripts.CounterOpen, []string{c.key(e.key), c.recordKey(e.key), marker},
+		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds())
+	if err != nil {
+		return state{}, err
+	}
+	switch reply.Word() {
+	case "ok":
+		return c.opened(ctx, e, reply, opening{in, marker, ttl, asked, floor != ""})
+	case "hold-off":
+		return state{}, c.heldOff(marker, reply)
+	case "behind":
+		return state{}, behind(reply, floor)
+	case "not-an-integer":
+		return state{}, ErrNotAnInteger
+	case "overflow":
+		return state{}, ErrOverflow
+	}
+	return state{}, reply.Unexpected()
+}
+
+// opening is what a counter was opened with.
+type opening struct {
+	life    redisstore.Life
+	marker  string
+	ttl     time.Duration
+	asked   time.Duration // when, by this process's clock
+	floored bool          // with a floor
+}
+
+func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply, with opening) (state, error) {
+	var value, life, era, moved string
+	var left, now int64
+	if err := reply.Scan(&value, &life, &era, &left, &now, &moved); err != nil {
+		return state{}, err
+	}
+	at, err := strconv.ParseInt(value, 10, 64)
+	if value != "" && err != nil {
+		return state{}, reply.Unexpected()
+	}
+	c.knows(with.marker, era)
+	e.mu.Lock()
+	fresh := !e.open.Current() && !with.floored
+	e.life, e.open, e.ttl, e.used = life, with.life, with.ttl, clock()
+	e.seen, e.floor = value != "", at
+	e.ends, e.endsBy = 0, 0
+	if left >= 0 {
+		e.ends, e.endsBy = now+left, with.asked+time.Duration(left)*time.Millisecond
+	}
+	e.mu.Unlock()
+	if moved == "1" {
+		c.log.WarnContext(ctx, "a counter was behind, or may have been, and was moved past all values", slog.String("key", e.key), slog.Int64("to", at))
+	}
+	if fresh {
+		c.note(ctx, e.key)
+	}
+	if c.store.Mode() != redisstore.Embedded { // whose data is lost only with this process
+		c.watch.start(c)
+	}
+	return state{with.life, value != "", at}, nil
+}
+
+// knows notes the era of a slot.
+func (c *Counters) knows(marker, era string) { c.eras.Store(marker, era) }
+
+func (c *Counters) heldOff(marker string, reply redisstore.Reply) error {
+	var wait time.Duration
+	var era string
+	if err := reply.Scan(&wait, &era); err != nil {
+		return err
+	}
+	c.knows(marker, era)
+	return &HoldOffError{wait}
+}
+
+func behind(reply redisstore.Reply, floor string) error {
+	var value string
+	if err := reply.Scan(&value); err != nil {
+		return err
+	}
+	at, err := strconv.ParseInt(value, 10, 64)
+	if value != "" && err != nil {
+		return reply.Unexpected()
+	}
+	seen, _ := strconv.ParseInt(floor, 10, 64) // '' is 0
+	return &BehindError{Value: at, Seen: seen}
+}
+
+// doubt has the counter looked at before it is added to again.
+func (e *entry) doubt() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.open = redisstore.Life{}
+}
+
+// failed is for an INCRBY that did not add, or may not have.
+func (e *entry) failed(err error) error {
+	if err := known(err); errors.Is(err, ErrNotAnInteger) || errors.Is(err, ErrOverflow) {
+		return err
+	}
+	e.doubt() // another server may take over
+	return err
+}
+
+func (e *entry) saw(value int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sawLocked(value)
+}
+
+// note puts a key on the list of names. A failure only means that it is not listed until the next process uses it.
+func (c *Counters) note(ctx context.Context, key string) {
+	_, _ = c.store.Run(ctx, scripts.NameAdd, []string{c.names()}, key)
+}
+
+func (c *Counters) key(key string) string       { return c.store.Key(c.config.Kind, key) }
+func (c *Counters) recordKey(key string) string { return c.store.Key(c.config.Kind, key, "record") }
+func (c *Counters) names() string               { return c.store.Key(c.config.Kind+"s", "names") }
+
+// requestKey names the record of a request; the digest keeps clients' ids of any length out of Redis.
+func (c *Counters) requestKey(key, requestID string) string {
+	return c.store.Key(c.config.Kind, key, "request", redisstore.Digest(requestID))
+}

@@ -1,0 +1,12 @@
+-- counter_era: tells whether the counters of a slot are still in the era that a process knows. It notes a loss of everything, so that all hold off.
+-- Uses   clock integer incarnation int64 counter
+-- KEYS   [1] the marker of the slot (string)
+-- ARGV   [1] the era that the process knows  [2] how long to hold off after a loss of everything
+-- Reply  {'same'} | {'changed', era, what is left of a hold-off}
+-- Units  ARGV[2] and the reply's time in milliseconds
+-- Effect writes
+local era, till = read_era(KEYS[1], ARGV[1], tonumber(ARGV[2]))
+if era == ARGV[1] then
+  return {'same'}
+end
+return {'changed', era, integer(math.max(till - now, 0))}

@@ -1,0 +1,66 @@
+-- counter_open: finds a counter in order for a process that is about to add to it by INCRBY, or puts it in order: one that is behind what the process has seen, or that
+-- was last used before state may have been lost, moves past everything that can have been handed out. After a loss of everything it first only takes in what each
+-- process has seen.
+-- Uses   clock integer incarnation int64 counter
+-- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker of its slot (string)
+-- ARGV   [1] floor: the largest value of this counter that the process has seen, '' for none  [2] the life that it was of, '' for none  [3] when it expires, '' for never
+--        [4] margin: how far a counter moves  [5] past | refuse: what to do with one that is to move  [6] the era that the process knows of this slot, '' for none
+--        [7] how long to hold off after a loss of everything  [8] TTL of a counter that begins or has none, 0 for none
+-- Reply  {'ok', value, life, era, left, now, moved} value '' for a counter that has none yet; left -1 without a TTL; moved 1 if it was moved | {'hold-off', ms, era}
+--        | {'behind', value, life, era} ARGV[5] says not to move it | {'not-an-integer'} | {'overflow'}
+-- Units  times and TTLs in milliseconds; ARGV[3] and now since 1970-01-01 UTC
+-- Effect writes
+local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]
+local floor, known_life, ends, ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8])
+local value, fit = read_counter(counter)
+if not fit then
+  return {'not-an-integer'}
+end
+local noted, life = read_record(record)
+local over = ends ~= '' and now >= tonumber(ends)
+if over or life and life ~= known_life then
+  floor = ''
+end
+local behind = floor ~= '' and smaller(value or '0', floor)
+local era, till, first = read_era(marker, ARGV[6], tonumber(ARGV[7]))
+
+-- keep gives a counter that was written anew the expiry that the process knew of.
+local function keep()
+  if floor ~= '' and ends ~= '' and redis.call('PTTL', counter) == -1 then
+    redis.call('PEXPIREAT', counter, ends)
+  end
+end
+
+if till > now then
+  if behind and ARGV[5] == 'past' then
+    put(counter, floor)
+    keep()
+  end
+  return {'hold-off', integer(till - now), era}
+end
+
+local doubted = not first and noted ~= era and not (over and not noted)
+local moved = '0'
+if behind or doubted and value then
+  if ARGV[5] ~= 'past' then
+    return {'behind', value or '', life or '0', era}
+  end
+  local base = behind and floor or value
+  put(counter, base)
+  local sum = redis.pcall('INCRBY', counter, ARGV[4])
+  if type(sum) == 'table' then
+    return {'overflow'}
+  end
+  keep()
+  value, moved = redis.call('GET', counter), '1'
+elseif not value and ttl > 0 then
+  redis.call('SET', counter, '0')
+end
+if ttl > 0 and redis.call('PTTL', counter) == -1 then
+  redis.call('PEXPIRE', counter, ttl)
+end
+life = life or floor ~= '' and known_life ~= '' and known_life or '0'
+if not first and noted ~= era or life ~= '0' then
+  write_record(record, era, life, counter, 0)
+end
+return {'ok', value or '', life, era, integer(math.max(redis.call('PTTL', counter), -1)), integer(now), moved}

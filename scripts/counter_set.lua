@@ -1,0 +1,26 @@
+-- counter_set: sets a counter, or removes it. Setting it back is on purpose: processes that have seen larger values learn it from the record.
+-- Uses   clock integer incarnation int64 counter
+-- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker of its slot (string)
+-- ARGV   [1] value, '' to remove it  [2] TTL, 0 for none  [3] how long the record of a counter that was removed is kept
+-- Reply  {'ok', previous} '' for none, or for what was no integer
+-- Units  ARGV[2] and [3] milliseconds
+-- Effect writes
+local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]
+local value = ARGV[1]
+local era, _, first = read_era(marker, '', 0)
+local _, life = read_record(record)
+local previous, fit = read_counter(counter)
+if not fit or value == '' or previous and smaller(value, previous) then
+  life = integer(now_us)
+end
+if value == '' then
+  redis.call('DEL', counter)
+elseif tonumber(ARGV[2]) > 0 then
+  redis.call('SET', counter, value, 'PX', ARGV[2])
+else
+  redis.call('SET', counter, value)
+end
+if life or not first then
+  write_record(record, era, life or '0', counter, tonumber(ARGV[3]))
+end
+return {'ok', fit and previous or ''}

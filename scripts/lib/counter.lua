@@ -1,0 +1,58 @@
+-- counter: what counters share. A counter is a plain integer, so that INCRBY adds to it. Beside all counters of a slot stands the marker 'incarnation era till first':
+-- an era begins when state may have been lost, until `till` nothing is handed out, and `first` is 1 while nothing was ever lost. Beside a counter stands, only where it
+-- has something to say, its record 'era life': the era in which it was last found in order, and a number that changes when it is set back on purpose.
+local function read_era(marker, known, span)
+  local id = incarnation()
+  local noted, era, till, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
+  local changed = false
+  if not era then
+    changed, noted, till, first = true, id, 0, known == '' and '1' or '0'
+  elseif noted ~= id then
+    changed, first = true, '0'
+  elseif first == '1' and known ~= '' and known ~= era then
+    changed, first = true, '0'
+  end
+  local gone = changed and known ~= '' and (not era or noted == id)
+  if changed then
+    era = integer(math.max(now_us, (tonumber(era) or 0) + 1))
+    if gone then
+      till = now + span
+    end
+    redis.call('SET', marker, table.concat({id, era, integer(tonumber(till)), first}, ' '))
+  end
+  return era, tonumber(till), first == '1'
+end
+
+local function read_record(record)
+  return string.match(redis.call('GET', record) or '', '^(%d+) (%d+)$')
+end
+
+-- write_record writes it for as long as the counter lives, or for `rest` milliseconds where there is none.
+local function write_record(record, era, life, counter, rest)
+  redis.call('SET', record, era .. ' ' .. life)
+  local left = redis.call('PTTL', counter)
+  if left == -2 then
+    left = rest
+  end
+  if left > 0 then
+    redis.call('PEXPIRE', record, left)
+  end
+end
+
+-- read_counter returns the value, or nil, and whether it is fit.
+local function read_counter(counter)
+  local value = redis.pcall('GET', counter)
+  if type(value) == 'table' then
+    return nil, false
+  end
+  return value or nil, not value or is_int64(value)
+end
+
+-- put writes a value and keeps what the key has of a TTL.
+local function put(counter, value)
+  local left = redis.call('PTTL', counter)
+  redis.call('SET', counter, value)
+  if left > 0 then
+    redis.call('PEXPIRE', counter, left)
+  end
+end

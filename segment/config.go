@@ -1,0 +1,81 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// What the fields of a [Config] mean when they are 0.
+const (
+	DefaultPeriod  = 15 * time.Minute
+	DefaultMaxStep = 1_000_000
+	DefaultMaxTags = 10_000
+	DefaultIdle    = 24 * time.Hour
+	DefaultTimeout = 5 * time.Second
+	DefaultAhead   = 0.1
+)
+
+// Config says how ranges are fetched. The zero value of each field means the default of its name.
+type Config struct {
+	// Period is how long one range should last: the step follows the demand so that there is one fetch in that time. 1ms to 720h.
+	Period time.Duration
+	// MaxStep is where the step stops growing, in ids: 1 to 2^40. A tag whose own least step is above it keeps that.
+	MaxStep int64
+	// MaxTags is how many tags may be in use at once: 1 to 10,000,000. A tag costs about a kilobyte.
+	MaxTags int
+	// Idle is how long a tag is kept that nobody asks for: 1s to 8784h. Then what is left of its ranges is lost.
+	Idle time.Duration
+	// Timeout is how long one Take may last: 1ms to 10m. It is not the callers' limit: they wait for as long as their contexts do.
+	Timeout time.Duration
+	// Ahead is how much of a range is used before the next is fetched: above 0, up to 0.9.
+	Ahead float64
+	// Logger is told of failures and of tags that are let go; nil = no log.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Period = orDefault(c.Period, DefaultPeriod)
+	c.MaxStep = orDefault(c.MaxStep, DefaultMaxStep)
+	c.MaxTags = orDefault(c.MaxTags, DefaultMaxTags)
+	c.Idle = orDefault(c.Idle, DefaultIdle)
+	c.Timeout = orDefault(c.Timeout, DefaultTimeout)
+	c.Ahead = orDefault(c.Ahead, DefaultAhead)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+// Check tells all that is wrong with a Config.
+func (c Config) Check() error {
+	c = c.withDefaults()
+	return errors.Join(
+		within("period", c.Period, time.Millisecond, 720*time.Hour),
+		within("max step", c.MaxStep, 1, 1<<40),
+		within("max tags", c.MaxTags, 1, 10_000_000),
+		within("idle", c.Idle, time.Second, 8784*time.Hour),
+		within("timeout", c.Timeout, time.Millisecond, 10*time.Minute),
+		within("ahead", c.Ahead, 0, 0.9),
+	)
+}
+
+// within is written so that a float that is no number is refused.
+func within[T int | int64 | float64 | time.Duration](field string, value, least, most T) error {
+	if value >= least && value <= most {
+		return nil
+	}
+	return fmt.Errorf("segment: %s %v: %v to %v", field, value, least, most)
+}
+
+// spare is how long a tag must have been unused before it makes room for another.
+func (c Config) spare() time.Duration { return min(c.Idle, DefaultPeriod) }

@@ -1,0 +1,41 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Why there is no id, besides what the [Source] answers. All are refusals: the caller got nothing, and may ask again.
+var (
+	// ErrRequest means that a tag's name is not valid.
+	ErrRequest = redisstore.Refusal("segment: the request is not valid")
+	// ErrStarved means that the context ended before a range had come. It comes with the context's cause.
+	ErrStarved = redisstore.Refusal("segment: no ids were ready in time")
+	// ErrTooManyTags means that as many tags are in use as may be.
+	ErrTooManyTags = redisstore.Refusal("segment: too many tags are in use")
+	// ErrWentBack means that the source gave ids at or below some that this process has seen already. They are not used. See [WentBack].
+	ErrWentBack = redisstore.Refusal("segment: the source went back")
+	// ErrBadRange means that what the source gave is no range of ids. It is not used.
+	ErrBadRange = redisstore.Refusal("segment: the source gave no range of ids")
+	// ErrClosed means that the Segments were closed. That is for good.
+	ErrClosed = redisstore.Refusal("segment: closed")
+)
+
+// errGone says that a chain was let go: the tag has another one, or none.
+var errGone = errors.New("segment: let go")
+
+// WentBack is [ErrWentBack] with what was given.
+type WentBack struct {
+	Range Range
+	Seen  int64 // an id at or above Range.Lo that this process has seen
+}
+
+// Error says which ids were given, and up to where they were seen.
+func (w *WentBack) Error() string {
+	return fmt.Sprintf("%v: it gave %d to %d, and %d was seen before", ErrWentBack, w.Range.Lo, w.Range.Hi, w.Seen)
+}
+
+// Unwrap gives ErrWentBack.
+func (w *WentBack) Unwrap() error { return ErrWentBack }

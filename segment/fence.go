@@ -1,0 +1,53 @@
+package segment
+
+// fence is the highest id that was seen of one residue class: of the ids that leave the same residue when divided by delta.
+type fence struct{ delta, residue, high int64 }
+
+// fences are those of one tag. A plain source has one class. A striped one has one for each stripe: their numbers interleave, so that a range of one stripe may well lie
+// below what another has given, but never below what its own has.
+type fences []fence
+
+// maxFences is how many classes of a tag are told apart. With more, all become one, and every range must lie above all others.
+const maxFences = 1024
+
+// behind finds a fence that a range is not wholly beyond.
+func (f fences) behind(lo, delta int64) (seen int64, found bool) {
+	for _, one := range f {
+		if lo <= one.high && one.meets(lo, delta) {
+			return one.high, true
+		}
+	}
+	return 0, false
+}
+
+// meets tells whether the ids lo, lo+delta, … and those of the fence's class can be the same ones, were they continued for ever: whether they
+// leave the same residue when divided by what divides both distances.
+func (f fence) meets(lo, delta int64) bool {
+	return (lo-f.residue)%divisor(f.delta, delta) == 0
+}
+
+// divisor is the greatest that two numbers have in common.
+func divisor(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// raised is the fences after a range up to last was seen.
+func (f fences) raised(last, delta int64) fences {
+	for i, one := range f {
+		if one.delta == delta && one.residue == last%delta {
+			f[i].high = max(last, one.high)
+			return f
+		}
+	}
+	if len(f) < maxFences {
+		return append(f, fence{delta, last % delta, last})
+	}
+	high := last
+	for _, one := range f {
+		high = max(high, one.high)
+	}
+	return append(f[:0], fence{1, 0, high})
+}

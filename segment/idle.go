@@ -1,0 +1,148 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// farewell is what is told of a tag that was let go.
+type farewell struct {
+	tag    string
+	unused time.Duration
+	lost   float64 // ids
+}
+
+func (s *Segments) tell(all []farewell) {
+	for _, one := range all {
+		s.config.Logger.Info("segment: let an idle tag go", "tag", one.tag, "unused", one.unused, "ids_lost", one.lost)
+	}
+}
+
+// admit counts a chain among those that are in use, when the source gives it the first range. The tag that was unused for longest makes room.
+func (s *Segments) admit(c *chain) error {
+	var gone []farewell
+	defer func() { s.tell(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.known || s.closed {
+		return nil // known is changed by this goroutine only; settle tells those who wait of the end
+	}
+	if s.known >= s.config.MaxTags {
+		if gone = s.makeRoomLocked(); gone == nil {
+			return fmt.Errorf("%w: %d", ErrTooManyTags, s.config.MaxTags)
+		}
+	}
+	c.mu.Lock()
+	c.known = true
+	c.mu.Unlock()
+	s.known++
+	if s.known == s.config.MaxTags {
+		s.longestLocked(time.Now())
+	}
+	if s.sweep == nil {
+		s.sweep = time.AfterFunc(s.config.spare()/4, s.sweepOut)
+	}
+	return nil
+}
+
+// makeRoomLocked lets the tag go that was unused for longest, if that is long enough.
+func (s *Segments) makeRoomLocked() []farewell {
+	now := time.Now()
+	if longest := s.longestLocked(now); longest != nil {
+		return s.letGoLocked(longest, now, s.config.spare())
+	}
+	return nil
+}
+
+// longestLocked finds the chain that was unused for longest, of those that can be let go, and notes when one can make room at the earliest.
+func (s *Segments) longestLocked(now time.Time) (longest *chain) {
+	oldest, oldestFree := now, now
+	for _, c := range s.chains {
+		at, known, free := c.lookAt(now)
+		if known && at.Before(oldest) {
+			oldest = at
+		}
+		if free && at.Before(oldestFree) {
+			longest, oldestFree = c, at
+		}
+	}
+	s.full = oldest.Add(s.config.spare())
+	return longest
+}
+
+// sweepOut lets go what was unused for too long. Looking often tells more exactly when a tag was used last: a draw leaves no time behind.
+func (s *Segments) sweepOut() {
+	var gone []farewell
+	defer func() { s.tell(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	now := time.Now()
+	for _, c := range s.chains {
+		if at, _, free := c.lookAt(now); free && now.Sub(at) >= s.config.Idle {
+			gone = append(gone, s.letGoLocked(c, now, s.config.Idle)...)
+		}
+	}
+	s.sweep = nil
+	if s.known > 0 {
+		s.sweep = time.AfterFunc(s.config.spare()/4, s.sweepOut)
+	}
+}
+
+// lookAt tells when a chain was used last, whether it has had a range, and whether it has and nothing of it is under way. The time can be told too late, by as long as nobody
+// has looked, but never too early.
+func (c *chain) lookAt(now time.Time) (used time.Time, known, free bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if drawn := c.drawnLocked(); drawn != c.use.drawn {
+		c.use.drawn, c.use.at = drawn, now
+	}
+	return c.use.at, c.known, c.known && c.attempt == nil
+}
+
+// letGoLocked lets a chain go that was unused for that long and has no attempt under way.
+func (s *Segments) letGoLocked(c *chain, now time.Time, unused time.Duration) []farewell {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.attempt != nil || now.Sub(c.use.at) < unused || c.drawnLocked() != c.use.drawn {
+		return nil
+	}
+	lost := c.endLocked()
+	s.forgetLocked(c)
+	s.totals.letGo.Add(1)
+	return []farewell{{c.name, now.Sub(c.use.at), lost}}
+}
+
+// discard forgets a chain without ids whose attempt has failed, if the source has no such tag or has never given it a range.
+func (s *Segments) discard(c *chain, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone || c.attempt != nil || c.leftLocked() > 0 || c.known && !errors.Is(err, ErrUnknownTag) {
+		return
+	}
+	c.endLocked()
+	s.forgetLocked(c)
+}
+
+// forgetLocked takes a chain that has ended off the list, with its own mutex held too. What was seen of the tag is kept, of as many tags as may be in use.
+func (s *Segments) forgetLocked(c *chain) {
+	delete(s.chains, c.name)
+	if c.known {
+		s.known--
+	}
+	if len(c.fences) == 0 {
+		return
+	}
+	if _, kept := s.seen[c.name]; !kept && len(s.seen) >= s.config.MaxTags {
+		for name := range s.seen {
+			delete(s.seen, name)
+			break
+		}
+	}
+	s.seen[c.name] = c.fences
+}

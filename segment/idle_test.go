@@ -1,0 +1,307 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// names makes a source with tags of the names tag-0, tag-1 and so on, each from 1 by 10.
+func names(count int) *shelf {
+	source := newShelf("tag-0", 1, 10)
+	for i := range count {
+		source.add(fmt.Sprintf("tag-%d", i), 1)
+	}
+	return source
+}
+
+// uses draws an id of each of the tags from one number to below another, and checks that they go on where they were.
+func uses(t *testing.T, s *Segments, from, to int, want int64) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		if id, err := s.Next(t.Context(), fmt.Sprintf("tag-%d", i)); err != nil || id != want {
+			t.Fatalf("tag %d: %d, %v, want %d", i, id, err, want)
+		}
+	}
+}
+
+func TestTagThatNobodyAsksForIsLetGo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log := &bytes.Buffer{}
+		s := open(t, names(2), Config{Idle: 10 * time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		quiet := handle(t, s, "tag-0")
+		uses(t, s, 0, 2, 1)
+		for want := int64(2); want < 9; want++ { // as soon as one uses it once in a while it stays
+			time.Sleep(9 * time.Hour)
+			uses(t, s, 1, 2, want)
+			if want == 2 {
+				uses(t, s, 0, 1, want)
+			}
+		}
+		synctest.Wait()
+		if got := only(t, s); got.Tag != "tag-1" {
+			t.Errorf("%+v", got)
+		}
+		if got := s.Totals(); got.LetGo != 1 || got.Tags != 1 {
+			t.Errorf("%+v", got)
+		}
+		// What was left of 1 to 10, and the 10 that were ready, are lost. The handle is as good as ever.
+		if text := log.String(); strings.Count(text, "let an idle tag go") != 1 || !strings.Contains(text, "tag=tag-0 unused=") || !strings.Contains(text, "ids_lost=18") {
+			t.Errorf("the log says %s", text)
+		}
+		if id := next(t, quiet); id != 21 {
+			t.Errorf("the handle gives %d", id)
+		}
+		uses(t, s, 0, 1, 22)
+		if id := next(t, quiet); id != 23 || len(s.Stats()) != 2 {
+			t.Errorf("the handle gives %d", id)
+		}
+		time.Sleep(100 * time.Hour)
+		synctest.Wait()
+		if got := s.Stats(); len(got) != 0 || s.sweep != nil {
+			t.Errorf("left: %+v", got)
+		}
+	})
+}
+
+// A tag is kept for as long as it was idle for less than that, by the last draw and not by the last fetch.
+func TestDrawWithoutFetchKeepsATag(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		source := newShelf("orders", 1, 100_000)
+		s := open(t, source, Config{Idle: time.Hour})
+		tag := handle(t, s, "orders")
+		for want := range int64(1000) {
+			time.Sleep(59 * time.Minute)
+			if id := next(t, tag); id != want+1 {
+				t.Fatalf("got %d, want %d: ids were lost", id, want+1)
+			}
+		}
+	})
+}
+
+// A handle and the name, with both used by many while the tag is let go all the time: no id twice, and none out of order for one caller.
+func TestHandlesOutliveTheirTags(t *testing.T) {
+	source := newShelf("orders", 1, 50)
+	s := open(t, source, Config{})
+	old := []*Tag{handle(t, s, "orders")}
+	var mu sync.Mutex
+	seen := map[int64]bool{}
+	note := func(last, id int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if seen[id] || id <= last {
+			t.Errorf("%d came twice, or behind %d", id, last)
+		}
+		seen[id] = true
+	}
+	var all sync.WaitGroup
+	var done atomic.Bool
+	for i := range 4 {
+		all.Go(func() {
+			last := int64(0)
+			for n := range 3000 {
+				tag := old[0]
+				if (n+i)%3 == 0 {
+					tag = handle(t, s, "orders")
+				}
+				id, err := tag.Next(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				note(last, id)
+				last = id
+			}
+		})
+	}
+	go func() { all.Wait(); done.Store(true) }()
+	for !done.Load() {
+		s.mu.Lock()
+		if c := s.chains["orders"]; c != nil {
+			now := time.Now().Add(time.Hour)
+			c.lookAt(time.Now())
+			s.letGoLocked(c, now, 0)
+		}
+		s.mu.Unlock()
+		runtime.Gosched()
+	}
+	if len(seen) != 12_000 || s.Totals().LetGo == 0 {
+		t.Errorf("%d ids, let go %d times", len(seen), s.Totals().LetGo)
+	}
+}
+
+// With as many tags in use as may be another one is refused, and none of them loses an id. When one was unused for long enough it makes room: the one unused for longest.
+func TestTagsAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		source := names(30)
+		s := open(t, source, Config{MaxTags: 20})
+		uses(t, s, 0, 20, 1)
+		for range 3 {
+			_, err := s.Next(t.Context(), "tag-20")
+			wantIs(t, err, ErrTooManyTags, redisstore.ErrRefused)
+		}
+		if got := len(source.all("tag-20")); got != 0 {
+			t.Errorf("%d fetches for a tag that has no room", got)
+		}
+		time.Sleep(DefaultPeriod - time.Second)
+		uses(t, s, 1, 20, 2)
+		_, err := s.Next(t.Context(), "tag-20")
+		wantIs(t, err, ErrTooManyTags)
+		time.Sleep(time.Second)
+		uses(t, s, 20, 21, 1) // tag 0 goes
+		_, err = s.Next(t.Context(), "tag-21")
+		wantIs(t, err, ErrTooManyTags)
+		uses(t, s, 1, 20, 3)
+		if got := s.Totals(); got.LetGo != 1 || got.Tags != 20 {
+			t.Errorf("%+v", got)
+		}
+		time.Sleep(DefaultPeriod * 5 / 4) // a draw is noticed a quarter later at most
+		uses(t, s, 20, 21, 2)
+		uses(t, s, 10, 20, 4)
+		uses(t, s, 21, 30, 1) // nine of 1 to 9 go
+		uses(t, s, 10, 20, 5)
+		_, err = s.Next(t.Context(), "tag-0")
+		wantIs(t, err, ErrTooManyTags)
+		if got := s.Totals(); got.LetGo != 10 || got.Tags != 20 || len(s.seen) > 20 {
+			t.Errorf("%+v, %d were seen", got, len(s.seen))
+		}
+	})
+}
+
+// Names that the source does not have can neither push a tag out nor keep a new one from coming in, as long as fewer than MaxTags are being looked up.
+func TestMadeUpNamesPushNobodyOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		source, gate := names(20), newGate()
+		s := open(t, source, Config{MaxTags: 20})
+		uses(t, s, 0, 19, 1)
+		time.Sleep(time.Hour) // all may make room
+		source.setBefore(gate.wait)
+		failed := make(chan error)
+		for i := range 19 {
+			go func() {
+				_, err := s.Next(t.Context(), fmt.Sprintf("made-up-%d", i))
+				failed <- err
+			}()
+		}
+		synctest.Wait()
+		go func() {
+			_, err := s.Next(t.Context(), "tag-19")
+			failed <- err
+		}()
+		synctest.Wait()
+		_, err := s.Next(t.Context(), "made-up-19")
+		wantIs(t, err, ErrTooManyTags)
+		if got := len(s.Stats()); got != 39 {
+			t.Errorf("%d tags while names are looked up", got)
+		}
+		gate.open()
+		unknown := 0
+		for range 20 {
+			if err := <-failed; errors.Is(err, ErrUnknownTag) {
+				unknown++
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		if unknown != 19 {
+			t.Errorf("%d are unknown", unknown)
+		}
+		uses(t, s, 0, 19, 2)
+		if got := s.Totals(); got.LetGo != 0 || got.Tags != 20 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Where one more tag has room and two come at once, one of them is refused, and pushes nobody out that is in use.
+func TestLastRoomIsForOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		source, gate := names(22), newGate()
+		s := open(t, source, Config{MaxTags: 20})
+		uses(t, s, 0, 19, 1)
+		time.Sleep(DefaultPeriod / 3) // unused for a while, and that was noticed, but not for long enough
+		source.setBefore(gate.wait)
+		results := make(chan error)
+		for _, name := range []string{"tag-19", "tag-20", "tag-21"} {
+			go func() {
+				_, err := s.Next(t.Context(), name)
+				results <- err
+			}()
+		}
+		synctest.Wait()
+		gate.open()
+		refusals := 0
+		for range 3 {
+			if err := <-results; err != nil {
+				wantIs(t, err, ErrTooManyTags)
+				refusals++
+			}
+		}
+		synctest.Wait()
+		if got := s.Totals(); refusals != 2 || got.Tags != 20 || got.LetGo != 0 || len(s.Stats()) != 20 {
+			t.Errorf("%d refusals, %+v", refusals, got)
+		}
+		uses(t, s, 0, 19, 2)
+	})
+}
+
+// A tag whose fetch is under way is in use, however long ago the last id of it was drawn.
+func TestTagIsNotLetGoWhileItIsFetched(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := newGate()
+		_, s, tag := drained(t, Config{Idle: time.Second, Timeout: 10 * time.Minute}, gate.wait)
+		one := draw(t.Context(), tag)
+		time.Sleep(9 * time.Minute)
+		gate.open()
+		if got := <-one; got.err != nil || got.id != 21 || s.Totals().LetGo != 0 {
+			t.Errorf("%+v, %+v", got, s.Totals())
+		}
+	})
+}
+
+func TestWhatWasSeenOutlivesTheTag(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		source := newShelf("orders", 1, 10)
+		s := open(t, source, Config{Idle: time.Hour})
+		nextN(t, handle(t, s, "orders"), 10)
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if got := s.Stats(); len(got) != 0 {
+			t.Fatalf("%+v", got)
+		}
+		source.add("orders", 1)
+		for range 2 { // 1 to 20 were seen
+			_, err := s.Next(t.Context(), "orders")
+			wantIs(t, err, ErrWentBack)
+			synctest.Wait()
+		}
+		if id, err := s.Next(t.Context(), "orders"); err != nil || id != 21 {
+			t.Errorf("got %d, %v", id, err)
+		}
+	})
+}
+
+// Of tags that were let go no more is kept than of those in use.
+func TestWhatIsKeptOfOldTagsIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, names(500), Config{MaxTags: 7, Idle: time.Second})
+		for i := range 500 {
+			uses(t, s, i, i+1, 1)
+			time.Sleep(2 * time.Second)
+		}
+		synctest.Wait()
+		if len(s.seen) > 7 || len(s.chains) > 1 {
+			t.Errorf("%d were seen, %d are there", len(s.seen), len(s.chains))
+		}
+	})
+}

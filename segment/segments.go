@@ -1,0 +1,129 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Segments hands out ids of many tags from one source. It is safe for concurrent use. Close ends it.
+type Segments struct {
+	source Source
+	config Config
+	ctx    context.Context // of all Takes; ends with Close
+	cancel context.CancelFunc
+	jobs   sync.WaitGroup // a job starts while its chain's mutex is held and the chain is not gone: never after Close has ended all chains
+	totals totals
+
+	mu     sync.RWMutex
+	closed bool
+	chains map[string]*chain
+	known  int               // chains that have had a range
+	seen   map[string]fences // of tags that were let go, or are here again
+	full   time.Time         // with MaxTags in use none can make room before that
+	sweep  *time.Timer       // nil = no tag is known
+}
+
+// New makes Segments. It asks the source for nothing yet. It panics if the source is nil or the Config does not pass Check.
+func New(source Source, config Config) *Segments {
+	if source == nil {
+		panic(errors.New("segment: there is no source"))
+	}
+	config = config.withDefaults()
+	if err := config.Check(); err != nil {
+		panic(err)
+	}
+	s := &Segments{source: source, config: config, chains: map[string]*chain{}, seen: map[string]fences{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Close ends the Segments, and those calls that wait: they fail with [ErrClosed], as later ones do. What is left of the ranges is lost. It cancels Takes that are under way, and returns when the source has ended
+// them. Closing again does nothing more.
+func (s *Segments) Close() {
+	s.mu.Lock()
+	s.closed = true
+	if s.sweep != nil {
+		s.sweep.Stop()
+	}
+	for _, c := range s.chains {
+		c.mu.Lock()
+		c.endLocked()
+		c.mu.Unlock()
+	}
+	clear(s.chains)
+	s.known = 0
+	s.mu.Unlock()
+	s.cancel()
+	s.jobs.Wait()
+}
+
+// Tag gives the handle of a tag. It fetches the tag's first range if there is none, waits for it, and fails as [Tag.Next] does; with [ErrRequest] if the name is not 1 to 200
+// characters of A–Z a–z 0–9 . _ : ~ @ -.
+func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
+	c, err := s.open(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.tag.beyond(ctx, nil); err != nil {
+		return nil, err
+	}
+	return c.tag, nil
+}
+
+// Next draws an id of a tag, as [Tag.Next] does; looking the name up takes a few times as long as the draw.
+func (s *Segments) Next(ctx context.Context, tag string) (int64, error) {
+	c, err := s.open(tag)
+	if err != nil {
+		return 0, err
+	}
+	return c.tag.Next(ctx)
+}
+
+// NextN draws as many ids of a tag as there is room for, as [Tag.NextN] does.
+func (s *Segments) NextN(ctx context.Context, tag string, ids []int64) error {
+	c, err := s.open(tag)
+	if err != nil {
+		return err
+	}
+	return c.tag.NextN(ctx, ids)
+}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
+
+// open finds a tag's chain, or makes one.
+func (s *Segments) open(name string) (*chain, error) {
+	s.mu.RLock()
+	c := s.chains[name]
+	s.mu.RUnlock()
+	if c != nil {
+		return c, nil
+	}
+	if !nameForm.MatchString(name) {
+		return nil, fmt.Errorf("%w: tag: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.openLocked(name)
+}
+
+// openLocked makes a chain unless there is one by now, or too many. Those that the source has not given anything for yet make nobody give way: their names may be
+// anybody's.
+func (s *Segments) openLocked(name string) (*chain, error) {
+	c := s.chains[name]
+	switch {
+	case s.closed:
+		return nil, ErrClosed
+	case c != nil:
+		return c, nil
+	case len(s.chains)-s.known >= s.config.MaxTags, s.known >= s.config.MaxTags && time.Now().Before(s.full):
+		return nil, fmt.Errorf("%w: %d", ErrTooManyTags, s.config.MaxTags)
+	}
+	c = newChain(s, name, slices.Clone(s.seen[name]))
+	s.chains[name] = c
+	return c, nil
+}

@@ -1,0 +1,102 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync/atomic"
+)
+
+// Tag is the handle of one tag, for those who draw many ids of it. It is safe for concurrent use, and stays good when the tag was let go: the next call fetches
+// again.
+type Tag struct {
+	// head is where ids are drawn from: the chain's current node, or one that is used up.
+	head     atomic.Pointer[node]
+	chain    atomic.Pointer[chain]
+	segments *Segments
+	name     string
+}
+
+// Name is the tag's name.
+func (t *Tag) Name() string { return t.name }
+
+// Next draws an id. It waits only where no range is ready; ctx ends the wait, and is not looked at otherwise.
+//
+// The errors: what the Source answered, if this call waited for it; [ErrStarved] with the context's cause; [ErrWentBack], [ErrBadRange], [ErrTooManyTags], [ErrClosed].
+func (t *Tag) Next(ctx context.Context) (int64, error) {
+	n := t.head.Load()
+	p := n.pos.Add(1) - 1
+	if p < n.limit.Load() {
+		return n.id(p), nil
+	}
+	return t.slowly(ctx, n, p)
+}
+
+// slowly ends a draw of the position p that is no plain one.
+func (t *Tag) slowly(ctx context.Context, n *node, p int64) (int64, error) {
+	for p >= 0 {
+		var err error
+		if n, err = t.beyond(ctx, n); err != nil {
+			return 0, err
+		}
+		p = n.pos.Add(1) - 1
+	}
+	t.look(n, p)
+	return n.id(p), nil
+}
+
+// NextN draws as many ids as there is room for, in rising order as far as the source's ranges rise. After an error none of them counts, and those that were
+// drawn are lost. It waits and fails as Next does.
+func (t *Tag) NextN(ctx context.Context, ids []int64) error {
+	for len(ids) > 0 {
+		n := t.head.Load()
+		p, got := n.draw(int64(len(ids)))
+		if got == 0 {
+			if _, err := t.beyond(ctx, n); err != nil {
+				return err
+			}
+			continue
+		}
+		n.write(ids[:got], p)
+		t.look(n, p+got-1)
+		ids = ids[got:]
+	}
+	return nil
+}
+
+// All yields ids until the consumer breaks off, or an error, which it yields last. Each id is drawn when it is asked for.
+func (t *Tag) All(ctx context.Context) iter.Seq2[int64, error] {
+	return func(yield func(int64, error) bool) {
+		for {
+			id, err := t.Next(ctx)
+			if !yield(id, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// look sees to the next range if the position p that was drawn is at the mark or behind it.
+func (t *Tag) look(n *node, p int64) {
+	if p >= n.limit.Load() {
+		t.chain.Load().marked(n)
+	}
+}
+
+// beyond finds the node behind one that is used up, nil for the first, and waits for it.
+func (t *Tag) beyond(ctx context.Context, n *node) (*node, error) {
+	next, err := t.chain.Load().behind(ctx, n)
+	for errors.Is(err, errGone) {
+		var c *chain
+		if c, err = t.segments.open(t.name); err != nil {
+			return nil, err
+		}
+		t.chain.Store(c)
+		next, err = c.behind(ctx, n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.head.Store(next)
+	return next, nil
+}

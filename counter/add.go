@@ -121,7 +121,7 @@ func (c *Counters) fly(ctx context.Context, e *entry, by int64, ttl time.Duratio
 		if err != nil {
 			return Range{}, err
 		}
-		sum, err := c.store.IncrBy(ctx, c.key(e.key), by, now.life)
+		sum, err := c.store.IncrBy(ctx, c.key(e.key), by, now.life, redisstore.Mark{Key: c.marker(e.key), Word: now.era})
 		switch {
 		case errors.Is(err, redisstore.ErrOtherLife), err == nil && now.seen && sum-by < now.floor:
 			e.doubt()
@@ -129,7 +129,9 @@ func (c *Counters) fly(ctx context.Context, e *entry, by int64, ttl time.Duratio
 		case err != nil:
 			return Range{}, e.failed(err)
 		}
-		e.saw(sum)
+		if e.saw(sum) {
+			c.note(ctx, e.key)
+		}
 		return Range{sum - by + 1, sum}, nil
 	}
 	return Range{}, fmt.Errorf("%w: counter: not found in order in %d attempts; ask again", redisstore.ErrUnavailable, attempts)

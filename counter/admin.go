@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -52,7 +51,7 @@ func (c *Counters) Set(ctx context.Context, key string, value int64, ttl time.Du
 	if err := (Request{By: 1, TTL: ttl}).check(key); err != nil {
 		return err
 	}
-	_, err := c.set(ctx, key, strconv.FormatInt(value, 10), ttl)
+	err := c.set(ctx, key, strconv.FormatInt(value, 10), ttl)
 	if err == nil {
 		c.note(ctx, key)
 	}
@@ -64,26 +63,28 @@ func (c *Counters) Reset(ctx context.Context, key string) error {
 	if !wellFormed(key) {
 		return Request{By: 1}.check(key)
 	}
-	reply, err := c.set(ctx, key, "", 0)
-	if err == nil && reply.Values()[0] == "" {
-		err = ErrUnknown
-	}
+	err := c.set(ctx, key, "", 0)
 	if err == nil {
 		_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, key) // a list for people
 	}
 	return err
 }
 
-func (c *Counters) set(ctx context.Context, key, value string, ttl time.Duration) (redisstore.Reply, error) {
-	keys := []string{c.key(key), c.recordKey(key), c.store.Marker(c.config.Kind, key)}
+func (c *Counters) set(ctx context.Context, key, value string, ttl time.Duration) error {
+	keys := []string{c.key(key), c.recordKey(key), c.marker(key)}
 	reply, err := c.store.Run(ctx, scripts.CounterSet, keys, value, ttl.Milliseconds(), removedKept.Milliseconds())
-	if err != nil {
-		return nil, err
+	switch {
+	case err != nil:
+		return err
+	case reply.Word() == "unknown":
+		return ErrUnknown
+	case reply.Word() != "ok" || len(reply.Values()) != 1:
+		return reply.Unexpected()
 	}
-	if reply.Word() != "ok" || len(reply.Values()) != 1 {
-		return nil, reply.Unexpected()
+	if known, ok := c.keys.Load(key); ok {
+		known.(*entry).doubt()
 	}
-	return reply, nil
+	return nil
 }
 
 // Listed is a counter of a list.

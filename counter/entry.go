@@ -26,11 +26,13 @@ type entry struct {
 	seen    bool  // floor is set
 	floor   int64 // the largest value that this process has seen
 	life    string
+	era     string        // in which it was opened
 	ends    int64         // when the counter expires by Redis's clock, in milliseconds; 0 = never
 	endsBy  time.Duration // no later than that, by this process's clock
 	ttl     time.Duration // that was asked for when it was opened
 	open    redisstore.Life
 	used    time.Duration // when it was last used, by this process's clock
+	listed  bool          // it was put on the list of names since it was opened
 	dropped bool          // it is in the table no more
 }
 
@@ -86,21 +88,26 @@ func (c *Counters) dropLocked(e *entry) {
 
 // readyLocked tells whether the counter was found in order in a life that goes on, and has not expired since.
 func (e *entry) readyLocked(ttl time.Duration) bool {
-	if !e.open.Current() || ttl > 0 && e.ttl == 0 {
-		return false
-	}
 	now := clock()
 	if now-e.used > forgetting {
 		e.seen = false
+		return false
+	}
+	if !e.open.Current() || ttl > 0 && e.ttl == 0 {
 		return false
 	}
 	e.used = now
 	return e.ends == 0 || now < e.endsBy
 }
 
-// sawLocked notes a value that this process was given.
-func (e *entry) sawLocked(value int64) {
+// saw notes a value that this process was given, and tells whether it is the first since the counter was opened.
+func (e *entry) saw(value int64) (first bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if !e.seen || value > e.floor {
 		e.seen, e.floor = true, value
 	}
+	first = !e.listed
+	e.listed = true
+	return first
 }

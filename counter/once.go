@@ -30,8 +30,8 @@ func (c *Counters) addOnce(ctx context.Context, e *entry, request Request) (Rang
 var errNotInOrder = errors.New("counter: not in order")
 
 func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now state) (Range, error) {
-	keys, retention := []string{c.key(e.key)}, time.Duration(0)
-	if request.RequestID != "" { // a second key costs more than a look: while a cluster moves a slot, only calls of one key are served
+	keys, retention := []string{c.key(e.key), c.recordKey(e.key), c.marker(e.key)}, time.Duration(0)
+	if request.RequestID != "" {
 		keys, retention = append(keys, c.requestKey(e.key, request.RequestID)), requestRetention
 	}
 	floor, limit := "", ""
@@ -41,21 +41,18 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	if request.Limit > 0 {
 		limit = strconv.FormatInt(request.Limit, 10)
 	}
-	reply, in, err := c.store.RunFor(ctx, scripts.CounterIncr, keys, request.By, retention.Milliseconds(), floor, limit)
+	reply, err := c.store.Run(ctx, scripts.CounterIncr, keys, request.By, retention.Milliseconds(), floor, limit, now.era)
 	if err != nil {
 		return Range{}, e.failed(err)
 	}
 	switch reply.Word() {
 	case "ok", "again":
-		if in != now.life {
-			return Range{}, c.otherLife(e, request)
-		}
 		var value int64
 		if err := reply.Scan(&value); err != nil {
 			return Range{}, err
 		}
-		if reply.Word() == "ok" {
-			e.saw(value)
+		if reply.Word() == "ok" && e.saw(value) {
+			c.note(ctx, e.key)
 		}
 		return Range{value - request.By + 1, value}, nil
 	case "behind":
@@ -70,14 +67,4 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 		return Range{}, ErrOtherRequest
 	}
 	return Range{}, reply.Unexpected()
-}
-
-// otherLife is for an answer that came from another incarnation than the one in which the counter was found in order: its value can have been handed out before. With a
-// request id the value is recorded, so it is not asked again here.
-func (c *Counters) otherLife(e *entry, request Request) error {
-	e.doubt()
-	if request.RequestID == "" {
-		return errNotInOrder
-	}
-	return fmt.Errorf("counter: %w: another incarnation of the server answered", redisstore.ErrUnknownOutcome)
 }

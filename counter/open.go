@@ -16,12 +16,13 @@ type state struct {
 	life  redisstore.Life
 	seen  bool
 	floor int64
+	era   string
 }
 
 // ready returns a counter's state, after it was put in order where that has to be.
 func (c *Counters) ready(ctx context.Context, e *entry, ttl time.Duration) (state, error) {
 	e.mu.Lock()
-	ready, now := e.readyLocked(ttl), state{e.open, e.seen, e.floor}
+	ready, now := e.readyLocked(ttl), state{e.open, e.seen, e.floor, e.era}
 	e.mu.Unlock()
 	if ready {
 		return now, nil
@@ -31,7 +32,7 @@ func (c *Counters) ready(ctx context.Context, e *entry, ttl time.Duration) (stat
 
 // open has Redis find a counter in order, or put it in order.
 func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state, error) {
-	marker := c.store.Marker(c.config.Kind, e.key)
+	marker := c.marker(e.key)
 	known, _ := c.eras.Load(marker)
 	era, _ := known.(string)
 	e.mu.Lock()
@@ -54,9 +55,12 @@ func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state
 	if err != nil {
 		return state{}, err
 	}
+	if reply.Word() != "ok" {
+		e.doubt() // it may have been in order before
+	}
 	switch reply.Word() {
 	case "ok":
-		return c.opened(ctx, e, reply, opening{in, marker, ttl, asked, floor != ""})
+		return c.opened(ctx, e, reply, opening{in, marker, ttl, asked})
 	case "hold-off":
 		return state{}, c.heldOff(marker, reply)
 	case "behind":
@@ -71,11 +75,10 @@ func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state
 
 // opening is what a counter was opened with.
 type opening struct {
-	life    redisstore.Life
-	marker  string
-	ttl     time.Duration
-	asked   time.Duration // when, by this process's clock
-	floored bool          // with a floor
+	life   redisstore.Life
+	marker string
+	ttl    time.Duration
+	asked  time.Duration // when, by this process's clock
 }
 
 func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply, with opening) (state, error) {
@@ -90,8 +93,8 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	}
 	c.knows(with.marker, era)
 	e.mu.Lock()
-	fresh := !e.open.Current() && !with.floored
-	e.life, e.open, e.ttl, e.used = life, with.life, with.ttl, clock()
+	e.listed = false
+	e.life, e.era, e.open, e.ttl, e.used = life, era, with.life, with.ttl, clock()
 	e.seen, e.floor = value != "", at
 	e.ends, e.endsBy = 0, 0
 	if left >= 0 {
@@ -99,19 +102,16 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	}
 	e.mu.Unlock()
 	if moved == "1" {
-		c.log.WarnContext(ctx, "a counter was behind, or may have been, and was moved past all values", slog.String("key", e.key), slog.Int64("to", at))
-	}
-	if fresh {
-		c.note(ctx, e.key)
+		c.log.WarnContext(ctx, "a counter was behind, or may have been, and was moved past all values", slog.String("kind", c.config.Kind), slog.Int64("to", at))
 	}
 	if c.store.Mode() != redisstore.Embedded { // whose data is lost only with this process
 		c.watch.start(c)
 	}
-	return state{with.life, value != "", at}, nil
+	return state{with.life, value != "", at, era}, nil
 }
 
-// knows notes the era of a slot.
-func (c *Counters) knows(marker, era string) { c.eras.Store(marker, era) }
+// knows notes the era of a slot that was not known. Where it is another than before, the watch has to find that: it concerns all counters of the slot.
+func (c *Counters) knows(marker, era string) { c.eras.LoadOrStore(marker, era) }
 
 func (c *Counters) heldOff(marker string, reply redisstore.Reply) error {
 	var wait time.Duration
@@ -152,18 +152,13 @@ func (e *entry) failed(err error) error {
 	return err
 }
 
-func (e *entry) saw(value int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.sawLocked(value)
-}
-
 // note puts a key on the list of names. A failure only means that it is not listed until the next process uses it.
 func (c *Counters) note(ctx context.Context, key string) {
 	_, _ = c.store.Run(ctx, scripts.NameAdd, []string{c.names()}, key)
 }
 
 func (c *Counters) key(key string) string       { return c.store.Key(c.config.Kind, key) }
+func (c *Counters) marker(key string) string    { return c.store.Marker(c.config.Kind+"s", key) }
 func (c *Counters) recordKey(key string) string { return c.store.Key(c.config.Kind, key, "record") }
 func (c *Counters) names() string               { return c.store.Key(c.config.Kind+"s", "names") }
 

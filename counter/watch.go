@@ -2,9 +2,11 @@ package counter
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -17,7 +19,10 @@ type watch struct {
 	ended  chan struct{}
 }
 
-const looks = 4 // within a hold-off
+const (
+	looks  = 4   // within a hold-off
+	atOnce = 256 // counters that are told of at once
+)
 
 func (w *watch) start(c *Counters) {
 	w.once.Do(func() {
@@ -56,7 +61,7 @@ func (c *Counters) keepWatch(ctx context.Context, ended chan<- struct{}) {
 // look asks each slot for its era. Where everything was lost it tells what was seen of the counters; where only the incarnation is another, each counter is put in order
 // when it is used.
 func (c *Counters) look(ctx context.Context) {
-	lost := map[string]bool{}
+	changed, lost := map[string]bool{}, map[string]bool{}
 	c.eras.Range(func(marker, era any) bool {
 		reply, err := c.store.Run(ctx, scripts.CounterEra, []string{marker.(string)}, era, c.config.HoldOff.Milliseconds())
 		if err != nil {
@@ -65,20 +70,45 @@ func (c *Counters) look(ctx context.Context) {
 		var now string
 		var left time.Duration
 		if reply.Word() == "changed" && reply.Scan(&now, &left) == nil {
-			c.knows(marker.(string), now)
-			lost[marker.(string)] = left > 0
+			c.eras.Store(marker, now)
+			changed[marker.(string)], lost[marker.(string)] = true, left > 0
 		}
 		return true
 	})
-	if len(lost) == 0 {
+	if len(changed) == 0 {
 		return
 	}
+	var telling sync.WaitGroup
+	room := make(chan struct{}, atOnce)
 	c.keys.Range(func(_, value any) bool {
-		if e := value.(*entry); lost[c.store.Marker(c.config.Kind, e.key)] && e.hasSeen() {
-			_, _ = c.open(ctx, e, 0) // it takes in what was seen; the answer is for those who add
+		e := value.(*entry)
+		marker := c.marker(e.key)
+		if changed[marker] {
+			e.doubt()
+		}
+		if lost[marker] && e.hasSeen() {
+			room <- struct{}{}
+			telling.Go(func() {
+				c.tell(ctx, e)
+				<-room
+			})
 		}
 		return ctx.Err() == nil
 	})
+	telling.Wait()
+}
+
+// tell has Redis take in what this process has seen of a counter, and asks again while it can not be reached. The answer is for those who add.
+func (c *Counters) tell(ctx context.Context, e *entry) {
+	for ctx.Err() == nil {
+		if _, err := c.open(ctx, e, 0); !errors.Is(err, redisstore.ErrUnavailable) && !errors.Is(err, redisstore.ErrUnknownOutcome) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.config.HoldOff / looks / 10):
+		}
+	}
 }
 
 func (e *entry) hasSeen() bool {

@@ -133,6 +133,8 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		}
 		return reply
 	}
+	counted := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.Marker("counters", "c"), store.Key("counter", "c", "r")}
+	run(scripts.CounterEra, counted[2:3], "", 1000)
 	acquire := []any{"nonce", "", 1000, "trust", 0, "", "", "", "", "41/10/12", 0, 0, 10, 60_000}
 	lease := run(scripts.WorkerAcquire, pool, acquire...)
 	claim := func(name string) []any {
@@ -150,7 +152,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		{scripts.TokenComplete, token("complete"), append(claim("complete")[:1:1], "done", 60_000)},
 		{scripts.TokenExtend, token("extend"), append(claim("extend")[:1:1], 60_000, 60_000)},
 		{scripts.TokenRelease, token("release"), claim("release")[:1]},
-		{scripts.CounterIncr, []string{store.Key("counter", "c"), store.Key("counter", "c", "r")}, []any{1, 60_000}},
+		{scripts.CounterIncr, counted, []any{1, 60_000, "", "", ""}},
 		{scripts.WorkerAcquire, pool, acquire},
 		{scripts.WorkerRenew, pool, []any{lease[1], "nonce", lease[2], 60_000, 1000, "wait", "", "", "", "", "", "", ""}},
 		{scripts.WorkerRelease, pool[:2], []any{lease[1], "nonce", lease[2], "", 1000}},

@@ -16,6 +16,7 @@ import (
 const (
 	maxFlights = 8                      // pipelines under way to one server
 	maxBatch   = 256                    // calls in one of them
+	crowd      = 64                     // calls that do not wait for a flight to land
 	flightGap  = 250 * time.Microsecond // how long calls wait for a flight to land before they go out beside it
 )
 
@@ -24,6 +25,8 @@ type combiners struct {
 	mu      sync.RWMutex
 	by      map[destination]*combiner
 	flights sync.WaitGroup
+
+	increments sync.Pool // of *increment; of one store, since a channel must not go from one bubble of testing/synctest to another
 }
 
 type destination struct {
@@ -66,10 +69,20 @@ type combiner struct {
 type job struct {
 	call   *call
 	words  []any
+	cmd    redis.Cmder  // nil until it flies
 	state  atomic.Int32 // queued, then boarded or left
 	reply  Reply
 	err    error
-	landed chan struct{}
+	landed chan struct{} // has room for the one message that tells it
+}
+
+// boarding is a job for the call. That of an INCRBY is used again.
+func (c *call) boarding(words []any) *job {
+	if c.job == nil {
+		return &job{call: c, words: words, landed: make(chan struct{}, 1)}
+	}
+	c.job.state.Store(queued)
+	return c.job
 }
 
 const (
@@ -87,9 +100,13 @@ func (c *combiner) do(ctx context.Context, call *call, words []any) (Reply, erro
 		defer c.arrived()
 		return call.alone(ctx, c.node, words)
 	}
-	j := &job{call: call, words: words, landed: make(chan struct{})}
+	j := call.boarding(words)
 	c.waiting = append(c.waiting, j)
-	if len(c.waiting) == 1 {
+	switch {
+	case len(c.waiting) >= crowd && c.flights < maxFlights: // so that the server works on one while this process writes and reads others
+		c.flights++
+		c.running.Go(c.fly)
+	case len(c.waiting) == 1:
 		c.armLocked()
 	}
 	c.mu.Unlock()
@@ -104,6 +121,7 @@ func (j *job) wait(ctx context.Context) (Reply, error) {
 		return j.reply, j.err
 	case <-ctx.Done():
 	}
+	j.call.abandoned = true // the flight has it in its hands
 	if j.state.CompareAndSwap(queued, left) {
 		return nil, ctx.Err()
 	}
@@ -173,49 +191,69 @@ func (c *combiner) board() []*job {
 
 // send runs a batch in one pipeline, with one WAIT behind it if its calls ask for acknowledgement, and tells each call what became of it.
 func (c *combiner) send(batch []*job) {
-	batch = slices.DeleteFunc(batch, func(j *job) bool { return !j.boards() })
+	now := time.Now()
+	batch = slices.DeleteFunc(batch, func(j *job) bool { return !j.boards(now) })
 	if len(batch) == 0 {
 		return
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), flightDeadline(batch))
+	ctx, cancel := context.WithDeadline(context.Background(), flightDeadline(batch, now))
 	defer cancel()
 	pipe := c.node.Pipeline()
-	commands := make([]redis.Cmder, len(batch))
-	for i, j := range batch {
-		commands[i] = j.call.command(ctx, j.words)
-		_ = pipe.Process(ctx, commands[i]) // it only takes the command in
+	for _, j := range batch {
+		j.cmd = j.call.command(ctx, j.words)
+		_ = pipe.Process(ctx, j.cmd) // it only takes the command in
 	}
+	marks := readMarks(ctx, pipe, batch)
 	var wait *redis.Cmd
 	if c.ack > 0 {
 		wait = pipe.Do(ctx, "wait", c.ack, ackPatience(ctx, c.ackTimeout).Milliseconds())
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, j := range batch {
-		j.reply, j.err = j.call.result(commands[i])
+	for _, j := range batch {
+		j.reply, j.err = j.call.result(j.cmd)
+		if mark := j.call.mark; mark.Key != "" {
+			j.call.unmarked = !mark.in(marks[mark.Key])
+		}
 		if j.err == nil && wait != nil {
 			j.err = acknowledged(wait, c.ack, nil)
 		}
-		close(j.landed)
+		j.landed <- struct{}{}
 	}
 }
 
+// readMarks reads each mark of the batch's calls behind them.
+func readMarks(ctx context.Context, pipe redis.Pipeliner, batch []*job) map[string]*redis.StringCmd {
+	var marks map[string]*redis.StringCmd
+	for _, j := range batch {
+		key := j.call.mark.Key
+		if key == "" || marks[key] != nil {
+			continue
+		}
+		if marks == nil {
+			marks = map[string]*redis.StringCmd{}
+		}
+		marks[key] = pipe.Get(ctx, key)
+	}
+	return marks
+}
+
 // boards tells whether the job goes with the flight that is about to leave: not if its caller has gone, and not if the store's time for it is over.
-func (j *job) boards() bool {
-	if time.Until(j.call.deadline) <= 0 && j.state.CompareAndSwap(queued, left) {
+func (j *job) boards(now time.Time) bool {
+	if !now.Before(j.call.deadline) && j.state.CompareAndSwap(queued, left) {
 		j.err = context.DeadlineExceeded
-		close(j.landed)
+		j.landed <- struct{}{}
 	}
 	return j.state.CompareAndSwap(queued, boarded)
 }
 
 // flightDeadline is a little before the store's time for the first of the calls is over, so that all of them hear what happened. What a caller's own
 // context allows is that caller's business alone.
-func flightDeadline(batch []*job) time.Time {
+func flightDeadline(batch []*job, now time.Time) time.Time {
 	first := batch[0].call.deadline
 	for _, j := range batch[1:] {
 		if j.call.deadline.Before(first) {
 			first = j.call.deadline
 		}
 	}
-	return first.Add(-max(time.Until(first)/50, 0))
+	return first.Add(-max(first.Sub(now)/50, 0))
 }

@@ -241,14 +241,17 @@ func tellsItsIncarnation(t *testing.T, store *redisstore.Store) {
 
 func countsOnce(t *testing.T, store *redisstore.Store) {
 	const callers, calls = 64, 8
-	keys := []string{store.Key("counter", "shared"), store.Key("counter", "shared", "request")}
+	keys := []string{store.Key("counter", "shared"), store.Key("counter", "shared", "record"), store.Marker("counters", "shared")}
+	if _, err := store.Run(t.Context(), scripts.CounterEra, keys[2:], "", 1000); err != nil {
+		t.Fatal(err)
+	}
 	var all sync.WaitGroup
 	var told history
 	for range callers {
 		all.Go(func() {
 			last := int64(0)
 			for range calls {
-				reply, err := store.Run(t.Context(), scripts.CounterIncr, keys, 1, 0)
+				reply, err := store.Run(t.Context(), scripts.CounterIncr, keys, 1, 0, "", "", "")
 				var n int64
 				if err == nil {
 					err = reply.Scan(&n)

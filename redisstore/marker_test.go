@@ -1,6 +1,9 @@
 package redisstore
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestSlotsAreThoseOfACluster(t *testing.T) {
 	if slot("123456789") != 0x31C3%slots { // the check value of CRC16/XMODEM
@@ -10,5 +13,24 @@ func TestSlotsAreThoseOfACluster(t *testing.T) {
 		if slot(tag) != n {
 			t.Fatalf("tag %q of slot %d lies in %d", tag, n, slot(tag))
 		}
+	}
+}
+
+func TestMarkerLiesInTheSlotOfTheName(t *testing.T) {
+	alone, cluster := &Store{mode: Standalone, prefix: DefaultPrefix}, &Store{mode: Cluster, prefix: DefaultPrefix}
+	if alone.Marker("counter", "a") != alone.Marker("counter", "b") || alone.Marker("counter", "a") == alone.Marker("other", "a") {
+		t.Error("a store that is no cluster has one marker of a kind")
+	}
+	seen := map[string]bool{}
+	for _, name := range []string{"a", "b", "orders", "x:y", "~"} {
+		marker := cluster.Marker("counter", name)
+		_, tag, _ := strings.Cut(marker, "{")
+		if tag, _, _ = strings.Cut(tag, "}"); slot(tag) != slot(name) {
+			t.Errorf("%s of %s lies in slot %d, not %d", marker, name, slot(tag), slot(name))
+		}
+		seen[marker] = true
+	}
+	if len(seen) != 5 {
+		t.Errorf("%v", seen)
 	}
 }

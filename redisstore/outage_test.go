@@ -78,13 +78,18 @@ func TestRepeatedRequestAfterALostReplyGetsTheFirstAnswer(t *testing.T) {
 	t.Parallel()
 	proxy := between(t, redistest.Start(t).Addr())
 	store := open(t, proxy.URL(), nil)
-	keys := []string{store.Key("counter", "c"), store.Key("counter", "c", "request")}
-	incr := func() (redisstore.Reply, error) { return store.Run(t.Context(), scripts.CounterIncr, keys, 1, 60_000) }
+	keys := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.Marker("counters", "c"), store.Key("counter", "c", "request")}
+	if _, err := store.Run(t.Context(), scripts.CounterEra, keys[2:3], "", 1000); err != nil {
+		t.Fatal(err)
+	}
+	incr := func() (redisstore.Reply, error) {
+		return store.Run(t.Context(), scripts.CounterIncr, keys, 1, 60_000, "", "", "")
+	}
 	first, err := incr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys[1] += "2"
+	keys[3] += "2"
 	proxy.set(cutAfter)
 	_, err = incr()
 	unknown(t, err)

@@ -60,10 +60,15 @@ type call struct {
 	sum        int64           // what an INCRBY came to
 	ack        int
 	ackTimeout time.Duration
-	deadline   time.Time   // of the store; the caller's context may end sooner
-	bySource   bool        // the server did not know the hash: send the text
-	asking     bool        // the node was named by an ASK
-	sent       atomic.Bool // go-redis has begun to write the command to a connection
+	deadline   time.Time     // of the store; the caller's context may end sooner
+	bySource   bool          // the server did not know the hash: send the text
+	asking     bool          // the node was named by an ASK
+	incr       *redis.IntCmd // of an INCRBY
+	mark       Mark          // of an INCRBY
+	unmarked   bool          // the mark was not there behind an INCRBY
+	job        *job          // of an INCRBY
+	abandoned  bool          // its caller has gone while others had it in their hands
+	sent       atomic.Bool   // go-redis has begun to write the command to a connection
 }
 
 // MarshalBinary gives go-redis the script's hash or text, or the key of an INCRBY, when it writes the command to a connection, and so observes the moment from which
@@ -176,7 +181,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 //nolint:ireturn // a pipeline takes both kinds
 func (c *call) command(ctx context.Context, words []any) redis.Cmder {
 	if c.script == nil {
-		return redis.NewIntCmd(ctx, words...)
+		return c.incr
 	}
 	return redis.NewStringSliceCmd(ctx, words...)
 }
@@ -196,21 +201,30 @@ func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Repl
 	ctx, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
 	run := c.command(ctx, words)
-	if c.ack == 0 && !c.asking {
+	if c.ack == 0 && !c.asking && c.mark.Key == "" {
 		_ = node.Process(ctx, run) // the command has its error
 		return c.result(run)
 	}
 	pipe := node.Pipeline()
-	if c.asking {
-		pipe.Do(ctx, "asking")
+	asking := func() {
+		if c.asking {
+			pipe.Do(ctx, "asking")
+		}
 	}
+	asking()
 	_ = pipe.Process(ctx, run) // it only takes the command in
+	var marked *redis.StringCmd
+	if c.mark.Key != "" {
+		asking()
+		marked = pipe.Get(ctx, c.mark.Key)
+	}
 	var wait *redis.Cmd
 	if c.ack > 0 {
 		wait = pipe.Do(ctx, "wait", c.ack, ackPatience(ctx, c.ackTimeout).Milliseconds())
 	}
 	_, execErr := pipe.Exec(ctx)
 	reply, err := c.result(run)
+	c.unmarked = marked != nil && !c.mark.in(marked)
 	if err != nil || wait == nil {
 		return reply, err
 	}

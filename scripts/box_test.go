@@ -24,9 +24,9 @@ import (
 var all = []*scripts.Script{
 	scripts.Incarnation,
 	scripts.TokenIssue, scripts.TokenGet, scripts.TokenClaim, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
-	scripts.CounterIncr, scripts.CounterGet,
-	scripts.LockEnter, scripts.LockRenew, scripts.LockLeave, scripts.LockBreak, scripts.LockGet, scripts.LockNote, scripts.LockNames,
-	scripts.NameAdd, scripts.NameList,
+	scripts.CounterOpen, scripts.CounterEra, scripts.CounterIncr, scripts.CounterSet, scripts.CounterRetire, scripts.CounterGet,
+	scripts.LockEnter, scripts.LockRenew, scripts.LockRaise, scripts.LockLeave, scripts.LockBreak, scripts.LockGet, scripts.LockNote, scripts.LockNames,
+	scripts.NameAdd, scripts.NameRemove, scripts.NameList,
 	scripts.WorkerCreate, scripts.WorkerAcquire, scripts.WorkerRenew, scripts.WorkerRelease, scripts.WorkerGet,
 	scripts.LedgerAppend, scripts.LedgerList,
 }

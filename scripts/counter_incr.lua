@@ -1,35 +1,39 @@
 -- counter_incr: adds to a counter where one INCRBY does not do: up to a limit, or with a request's record, so that the same request asked again gets the value it got
 -- first, and adds nothing.
--- Uses   int64
--- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] the request's record (string 'value by'); only when ARGV[2] > 0
+-- Uses   clock integer incarnation int64 counter
+-- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker of its slot (string)  [4] the request's record (string 'value by'),
+--        only when ARGV[2] > 0
 -- ARGV   [1] by, 1 or more  [2] retention of the request's record, 0 for none  [3] floor: a value that the process has seen, '' for none  [4] the largest value that the
---        counter may come to, '' for no limit
--- Reply  {'ok', value} | {'again', value} the request was made before | {'behind'} the counter is below the floor | {'limit'} | {'not-an-integer'} | {'overflow'}
---        | {'mismatch'} the request was made with another `by`
+--        counter may come to, '' for no limit  [5] the era in which the process found the counter in order
+-- Reply  {'ok', value} | {'again', value} the request was made before | {'behind'} the counter is below the floor, or was not found in order in this incarnation and
+--        era | {'limit'} | {'not-an-integer'} | {'overflow'} | {'mismatch'} the request was made with another `by`
 -- Units  ARGV[2] milliseconds; value is a string, since a Lua number loses digits above 2^53
 -- Effect writes on ok; a repeat only keeps its record for longer, so that its acknowledgement has something to wait for
 local retention = tonumber(ARGV[2])
 if retention > 0 then
-  local seen = redis.call('GET', KEYS[2])
+  local seen = redis.call('GET', KEYS[4])
   if seen then
     local value, by = string.match(seen, '^(%S+) (%S+)$')
     if by ~= ARGV[1] then
       return {'mismatch'}
     end
-    redis.call('PEXPIRE', KEYS[2], retention)
+    redis.call('PEXPIRE', KEYS[4], retention)
     return {'again', value}
   end
 end
 local before = redis.pcall('GET', KEYS[1])
-if type(before) == 'table' or before and not is_int64(before) then
+if type(before) == 'table' or before and not is_int(before) then
   return {'not-an-integer'}
+end
+if not in_order(KEYS[2], KEYS[3], ARGV[5]) then
+  return {'behind'}
 end
 if ARGV[3] ~= '' and smaller(before or '0', ARGV[3]) then
   return {'behind'}
 end
 local sum = redis.pcall('INCRBY', KEYS[1], ARGV[1])
 if type(sum) == 'table' then
-  return {'overflow'}
+  return overflows(sum) and {'overflow'} or sum
 end
 local value = redis.call('GET', KEYS[1])
 if ARGV[4] ~= '' and smaller(ARGV[4], value) then
@@ -41,6 +45,6 @@ if ARGV[4] ~= '' and smaller(ARGV[4], value) then
   return {'limit'}
 end
 if retention > 0 then
-  redis.call('SET', KEYS[2], value .. ' ' .. ARGV[1], 'PX', retention)
+  redis.call('SET', KEYS[4], value .. ' ' .. ARGV[1], 'PX', retention)
 end
 return {'ok', value}

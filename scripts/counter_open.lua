@@ -16,29 +16,26 @@ local value, fit = read_counter(counter)
 if not fit then
   return {'not-an-integer'}
 end
-local noted, life = read_record(record)
+local noted, life, said = read_record(record)
 local over = ends ~= '' and now >= tonumber(ends)
 if over or life and life ~= known_life then
   floor = ''
 end
-local behind = floor ~= '' and smaller(value or '0', floor)
 local era, till, first = read_era(marker, ARGV[6], tonumber(ARGV[7]))
-
--- keep gives a counter that was written anew the expiry that the process knew of.
-local function keep()
-  if floor ~= '' and ends ~= '' and redis.call('PTTL', counter) == -1 then
-    redis.call('PEXPIREAT', counter, ends)
-  end
-end
-
 if till > now then
-  if behind and ARGV[5] == 'past' then
-    put(counter, floor)
-    keep()
+  if floor ~= '' and noted ~= era and (not said or smaller(said, floor)) then
+    redis.call('SET', record, table.concat({noted or '0', life or known_life, floor}, ' '))
+    if ends ~= '' then
+      redis.call('PEXPIREAT', record, ends)
+    end
   end
   return {'hold-off', integer(till - now), era}
 end
 
+if said and (floor == '' or smaller(floor, said)) then
+  floor = said
+end
+local behind = floor ~= '' and smaller(value or '0', floor)
 local doubted = not first and noted ~= era and not (over and not noted)
 local moved = '0'
 if behind or doubted and value then
@@ -49,18 +46,26 @@ if behind or doubted and value then
   put(counter, base)
   local sum = redis.pcall('INCRBY', counter, ARGV[4])
   if type(sum) == 'table' then
-    return {'overflow'}
+    return overflows(sum) and {'overflow'} or sum
   end
-  keep()
+  if floor ~= '' and redis.call('PTTL', counter) == -1 then -- written anew: it ends when it was known to
+    local left = redis.call('PTTL', record)
+    if ends ~= '' then
+      redis.call('PEXPIREAT', counter, ends)
+    elseif said and left > 0 then
+      redis.call('PEXPIRE', counter, left)
+    end
+  end
   value, moved = redis.call('GET', counter), '1'
 elseif not value and ttl > 0 then
   redis.call('SET', counter, '0')
 end
-if ttl > 0 and redis.call('PTTL', counter) == -1 then
+local given = ttl > 0 and redis.call('PTTL', counter) == -1
+if given then
   redis.call('PEXPIRE', counter, ttl)
 end
 life = life or floor ~= '' and known_life ~= '' and known_life or '0'
-if not first and noted ~= era or life ~= '0' then
-  write_record(record, era, life, counter, 0)
+if moved == '1' or not first and noted ~= era or life ~= '0' or noted and given then
+  write_record(record, era, life, counter, 0, moved == '1' and value or said)
 end
 return {'ok', value or '', life, era, integer(math.max(redis.call('PTTL', counter), -1)), integer(now), moved}

@@ -2,15 +2,18 @@
 -- Uses   clock integer incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker of its slot (string)
 -- ARGV   [1] value, '' to remove it  [2] TTL, 0 for none  [3] how long the record of a counter that was removed is kept
--- Reply  {'ok', previous} '' for none, or for what was no integer
+-- Reply  {'ok', previous} '' for none, or for what was no integer | {'unknown'} there was none to remove
 -- Units  ARGV[2] and [3] milliseconds
--- Effect writes
+-- Effect writes on ok
 local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]
 local value = ARGV[1]
-local era, _, first = read_era(marker, '', 0)
-local _, life = read_record(record)
 local previous, fit = read_counter(counter)
-if not fit or value == '' or previous and smaller(value, previous) then
+if value == '' and fit and not previous then
+  return {'unknown'}
+end
+local _, life = read_record(record)
+local era, _, first = read_era(marker, '', 0)
+if not fit or not previous or value == '' or smaller(value, previous) then
   life = integer(now_us)
 end
 if value == '' then

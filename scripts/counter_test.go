@@ -8,18 +8,27 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-var counterKeys = []string{"{c}", "{c}:request"}
+var (
+	counterKeys = []string{"{c}", "{c}:record", "{marker}", "{c}:request"}
+	openKeys    = []string{"{c}", "{c}:record", "{marker}"}
+)
 
 // incr adds to the counter without a request id.
 func (b *box) incr(by any) []string {
 	b.Helper()
-	return b.run(scripts.CounterIncr, counterKeys, by, 0)
+	return b.run(scripts.CounterIncr, counterKeys[:3], by, 0, "", "", "")
+}
+
+// begin has the slot's first era begin.
+func (b *box) begin() {
+	b.Helper()
+	word(b, b.run(scripts.CounterEra, openKeys[2:], "", minute), "changed", 2)
 }
 
 // incrOnce adds to the counter with a request id that is kept for an hour.
 func (b *box) incrOnce(by any) []string {
 	b.Helper()
-	return b.run(scripts.CounterIncr, counterKeys, by, 3_600_000)
+	return b.run(scripts.CounterIncr, counterKeys, by, 3_600_000, "", "", "")
 }
 
 func (b *box) count() []string {
@@ -30,6 +39,7 @@ func (b *box) count() []string {
 func TestCounterAddsAndTellsTheSum(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		want(t, b.count(), "unknown")
+		b.begin()
 		want(t, b.incr(1), "ok", "1")
 		want(t, b.incr(1), "ok", "2")
 		want(t, b.incr(1_000_000), "ok", "1000002")
@@ -37,7 +47,7 @@ func TestCounterAddsAndTellsTheSum(t *testing.T) {
 		if expiry := b.expiry(counterKeys[0]); expiry != -1 {
 			t.Errorf("the counter ends at %d", expiry)
 		}
-		if kind := b.look(counterKeys[1])[counterKeys[1]].kind; kind != "none" {
+		if kind := b.look(counterKeys[3])[counterKeys[3]].kind; kind != "none" {
 			t.Errorf("without a request id there is a record of one: a %s", kind)
 		}
 	})
@@ -45,6 +55,7 @@ func TestCounterAddsAndTellsTheSum(t *testing.T) {
 
 func TestCounterKeepsEveryDigit(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
+		b.begin()
 		for _, row := range []struct{ from, by, word, to string }{
 			{"9007199254740991", "1", "ok", "9007199254740992"},
 			{"9007199254740992", "1", "ok", "9007199254740993"},
@@ -63,7 +74,7 @@ func TestCounterKeepsEveryDigit(t *testing.T) {
 			t.Run(row.from+" plus "+row.by, func(t *testing.T) {
 				b := b.on(t)
 				b.do("SET", counterKeys[0], row.from)
-				b.do("DEL", counterKeys[1])
+				b.do("DEL", counterKeys[3])
 				before := b.look(counterKeys...)
 				if row.word != "ok" {
 					want(t, b.incr(row.by), row.word)
@@ -75,7 +86,7 @@ func TestCounterKeepsEveryDigit(t *testing.T) {
 				want(t, b.incrOnce(row.by), "ok", row.to)
 				want(t, b.count(), "ok", row.to)
 				b.do("SET", counterKeys[0], "7") // the record must not depend on it
-				want(t, b.incrOnce(row.by), "ok", row.to)
+				want(t, b.incrOnce(row.by), "again", row.to)
 			})
 		}
 	})
@@ -83,6 +94,7 @@ func TestCounterKeepsEveryDigit(t *testing.T) {
 
 func TestCounterRefusesWhatIsNoInteger(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
+		b.begin()
 		values := []string{"abc", "1.5", "1e3", " 1", "1 ", "--1", "0x10", "9223372036854775808", "-9223372036854775809", strings.Repeat("1", 40)}
 		if b.kind == "redis" { // miniredis takes these for integers; no script of ours writes them
 			values = append(values, "007", "+1", "", "-0")
@@ -103,12 +115,13 @@ func TestCounterRefusesWhatIsNoInteger(t *testing.T) {
 
 func TestCounterOfAnotherKindIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
+		b.begin()
 		for _, fill := range [][]any{{"RPUSH", counterKeys[0], "1"}, {"HSET", counterKeys[0], "a", "1"}, {"ZADD", counterKeys[0], "1", "a"}, {"SADD", counterKeys[0], "1"}} {
 			t.Run(fill[0].(string), func(t *testing.T) {
 				b := b.on(t)
 				b.do("DEL", counterKeys[0])
 				b.do(fill...)
-				before := b.look(counterKeys[1])
+				before := b.look(counterKeys[3])
 				want(t, b.count(), "not-an-integer")
 				want(t, b.incr(1), "not-an-integer")
 				want(t, b.incrOnce(1), "not-an-integer")
@@ -120,19 +133,20 @@ func TestCounterOfAnotherKindIsRefused(t *testing.T) {
 
 func TestRepeatedRequestGetsItsFirstValueAndAddsNothing(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
+		b.begin()
 		want(t, b.incrOnce(5), "ok", "5")
-		between(t, "the end of the record", b.expiry(counterKeys[1]), b.now()+3_500_000, b.now()+3_600_000+slack)
+		between(t, "the end of the record", b.expiry(counterKeys[3]), b.now()+3_500_000, b.now()+3_600_000+slack)
 		want(t, b.incr(1), "ok", "6")
-		counter, record := b.look(counterKeys[0]), b.look(counterKeys[1])[counterKeys[1]]
+		counter, record := b.look(counterKeys[0]), b.look(counterKeys[3])[counterKeys[3]]
 		for range 3 {
-			want(t, b.incrOnce(5), "ok", "5") // and keeps the record for as long again
+			want(t, b.incrOnce(5), "again", "5") // and keeps the record for as long again
 		}
 		before := b.look(counterKeys...)
 		want(t, b.incrOnce(6), "mismatch")
 		want(t, b.incrOnce(4), "mismatch")
 		b.same(before)
 		b.same(counter)
-		if is := before[counterKeys[1]]; is.content != record.content || is.expiry < record.expiry-slack {
+		if is := before[counterKeys[3]]; is.content != record.content || is.expiry < record.expiry-slack {
 			t.Errorf("the record was %+v and is %+v", record, is)
 		}
 		want(t, b.incr(5), "ok", "11") // without the request id it is another call
@@ -141,21 +155,23 @@ func TestRepeatedRequestGetsItsFirstValueAndAddsNothing(t *testing.T) {
 
 func TestRequestIsForgottenAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		want(t, b.run(scripts.CounterIncr, counterKeys, 1, 150), "ok", "1")
-		b.until(func() bool { return b.expiry(counterKeys[1]) == -2 })
-		want(t, b.run(scripts.CounterIncr, counterKeys, 1, 150), "ok", "2")
+		b.begin()
+		want(t, b.run(scripts.CounterIncr, counterKeys, 1, 150, "", "", ""), "ok", "1")
+		b.until(func() bool { return b.expiry(counterKeys[3]) == -2 })
+		want(t, b.run(scripts.CounterIncr, counterKeys, 1, 150, "", "", ""), "ok", "2")
 	})
 }
 
 func TestRefusedRequestIsNotRemembered(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
+		b.begin()
 		b.do("SET", counterKeys[0], "9223372036854775807")
 		want(t, b.incrOnce(1), "overflow")
 		b.do("SET", counterKeys[0], "abc")
 		want(t, b.incrOnce(1), "not-an-integer")
 		b.do("SET", counterKeys[0], "41")
 		want(t, b.incrOnce(1), "ok", "42")
-		want(t, b.incrOnce(1), "ok", "42")
+		want(t, b.incrOnce(1), "again", "42")
 	})
 }
 

@@ -65,6 +65,19 @@ func TestNamesAreListedInTheOrderOfTheirBytes(t *testing.T) {
 	})
 }
 
+func TestNameThatIsTakenOffIsListedNoMore(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		want(t, b.run(scripts.NameRemove, nameKey, "a"), "ok")
+		b.name("a", "b", "c")
+		for range 2 {
+			want(t, b.run(scripts.NameRemove, nameKey, "b"), "ok")
+		}
+		want(t, b.names("", "", 10), "a", "c")
+		b.name("b")
+		want(t, b.names("", "", 10), "a", "b", "c")
+	})
+}
+
 func TestPagesOfNamesMissNothing(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		var all []string

@@ -31,11 +31,12 @@ var (
 	TokenExtend   = load("token_extend")
 	TokenRelease  = load("token_release")
 
-	CounterOpen = load("counter_open")
-	CounterEra  = load("counter_era")
-	CounterIncr = load("counter_incr")
-	CounterSet  = load("counter_set")
-	CounterGet  = load("counter_get")
+	CounterOpen   = load("counter_open")
+	CounterEra    = load("counter_era")
+	CounterIncr   = load("counter_incr")
+	CounterSet    = load("counter_set")
+	CounterRetire = load("counter_retire")
+	CounterGet    = load("counter_get")
 
 	WorkerCreate  = load("worker_create")
 	WorkerAcquire = load("worker_acquire")

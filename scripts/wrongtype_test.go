@@ -26,6 +26,15 @@ var (
 	claimed = grant{nonce: "n1", id: "0", from: 1, till: 2, fence: 3, ttl: hour}
 )
 
+// onceBegun is for a request in an era that has begun.
+func onceBegun(b *box) []any {
+	b.do("SET", counterKeys[0], 5)
+	if b.do("EXISTS", openKeys[2]) == int64(0) {
+		b.begin()
+	}
+	return []any{1, hour, "", "", ""}
+}
+
 // lost makes and loses a pool with one open lease, and gives what proves it.
 func lost(b *box) proof {
 	p := b.lease(lease{nonce: "n1"}).proof()
@@ -39,6 +48,48 @@ func trusted(b *box) proof {
 	return p
 }
 
+// inTurn is for a lock that a holds in one mode and b waits for in another.
+func inTurn(holds, waits string, list ...any) func(*box) []any {
+	return func(b *box) []any {
+		b.hold(ask{token: "a", mode: holds})
+		b.enter(ask{token: "b", mode: waits, inbox: "in"})
+		return list
+	}
+}
+
+// obtained is for a lock that redislock has just obtained for a.
+func obtained(list ...any) func(*box) []any {
+	return func(b *box) []any {
+		b.do("SET", lockKeys[0], tokenOf("a"))
+		return list
+	}
+}
+
+// held is for a lock that a holds alone, in a mode.
+func held(mode string, list ...any) func(*box) []any {
+	return func(b *box) []any {
+		b.hold(ask{token: "a", mode: mode})
+		return list
+	}
+}
+
+// breaking is for a lock that a holds, b waits for, and that is broken.
+func breaking(holds, waits string) func(*box) []any {
+	return func(b *box) []any {
+		inTurn(holds, waits)(b)
+		return []any{strings.Fields(b.do("GET", lockKeys[1]).(string))[0], lockTerms}
+	}
+}
+
+// What is told of a lock: that its state may be in doubt, or never is.
+var (
+	alone     = ask{token: "a"}
+	newcomer  = ask{token: "c", inbox: "in", span: 1000}
+	newReader = ask{token: "c", mode: "s", inbox: "in", span: 1000}
+	lockTerms = terms(hour, minute, "0", 1000)
+	renewed   = []string{lockKeys[0], lockKeys[1], lockKeys[4]}
+)
+
 var misuses = []misuse{
 	{"incarnation", scripts.Incarnation, markerKey, 0, args(), ""},
 	{"token_issue", scripts.TokenIssue, tokenKey, 0, args(hour, ""), ""},
@@ -48,12 +99,72 @@ var misuses = []misuse{
 	{"token_extend", scripts.TokenExtend, tokenKey, 0, args("ann", minute, hour), ""},
 	{"token_release", scripts.TokenRelease, tokenKey, 0, args("ann"), ""},
 	{"counter_get", scripts.CounterGet, counterKeys[:1], 0, args(), "not-an-integer"},
-	{"counter_incr: counter", scripts.CounterIncr, counterKeys, 0, args(1, 0), "not-an-integer"},
-	{"counter_incr: counter, with a request", scripts.CounterIncr, counterKeys, 0, args(1, hour), "not-an-integer"},
-	{"counter_incr: request", scripts.CounterIncr, counterKeys, 1, func(b *box) []any {
-		b.do("SET", counterKeys[0], 5)
-		return []any{1, hour}
+	{"counter_incr: counter", scripts.CounterIncr, counterKeys[:3], 0, args(1, 0, "", "", ""), "not-an-integer"},
+	{"counter_incr: counter, with a request", scripts.CounterIncr, counterKeys, 0, onceBegun, "not-an-integer"},
+	{"counter_incr: request", scripts.CounterIncr, counterKeys, 3, onceBegun, ""},
+	{"counter_incr: record", scripts.CounterIncr, counterKeys, 1, func(b *box) []any {
+		later(b)
+		b.run(scripts.CounterEra, openKeys[2:], "", minute)
+		return onceBegun(b)
 	}, ""},
+	{"counter_incr: marker", scripts.CounterIncr, counterKeys, 2, onceBegun, ""},
+	{"counter_open: counter", scripts.CounterOpen, openKeys, 0, args(opening{}.args()...), "not-an-integer"},
+	{"counter_open: record", scripts.CounterOpen, openKeys, 1, args(opening{}.args()...), ""},
+	{"counter_open: marker", scripts.CounterOpen, openKeys, 2, args(opening{}.args()...), ""},
+	{"counter_era", scripts.CounterEra, openKeys[2:], 0, args("", minute), ""},
+	{"counter_set: record", scripts.CounterSet, openKeys, 1, args(5, 0, hour), ""},
+	{"counter_set: marker", scripts.CounterSet, openKeys, 2, args(5, 0, hour), ""},
+	{"counter_retire: counter", scripts.CounterRetire, retireKeys, 0, args(), "not-an-integer"},
+	{"counter_retire: record", scripts.CounterRetire, retireKeys, 1, inUse, ""},
+	{"counter_retire: marker", scripts.CounterRetire, retireKeys, 2, inUse, ""},
+	{"counter_retire: last", scripts.CounterRetire, retireKeys, 3, inUse, ""},
+	{"lock_enter: lock, alone", scripts.LockEnter, lockKeys[:5], 0, args(alone.args()...), ""},
+	{"lock_enter: fences, alone", scripts.LockEnter, lockKeys[:5], 1, obtained(alone.args()...), ""},
+	{"lock_enter: queue, alone", scripts.LockEnter, lockKeys[:5], 2, obtained(alone.args()...), ""},
+	{"lock_enter: marker, alone", scripts.LockEnter, lockKeys, 5, obtained(ask{token: "a", span: 1000}.args()...), ""},
+	{"lock_enter: lock that is held", scripts.LockEnter, lockKeys, 0, inTurn("", "", newcomer.args()...), ""},
+	{"lock_enter: fences of a lock that is held", scripts.LockEnter, lockKeys, 1, inTurn("", "", newcomer.args()...), ""},
+	{"lock_enter: queue of a lock that is held", scripts.LockEnter, lockKeys, 2, inTurn("", "", newcomer.args()...), ""},
+	{"lock_enter: waiters of a lock that is held", scripts.LockEnter, lockKeys, 3, inTurn("", "", newcomer.args()...), ""},
+	{"lock_enter: holders of a lock that is held by one", scripts.LockEnter, lockKeys, 4, inTurn("", "s", newcomer.args()...), ""},
+	{"lock_enter: holders of a lock that is held by some", scripts.LockEnter, lockKeys, 4, inTurn("s", "", newReader.args()...), ""},
+	{"lock_enter: holders of a lock that is free", scripts.LockEnter, lockKeys, 4, args(newReader.args()...), ""},
+	{"lock_enter: marker of a lock that is held", scripts.LockEnter, lockKeys, 5, inTurn("", "", newcomer.args()...), ""},
+	{"lock_enter: marker of a lock that is free", scripts.LockEnter, lockKeys, 5, args(newReader.args()...), ""},
+	{"lock_enter: fences of one who holds with others", scripts.LockEnter, lockKeys[:5], 1, held("s", ask{token: "a", mode: "s"}.args()...), ""},
+	{"lock_enter: waiters of one whose turn has come", scripts.LockEnter, lockKeys[:5], 3, func(b *box) []any {
+		inTurn("", "")(b)
+		b.do("DEL", lockKeys[0])
+		return ask{token: "b", inbox: "in"}.args()
+	}, ""},
+	{"lock_renew: lock", scripts.LockRenew, renewed, 0, held("", tokenOf("a"), hour, ""), ""},
+	{"lock_renew: fences", scripts.LockRenew, renewed, 1, held("", tokenOf("a"), hour, ""), ""},
+	{"lock_renew: fences of one who holds with others", scripts.LockRenew, renewed, 1, held("s", tokenOf("a"), hour, ""), ""},
+	{"lock_renew: holders", scripts.LockRenew, renewed, 2, held("s", tokenOf("a"), hour, ""), ""},
+	{"lock_leave: lock", scripts.LockLeave, lockKeys, 0, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},
+	{"lock_leave: fences", scripts.LockLeave, lockKeys, 1, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},
+	{"lock_leave: queue", scripts.LockLeave, lockKeys, 2, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},
+	{"lock_leave: waiters", scripts.LockLeave, lockKeys, 3, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},
+	{"lock_leave: holders", scripts.LockLeave, lockKeys, 4, inTurn("s", "", tokenOf("a"), "in", lockTerms), ""},
+	{"lock_leave: marker", scripts.LockLeave, lockKeys, 5, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},
+	{"lock_leave: lock, alone", scripts.LockLeave, lockKeys[:5], 0, obtained(tokenOf("a"), "", terms(hour, minute, "0", 0)), ""},
+	{"lock_leave: queue, alone", scripts.LockLeave, lockKeys[:5], 2, obtained(tokenOf("a"), "", terms(hour, minute, "0", 0)), ""},
+	{"lock_leave: lock of one who waits", scripts.LockLeave, lockKeys, 0, inTurn("", "", tokenOf("b"), "in", lockTerms), ""},
+	{"lock_leave: queue of one who waits", scripts.LockLeave, lockKeys, 2, inTurn("", "", tokenOf("b"), "in", lockTerms), ""},
+	{"lock_leave: waiters of one who waits", scripts.LockLeave, lockKeys, 3, inTurn("", "", tokenOf("b"), "in", lockTerms), ""},
+	{"lock_break: lock", scripts.LockBreak, lockKeys, 0, breaking("", ""), ""},
+	{"lock_break: fences", scripts.LockBreak, lockKeys, 1, breaking("", ""), ""},
+	{"lock_break: queue", scripts.LockBreak, lockKeys, 2, breaking("", ""), ""},
+	{"lock_break: waiters", scripts.LockBreak, lockKeys, 3, breaking("", ""), ""},
+	{"lock_break: holders", scripts.LockBreak, lockKeys, 4, breaking("s", ""), ""},
+	{"lock_break: marker", scripts.LockBreak, lockKeys, 5, breaking("", ""), ""},
+	{"lock_get: lock", scripts.LockGet, lockKeys[:5], 0, inTurn("", "", 10), ""},
+	{"lock_get: fences", scripts.LockGet, lockKeys[:5], 1, inTurn("", "", 10), ""},
+	{"lock_get: queue", scripts.LockGet, lockKeys[:5], 2, inTurn("", "", 10), ""},
+	{"lock_get: waiters", scripts.LockGet, lockKeys[:5], 3, inTurn("", "", 10), ""},
+	{"lock_get: holders", scripts.LockGet, lockKeys[:5], 4, inTurn("s", "", 10), ""},
+	{"lock_note", scripts.LockNote, listKey, 0, args("name", hour), ""},
+	{"lock_names", scripts.LockNames, listKey, 0, args(), ""},
 	{"worker_create", scripts.WorkerCreate, poolKeys[:1], 0, args("41/10/12", "0", "0", 2, hour), ""},
 	{"worker_acquire: pool", scripts.WorkerAcquire, poolKeys, 0, args(next.args()...), ""},
 	{"worker_acquire: index of a new pool", scripts.WorkerAcquire, poolKeys, 1, args(next.args()...), ""},
@@ -124,6 +235,7 @@ var misuses = []misuse{
 	{"worker_get", scripts.WorkerGet, poolKeys[:1], 0, args(0, 10), ""},
 	{"name_add", scripts.NameAdd, nameKey, 0, args("orders"), ""},
 	{"name_list", scripts.NameList, nameKey, 0, args("", "", 10), ""},
+	{"name_remove", scripts.NameRemove, nameKey, 0, args("orders"), ""},
 	{"ledger_append", scripts.LedgerAppend, ledgerKey, 0, args("{}"), ""},
 	{"ledger_list", scripts.LedgerList, ledgerKey, 0, args(10), ""},
 }
@@ -161,9 +273,20 @@ func TestEveryKeyOfEveryScriptIsMisused(t *testing.T) {
 	for _, script := range all {
 		for _, found := range documented.FindAllStringSubmatch(parse(script.Name, texts[script.Name]).header["KEYS"], -1) {
 			at := int(number(t, found[1])) - 1
+			if script == scripts.CounterSet && at == 0 { // it sets a counter whatever was there
+				continue
+			}
 			if !slices.ContainsFunc(misuses, func(m misuse) bool { return m.script == script && m.list == at }) {
 				t.Errorf("no test gives %s a list for KEYS[%s]", script.Name, found[1])
 			}
 		}
 	}
+}
+
+// inUse has a counter that was last used before state may have been lost, so that its record counts.
+func inUse(b *box) []any {
+	b.do("SET", openKeys[0], "7")
+	later(b)
+	b.run(scripts.CounterEra, openKeys[2:], "", minute)
+	return nil
 }

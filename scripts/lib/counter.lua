@@ -1,6 +1,8 @@
 -- counter: what counters share. A counter is a plain integer, so that INCRBY adds to it. Beside all counters of a slot stands the marker 'incarnation era till first':
 -- an era begins when state may have been lost, until `till` nothing is handed out, and `first` is 1 while nothing was ever lost. Beside a counter stands, only where it
--- has something to say, its record 'era life': the era in which it was last found in order, and a number that changes when it is set back on purpose.
+-- has something to say, its record 'era life said': the era in which it was last found in order, a number that changes when it is set back on purpose, and a value that
+-- was certainly reached: to which the counter was moved, or, during a hold-off, that a process has said it has seen. That is not written to the counter, since INCRBY
+-- would take it from there while others have more to say.
 local function read_era(marker, known, span)
   local id = incarnation()
   local noted, era, till, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
@@ -24,12 +26,23 @@ local function read_era(marker, known, span)
 end
 
 local function read_record(record)
-  return string.match(redis.call('GET', record) or '', '^(%d+) (%d+)$')
+  local text = redis.call('GET', record) or ''
+  local era, life, said = string.match(text, '^(%d+) (%d+) (%-?%d+)$')
+  if not era then
+    era, life = string.match(text, '^(%d+) (%d+)$')
+  end
+  return era, life, said
+end
+
+-- in_order tells whether a counter was found in order in this incarnation, and in the era that a process knows, '' for any.
+local function in_order(record, marker, known)
+  local noted, era, _, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
+  return noted == incarnation() and (known == '' or era == known) and (first == '1' or era == read_record(record))
 end
 
 -- write_record writes it for as long as the counter lives, or for `rest` milliseconds where there is none.
-local function write_record(record, era, life, counter, rest)
-  redis.call('SET', record, era .. ' ' .. life)
+local function write_record(record, era, life, counter, rest, said)
+  redis.call('SET', record, era .. ' ' .. life .. (said and ' ' .. said or ''))
   local left = redis.call('PTTL', counter)
   if left == -2 then
     left = rest
@@ -45,7 +58,7 @@ local function read_counter(counter)
   if type(value) == 'table' then
     return nil, false
   end
-  return value or nil, not value or is_int64(value)
+  return value or nil, not value or is_int(value)
 end
 
 -- put writes a value and keeps what the key has of a TTL.

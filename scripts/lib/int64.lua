@@ -11,15 +11,19 @@ local function smaller(a, b)
   if negative(a) ~= negative(b) then
     return negative(a)
   end
-  if negative(a) then
-    a, b = b, a
-  end
   local high_a, low_a = halves(a)
   local high_b, low_b = halves(b)
+  if negative(a) then
+    return high_a > high_b or high_a == high_b and low_a > low_b
+  end
   return high_a < high_b or high_a == high_b and low_a < low_b
 end
--- is_int64 takes them as INCRBY writes them: no plus, no leading zero, no space.
-local function is_int64(text)
+-- overflows tells whether that is what INCRBY was refused for.
+local function overflows(refusal)
+  return string.find(refusal.err, 'overflow', 1, true) ~= nil
+end
+-- is_int takes them as INCRBY writes them: no plus, no leading zero, no space.
+local function is_int(text)
   local sign, digits = string.match(text, '^(%-?)(%d+)$')
   if not digits or #digits > 19 or (#digits > 1 or sign == '-') and string.sub(digits, 1, 1) == '0' then
     return false

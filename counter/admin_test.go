@@ -1,0 +1,224 @@
+package counter_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestCountersAreSetRemovedAndListed(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		c := counters{counter.New(store, counter.Config{}), store}
+		defer c.Close()
+		other := counters{counter.New(store, counter.Config{}), store} // another process
+		defer other.Close()
+		t.Run("listed by pages", c.pages)
+		t.Run("set, forward and back", func(t *testing.T) { c.setAnywhere(t, other) })
+		t.Run("set after a deletion by hand", func(t *testing.T) { c.setAfterDeletion(t, other) })
+		t.Run("removed", func(t *testing.T) { c.reset(t, other) })
+		t.Run("kept below a limit", c.limit)
+		t.Run("refuse what is out of bounds", c.badAdmin)
+	})
+}
+
+func (c counters) mustSet(t *testing.T, key string, value int64, ttl time.Duration) {
+	t.Helper()
+	if err := c.Set(t.Context(), key, value, ttl); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c counters) setAnywhere(t *testing.T, other counters) {
+	for _, value := range []int64{5, 1000, 7, 0, -3, 9007199254740993, math.MinInt64, 2} {
+		c.mustSet(t, "set", value, 0)
+		c.want(t, "set", value)
+		c.gets(t, "set", value+1)
+		got, err := other.Incr(t.Context(), "set")
+		if err != nil || got < value+2 || got > value+3 { // it may have to learn of the value first
+			t.Errorf("another process: %d, %v after %d", got, err, value+1)
+		}
+		c.gets(t, "set", got+1)
+	}
+	c.put(t, "mended", "SET", "no integer")
+	c.mustSet(t, "mended", 41, 0)
+	c.gets(t, "mended", 42)
+	c.mustSet(t, "full", math.MaxInt64, 0)
+	_, err := c.Incr(t.Context(), "full")
+	wantRefused(t, err, counter.ErrOverflow)
+}
+
+func (c counters) setAfterDeletion(t *testing.T, other counters) {
+	c.countTo(t, "deleted", 100)
+	other.gets(t, "deleted", 101)
+	c.put(t, "deleted", "DEL")
+	c.mustSet(t, "deleted", 5, 0)
+	c.gets(t, "deleted", 6)
+	if got, err := other.Incr(t.Context(), "deleted"); err != nil || got > 8 {
+		t.Errorf("another process: %d, %v", got, err)
+	}
+}
+
+func (c counters) reset(t *testing.T, other counters) {
+	wantRefused(t, c.Reset(t.Context(), "removed"), counter.ErrUnknown)
+	c.put(t, "removed", "SET", "no integer")
+	if err := c.Reset(t.Context(), "removed"); err != nil {
+		t.Error(err)
+	}
+	c.countTo(t, "removed", 100)
+	other.gets(t, "removed", 101)
+	if err := c.Reset(t.Context(), "removed"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Get(t.Context(), "removed"); !errors.Is(err, counter.ErrUnknown) {
+		t.Errorf("%v", err)
+	}
+	wantRefused(t, c.Reset(t.Context(), "removed"), counter.ErrUnknown)
+	if keys := c.listed(t, "removed"); len(keys) != 0 {
+		t.Errorf("listed: %v", keys)
+	}
+	c.gets(t, "removed", 1)
+	if keys := c.listed(t, "removed"); !slices.Equal(keys, []string{"removed"}) {
+		t.Errorf("listed: %v", keys)
+	}
+	if got, err := other.Incr(t.Context(), "removed"); err != nil || got > 3 {
+		t.Errorf("another process: %d, %v", got, err)
+	}
+}
+
+func (c counters) limit(t *testing.T) {
+	for i := range int64(3) {
+		if got, err := c.Add(t.Context(), "limited", counter.Request{Limit: 3}); err != nil || got.Value != i+1 {
+			t.Errorf("%+v %v", got, err)
+		}
+	}
+	for _, id := range []string{"", "id"} {
+		_, err := c.Add(t.Context(), "limited", counter.Request{Limit: 3, RequestID: id})
+		wantRefused(t, err, counter.ErrLimit)
+	}
+	c.want(t, "limited", 3)
+	if got := c.incr(t, "limited", 1, "id"); got.Value != 4 { // a refusal is not recorded
+		t.Errorf("%+v", got)
+	}
+	_, err := c.Add(t.Context(), "never", counter.Request{By: 5, Limit: 4})
+	wantRefused(t, err, counter.ErrLimit)
+	_, err = c.Get(t.Context(), "never")
+	wantRefused(t, err, counter.ErrUnknown)
+}
+
+func (c counters) badAdmin(t *testing.T) {
+	long := strings.Repeat("k", 201)
+	for _, key := range []string{"", "a b", "a/b", "é", "\x00", "{a}", long} {
+		_, incrErr := c.Incr(t.Context(), key)
+		_, getErr := c.Get(t.Context(), key)
+		for _, err := range []error{incrErr, getErr, c.Set(t.Context(), key, 1, 0), c.Reset(t.Context(), key)} {
+			wantRefused(t, err, counter.ErrRequest)
+		}
+	}
+	for _, ttl := range []time.Duration{-1, 1, counter.MinTTL - 1, counter.MaxTTL + 1} {
+		wantRefused(t, c.Set(t.Context(), "bad", 1, ttl), counter.ErrRequest)
+		_, err := c.Add(t.Context(), "bad", counter.Request{TTL: ttl})
+		wantRefused(t, err, counter.ErrRequest)
+	}
+	_, err := c.Add(t.Context(), "bad", counter.Request{Limit: -1})
+	wantRefused(t, err, counter.ErrRequest)
+	_, err = c.IncrBy(t.Context(), "bad", 0)
+	wantRefused(t, err, counter.ErrRequest)
+	for _, row := range []struct {
+		prefix, behind string
+		n              int
+	}{{n: 0}, {n: -1}, {n: 1001}, {"a b", "", 1}, {"", "a b", 1}, {long, "", 1}} {
+		_, _, err := c.List(t.Context(), row.prefix, row.behind, row.n)
+		wantRefused(t, err, counter.ErrRequest)
+	}
+	_, err = c.Get(t.Context(), "bad")
+	wantRefused(t, err, counter.ErrUnknown)
+}
+
+// listed are the keys that begin with a prefix.
+func (c counters) listed(t *testing.T, prefix string) (keys []string) {
+	t.Helper()
+	page, more, err := c.List(t.Context(), prefix, "", 1000)
+	if err != nil || more {
+		t.Fatal(err, more)
+	}
+	for _, one := range page {
+		keys = append(keys, one.Key)
+	}
+	return keys
+}
+
+func (c counters) pages(t *testing.T) {
+	if page, more, err := c.List(t.Context(), "", "", 10); len(page) != 0 || more || err != nil {
+		t.Errorf("%v %v %v", page, more, err)
+	}
+	for i := range int64(25) {
+		key := fmt.Sprintf("p:%02d", i)
+		switch i % 3 {
+		case 0:
+			c.mustSet(t, key, i, 0)
+		case 1:
+			c.incr(t, key, i, "")
+		case 2:
+			c.incr(t, key, i, "id")
+		}
+	}
+	c.incr(t, "q", 1, "")
+	c.put(t, "p:07", "SET", "no integer")
+	for i := 10; i < 16; i++ { // more than a page is gone
+		c.put(t, fmt.Sprintf("p:%02d", i), "DEL")
+	}
+	var got []string
+	for behind, more := "", true; more; behind = strings.Fields(got[len(got)-1])[0] {
+		var page []counter.Listed
+		var err error
+		page, more, err = c.List(t.Context(), "p:", behind, 5)
+		if err != nil || len(page) > 5 || len(page) == 0 && more {
+			t.Fatalf("%v, %v", page, err)
+		}
+		for _, one := range page {
+			got = append(got, fmt.Sprint(one.Key, " ", one.Value, " ", one.Err))
+		}
+	}
+	want := []string{"p:07 0 " + counter.ErrNotAnInteger.Error()}
+	for i := range 25 {
+		if i != 7 && (i < 10 || i > 15) {
+			want = append(want, fmt.Sprintf("p:%02d %d <nil>", i, i))
+		}
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	if keys := c.listed(t, "p:1"); !slices.Equal(keys, []string{"p:16", "p:17", "p:18", "p:19"}) {
+		t.Errorf("%q", keys)
+	}
+}
+
+func TestProcessKnowsABoundedNumberOfKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := process(t, server.URL(), func(_ *redisstore.Config, c *counter.Config) { c.MaxKeys = 100 })
+	for range 2 {
+		for i := range 1000 {
+			c.next(t, fmt.Sprint("k", i))
+			if n := counter.Known(c.Counters); n > 100 {
+				t.Fatalf("it knows %d keys", n)
+			}
+		}
+	}
+	for i := range 1000 {
+		c.want(t, fmt.Sprint("k", i), 2)
+	}
+	do(t, server, "DEL", c.store.Key("counter", "k999"), c.store.Key("counter", "k0"))
+	c.gets(t, "k999", 2+margin+1) // the newest are remembered
+	c.gets(t, "k0", 1)
+}

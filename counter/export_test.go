@@ -1,0 +1,15 @@
+package counter
+
+// Waiting is how many calls of a key wait for the INCRBY that is under way.
+func Waiting(c *Counters, key string) int {
+	e := c.entry(key)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pending == nil {
+		return 0
+	}
+	return len(e.pending.by)
+}
+
+// Known is of how many keys this process knows something.
+func Known(c *Counters) int { return int(c.count.Load()) }

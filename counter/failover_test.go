@@ -1,0 +1,139 @@
+package counter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestNoValueTwiceOverFailovers(t *testing.T) {
+	t.Parallel()
+	for ack := range 2 {
+		t.Run(fmt.Sprint("ack ", ack), func(t *testing.T) {
+			t.Parallel()
+			set := redistest.StartSentinel(t, 2)
+			far := func(_ *redisstore.Config, c *counter.Config) { c.Margin = 100_000 }
+			load := startLoad(t, "k", process(t, set.URL(), acknowledged(ack), far), process(t, set.URL(), acknowledged(ack), far))
+			old := set.Master()
+			old.Kill()
+			set.WaitForMaster(old)
+			load.goesOn()
+			load.end()
+			load.once(t)
+		})
+	}
+}
+
+// The replica that takes over has not got what the master has given out last.
+func TestReplicaThatWasBehindIsMovedPast(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 1)
+	busy, idle := process(t, set.URL()), process(t, set.URL(), func(c *redisstore.Config, _ *counter.Config) { c.Timeout = time.Second })
+	idle.countTo(t, "k", 50)
+	replica := set.Replicas()[0]
+	until(t, "the replica has it", func() bool {
+		return replica.Client().Get(t.Context(), busy.store.Key("counter", "k")).Val() == "50"
+	})
+	replica.Pause()
+	for range 50 {
+		busy.next(t, "k")
+	}
+	old := set.Master()
+	old.Kill()
+	replica.Resume()
+	set.WaitForMaster(old)
+	if got := idle.next(t, "k"); got <= 100 {
+		t.Errorf("got %d", got)
+	}
+}
+
+func TestNoValueTwiceOverAClustersFailover(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	far := func(_ *redisstore.Config, c *counter.Config) { c.Margin = 100_000 }
+	one := process(t, cluster.URL(), far)
+	load := startLoad(t, "k", one, process(t, cluster.URL(), far))
+	key := one.store.Key("counter", "k")
+	old := cluster.MasterOf(key)
+	old.Kill()
+	cluster.MasterOf(key)
+	load.goesOn()
+	load.end()
+	load.once(t)
+}
+
+func TestNoValueTwiceWhileASlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	c, other := process(t, cluster.URL()), process(t, cluster.URL())
+	if err := c.Set(t.Context(), "k", 5, 0); err != nil { // it has a record
+		t.Fatal(err)
+	}
+	load := startLoad(t, "k", c, other)
+	counterKey, keys := c.store.Key("counter", "k"), []string{c.store.Key("counter", "k"), c.store.Key("counter", "k", "record"), c.store.Marker("counters", "k")}
+	from := cluster.MasterOf(counterKey)
+	var to *redistest.Server
+	ids := map[*redistest.Server]string{}
+	for _, master := range cluster.Nodes() {
+		ids[master] = master.Client().ClusterMyID(t.Context()).Val()
+		if master != from {
+			to = master
+		}
+	}
+	slot := from.Client().ClusterKeySlot(t.Context(), counterKey).Val()
+	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[from])
+	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[to])
+	host, port, _ := net.SplitHostPort(to.Addr())
+	for _, key := range keys {
+		do(t, from, "MIGRATE", host, port, key, 0, 5000)
+	}
+	load.goesOn() // by ASK
+	do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", ids[to])
+	do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", ids[to])
+	load.goesOn() // by MOVED
+	load.end()
+	load.once(t)
+}
+
+func TestServerThatStopsWithCallsUnderWay(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	brisk := func(c *redisstore.Config, _ *counter.Config) { c.Timeout = time.Second }
+	load := startLoad(t, "k", process(t, server.URL(), brisk), process(t, server.URL(), brisk))
+	for range 2 {
+		server.Pause()
+		failed := func() int { load.mu.Lock(); defer load.mu.Unlock(); return len(load.failed) }
+		before := failed()
+		until(t, "calls fail", func() bool { return failed() > before })
+		server.Resume()
+		load.goesOn()
+	}
+	load.end()
+	load.once(t)
+	for _, err := range load.failed {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v does not say why", err)
+		}
+	}
+}
+
+func TestTooFewReplicasIsUnknownForAllThatWereMerged(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := process(t, server.URL(), acknowledged(1), func(c *redisstore.Config, _ *counter.Config) { c.AckTimeout = 50 * time.Millisecond })
+	for range 2 {
+		_, err := c.Incr(t.Context(), "k")
+		var short *redisstore.Shortfall
+		if !errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrRefused) || !errors.As(err, &short) || !strings.Contains(err.Error(), "0 of 1") {
+			t.Errorf("got %v", err)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package counter_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func (c counters) countTo(t testing.TB, key string, value int64) {
+	t.Helper()
+	for last := int64(0); last < value; {
+		got, err := c.IncrBy(t.Context(), key, min(value-last, counter.MaxBy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = got.Value
+	}
+}
+
+func TestNoValueTwiceWhenEverythingIsFlushedOrRestartsEmpty(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*redistest.Server){
+		"flushed":       func(s *redistest.Server) { do(t, s, "FLUSHALL") },
+		"restart empty": (*redistest.Server).RestartEmpty,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			load := startLoad(t, "k", process(t, server.URL()), process(t, server.URL()), process(t, server.URL()))
+			for range 3 {
+				lose(server)
+				load.goesOn()
+			}
+			load.end()
+			load.once(t)
+		})
+	}
+}
+
+// One process knows the counter; another, which runs as well, does not, and is the first to add after the loss.
+func TestIdleProcessSaysWhatItHasSeen(t *testing.T) {
+	t.Parallel()
+	for _, how := range []struct {
+		name  string
+		other func(*redisstore.Config, *counter.Config)
+	}{{"moved", func(*redisstore.Config, *counter.Config) {}}, {"refused", strict}} {
+		t.Run(how.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			idle, other := process(t, server.URL(), how.other), process(t, server.URL(), how.other)
+			idle.countTo(t, "k", 100)
+			other.countTo(t, "own", 5)
+			do(t, server, "FLUSHALL")
+			_, err := other.Incr(t.Context(), "k")
+			var held *counter.HoldOffError
+			if !errors.As(err, &held) || held.RetryAfter <= 0 || held.RetryAfter > 3*time.Second {
+				t.Errorf("%v %+v", err, held)
+			}
+			wantRefused(t, err, counter.ErrHoldOff)
+			if how.name == "moved" {
+				if got := other.next(t, "k"); got <= 100 || got > 101+margin {
+					t.Errorf("got %d", got)
+				}
+				return
+			}
+			until(t, "it is refused", func() bool { _, err = other.Incr(t.Context(), "k"); return errors.Is(err, counter.ErrBehind) })
+			_, err = idle.Incr(t.Context(), "k")
+			wantRefused(t, err, counter.ErrBehind)
+			if err := other.Set(t.Context(), "k", 500, 0); err != nil {
+				t.Fatal(err)
+			}
+			other.gets(t, "k", 501)
+			idle.gets(t, "k", 502)
+		})
+	}
+}
+
+// A process that hears of the loss by one counter says what it has seen of all.
+func TestProcessThatIsHeldOffSaysWhatItHasSeenOfOtherKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := process(t, server.URL())
+	c.countTo(t, "idle", 100)
+	c.countTo(t, "busy", 5)
+	do(t, server, "FLUSHALL")
+	_, err := c.Incr(t.Context(), "busy")
+	wantRefused(t, err, counter.ErrHoldOff)
+	stranger := process(t, server.URL())
+	if got := stranger.next(t, "idle"); got <= 100 {
+		t.Errorf("got %d", got)
+	}
+	if got := c.next(t, "busy"); got <= 5 {
+		t.Errorf("got %d", got)
+	}
+}
+
+// A process whose connections are whole may think that its counter is in order.
+func TestProcessThatWasIdleIsHeldOffToo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := process(t, server.URL(), func(_ *redisstore.Config, c *counter.Config) { c.HoldOff = time.Minute / 4 })
+	other := process(t, server.URL(), func(_ *redisstore.Config, c *counter.Config) { c.HoldOff = time.Minute / 4 })
+	c.countTo(t, "k", 100)
+	other.countTo(t, "k", 150)
+	do(t, server, "FLUSHALL")
+	_, err := other.Incr(t.Context(), "k")
+	wantRefused(t, err, counter.ErrHoldOff)
+	_, err = c.Incr(t.Context(), "k") // it has seen less than the other
+	wantRefused(t, err, counter.ErrHoldOff)
+	// A process that knows nothing begins anew; those who know say so later.
+	do(t, server, "FLUSHALL")
+	do(t, server, "SET", c.store.Key("counter", "k"), "1000")
+	until(t, "its watch has found it", func() bool {
+		_, err = c.Incr(t.Context(), "k")
+		return errors.Is(err, counter.ErrHoldOff)
+	})
+}
+
+func TestWatchTellsOfManyCountersInTime(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	slow := redistest.StartProxy(t, server.Addr(), func([]byte) (redistest.Fate, func()) {
+		time.Sleep(20 * time.Millisecond) // the way there
+		return redistest.Pass, nil
+	})
+	idle, other := process(t, slow.URL()), process(t, server.URL())
+	const keys = 400 // 8 s, one after the other
+	for i := range keys {
+		idle.countTo(t, fmt.Sprint("k", i), 10)
+	}
+	other.countTo(t, "own", 5)
+	do(t, server, "FLUSHALL")
+	for i := range keys {
+		if got := other.next(t, fmt.Sprint("k", i)); got <= 10 {
+			t.Fatalf("k%d: got %d", i, got)
+		}
+	}
+}
+
+func TestCounterThatIsBehindByHandMoves(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string][]any{"deleted": {"DEL"}, "set behind": {"SET", "60"}, "deleted with its record": {"DEL", "record"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			c, refusing, once := process(t, server.URL()), process(t, server.URL(), strict), process(t, server.URL())
+			key, record := c.store.Key("counter", "k"), c.store.Key("counter", "k", "record")
+			c.countTo(t, "k", 100)
+			refusing.gets(t, "k", 101)
+			once.gets(t, "k", 102)
+			words := []any{fault[0], key}
+			if name == "set behind" {
+				words = append(words, "60")
+			} else if len(fault) > 1 {
+				words = append(words, record)
+			}
+			do(t, server, words...)
+			_, err := refusing.Incr(t.Context(), "k")
+			var behind *counter.BehindError
+			if wantRefused(t, err, counter.ErrBehind); !errors.As(err, &behind) || behind.Seen != 101 || behind.Value > 61 {
+				t.Errorf("%+v", behind)
+			}
+			do(t, server, words...)
+			if got, err := once.Add(t.Context(), "k", counter.Request{RequestID: "id"}); err != nil || got.Value != 102+margin+1 {
+				t.Errorf("with a request id: %+v, %v", got, err)
+			}
+			c.gets(t, "k", 102+margin+2)
+			do(t, server, words...)
+			c.gets(t, "k", 102+2*margin+3)
+		})
+	}
+}
+
+// The server comes back with what it had a while ago.
+func TestOlderSnapshotHandsNothingOutTwice(t *testing.T) {
+	t.Parallel()
+	for name, add := range map[string]func(counters) (counter.Range, error){
+		"plain": func(c counters) (counter.Range, error) { return c.Add(t.Context(), "k", counter.Request{}) },
+		"with a limit": func(c counters) (counter.Range, error) {
+			return c.Add(t.Context(), "k", counter.Request{Limit: 1 << 40})
+		},
+		"with a request id": func(c counters) (counter.Range, error) {
+			return c.Add(t.Context(), "k", counter.Request{RequestID: "id"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			busy, idle, refusing := process(t, server.URL()), process(t, server.URL()), process(t, server.URL(), strict)
+			idle.countTo(t, "k", 50)
+			refusing.gets(t, "k", 51)
+			do(t, server, "SAVE")
+			for range 50 {
+				busy.next(t, "k")
+			}
+			server.Kill()
+			server.Restart()
+			var got counter.Range
+			until(t, "it is served", func() bool {
+				var err error
+				got, err = add(idle)
+				return err == nil
+			})
+			if got.Value <= 101 || got.Value > 110+margin {
+				t.Errorf("got %+v", got)
+			}
+			again, err := add(idle)
+			if name == "with a request id" {
+				if err != nil || again != got {
+					t.Errorf("again: %+v, %v", again, err)
+				}
+			} else if err != nil || again.Value != got.Value+1 {
+				t.Errorf("next: %+v, %v", again, err)
+			}
+			if got := refusing.next(t, "k"); got <= 101 { // it was put in order by the others
+				t.Errorf("got %d", got)
+			}
+		})
+	}
+}
+
+func TestStrictRefusesAfterAnOlderSnapshot(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c, fresh := process(t, server.URL(), strict), process(t, server.URL(), strict)
+	c.countTo(t, "k", 50)
+	do(t, server, "SAVE")
+	c.gets(t, "k", 51)
+	server.Kill()
+	server.Restart()
+	for _, p := range []counters{fresh, c} {
+		var err error
+		until(t, "it is refused for what it holds", func() bool { _, err = p.Incr(t.Context(), "k"); return errors.Is(err, counter.ErrBehind) })
+		wantRefused(t, err, counter.ErrBehind)
+		_, err = p.Add(t.Context(), "k", counter.Request{RequestID: "id"})
+		wantRefused(t, err, counter.ErrBehind)
+	}
+	c.want(t, "k", 51) // what was added as the connection turned out to be new is nobody's
+	if err := fresh.Set(t.Context(), "k", 51, 0); err != nil {
+		t.Fatal(err)
+	}
+	c.gets(t, "k", 52)
+	fresh.gets(t, "k", 53)
+}

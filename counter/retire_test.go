@@ -1,0 +1,63 @@
+package counter_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// While others add, a counter is retired: everything that they got is at or below the last value, and nothing comes after it.
+func TestRetireTellsTheLastOfAllValues(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		c := counter.New(store, counter.Config{})
+		defer c.Close()
+		if _, err := c.Retire(t.Context(), "never"); !errors.Is(err, counter.ErrUnknown) {
+			t.Errorf("a counter that was never used: %v", err)
+		}
+		got, begun := make([]int64, 8), make(chan struct{}, 8)
+		var adding sync.WaitGroup
+		for i := range got {
+			adding.Go(func() {
+				for {
+					value, err := c.Incr(t.Context(), "k")
+					if err != nil {
+						wantRefused(t, err, counter.ErrOverflow)
+						return
+					}
+					if got[i] == 0 {
+						begun <- struct{}{}
+					}
+					got[i] = value
+				}
+			})
+		}
+		for range got {
+			<-begun
+		}
+		last, err := c.Retire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		adding.Wait()
+		largest := int64(0)
+		for _, value := range got {
+			largest = max(largest, value)
+		}
+		if largest != last {
+			t.Errorf("retired at %d, and %d was handed out", last, largest)
+		}
+		if again, err := c.Retire(t.Context(), "k"); err != nil || again != last {
+			t.Errorf("asked again: %d, %v", again, err)
+		}
+		if err := c.Set(t.Context(), "k", last, 0); err != nil {
+			t.Fatal(err)
+		}
+		if value, err := c.Incr(t.Context(), "k"); err != nil || value != last+1 {
+			t.Errorf("taken back: %d, %v", value, err)
+		}
+	})
+}

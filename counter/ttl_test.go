@@ -1,0 +1,142 @@
+package counter_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// inBubble runs a test on an embedded store, where an hour takes no time.
+func inBubble(t *testing.T, test func(t *testing.T, c counters)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.Open(t, redisstore.Config{})
+		c := counters{counter.New(store, counter.Config{}), store}
+		defer c.Close()
+		test(t, c)
+	})
+}
+
+func (c counters) daily(t *testing.T, key string, ttl time.Duration, want int64) {
+	t.Helper()
+	if got, err := c.Add(t.Context(), key, counter.Request{TTL: ttl}); err != nil || got.Value != want {
+		t.Errorf("%s: got %+v, %v, want %d", key, got, err, want)
+	}
+}
+
+func TestCounterBeginsAgainWhenItHasExpired(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		for range 3 {
+			for i := range int64(10) {
+				c.daily(t, "k", time.Hour, i+1)
+				time.Sleep(time.Minute) // which does not extend it
+			}
+			time.Sleep(51 * time.Minute)
+		}
+		c.daily(t, "k", time.Hour, 1)
+		c.daily(t, "k", 10*time.Hour, 2)
+		c.gets(t, "k", 3)
+		time.Sleep(61 * time.Minute)
+		wantRefusedGet(t, c, "k")
+		if keys := c.listed(t, ""); len(keys) != 0 {
+			t.Errorf("listed: %v", keys)
+		}
+		c.daily(t, "k", time.Hour, 1)
+		if keys := c.listed(t, ""); len(keys) != 1 {
+			t.Errorf("listed: %v", keys)
+		}
+	})
+}
+
+func wantRefusedGet(t *testing.T, c counters, key string) {
+	t.Helper()
+	_, err := c.Get(t.Context(), key)
+	wantRefused(t, err, counter.ErrUnknown)
+}
+
+func TestCounterWithoutAnEndGetsOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		c.gets(t, "k", 1)
+		time.Sleep(1000 * time.Hour)
+		c.gets(t, "k", 2)
+		c.daily(t, "k", time.Hour, 3)
+		time.Sleep(59 * time.Minute)
+		c.want(t, "k", 3)
+		time.Sleep(2 * time.Minute)
+		wantRefusedGet(t, c, "k")
+		c.daily(t, "k", time.Hour, 1)
+	})
+}
+
+func TestCounterIsSetWithAnEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		c.countTo(t, "k", 100)
+		c.mustSet(t, "k", 7, time.Hour)
+		c.gets(t, "k", 8)
+		time.Sleep(61 * time.Minute)
+		wantRefusedGet(t, c, "k")
+		c.gets(t, "k", 1)
+	})
+}
+
+// Calls are under way as the counter expires: each has a value of the old counter or of the new one, none has one of a third.
+func TestCallsUnderWayAsTheCounterExpires(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		other := counters{counter.New(c.store, counter.Config{}), c.store}
+		defer other.Close()
+		const ttl = 200 * time.Millisecond
+		for range 20 {
+			var all sync.WaitGroup
+			begun := time.Now()
+			for _, p := range []counters{c, other} {
+				for i := range 4 {
+					all.Go(func() {
+						last := int64(0)
+						fell := 0
+						time.Sleep(time.Duration(i) * time.Microsecond)
+						for time.Since(begun) < 3*ttl/2 {
+							got, err := p.Add(t.Context(), "k", counter.Request{TTL: ttl})
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if got.Value <= last {
+								fell++
+							}
+							if got.Value > 100_000 {
+								t.Errorf("%+v: it was taken for lost", got)
+							}
+							last = got.Value
+							time.Sleep(time.Millisecond)
+						}
+						if fell > 2 {
+							t.Errorf("it began again %d times", fell)
+						}
+					})
+				}
+			}
+			all.Wait()
+		}
+		time.Sleep(2 * ttl)
+		wantRefusedGet(t, c, "k")
+	})
+}
+
+func TestProcessForgetsWhatItHasSeenOfAKeyThatIsNotUsed(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		other := counters{counter.New(c.store, counter.Config{}), c.store}
+		defer other.Close()
+		other.countTo(t, "k", 100)
+		if err := c.Reset(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(25 * time.Hour) // Redis no longer knows that it was removed
+		c.gets(t, "k", 1)
+		other.gets(t, "k", 2)
+	})
+}

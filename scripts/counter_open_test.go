@@ -1,0 +1,374 @@
+package scripts_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// opening is what a process says of a counter when it is about to add to it.
+type opening struct {
+	floor, life string
+	ends        int64 // 0 = never
+	margin      int64 // 0 = 1000
+	refuse      bool
+	era         string
+	span        int64 // of a hold-off; 0 = an hour
+	ttl         int64
+}
+
+func (o opening) args() []any {
+	ends, what := "", "past"
+	if o.ends != 0 {
+		ends = fmt.Sprint(o.ends)
+	}
+	if o.refuse {
+		what = "refuse"
+	}
+	if o.margin == 0 {
+		o.margin = 1000
+	}
+	if o.span == 0 {
+		o.span = hour
+	}
+	return []any{o.floor, o.life, ends, o.margin, what, o.era, o.span, o.ttl}
+}
+
+// opened is what the answer to one tells.
+type opened struct {
+	value, life, era string
+	left             int64
+	moved            bool
+}
+
+func (b *box) open(o opening) []string {
+	b.Helper()
+	return b.run(scripts.CounterOpen, openKeys, o.args()...)
+}
+
+// opens opens a counter that is to be in order afterwards.
+func (b *box) opens(o opening) opened {
+	b.Helper()
+	reply := b.open(o)
+	word(b, reply, "ok", 6)
+	between(b, "now", number(b, reply[5]), b.now()-slack, b.now())
+	return opened{reply[1], reply[2], reply[3], number(b, reply[4]), reply[6] == "1"}
+}
+
+// at fails the test unless a counter was opened at that value, and moved or not.
+func (b *box) at(o opening, value string, moved bool) opened {
+	b.Helper()
+	got := b.opens(o)
+	if got.value != value || got.moved != moved {
+		b.Fatalf("%+v: got %+v, want %q, moved %v", o, got, value, moved)
+	}
+	return got
+}
+
+// heldOff fails the test unless a counter is not opened yet, and returns the era.
+func (b *box) heldOff(o opening) string {
+	b.Helper()
+	reply := b.open(o)
+	word(b, reply, "hold-off", 2)
+	if left := number(b, reply[1]); left < 1 || left > number(b, fmt.Sprint(o.args()[6])) {
+		b.Fatalf("%d ms are left", left)
+	}
+	return reply[2]
+}
+
+// later has another incarnation hold the state.
+func later(b *box) {
+	b.Helper()
+	if b.do("EXISTS", openKeys[2]) == int64(0) {
+		b.begin()
+	}
+	marker := strings.Fields(b.do("GET", openKeys[2]).(string))
+	marker[0] = "before"
+	b.do("SET", openKeys[2], strings.Join(marker, " "))
+}
+
+// soonOver makes a hold-off that has begun end now.
+func (b *box) soonOver() {
+	b.Helper()
+	marker := strings.Fields(b.do("GET", openKeys[2]).(string))
+	if len(marker) != 4 || number(b, marker[2]) <= b.now() {
+		b.Fatalf("the marker is %q", marker)
+	}
+	marker[2] = "0"
+	b.do("SET", openKeys[2], strings.Join(marker, " "))
+}
+
+func TestCounterInOrderIsOpenedAsItIs(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		first := b.at(opening{}, "", false)
+		if first.life != "0" || first.left != -1 {
+			t.Errorf("%+v", first)
+		}
+		b.do("SET", counterKeys[0], "9007199254740993")
+		before := b.look(openKeys...)
+		for _, o := range []opening{
+			{}, {era: first.era}, {floor: "9007199254740993", life: "0", era: first.era}, {floor: "9007199254740992", life: "0"}, {floor: "-5", life: "0", refuse: true},
+		} {
+			if got := b.at(o, "9007199254740993", false); got != (opened{"9007199254740993", "0", first.era, -1, false}) {
+				t.Errorf("%+v: %+v", o, got)
+			}
+		}
+		b.same(before)
+		if b.do("EXISTS", openKeys[1]) != int64(0) {
+			t.Error("a counter that has nothing to say has a record")
+		}
+	})
+}
+
+func TestCounterBehindWhatWasSeenMovesByTheMargin(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		for _, row := range []struct {
+			value, floor string
+			margin       int64
+			to           string
+		}{
+			{"", "100", 1000, "1100"}, {"99", "100", 1, "101"}, {"5", "9007199254740993", 1000, "9007199254741993"}, {"-10", "-9", 5, "-4"}, {"", "1", 1, "2"},
+			{"-9223372036854775808", "9223372036854775806", 1, "9223372036854775807"}, {"9007199254740992", "9007199254740993", 1, "9007199254740994"},
+		} {
+			b.do("DEL", openKeys[0], openKeys[1])
+			if row.value != "" {
+				b.do("SET", openKeys[0], row.value)
+			}
+			before := b.look(openKeys...)
+			reply := b.open(opening{floor: row.floor, life: "0", margin: row.margin, refuse: true})
+			if reply[0] != "behind" || reply[1] != row.value || reply[2] != "0" || len(reply) != 4 {
+				t.Errorf("%+v refused: %q", row, reply)
+			}
+			b.same(before)
+			b.at(opening{floor: row.floor, life: "0", margin: row.margin}, row.to, true)
+			b.at(opening{floor: row.to, life: "0", margin: row.margin}, row.to, false)
+			want(t, b.count(), "ok", row.to)
+		}
+		b.do("DEL", openKeys[0])
+		b.at(opening{floor: "5", life: "0"}, "9007199254741994", true) // a process that has seen little does not move it back to there
+		b.do("DEL", openKeys[0], openKeys[1])
+		b.at(opening{floor: "-1", life: "0"}, "", false) // none yet is 0
+	})
+}
+
+func TestCounterOfAnotherIncarnationMovesOnce(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		era := b.opens(opening{}).era
+		b.do("SET", counterKeys[0], "60")
+		later(b)
+		before := b.look(openKeys[:2]...)
+		reply := b.open(opening{refuse: true})
+		if reply[0] != "behind" || reply[1] != "60" || reply[2] != "0" || reply[3] == era {
+			t.Errorf("%q", reply)
+		}
+		b.same(before)
+		first := b.at(opening{era: era}, "1060", true)
+		if number(t, first.era) <= number(t, era) {
+			t.Errorf("the era %s follows %s", first.era, era)
+		}
+		if again := b.at(opening{era: era}, "1060", false); again.era != first.era {
+			t.Errorf("%+v after %+v", again, first)
+		}
+		b.at(opening{floor: "50", life: "0", era: first.era}, "1060", false)
+		later(b)
+		b.at(opening{floor: "5000", life: "0"}, "6000", true) // beyond the larger of both
+		later(b)
+		b.at(opening{floor: "5000", life: "0"}, "7000", true)
+	})
+}
+
+func TestCounterThatBeginsInALaterEraIsNotMoved(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		later(b)
+		era := b.at(opening{}, "", false).era
+		want(t, b.incr(1), "ok", "1")
+		b.at(opening{}, "1", false)
+		b.at(opening{floor: "1", life: "0", era: era}, "1", false)
+		b.do("DEL", openKeys[1])
+		b.at(opening{refuse: false, floor: "1", life: "0"}, "1001", true) // whose record is lost
+	})
+}
+
+func TestCounterThatCanNotMoveIsRefusedAndStays(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		b.do("SET", openKeys[0], "9223372036854775000")
+		later(b)
+		before := b.look(openKeys[:2]...)
+		for range 2 {
+			want(t, b.open(opening{}), "overflow")
+			b.same(before)
+		}
+		b.at(opening{margin: 807}, "9223372036854775807", true)
+		b.do("SET", openKeys[0], "1")
+		want(t, b.open(opening{floor: "9223372036854775807", life: "0", margin: 1}), "overflow")
+		for _, text := range []string{"abc", "1.5", "9223372036854775808"} {
+			b.do("SET", openKeys[0], text)
+			before := b.look(openKeys...)
+			want(t, b.open(opening{}), "not-an-integer")
+			want(t, b.open(opening{floor: "5", life: "0"}), "not-an-integer")
+			b.same(before)
+		}
+	})
+}
+
+func TestHoldOffTakesInWhatEachHasSeen(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		era := b.opens(opening{}).era
+		b.do("SET", openKeys[0], "90")
+		b.do("FLUSHALL")
+		if reply := b.run(scripts.CounterEra, openKeys[2:], era, hour); reply[0] != "changed" || number(t, reply[2]) < hour-slack {
+			t.Fatalf("%q", reply)
+		}
+		for i, o := range []opening{
+			{era: era}, {floor: "100", life: "0", era: era}, {floor: "99", life: "0", era: era}, {floor: "9007199254740993", life: "0", era: era},
+			{floor: "9007199254740992", life: "0", era: era}, {floor: "-3", life: "0"}, {},
+		} {
+			o.refuse = i%2 == 1 // those who refuse have seen something as well
+			b.heldOff(o)
+			want(t, b.count(), "unknown") // INCRBY must not find there what may not be all
+		}
+		b.soonOver()
+		before := b.look(openKeys[:2]...)
+		if reply := b.open(opening{refuse: true}); reply[0] != "behind" || reply[1] != "" {
+			t.Errorf("one that has seen nothing, and refuses: %q", reply)
+		}
+		b.same(before)
+		b.at(opening{}, "9007199254741993", true)
+		b.at(opening{floor: "9007199254740993", life: "0"}, "9007199254741993", false)
+	})
+}
+
+func TestHoldOffIsOnlyForALossOfEverything(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		era := b.opens(opening{}).era
+		want(t, b.run(scripts.CounterEra, openKeys[2:], era, hour), "same")
+		later(b) // a failover
+		reply := b.run(scripts.CounterEra, openKeys[2:], era, hour)
+		if reply[0] != "changed" || reply[1] == era || reply[2] != "0" {
+			t.Errorf("another incarnation: %q", reply)
+		}
+		second := reply[1]
+		want(t, b.run(scripts.CounterEra, openKeys[2:], second, hour), "same")
+		want(t, b.run(scripts.CounterEra, openKeys[2:], era, hour), "changed", second, "0")
+
+		b.do("FLUSHALL") // and somebody who knows nothing is the first to come
+		b.at(opening{}, "", false)
+		b.at(opening{}, "", false)
+		reply = b.run(scripts.CounterEra, openKeys[2:], second, hour)
+		if reply[0] != "changed" || number(t, reply[2]) < hour-slack {
+			t.Errorf("everything lost, and found by one who knew: %q", reply)
+		}
+		b.heldOff(opening{})
+		b.heldOff(opening{era: second})
+		b.heldOff(opening{era: reply[1]})
+	})
+}
+
+func TestHoldOffEnds(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.heldOff(opening{era: "1", span: 200})
+		b.until(func() bool { return b.open(opening{era: "1", span: 200})[0] == "ok" })
+		b.at(opening{era: "1"}, "", false) // nobody had seen anything
+		want(t, b.incr(1), "ok", "1")
+		b.at(opening{}, "1", false)
+	})
+}
+
+func TestHoldOffKeepsLivesAndEnds(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.do("SET", openKeys[0], "7")
+		b.heldOff(opening{era: "1", floor: "100", life: "55", ends: b.now() + hour})
+		b.heldOff(opening{era: "1", floor: "900", life: "44"}) // of a life that is over
+		between(t, "the end of what was said", b.expiry(openKeys[1]), b.now()+hour-slack, b.now()+hour)
+		b.soonOver()
+		b.do("DEL", openKeys[0])
+		got := b.at(opening{}, "1100", true)
+		if got.life != "55" || got.left < hour-2*slack || got.left > hour {
+			t.Errorf("%+v", got)
+		}
+		between(t, "the end of the record", b.expiry(openKeys[1]), b.now()+hour-2*slack, b.now()+hour)
+	})
+}
+
+func TestCounterSetDuringAHoldOffIsInOrder(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.heldOff(opening{era: "1", floor: "100", life: "0"})
+		want(t, b.set(5, 0), "ok", "")
+		b.heldOff(opening{era: "1", floor: "100", life: "0"})
+		b.soonOver()
+		b.at(opening{floor: "100", life: "0", refuse: true}, "5", false)
+		b.at(opening{}, "5", false)
+	})
+}
+
+func TestCounterThatHasExpiredBeginsAgain(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		first := b.at(opening{ttl: hour}, "", false)
+		if first.left < hour-slack || first.left > hour {
+			t.Errorf("%+v", first)
+		}
+		want(t, b.incr(1), "ok", "1") // not without the TTL
+		between(t, "the counter's end", b.expiry(openKeys[0]), b.now()+hour-slack, b.now()+hour)
+		b.at(opening{ttl: 2 * hour}, "1", false)
+		between(t, "the counter's end, asked again", b.expiry(openKeys[0]), b.now()+hour-2*slack, b.now()+hour)
+
+		b.do("DEL", openKeys[0])
+		gone := opening{floor: "100", life: "0", ends: b.now() - 1, ttl: hour, refuse: true}
+		b.at(gone, "", false)
+		want(t, b.incr(2), "ok", "2")
+		b.do("PERSIST", openKeys[0]) // a stray value, added in the moment in which it expired
+		if got := b.at(gone, "2", false); got.left < hour-slack {
+			t.Errorf("%+v", got)
+		}
+		later(b) // and so in another incarnation
+		b.do("DEL", openKeys[0])
+		b.at(gone, "", false)
+	})
+}
+
+func TestCounterThatIsLostBeforeItExpiresKeepsItsEnd(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		ends := b.now() + hour
+		got := b.at(opening{floor: "100", life: "0", ends: ends}, "1100", true)
+		between(t, "what is left", got.left, hour-slack, hour)
+		b.do("SET", openKeys[0], "5", "PX", 2*hour) // one that is behind keeps its own
+		got = b.at(opening{floor: "1100", life: "0", ends: ends}, "2100", true)
+		between(t, "what is left", got.left, 2*hour-slack, 2*hour)
+	})
+}
+
+func TestRecordEndsWithItsCounter(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		later(b)
+		b.at(opening{}, "", false)
+		want(t, b.incr(1), "ok", "1")
+		if at := b.expiry(openKeys[1]); at != -1 {
+			t.Errorf("the record of a counter that stays ends at %d", at)
+		}
+		b.at(opening{ttl: hour}, "1", false) // which now gets an end
+		between(t, "the record's end", b.expiry(openKeys[1]), b.now()+hour-slack, b.now()+hour)
+		later(b)
+		b.at(opening{}, "1001", true)
+		between(t, "the record's end, written again", b.expiry(openKeys[1]), b.now()+hour-2*slack, b.now()+hour)
+	})
+}
+
+func TestServerOutOfMemoryIsNoOverflow(t *testing.T) {
+	t.Parallel()
+	b := open(t, "redis")
+	b.begin()
+	b.do("SET", openKeys[0], "5")
+	b.do("CONFIG", "SET", "maxmemory", 1)
+	_, incrErr := b.try(scripts.CounterIncr, counterKeys[:3], 1, 0, "", "", "")
+	_, openErr := b.try(scripts.CounterOpen, openKeys, opening{floor: "9", life: "0"}.args()...)
+	for _, err := range []error{incrErr, openErr} {
+		if err == nil || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("got %v", err)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package scripts_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// set sets a counter; the record of one that is removed is kept for an hour.
+func (b *box) set(value any, ttl int64) []string {
+	b.Helper()
+	return b.run(scripts.CounterSet, openKeys, value, ttl, hour)
+}
+
+func TestCounterIsSetAndTellsWhatItWas(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		for _, row := range [][2]string{
+			{"5", ""}, {"9007199254740993", "5"}, {"-3", "9007199254740993"}, {"9223372036854775807", "-3"}, {"-9223372036854775808", "9223372036854775807"},
+			{"", "-9223372036854775808"}, {"7", ""},
+		} {
+			want(t, b.set(row[0], 0), "ok", row[1])
+			if row[0] == "" {
+				want(t, b.count(), "unknown")
+				continue
+			}
+			want(t, b.count(), "ok", row[0])
+			if at := b.expiry(openKeys[0]); at != -1 {
+				t.Errorf("it ends at %d", at)
+			}
+		}
+		before := b.look(openKeys[2])
+		want(t, b.run(scripts.CounterSet, []string{"{none}", "{none}:record", openKeys[2]}, "", 0, hour), "unknown")
+		b.same(before)
+		if n := b.do("EXISTS", "{none}", "{none}:record"); n != int64(0) {
+			t.Errorf("removing what is not there wrote %d keys", n)
+		}
+		want(t, b.set(8, hour), "ok", "7")
+		between(t, "the end", b.expiry(openKeys[0]), b.now()+hour-slack, b.now()+hour)
+		between(t, "the end of the record", b.expiry(openKeys[1]), b.now()+hour-slack, b.now()+hour)
+		want(t, b.set(9, 0), "ok", "8")
+		if at := b.expiry(openKeys[0]); at != -1 {
+			t.Errorf("it ends at %d", at)
+		}
+	})
+}
+
+func TestCounterThatIsSetBackIsOfAnotherLife(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		b.do("SET", openKeys[0], "100")
+		want(t, b.set("200", 0), "ok", "100") // forward
+		if got := b.at(opening{floor: "100", life: "0"}, "200", false); got.life != "0" {
+			t.Errorf("%+v", got)
+		}
+		for _, row := range []struct{ before, value string }{{"200", "199"}, {"-5", "-6"}, {"9007199254740993", "9007199254740992"}, {"abc", "5"}, {"abc", ""}, {"7", ""}, {"", "3"}} {
+			b.do("DEL", openKeys[0])
+			if row.before != "" {
+				b.do("SET", openKeys[0], row.before)
+			}
+			was := b.opensAny()
+			b.tick()
+			b.run(scripts.CounterSet, openKeys, row.value, 0, hour)
+			got := b.at(opening{floor: "9223372036854775000", life: was, refuse: true}, row.value, false)
+			if got.life == was || got.life == "0" {
+				t.Errorf("%+v: life %s after %s", row, got.life, was)
+			}
+			if reply := b.open(opening{floor: "9223372036854775000", life: got.life, refuse: true}); reply[0] != "behind" {
+				t.Errorf("%+v: one that has seen it in its new life: %q", row, reply)
+			}
+		}
+		b.do("DEL", openKeys[0])
+		b.do("RPUSH", openKeys[0], "x")
+		want(t, b.set(4, 0), "ok", "")
+		want(t, b.count(), "ok", "4")
+	})
+}
+
+// opensAny is the life of a counter, whatever it holds.
+func (b *box) opensAny() string {
+	b.Helper()
+	if record, ok := b.do("GET", openKeys[1]).(string); ok {
+		return strings.Fields(record)[1]
+	}
+	return "0"
+}
+
+func TestRecordOfARemovedCounterIsKeptForAWhile(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.do("SET", openKeys[0], "100")
+		want(t, b.set("", 0), "ok", "100")
+		between(t, "the end of the record", b.expiry(openKeys[1]), b.now()+hour-slack, b.now()+hour)
+		life := b.at(opening{floor: "100", life: "0"}, "", false).life
+		want(t, b.incr(1), "ok", "1")
+		b.at(opening{floor: "100", life: "0"}, "1", false)
+		b.at(opening{floor: "100", life: life}, "1100", true)
+	})
+}
+
+func TestCounterThatIsSetIsInOrder(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		b.do("SET", openKeys[0], "60")
+		later(b)
+		want(t, b.set(2000, 0), "ok", "60")
+		b.at(opening{floor: "1900", life: "0", refuse: true}, "2000", false)
+		b.at(opening{refuse: true}, "2000", false)
+	})
+}
+
+func TestAddingWithAFloorALimitAndARequest(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		add := func(by int, retention int64, floor, limit string) []string {
+			keys := counterKeys[:3]
+			if retention > 0 {
+				keys = counterKeys
+			}
+			return b.run(scripts.CounterIncr, keys, by, retention, floor, limit, "")
+		}
+		want(t, add(1, hour, "", ""), "behind") // never found in order
+		want(t, b.count(), "unknown")
+		b.begin()
+		want(t, add(6, 0, "", "5"), "limit")
+		want(t, b.count(), "unknown") // not 0
+		want(t, add(5, 0, "0", "5"), "ok", "5")
+		want(t, add(1, 0, "", "5"), "limit")
+		want(t, add(1, 0, "6", ""), "behind")
+		want(t, add(1, hour, "6", ""), "behind")
+		want(t, add(1, hour, "5", "5"), "limit")
+		want(t, b.count(), "ok", "5")
+		if b.do("EXISTS", counterKeys[3]) != int64(0) {
+			t.Error("a request that was refused is recorded")
+		}
+		want(t, add(1, hour, "5", "6"), "ok", "6")
+		want(t, add(1, hour, "100", "1"), "again", "6")
+
+		b.do("SET", counterKeys[0], "9007199254740992", "PX", hour)
+		want(t, add(1, 0, "9007199254740993", ""), "behind")
+		want(t, add(2, 0, "9007199254740992", "9007199254740993"), "limit")
+		between(t, "the counter's end", b.expiry(counterKeys[0]), b.now()+hour-slack, b.now()+hour)
+		want(t, add(1, 0, "9007199254740992", "9007199254740993"), "ok", "9007199254740993")
+		b.do("SET", counterKeys[0], "-10")
+		want(t, add(1, 0, "-9", ""), "behind")
+		want(t, add(1, 0, "-10", ""), "ok", "-9")
+	})
+}
+
+func TestRequestIsRecordedOnlyWhereTheCounterIsInOrder(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		b.do("SET", counterKeys[0], "60")
+		later(b)
+		for range 2 {
+			want(t, b.incrOnce(1), "behind")
+		}
+		want(t, b.run(scripts.CounterEra, openKeys[2:], "", hour)[:1], "changed")
+		want(t, b.incrOnce(1), "behind") // the era has begun, and the counter was not opened in it
+		if b.do("EXISTS", counterKeys[3]) != int64(0) {
+			t.Error("it is recorded")
+		}
+		b.at(opening{}, "1060", true)
+		want(t, b.incrOnce(1), "ok", "1061")
+		later(b)
+		want(t, b.incrOnce(1), "again", "1061")
+		b.do("FLUSHALL")
+		want(t, b.incrOnce(1), "behind")
+	})
+}

@@ -36,6 +36,7 @@ func badNames() (rows []bad) {
 			add(method, path, "pool", append(badName, tooLong)...)
 		}
 	}
+	add("GET", "/id/segment/*", "tag", append(badName, tooLong)...)
 	add("PUT", "/worker/*/0", "pool", "")
 	add("DELETE", "/worker/*/0", "pool", "")
 	add("GET", "/token/*", "token", append(badName, "a:b", "a@b", strings.Repeat("a", 256))...)
@@ -51,7 +52,8 @@ func badPaths() (rows []bad) {
 		"/token/", "/token/{issued}/", "/token/{issued}/nope", "/token/{issued}/claim/more", "/worker/", "/worker/pool/0/more", "/worker/pool/0/",
 		"/payments/", "/payments/1", "/livez/", "/readyz/x", "/problems/", "/problems/nope", "/problems/invalid-name/more", "/problems/invalid-name%00",
 		"/%69ncr/k", "/./incr/k", "/x/../incr/k", "/.env", "/counter/unused", "/worker/unused",
-		"/id", "/id/", "/id/snowflake/", "/id/snowflake/p/more", "/id/snowflake/p/", "/id/decode", "/id/decode/", "/id/decode/0/", "/id/decode/0/more", "/id/segment/t", "/id/nope",
+		"/id", "/id/", "/id/snowflake/", "/id/snowflake/p/more", "/id/snowflake/p/", "/id/decode", "/id/decode/", "/id/decode/0/", "/id/decode/0/more", "/id/segment", "/id/segment/", "/id/segment/t/more", "/id/uuid/", "/id/nope",
+		"/api/segment/get", "/api/segment/get/", "/api/segment/get/a/b", "/api/snowflake/get/", "/decodeSnowflakeId/", "/tinyid/id/", "/tinyid/id/nextId/", "/tinyid/nextId",
 		"/id/decode/0?pool=unused",
 	} {
 		rows = append(rows, bad{call: call{method: "GET", path: path}, code: "not-found"})
@@ -68,7 +70,7 @@ func badMethods() (rows []bad) {
 		"/": "GET", "/livez": "GET", "/readyz": "GET", "/idempotency-policy": "GET", "/problems/not-found": "GET",
 		"/token": "POST", "/token/{issued}": "GET", "/token/{issued}/claim": "POST", "/token/{claimed}/complete": "POST", "/token/{claimed}/extend": "POST",
 		"/token/{claimed}/release": "POST", "/incr/k": "GET POST", "/counter/k": "GET", "/worker": "GET", "/worker/pool": "GET POST PUT", "/worker/pool/0": "PUT DELETE",
-		"/id/snowflake": "GET", "/id/snowflake/p": "GET", "/id/decode/0": "GET",
+		"/id/snowflake": "GET", "/id/snowflake/p": "GET", "/id/segment/t": "GET", "/id/uuid": "GET", "/id/decode/0": "GET",
 		"/payments": "GET POST",
 	} {
 		for _, method := range []string{"PATCH", "TRACE", "BREW"} {
@@ -94,6 +96,9 @@ func badMethods() (rows []bad) {
 		{method: "POST", path: "/id/snowflake"},
 		{method: "POST", path: "/id/snowflake/p"},
 		{method: "DELETE", path: "/id/snowflake/p"},
+		{method: "HEAD", path: "/id/segment/t"},
+		{method: "POST", path: "/id/segment/t"},
+		{method: "HEAD", path: "/id/uuid"},
 		{method: "HEAD", path: "/id/decode/0"},
 		{method: "POST", path: "/id/decode/0"},
 		{method: "DELETE", path: "/worker/pool"},

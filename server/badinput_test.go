@@ -29,7 +29,7 @@ type bad struct {
 func TestBadInputIsRefusedWithItsCodeAndChangesNothing(t *testing.T) {
 	groups := map[string][]bad{
 		"names": badNames(), "paths": badPaths(), "methods": badMethods(), "queries": badQueries(), "documents": badDocuments(), "tokens": badTokenFields(),
-		"workers": badWorkerFields(), "ids": badIDs(), "payments": badPayments(), "headers": badHeaders(), "state": badStates(), "sizes": badSizes(),
+		"workers": badWorkerFields(), "ids": badIDs(), "numbers": badNumbers(), "segments": badSegments(), "payments": badPayments(), "headers": badHeaders(), "state": badStates(), "sizes": badSizes(),
 	}
 	t.Run("embedded", func(t *testing.T) {
 		f := newFixture(t, storetest.Open(t, redisstore.Config{}))

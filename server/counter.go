@@ -24,11 +24,15 @@ func (s *Server) incr(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	got, err := s.counters.Add(c.Request().Context(), key, request)
+	numbers, err := s.numbering(c, key, &request)
 	if err != nil {
 		return err
 	}
-	return sendNumber(c, got.Value, wire.Incremented{Key: key, Value: got.Value, First: got.First})
+	got, err := s.counters.Add(c.Request().Context(), numbers.key, request)
+	if err != nil {
+		return err
+	}
+	return numbers.send(c, got)
 }
 
 func incrRequest(c echo.Context) (request counter.Request, err error) {

@@ -17,6 +17,12 @@ func (s *Server) decodeID(c echo.Context) error {
 	if err := body(c, &struct{}{}); err != nil {
 		return err
 	}
+	if c.QueryParam("format") == opaqueFormat {
+		return s.decodeOpaque(c)
+	}
+	if err := notOpaque(c); err != nil {
+		return err
+	}
 	style, err := s.decodeStyle(c)
 	if err != nil {
 		return err
@@ -45,11 +51,11 @@ func (s *Server) decodeID(c echo.Context) error {
 
 // idOfPath reads the id in the format that the query says.
 func idOfPath(c echo.Context, style snowflake.Style) (snowflake.ID, error) {
-	format, err := queryFormat(c)
+	format, err := queryFormat(c, snowflake.Formats(), opaqueFormat)
 	if err != nil {
 		return 0, err
 	}
-	escaped, err := segment(c, "id")
+	escaped, err := segmentOf(c, "id")
 	if err != nil {
 		return 0, err
 	}

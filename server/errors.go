@@ -14,6 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/number"
+	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -30,6 +32,16 @@ var problems = []struct {
 	{counter.ErrBehind, wire.CounterBehind},
 	{counter.ErrHoldOff, wire.PoolQuarantined},
 	{counter.ErrOtherRequest, wire.PayloadMismatch},
+	{segment.ErrRequest, wire.InvalidName},
+	{segment.ErrUnknownTag, wire.NotFound},
+	{segment.ErrExhausted, wire.CounterOverflow},
+	{segment.ErrStarved, wire.StoreUnavailable},
+	{segment.ErrTooManyTags, wire.StoreUnavailable},
+	{segment.ErrWentBack, wire.StoreUnavailable},
+	{segment.ErrBadRange, wire.StoreUnavailable},
+	{segment.ErrClosed, wire.StoreUnavailable},
+	{number.ErrWidth, wire.CounterOverflow},
+	{number.ErrNegative, wire.CounterOverflow},
 	{workerlease.ErrRequest, wire.InvalidRequest},
 	{workerlease.ErrUnknown, wire.NotFound},
 	{workerlease.ErrOtherPool, wire.LayoutMismatch},

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -17,3 +18,6 @@ func (s *Server) Handle(method, path string, handler http.HandlerFunc) {
 func (s *Server) HandleGuarded(method, path string, route idempotency.Route, handler func(http.ResponseWriter, *http.Request) error) {
 	s.echo.Add(method, path, func(c echo.Context) error { return handler(c.Response(), c.Request()) }, s.guard(route))
 }
+
+// SetNow gives a service that has not begun to serve another clock for the dates of numbers.
+func (s *Server) SetNow(now func() time.Time) { s.now = now }

@@ -132,7 +132,8 @@ func TestAnswersThatChangeStateOrHandSomethingOutMustNotBeStored(t *testing.T) {
 	repeat := writing[len(writing)-1]
 	text := call{method: "POST", path: "/incr/k", header: []string{"Accept: text/plain"}}
 	calls := append(slices.Clone(writing), complete, replay, repeat, text, call{method: "GET", path: "/livez"}, call{method: "GET", path: "/readyz"},
-		call{method: "GET", path: "/id/snowflake/p?n=3"}, call{method: "GET", path: "/id/decode/1"})
+		call{method: "GET", path: "/id/snowflake/p?n=3"}, call{method: "GET", path: "/id/decode/1"},
+		call{method: "GET", path: "/id/segment/t"}, call{method: "GET", path: "/id/uuid?n=2"}, call{method: "GET", path: "/incr/k?template={n}"})
 	for _, c := range append(calls, reading...) {
 		a := f.send(t, c)
 		if strings.HasSuffix(c.path, "/release") {
@@ -157,6 +158,10 @@ func TestIndexListsTheRoutes(t *testing.T) {
 			`/token +POST`, `/token/{token} +GET`, `/token/{token}/claim +POST`, `/token/{token}/complete +POST`, `/token/{token}/extend +POST`,
 			`/token/{token}/release +POST`, `/incr/{key} +GET`, `/incr/{key} +POST`, `/counter/{key} +GET`, `/worker/{pool} +POST`, `/worker/{pool} +GET`,
 			`/worker/{pool} +PUT`, `/worker +GET`, `/id/snowflake +GET`, `/id/snowflake/{pool} +GET`, `/id/decode/{id} +GET`,
+			`/id/segment/{tag} +GET`, `/id/uuid +GET`, `/api/segment/get/{key} +GET`, `/api/segment/get/{key} +POST`, `/api/snowflake/get/{key} +GET`, `/decodeSnowflakeId +GET`,
+			`/cache +GET`, `/db +GET`, `/tinyid/id/nextId +GET`, `/tinyid/id/nextIdSimple +GET`, `/tinyid/id/nextSegmentId +GET`, `/tinyid/id/nextSegmentIdSimple +POST`,
+			`/lock/{name} +POST`, `/lock/{name} +PUT`, `/lock/{name} +DELETE`, `/lock/{name} +GET`, `/lock +GET`, `/counter/{key} +PUT`, `/counter/{key} +DELETE`, `/counter +GET`,
+			`coatcheck: .+`, `/token .+ once, .+`, `/incr .+ twice; .+`, `/id .+ segments, UUIDs`, `/worker .+ window of time`, `/lock .+ fence, .+`,
 			`/worker/{pool}/{worker_id} +PUT`, `/worker/{pool}/{worker_id} +DELETE`, `/livez +GET`, `/readyz +GET`, `/problems/{code} +GET`,
 		} {
 			if !regexp.MustCompile(`(?m)^` + line + `$`).Match(a.body) {

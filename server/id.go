@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/number"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -17,68 +18,74 @@ const maxIDs = 10_000 // of one request
 
 // order is what a request for ids asks for.
 type order struct {
-	pool   string
 	one    bool // no number was given
 	n      int
 	format snowflake.Format
 	style  snowflake.Style
+	opaque *number.Opaque // in the place of format and style; nil = those
 }
 
 func (s *Server) snowflakes(c echo.Context) error {
-	asked, err := s.idOrder(c)
+	pool, err := s.idPool(c)
 	if err != nil {
 		return err
 	}
+	asked, err := idOrder(c)
+	if err != nil {
+		return err
+	}
+	if err := asked.read(c, snowflake.Formats()); err != nil {
+		return err
+	}
 	ids := make([]snowflake.ID, asked.n)
-	origin, err := s.stamper.Stamp(c.Request().Context(), asked.pool, ids)
+	origin, err := s.stamper.Stamp(c.Request().Context(), pool, ids)
 	if err != nil {
 		return err
 	}
 	asked.style.Layout, asked.style.Epoch = origin.Layout, origin.Epoch
-	last := ids[len(ids)-1] // the largest: if it can be written, all can
-	text, err := asked.format.Append(nil, last, asked.style)
-	if err != nil && asked.format == snowflake.Padded {
-		return invalid("width", fmt.Sprintf("too narrow: the pool's ids have %d digits now", len(last.String())))
-	}
-	if err != nil {
+	if err := asked.check(ids[len(ids)-1], "the pool's ids"); err != nil { // the largest: if it can be written, all can
 		return err
 	}
-	fresh(c)
-	if wantsText(c) {
-		c.Response().Header().Set(echo.HeaderContentType, echo.MIMETextPlainCharsetUTF8)
-		c.Response().WriteHeader(http.StatusOK)
-		return asked.write(c.Response(), ids, "", "\n", "\n")
-	}
-	head := `{"pool":"` + asked.pool + `","worker_id":` + strconv.Itoa(origin.WorkerID) // a name needs no quoting
-	if asked.one {
-		head += `,"id":"` + string(text) + `"`
-	}
-	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
-	c.Response().WriteHeader(http.StatusOK)
-	return asked.write(c.Response(), ids, head+`,"ids":["`, `","`, `"]}`+"\n")
+	head := `{"pool":"` + pool + `","worker_id":` + strconv.Itoa(origin.WorkerID) // a name needs no quoting
+	return sendIDs(c, asked, head, func(dst []byte, i int) ([]byte, error) { return asked.format.Append(dst, ids[i], asked.style) })
 }
 
-func (s *Server) idOrder(c echo.Context) (asked order, err error) {
-	if asked.pool, err = s.idPool(c); err != nil {
-		return asked, err
-	}
+// idOrder reads how many ids are asked for.
+func idOrder(c echo.Context) (asked order, err error) {
 	if err := body(c, &struct{}{}); err != nil {
 		return asked, err
 	}
 	n, err := queryInt(c, "n", 1, 1, maxIDs)
-	if err != nil {
-		return asked, err
-	}
 	asked.n, asked.one = int(n), !c.QueryParams().Has("n")
-	if asked.format, err = queryFormat(c); err != nil {
-		return asked, err
+	return asked, err
+}
+
+// read reads how they are to be written.
+func (o *order) read(c echo.Context, formats []snowflake.Format, others ...string) (err error) {
+	if o.format, err = queryFormat(c, formats, others...); err != nil {
+		return err
 	}
 	width, err := queryInt(c, "width", 0, 1, snowflake.MaxWidth)
-	if err == nil && width > 0 && asked.format != snowflake.Padded {
-		err = invalid("width", "only with format=padded")
+	if err == nil && width > 0 && o.format != snowflake.Padded {
+		err = invalid("width", "only with format="+strings.Join(append([]string{string(snowflake.Padded)}, others...), " or format="))
 	}
-	asked.style.Width = int(width)
-	return asked, err
+	o.style.Width = int(width)
+	return err
+}
+
+// check tells whether the largest id can be written.
+func (o *order) check(largest snowflake.ID, whose string) error {
+	if o.opaque != nil {
+		if int64(largest) > o.opaque.Max() {
+			return invalid("width", fmt.Sprintf("too narrow: %s have %d digits now", whose, len(largest.String())))
+		}
+		return nil
+	}
+	_, err := o.format.Append(nil, largest, o.style)
+	if err != nil && o.format == snowflake.Padded {
+		return invalid("width", fmt.Sprintf("too narrow: %s have %d digits now", whose, len(largest.String())))
+	}
+	return err
 }
 
 // idPool is the pool that the path names, or the default one.
@@ -92,25 +99,51 @@ func (s *Server) idPool(c echo.Context) (string, error) {
 	return s.config.IDPool, nil
 }
 
-func queryFormat(c echo.Context) (snowflake.Format, error) {
+// queryFormat reads a format from the query, one of some. The others are formats too that the route knows and this does not.
+func queryFormat(c echo.Context, formats []snowflake.Format, others ...string) (snowflake.Format, error) {
 	text := c.QueryParam("format")
-	format, err := snowflake.ParseFormat(text)
-	if err != nil || text == "" && c.QueryParams().Has("format") {
-		return "", invalid("format", "one of "+strings.Trim(fmt.Sprint(snowflake.Formats()), "[]"))
+	if !c.QueryParams().Has("format") {
+		return snowflake.Decimal, nil
 	}
-	return format, nil
+	for _, format := range formats {
+		if text == string(format) {
+			return format, nil
+		}
+	}
+	names := strings.Trim(fmt.Sprint(formats), "[]")
+	return "", invalid("format", "one of "+strings.Join(append([]string{names}, others...), " "))
+}
+
+// sendIDs answers with ids, one a line for a client that asked for text. text appends the i-th. The head is a JSON object as far as the ids.
+func sendIDs(c echo.Context, asked order, head string, text func(dst []byte, i int) ([]byte, error)) error {
+	fresh(c)
+	if wantsText(c) {
+		c.Response().Header().Set(echo.HeaderContentType, echo.MIMETextPlainCharsetUTF8)
+		c.Response().WriteHeader(http.StatusOK)
+		return writeIDs(c.Response(), asked.n, text, "", "\n", "\n")
+	}
+	if asked.one {
+		one, err := text(nil, 0)
+		if err != nil {
+			return err
+		}
+		head += `,"id":"` + string(one) + `"`
+	}
+	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+	c.Response().WriteHeader(http.StatusOK)
+	return writeIDs(c.Response(), asked.n, text, head+`,"ids":["`, `","`, `"]}`+"\n")
 }
 
 const chunk = 8 << 10 // bytes that are written at once
 
-// write sends ids as they are formatted, so that many of them need no large body.
-func (o order) write(to io.Writer, ids []snowflake.ID, head, between, tail string) (err error) {
+// writeIDs sends ids as they are formatted, so that many of them need no large body.
+func writeIDs(to io.Writer, n int, next func(dst []byte, i int) ([]byte, error), head, between, tail string) (err error) {
 	text := append(make([]byte, 0, chunk), head...)
-	for i, id := range ids {
+	for i := range n {
 		if i > 0 {
 			text = append(text, between...)
 		}
-		if text, err = o.format.Append(text, id, o.style); err != nil {
+		if text, err = next(text, i); err != nil {
 			return err
 		}
 		if len(text) < chunk-2*snowflake.MaxWidth {

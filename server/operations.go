@@ -15,14 +15,24 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
+// about is what there is, a line each.
+const about = `coatcheck: what must not be handed out twice, on Redis
+
+/token   one-use tokens: an operation begins once, and who repeats it gets its answer
+/incr    counters whose values nobody gets twice; /counter reads, sets and lists them
+/id      ids: Snowflake, from segments, UUIDs
+/worker  worker ids, leased for a window of time
+/lock    locks with a fence, and a queue
+`
+
 // index tells a person who opens the service what there is.
 func (s *Server) index(c echo.Context) error {
 	var lines []string
 	for _, route := range c.Echo().Routes() {
-		lines = append(lines, fmt.Sprintf("%-24s %s", braces(route.Path), route.Method))
+		lines = append(lines, fmt.Sprintf("%-32s %s", braces(route.Path), route.Method))
 	}
 	slices.Sort(lines)
-	return c.String(http.StatusOK, "coatcheck: counters, worker ids and one-use tokens on Redis\n\n"+strings.Join(lines, "\n")+"\n")
+	return c.String(http.StatusOK, about+"\n"+strings.Join(lines, "\n")+"\n")
 }
 
 // live says that the process answers. It asks nobody else.

@@ -22,19 +22,19 @@ const nameRule = "1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, percent-
 // name reads a name from the path, where the route's template says. Echo gives some parameters decoded and others not, so this reads the path as it came
 // and decodes the segment exactly once.
 func name(c echo.Context, param string) (string, error) {
-	segment, err := segment(c, param)
+	escaped, err := segmentOf(c, param)
 	if err != nil {
 		return "", err
 	}
-	text, err := url.PathUnescape(segment)
+	text, err := url.PathUnescape(escaped)
 	if err != nil || !nameForm.MatchString(text) {
 		return "", &fault{wire.InvalidName, param, nameRule}
 	}
 	return text, nil
 }
 
-// segment finds a parameter's part of the path by the template, which has as many segments as the path.
-func segment(c echo.Context, param string) (string, error) {
+// segmentOf finds a parameter's part of the path by the template, which has as many segments as the path.
+func segmentOf(c echo.Context, param string) (string, error) {
 	at := slices.Index(strings.Split(c.Path(), "/"), ":"+param)
 	if at < 0 {
 		return "", echo.ErrNotFound

@@ -16,6 +16,7 @@ func (s *Server) routes() *echo.Echo {
 
 	s.tokenRoutes(e)
 	s.numberRoutes(e)
+	s.doorRoutes(e)
 	s.leaseRoutes(e)
 	s.operationRoutes(e)
 	return e
@@ -38,8 +39,9 @@ func (s *Server) tokenRoutes(e *echo.Echo) {
 }
 
 func (s *Server) numberRoutes(e *echo.Echo) {
-	e.GET("/incr/:key", s.incr, handsOut, takes("by", "ttl_ms"))
-	e.POST("/incr/:key", s.incr, handsOut, takes("by", "ttl_ms"))
+	incr := takes("by", "ttl_ms", "template", "calendar", "zone", "at")
+	e.GET("/incr/:key", s.incr, handsOut, incr)
+	e.POST("/incr/:key", s.incr, handsOut, incr)
 	e.GET("/counter/:key", s.readCounter, no)
 	e.PUT("/counter/:key", s.setCounter, no)
 	e.DELETE("/counter/:key", s.removeCounter, no)
@@ -47,7 +49,24 @@ func (s *Server) numberRoutes(e *echo.Echo) {
 
 	e.GET("/id/snowflake", s.snowflakes, handsOut, takes("n", "format", "width"))
 	e.GET("/id/snowflake/:pool", s.snowflakes, handsOut, takes("n", "format", "width"))
-	e.GET("/id/decode/:id", s.decodeID, takes("format", "pool", "layout", "epoch", "datacenter"))
+	e.GET("/id/segment/:tag", s.segmentIDs, handsOut, takes("n", "format", "width"))
+	e.GET("/id/uuid", s.uuids, handsOut, takes("n", "version"))
+	e.GET("/id/decode/:id", s.decodeID, takes("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
+}
+
+// doorRoutes are those of other systems. Such a system takes any method, and parameters that it does not know.
+func (s *Server) doorRoutes(e *echo.Echo) {
+	all := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+	e.Match(all, "/api/segment/get/:key", s.leafSegment)
+	e.Match(all, "/api/snowflake/get/:key", s.leafSnowflake)
+	e.Match(all, "/decodeSnowflakeId", s.leafDecode)
+	e.Match(all, "/cache", s.leafCache)
+	e.Match(all, "/db", s.leafDB)
+
+	e.Match(all, "/tinyid/id/nextId", s.tinyidNext)
+	e.Match(all, "/tinyid/id/nextIdSimple", s.tinyidNextSimple)
+	e.Match(all, "/tinyid/id/nextSegmentId", s.tinyidRange)
+	e.Match(all, "/tinyid/id/nextSegmentIdSimple", s.tinyidRangeSimple)
 }
 
 func (s *Server) leaseRoutes(e *echo.Echo) {

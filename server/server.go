@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -33,6 +35,17 @@ type Config struct {
 	Counters counter.Config // every server and client of a store must have it alike
 
 	Locks lock.Config // every server and client of a store must have AfterLoss, LongestTTL and Skew alike
+
+	// Segments is how ids of /id/segment are fetched ahead. SegmentSource is where from; nil = counters of the store, set as Counters but as SegmentCounters says.
+	Segments      segment.Config
+	SegmentSource segment.Source
+	SegmentTags   func(context.Context) ([]SegmentTag, error) // lists the source's tags for people; nil = none, or those of the store's counters
+	SegmentStep   int64                                       // ids that the store's counters give at least, 1 to counter.MaxBy; 0 = 1000
+	KnownSegments bool                                        // tags that the store's counters do not have are refused; else they begin at 1
+	OpaqueKeys    []idempotency.Key                           // make ids opaque, the newest first; nil = none can be
+
+	Leaf         LeafDoor
+	TinyidTokens []TinyidToken // nil = the door is closed to all
 
 	Workers workerlease.Config // of the worker-id pools; every server and client of a pool must have it alike
 
@@ -83,6 +96,9 @@ type Server struct {
 	log      *slog.Logger
 	tokens   *idempotency.Tokens
 	counters *counter.Counters
+	segments *segment.Segments
+	source   segment.Source
+	sourced  *counter.Counters // behind source; nil = it is another kind
 	pools    *workerlease.Pools
 	stamper  *stamper.Stamper
 	ledger   *ledger.Ledger
@@ -91,6 +107,8 @@ type Server struct {
 	locks    *lock.Locks
 	waits    waits
 	life     incarnations
+	zones    sync.Map // *time.Location by name
+	now      func() time.Time
 }
 
 // policyPath is where clients read what the guarded routes take.
@@ -104,13 +122,16 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
-		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(),
+		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), now: time.Now,
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
 	})
-	s.stamper = stamper.New(s.pools, stamper.Config{Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger})
+	s.stamper = stamper.New(s.pools, stamper.Config{
+		Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(),
+	})
+	s.openSegments()
 	s.echo = s.routes()
 	return s
 }
@@ -123,6 +144,7 @@ func (s *Server) Handler() http.Handler { return s.echo }
 func (s *Server) Close(ctx context.Context) error {
 	s.waits.end()
 	s.stamper.Close(ctx)
+	s.closeSegments()
 	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }
 

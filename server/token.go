@@ -40,7 +40,7 @@ var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
 
 // tokenOf reads the token from the path. What can not be a token was never issued, unless it is not even a name.
 func (s *Server) tokenOf(c echo.Context) (idempotency.Ref, error) {
-	text, err := segment(c, "token")
+	text, err := segmentOf(c, "token")
 	if err != nil {
 		return idempotency.Ref{}, err
 	}

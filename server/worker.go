@@ -179,7 +179,7 @@ func workerOf(c echo.Context) (lease workerlease.Lease, err error) {
 	if lease.Pool, err = name(c, "pool"); err != nil {
 		return lease, err
 	}
-	text, err := segment(c, "worker_id")
+	text, err := segmentOf(c, "worker_id")
 	if err != nil {
 		return lease, err
 	}

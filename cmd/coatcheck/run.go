@@ -75,8 +75,8 @@ func isCobraUsage(err error) bool {
 func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "coatcheck",
-		Short: "Counters, worker ids, one-use tokens and locks on Redis",
-		Long: "coatcheck hands out counters, leased worker ids and one-use idempotency tokens, on Redis or on a store of its own.\n\n" +
+		Short: "Counters, ids, worker ids, one-use tokens and locks on Redis",
+		Long: "coatcheck hands out counters, ids, leased worker ids, one-use idempotency tokens and locks, on Redis or on a store of its own.\n\n" +
 			"Begin with `coatcheck serve --dev`. Every flag has an environment variable COATCHECK_<FLAG>; order is flag, environment, file (--config).\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 75 try again later.",
 		SilenceErrors: true,
@@ -84,7 +84,7 @@ func (p *program) command() *cobra.Command {
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON for machines")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(p.serveCommand(), p.gatewayCommand(), p.configCommand(), p.tokenCommand(), p.workerCommand(), p.idCommand(), p.lockCommand(), p.guardCommand(), p.healthcheckCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.gatewayCommand(), p.configCommand(), p.tokenCommand(), p.incrCommand(), p.counterCommand(), p.workerCommand(), p.idCommand(), p.lockCommand(), p.guardCommand(), p.healthcheckCommand(), p.versionCommand())
 	return root
 }
 

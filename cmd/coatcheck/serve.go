@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -47,8 +49,16 @@ func (p *program) serve(ctx context.Context, c *config) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w; choose another address with --listen, or --listen 127.0.0.1:0 for a free port", err)
 	}
+	segments, err := c.openSegments(ctx)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer func() { err = errors.Join(err, segments.close()) }()
 	service := server.New(server.Config{
 		Store: store, Logger: log, Dev: c.dev, PaymentDelay: c.paymentDelay, PaymentLease: c.paymentLease,
+		Counters: c.counters(), Locks: c.locks(),
+		Segments: c.segments(), SegmentSource: segments.source, SegmentTags: segments.tags, SegmentStep: c.segmentStep, KnownSegments: !c.segmentCreate,
+		OpaqueKeys: c.opaqueKeys, Leaf: c.leaf, TinyidTokens: c.tinyidTokens,
 		Workers: c.workers(), IDPool: c.idPool, Identity: c.leasesAs(),
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
 		MaxBody: c.maxBody, RequestTimeout: c.requestTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
@@ -59,6 +69,16 @@ func (p *program) serve(ctx context.Context, c *config) (err error) {
 	err = service.Serve(ctx, listener)
 	log.Info("stopped")
 	return err
+}
+
+// counters is the part of the configuration that package counter takes.
+func (c *config) counters() counter.Config {
+	return counter.Config{AfterLoss: counter.AfterLoss(c.counterAfterLoss), Margin: c.counterMargin, HoldOff: c.counterHoldOff}
+}
+
+// locks is the part of the configuration that package lock takes.
+func (c *config) locks() lock.Config {
+	return lock.Config{AfterLoss: lock.AfterLoss(c.lockAfterLoss), LongestTTL: c.lockLongestTTL, Skew: c.clockSkew}
 }
 
 // workers is the part of the configuration that package workerlease takes.

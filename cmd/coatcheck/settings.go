@@ -11,8 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -36,6 +39,22 @@ type config struct {
 	workerCooldown time.Duration
 	idPool         string
 	identity       string
+
+	counterAfterLoss string
+	counterMargin    int64
+	counterHoldOff   time.Duration
+
+	segmentSource string
+	segmentPeriod time.Duration
+	segmentStep   int64
+	segmentCreate bool
+	opaqueKeys    []idempotency.Key
+
+	leaf         server.LeafDoor
+	tinyidTokens []server.TinyidToken
+
+	lockAfterLoss  string
+	lockLongestTTL time.Duration
 
 	principalHeaders []string
 	tokenKeys        []idempotency.Key
@@ -85,6 +104,19 @@ func settings(c *config) []*setting {
 		span("worker-cooldown", "0s", 0, workerlease.MaxTTL, "how long a worker id rests behind its lease before another holder gets it", &c.workerCooldown),
 		optional(named("id-pool", "default", "the pool of /id/snowflake, of which the service leases a worker id at its start; empty: none", &c.idPool)),
 		optional(named("identity", "", "how the service calls itself where it leases worker ids; empty: as the host is called", &c.identity)),
+		choice("counter-after-loss", string(counter.MovePast), []string{string(counter.MovePast), string(counter.Refuse)}, "a counter that has gone back, or may have, since Redis has lost what it had confirmed: move it past every value that can have been handed out, or refuse it until somebody sets it; what follows has to be alike in all that use a counter", &c.counterAfterLoss),
+		optional(number("counter-margin", unsaid, 1, counter.MaxMargin, "values", fmt.Sprintf("how far such a counter moves; empty: %d, with --ack %d", counter.DefaultMargin, counter.DefaultAckMargin), &c.counterMargin)),
+		span("counter-hold-off", "5s", time.Second, time.Minute, "after a loss of everything: how long nothing is added, while all services say what they have seen", &c.counterHoldOff),
+		segmentSource(&c.segmentSource),
+		span("segment-period", "15m", time.Second, 720*time.Hour, "how long one fetched range of /id/segment should last: how many ids are fetched follows the demand", &c.segmentPeriod),
+		number("segment-step", "1000", 1, counter.MaxBy, "ids", "ids that are fetched at once at least, where the source is redis; a table says so itself", &c.segmentStep),
+		toggled("segment-create", "true", "a tag that Redis does not have begins at 1; false: it is not found", &c.segmentCreate),
+		keyring("opaque-key", "keys that make ids opaque (format=opaque), the newest first: id:base64 of 32 bytes; the newest writes, all read; none: no id is opaque", &c.opaqueKeys),
+		leafModes(&c.leaf),
+		named("leaf-pool", "leaf", "the pool of the ids of /api/snowflake, which has Leaf's layout and epoch", &c.leaf.Pool),
+		tinyidTokens(&c.tinyidTokens),
+		choice("lock-after-loss", string(lock.GrantAfterLoss), []string{string(lock.GrantAfterLoss), string(lock.WaitAfterLoss)}, "once Redis may have lost leases of locks that are still open: grant, or wait until all of them have ended; alike in all that use a lock", &c.lockAfterLoss),
+		optional(span("lock-longest-ttl", unsaid, lock.MinTTL, lock.MaxTTL, fmt.Sprintf("the longest TTL of a lock, which is how long such a wait takes; alike in all that use a lock; empty: %v, without the wait %v", lock.DefaultTTL, lock.MaxTTL), &c.lockLongestTTL)),
 		headers("principal-headers", "", "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.principalHeaders),
 		keyring("token-keys", "keys that sign issued tokens, the newest first: id:base64 of 32 bytes; none: tokens are not signed", &c.tokenKeys),
 		keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.answerKeys),
@@ -185,8 +217,10 @@ func address(name, value, unit, help string, into *string) *setting {
 	}}
 }
 
-func toggle(name, help string, into *bool) *setting {
-	return &setting{name: name, value: "false", unit: "true or false", help: help, toggle: true, parse: func(s string) (err error) {
+func toggle(name, help string, into *bool) *setting { return toggled(name, "false", help, into) }
+
+func toggled(name, value, help string, into *bool) *setting {
+	return &setting{name: name, value: value, unit: "true or false", help: help, toggle: true, parse: func(s string) (err error) {
 		if *into, err = strconv.ParseBool(s); err != nil {
 			return fmt.Errorf("%q is neither true nor false", s)
 		}

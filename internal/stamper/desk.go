@@ -16,6 +16,7 @@ import (
 // desk is where ids of one pool are stamped.
 type desk struct {
 	pool   string
+	spread bool
 	log    *slog.Logger
 	holder *holder.Holder
 
@@ -45,8 +46,13 @@ func (s *Stamper) open(pool string) *desk {
 	if pool == s.config.Default { // a name that the operator chose
 		d.log = d.log.With("pool", pool)
 	}
-	shape := workerlease.Shape{Layout: snowflake.DefaultLayout, Bits: defaultLayout.Worker, Epoch: snowflake.DefaultEpoch}
-	request := workerlease.Request{Identity: s.config.Identity, Shape: shape}
+	wanted, fixed := s.config.Shapes[pool]
+	if !fixed {
+		wanted = Shape{Layout: defaultLayout, Epoch: snowflake.DefaultEpoch}
+	}
+	d.spread = wanted.Spread
+	shape := workerlease.Shape{Layout: wanted.Layout.String(), Bits: wanted.Layout.Worker, Epoch: wanted.Epoch}
+	request := workerlease.Request{Identity: s.config.Identity, Shape: shape, WantLayout: fixed, WantEpoch: fixed}
 	d.holder = s.pools.Start(s.life, pool, request, workerlease.HoldOptions{Reacquire: true, Observe: d.hear})
 	return d
 }
@@ -244,7 +250,7 @@ func (d *desk) ready() (*press, error) {
 	if err != nil {
 		return nil, err
 	}
-	generator, err := snowflake.New(shaped{d.holder, lease}, snowflake.Config{Layout: layout, Epoch: lease.Epoch})
+	generator, err := snowflake.New(shaped{d.holder, lease}, snowflake.Config{Layout: layout, Epoch: lease.Epoch, Spread: d.spread})
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,15 @@ type Config struct {
 	Max      int           // pools at once, the default one included; 0 = 64
 	Idle     time.Duration // after which a pool that nobody used is given back; 0 = 10 minutes
 	Logger   *slog.Logger  // nil = no log; it is not told the names of pools that clients chose
+
+	Shapes map[string]Shape // of pools by their names; those that are not named are taken as they are, and new ones get the defaults
+}
+
+// Shape is what the ids of a pool have to look like. A pool with another layout or epoch is not stamped with.
+type Shape struct {
+	Layout snowflake.Layout
+	Epoch  time.Time // whole milliseconds
+	Spread bool      // see snowflake.Config
 }
 
 func (c Config) withDefaults() Config {

@@ -64,9 +64,17 @@ type Extended struct {
 
 // Incremented answers /incr/{key}: the caller owns first to value, both included.
 type Incremented struct {
-	Key   string `json:"key"`
+	Key   string `json:"key"` // of the counter: with a calendar it has the date in it
 	Value int64  `json:"value"`
 	First int64  `json:"first"`
+}
+
+// Numbered answers /incr/{key} with a template.
+type Numbered struct {
+	Incremented
+
+	Number  string   `json:"number,omitempty"`  // that of the one value
+	Numbers []string `json:"numbers,omitempty"` // those of more, rising
 }
 
 // Counter answers GET /counter/{key}.
@@ -187,6 +195,28 @@ type Snowflakes struct {
 	WorkerID int      `json:"worker_id"`    // that of all these ids
 	ID       string   `json:"id,omitempty"` // the one id of a request without n
 	IDs      []string `json:"ids"`          // rising, in the format that was asked for
+}
+
+// SegmentIDs answers GET /id/segment/{tag}.
+type SegmentIDs struct {
+	Tag string   `json:"tag"`
+	Key string   `json:"key,omitempty"` // with which they are opaque
+	ID  string   `json:"id,omitempty"`  // the one id of a request without n
+	IDs []string `json:"ids"`           // in the format that was asked for
+}
+
+// UUIDs answers GET /id/uuid.
+type UUIDs struct {
+	Version int      `json:"version"`
+	ID      string   `json:"id,omitempty"` // the one id of a request without n
+	IDs     []string `json:"ids"`
+}
+
+// DecodedOpaque answers GET /id/decode/{id}?format=opaque.
+type DecodedOpaque struct {
+	ID  string `json:"id"`
+	Tag string `json:"tag"`
+	Key string `json:"key"` // with which it was decoded; the number does not tell
 }
 
 // DecodedID answers GET /id/decode/{id}.

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	_ "time/tzdata" // where the machine has no time zones, the numbers of /incr know them all the same
+
+	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+const segmentsFromRedis = "redis"
+
+// segmentSource is where the ranges of /id/segment come from.
+func segmentSource(into *string) *setting {
+	help := "where the ranges of /id/segment come from: redis, which is counters of the store, or a database with a leaf_alloc table: mysql:// | postgres://"
+	return &setting{name: "segment-source", value: segmentsFromRedis, unit: "redis or URL", help: help, redact: redactURL, parse: func(s string) error {
+		*into = s
+		if s == segmentsFromRedis {
+			return nil
+		}
+		if u, err := url.Parse(s); err != nil || !slices.Contains([]string{"mysql", "postgres"}, u.Scheme) || u.Host == "" {
+			return errors.New("neither redis nor a URL such as mysql://user:password@host:3306/database or postgres://user:password@host:5432/database") // it may hold a password
+		}
+		return nil
+	}}
+}
+
+// redactURL hides the password of a URL, also of one that can not be read.
+func redactURL(text string) string {
+	scheme, rest, isURL := strings.Cut(text, "://")
+	at := strings.LastIndex(rest, "@")
+	if !isURL || at < 0 {
+		return text
+	}
+	if user, _, hasPassword := strings.Cut(rest[:at], ":"); hasPassword {
+		return scheme + "://" + user + ":***" + rest[at:]
+	}
+	return text
+}
+
+// leafModes says which modes of the door for Leaf's clients are on.
+func leafModes(into *server.LeafDoor) *setting {
+	help := "modes of the door for clients of Leaf that are on; one that is off answers 0; empty: both are off"
+	return &setting{name: "leaf", value: "segment,snowflake", unit: "mode,…", help: help, parse: func(s string) error {
+		into.NoSegment, into.NoSnowflake = true, true
+		if s == "" {
+			return nil
+		}
+		for mode := range strings.SplitSeq(s, ",") {
+			switch strings.TrimSpace(mode) {
+			case "segment":
+				into.NoSegment = false
+			case "snowflake":
+				into.NoSnowflake = false
+			default:
+				return fmt.Errorf("%q is not a mode: segment, snowflake, or both with a comma between them", mode)
+			}
+		}
+		return nil
+	}}
+}
+
+// tinyidTokens is which tokens the door for tinyid's clients takes, of which only the tags are ever shown.
+func tinyidTokens(into *[]server.TinyidToken) *setting {
+	tags := func(value string) string {
+		tokens, err := parseTinyid(value)
+		if err != nil {
+			return "(not tokens)"
+		}
+		var shown []string
+		for _, token := range tokens {
+			shown = append(shown, token.BizType+"=…")
+		}
+		return strings.Join(shown, ",")
+	}
+	help := "tokens of the door for clients of tinyid: whoever has one gets ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
+	return &setting{name: "tinyid-tokens", unit: "tag=token,…", help: help, redact: tags, parse: func(s string) (err error) {
+		*into, err = parseTinyid(s)
+		return err
+	}}
+}
+
+func parseTinyid(text string) (tokens []server.TinyidToken, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for i, part := range strings.Split(text, ",") {
+		tag, token, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if !poolName.MatchString(tag) || token == "" {
+			return nil, fmt.Errorf("token %d: tag=token, the tag a name, the token at least one character and no comma", i+1)
+		}
+		tokens = append(tokens, server.TinyidToken{BizType: tag, Token: token})
+	}
+	return tokens, nil
+}
+
+// segments is the part of the configuration that package segment takes.
+func (c *config) segments() segment.Config {
+	return segment.Config{Period: c.segmentPeriod}
+}
+
+// openedSegments is where ranges come from. The zero value is the store.
+type openedSegments struct {
+	source segment.Source
+	tags   func(context.Context) ([]server.SegmentTag, error)
+	close  func() error
+}
+
+// openSegments opens what --segment-source says.
+func (c *config) openSegments(_ context.Context) (openedSegments, error) {
+	if c.segmentSource != segmentsFromRedis {
+		return openedSegments{}, errors.New("segment-source: this build has no databases yet")
+	}
+	return openedSegments{close: func() error { return nil }}, nil
+}

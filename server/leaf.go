@@ -1,0 +1,157 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/internal/stamper"
+	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/snowflake"
+)
+
+// LeafDoor says what the door for clients of Meituan Leaf gives. The zero value gives all that Leaf does.
+type LeafDoor struct {
+	NoSegment, NoSnowflake bool   // modes that are switched off: they answer 0
+	Pool                   string // of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
+}
+
+func (l LeafDoor) pool() string {
+	if l.Pool == "" {
+		return "leaf"
+	}
+	return l.Pool
+}
+
+// leafLayout and leafEpoch are those of Leaf's ids. They can not be set there.
+var (
+	leafLayout = snowflake.MustLayout("41/10/12")
+	leafEpoch  = time.UnixMilli(1288834974657).UTC()
+)
+
+// shapes has Leaf's sequences begin by lot, as there, so that ids modulo a number of shards are spread.
+func (l LeafDoor) shapes() map[string]stamper.Shape {
+	if l.NoSnowflake {
+		return nil
+	}
+	return map[string]stamper.Shape{l.pool(): {Layout: leafLayout, Epoch: leafEpoch, Spread: true}}
+}
+
+// What Leaf gives in the place of an id.
+const (
+	leafNotReady = -1 // nothing is initialised, or the clock was wrong
+	leafNoKey    = -2
+	leafEmpty    = -3 // there is no id in either segment
+)
+
+func (s *Server) leafSegment(c echo.Context) error {
+	if s.config.Leaf.NoSegment {
+		return javaText(c, "0")
+	}
+	key, err := name(c, "key")
+	if err != nil {
+		return s.leafException(c, leafNoKey) // such a key no table has
+	}
+	id, err := s.segments.Next(c.Request().Context(), key)
+	switch {
+	case err == nil:
+		return javaText(c, strconv.FormatInt(id, 10))
+	case errors.Is(err, segment.ErrUnknownTag):
+		return s.leafException(c, leafNoKey)
+	case errors.Is(err, segment.ErrClosed):
+		return s.leafException(c, leafNotReady)
+	}
+	s.logDoor(c, err)
+	return s.leafException(c, leafEmpty)
+}
+
+func (s *Server) leafSnowflake(c echo.Context) error {
+	if s.config.Leaf.NoSnowflake {
+		return javaText(c, "0")
+	}
+	var ids [1]snowflake.ID
+	if _, err := s.stamper.Stamp(c.Request().Context(), s.config.Leaf.pool(), ids[:]); err != nil {
+		s.logDoor(c, err)
+		return s.leafException(c, leafNotReady)
+	}
+	return javaText(c, ids[0].String())
+}
+
+// leafDecode takes an id apart as Leaf does, which has one layout and one epoch, with the time on the process's own clock.
+func (s *Server) leafDecode(c echo.Context) error {
+	if err := form(c); err != nil {
+		return err
+	}
+	if !c.Request().Form.Has("snowflakeId") {
+		return javaFault(c, http.StatusBadRequest, "org.springframework.web.bind.MissingServletRequestParameterException",
+			"Required String parameter 'snowflakeId' is not present")
+	}
+	id, err := strconv.ParseInt(c.Request().Form.Get("snowflakeId"), 10, 64)
+	if err != nil {
+		return javaJSON(c, http.StatusOK, map[string]string{"errorMsg": "snowflake Id反解析发生异常!"}) //nolint:gosmopolitan // Leaf says it so
+	}
+	at := id>>22 + leafEpoch.UnixMilli()
+	return javaJSON(c, http.StatusOK, struct {
+		Timestamp string `json:"timestamp"`
+		Worker    string `json:"workerId"`   //nolint:tagliatelle // Leaf's name
+		Sequence  string `json:"sequenceId"` //nolint:tagliatelle // Leaf's name
+	}{
+		strconv.FormatInt(at, 10) + time.UnixMilli(at).Format("(2006-01-02 15:04:05.000)"),
+		strconv.FormatInt(id>>12&1023, 10), strconv.FormatInt(id&4095, 10),
+	})
+}
+
+// leafException is how Leaf says that it has no id.
+func (s *Server) leafException(c echo.Context, id int) error {
+	return javaFault(c, http.StatusInternalServerError, "com.sankuai.inf.leaf.server.exception.LeafServerException",
+		"Result{id="+strconv.Itoa(id)+", status=EXCEPTION}")
+}
+
+// logDoor tells the operator what the door's answer does not.
+func (s *Server) logDoor(c echo.Context, err error) {
+	s.log.Error("no id for a door's client", "code", string(problemOf(err).Code), "error", err, "request_id", idOf(c))
+}
+
+// javaFault answers as Spring Boot 1.5 does, which both systems are built on.
+func javaFault(c echo.Context, status int, exception, message string) error {
+	return javaJSON(c, status, struct {
+		Timestamp int64  `json:"timestamp"`
+		Status    int    `json:"status"`
+		Error     string `json:"error"`
+		Exception string `json:"exception"`
+		Message   string `json:"message"`
+		Path      string `json:"path"`
+	}{time.Now().UnixMilli(), status, http.StatusText(status), exception, message, rawPath(c.Request().URL)})
+}
+
+// javaText answers with a text and nothing behind it.
+func javaText(c echo.Context, text string) error {
+	fresh(c)
+	return c.Blob(http.StatusOK, "text/plain;charset=UTF-8", []byte(text))
+}
+
+// javaJSON answers with JSON, in which < > & stand as they are, and nothing behind it.
+func javaJSON(c echo.Context, status int, message any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(message); err != nil {
+		return err
+	}
+	fresh(c)
+	return c.Blob(status, "application/json;charset=UTF-8", bytes.TrimSuffix(text.Bytes(), []byte("\n")))
+}
+
+// form reads the parameters of the query and of a form in the body. What is not encoded as it should be is not there.
+func form(c echo.Context) error {
+	err := c.Request().ParseForm()
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"html"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/segment"
+)
+
+// leafCache shows the tags in use. The range that ids are drawn from is the first, the one behind it the second.
+func (s *Server) leafCache(c echo.Context) error {
+	if s.config.Leaf.NoSegment {
+		return leafSegmentOff(c)
+	}
+	var rows [][]string
+	for _, tag := range s.segments.Stats() {
+		row := []string{tag.Tag, strconv.FormatBool(tag.Initialised), strconv.FormatBool(tag.Ready > 0), "0"}
+		for _, part := range []segment.Part{tag.Current, tag.Next} {
+			row = append(row, strconv.FormatInt(part.Pos, 10), strconv.FormatInt(part.Max, 10), strconv.FormatInt(part.Step, 10))
+		}
+		rows = append(rows, row)
+	}
+	return leafPage(c, "name init next pos value0 max0 step0 value1 max1 step1", rows)
+}
+
+// leafDB shows the tags of the source.
+func (s *Server) leafDB(c echo.Context) error {
+	if s.config.Leaf.NoSegment {
+		return leafSegmentOff(c)
+	}
+	var tags []SegmentTag
+	if s.config.SegmentTags != nil {
+		var err error
+		if tags, err = s.config.SegmentTags(c.Request().Context()); err != nil {
+			return err
+		}
+	}
+	var rows [][]string
+	for _, tag := range tags {
+		rows = append(rows, []string{tag.Tag, strconv.FormatInt(tag.Max, 10), strconv.FormatInt(tag.Step, 10), tag.Updated})
+	}
+	return leafPage(c, "tag max step update", rows)
+}
+
+func leafSegmentOff(c echo.Context) error {
+	return javaFault(c, http.StatusInternalServerError, "java.lang.IllegalArgumentException", "You should config leaf.segment.enable=true first")
+}
+
+// leafPage is a table as people and scripts that scrape it find it at Leaf's.
+func leafPage(c echo.Context, heads string, rows [][]string) error {
+	var page strings.Builder
+	cells := func(kind string, texts []string) {
+		page.WriteString("<tr>\n")
+		for _, text := range texts {
+			page.WriteString("<" + kind + ">" + html.EscapeString(text) + "</" + kind + ">\n")
+		}
+		page.WriteString("</tr>\n")
+	}
+	page.WriteString("<!DOCTYPE html>\n<html>\n<head>\n<meta charset=\"UTF-8\">\n<title>Leaf</title>\n</head>\n<body>\n<table>\n<thead>\n")
+	cells("th", strings.Fields(heads))
+	page.WriteString("</thead>\n<tbody>\n")
+	for _, row := range rows {
+		cells("td", row)
+	}
+	page.WriteString("</tbody>\n</table>\n</body>\n</html>\n")
+	fresh(c)
+	return c.HTML(http.StatusOK, page.String())
+}

@@ -1,0 +1,232 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+var errorTime = regexp.MustCompile(`"timestamp":[0-9]{13},`)
+
+// wantDoor compares an answer with what the other system answers, byte for byte, but for the time of an error.
+func wantDoor(t *testing.T, a answer, status int, kind, body string) {
+	t.Helper()
+	got := errorTime.ReplaceAllString(string(a.body), `"timestamp":0,`)
+	if a.status != status || got != body || a.header.Get("Content-Type") != kind {
+		t.Errorf("%d %s %s\nwant %d %s %s", a.status, a.header.Get("Content-Type"), got, status, kind, body)
+	}
+}
+
+const (
+	javaJSON = "application/json;charset=UTF-8"
+	javaText = "text/plain;charset=UTF-8"
+)
+
+func leafError(path string, id int) string {
+	return fmt.Sprintf(`{"timestamp":0,"status":500,"error":"Internal Server Error","exception":"com.sankuai.inf.leaf.server.exception.LeafServerException",`+
+		`"message":"Result{id=%d, status=EXCEPTION}","path":"%s"}`, id, path)
+}
+
+func TestLeafsSegmentDoor(t *testing.T) {
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: leafRow("leaf-segment-test", 1, 2000)})
+	id := 1
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		wantDoor(t, s.do(t, method, "/api/segment/get/leaf-segment-test", "whatever"), 200, javaText, strconv.Itoa(id))
+		id++
+	}
+	if a := s.do(t, "HEAD", "/api/segment/get/leaf-segment-test", ""); a.status != 200 || len(a.body) != 0 {
+		t.Errorf("%d %q", a.status, a.body)
+	}
+	wantDoor(t, s.do(t, "GET", "/api/segment/get/leaf%2Dsegment-test?any=thing&any=thing", "", "Accept: application/json"), 200, javaText, "7")
+	for _, path := range []string{
+		"/api/segment/get/unknown", "/api/segment/get/a%20b", "/api/segment/get/a%2Fb", "/api/segment/get/%00", "/api/segment/get/%C3%A9", "/api/segment/get/<b>", "/api/segment/get/" + strings.Repeat("a", 201),
+	} {
+		wantDoor(t, s.do(t, "GET", path, ""), 500, javaJSON, leafError(path, -2))
+	}
+	checkProblem(t, s.do(t, "GET", "/api/segment/get/a/b", ""), wire.NotFound)
+}
+
+// Row (1, 2000), drained fast: ids 1 to 2000 and on without a hole, and max_id 2001, 4001, 8001, 16001, 32001.
+func TestLeafsVectors(t *testing.T) {
+	var taken []int64
+	row := leafRow("t", 1, 2000)
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(tag string, step int64) rangeOrError {
+		answer := row(tag, step)
+		taken = append(taken, answer.got.Hi) // one at a time for a tag
+		return answer
+	})})
+	for want := int64(1); want < 20_000; {
+		got := s.segmentIDs(t, "t?n=500")
+		for _, text := range got.IDs {
+			if text != strconv.FormatInt(want, 10) {
+				t.Fatalf("%s, want %d", text, want)
+			}
+			want++
+		}
+	}
+	s.server.Close(t.Context()) // whatever is fetched has come
+	if len(taken) < 5 || fmt.Sprint(taken[:5]) != "[2001 4001 8001 16001 32001]" {
+		t.Errorf("%v", taken)
+	}
+}
+
+func TestLeafsSegmentDoorWithoutIDs(t *testing.T) {
+	const path = "/api/segment/get/t"
+	for _, err := range []error{
+		fmt.Errorf("%w: gone", redisstore.ErrUnavailable), fmt.Errorf("%w: gone", redisstore.ErrUnknownOutcome), segment.ErrExhausted, errors.New("no idea"),
+	} {
+		s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(string, int64) rangeOrError { return rangeOrError{err: err} })})
+		wantDoor(t, s.do(t, "GET", path, "", "X-Request-Id: here"), 500, javaJSON, leafError(path, -3))
+		s.logLine(t, "no id for a door's client", "request_id=here")
+	}
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: leafRow("t", 1, 10)})
+	if err := s.server.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantDoor(t, s.do(t, "GET", path, ""), 500, javaJSON, leafError(path, -1))
+	wantDoor(t, s.do(t, "GET", "/api/snowflake/get/t", ""), 500, javaJSON, leafError("/api/snowflake/get/t", -1))
+}
+
+func TestLeafsSnowflakeDoor(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		s := serve(t, server.Config{Store: store, IDPool: "default"})
+		layout, epoch, last := snowflake.MustLayout("41/10/12"), time.UnixMilli(1288834974657), snowflake.ID(0)
+		spread := false
+		for _, path := range []string{"/api/snowflake/get/a", "/api/snowflake/get/b", "/api/snowflake/get/a%2Fb", "/api/snowflake/get/%00", "/api/snowflake/get/" + strings.Repeat("a", 999)} {
+			a := s.do(t, "POST", path, "")
+			id, err := snowflake.Parse(string(a.body))
+			if err != nil || a.status != 200 || a.header.Get("Content-Type") != javaText || id <= last {
+				t.Fatalf("%s: %d %q behind %d", path, a.status, a.body, last)
+			}
+			if parts := layout.Decode(id, epoch); time.Since(parts.Time).Abs() > time.Minute || parts.Worker != 0 {
+				t.Errorf("%+v", parts)
+			} else if parts.Sequence > 16 { // more than so many requests in one millisecond
+				spread = true
+			}
+			last = id
+		}
+		if !spread {
+			t.Error("every sequence begins near 0")
+		}
+		ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/leaf?n=1", "")
+		if ring.Layout != "41/10/12" || !ring.Epoch.Equal(epoch) || ring.Used != 1 {
+			t.Errorf("%+v", ring)
+		}
+		if ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/default?n=1", ""); !ring.Epoch.Equal(snowflake.DefaultEpoch) {
+			t.Errorf("%+v", ring)
+		}
+		if a := s.do(t, "GET", "/id/decode/"+last.String()+"?pool=leaf", ""); a.status != 200 {
+			t.Errorf("%s", a.body)
+		}
+	})
+}
+
+func TestLeafsSnowflakeDoorWithoutALease(t *testing.T) {
+	redis := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second})
+	quarantined := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait}})
+	wantDoor(t, quarantined.do(t, "GET", "/api/snowflake/get/k", ""), 500, javaJSON, leafError("/api/snowflake/get/k", -1))
+	s := serve(t, server.Config{Store: store, Leaf: server.LeafDoor{Pool: "shared"}})
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/shared", `{"layout":"41/5/5/12"}`)
+	for range 2 { // ids of another layout would be decoded wrongly
+		wantDoor(t, s.do(t, "GET", "/api/snowflake/get/k", ""), 500, javaJSON, leafError("/api/snowflake/get/k", -1))
+	}
+	redis.Kill()
+	wantDoor(t, s.do(t, "GET", "/api/snowflake/get/k", ""), 500, javaJSON, leafError("/api/snowflake/get/k", -1))
+}
+
+func TestLeafsModesThatAreOff(t *testing.T) {
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Leaf: server.LeafDoor{NoSegment: true, NoSnowflake: true}})
+	for _, path := range []string{"/api/segment/get/k", "/api/snowflake/get/k", "/api/segment/get/%00"} {
+		wantDoor(t, s.do(t, "GET", path, ""), 200, javaText, "0")
+	}
+	for _, path := range []string{"/cache", "/db"} {
+		wantDoor(t, s.do(t, "GET", path, ""), 500, javaJSON,
+			`{"timestamp":0,"status":500,"error":"Internal Server Error","exception":"java.lang.IllegalArgumentException","message":"You should config leaf.segment.enable=true first","path":"`+path+`"}`)
+	}
+	s.segmentIDs(t, "k") // is no door
+	checkProblem(t, s.do(t, "GET", "/worker/leaf", ""), wire.NotFound)
+}
+
+func TestLeafsDecode(t *testing.T) {
+	s := onEmbedded(t)
+	local := func(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05.000") }
+	for _, row := range []struct {
+		id                   int64
+		ms, worker, sequence int64
+	}{
+		{(1567733700834-1288834974657)<<22 | 39<<12 | 3448, 1567733700834, 39, 3448},
+		{0, 1288834974657, 0, 0},
+		{math.MaxInt64, 1288834974657 + 1<<41 - 1, 1023, 4095},
+		{-1, 1288834974656, 1023, 4095},
+	} {
+		want := fmt.Sprintf(`{"timestamp":"%d(%s)","workerId":"%d","sequenceId":"%d"}`, row.ms, local(row.ms), row.worker, row.sequence)
+		for _, method := range []string{"GET", "POST"} {
+			wantDoor(t, s.do(t, method, "/decodeSnowflakeId?snowflakeId="+strconv.FormatInt(row.id, 10), ""), 200, javaJSON, want)
+		}
+		wantDoor(t, s.do(t, "POST", "/decodeSnowflakeId", "snowflakeId="+strconv.FormatInt(row.id, 10), "Content-Type: application/x-www-form-urlencoded"), 200, javaJSON, want)
+	}
+	for _, bad := range []string{"", "abc", "1.5", "0x10", "9223372036854775808", "1%202", "1_000", "%00"} {
+		wantDoor(t, s.do(t, "GET", "/decodeSnowflakeId?snowflakeId="+bad, ""), 200, javaJSON, `{"errorMsg":"snowflake Id反解析发生异常!"}`) //nolint:gosmopolitan // Leaf says it so
+	}
+	wantDoor(t, s.do(t, "GET", "/decodeSnowflakeId", ""), 400, javaJSON, `{"timestamp":0,"status":400,"error":"Bad Request",`+
+		`"exception":"org.springframework.web.bind.MissingServletRequestParameterException","message":"Required String parameter 'snowflakeId' is not present","path":"/decodeSnowflakeId"}`)
+}
+
+func cells(t *testing.T, a answer) (heads, data string) {
+	t.Helper()
+	if a.status != 200 || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
+		t.Fatalf("%d %v %s", a.status, a.header, a.body)
+	}
+	for _, cell := range regexp.MustCompile(`<(th|td)>([^<]*)</`).FindAllStringSubmatch(string(a.body), -1) {
+		if cell[1] == "th" {
+			heads += cell[2] + " "
+		} else {
+			data += cell[2] + " "
+		}
+	}
+	return heads, data
+}
+
+func TestLeafsPages(t *testing.T) {
+	tags := func(context.Context) ([]server.SegmentTag, error) {
+		return []server.SegmentTag{{Tag: "a", Max: 2001, Step: 2000, Updated: "2026-11-21 10:00:00.0"}, {Tag: "<b>", Max: 1, Step: 1}}, nil
+	}
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: leafRow("a", 1, 2000), SegmentTags: tags})
+	if heads, data := cells(t, s.do(t, "GET", "/cache", "")); heads != "name init next pos value0 max0 step0 value1 max1 step1 " || data != "" {
+		t.Errorf("%s %s", heads, data)
+	}
+	s.segmentIDs(t, "a?n=50")
+	if _, data := cells(t, s.do(t, "GET", "/cache", "")); data != "a true false 0 51 2001 2000 0 0 0 " {
+		t.Errorf("%s", data)
+	}
+	s.segmentIDs(t, "a?n=500")
+	eventually(t, "the next is there", func() bool {
+		_, data := cells(t, s.do(t, "POST", "/cache", ""))
+		return data == "a true true 0 551 2001 2000 2001 4001 2000 "
+	})
+	if heads, data := cells(t, s.do(t, "GET", "/db", "")); heads != "tag max step update " || data != "a 2001 2000 2026-11-21 10:00:00.0 &lt;b&gt; 1 1  " {
+		t.Errorf("%s %s", heads, data)
+	}
+	own := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentStep: 20})
+	own.segmentIDs(t, "b")
+	own.segmentIDs(t, "a")
+	if _, data := cells(t, own.do(t, "GET", "/db", "")); data != "a 21 20  b 21 20  " {
+		t.Errorf("%s", data)
+	}
+}

@@ -1,0 +1,199 @@
+package server_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// numbered is a service whose clock the test sets.
+func numbered(t *testing.T, store *redisstore.Store) (s *service, set func(at string)) {
+	t.Helper()
+	var now atomic.Pointer[time.Time]
+	set = func(text string) {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now.Store(&at)
+	}
+	set("2026-11-20T12:00:00Z")
+	s = serve(t, server.Config{Store: store}, func(s *server.Server) { s.SetNow(func() time.Time { return *now.Load() }) })
+	return s, set
+}
+
+// numbers asks for numbers by their parameters, a name and a value in turn.
+func (s *service) numbers(t testing.TB, key string, parameters ...string) wire.Numbered {
+	t.Helper()
+	query := url.Values{}
+	for i := 0; i < len(parameters); i += 2 {
+		query.Set(parameters[i], parameters[i+1])
+	}
+	return must[wire.Numbered](t, s, 200, "POST", "/incr/"+key+"?"+query.Encode(), "")
+}
+
+func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		s, set := numbered(t, store)
+		for _, row := range []struct{ at, zone, key, number string }{
+			{"2026-11-20T12:00:00Z", "Europe/Berlin", "orders:20261120", "ORD-20261120-000001"},
+			{"2026-11-20T22:59:59Z", "Europe/Berlin", "orders:20261120", "ORD-20261120-000002"},
+			{"2026-11-20T23:00:00Z", "Europe/Berlin", "orders:20261121", "ORD-20261121-000001"},
+			{"2026-11-20T22:59:59Z", "Europe/Berlin", "orders:20261120", "ORD-20261120-000003"}, // another server's clock is behind
+			{"2026-11-20T23:00:00Z", "UTC", "orders:20261120", "ORD-20261120-000004"},
+			{"2026-11-20T23:00:00Z", "Pacific/Kiritimati", "orders:20261121", "ORD-20261121-000002"},
+			{"2026-11-21T23:00:00Z", "America/Argentina/Buenos_Aires", "orders:20261121", "ORD-20261121-000003"},
+		} {
+			set(row.at)
+			got := s.numbers(t, "orders", "template", "ORD-{yyyyMMdd}-{n:6}", "zone", row.zone)
+			if got.Key != row.key || got.Number != row.number || got.Numbers != nil || got.First != got.Value {
+				t.Errorf("%+v: %+v", row, got)
+			}
+			if read := must[wire.Counter](t, s, 200, "GET", "/counter/"+got.Key, ""); read.Value != got.Value {
+				t.Errorf("%+v: %+v", got, read)
+			}
+		}
+	})
+}
+
+func TestNumbersOfManyValuesAndAsText(t *testing.T) {
+	s, _ := numbered(t, storetest.Open(t, redisstore.Config{}))
+	got := s.numbers(t, "k", "template", "A{n:3}", "by", "3")
+	if strings.Join(got.Numbers, " ") != "A001 A002 A003" || got.Number != "" || got.Key != "k" || got.First != 1 || got.Value != 3 {
+		t.Errorf("%+v", got)
+	}
+	if a := s.do(t, "GET", "/incr/k?template=A%7Bn:3%7D&by=2", "", "Accept: text/plain"); string(a.body) != "A004\nA005\n" || a.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%q", a.body)
+	}
+	if a := s.do(t, "GET", "/incr/k?template=%7Byyyy%7D/%7Bn%7D&calendar=%7Byyyy%7D", ""); string(a.body) != `{"key":"k:2026","value":1,"first":1,"number":"2026/1"}`+"\n" {
+		t.Errorf("%s", a.body)
+	}
+	if got := s.numbers(t, "many", "template", "{n}", "by", "1000"); len(got.Numbers) != 1000 || got.Numbers[999] != "1000" {
+		t.Errorf("%d numbers", len(got.Numbers))
+	}
+}
+
+func TestNumberThatDoesNotFitIsRefusedWithoutChange(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		s, _ := numbered(t, store)
+		s.numbers(t, "k", "template", "N{n:2}", "by", "98")
+		checkProblem(t, s.do(t, "POST", "/incr/k?template=N%7Bn:2%7D&by=2", ""), wire.CounterOverflow)
+		if got := s.numbers(t, "k", "template", "N{n:2}"); got.Number != "N99" {
+			t.Errorf("%+v", got)
+		}
+		for range 3 {
+			checkProblem(t, s.do(t, "POST", "/incr/k?template=N%7Bn:2%7D", ""), wire.CounterOverflow)
+		}
+		if read := must[wire.Counter](t, s, 200, "GET", "/counter/k", ""); read.Value != 99 {
+			t.Errorf("%+v", read)
+		}
+		if got := s.numbers(t, "k", "template", "N{n:3}"); got.Number != "N100" {
+			t.Errorf("%+v", got)
+		}
+		must[wire.Counter](t, s, 200, "PUT", "/counter/negative", `{"value":-5}`)
+		if problem := checkProblem(t, s.do(t, "POST", "/incr/negative?template=N%7Bn:2%7D", ""), wire.CounterOverflow); !strings.Contains(problem.Detail, "-4") {
+			t.Errorf("%+v", problem)
+		}
+	})
+}
+
+func TestCalendarWithoutTemplate(t *testing.T) {
+	s, set := numbered(t, storetest.Open(t, redisstore.Config{}))
+	for _, row := range []struct {
+		at, calendar, zone, key string
+		value                   int64
+	}{
+		{"2026-11-20T12:00:00Z", "{yyyyMMdd}", "", "k:20261120", 1},
+		{"2026-11-20T12:00:01Z", "{yyyyMMdd}", "", "k:20261120", 2},
+		{"2026-12-31T23:30:00Z", "{yyyy}", "Europe/Berlin", "k:2027", 1},
+		{"2026-12-31T23:30:00Z", "{YYYY-Www}", "Europe/Berlin", "k:2026-W53", 1},
+		{"2026-12-31T23:30:00Z", "eu.{yyyy}.x", "UTC", "k:eu.2026.x", 1},
+	} {
+		set(row.at)
+		path := "/incr/k?calendar=" + url.QueryEscape(row.calendar)
+		if row.zone != "" {
+			path += "&zone=" + url.QueryEscape(row.zone)
+		}
+		if a := s.do(t, "GET", path, ""); string(a.body) != fmt.Sprintf("{\"key\":%q,\"value\":%d,\"first\":%d}\n", row.key, row.value, row.value) {
+			t.Errorf("%+v: %s", row, a.body)
+		}
+	}
+}
+
+// A day's counter must outlive the day, on whatever clock: if it began again, its numbers would be told twice.
+func TestCounterOfAPeriodLivesForTwoDaysBehindItsEnd(t *testing.T) {
+	redis := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
+	s, set := numbered(t, store)
+	for _, row := range []struct {
+		at, template, key string
+		want              time.Duration
+	}{
+		{"2026-11-20T12:00:00Z", "{yyyyMMdd}-{n}", "k:20261120", 60 * time.Hour},
+		{"2026-11-20T23:59:59Z", "{yyyy-MM-dd}-{n}", "k:2026-11-20", 48*time.Hour + time.Second},
+		{"2026-11-20T12:00:00Z", "{yyyy}-{n}", "k:2026", (41*24 + 12 + 48) * time.Hour},
+	} {
+		set(row.at)
+		s.numbers(t, "k", "template", row.template)
+		if got := redis.Client().PTTL(t.Context(), store.Key("counter", row.key)).Val(); got > row.want || got < row.want-time.Minute {
+			t.Errorf("%+v: it lives for %v", row, got)
+		}
+	}
+	s.numbers(t, "k", "template", "{n}")
+	if got := redis.Client().PTTL(t.Context(), store.Key("counter", "k")).Val(); got >= 0 {
+		t.Errorf("without a date it lives for %v", got)
+	}
+}
+
+// Without the moment a repeat behind midnight is another day's.
+func TestRepeatOverMidnightGetsTheSameNumberIfItSaysOfWhen(t *testing.T) {
+	s, set := numbered(t, storetest.Open(t, redisstore.Config{}))
+	path := "/incr/orders?template=" + url.QueryEscape("{yyyyMMdd}-{n:4}")
+	ask := func(query string) string {
+		return must[wire.Numbered](t, s, 200, "POST", path+query, "", "Idempotency-Key: order-1").Number
+	}
+	set("2026-11-20T23:59:59Z")
+	first := ask("&at=2026-11-20T23:59:59Z")
+	set("2026-11-21T00:00:01Z")
+	if again := ask("&at=2026-11-20T23:59:59Z"); again != first || first != "20261120-0001" {
+		t.Errorf("%s, then %s", first, again)
+	}
+	if other := ask(""); other != "20261121-0001" {
+		t.Errorf("%s", other)
+	}
+	set("2026-11-21T23:59:59Z")
+	ask("&at=2026-11-20T23:59:59Z")
+	set("2026-11-22T00:00:00Z")
+	if problem := checkProblem(t, s.do(t, "POST", path+"&at=2026-11-20T23:59:59Z", ""), wire.InvalidRequest); problem.Field != "at" {
+		t.Errorf("%+v", problem)
+	}
+}
+
+func TestFaultsOfTemplatesSayWhatToWrite(t *testing.T) {
+	s, _ := numbered(t, storetest.Open(t, redisstore.Config{}))
+	for query, part := range map[string]string{
+		"template=" + url.QueryEscape("ORD-{yyyymmdd}-{n}"):                    "position 10",
+		"template=" + url.QueryEscape("ORD"):                                   "write {n}",
+		"template=" + url.QueryEscape("{dd/MM/yyyy}-{n}"):                      "with calendar, such as {yyyyMMdd}",
+		"template=" + url.QueryEscape("{n}") + "&zone=Berlin":                  "Europe/Berlin, or UTC",
+		"calendar=" + url.QueryEscape("{MM}"):                                  "write yyyy",
+		"calendar={yyyyMMdd}&template=" + url.QueryEscape("{yyyy}-{n}"):        "write {yyyyMMdd}",
+		"calendar={yyyyMMdd}&template=" + url.QueryEscape("{n:6}"):             "write {yyyyMMdd} into it",
+		"template=" + url.QueryEscape("{n}") + "&by=2000":                      "1 to 1000",
+		"template=" + url.QueryEscape("{n}") + "&at=" + "2026-11-18T11:00:00Z": "within 24h0m0s of now",
+		"template=" + url.QueryEscape("{n}") + "&ttl_ms=100000":                "48h0m0s behind its end",
+	} {
+		if problem := checkProblem(t, s.do(t, "GET", "/incr/k?"+query, ""), wire.InvalidRequest); !strings.Contains(problem.Detail, part) {
+			t.Errorf("%s: %q lacks %q", query, problem.Detail, part)
+		}
+	}
+}

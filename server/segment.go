@@ -1,0 +1,193 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/number"
+	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/snowflake"
+)
+
+// SegmentTag is a tag of a segment source as people see it.
+type SegmentTag struct {
+	Tag       string
+	Max, Step int64  // ids below Max are handed out, or fetched ahead; Step ids at least are fetched at once
+	Updated   string // when a range was taken last; "" = not known
+}
+
+// SegmentCounters is the configuration of the counters that segments of a store are taken from, for all that take from them: a kind of their own, whose margin is beyond what
+// many fetches take.
+func SegmentCounters(config counter.Config) counter.Config {
+	config.Kind = "segment"
+	config.Margin = max(config.Margin, 64*segment.DefaultMaxStep)
+	return config
+}
+
+const (
+	defaultSegmentStep = 1000
+	maxListedTags      = 10_000
+)
+
+func (s *Server) openSegments() {
+	log := slog.New(nameless{s.log.Handler()})
+	if s.source = s.config.SegmentSource; s.source == nil {
+		counters := SegmentCounters(s.config.Counters)
+		counters.Logger = log
+		s.sourced = counter.New(s.store, counters)
+		fromStore := &storeSource{counters: s.sourced, step: s.config.SegmentStep, known: s.config.KnownSegments}
+		if fromStore.step == 0 {
+			fromStore.step = defaultSegmentStep
+		}
+		s.source, s.config.SegmentTags = fromStore, fromStore.tags
+	}
+	config := s.config.Segments
+	config.Logger = log
+	s.segments = segment.New(s.source, config)
+}
+
+func (s *Server) closeSegments() {
+	s.segments.Close()
+	if s.sourced != nil {
+		_ = s.sourced.Close() // it waits, and has no error
+	}
+}
+
+// segmentIDs hands out ids of a tag.
+func (s *Server) segmentIDs(c echo.Context) error {
+	tag, err := name(c, "tag")
+	if err != nil {
+		return err
+	}
+	asked, key, err := s.segmentOrder(c, tag)
+	if err != nil {
+		return err
+	}
+	ids := make([]int64, asked.n)
+	if err := s.segments.NextN(c.Request().Context(), tag, ids); err != nil {
+		return err
+	}
+	if err := asked.check(snowflake.ID(slices.Max(ids)), "the tag's ids"); err != nil {
+		return err
+	}
+	head := `{"tag":"` + tag + `"` // a name needs no quoting
+	if asked.opaque != nil {
+		head += `,"key":"` + key + `"`
+	}
+	return sendIDs(c, asked, head, func(dst []byte, i int) ([]byte, error) {
+		if asked.opaque != nil {
+			return asked.opaque.Append(dst, ids[i])
+		}
+		return asked.format.Append(dst, snowflake.ID(ids[i]), asked.style)
+	})
+}
+
+// segmentOrder reads how many ids are asked for and how they are to be written, with which key if they are to be opaque.
+func (s *Server) segmentOrder(c echo.Context, tag string) (asked order, key string, err error) {
+	if asked, err = idOrder(c); err != nil {
+		return asked, "", err
+	}
+	if c.QueryParam("format") != opaqueFormat {
+		formats := slices.DeleteFunc(snowflake.Formats(), func(f snowflake.Format) bool { return f == snowflake.Timed }) // a segment's id has no time in it
+		return asked, "", asked.read(c, formats, opaqueFormat)
+	}
+	newest, err := s.opaqueKey("")
+	if err != nil {
+		return asked, "", err
+	}
+	width, err := queryInt(c, "width", number.MaxDigits, number.MinDigits, number.MaxDigits)
+	if err != nil {
+		return asked, "", err
+	}
+	asked.opaque, err = number.NewOpaque(newest.Secret, int(width), []byte(tag))
+	return asked, newest.ID, err
+}
+
+// storeSource takes ranges from counters.
+type storeSource struct {
+	counters *counter.Counters
+	step     int64
+	known    bool     // only tags that are there
+	seen     sync.Map // tags that were there
+}
+
+// Take implements segment.Source.
+func (t *storeSource) Take(ctx context.Context, tag string, step int64) (segment.Range, error) {
+	if step == 0 {
+		step = t.step
+	}
+	if err := t.there(ctx, tag); err != nil {
+		return segment.Range{}, err
+	}
+	got, err := t.counters.IncrBy(ctx, tag, min(step, counter.MaxBy))
+	switch {
+	case errors.Is(err, counter.ErrOverflow), err == nil && got.Value+1 < 0:
+		return segment.Range{}, segment.ErrExhausted
+	case err != nil:
+		return segment.Range{}, err
+	}
+	return segment.Range{Lo: got.First, Hi: got.Value + 1, Step: t.step}, nil
+}
+
+// there refuses a tag that the store does not have, if that is asked for. One that was seen is not looked for again: when the store has lost it, the counter is moved past
+// all that can have been handed out.
+func (t *storeSource) there(ctx context.Context, tag string) error {
+	if _, seen := t.seen.Load(tag); seen || !t.known {
+		return nil
+	}
+	_, err := t.counters.Get(ctx, tag)
+	switch {
+	case errors.Is(err, counter.ErrUnknown):
+		return segment.ErrUnknownTag
+	case err == nil:
+		t.seen.Store(tag, nil)
+	}
+	return err
+}
+
+func (t *storeSource) tags(ctx context.Context) (tags []SegmentTag, err error) {
+	for behind, more := "", true; more && len(tags) < maxListedTags; {
+		var page []counter.Listed
+		if page, more, err = t.counters.List(ctx, "", behind, maxCounters); err != nil {
+			return nil, err
+		}
+		for _, one := range page {
+			tags = append(tags, SegmentTag{Tag: one.Key, Max: one.Value + 1, Step: t.step})
+			behind = one.Key
+		}
+	}
+	return tags, nil
+}
+
+// nameless is a log without the names that clients chose.
+type nameless struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (n nameless) Handle(ctx context.Context, full slog.Record) error {
+	record := slog.NewRecord(full.Time, full.Level, full.Message, full.PC)
+	full.Attrs(func(a slog.Attr) bool {
+		if a.Key != "tag" && a.Key != "key" {
+			record.AddAttrs(a)
+		}
+		return true
+	})
+	if err := n.Handler.Handle(ctx, record); err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (n nameless) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return nameless{n.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (n nameless) WithGroup(name string) slog.Handler { return nameless{n.Handler.WithGroup(name)} }

@@ -54,6 +54,7 @@ fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
 chaos: ## Break processes and Redis under load and check every history, at length (ARGS: more flags for ./chaos, such as -rounds=100)
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos -args -rounds=30 $(ARGS)
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos/ids -args -rounds=20
+	$(GO) test -race -count=1 -timeout 60m -v ./chaos/counters -args -rounds=12
 	$(GO) test -race -count=1 -timeout 60m -v ./internal/leasesim -args -rounds=2000
 
 bench: ## Measure side by side with peers, as ratios (ARGS: what to measure, such as guard -rounds 3; bench/README.md lists all)

@@ -51,6 +51,7 @@ var layers = map[string][]string{
 	"client": {"internal/wire", "internal/holder", "internal/keepalive", "internal/secret", "snowflake"},
 
 	"chaos":             {}, // only tests
+	"chaos/counters":    {}, // only tests
 	"chaos/ids":         {}, // only tests
 	"chaos/locks":       {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at

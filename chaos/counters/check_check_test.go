@@ -1,0 +1,35 @@
+package counters
+
+import "testing"
+
+// What is put in, is found, and nothing else.
+func TestCheckFindsValuesThatAreToldTwiceOrFall(t *testing.T) {
+	for _, row := range []struct {
+		name           string
+		all            []told
+		twice, falling int64
+	}{
+		{"in order", []told{{0, 1, 1, 0, 10}, {0, 2, 5, 11, 20}, {0, 6, 6, 21, 30}}, 0, 0},
+		{"a gap", []told{{0, 1, 1, 0, 10}, {0, 10, 11, 11, 20}}, 0, 0},
+		{"at once, the later one first", []told{{0, 2, 2, 0, 20}, {0, 1, 1, 10, 30}}, 0, 0},
+		{"one value twice", []told{{0, 1, 1, 0, 20}, {0, 1, 1, 10, 30}}, 1, 0},
+		{"one value three times", []told{{0, 1, 1, 0, 20}, {0, 1, 1, 10, 30}, {0, 1, 1, 15, 30}}, 2, 0},
+		{"a range in another one", []told{{0, 1, 100, 0, 20}, {0, 41, 50, 10, 30}, {0, 60, 120, 10, 30}}, 51, 0},
+		{"smaller, after a return", []told{{0, 5, 9, 0, 10}, {0, 1, 4, 11, 20}}, 0, 1},
+		{"smaller than the largest of those before", []told{{0, 9, 9, 0, 5}, {0, 2, 2, 1, 6}, {0, 3, 3, 7, 8}}, 0, 1},
+		{"the same again, later", []told{{0, 5, 5, 0, 10}, {0, 5, 5, 11, 20}}, 1, 1},
+		{"alike, but another counter", []told{{0, 5, 5, 0, 10}, {1, 5, 5, 11, 20}, {1, 6, 6, 21, 22}}, 0, 0},
+	} {
+		byCounter := map[counterID][]told{}
+		for _, one := range row.all {
+			byCounter[one.counter] = append(byCounter[one.counter], one)
+		}
+		found := judge(byCounter, []stage{{0, "first"}, {11, "second"}})
+		if found.calls != len(row.all) || found.twice.n != row.twice || found.falling.n != row.falling {
+			t.Errorf("%s: %v, want %d and %d", row.name, found, row.twice, row.falling)
+		}
+		if row.falling == 1 && row.twice == 1 && (found.twice.during["second"] != 1 || found.falling.during["second"] != 1) {
+			t.Errorf("%s: %v, not told when", row.name, found)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package counters
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// findings are what the files of all processes say.
+type findings struct {
+	files   int
+	calls   int
+	values  int64
+	twice   tally // values that were told again
+	falling tally // calls that were told a value no larger than one that was told before they began
+}
+
+// tally counts, by what was broken at the time, and keeps the first few.
+type tally struct {
+	n       int64
+	during  map[string]int64
+	samples []string
+}
+
+func (t *tally) add(n int64, during, sample string) {
+	if t.during == nil {
+		t.during = map[string]int64{}
+	}
+	t.n += n
+	t.during[during] += n
+	if len(t.samples) < 10 {
+		t.samples = append(t.samples, sample)
+	}
+}
+
+// String is what was counted, and when.
+func (t *tally) String() string {
+	text := fmt.Sprint(t.n)
+	for _, during := range slices.Sorted(maps.Keys(t.during)) {
+		text += fmt.Sprintf("\n    %d during: %s", t.during[during], during)
+	}
+	return text
+}
+
+// stage is what is broken from a moment on.
+type stage struct {
+	from int64
+	name string
+}
+
+// check reads the files of a folder.
+func check(t testing.TB, folder string, stages []stage) *findings {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.told"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byCounter := map[counterID][]told{}
+	for _, file := range files {
+		for _, one := range read(t, file) {
+			byCounter[one.counter] = append(byCounter[one.counter], one)
+		}
+	}
+	f := judge(byCounter, stages)
+	f.files = len(files)
+	return f
+}
+
+// judge looks at what was told of each counter.
+func judge(byCounter map[counterID][]told, stages []stage) *findings {
+	f := &findings{}
+	for _, all := range byCounter {
+		f.calls += len(all)
+		for _, one := range all {
+			f.values += one.value - one.first + 1
+		}
+		f.findTwice(all, stages)
+		f.findFalling(all, stages)
+	}
+	return f
+}
+
+// findTwice goes through ranges by their first values. They are disjoint if none begins before all before it have ended.
+func (f *findings) findTwice(all []told, stages []stage) {
+	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.first, b.first) })
+	var furthest told
+	for i, one := range all {
+		if i > 0 && one.first <= furthest.value {
+			again := min(one.value, furthest.value) - one.first + 1
+			f.twice.add(again, at(stages, max(one.begun, furthest.begun)), fmt.Sprintf("%v and %v", furthest, one))
+		}
+		if i == 0 || one.value > furthest.value {
+			furthest = one
+		}
+	}
+}
+
+// findFalling goes through calls by when they began, beside them those that had returned by then.
+func (f *findings) findFalling(all []told, stages []stage) {
+	byReturn := slices.Clone(all)
+	slices.SortFunc(byReturn, func(a, b told) int { return cmp.Compare(a.returned, b.returned) })
+	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.begun, b.begun) })
+	var largest told
+	returned := 0
+	for _, one := range all {
+		for ; byReturn[returned].returned < one.begun; returned++ { // one itself is not among them
+			if before := byReturn[returned]; returned == 0 || before.value > largest.value {
+				largest = before
+			}
+		}
+		if returned > 0 && one.first <= largest.value {
+			f.falling.add(1, at(stages, one.begun), fmt.Sprintf("%v, then %v", largest, one))
+		}
+	}
+}
+
+// at tells what was broken at a moment.
+func at(stages []stage, moment int64) string {
+	for _, one := range slices.Backward(stages) {
+		if moment >= one.from {
+			return one.name
+		}
+	}
+	return "the start"
+}
+
+// String implements fmt.Stringer.
+func (o told) String() string {
+	return fmt.Sprintf("%v %d–%d [%.3fs, %.3fs]", o.counter, o.first, o.value, float64(o.begun)/1e9, float64(o.returned)/1e9)
+}
+
+// String implements fmt.Stringer.
+func (f *findings) String() string {
+	return fmt.Sprintf("%d values in %d calls of %d processes\n  told twice: %v\n  falling: %v", f.values, f.calls, f.files, &f.twice, &f.falling)
+}
+
+// samples are the first few of what was found.
+func (f *findings) samples() string {
+	return strings.Join(slices.Concat([]string{"twice:"}, f.twice.samples, []string{"falling:"}, f.falling.samples), "\n  ")
+}

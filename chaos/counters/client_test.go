@@ -1,0 +1,163 @@
+package counters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// What a process is told by its environment.
+const (
+	redisVariable  = "CHAOS_REDIS"
+	fileVariable   = "CHAOS_FILE"
+	numberVariable = "CHAOS_NUMBER"
+	ackVariable    = "CHAOS_ACK"
+)
+
+// adder is a way to count: it returns the first and the last value that the caller was told are his.
+type adder interface {
+	add(ctx context.Context, key string, by int64) (first, value int64, err error)
+	Close() error
+}
+
+// play is what a process does in a role, until it is asked to end.
+func play(role string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	number, err := strconv.Atoi(os.Getenv(numberVariable))
+	if err != nil {
+		return err
+	}
+	counting, err := open(ctx, role)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(os.Getenv(fileVariable), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	for range clients {
+		running.Go(func() { count(ctx, counting, file, number) })
+	}
+	running.Wait()
+	return errors.Join(file.Close(), counting.Close())
+}
+
+func open(ctx context.Context, role string) (adder, error) {
+	url := os.Getenv(redisVariable)
+	switch role {
+	case "ours":
+		ack, err := strconv.Atoi(os.Getenv(ackVariable))
+		if err != nil {
+			return nil, err
+		}
+		store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: url, Ack: ack})
+		if err != nil {
+			return nil, err
+		}
+		return ours{counter.New(store, counter.Config{}), store}, nil
+	case "plain":
+		client, err := plainClient(url)
+		return plain{client}, err
+	}
+	return nil, fmt.Errorf("no role is called %q", role)
+}
+
+// count adds to counters until it is asked to end, mostly to the one that is the process's favourite, and writes down what it is told.
+func count(ctx context.Context, counting adder, file *os.File, number int) {
+	for ctx.Err() == nil {
+		which := number % counters
+		if rand.N(4) == 0 {
+			which = rand.N(counters)
+		}
+		by := int64(1)
+		if rand.N(8) == 0 {
+			by += rand.N[int64](maxRange)
+		}
+		begun := moment()
+		counter := counterOf(which, begun)
+		if first, value, err := counting.add(ctx, counter.String(), by); err == nil {
+			write(file, told{counter, first, value, begun, moment()})
+		}
+		time.Sleep(rest)
+	}
+}
+
+// counterID is which of the counters, and for half of them the number of the scene: they are given up for new ones all the time. So there are always some at which
+// processes have seen little, and others at which they have seen much.
+type counterID int64
+
+func counterOf(which int, moment int64) counterID {
+	if which%2 == 0 {
+		return counterID(which)
+	}
+	return counterID(moment/int64(scene)*counters + int64(which))
+}
+
+// String is the name of the counter.
+func (c counterID) String() string { return fmt.Sprintf("c%d.%d", c%counters, c/counters) }
+
+// keyOf is where Redis keeps a counter, in both roles.
+func keyOf(name string) string { return redisstore.DefaultPrefix + "counter:{" + name + "}" }
+
+// ours counts by package counter.
+type ours struct {
+	*counter.Counters
+
+	store *redisstore.Store
+}
+
+func (o ours) add(ctx context.Context, key string, by int64) (first, value int64, err error) {
+	if by == 1 {
+		value, err = o.Incr(ctx, key)
+		return value, value, err
+	}
+	got, err := o.IncrBy(ctx, key, by)
+	return got.First, got.Value, err
+}
+
+func (o ours) Close() error { return errors.Join(o.Counters.Close(), o.store.Close()) }
+
+// plain counts as many do it: INCR and INCRBY by go-redis, which follows the sentinels. Without retries, by which it would add twice.
+type plain struct{ *redis.Client }
+
+func (p plain) add(ctx context.Context, key string, by int64) (first, value int64, err error) {
+	value, err = p.IncrBy(ctx, keyOf(key), by).Result()
+	return value - by + 1, value, err
+}
+
+// plainClient takes the URLs that a field makes.
+func plainClient(url string) (*redis.Client, error) {
+	after, bySentinel := strings.CutPrefix(url, "redis+sentinel://")
+	if !bySentinel {
+		options, err := redis.ParseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		options.MaxRetries, options.ReadTimeout = -1, time.Second
+		options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+		return redis.NewClient(options), nil
+	}
+	login, where, _ := strings.Cut(after, "@")
+	user, password, _ := strings.Cut(login, ":")
+	addresses, master, _ := strings.Cut(where, "/")
+	return redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: master, SentinelAddrs: strings.Split(addresses, ","), Username: user, Password: password,
+		MaxRetries: -1, ReadTimeout: time.Second,
+	}), nil
+}

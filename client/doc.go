@@ -8,11 +8,13 @@
 //
 // [Client.AcquireLock] holds a lock, as package lock does on Redis itself.
 //
+// [Client.Incr] and [Client.Add] add to counters. What they hand out is the caller's alone, as package counter says.
+//
 // What holds, on top of what package idempotency says of tokens and package workerlease of worker ids:
 //
 //   - Under [Hold] at most one function starts for a token, whoever asks: this package, the middleware or a client in another language.
 //   - Nothing is sent twice by itself. The exceptions are those of Do, where a repeat is harmless: an answer that may not have been recorded is sent again,
-//     and so is a release; and AcquireLock, which while it waits asks anew after an outage. Redirects are not followed: they would carry the proof of a claim elsewhere.
+//     and so is a release; AcquireLock, which while it waits asks anew after an outage; and an Add that was told to Repeat. Redirects are not followed: they would carry the proof of a claim elsewhere.
 //   - Every error is of one class: [ErrRefused] (nothing was done), [ErrLost] (the claim is another's) or [ErrUnknownOutcome] (it may have been done). A
 //     connection that never came about is a refusal. Once a connection was there, a failure to get the service's own answer to a write is an unknown outcome:
 //     a timeout, a connection that ends, a proxy's 502, an answer that can not be read.
@@ -25,6 +27,8 @@
 // the next attempt under [Takeover]. A short lease keeps that wait short; the heartbeat makes it no danger to long work. A token whose issue was lost is of
 // no use to anybody: issue another. Complete, Extend and Release with the same proof can be repeated without harm.
 //
+// An Add whose reply is lost costs values that nobody gets. With a request id it can be asked again, and gets them.
+//
 // An acquire of a lock whose reply is lost costs a lock that nobody holds until its TTL has passed.
 //
 // An acquire whose reply is lost costs a worker id until its TTL has passed: nobody can use it, and the next acquire gets another. Renew and release can be repeated.
@@ -32,5 +36,5 @@
 // Time is the service's. An attempt trusts its own claim for at most the lease from before the claim or heartbeat was sent, by this process's monotonic clock.
 //
 // An HTTPClient of the caller's own must not repeat requests by itself, or none of this holds. That of net/http does not: it repeats a POST only if nothing
-// of it was sent, or if it has an Idempotency-Key header, which these have not.
+// of it was sent, or if it has an Idempotency-Key header. Only an Add with a request id has one, and repeating that adds nothing.
 package client

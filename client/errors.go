@@ -27,14 +27,17 @@ var (
 	ErrTooLarge       = refusal("the body is larger than the service takes")
 	ErrInProgress     = refusal("the first attempt is still running") // Error.RetryAfter is what is left of its lease
 	ErrInDoubt        = refusal("the first attempt ended without an answer")
-	ErrMismatch       = refusal("the token was used for another request")
+	ErrMismatch       = refusal("the token, or the request id, was used for another request")
 	ErrUnknownToken   = refusal("unknown token")
 	ErrNotFound       = refusal("there is nothing of that name")
 	ErrExhausted      = refusal("every worker id of the pool is taken or cooling") // Error.RetryAfter is when the first can be free
-	ErrQuarantined    = refusal("the pool's state may have been lost")             // Error.RetryAfter is when every window that may be open has ended
+	ErrQuarantined    = refusal("state may have been lost")                        // Error.RetryAfter is when every window that may be open has ended, or counters go on
 	ErrOtherPool      = refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
 	ErrHeld           = refusal("the lock is held by others")
 	ErrPoolExists     = refusal("the pool is there already")
+	ErrNotAnInteger   = refusal("the counter does not hold an integer")
+	ErrOverflow       = refusal("the counter would overflow, or come to more than its template writes")
+	ErrBehind         = refusal("the counter has gone back, or may have") // SetCounter past all values to go on
 	ErrSuperseded     = loss("another attempt has the claim")
 )
 
@@ -71,6 +74,9 @@ var codes = map[wire.Code]error{
 	wire.PoolExhausted:       ErrExhausted,
 	wire.PoolQuarantined:     ErrQuarantined,
 	wire.PoolExists:          ErrPoolExists,
+	wire.NotAnInteger:        ErrNotAnInteger,
+	wire.CounterOverflow:     ErrOverflow,
+	wire.CounterBehind:       ErrBehind,
 	wire.StoreUnavailable:    ErrUnavailable,
 	wire.UpstreamUnavailable: ErrUnavailable,
 	wire.OutcomeUnknown:      ErrUnknownOutcome,

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strings"
 	"sync/atomic"
 )
 
@@ -21,6 +22,7 @@ type call struct {
 	token  string // a secret
 	lease  string // a secret
 	owned  bool   // only the holder of lease may make the call
+	repeat string // what makes it the same call when it is sent again; "" = nothing
 	body   any    // nil = none
 	status int    // of success
 	into   any    // where the answer's JSON goes; nil = the answer has none
@@ -91,7 +93,15 @@ func (c *Client) request(ctx context.Context, call call, id string) (*http.Reque
 	if call.owned {
 		request.Header.Set("Lease-Token", call.lease)
 	}
+	if call.repeat != "" {
+		request.Header.Set("Idempotency-Key", quoted(call.repeat))
+	}
 	return request, nil
+}
+
+// quoted is a text of printable ASCII as an RFC 8941 string.
+func quoted(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
 // because completes an error of which the service said nothing.

@@ -8,6 +8,26 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
+// SegmentIDs has the service take n ids (1 to 10,000) of a tag from the range that it has fetched ahead. They rise. After an error ask again: ids that were lost on the way are
+// nobody's. ErrNotFound: the service makes no new tags, and there is none of that name.
+func (c *Client) SegmentIDs(ctx context.Context, tag string, n int) ([]int64, error) {
+	var taken struct {
+		IDs []snowflake.ID `json:"ids"` // for the form that numbers have on the way
+	}
+	take := call{op: "take ids", method: http.MethodGet, path: "/id/segment/" + tag + "?n=" + strconv.Itoa(n), status: http.StatusOK, into: &taken}
+	if err := c.onNamed(ctx, tag, take); err != nil {
+		return nil, err
+	}
+	if len(taken.IDs) != n {
+		return nil, take.unreadable()
+	}
+	ids := make([]int64, n)
+	for i, id := range taken.IDs {
+		ids[i] = int64(id)
+	}
+	return ids, nil
+}
+
 // SnowflakeIDs has the service stamp n ids (1 to 10,000) with its own worker id of a pool; "" is the service's default pool. It is for programs that need few ids: one that
 // holds a worker id stamps without asking anybody. After an error ask again: ids that were lost on the way are nobody's.
 func (c *Client) SnowflakeIDs(ctx context.Context, pool string, n int) ([]snowflake.ID, error) {
@@ -22,7 +42,7 @@ func (c *Client) SnowflakeIDs(ctx context.Context, pool string, n int) ([]snowfl
 	if pool == "" {
 		pool = "-" // a name like any other, for the check
 	}
-	if err := c.onPool(ctx, pool, stamp); err != nil {
+	if err := c.onNamed(ctx, pool, stamp); err != nil {
 		return nil, err
 	}
 	if len(stamped.IDs) != n {

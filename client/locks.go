@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -44,7 +43,7 @@ type LockWaiter struct {
 func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
 	var shown wire.Lock
 	look := call{op: "look at lock", method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK, into: &shown}
-	if err := c.onLock(ctx, name, look); err != nil {
+	if err := c.onNamed(ctx, name, look); err != nil {
 		return LockInfo{}, err
 	}
 	if shown.Name != name || shown.Holders == nil {
@@ -56,42 +55,7 @@ func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
 // Locks lists the locks that are held and whose names begin with a prefix, in the order of their bytes, page by page. It ends with the first error. A lock is on the list
 // from its grant or, if it was acquired on Redis itself, a quarter of a second later on; those of plain clients of redislock are not.
 func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
-	return func(yield func(LockInfo, error) bool) {
-		for cursor := ""; ; {
-			page, err := c.lockPage(ctx, prefix, cursor)
-			if err != nil {
-				yield(LockInfo{}, err)
-				return
-			}
-			for _, shown := range page.Locks {
-				if !yield(lockInfo(shown), nil) {
-					return
-				}
-			}
-			if page.Next == "" {
-				return
-			}
-			cursor = page.Next
-		}
-	}
-}
-
-// lockPage reads one page of the list.
-func (c *Client) lockPage(ctx context.Context, prefix, cursor string) (page wire.Locks, err error) {
-	query := url.Values{}
-	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	list := call{op: "list locks", method: http.MethodGet, path: "/lock?" + query.Encode(), status: http.StatusOK, into: &page}
-	if err := c.exchange(ctx, list); err != nil {
-		return page, err
-	}
-	if page.Locks == nil || page.Next != "" && page.Next <= cursor { // which would never end
-		return page, list.unreadable()
-	}
-	return page, nil
+	return list(ctx, c, "list locks", "/lock", prefix, func(page wire.Locks) ([]wire.Lock, string) { return page.Locks, page.Next }, lockInfo)
 }
 
 // BreakLock takes a lock from the holder with that fence; 0 is a plain client of redislock. It returns a new fence, larger than the holder's: a resource that is told of it
@@ -101,7 +65,7 @@ func (c *Client) BreakLock(ctx context.Context, name string, fence int64) (int64
 	force := call{
 		op: "break lock", method: http.MethodDelete, path: "/lock/" + name + "?force=" + strconv.FormatInt(fence, 10), status: http.StatusOK, into: &broken,
 	}
-	if err := c.onLock(ctx, name, force); err != nil {
+	if err := c.onNamed(ctx, name, force); err != nil {
 		return 0, err
 	}
 	if broken.Name != name || broken.Fence <= fence {
@@ -150,7 +114,7 @@ func (c *Client) grantLock(ctx context.Context, name string, request LockRequest
 	patient.timeout += wait
 	var granted wire.LockGranted
 	acquire := call{op: "acquire lock", method: http.MethodPost, path: "/lock/" + name, body: request.wire(wait), status: http.StatusCreated, into: &granted}
-	if err := patient.onLock(ctx, name, acquire); err != nil {
+	if err := patient.onNamed(ctx, name, acquire); err != nil {
 		return lockGrant{}, err
 	}
 	ttl := time.Duration(granted.TTL) * time.Millisecond
@@ -170,7 +134,7 @@ func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
 		op: "renew lock", method: http.MethodPut, path: "/lock/" + grant.name, lease: grant.token, owned: true, body: wire.LockRenewal{TTL: new(millis(grant.ttl))},
 		status: http.StatusOK, into: &renewed,
 	}
-	if err := c.onLock(ctx, grant.name, renew); err != nil {
+	if err := c.onNamed(ctx, grant.name, renew); err != nil {
 		return err
 	}
 	if renewed.Name != grant.name || renewed.TTL != millis(grant.ttl) || renewed.ExpiresAt.IsZero() {
@@ -184,13 +148,5 @@ func (c *Client) discardLock(ctx context.Context, grant lockGrant) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
 	defer cancel()
 	release := call{op: "release lock", method: http.MethodDelete, path: "/lock/" + grant.name, lease: grant.token, owned: true, status: http.StatusNoContent}
-	return c.onLock(ctx, grant.name, release)
-}
-
-// onLock asks about a lock. What can not be the name of one is not sent: it would be another path.
-func (c *Client) onLock(ctx context.Context, name string, call call) error {
-	if !nameForm.MatchString(name) || name == "." || name == ".." {
-		return call.invalid("a lock's name has 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, and more than dots")
-	}
-	return c.exchange(ctx, call)
+	return c.onNamed(ctx, grant.name, release)
 }

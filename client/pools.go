@@ -56,7 +56,7 @@ func (c *Client) CreatePool(ctx context.Context, pool string, shape PoolShape) (
 	request := WorkerRequest{TTL: shape.TTL, Layout: shape.Layout, Epoch: shape.Epoch, Datacenter: &shape.Datacenter}.wire().PoolRequest
 	var created wire.WorkerPool
 	create := call{op: "create pool", method: http.MethodPut, path: "/worker/" + pool, body: request, status: http.StatusCreated, into: &created}
-	if err := c.onPool(ctx, pool, create); err != nil {
+	if err := c.onNamed(ctx, pool, create); err != nil {
 		return Pool{}, err
 	}
 	if created.Pool != pool || created.Size <= 0 {
@@ -67,42 +67,7 @@ func (c *Client) CreatePool(ctx context.Context, pool string, shape PoolShape) (
 
 // Pools lists the pools whose names begin with a prefix, in the order of their names. It reads page by page, and ends at the first error.
 func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[Pool, error] {
-	return func(yield func(Pool, error) bool) {
-		for cursor := ""; ; {
-			page, err := c.pools(ctx, prefix, cursor)
-			if err != nil {
-				yield(Pool{}, err)
-				return
-			}
-			for _, pool := range page.Pools {
-				if !yield(poolOf(pool), nil) {
-					return
-				}
-			}
-			if page.Next == "" {
-				return
-			}
-			cursor = page.Next
-		}
-	}
-}
-
-// pools reads one page of the list.
-func (c *Client) pools(ctx context.Context, prefix, cursor string) (page wire.WorkerPools, err error) {
-	query := url.Values{}
-	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	list := call{op: "list pools", method: http.MethodGet, path: "/worker?" + query.Encode(), status: http.StatusOK, into: &page}
-	if err := c.exchange(ctx, list); err != nil {
-		return page, err
-	}
-	if page.Pools == nil || page.Next != "" && page.Next <= cursor { // which would never end
-		return page, list.unreadable()
-	}
-	return page, nil
+	return list(ctx, c, "list pools", "/worker", prefix, func(page wire.WorkerPools) ([]wire.WorkerPool, string) { return page.Pools, page.Next }, poolOf)
 }
 
 // Ring reads up to n slots (1 to 4096) of a pool from a worker id on. ErrNotFound: the pool has granted nothing yet and was not declared.
@@ -110,7 +75,7 @@ func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, erro
 	query := url.Values{"from": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
 	var page wire.WorkerRing
 	look := call{op: "look at pool", method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK, into: &page}
-	if err := c.onPool(ctx, pool, look); err != nil {
+	if err := c.onNamed(ctx, pool, look); err != nil {
 		return Ring{}, err
 	}
 	if page.Pool != pool || page.Size <= 0 {

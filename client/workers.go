@@ -54,7 +54,7 @@ type WorkerLease = holder.Lease
 func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerRequest) (WorkerLease, error) {
 	var granted wire.WorkerLease
 	acquire := call{op: "acquire worker id", method: http.MethodPost, path: "/worker/" + pool, body: request.wire(), status: http.StatusCreated, into: &granted}
-	if err := c.onPool(ctx, pool, acquire); err != nil {
+	if err := c.onNamed(ctx, pool, acquire); err != nil {
 		return WorkerLease{}, err
 	}
 	layout, err := snowflake.ParseLayout(granted.Layout)
@@ -120,15 +120,15 @@ func (c *Client) onLease(ctx context.Context, lease WorkerLease, call call, quer
 	if !leaseForm.MatchString(lease.Token) || lease.WorkerID < 0 {
 		return call.invalid("a lease is what AcquireWorker returned")
 	}
-	return c.onPool(ctx, lease.Pool, call)
+	return c.onNamed(ctx, lease.Pool, call)
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
 
-// onPool asks about a pool. What can not be the name of one is not sent: it would be another path.
-func (c *Client) onPool(ctx context.Context, pool string, call call) error {
-	if !nameForm.MatchString(pool) || pool == "." || pool == ".." {
-		return call.invalid("a pool's name has 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, and more than dots")
+// onNamed asks about something that has a name: a pool, a lock, a counter, a tag. What can not be one is not sent: it would be another path.
+func (c *Client) onNamed(ctx context.Context, name string, call call) error {
+	if !nameForm.MatchString(name) || name == "." || name == ".." {
+		return call.invalid("a name has 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, and more than dots")
 	}
 	return c.exchange(ctx, call)
 }

@@ -11,6 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -178,4 +182,54 @@ func FuzzConfigFile(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestSettingsOfCountersAndLocks(t *testing.T) {
+	for _, row := range []struct {
+		args     []string
+		counters counter.Config
+		locks    lock.Config
+	}{
+		{nil, counter.Config{AfterLoss: counter.MovePast, HoldOff: counter.DefaultHoldOff}, lock.Config{AfterLoss: lock.GrantAfterLoss, Skew: time.Second}},
+		{[]string{"--counter-after-loss", "refuse", "--counter-margin", "5000", "--counter-hold-off", "1m"},
+			counter.Config{AfterLoss: counter.Refuse, Margin: 5000, HoldOff: time.Minute}, lock.Config{AfterLoss: lock.GrantAfterLoss, Skew: time.Second}},
+		{[]string{"--lock-after-loss", "wait", "--lock-longest-ttl", "5m", "--clock-skew", "2s", "--counter-margin="},
+			counter.Config{AfterLoss: counter.MovePast, HoldOff: counter.DefaultHoldOff}, lock.Config{AfterLoss: lock.WaitAfterLoss, LongestTTL: 5 * time.Minute, Skew: 2 * time.Second}},
+	} {
+		command := &cobra.Command{}
+		l := bindFlags(command.Flags())
+		if err := errors.Join(command.ParseFlags(row.args), l.load(command.Flags(), func(string) string { return "" })); err != nil {
+			t.Errorf("%q: %v", row.args, err)
+		}
+		if got := l.config.counters(); got != row.counters || got.Check() != nil {
+			t.Errorf("%q: %+v, want %+v", row.args, got, row.counters)
+		}
+		if got := l.config.locks(); got != row.locks || got.Check() != nil {
+			t.Errorf("%q: %+v, want %+v", row.args, got, row.locks)
+		}
+	}
+	for _, args := range [][]string{
+		{"--counter-after-loss", "guess"}, {"--counter-margin", "0"}, {"--counter-margin", "1000000000001"}, {"--counter-margin", "-1"}, {"--counter-hold-off", "999ms"},
+		{"--counter-hold-off", "61s"}, {"--lock-after-loss", ""}, {"--lock-longest-ttl", "99ms"}, {"--lock-longest-ttl", "9000h"},
+	} {
+		if code, _, stderr := coatcheck(t, nil, append([]string{"config", "check"}, args...)...); code != usage || !strings.Contains(stderr, args[0]) {
+			t.Errorf("%q: %d %s", args, code, stderr)
+		}
+	}
+}
+
+// The service and the commands that go straight to Redis are set alike: under "wait" nothing is granted on a Redis that may have lost leases.
+func TestSettingsOfLocksReachServiceAndCommands(t *testing.T) {
+	redis := redistest.Start(t)
+	set := []string{"--redis", redis.URL(), "--lock-after-loss", "wait", "--lock-longest-ttl", "1h"}
+	p := serve(t, set...)
+	if a := p.do("POST", "/lock/deploy", `{"ttl_ms":1000}`); a.status != 503 || a.code() != wire.PoolQuarantined {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if code, _, stderr := coatcheck(t, nil, append(append([]string{"lock", "run"}, set...), "deploy", "--", "true")...); code != tryLater {
+		t.Errorf("%d %s", code, stderr)
+	}
+	if a := p.do("POST", "/lock/deploy", `{"ttl_ms":3600001}`); a.status != 400 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
 }

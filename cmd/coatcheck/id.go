@@ -20,9 +20,9 @@ type idForm struct {
 	width  int64
 }
 
-func (f *idForm) bind() []*setting {
+func (f *idForm) bind(formats ...snowflake.Format) []*setting {
 	var names []string
-	for _, format := range snowflake.Formats() {
+	for _, format := range formats {
 		names = append(names, string(format))
 	}
 	format := choice("format", string(snowflake.Decimal), names, "how ids are written", (*string)(&f.format))
@@ -87,7 +87,7 @@ func (p *program) idCommand() *cobra.Command {
 	var form idForm
 	var n int64
 	command := &cobra.Command{
-		Use: "id [POOL]", Short: "Make ids, one a line",
+		Use: "id [POOL]", Short: "Make ids, one a line: Snowflake ids, from segments, UUIDs",
 		Long: "Make Snowflake ids, one a line: ID=$(coatcheck id). A running service stamps them with its own worker id. Straight on Redis a worker id is leased for\n" +
 			"the moment of the call, and pool \"default\" is taken where none is named. Exit code 75: no id was made, try again later.",
 		Args: func(c *cobra.Command, args []string) error {
@@ -97,7 +97,7 @@ func (p *program) idCommand() *cobra.Command {
 			return onePool(c, args)
 		},
 	}
-	s := bindSource(command.Flags(), append(form.bind(), number("count", "1", 1, mostIDs, "ids", "how many; -n for short", &n))...)
+	s := bindSource(command.Flags(), append(form.bind(snowflake.Formats()...), howMany(&n))...)
 	shorthand(command.Flags(), "n", "count")
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.at(c, s, func(ctx context.Context, where pools) error {
@@ -111,8 +111,12 @@ func (p *program) idCommand() *cobra.Command {
 			return p.makeIDs(ctx, where, pool, int(n), &form)
 		})
 	}
-	command.AddCommand(p.idDecodeCommand())
+	command.AddCommand(p.idSegmentCommand(), p.idUUIDCommand(), p.idDecodeCommand())
 	return command
+}
+
+func howMany(n *int64) *setting {
+	return number("count", "1", 1, mostIDs, "ids", "how many; -n for short", n)
 }
 
 func (p *program) makeIDs(ctx context.Context, where pools, pool string, n int, form *idForm) error {
@@ -127,14 +131,23 @@ func (p *program) makeIDs(ctx context.Context, where pools, pool string, n int, 
 	if err != nil {
 		return err
 	}
-	made, people := idsMade{Pool: pool}, []byte{}
-	for _, id := range ids {
-		begin := len(people)
-		if people, err = form.format.Append(people, id, style); err != nil {
-			return err
-		}
-		made.IDs = append(made.IDs, string(people[begin:]))
-		people = append(people, '\n')
+	texts, people, err := form.write(ids, style)
+	if err != nil {
+		return err
 	}
-	return p.print(made, string(people))
+	return p.print(idsMade{Pool: pool, IDs: texts}, people)
+}
+
+// write writes ids for machines, and for people one a line.
+func (f *idForm) write(ids []snowflake.ID, style snowflake.Style) (texts []string, people string, err error) {
+	var lines []byte
+	for _, id := range ids {
+		begin := len(lines)
+		if lines, err = f.format.Append(lines, id, style); err != nil {
+			return nil, "", err
+		}
+		texts = append(texts, string(lines[begin:]))
+		lines = append(lines, '\n')
+	}
+	return texts, string(lines), nil
 }

@@ -56,64 +56,21 @@ type ownLock interface {
 	Release(ctx context.Context) error
 }
 
-// directly names the settings of the service that a command on locks takes as well when it goes straight to Redis.
-var directly = map[string]bool{"redis": true, "ack": true, "prefix": true, "store-timeout": true}
-
 // bindLocks adds --server, --redis with what belongs to it, --config and the command's own settings to its flags.
 func bindLocks(flags *pflag.FlagSet, own ...*setting) *source {
-	s := &source{}
-	own = append(own, text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &s.server))
-	var rest []*setting
-	for _, setting := range settings(&s.config) {
-		if !directly[setting.name] {
-			rest = append(rest, setting)
-			continue
-		}
-		if setting.name == "redis" {
-			setting.help = "the Redis to go to straight, instead of a service: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
-		}
-		own = append(own, setting)
-	}
-	s.bind(flags, own)
-	s.table = append(s.table, rest...)
-	return s
+	return bindStraight(flags, []string{"lock-after-loss", "lock-longest-ttl", "clock-skew"}, own)
 }
 
 // atLocks runs the part of a command that needs locks, and says what kind of failure its error is.
 func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Context, locks) error) error {
-	if err := s.load(c.Flags(), p.getenv); err != nil {
-		return configError(err)
-	}
-	direct, err := s.direct()
-	if err != nil {
-		return usageError{err}
-	}
-	if direct {
-		return p.locksAtRedis(c.Context(), s, command)
-	}
-	service, err := client.New(client.Config{URL: s.server})
-	if err != nil {
-		return configError(fmt.Errorf("server: %w", err))
-	}
-	defer service.CloseIdleConnections()
-	return lockError(command(c.Context(), servedLocks{service}))
-}
-
-func (p *program) locksAtRedis(ctx context.Context, s *source, command func(context.Context, locks) error) (err error) {
-	config := s.config.store()
-	if err := config.Check(); err != nil {
-		return configError(err)
-	}
-	config.Logger = p.logger(&s.config)
-	store, err := redisstore.OpenConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	redisstore.LogTo(config.Logger)
-	all := lock.New(store, lock.Config{})
-	defer all.Close()
-	return lockError(command(ctx, storedLocks{all}))
+	err := p.either(c, s, func(service *client.Client) error {
+		return command(c.Context(), servedLocks{service})
+	}, func(store *redisstore.Store) error {
+		all := lock.New(store, s.config.locks())
+		defer all.Close()
+		return command(c.Context(), storedLocks{all})
+	})
+	return lockError(err)
 }
 
 // lockError makes an error one that has an exit code of its own.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/lock"
@@ -108,17 +110,17 @@ func TestCommandNeverRunsBesideTheNextHolder(t *testing.T) {
 			return []string{"--server", p.banner.URL}, func() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }, nil
 		}},
 		{"service in a black hole", func(t *testing.T, redis *redistest.Server) ([]string, func(), func()) {
-			hole := startBlackHole(t, strings.TrimPrefix(service(t, redis).banner.URL, "http://"))
-			return []string{"--server", "http://" + hole.Listen}, func() { hole.swallow(t) }, nil
+			link := linktest.Start(t, strings.TrimPrefix(service(t, redis).banner.URL, "http://"))
+			return []string{"--server", "http://" + link.Addr()}, link.Swallow, nil
 		}},
 		{"service's redis in a black hole", func(t *testing.T, redis *redistest.Server) ([]string, func(), func()) {
-			hole := startBlackHole(t, redis.Addr())
-			p := serve(t, "--redis", "redis://"+hole.Listen)
-			return []string{"--server", p.banner.URL}, func() { hole.swallow(t) }, nil
+			link := linktest.Start(t, redis.Addr())
+			p := serve(t, "--redis", "redis://"+link.Addr())
+			return []string{"--server", p.banner.URL}, link.Swallow, nil
 		}},
 		{"redis in a black hole", func(t *testing.T, redis *redistest.Server) ([]string, func(), func()) {
-			hole := startBlackHole(t, redis.Addr())
-			return []string{"--redis", "redis://" + hole.Listen}, func() { hole.swallow(t) }, nil
+			link := linktest.Start(t, redis.Addr())
+			return []string{"--redis", "redis://" + link.Addr()}, link.Swallow, nil
 		}},
 		{"redis stopped", func(_ *testing.T, redis *redistest.Server) ([]string, func(), func()) {
 			return []string{"--redis", redis.URL()}, redis.Pause, redis.Resume
@@ -144,46 +146,16 @@ func TestCommandNeverRunsBesideTheNextHolder(t *testing.T) {
 	}
 }
 
-// Each row is something that befalls the processes which watch over the command.
 func TestCommandUnderALockNeverOutlivesThoseWhoWatchIt(t *testing.T) {
-	signal := func(pid int, s syscall.Signal) {
-		if err := syscall.Kill(pid, s); err != nil {
-			t.Error(err)
-		}
-	}
-	for _, row := range []struct {
-		name  string
-		fault func(r *running, p *process)
-		code  int // of lock run; -1 = it is killed
-		says  string
-	}{
-		{"lock run killed", func(r *running, _ *process) { signal(r.cmd.Process.Pid, syscall.SIGKILL) }, -1, ""},
-		{"lock run stopped past the lease", func(r *running, _ *process) {
-			signal(r.cmd.Process.Pid, syscall.SIGSTOP)
-			r.inTime(r.path + ".forked") // while it is still stopped
-			signal(r.cmd.Process.Pid, syscall.SIGCONT)
-		}, tryLater, "was lost"},
-		{"guard killed", func(r *running, _ *process) { signal(r.guard(), syscall.SIGKILL) }, failed, "guards it"},
-		{"guard stopped, then the service stopped", func(r *running, p *process) {
-			signal(r.guard(), syscall.SIGSTOP)
-			signal(p.cmd.Process.Pid, syscall.SIGSTOP)
-		}, tryLater, "was lost"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			redis := redistest.Start(t)
-			c := startRival(t, redis)
-			p := serve(t, "--redis", redis.URL())
-			r := lockRunBeating(t, []string{"--server", p.banner.URL}, "deaf", "fork")
-			r.renewed()
-			c.wait()
-			row.fault(r, p)
-			if code := r.code(); code != row.code || !strings.Contains(r.stderr.String(), row.says) {
-				t.Errorf("%d %s", code, r.stderr)
-			}
-			c.toldBeforeFree(r)
-			r.inTime(r.path + ".forked")
-		})
-	}
+	eachWatcherFault(t, func(t *testing.T) (*running, *process, func()) {
+		redis := redistest.Start(t)
+		c := startRival(t, redis)
+		p := serve(t, "--redis", redis.URL())
+		r := lockRunBeating(t, []string{"--server", p.banner.URL}, "deaf", "fork")
+		r.renewed()
+		c.wait()
+		return r, p, func() { c.toldBeforeFree(r) }
+	})
 }
 
 // A lock that was broken is another's at once, so its holder's command has no time left to end by itself, however long its grace.
@@ -199,3 +171,32 @@ func TestCommandIsKilledWhenItsLockIsBroken(t *testing.T) {
 		}
 	})
 }
+
+// Who kills the command is not always faster than the guard, which sees its child end and may still report that. Each row is what the guard reports then.
+func TestVerdictOnACommandThatWasKilled(t *testing.T) {
+	for _, row := range []struct {
+		report report
+		killed bool
+		code   int
+	}{
+		{report{Ended: true, Code: 128 + 9}, true, tryLater},
+		{report{Ended: true, Code: 128 + 9, Cut: true}, false, tryLater},
+		{report{}, true, tryLater},
+		{report{Ended: true, Code: 128 + 9}, false, 128 + 9}, // by somebody else
+		{report{Ended: true, Code: 3}, true, 3},              // just before
+	} {
+		s := &supervision{tenure: lostTenure{}, outcome: row.report, killed: row.killed, cause: lock.ErrLost}
+		err, code := s.verdict(), tryLater
+		if ended, own := errors.AsType[exitError](err); own {
+			code = ended.code
+		}
+		if code != row.code || code == tryLater && !errors.As(err, &laterError{}) {
+			t.Errorf("%+v, killed %v: %d %v, want %d", row.report, row.killed, code, err, row.code)
+		}
+	}
+}
+
+// lostTenure is a lease that was lost.
+type lostTenure struct{ tenure }
+
+func (lostTenure) lost(cause error) error { return cause }

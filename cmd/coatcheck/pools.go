@@ -13,16 +13,6 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// atService runs the part of a command that needs pools with those of a running service.
-func (*program) atService(ctx context.Context, s *source, command func(context.Context, pools) error) error {
-	service, err := client.New(client.Config{URL: s.server})
-	if err != nil {
-		return configError(fmt.Errorf("server: %w", err))
-	}
-	defer service.CloseIdleConnections()
-	return kindOf(command(ctx, served{service}))
-}
-
 // served is pools at a running service.
 type served struct{ service *client.Client }
 
@@ -70,22 +60,6 @@ func shownPool(pool client.Pool) wire.WorkerPool {
 		Pool: pool.Name, Layout: pool.Layout, Epoch: pool.Epoch, Datacenter: pool.Datacenter, Size: pool.Size, Used: pool.Used,
 		TTL: pool.TTL.Milliseconds(), Quarantined: pool.Quarantined.Milliseconds(),
 	}
-}
-
-// atRedis runs it with those of a Redis.
-func (p *program) atRedis(ctx context.Context, s *source, command func(context.Context, pools) error) error {
-	config := s.config.store()
-	if err := config.Check(); err != nil {
-		return configError(err)
-	}
-	config.Logger = p.logger(&s.config)
-	store, err := redisstore.OpenConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	redisstore.LogTo(config.Logger)
-	return kindOf(command(ctx, stored{workerlease.New(store, s.config.workers())}))
 }
 
 // stored is pools straight on Redis.

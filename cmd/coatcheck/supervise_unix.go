@@ -63,6 +63,7 @@ type supervision struct {
 	outcome report
 	cause   error // why the lease was lost
 	over    bool  // the guard has ended when the command's time was over
+	killed  bool  // the command was killed from here
 }
 
 // watch returns when the guard has ended, and the command with it.
@@ -116,6 +117,7 @@ func (s *supervision) refresh() {
 
 // kill ends the command, and the guard that did not.
 func (s *supervision) kill() {
+	s.killed = true
 	if s.group != 0 {
 		_ = syscall.Kill(-s.group, syscall.SIGKILL)
 	}
@@ -137,12 +139,17 @@ func (s *supervision) bury() {
 	}
 }
 
+// wasCut tells whether the command was stopped. Of one that was killed from here the guard may have seen no more than that it ended.
+func (s *supervision) wasCut() bool {
+	return s.outcome.Cut || s.killed && s.outcome.Code == 128+int(syscall.SIGKILL)
+}
+
 // verdict is the command's exit code, or why it did not end by itself.
 func (s *supervision) verdict() error {
 	switch {
 	case s.outcome.Failed != "":
 		return fmt.Errorf("the command could not be started: %s", s.outcome.Failed)
-	case s.outcome.Ended && !s.outcome.Cut:
+	case s.outcome.Ended && !s.wasCut():
 		return exitError{code: s.outcome.Code}
 	case s.cause == nil && !s.outcome.Cut && !s.over:
 		return errors.New("the command was killed, since the process that guards it was")

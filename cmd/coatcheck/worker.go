@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -90,87 +90,17 @@ type pools interface {
 	ids(ctx context.Context, pool string, n int) ([]snowflake.ID, error)
 }
 
-// source says where a command finds its pools.
-type source struct {
-	remote
-}
-
-// straight names the settings of the service that a command takes as well when it goes straight to Redis.
-var straight = map[string]bool{
-	"redis": true, "ack": true, "prefix": true, "store-timeout": true, "new-pools": true, "clock-skew": true, "worker-cooldown": true,
-}
-
 // bindSource adds --server, --redis with what belongs to it, --config and the command's own settings to its flags.
 func bindSource(flags *pflag.FlagSet, own ...*setting) *source {
-	s := &source{}
-	own = append(own, text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &s.server))
-	mine := map[string]bool{}
-	for _, setting := range own {
-		mine[setting.name] = true
-	}
-	var rest []*setting
-	for _, setting := range settings(&s.config) {
-		switch {
-		case mine[setting.name]: // such as --identity, which is the command's here
-		case straight[setting.name]:
-			if setting.name == "redis" {
-				setting.help = "the Redis to go to straight, instead of a service: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
-			}
-			own = append(own, setting)
-		default:
-			rest = append(rest, setting)
-		}
-	}
-	s.bind(flags, own)
-	s.table = append(s.table, rest...)
-	return s
-}
-
-// said tells whether a flag was given, as flag, variable or in the file.
-func (s *source) said(name string) bool {
-	for _, setting := range s.table {
-		if setting.name == name {
-			return setting.source != "default" && setting.value != unsaid
-		}
-	}
-	return false
-}
-
-// weight ranks where a setting's value came from.
-func (s *source) weight(name string) int {
-	for _, setting := range s.table {
-		if setting.name == name {
-			return map[string]int{"file": 1, "environment": 2, "flag": 3}[setting.source]
-		}
-	}
-	return 0
-}
-
-// direct tells whether to go straight to Redis: where it was named nearer to the command line than the service. The embedded store is the service's own, so
-// a file or environment that is shared with the service means the service by it.
-func (s *source) direct() (bool, error) {
-	redis, server := s.weight("redis"), s.weight("server")
-	embedded := s.config.redis == "" || s.config.redis == "embedded:"
-	switch {
-	case redis == 3 && server == 3:
-		return false, errors.New("--server and --redis: name one of them")
-	case redis == 3 && embedded:
-		return false, errors.New("--redis: the embedded store belongs to the service that runs it: ask that one, with --server")
-	}
-	return redis > server && !embedded, nil
+	return bindStraight(flags, []string{"new-pools", "clock-skew", "worker-cooldown"}, own)
 }
 
 // at runs the part of a command that needs pools, and says what kind of failure its error is.
 func (p *program) at(c *cobra.Command, s *source, command func(context.Context, pools) error) error {
-	if err := s.load(c.Flags(), p.getenv); err != nil {
-		return configError(err)
-	}
-	direct, err := s.direct()
-	if err != nil {
-		return usageError{err}
-	}
-	if direct {
-		return p.atRedis(c.Context(), s, command)
-	}
-	return p.atService(c.Context(), s, command)
+	err := p.either(c, s, func(service *client.Client) error {
+		return command(c.Context(), served{service})
+	}, func(store *redisstore.Store) error {
+		return command(c.Context(), stored{workerlease.New(store, s.config.workers())})
+	})
+	return kindOf(err)
 }

@@ -5,34 +5,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
-
+	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
-
-// blackHole is a proxy that can be made to swallow everything, on connections that are there and on new ones.
-type blackHole struct{ *toxiproxy.Proxy }
-
-func startBlackHole(t *testing.T, target string) blackHole {
-	t.Helper()
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	proxy := toxiproxy.NewProxy(server, t.Name(), "127.0.0.1:0", target)
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Stop)
-	return blackHole{proxy}
-}
-
-func (b blackHole) swallow(t *testing.T) {
-	t.Helper()
-	for _, stream := range []string{"upstream", "downstream"} {
-		if _, err := b.Toxics.AddToxicJson(strings.NewReader(`{"type":"timeout","stream":"` + stream + `","attributes":{"timeout":0}}`)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // Each row is a way of losing what grants the lease. The command that ran under it, and what it has started, deaf to SIGTERM, must be gone before its
 // window ends by the server's clock.
@@ -50,9 +25,8 @@ func TestCommandNeverOutlivesItsWindow(t *testing.T) {
 			return []string{"--server", p.banner.URL}, func() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
 		}},
 		{"service in a black hole", func(t *testing.T) ([]string, func()) {
-			p := serve(t)
-			hole := startBlackHole(t, strings.TrimPrefix(p.banner.URL, "http://"))
-			return []string{"--server", "http://" + hole.Listen}, func() { hole.swallow(t) }
+			link := linktest.Start(t, strings.TrimPrefix(serve(t).banner.URL, "http://"))
+			return []string{"--server", "http://" + link.Addr()}, link.Swallow
 		}},
 		{"service's redis stopped", func(t *testing.T) ([]string, func()) {
 			redis := redistest.Start(t)
@@ -68,8 +42,8 @@ func TestCommandNeverOutlivesItsWindow(t *testing.T) {
 			return []string{"--redis", redis.URL(), "--new-pools", "trust"}, redis.Pause
 		}},
 		{"redis in a black hole", func(t *testing.T) ([]string, func()) {
-			hole := startBlackHole(t, redistest.Start(t).Addr())
-			return []string{"--redis", "redis://" + hole.Listen, "--new-pools", "trust"}, func() { hole.swallow(t) }
+			link := linktest.Start(t, redistest.Start(t).Addr())
+			return []string{"--redis", "redis://" + link.Addr(), "--new-pools", "trust"}, link.Swallow
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -85,8 +59,17 @@ func TestCommandNeverOutlivesItsWindow(t *testing.T) {
 	}
 }
 
-// Each row is something that befalls the processes which watch over the command.
 func TestCommandNeverOutlivesThoseWhoWatchIt(t *testing.T) {
+	eachWatcherFault(t, func(t *testing.T) (*running, *process, func()) {
+		p := serve(t)
+		return workerRunBeating(t, []string{"--server", p.banner.URL, "--ttl", "2s"}, "deaf", "fork"), p, nil
+	})
+}
+
+// eachWatcherFault breaks the processes which watch over a command, and the service that keeps its lease, each in turn. begin starts the service and the command, and
+// returns what is to be looked at behind that, or nil. Each row is something that befalls them.
+func eachWatcherFault(t *testing.T, begin func(t *testing.T) (r *running, p *process, after func())) {
+	t.Helper()
 	signal := func(pid int, s syscall.Signal) {
 		if err := syscall.Kill(pid, s); err != nil {
 			t.Error(err)
@@ -95,28 +78,30 @@ func TestCommandNeverOutlivesThoseWhoWatchIt(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		fault func(r *running, p *process)
-		code  int // of worker run; -1 = it is killed
+		code  int // of the command that runs the command; -1 = it is killed
 		says  string
 	}{
-		{"worker run killed", func(r *running, p *process) { signal(r.cmd.Process.Pid, syscall.SIGKILL) }, -1, ""},
-		{"worker run stopped past the window", func(r *running, p *process) {
+		{"run killed", func(r *running, _ *process) { signal(r.cmd.Process.Pid, syscall.SIGKILL) }, -1, ""},
+		{"run stopped past the lease", func(r *running, _ *process) {
 			signal(r.cmd.Process.Pid, syscall.SIGSTOP)
 			r.inTime(r.path + ".forked") // while it is still stopped
 			signal(r.cmd.Process.Pid, syscall.SIGCONT)
 		}, tryLater, "was lost"},
-		{"guard killed", func(r *running, p *process) { signal(r.guard(), syscall.SIGKILL) }, failed, "guards it"},
-		{"guard stopped, then the service lost", func(r *running, p *process) {
+		{"guard killed", func(r *running, _ *process) { signal(r.guard(), syscall.SIGKILL) }, failed, "guards it"},
+		{"guard stopped, then the service stopped", func(r *running, p *process) {
 			signal(r.guard(), syscall.SIGSTOP)
 			signal(p.cmd.Process.Pid, syscall.SIGSTOP)
 		}, tryLater, "was lost"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			p := serve(t)
-			r := workerRunBeating(t, []string{"--server", p.banner.URL, "--ttl", "2s"}, "deaf", "fork")
+			r, p, after := begin(t)
 			r.renewed()
 			row.fault(r, p)
 			if code := r.code(); code != row.code || !strings.Contains(r.stderr.String(), row.says) {
 				t.Errorf("%d %s", code, r.stderr)
+			}
+			if after != nil {
+				after()
 			}
 			r.inTime(r.path + ".forked")
 		})

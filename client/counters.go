@@ -1,0 +1,205 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"iter"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// CounterRequest says how to add to a counter. The zero value adds 1.
+type CounterRequest struct {
+	By int64 // how many values, 1 to 1,000,000; 0 = 1
+	// RequestID makes the call repeatable for a day, from here or from elsewhere: the same id gets the same values of the counter, and adds once. It is 1 to 255 characters of
+	// printable ASCII; "" = not repeatable.
+	RequestID string
+	// Repeat has Add itself ask again when no answer came or the store was not available, up to half a minute, under the RequestID or one that is made for the call. It and a
+	// RequestID cost speed and memory: the service does not merge such a call with others, and keeps a record of it in Redis for a day.
+	Repeat bool
+	// TTL is how long a counter lives that begins with this call, or has no TTL yet: 100 ms to 10 years; 0 = for ever. One of a Template or Calendar with a date lives for two days
+	// longer than its period, and takes no TTL.
+	TTL time.Duration
+
+	// Template has the service write each value for people, as package number does: ORD-{yyyyMMdd}-{n:6}. With a date part the counter begins anew with each of its periods: its
+	// key is then the one that is asked for with the date behind it, as orders:20261121. A value that does not fit is ErrOverflow, and nothing is added. By is 1,000 at most with a
+	// template. "" = none.
+	Template string
+	Calendar string    // the periods with which the counter begins anew, such as {yyyy}; "" = the template's
+	Zone     string    // on whose clock the date is, such as Europe/Berlin; "" = UTC
+	At       time.Time // the moment that has the date, within a day of now, so that a call that is repeated after midnight is the same; zero = when the service is asked
+}
+
+// CounterRange is what one call got: the caller owns First to Value, both included, of the counter Key.
+type CounterRange struct {
+	Key          string // as it was asked for, or with the date behind it
+	First, Value int64
+	Numbers      []string // with a template: each value as it is written, in order
+}
+
+// Incr adds 1 to a counter and returns the value that the caller now owns. After ErrUnknownOutcome ask again: values that were lost on the way are nobody's, a gap.
+func (c *Client) Incr(ctx context.Context, key string) (int64, error) {
+	got, err := c.Add(ctx, key, CounterRequest{})
+	return got.Value, err
+}
+
+// IncrBy adds by, 1 to 1,000,000, to a counter and returns the values that the caller now owns.
+func (c *Client) IncrBy(ctx context.Context, key string, by int64) (CounterRange, error) {
+	if by == 0 {
+		by = -1 // not the default
+	}
+	return c.Add(ctx, key, CounterRequest{By: by})
+}
+
+// Add adds to a counter as the request says and returns the values that the caller now owns. The errors: ErrNotAnInteger, ErrOverflow and ErrBehind (nothing was added);
+// ErrQuarantined (values may have been lost, nothing is added for RetryAfter); ErrMismatch (the request id was used with another By); ErrUnavailable;
+// ErrUnknownOutcome (values may have been added that nobody got: with a RequestID ask again with the same, else just ask again).
+func (c *Client) Add(ctx context.Context, key string, request CounterRequest) (got CounterRange, err error) {
+	if request.By == 0 {
+		request.By = 1
+	}
+	if !request.Repeat {
+		return c.add(ctx, key, request)
+	}
+	if request.RequestID == "" {
+		request.RequestID = rand.Text()
+	}
+	err = settle(ctx, func(ctx context.Context) error {
+		got, err = c.add(ctx, key, request)
+		return err
+	})
+	return got, err
+}
+
+var requestForm = regexp.MustCompile(`^[ -~]{1,255}$`)
+
+func (c *Client) add(ctx context.Context, key string, request CounterRequest) (CounterRange, error) {
+	var added struct {
+		wire.Incremented
+
+		Number  string   `json:"number"`
+		Numbers []string `json:"numbers"`
+	}
+	incr := call{op: "add to counter", method: http.MethodPost, path: "/incr/" + key + request.query(), repeat: request.RequestID, status: http.StatusOK, into: &added}
+	switch {
+	case request.By < 0:
+		return CounterRange{}, incr.invalid("by is 1 to 1,000,000")
+	case request.RequestID != "" && !requestForm.MatchString(request.RequestID):
+		return CounterRange{}, incr.invalid("a request id has 1 to 255 characters of printable ASCII")
+	}
+	if err := c.onNamed(ctx, key, incr); err != nil {
+		return CounterRange{}, err
+	}
+	got := CounterRange{Key: added.Key, First: added.First, Value: added.Value, Numbers: added.Numbers}
+	if added.Number != "" && got.Numbers == nil {
+		got.Numbers = []string{added.Number}
+	}
+	if !got.answers(key, request) {
+		return CounterRange{}, incr.unreadable()
+	}
+	return got, nil
+}
+
+// query is what a request says of itself.
+func (r CounterRequest) query() string {
+	query := url.Values{}
+	for name, value := range map[string]string{"template": r.Template, "calendar": r.Calendar, "zone": r.Zone} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if !r.At.IsZero() {
+		query.Set("at", r.At.UTC().Format(time.RFC3339Nano))
+	}
+	if r.By != 1 {
+		query.Set("by", strconv.FormatInt(r.By, 10))
+	}
+	if r.TTL != 0 {
+		query.Set("ttl_ms", strconv.FormatInt(millis(r.TTL), 10))
+	}
+	if len(query) == 0 {
+		return ""
+	}
+	return "?" + query.Encode()
+}
+
+// answers tells whether it is what was asked for.
+func (r CounterRange) answers(key string, request CounterRequest) bool {
+	dated := (request.Template != "" || request.Calendar != "") && strings.HasPrefix(r.Key, key+":")
+	written := 0
+	if request.Template != "" {
+		written = int(request.By)
+	}
+	return (r.Key == key || dated) && r.First <= r.Value && r.Value-r.First+1 == request.By && len(r.Numbers) == written
+}
+
+// Counter reads a counter: the last value that was handed out, unless others are adding now. It changes nothing. ErrNotFound if it was never used, or has expired.
+func (c *Client) Counter(ctx context.Context, key string) (int64, error) {
+	var read struct {
+		Key   string
+		Value *int64
+	}
+	look := call{op: "read counter", method: http.MethodGet, path: "/counter/" + key, status: http.StatusOK, into: &read}
+	if err := c.onNamed(ctx, key, look); err != nil {
+		return 0, err
+	}
+	if read.Key != key || read.Value == nil {
+		return 0, look.unreadable()
+	}
+	return *read.Value, nil
+}
+
+// SetCounter sets a counter to a value, whatever was there: the next value that is handed out is one more. Setting it back hands values out again, on purpose. ttl is how long
+// it lives, 100 ms to 10 years; 0 = for ever. A counter that ErrBehind told of is in order again. Repeating it is harmless if nobody adds.
+func (c *Client) SetCounter(ctx context.Context, key string, value int64, ttl time.Duration) error {
+	asked := wire.CounterRequest{Value: &value}
+	if ttl != 0 {
+		asked.TTL = new(millis(ttl))
+	}
+	var now struct {
+		Key   string
+		Value *int64
+	}
+	set := call{op: "set counter", method: http.MethodPut, path: "/counter/" + key, body: asked, status: http.StatusOK, into: &now}
+	if err := c.onNamed(ctx, key, set); err != nil {
+		return err
+	}
+	if now.Key != key || now.Value == nil || *now.Value != value {
+		return set.unreadable()
+	}
+	return nil
+}
+
+// RemoveCounter removes a counter: it begins again at 1, and hands its values out again, on purpose. ErrNotFound if there is none.
+func (c *Client) RemoveCounter(ctx context.Context, key string) error {
+	return c.onNamed(ctx, key, call{op: "remove counter", method: http.MethodDelete, path: "/counter/" + key, status: http.StatusNoContent})
+}
+
+// CounterInfo is a counter of a list.
+type CounterInfo struct {
+	Key   string
+	Value int64
+	Err   error // why the value is not there, such as ErrNotAnInteger; else nil
+}
+
+// Counters lists the counters whose keys begin with a prefix, in the order of their bytes, page by page. It ends with the first error. Those are listed that coatcheck
+// has added to or set.
+func (c *Client) Counters(ctx context.Context, prefix string) iter.Seq2[CounterInfo, error] {
+	return list(ctx, c, "list counters", "/counter", prefix, func(page wire.Counters) ([]wire.ListedCounter, string) { return page.Counters, page.Next }, counterInfo)
+}
+
+func counterInfo(listed wire.ListedCounter) CounterInfo {
+	info := CounterInfo{Key: listed.Key}
+	if listed.Value != nil {
+		info.Value = *listed.Value
+		return info
+	}
+	info.Err = (&Error{Op: "list counters", Code: listed.Error, class: ErrRefused})
+	return info
+}

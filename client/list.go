@@ -1,0 +1,54 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+)
+
+// list asks for what a path has of names with a prefix, page by page, and ends with the first error. read takes a page apart: what it lists, nil if it is no list, and
+// behind which name the next page begins, "" if this is the last.
+func list[page, wired, item any](
+	ctx context.Context, c *Client, op, path, prefix string, read func(page) (listed []wired, next string), show func(wired) item,
+) iter.Seq2[item, error] {
+	return func(yield func(item, error) bool) {
+		for cursor := ""; ; {
+			var answer page
+			look := call{op: op, method: http.MethodGet, path: path + pageQuery(prefix, cursor), status: http.StatusOK, into: &answer}
+			err := c.exchange(ctx, look)
+			listed, next := read(answer)
+			if err == nil && (listed == nil || next != "" && next <= cursor) { // which would never end
+				err = look.unreadable()
+			}
+			if err != nil {
+				var none item
+				yield(none, err)
+				return
+			}
+			for _, one := range listed {
+				if !yield(show(one), nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			cursor = next
+		}
+	}
+}
+
+// pageQuery says which page is meant.
+func pageQuery(prefix, cursor string) string {
+	query := url.Values{}
+	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if len(query) == 0 {
+		return ""
+	}
+	return "?" + query.Encode()
+}

@@ -1,0 +1,83 @@
+package lock
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// slow is how long a request about a lock takes from a process to Redis.
+const slow = 50 * time.Millisecond
+
+// farProcess is a process on a slow link, which knows when the last request about a lock left for Redis.
+type farProcess struct {
+	*Locks
+
+	mu   sync.Mutex
+	left time.Time
+}
+
+func openFar(t *testing.T, server *redistest.Server) *farProcess {
+	t.Helper()
+	p := &farProcess{}
+	proxy := redistest.StartProxy(t, server.Addr(), func(request []byte) (redistest.Fate, func()) {
+		if bytes.Contains(request, []byte(":lock:{late}")) {
+			p.mu.Lock()
+			p.left = time.Now()
+			p.mu.Unlock()
+			time.Sleep(slow)
+		}
+		return redistest.Pass, nil
+	})
+	p.Locks = open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL()}), Config{})
+	return p
+}
+
+// since is how long ago the last request left.
+func (p *farProcess) since() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.left)
+}
+
+// A lease begins at Redis at some time between the request that granted it and the reply, and nobody else knows when. So a holder counts from before the request was sent,
+// whoever sent it. Each row is a way of being granted a lock.
+func TestEveryGrantCountsFromBeforeItWasAskedFor(t *testing.T) {
+	server := redistest.Start(t)
+	near := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
+	for _, row := range []struct {
+		name string
+		hold func(t *testing.T, far *farProcess, request Request) *Lock
+	}{
+		{"at once", func(t *testing.T, far *farProcess, request Request) *Lock { return must(t, far.Locks, "late", request) }},
+		{"as the heir of another process, asking for it", func(t *testing.T, far *farProcess, request Request) *Lock {
+			held := must(t, near, "late", Request{})
+			heir := inLine(t, far.Locks, "late", request, 1)
+			release(t, held)
+			return heir.granted(t)
+		}},
+		{"as an heir within the process, by its release", func(t *testing.T, far *farProcess, request Request) *Lock {
+			held := must(t, far.Locks, "late", Request{})
+			heir := inLine(t, far.Locks, "late", request, 1)
+			release(t, held)
+			return heir.granted(t)
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			far := openFar(t, server)
+			for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}} {
+				held := row.hold(t, far, request)
+				most := request.TTL - time.Second - far.since() // a second is the margin
+				if valid := held.Validity(); valid > most {
+					t.Errorf("mode %q: it counts on %v, and at most %v are left", request.Mode, valid, most)
+				}
+				release(t, held)
+			}
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package lock
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func shared(t *testing.T, store *redisstore.Store) {
+	locks, others := open(t, store, Config{}), open(t, store, Config{})
+	read := Request{Mode: Shared}
+	a, b := must(t, locks, "rw", read), must(t, others, "rw", read)
+	rising(t, a.Fence(), b.Fence())
+	wantHeld(t, others, "rw", Request{})
+	writer := inLine(t, others, "rw", Request{}, 1)
+	release(t, a)
+	writer.stillWaits(t)
+	release(t, b)
+	w := writer.granted(t)
+	rising(t, a.Fence(), b.Fence(), w.Fence())
+	wantHeld(t, locks, "rw", read)
+	var readers []waiter
+	for i := range 5 {
+		readers = append(readers, inLine(t, locks, "rw", read, i+1))
+	}
+	release(t, w)
+	for _, reader := range readers { // all of them at once
+		defer release(t, reader.granted(t))
+	}
+	wantHeld(t, locks, "rw", Request{})
+}
+
+func phaseFair(t *testing.T, store *redisstore.Store) {
+	locks, others := open(t, store, Config{}), open(t, store, Config{})
+	read := Request{Mode: Shared}
+	a := must(t, locks, "fair", read)
+	writer := inLine(t, others, "fair", Request{}, 1)
+	wantHeld(t, locks, "fair", read)
+	late := []waiter{inLine(t, locks, "fair", read, 2), inLine(t, others, "fair", read, 3)}
+	second := inLine(t, others, "fair", Request{}, 4)
+	release(t, a)
+	w := writer.granted(t)
+	for _, reader := range late {
+		reader.stillWaits(t)
+	}
+	release(t, w)
+	r1, r2 := late[0].granted(t), late[1].granted(t)
+	second.cancel()
+	second.refused(t)
+	release(t, r1)
+	third := must(t, locks, "fair", read) // beside r2, since the writer has gone
+	release(t, r2)
+	release(t, third)
+}
+
+func permits(t *testing.T, store *redisstore.Store) {
+	locks, others := open(t, store, Config{}), open(t, store, Config{})
+	three := Request{Capacity: 3}
+	two := Request{Capacity: 3, Permits: 2}
+	a, b := must(t, locks, "sem", two), must(t, others, "sem", three)
+	wantHeld(t, locks, "sem", three)
+	wantHeld(t, locks, "sem", Request{})
+	wantHeld(t, locks, "sem", Request{Mode: Shared})
+	_, err := locks.Acquire(t.Context(), "sem", Request{Capacity: 4})
+	wantIs(t, err, ErrCapacity, redisstore.ErrRefused)
+	if other, _ := errors.AsType[*OtherCapacity](err); other.Capacity != 3 {
+		t.Errorf("%+v", other)
+	}
+	big := inLine(t, others, "sem", two, 1)
+	small := inLine(t, locks, "sem", three, 2)
+	release(t, b)
+	big.stillWaits(t)
+	small.stillWaits(t) // it came later, although it would fit
+	release(t, a)
+	c, d := big.granted(t), small.granted(t)
+	rising(t, a.Fence(), b.Fence(), c.Fence(), d.Fence())
+	release(t, c)
+	release(t, d)
+	release(t, must(t, locks, "sem", Request{Capacity: 4}))
+}

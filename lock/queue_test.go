@@ -1,0 +1,88 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func inOrder(t *testing.T, store *redisstore.Store) {
+	processes := []*Locks{open(t, store, Config{}), open(t, store, Config{}), open(t, store, Config{})}
+	held := must(t, processes[0], "line", Request{})
+	var line []waiter
+	for i := range 9 {
+		line = append(line, inLine(t, processes[i%3], "line", Request{}, i+1))
+	}
+	fences := []int64{held.Fence()}
+	for i, waiter := range line {
+		release(t, held)
+		held = waiter.granted(t)
+		fences = append(fences, held.Fence())
+		for _, later := range line[i+1:] {
+			later.stillWaits(t)
+		}
+		wantHeld(t, processes[0], "line", Request{})
+	}
+	rising(t, fences...)
+	release(t, held)
+	if got := info(t, processes[0], "line"); got.Queue != 0 || len(got.Holders) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func cancelled(t *testing.T, store *redisstore.Store) {
+	locks, others := open(t, store, Config{}), open(t, store, Config{})
+	held := must(t, locks, "burst", Request{})
+	var burst []waiter
+	for i := range 20 {
+		burst = append(burst, inLine(t, []*Locks{locks, others}[i%2], "burst", Request{}, i+1))
+	}
+	last := inLine(t, others, "burst", Request{}, 21)
+	for _, w := range burst {
+		w.cancel()
+	}
+	for _, w := range burst {
+		wantIs(t, w.refused(t), ErrHeld, context.Canceled)
+	}
+	queued(t, locks, "burst", 1)
+	release(t, held)
+	release(t, last.granted(t))
+}
+
+// A waiter whose turn came, and who goes away before it has heard of it, leaves the lock to the next.
+func passesOn(t *testing.T, store *redisstore.Store) {
+	locks, others := open(t, store, Config{}), open(t, store, Config{})
+	held := must(t, locks, "pass", Request{})
+	first := inLine(t, others, "pass", Request{}, 1)
+	second := inLine(t, locks, "pass", Request{}, 2)
+	others.post.close() // it hears nothing
+	release(t, held)
+	first.cancel()
+	select {
+	case <-first.err:
+	case lock := <-first.result: // it looked by itself just then
+		release(t, lock)
+	}
+	release(t, second.granted(t))
+}
+
+func bounded(t *testing.T, store *redisstore.Store) {
+	locks := open(t, store, Config{})
+	held := must(t, locks, "bounded", Request{})
+	_, err := locks.Acquire(t.Context(), "bounded", Request{Wait: 30 * time.Millisecond})
+	wantIs(t, err, ErrHeld)
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("its own bound is no deadline of the caller: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err = locks.Acquire(ctx, "bounded", Request{})
+	wantIs(t, err, ErrHeld, context.DeadlineExceeded)
+	if got := info(t, locks, "bounded"); got.Queue != 0 {
+		t.Errorf("%+v", got)
+	}
+	release(t, held)
+}

@@ -1,0 +1,158 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// What locks of a quorum answer besides what other locks do.
+var (
+	ErrQuorumMode  = fmt.Errorf("%w: a quorum grants exclusive locks only", ErrRequest)
+	errQuorumToken = fmt.Errorf("%w: a quorum makes the tokens itself", ErrRequest)
+)
+
+// QuorumLocks are exclusive locks that a majority of independent Redis servers grants, as Redlock does, with a fence. It is safe for concurrent use.
+//
+// What it promises beyond what [Locks] do: any minority of the servers may be lost, stopped, cut off or without its data, and still no two hold at once, fences rise, and locks are granted
+// and renewed, without a failover and without replication that has to be trusted. On each server a lock is what it is for [Locks], so its clients and plain ones of redislock on a
+// single server and these exclude each other there: whoever has a name on a majority keeps a quorum out, and one who waits in line on one server gets the lock there when
+// a quorum gives it back.
+//
+// What it needs, and does not do:
+//
+//   - Servers that know nothing of each other. Each may be a Sentinel set or a cluster, but then it is a failover within one server's place that has to be trusted again.
+//   - Servers' clocks that run alike: a lease counts 1 % of its TTL and 2 ms less than for [Locks]. A server whose clock is set forward ends leases early, and counts as one that has lost them.
+//     For fences the clocks must be within Config.Skew of each other.
+//   - No server grants anything that may have lost leases, until they have ended: Config.AfterLoss is [WaitAfterLoss] unless it is said to be [GrantAfterLoss]. Then servers that restart empty
+//     may be any number. With GrantAfterLoss it is up to whoever restarts a server without its data to leave it off for LongestTTL. It holds before the first lock of all as well.
+//   - No line: whoever waits asks again after a random while, up to a fifth of Config.Window, and who is first gets it. No shared locks, no permits: ErrQuorumMode.
+//   - Two round trips to grant a lock, to the slowest server of the fastest majority; one to renew it.
+//   - A paused holder is told late here as well: the resource checks the fence.
+//
+// # The fence
+//
+// Each server mints fences that rise there. The largest of a majority's does not rise by itself: three servers mint 5, 2 and 9 for one holder, whose fence is 9; the third goes away, and
+// the first two mint 6 and 3 for the next, whose fence would be 6. So the largest is written back before the lock counts as granted, to a majority of servers on which the
+// holder still has it. Any later majority has one of them in it, which mints a larger one.
+//
+// # Errors
+//
+// What a lock answers is what the servers come to: a majority that has answered and not granted is a *[Held] or an *[InDoubt], whatever the rest does. If fewer answer it is
+// redisstore.ErrUnavailable: nothing was done, or all that was done was taken back. It is redisstore.ErrUnknownOutcome if it can not be told of a majority that the request has
+// nothing there: then the lock may be held by nobody until the TTL has passed.
+type QuorumLocks struct {
+	quorum *redisstore.Quorum
+	config Config
+	each   []*Locks // of each server
+}
+
+// NewQuorum returns the locks of a quorum. AfterLoss "" is WaitAfterLoss here. A configuration that [Config.Check] finds fault with is a programmer's mistake and panics.
+func NewQuorum(quorum *redisstore.Quorum, config Config) *QuorumLocks {
+	if config.AfterLoss == "" {
+		config.AfterLoss = WaitAfterLoss
+	}
+	l := &QuorumLocks{quorum: quorum, config: config.withDefaults()}
+	for _, store := range quorum.Stores() {
+		l.each = append(l.each, New(store, l.config))
+	}
+	return l
+}
+
+// Close ends what the locks have of their own. Locks that are held are kept: release them first. The quorum is closed by itself.
+func (l *QuorumLocks) Close() error {
+	var faults []error
+	for _, locks := range l.each {
+		faults = append(faults, locks.Close())
+	}
+	return errors.Join(faults...)
+}
+
+// Acquire waits until a majority grants the lock, and holds it: it is renewed until Release, its loss, or the end of the context. So the context is that of the work under the lock as well
+// as of the waiting; Request.Wait bounds the waiting alone. Request.Mode is Exclusive, and Token stays empty: each attempt has one of its own, since the release of one that
+// has failed can reach a server late, when another has succeeded.
+//
+// The errors are those of [Locks.Acquire]. While it waits, a majority may be away for fifteen of Config.Window; for the first answer it does not wait.
+func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request) (*QuorumLock, error) {
+	request, err := l.check(name, request)
+	if err != nil {
+		return nil, err
+	}
+	waiting, cancel := ctx, context.CancelFunc(func() {})
+	if request.Wait > 0 {
+		waiting, cancel = context.WithTimeout(ctx, request.Wait)
+	}
+	defer cancel()
+	var last error = &Held{Left: -1}
+	for first, answered := true, time.Now(); ; first = false {
+		a := l.attempt(name, request)
+		lock, err := a.acquire(ctx, waiting)
+		impatient := first || time.Since(answered) > l.each[0].patience()
+		switch {
+		case err == nil:
+			return lock, nil
+		case errors.Is(err, redisstore.ErrWrongType), unknown(err) && (impatient || waiting.Err() != nil):
+			return nil, err
+		case a.answered:
+			last, answered = err, time.Now()
+		case impatient && waiting.Err() == nil:
+			return nil, err
+		}
+		if _, waits := sleep(waiting, nil, l.untilAttempt(err)); !waits {
+			if cause := context.Cause(ctx); cause != nil {
+				return nil, fmt.Errorf("%w: %w", last, cause)
+			}
+			return nil, last
+		}
+	}
+}
+
+// TryAcquire is Acquire with one attempt. It may be refused with a *Held where no one holds the lock, if several ask at the same time.
+func (l *QuorumLocks) TryAcquire(ctx context.Context, name string, request Request) (*QuorumLock, error) {
+	request, err := l.check(name, request)
+	if err != nil {
+		return nil, err
+	}
+	return l.attempt(name, request).acquire(ctx, ctx)
+}
+
+// check returns a request with its defaults.
+func (l *QuorumLocks) check(name string, request Request) (Request, error) {
+	if request.Token != "" {
+		return Request{}, errQuorumToken
+	}
+	request = request.withDefaults(l.config)
+	if request.Mode == Shared || request.Mode == Permits {
+		return Request{}, ErrQuorumMode
+	}
+	return request, request.check(name, l.config.LongestTTL)
+}
+
+// untilAttempt is how long to wait after an attempt that came to nothing: at random, so that those who got a minority each do not go on so.
+func (l *QuorumLocks) untilAttempt(err error) time.Duration {
+	window := l.config.Window
+	pause := window/20 + rand.N(window*3/20) //nolint:gosec // it keeps those who wait apart and hides nothing
+	if held, ok := errors.AsType[*Held](err); ok && held.Left >= 0 {
+		return min(pause, held.Left+window/500+rand.N(window/50)) //nolint:gosec // the same
+	}
+	if doubt, ok := errors.AsType[*InDoubt](err); ok {
+		return min(doubt.Wait+pause, slowest*window)
+	}
+	return pause
+}
+
+// brief is how long a server may take to answer: little against the lease.
+func brief(ttl time.Duration) time.Duration { return ttl / 10 }
+
+// margin is how long before the lease can end its holder's context does. Of the TTL the clocks of two servers, and of this process, may each gain or lose a part.
+func (l *QuorumLocks) margin(ttl time.Duration) time.Duration {
+	margin := l.config.Margin
+	if margin == 0 {
+		margin = min(ttl/10, time.Second)
+	}
+	return margin + ttl/100 + 2*time.Millisecond
+}

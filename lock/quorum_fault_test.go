@@ -1,0 +1,119 @@
+package lock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// The links of a holder are cut, however: he is told before anybody else can hold, although no reply ever comes.
+func TestHolderOfAQuorumIsToldBeforeAnybodyElseCanHold(t *testing.T) {
+	t.Parallel()
+	for _, fate := range []redistest.Fate{redistest.Swallow, redistest.CutBefore, redistest.CutAfter} {
+		field := startField(t, 3)
+		remote, near := field.far(t, grantAtOnce), field.near(t, grantAtOnce)
+		held := mustQuorum(t, remote, "cut", Request{TTL: 2 * time.Second})
+		everywhere(t, near, held)
+		for _, link := range field.links {
+			link.set(fate)
+			link.SetDeaf(fate == redistest.Swallow)
+		}
+		if fate == redistest.CutAfter { // what it asks for is still done, unless nothing goes there at all
+			<-held.Done()
+			for _, link := range field.links {
+				link.set(redistest.CutBefore)
+			}
+		}
+		heir, err := near.Acquire(t.Context(), "cut", Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if held.Context().Err() == nil || held.Validity() > 0 {
+			t.Error("two hold at once")
+		}
+		wantIs(t, held.Err(), ErrLost, ErrDeadline)
+		rising(t, held.Fence(), heir.Fence())
+		releaseQuorum(t, heir)
+		_ = held.Release(t.Context()) // to nobody
+	}
+}
+
+// The answers of servers are lost, in each of the steps: those of a minority change nothing. Without a majority's the lock is not held, and is given back where that can be told.
+func TestLostAnswersLeaveNoLockBehind(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	locks, others := field.far(t, grantAtOnce), field.near(t, grantAtOnce)
+	releaseQuorum(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
+	for lost := range 4 {
+		for _, raising := range []bool{false, true} {
+			for i, link := range field.links[:lost] {
+				fate := []redistest.Fate{redistest.CutAfter, redistest.CutBefore}[i%2]
+				if link.setRaise(redistest.CutAfter); !raising {
+					link.set(fate)
+					link.setRaise(redistest.Pass)
+				}
+			}
+			name := fmt.Sprintf("lost-%d-%v", lost, raising)
+			held, err := locks.TryAcquire(t.Context(), name, Request{TTL: time.Minute})
+			for _, link := range field.links {
+				link.set(redistest.Pass)
+				link.setRaise(redistest.Pass)
+			}
+			switch {
+			case lost < 2:
+				if err != nil {
+					t.Fatalf("%d answers lost: %v", lost, err)
+				}
+				releaseQuorum(t, held)
+				nowhere(t, others, name)
+			case raising: // everything else was answered, so all of it was given back
+				wantOnly(t, err, redisstore.ErrUnavailable)
+				nowhere(t, others, name)
+			default:
+				wantOnly(t, err, redisstore.ErrUnknownOutcome)
+			}
+		}
+	}
+}
+
+// A lock counts from before the first request for it was sent: what a slow server costs is gone from it.
+func TestValidityCountsFromBeforeTheFirstRequest(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	var urls []string
+	for _, server := range field.servers {
+		urls = append(urls, server.URL())
+	}
+	locks := openQuorum(t, urls, redisstore.Config{Timeout: patient}, grantAtOnce)
+	releaseQuorum(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
+	for _, server := range field.servers[:2] {
+		server.Pause()
+	}
+	const ttl = time.Hour
+	acquired := make(chan *QuorumLock, 1)
+	go func() {
+		held, err := locks.TryAcquire(t.Context(), "slow", Request{TTL: ttl})
+		if err != nil {
+			t.Error(err)
+		}
+		acquired <- held
+	}()
+	until(t, "the third has granted it", func() bool { return len(info(t, locks.each[2], "slow").Holders) == 1 })
+	asked := time.Now()
+	time.Sleep(50 * time.Millisecond)
+	gone := time.Since(asked)
+	for _, server := range field.servers[:2] {
+		server.Resume()
+	}
+	held := <-acquired
+	if held == nil {
+		return
+	}
+	if valid := held.Validity(); valid > ttl-locks.margin(ttl)-gone {
+		t.Errorf("valid for %v, although an answer took %v", valid, gone)
+	}
+	releaseQuorum(t, held)
+}

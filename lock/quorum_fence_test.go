@@ -1,0 +1,129 @@
+package lock
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+)
+
+// mints has a server go on with a fence from there, as one does whose clock is ahead.
+func mints(t testing.TB, f *field, locks *QuorumLocks, i int, name string, fence int64) {
+	t.Helper()
+	note := fmt.Sprintf("%d - 0 -", fence-1)
+	if err := f.servers[i].Client().Set(t.Context(), locks.each[i].Key(name)+":fence", note, time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// base is ahead of all clocks, so that what servers mint is what a test says.
+const base = int64(1) << 52
+
+// The counter-example: three servers mint 5, 2 and 9 for a holder. The third goes away, and the first two, without what was written back to them, would mint 6 and 3.
+func TestFenceOfAQuorumRisesWhenTheServerOfTheLargestIsAway(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	locks := field.far(t, grantAtOnce)
+	for i, fence := range []int64{5, 2, 9} {
+		mints(t, field, locks, i, "fence", base+fence)
+	}
+	// Each holder gets a majority of two; the third is cut off from the start.
+	var fences []int64
+	for _, away := range []int{0, 2, 1, 0, 2} {
+		field.links[away].set(redistest.CutBefore)
+		held := mustQuorum(t, locks, "fence", Request{})
+		fences = append(fences, held.Fence())
+		releaseQuorum(t, held)
+		field.links[away].set(redistest.Pass)
+	}
+	if rising(t, fences...); fences[0] != base+9 || fences[1] != base+10 {
+		t.Errorf("fences %d", fences)
+	}
+}
+
+// Whichever minority is away at whatever step, and wherever clocks are: fences rise. A lock that could not be given back somewhere ends there by itself.
+func TestFencesOfAQuorumRise(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 5)
+	locks := field.far(t, grantAtOnce)
+	release := func(name string) { releaseQuorum(t, mustQuorum(t, locks, name, Request{})) }
+	release("known") // the scripts are
+	round := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		round++
+		name := fmt.Sprint("fence-", round)
+		last := int64(0)
+		for i, ahead := range rapid.SliceOfN(rapid.Int64Range(1, 50), 5, 5).Draw(rt, "clocks") {
+			mints(t, field, locks, i, name, base+ahead)
+		}
+		for range rapid.IntRange(2, 6).Draw(rt, "grants") {
+			if rapid.Bool().Draw(rt, "a clock jumps") {
+				mints(t, field, locks, rapid.IntRange(0, 4).Draw(rt, "server"), name, max(last, base)+rapid.Int64Range(-20, 20).Draw(rt, "by"))
+			}
+			away := rapid.Permutation([]int{0, 1, 2, 3, 4}).Draw(rt, "away")
+			fates := []redistest.Fate{redistest.CutBefore, redistest.CutAfter}
+			field.links[away[0]].set(rapid.SampledFrom(fates).Draw(rt, "first"))
+			field.links[away[1]].setRaise(rapid.SampledFrom(fates).Draw(rt, "second"))
+			held, err := locks.Acquire(t.Context(), name, Request{})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if held.Fence() <= last || held.Fence() >= 1<<53 {
+				rt.Fatalf("fence %d after %d", held.Fence(), last)
+			}
+			last = held.Fence()
+			if err := held.Release(t.Context()); err != nil {
+				rt.Fatal(err)
+			}
+			for i, link := range field.links {
+				link.set(redistest.Pass)
+				link.setRaise(redistest.Pass)
+				end(t, field, locks, i, name)
+			}
+		}
+	})
+}
+
+// end ends what a server has of a lock, as its expiry does.
+func end(t testing.TB, f *field, locks *QuorumLocks, i int, name string) {
+	t.Helper()
+	if err := f.servers[i].Client().Del(t.Context(), locks.each[i].Key(name)).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A server whose grant came too late to count, or that was not told of the fence, is told with the next renewal.
+func TestRenewalBringsTheFenceToEveryServer(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	locks := field.far(t, grantAtOnce)
+	mints(t, field, locks, 1, "late", base)
+	field.links[2].set(redistest.CutBefore)
+	held := mustQuorum(t, locks, "late", Request{TTL: time.Second})
+	if held.Fence() != base {
+		t.Errorf("fence %d", held.Fence())
+	}
+	field.links[2].set(redistest.Pass)
+	everywhere(t, locks, held)
+	if held.Err() != nil || held.Fence() != base {
+		t.Error(held.Err(), held.Fence())
+	}
+	names, err := locks.each[2].Names(t.Context(), "", "", 10)
+	until(t, "it is listed", func() bool {
+		names, err = locks.each[2].Names(t.Context(), "", "", 10)
+		return err != nil || slices.Contains(names, "late")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	releaseQuorum(t, held)
+	nowhere(t, locks, "late")
+	until(t, "the list is empty", func() bool {
+		names, err = locks.each[2].Names(t.Context(), "", "", 10)
+		return err != nil || len(names) == 0
+	})
+}

@@ -1,0 +1,78 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/keepalive"
+)
+
+// QuorumLock is a lock of a quorum that this process holds and renews. Its context is the time in which it may be counted on. It is safe for concurrent use.
+type QuorumLock struct {
+	attempt *attempt
+	keeper  *keepalive.Keeper
+
+	release sync.Once
+	outcome error // of the release
+}
+
+// hold holds what was granted, unless it came too late or the context has ended.
+func (a *attempt) hold(ctx context.Context) (*QuorumLock, error) {
+	l := a.locks
+	lock := &QuorumLock{attempt: a}
+	lock.keeper = keepalive.Start(ctx, a.sent, a.sent.Round(0), keepalive.Config{
+		TTL: a.ttl, Margin: l.margin(a.ttl), Renew: a.renew, Strict: true, Late: errLate,
+		Lost: func(err error) bool { return errors.Is(err, ErrLost) },
+		Failed: func(err error) {
+			l.config.Logger.Warn("lock: a renewal was confirmed by no majority and is tried again", "name", a.name, "fence", a.fence, "error", err)
+		},
+	})
+	if lock.Validity() > 0 {
+		return lock, nil
+	}
+	return nil, errors.Join(lock.Err(), lock.Release(ctx))
+}
+
+// Name is the lock's name.
+func (k *QuorumLock) Name() string { return k.attempt.name }
+
+// Token is the secret that proves the grant on each of the servers.
+func (k *QuorumLock) Token() string { return k.attempt.token }
+
+// Fence is the number that is larger for every later grant of this lock, by whichever majority. Give it to the resource with every write: see [CheckFence]. A single server may note
+// a larger one beside the lock.
+func (k *QuorumLock) Fence() int64 { return k.attempt.fence }
+
+// Since is when it was granted, by the clock of the server that has minted the fence.
+func (k *QuorumLock) Since() time.Time { return k.attempt.since }
+
+// Context ends when the lock can not be counted on any more. Its cause is what Err says.
+func (k *QuorumLock) Context() context.Context { return k.keeper.Context() }
+
+// Done is closed when the lock can not be counted on any more.
+func (k *QuorumLock) Done() <-chan struct{} { return k.keeper.Context().Done() }
+
+// Err is as [Lock.Err].
+func (k *QuorumLock) Err() error {
+	cause := context.Cause(k.keeper.Context())
+	if cause == nil && k.keeper.Valid() <= 0 {
+		return errLate // its timer is about to say so
+	}
+	return cause
+}
+
+// Validity is how long from now the lock may be counted on if no majority confirms a renewal; 0 or less: not any more. See [Lock.Validity].
+func (k *QuorumLock) Validity() time.Duration { return k.keeper.Valid() }
+
+// Release ends the holding and gives the lock back at all servers. It returns when a majority has it no more; the rest goes on by itself, and [redisstore.Quorum.Close] waits for it. It does
+// so even if the context has ended, within two seconds. ErrLost: it was not this holder's any more. After another error the lock ends with its TTL. Releasing again does
+// nothing and answers the same.
+func (k *QuorumLock) Release(ctx context.Context) error {
+	k.release.Do(func() {
+		k.keeper.Stop()
+		k.outcome = k.attempt.leave(ctx)
+	})
+	return k.outcome
+}

@@ -1,0 +1,145 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// lane is an attempt at one server of a quorum. Its calls go one after the other, so that a release does not overtake what it releases.
+type lane struct {
+	locks *Locks
+	asker *asker
+	over  *atomic.Bool  // the attempt is being given back: nothing is asked for any more
+	turn  chan struct{} // has room for the one whose turn it is, and who may use what is below
+
+	has     possession
+	missing bool // the last renewal found nothing
+	listed  bool // the name may be on the server's list
+}
+
+// possession is what a token has at one server, as far as this process knows.
+type possession int
+
+const (
+	nothing possession = iota
+	perhaps            // a request was sent, and nobody knows whether it arrived or still will
+	something
+)
+
+// errOver means that a call's turn came when it was needed no more. Nothing was sent.
+var errOver = &redisstore.Error{Op: "lock", Class: redisstore.ErrUnavailable, Cause: errors.New("it is being given back")}
+
+// errMayArrive means that a server has nothing of a token now.
+var errMayArrive = fmt.Errorf("%w: a request that was not answered may still arrive", redisstore.ErrUnknownOutcome)
+
+func newLane(locks *Locks, name string, request Request, over *atomic.Bool) *lane {
+	return &lane{locks: locks, asker: &asker{Request: request, name: name, keys: locks.keys(name)}, over: over, turn: make(chan struct{}, 1)}
+}
+
+// take waits for the lane's turn; without an error, end ends it.
+func (l *lane) take(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &redisstore.Error{Op: "lock", Class: redisstore.ErrUnavailable, Cause: ctx.Err()}
+	}
+}
+
+func (l *lane) end() { <-l.turn }
+
+// enter asks for the lock. An error of another class than refused leaves open whether it was granted.
+func (l *lane) enter(ctx context.Context) (Grant, error) {
+	if err := l.take(ctx); err != nil {
+		return Grant{}, err
+	}
+	defer l.end()
+	if l.over.Load() {
+		return Grant{}, errOver
+	}
+	return l.enterInTurn(ctx)
+}
+
+func (l *lane) enterInTurn(ctx context.Context) (Grant, error) {
+	reply, err := l.locks.enter(ctx, l.asker, "")
+	var grant Grant
+	if err == nil {
+		grant, err = l.asker.granted(reply)
+	}
+	switch {
+	case err == nil:
+		l.has = something
+	case unknown(err) && l.has == nothing:
+		l.has = perhaps
+	}
+	return grant, err
+}
+
+// raise renews the lock and raises its fence, and tells whether the server has it.
+func (l *lane) raise(ctx context.Context, fence int64) (bool, error) {
+	if err := l.take(ctx); err != nil {
+		return false, err
+	}
+	defer l.end()
+	if l.over.Load() {
+		return false, errOver
+	}
+	reply, err := l.locks.run(ctx, scripts.LockRaise, l.asker.keys[:2], l.asker.Token, fence, l.asker.TTL.Milliseconds())
+	if err != nil {
+		return false, err
+	}
+	switch reply.Word() {
+	case "ok":
+		l.has, l.missing = something, false
+		return true, nil
+	case "lost":
+		l.missing = true
+		return false, nil
+	}
+	return false, reply.Unexpected()
+}
+
+// tend takes the lock if it is missing, and else puts its name on the list. What fails is tried again after the next renewal.
+func (l *lane) tend(ctx context.Context) {
+	if err := l.take(ctx); err != nil {
+		return
+	}
+	defer l.end()
+	switch {
+	case l.over.Load():
+	case l.missing:
+		_, _ = l.enterInTurn(ctx) // the next renewal tells
+	default:
+		l.listed = true
+		l.locks.note(ctx, l.asker.name, l.asker.TTL)
+	}
+}
+
+// leave gives back what there is, and tells whether it was something. Without an error there is nothing any more.
+func (l *lane) leave(ctx context.Context) (had bool, err error) {
+	if err := l.take(ctx); err != nil {
+		return false, fmt.Errorf("%w: %w", errMayArrive, ctx.Err())
+	}
+	defer l.end()
+	if l.has == nothing {
+		return false, nil
+	}
+	err = l.locks.leave(ctx, l.asker.keys, l.asker.Token)
+	lost := errors.Is(err, ErrLost)
+	if lost && l.has == perhaps {
+		return false, errMayArrive
+	}
+	if err != nil && !lost {
+		return false, err
+	}
+	l.has = nothing
+	if l.listed {
+		l.locks.note(ctx, l.asker.name, 0)
+	}
+	return err == nil, nil
+}

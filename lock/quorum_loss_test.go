@@ -1,0 +1,123 @@
+package lock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+)
+
+// aMajorityOfTwo holds a lock at the first two of three servers, as a holder does that the third never heard of.
+func aMajorityOfTwo(t *testing.T, field *field, config Config, request Request) (locks, others *QuorumLocks, held *QuorumLock) {
+	t.Helper()
+	locks, others = field.far(t, config), field.near(t, config)
+	ready(t, others)
+	field.links[2].set(redistest.CutBefore)
+	held = mustQuorum(t, locks, "loss", request)
+	return locks, others, held
+}
+
+// A server that has the lock is restarted empty. With the third it would make a majority for another: by default it grants nothing until the lock can not be held any more.
+func TestServerThatRestartsEmptyGrantsNothingUntilOldLeasesHaveEnded(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	careful := Config{LongestTTL: 2 * time.Second, Skew: 10 * time.Millisecond, Window: MinTTL}
+	locks, others, held := aMajorityOfTwo(t, field, careful, Request{})
+	for i := range 2 { // no renewal comes through any more
+		field.links[i].set(redistest.CutBefore)
+	}
+	restarted := time.Now()
+	field.servers[1].RestartEmpty()
+	_, err := others.TryAcquire(t.Context(), "loss", Request{})
+	wantOnly(t, err, ErrHeld) // by the first server; the second is in doubt
+	other, err := others.TryAcquire(t.Context(), "other", Request{})
+	if err != nil {
+		t.Fatal(err) // a majority is not
+	}
+	next, err := others.Acquire(t.Context(), "loss", Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held.Err() == nil || held.Validity() > 0 {
+		t.Error("two hold at once")
+	}
+	rising(t, held.Fence(), next.Fence())
+	// The first server's lease may have ended long before: what counts is that the second one waited.
+	second := has(t, others.each[1], "loss", next.Token())
+	if waited := time.Since(restarted); second && waited < careful.LongestTTL {
+		t.Errorf("granted by it after %v", waited)
+	}
+	releaseQuorum(t, next)
+	releaseQuorum(t, other)
+	for i := range 3 {
+		field.links[i].set(redistest.Pass)
+	}
+	_ = held.Release(t.Context()) // it was lost
+	nowhere(t, locks, "loss")
+}
+
+// All servers are restarted empty, one right after the other, while a lock is held: nobody is granted it before its holder was told.
+func TestNobodyHoldsBesideAHolderWhoseServersWereAllRestartedEmpty(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	careful := Config{LongestTTL: 2 * time.Second, Skew: 10 * time.Millisecond, Window: MinTTL}
+	_, others, held := aMajorityOfTwo(t, field, careful, Request{})
+	for i := range 2 {
+		field.links[i].set(redistest.Swallow)
+	}
+	for _, server := range field.servers {
+		server.RestartEmpty()
+	}
+	_, err := others.TryAcquire(t.Context(), "loss", Request{})
+	wantOnly(t, err, ErrInDoubt)
+	next, err := others.Acquire(t.Context(), "loss", Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held.Err() == nil || held.Validity() > 0 {
+		t.Error("two hold at once")
+	}
+	rising(t, held.Fence(), next.Fence())
+	releaseQuorum(t, next)
+	_ = held.Release(t.Context()) // it was lost
+}
+
+// With GrantAfterLoss the same is not safe: this is the fault that the default is for.
+func TestQuorumThatGrantsAfterALossLetsTwoHold(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	_, others, held := aMajorityOfTwo(t, field, grantAtOnce, Request{TTL: time.Minute})
+	field.servers[1].RestartEmpty()
+	next := mustQuorum(t, others, "loss", Request{})
+	if held.Err() != nil {
+		t.Errorf("%v: nothing was found", held.Err())
+	}
+	rising(t, held.Fence(), next.Fence()) // the fence still tells them apart
+	releaseQuorum(t, next)
+	_ = held.Release(t.Context())
+}
+
+// Servers are replaced by empty ones, one after the other, each when the one before it has got what is held. Whoever holds a lock does so all the time.
+func TestLockOutlivesServersThatAreReplacedOneByOne(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	locks := field.near(t, Config{LongestTTL: 2 * time.Second, Skew: 10 * time.Millisecond, Window: MinTTL})
+	ready(t, locks)
+	held := mustQuorum(t, locks, "replaced", Request{})
+	for _, server := range field.servers {
+		everywhere(t, locks, held)
+		server.RestartEmpty()
+	}
+	everywhere(t, locks, held)
+	if held.Err() != nil {
+		t.Fatal(held.Err())
+	}
+	fence := held.Fence()
+	releaseQuorum(t, held)
+	next, err := locks.Acquire(t.Context(), "replaced", Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rising(t, fence, next.Fence())
+	releaseQuorum(t, next)
+}

@@ -1,0 +1,203 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/bsm/redislock"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func TestQuorumHasOneHolder(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		field := startField(t, n)
+		mine, others := field.near(t, grantAtOnce), field.near(t, grantAtOnce)
+		held := mustQuorum(t, mine, "one", Request{TTL: time.Minute})
+		everywhere(t, mine, held)
+		_, err := others.TryAcquire(t.Context(), "one", Request{})
+		wantOnly(t, err, ErrHeld)
+		if refused, _ := errors.AsType[*Held](err); refused == nil || refused.Left <= time.Second || refused.Left > time.Minute || held.Since().Sub(refused.Since).Abs() > time.Minute {
+			t.Errorf("%+v", refused)
+		}
+		other := mustQuorum(t, others, "other", Request{})
+		if err := mine.quorum.Stores()[0].Ping(t.Context()); err != nil || held.Err() != nil || other.Err() != nil || held.Name() != "one" {
+			t.Error(err, held.Err(), other.Err(), held.Name())
+		}
+		releaseQuorum(t, held)
+		wantIs(t, held.Err(), ErrReleased)
+		wantIs(t, context.Cause(held.Context()), ErrReleased)
+		next := mustQuorum(t, others, "one", Request{})
+		rising(t, held.Fence(), next.Fence())
+		releaseQuorum(t, held) // again
+		releaseQuorum(t, next)
+		releaseQuorum(t, other)
+		nowhere(t, mine, "one")
+		nowhere(t, mine, "other")
+	}
+}
+
+func TestQuorumGrantsExclusiveLocksOnly(t *testing.T) {
+	t.Parallel()
+	locks := openQuorum(t, []string{"embedded:", "embedded:", "embedded:"}, redisstore.Config{}, grantAtOnce)
+	for _, request := range []Request{{Mode: Shared}, {Mode: Permits, Capacity: 2}, {Capacity: 2}} {
+		for _, acquire := range []func(context.Context, string, Request) (*QuorumLock, error){locks.Acquire, locks.TryAcquire} {
+			_, err := acquire(t.Context(), "mode", request)
+			wantOnly(t, err, ErrQuorumMode)
+			wantIs(t, err, ErrRequest)
+		}
+	}
+	for _, request := range []Request{{Token: secret.New()}, {TTL: time.Millisecond}, {Wait: -1}, {Owner: "a b"}, {Permits: 2}, {Mode: "other"}} {
+		_, err := locks.TryAcquire(t.Context(), "request", request)
+		wantOnly(t, err, ErrRequest)
+		if errors.Is(err, ErrQuorumMode) {
+			t.Error(err)
+		}
+	}
+	_, err := locks.TryAcquire(t.Context(), "a b", Request{})
+	wantOnly(t, err, ErrRequest)
+}
+
+// On each server a lock is what it is for the clients of that server alone.
+func TestQuorumAndClientsOfOneServerExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	locks := field.near(t, grantAtOnce)
+	key := locks.each[0].Key("both")
+	obtain := func(i int) (*redislock.Lock, error) {
+		return redislock.New(field.servers[i].Client()).Obtain(t.Context(), key, time.Minute, nil)
+	}
+	held := mustQuorum(t, locks, "both", Request{})
+	everywhere(t, locks, held)
+	for i := range field.servers {
+		_, err := obtain(i)
+		wantIs(t, err, redislock.ErrNotObtained)
+	}
+	alone := open(t, locks.quorum.Stores()[2], Config{})
+	line := inLine(t, alone, "both", Request{}, 1)
+	releaseQuorum(t, held)
+	heir := line.granted(t) // it stood in line at one server, and has the lock there
+	free(t, locks.each[0], "both")
+	first, err := obtain(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = locks.TryAcquire(t.Context(), "both", Request{}) // two of three are taken
+	wantOnly(t, err, ErrHeld)
+	release(t, heir)
+	free(t, locks.each[1], "both")
+	next := mustQuorum(t, locks, "both", Request{}) // one is
+	rising(t, held.Fence(), heir.Fence(), next.Fence())
+	if err := first.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	releaseQuorum(t, next)
+	nowhere(t, locks, "both")
+}
+
+func TestWaiterOfAQuorumIsServedOrGivesUp(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	mine, others := field.near(t, grantAtOnce), field.near(t, grantAtOnce)
+	held := mustQuorum(t, mine, "wait", Request{})
+	_, err := others.Acquire(t.Context(), "wait", Request{Wait: 50 * time.Millisecond})
+	wantOnly(t, err, ErrHeld)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone, given := make(chan error, 1), errors.New("given up")
+	go func() {
+		_, err := others.Acquire(ctx, "wait", Request{})
+		gone <- err
+	}()
+	served := make(chan *QuorumLock, 1)
+	go func() {
+		lock, err := others.Acquire(t.Context(), "wait", Request{TTL: time.Second})
+		if err != nil {
+			t.Error(err)
+		}
+		served <- lock
+	}()
+	cancel(given)
+	err = <-gone
+	wantIs(t, err, ErrHeld, given)
+	releaseQuorum(t, held)
+	next := <-served
+	rising(t, held.Fence(), next.Fence())
+	releaseQuorum(t, next)
+	nowhere(t, mine, "wait")
+}
+
+// Any minority may be dead or stand still: locks are granted, renewed and given back, and refused for the reason that counts.
+func TestQuorumGoesOnWithoutAMinority(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		field := startField(t, n)
+		mine, others := field.near(t, grantAtOnce), field.near(t, grantAtOnce)
+		field.servers[0].Kill()
+		if n == 5 {
+			field.servers[1].Pause()
+		}
+		const ttl = 2 * time.Second
+		held, err := mine.Acquire(t.Context(), "minority", Request{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = others.TryAcquire(t.Context(), "minority", Request{})
+		wantOnly(t, err, ErrHeld)
+		since := time.Now()
+		until(t, "it is renewed", func() bool { return held.Err() != nil || held.Validity() > ttl-time.Since(since) })
+		if held.Err() != nil {
+			t.Fatal(held.Err())
+		}
+		releaseQuorum(t, held)
+		next, err := others.Acquire(t.Context(), "minority", Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rising(t, held.Fence(), next.Fence())
+		releaseQuorum(t, next)
+		field.servers[min(1, n-3)].Resume()
+	}
+}
+
+// Without a majority nothing is granted, and what a minority has granted is given back. Servers that refuse connections have done nothing; what those do that stand still
+// nobody knows.
+func TestQuorumWithoutAMajorityIsAClearError(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		harm  func(*field, int)
+		class error
+	}{
+		{"killed", func(f *field, i int) { f.servers[i].Kill() }, redisstore.ErrUnavailable},
+		{"stopped", func(f *field, i int) { f.servers[i].Pause() }, redisstore.ErrUnknownOutcome},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			field := startField(t, 3)
+			locks := field.far(t, grantAtOnce)
+			held := mustQuorum(t, locks, "held", Request{TTL: time.Minute})
+			for i := range 2 {
+				row.harm(field, i)
+			}
+			request := Request{TTL: 2 * time.Second}
+			_, err := locks.TryAcquire(t.Context(), "none", request)
+			wantOnly(t, err, row.class)
+			if errors.Is(err, ErrHeld) || errors.Is(err, context.DeadlineExceeded) != (row.name == "stopped") {
+				t.Error(err)
+			}
+			_, err = locks.Acquire(t.Context(), "none", request) // it does not wait for servers that are away
+			if err == nil || errors.Is(err, ErrHeld) || row.name == "killed" {
+				wantOnly(t, err, row.class)
+			}
+			free(t, locks.each[2], "none") // what it has granted is given back
+			if held.Err() != nil {
+				t.Error(held.Err()) // it goes on until its deadline
+			}
+			wantIs(t, held.Release(t.Context()), redisstore.ErrUnknownOutcome)
+		})
+	}
+}

@@ -1,0 +1,218 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// quorumBubble runs a test on a quorum of embedded stores, in which an hour takes no time.
+func quorumBubble(t *testing.T, config Config, test func(t *testing.T, locks *QuorumLocks)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		if config.Owner == "" {
+			config.Owner = "tester"
+		}
+		test(t, openQuorum(t, []string{"embedded:", "embedded:", "embedded:"}, redisstore.Config{}, config))
+	})
+}
+
+// Servers' clocks, and this process's, may each run faster or slower: 1 % of the TTL and 2 ms are not counted on, beside the margin.
+func TestValidityOfAQuorumsLockLeavesRoomForDrift(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ ttl, margin, want time.Duration }{
+		{10 * time.Second, 0, 10*time.Second - time.Second - 100*time.Millisecond - 2*time.Millisecond},
+		{time.Minute, 0, time.Minute - time.Second - 600*time.Millisecond - 2*time.Millisecond},
+		{100 * time.Millisecond, 0, (100 - 10 - 1 - 2) * time.Millisecond},
+		{10 * time.Second, 3 * time.Second, 10*time.Second - 3*time.Second - 100*time.Millisecond - 2*time.Millisecond},
+	} {
+		quorumBubble(t, Config{AfterLoss: GrantAfterLoss, Margin: row.margin}, func(t *testing.T, locks *QuorumLocks) {
+			held := mustQuorum(t, locks, "drift", Request{TTL: row.ttl})
+			if got := held.Validity(); got != row.want {
+				t.Errorf("ttl %v, margin %v: valid for %v, want %v", row.ttl, row.margin, got, row.want)
+			}
+			time.Sleep(row.ttl / 4)
+			if got := held.Validity(); got != row.want-row.ttl/4 {
+				t.Errorf("ttl %v: valid for %v a quarter later", row.ttl, got)
+			}
+			releaseQuorum(t, held)
+		})
+	}
+}
+
+func TestQuorumsLockIsRenewedForAsLongAsItIsHeld(t *testing.T) {
+	t.Parallel()
+	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
+		held := mustQuorum(t, locks, "long", Request{TTL: 10 * time.Second})
+		for range 5 {
+			time.Sleep(time.Minute)
+			_, err := locks.TryAcquire(t.Context(), "long", Request{})
+			wantOnly(t, err, ErrHeld)
+			for _, each := range locks.each {
+				got := info(t, each, "long")
+				if len(got.Holders) != 1 || got.Fence != held.Fence() || got.Holders[0].Owner != "tester" {
+					t.Errorf("%+v", got)
+				}
+				if names, err := each.Names(t.Context(), "", "", 10); err != nil || len(names) != 1 {
+					t.Errorf("%q %v", names, err)
+				}
+			}
+		}
+		releaseQuorum(t, held)
+		synctest.Wait()
+		for _, each := range locks.each {
+			if names, err := each.Names(t.Context(), "", "", 10); err != nil || len(names) != 0 {
+				t.Errorf("%q %v", names, err)
+			}
+		}
+	})
+}
+
+// The lock is taken away at one server: its holder goes on and takes it again there. At two, by whatever hand, it is lost, and does not come back at either.
+func TestLockThatIsBrokenAtAMajorityIsLostAndDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
+		held := mustQuorum(t, locks, "broken", Request{})
+		broken := func(i int) {
+			t.Helper()
+			if _, err := locks.each[i].Break(t.Context(), "broken", info(t, locks.each[i], "broken").Fence); err != nil {
+				t.Fatal(err)
+			}
+		}
+		broken(0)
+		time.Sleep(DefaultTTL)
+		everywhere(t, locks, held)
+		broken(0)
+		broken(1)
+		start := time.Now()
+		<-held.Done()
+		if took := time.Since(start); took > DefaultTTL/2 {
+			t.Errorf("told after %v", took)
+		}
+		wantIs(t, held.Err(), ErrLost)
+		synctest.Wait()
+		if has(t, locks.each[0], "broken", held.Token()) || has(t, locks.each[1], "broken", held.Token()) {
+			t.Error("it came back")
+		}
+		next := mustQuorum(t, locks, "broken", Request{}) // two are free
+		rising(t, held.Fence(), next.Fence())
+		wantIs(t, held.Release(t.Context()), ErrLost)
+		releaseQuorum(t, next)
+	})
+}
+
+// A lock that nobody holds any more is free when its lease has ended at a majority, and a waiter has it then.
+func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
+	t.Parallel()
+	quorumBubble(t, Config{AfterLoss: GrantAfterLoss}, func(t *testing.T, locks *QuorumLocks) {
+		for i, ttl := range []time.Duration{time.Second, 3 * time.Second, 5 * time.Second} {
+			if _, err := locks.each[i].Grant(t.Context(), "silent", Request{TTL: ttl}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := locks.TryAcquire(t.Context(), "silent", Request{})
+		if held, _ := errors.AsType[*Held](err); held == nil || held.Left > 5*time.Second || held.Left < 2900*time.Millisecond {
+			t.Errorf("%+v", held) // two must end, of those that it has heard of
+		}
+		start := time.Now()
+		held, err := locks.Acquire(t.Context(), "silent", Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took < 3*time.Second || took > 3*time.Second+MinTTL {
+			t.Errorf("granted after %v", took)
+		}
+		releaseQuorum(t, held)
+	})
+}
+
+// A new quorum, and one that may have lost leases, grants nothing until those have ended: by default.
+func TestQuorumWaitsAfterALossByDefault(t *testing.T) {
+	t.Parallel()
+	quorumBubble(t, Config{LongestTTL: 10 * time.Second}, func(t *testing.T, locks *QuorumLocks) {
+		start := time.Now()
+		_, err := locks.TryAcquire(t.Context(), "new", Request{})
+		if doubt := wantDoubt(t, err); doubt.Wait != 11*time.Second {
+			t.Errorf("%+v", doubt)
+		}
+		_, err = locks.Acquire(t.Context(), "new", Request{Wait: time.Second})
+		wantDoubt(t, err)
+		held, err := locks.Acquire(t.Context(), "new", Request{})
+		if took := time.Since(start); err != nil || took < 11*time.Second || took > 12*time.Second {
+			t.Fatalf("%v after %v", err, took)
+		}
+		releaseQuorum(t, held)
+	})
+	if locks := NewQuorum(&redisstore.Quorum{}, Config{}); locks.config.AfterLoss != WaitAfterLoss || locks.config.LongestTTL != DefaultTTL {
+		t.Errorf("%+v", locks.config)
+	}
+}
+
+func TestContextOfTheCallerEndsAQuorumsLockAndReleaseStillGivesItBack(t *testing.T) {
+	t.Parallel()
+	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
+		ctx, cancel := context.WithCancel(t.Context())
+		held, err := locks.Acquire(ctx, "parent", Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		<-held.Done()
+		wantIs(t, held.Err(), context.Canceled)
+		if err := held.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		releaseQuorum(t, mustQuorum(t, locks, "parent", Request{}))
+		for _, acquire := range []func(context.Context, string, Request) (*QuorumLock, error){locks.Acquire, locks.TryAcquire} {
+			_, err = acquire(ctx, "parent", Request{})
+			wantIs(t, err, context.Canceled, redisstore.ErrRefused)
+		}
+	})
+}
+
+// The release of an attempt that came to nothing may reach a server late. It ends nobody else's lock, since each attempt has a token of its own.
+func TestReleaseThatComesLateEndsNoLaterGrant(t *testing.T) {
+	t.Parallel()
+	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
+		failed := locks.attempt("late", Request{TTL: time.Second}.withDefaults(locks.config))
+		for _, lane := range failed.lanes {
+			lane.has = perhaps // its request was not answered
+		}
+		held := mustQuorum(t, locks, "late", Request{TTL: time.Second})
+		if left := failed.clear(t.Context()); left == nil || !errors.Is(left, redisstore.ErrUnknownOutcome) {
+			t.Error(left) // the request may come later still
+		}
+		time.Sleep(5 * time.Second)
+		everywhere(t, locks, held)
+		releaseQuorum(t, held)
+	})
+}
+
+// The turn of a call may come when the attempt has been given back already, since a scheduler owes nobody anything: then it is not sent.
+func TestCallWhoseTurnComesAfterTheReleaseIsNotSent(t *testing.T) {
+	t.Parallel()
+	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
+		failed := locks.attempt("turn", Request{}.withDefaults(locks.config))
+		if left := failed.clear(t.Context()); left != nil {
+			t.Error(left)
+		}
+		_, err := failed.lanes[0].enter(t.Context())
+		wantOnly(t, err, redisstore.ErrUnavailable)
+		failed.lanes[0].missing = true
+		failed.lanes[0].tend(t.Context())
+		nowhere(t, locks, "turn")
+
+		held := mustQuorum(t, locks, "turn", Request{})
+		releaseQuorum(t, held)
+		_, err = held.attempt.lanes[1].raise(t.Context(), held.Fence())
+		wantOnly(t, err, redisstore.ErrUnavailable)
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

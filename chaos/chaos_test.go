@@ -3,24 +3,22 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 // TestNothingRunsTwiceWhateverBreaks breaks each thing in each round at another moment.
 func TestNothingRunsTwiceWhateverBreaks(t *testing.T) {
-	wanted, err := regexp.Compile(*faults)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lot := newLot(t)
+	wanted := chaostest.Wanted(t)
+	lot := chaostest.NewLot(t)
 	r := newRig(t)
 	total := &tally{}
 	pace := measure(t, r, lot)
-	for n := range *rounds {
+	for n := range *chaostest.Rounds {
 		for i, kind := range kinds {
-			if !wanted.MatchString(kind.name) || kind.all && *ack < 2 && *faults == "" {
+			if !wanted(kind.name) || kind.all && *ack < 2 && *chaostest.Faults == "" {
 				continue
 			}
 			began := time.Now()
@@ -39,16 +37,6 @@ func TestNothingRunsTwiceWhateverBreaks(t *testing.T) {
 	if total.void > 2+total.faults/10 {
 		t.Errorf("%d of %d rounds are void: this machine is too slow for a Sentinel that waits for %v", total.void, total.faults, downAfter)
 	}
-}
-
-// newLot returns the lot that decides, and tells its seed.
-func newLot(t *testing.T) *rand.Rand {
-	drawn := *seed
-	if drawn == 0 {
-		drawn = rand.Uint64()
-	}
-	t.Logf("-seed=%d", drawn)
-	return rand.New(rand.NewPCG(drawn, 0))
 }
 
 // measure returns how long requests take under load when nothing is broken. A round without a fault has to keep all rules, too.

@@ -2,6 +2,8 @@ package chaos
 
 import (
 	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 // fault is a kind of thing that breaks.
@@ -61,33 +63,18 @@ func killed(f *front) func() {
 // stopped freezes what runs at a place until its leases have ended for certain; then it goes on with what it was about to do.
 func stopped(f *front) func() {
 	c, _ := f.process()
-	c.stop()
+	c.Stop()
 	return func() {
 		time.Sleep(lease + lease/3)
-		c.resume()
+		c.Resume()
 	}
 }
 
-// masterKilled kills Redis's master. When a replica has taken its place it comes back, empty, as a replica of that one.
-func masterKilled(s *scene) func() {
-	master := s.rig.redis.Master()
-	master.Kill()
-	return func() {
-		s.rig.redis.WaitForMaster(master)
-		master.Restart()
-	}
-}
+// masterKilled kills Redis's master.
+func masterKilled(s *scene) func() { return chaostest.KillMaster(s.rig.redis) }
 
-// masterStopped freezes Redis's master until a replica has taken its place. Then it goes on, takes itself for the master until Sentinel tells it, and does what
-// it has been sent meanwhile.
-func masterStopped(s *scene) func() {
-	master := s.rig.redis.Master()
-	master.Pause()
-	return func() {
-		s.rig.redis.WaitForMaster(master)
-		master.Resume()
-	}
-}
+// masterStopped freezes Redis's master until a replica has taken its place.
+func masterStopped(s *scene) func() { return chaostest.PauseMaster(s.rig.redis) }
 
 // emptied has Redis forget everything, on the replicas as well.
 func emptied(s *scene) func() {
@@ -111,7 +98,7 @@ func stoppedForAMoment(s *scene) func() {
 	master, replicas := s.rig.redis.Master(), s.rig.redis.Replicas()
 	master.Pause()
 	return func() {
-		await(s.t, time.Minute, func() string {
+		chaostest.Await(s.t, time.Minute, func() string {
 			for _, replica := range replicas {
 				role, err := replica.Client().Do(s.t.Context(), "ROLE").Slice()
 				if err == nil && len(role) > 0 && role[0] == "master" {

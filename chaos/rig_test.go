@@ -1,11 +1,9 @@
 package chaos
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
@@ -64,22 +63,12 @@ func (f *front) restart() {
 
 func (f *front) kill() {
 	c, _ := f.process()
-	c.kill()
-}
-
-// build builds the program as a user would.
-func build(t testing.TB) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "coatcheck")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/coatcheck/coatcheck/cmd/coatcheck").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return binary
+	c.Kill()
 }
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{t: t, binary: build(t), book: openBook(t), redis: redistest.StartSentinel(t, 2)}
+	r := &rig{t: t, binary: chaostest.Build(t), book: openBook(t), redis: redistest.StartSentinel(t, 2)}
 	r.watch = watchSentinels(t, r.redis)
 	folder := t.TempDir()
 	routes := filepath.Join(folder, "routes.yaml")
@@ -147,21 +136,7 @@ func (r *rig) ready() {
 	if r.redis == nil {
 		return // it has a Redis that nobody breaks
 	}
-	await(r.t, time.Minute, func() string { return confirms(r.t.Context(), r.redis.WaitForMaster(nil), 2) })
-}
-
-// confirms looks whether all replicas of a master confirm a write. One that is online may be about to send its first confirmation.
-func confirms(ctx context.Context, master *redistest.Server, replicas int) (complaint string) {
-	pipe := master.Client().Pipeline()
-	pipe.Set(ctx, "chaos:ready", "", time.Minute)
-	wait := pipe.Do(ctx, "WAIT", replicas, 100)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return err.Error()
-	}
-	if n, err := wait.Int(); n != replicas || err != nil {
-		return fmt.Sprintf("%d of %d replicas of %s confirm a write, %v", n, replicas, master.Addr(), err)
-	}
-	return ""
+	chaostest.Await(r.t, time.Minute, func() string { return chaostest.Confirm(r.t.Context(), r.redis.WaitForMaster(nil), 2) })
 }
 
 // failovers tells how often the sentinels have named another master.

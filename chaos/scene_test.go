@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 const (
@@ -56,7 +58,7 @@ func (s *scene) play(pace time.Duration) {
 	s.t.Helper()
 	s.rig.ready()
 	if s.fault.all {
-		await(s.t, time.Minute, func() string { return s.rig.watch.settled(s.t.Context()) })
+		chaostest.Await(s.t, time.Minute, func() string { return s.rig.watch.settled(s.t.Context()) })
 	}
 	s.before = s.rig.failovers()
 	s.prepare()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -45,7 +46,7 @@ var (
 
 // TestEveryStepOfARequestThroughAGatewayCanFail breaks one request at each of its steps. A gateway's death does not end the handler behind it.
 func TestEveryStepOfARequestThroughAGatewayCanFail(t *testing.T) {
-	binary := build(t)
+	binary := chaostest.Build(t)
 	for _, row := range []struct {
 		what, step     string
 		hold, takeover truth

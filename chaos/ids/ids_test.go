@@ -1,31 +1,28 @@
 package ids
 
 import (
-	"regexp"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 // Whatever breaks, no id is stamped twice.
 func TestNoIDIsStampedTwiceWhateverBreaks(t *testing.T) {
-	wanted := regexp.MustCompile(*faults)
+	wanted := chaostest.Wanted(t)
 	f := newField(t, "leased")
-	for round := range *rounds {
-		order := f.lot.Perm(len(kinds))
-		for _, i := range order {
-			if !wanted.MatchString(kinds[i].name) {
+	for round := range *chaostest.Rounds {
+		for _, i := range f.Lot.Perm(len(kinds)) {
+			if !wanted(kinds[i].name) {
 				continue
 			}
 			t.Logf("round %d: %s", round+1, kinds[i].name)
 			kinds[i].strike(f)
-			f.wait()
+			f.Wait()
 		}
 	}
-	for _, p := range f.processes {
-		p.finish()
-	}
-	found := check(t, f.folder)
+	f.Finish()
+	found := check(t, f.Folder)
 	t.Log(found)
 	if len(found.twice) > 0 || len(found.falling) > 0 {
 		t.Errorf("%v\ntwice: %.10v\nout of order: %.10q", found, found.twice, found.falling)
@@ -39,25 +36,20 @@ func TestNoIDIsStampedTwiceWhateverBreaks(t *testing.T) {
 // test above, others come, and they go on.
 func TestMaskedCounterIsFoundToStampTwice(t *testing.T) {
 	f := newField(t, "masked")
-	paused := f.processes[:len(f.processes)/2]
+	paused := f.Processes[:len(f.Processes)/2]
 	for _, p := range paused {
-		p.signal(syscall.SIGSTOP)
+		p.Stop()
 	}
 	time.Sleep(ttl + ttl/2)
-	f.processes = f.processes[len(f.processes)/2:]
-	for range paused {
-		f.processes = append(f.processes, f.start())
-	}
-	f.wait()
+	f.Processes = f.Processes[len(f.Processes)/2:]
+	f.Fill(*processes)
 	for _, p := range paused {
-		p.signal(syscall.SIGCONT)
+		p.Resume()
 	}
-	f.processes = append(f.processes, paused...)
-	f.wait()
-	for _, p := range f.processes {
-		p.finish()
-	}
-	found := check(t, f.folder)
+	f.Processes = append(f.Processes, paused...)
+	f.Wait()
+	f.Finish()
+	found := check(t, f.Folder)
 	t.Log(found)
 	if len(found.twice) == 0 {
 		t.Errorf("%v: nothing was found", found)

@@ -71,8 +71,8 @@ type fenced struct {
 	locks *lock.Locks
 }
 
-func openFenced(ctx context.Context, url string, ack int) (*fenced, error) {
-	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: url, Ack: ack})
+func openFenced(ctx context.Context, config redisstore.Config, window time.Duration) (*fenced, error) {
+	store, err := redisstore.OpenConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -95,25 +95,37 @@ func (f *fenced) close() error { return errors.Join(f.locks.Close(), f.store.Clo
 func play(role string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	ack, err := strconv.Atoi(os.Getenv(ackVariable))
-	if err != nil {
-		return err
-	}
-	number, err := strconv.Atoi(os.Getenv(numberVariable))
-	if err != nil {
-		return err
-	}
-	var locks locker
+	url := os.Getenv(redisVariable)
 	switch role {
 	case "fenced":
-		locks, err = openFenced(ctx, os.Getenv(redisVariable), ack)
+		ack, err := strconv.Atoi(os.Getenv(ackVariable))
+		if err != nil {
+			return err
+		}
+		locks, err := openFenced(ctx, redisstore.Config{URL: url, Ack: ack}, window)
+		if err != nil {
+			return err
+		}
+		return take(ctx, locks, false)
 	case "naive":
-		locks, err = openNaive(os.Getenv(redisVariable))
+		locks, err := openNaive(url)
+		if err != nil {
+			return err
+		}
+		return take(ctx, locks, true)
 	case "waiter":
-		return standForever(ctx)
-	default:
-		err = fmt.Errorf("no role is called %q", role)
+		return standForever(ctx, url)
+	case "naive run":
+		return runNaively(ctx, url)
+	case "command":
+		return beat(os.Getenv(folderVariable))
 	}
+	return fmt.Errorf("no role is called %q", role)
+}
+
+// take has clients take locks, only exclusive ones if it is told so.
+func take(ctx context.Context, locks locker, exclusive bool) error {
+	number, err := strconv.Atoi(os.Getenv(numberVariable))
 	if err != nil {
 		return err
 	}
@@ -123,7 +135,7 @@ func play(role string) error {
 	}
 	var all sync.WaitGroup
 	for i := range clients {
-		c := &client{journal: journal, number: number*clients + i, locks: locks, folder: os.Getenv(folderVariable), exclusive: role == "naive"}
+		c := &client{journal: journal, number: number*clients + i, locks: locks, folder: os.Getenv(folderVariable), exclusive: exclusive}
 		all.Go(func() { c.live(ctx) })
 	}
 	all.Wait()
@@ -206,13 +218,3 @@ func (c *client) keep(ctx context.Context, held holding) {
 }
 
 func now() int64 { return time.Now().UnixNano() }
-
-// standForever waits for a lock in line, until the process is killed.
-func standForever(ctx context.Context) error {
-	locks, err := openFenced(ctx, os.Getenv(redisVariable), 0)
-	if err != nil {
-		return err
-	}
-	_, err = locks.locks.Acquire(ctx, waitedFor, lock.Request{})
-	return errors.Join(err, locks.close())
-}

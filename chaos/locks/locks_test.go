@@ -2,12 +2,13 @@ package locks
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
 // Whatever breaks, every history has an explanation.
@@ -19,8 +20,8 @@ func TestEveryHistoryIsExplainedWhateverBreaks(t *testing.T) {
 	}{{"one replica confirms", kinds, 1}, {"both replicas confirm", live, 2}} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			wanted := regexp.MustCompile(*faults)
-			row.kinds = slices.DeleteFunc(slices.Clone(row.kinds), func(kind fault) bool { return !wanted.MatchString(kind.name) })
+			wanted := chaostest.Wanted(t)
+			row.kinds = slices.DeleteFunc(slices.Clone(row.kinds), func(kind fault) bool { return !wanted(kind.name) })
 			if len(row.kinds) > 0 {
 				newField(t, "fenced", cmp.Or(*ack, row.ack)).run(row.kinds)
 			}
@@ -30,31 +31,29 @@ func TestEveryHistoryIsExplainedWhateverBreaks(t *testing.T) {
 
 // run has each kind of fault strike once in a round, in an order drawn by lot, and judges the histories.
 func (f *field) run(kinds []fault) {
-	for round := range *rounds {
-		for _, i := range f.lot.Perm(len(kinds)) {
+	for round := range *chaostest.Rounds {
+		for _, i := range f.Lot.Perm(len(kinds)) {
 			f.play(kinds[i], round)
 		}
 	}
-	for _, p := range f.processes {
-		p.finish()
-	}
-	found := readHistories(f.t, f.folder)
-	f.t.Log(found)
+	f.Finish()
+	found := readHistories(f.T, f.Folder)
+	f.T.Log(found)
 	for _, violation := range found.violations() {
 		name, _, _ := strings.Cut(violation, ",")
 		_, scene, _ := strings.Cut(name, "-")
 		if slices.Contains(f.void, scene) {
-			f.t.Logf("void: %s", violation)
+			f.T.Logf("void: %s", violation)
 			continue
 		}
-		f.t.Error(violation)
+		f.T.Error(violation)
 	}
-	struck := *rounds * len(kinds)
+	struck := *chaostest.Rounds * len(kinds)
 	if len(f.void) > 1+struck/10 {
-		f.t.Errorf("Sentinel has replaced the master by itself in %d of %d scenes: this machine is too busy to say anything", len(f.void), struck)
+		f.T.Errorf("Sentinel has replaced the master by itself in %d of %d scenes: this machine is too busy to say anything", len(f.void), struck)
 	}
 	if found.grants < 20*struck {
-		f.t.Errorf("%v: too few to say anything", found)
+		f.T.Errorf("%v: too few to say anything", found)
 	}
 }
 
@@ -63,15 +62,15 @@ func (f *field) run(kinds []fault) {
 func (f *field) play(kind fault, round int) {
 	f.scene()
 	scene := strconv.Itoa(f.scenes)
-	f.t.Logf("round %d, scene %s: %s", round+1, scene, kind.name)
-	f.wait()
+	f.T.Logf("round %d, scene %s: %s", round+1, scene, kind.name)
+	f.Wait()
 	epoch := f.epoch()
 	start := time.Now()
 	kind.strike(f)
-	f.wait()
-	f.t.Logf("all are served again %v after the strike", time.Since(start).Round(time.Millisecond))
+	f.Wait()
+	f.T.Logf("all are served again %v after the strike", time.Since(start).Round(time.Millisecond))
 	if made := f.epoch() - epoch; made != kind.failovers && kind.failovers != whatever && f.ack < 2 {
-		f.t.Logf("void: %d failovers, and %d were expected", made, kind.failovers)
+		f.T.Logf("void: %d failovers, and %d were expected", made, kind.failovers)
 		f.void = append(f.void, scene)
 	}
 }
@@ -85,13 +84,13 @@ func TestNaiveLockIsFoundToBeHeldTwice(t *testing.T) {
 		p := f.holder()
 		f.stopped(p)
 		written := p.size()
-		await(t, time.Minute, func() string {
+		chaostest.Await(t, time.Minute, func() string {
 			if p.size() == written {
 				return "who was stopped does nothing"
 			}
 			return ""
 		})
-		found = strings.Join(readHistories(t, f.folder).violations(), "\n")
+		found = strings.Join(readHistories(t, f.Folder).violations(), "\n")
 		if strings.Contains(found, "as mutex: Illegal") {
 			t.Log(found)
 			return

@@ -6,19 +6,26 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // waitedFor is the lock that processes in the role of a waiter wait for.
 const waitedFor = "waited-for"
 
-// hang is what would be one: a waiter that lets its turn pass costs a claim window, and one that nobody watches fifteen.
-const hang = 5 * lock.DefaultWindow
+// What would be a hang is one for longer than the test waits, however busy the machine is: the lease of somebody who is dead, if it is granted it for longer than the claim
+// window, and the time after which a waiter that does not look is forgotten, fifteen windows.
+const (
+	lineTTL    = time.Hour
+	lineWindow = 5 * time.Second
+	hang       = time.Minute
+)
 
 // line is a lock that is held, and those who wait for it.
 type line struct {
@@ -34,15 +41,24 @@ func newLine(t *testing.T) *line {
 	t.Helper()
 	l := &line{t: t, server: redistest.Start(t), served: make(chan error, 100)}
 	var err error
-	if l.locks, err = openFenced(t.Context(), l.server.URL(), 0); err != nil {
+	if l.locks, err = openFenced(t.Context(), redisstore.Config{URL: l.server.URL()}, lineWindow); err != nil {
 		t.Fatal(err)
 	}
-	l.locks.locks = lock.New(l.locks.store, lock.Config{})
 	t.Cleanup(func() { _ = l.locks.close() })
-	if l.held, err = l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{}); err != nil {
+	if l.held, err = l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{TTL: lineTTL}); err != nil {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// standForever waits for the lock in line, until the process is killed.
+func standForever(ctx context.Context, url string) error {
+	locks, err := openFenced(ctx, redisstore.Config{URL: url}, lineWindow)
+	if err != nil {
+		return err
+	}
+	_, err = locks.locks.Acquire(ctx, waitedFor, lock.Request{TTL: lineTTL})
+	return errors.Join(err, locks.close())
 }
 
 // process has a process wait at the end of the line.
@@ -57,7 +73,7 @@ func (l *line) process() *process {
 func (l *line) wait(ctx context.Context) {
 	l.t.Helper()
 	go func() {
-		held, err := l.locks.locks.Acquire(ctx, waitedFor, lock.Request{})
+		held, err := l.locks.locks.Acquire(ctx, waitedFor, lock.Request{TTL: lineTTL})
 		if err == nil {
 			err = held.Release(context.WithoutCancel(ctx))
 		}
@@ -75,7 +91,7 @@ func (l *line) joined() {
 // waits waits until that many wait.
 func (l *line) waits(n int) {
 	l.t.Helper()
-	await(l.t, time.Minute, func() string {
+	chaostest.Await(l.t, time.Minute, func() string {
 		info, err := l.locks.locks.Get(l.t.Context(), waitedFor)
 		if err != nil || info.Queue != n {
 			return fmt.Sprintf("%d wait, want %d; %v", info.Queue, n, err)
@@ -107,7 +123,7 @@ func (l *line) release(n int) {
 // Waiters at the head and in the middle are dead: their processes were killed, or stand still, and then they still listen.
 func TestDeadWaitersStallNobody(t *testing.T) {
 	t.Parallel()
-	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
+	for name, end := range map[string]func(*process){"killed": (*process).Kill, "stopped": (*process).Stop} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLine(t)
@@ -115,12 +131,9 @@ func TestDeadWaitersStallNobody(t *testing.T) {
 			l.wait(t.Context())
 			middle := l.process()
 			l.wait(t.Context())
-			head.signal(signal)
-			middle.signal(signal)
-			if signal == syscall.SIGKILL {
-				<-head.ended
-				<-middle.ended
-			}
+			end(head)
+			end(middle)
+			l.waits(4) // whatever they were about to ask before has been answered
 			l.release(2)
 		})
 	}
@@ -137,7 +150,7 @@ func TestBurstsOfCancelledWaitersStallNobody(t *testing.T) {
 	}
 	patient := make(chan error, 1)
 	go func() {
-		held, err := l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{})
+		held, err := l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{TTL: lineTTL})
 		if err == nil {
 			err = held.Release(t.Context())
 		}
@@ -168,17 +181,21 @@ func TestBurstsOfCancelledWaitersStallNobody(t *testing.T) {
 func TestShortLivedNamesLeaveNoKey(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	locks, err := openFenced(t.Context(), server.URL(), 0)
+	locks, err := openFenced(t.Context(), redisstore.Config{URL: server.URL(), Timeout: time.Minute}, window)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer locks.close()
 	next := make(chan int)
+	var late atomic.Int64
 	var all sync.WaitGroup
 	for range 64 {
 		all.Go(func() {
 			for i := range next {
-				if err := once(t.Context(), locks.locks, i); err != nil && !errors.Is(err, lock.ErrLost) { // a busy machine can be silent for longer than a lease
+				err := once(t.Context(), locks.locks, i)
+				if errors.Is(err, lock.ErrLost) || errors.Is(err, redisstore.ErrUnknownOutcome) { // on a machine that stands still for longer than a lease
+					late.Add(1)
+				} else if err != nil {
 					t.Error(err)
 				}
 			}
@@ -189,26 +206,36 @@ func TestShortLivedNamesLeaveNoKey(t *testing.T) {
 	}
 	close(next)
 	all.Wait()
-	keys := server.Client().Scan(t.Context(), 0, "*", 1000).Iterator()
-	checked := 0
-	for keys.Next(t.Context()) && checked < 2000 {
-		checked++
-		left, err := server.Client().PTTL(t.Context(), keys.Val()).Result()
-		if err != nil || left == -1 || left > time.Minute+ttl || !strings.HasSuffix(keys.Val(), "fence") {
-			t.Fatalf("%s stays for %v, %v", keys.Val(), left, err)
-		}
+	if late := int(late.Load()); late > *names/2 {
+		t.Errorf("%d of %d names were lost: this machine is too busy to say anything", late, *names)
 	}
-	if size := server.Client().DBSize(t.Context()).Val(); size > int64(*names) {
-		t.Errorf("%d keys of %d names", size, *names)
-	}
+	chaostest.Await(t, time.Minute, func() string { return unexpected(t.Context(), server, *names) })
 	if *names > 20_000 { // that takes its minute
-		await(t, 2*time.Minute, func() string {
+		chaostest.Await(t, 2*time.Minute, func() string {
 			if size := server.Client().DBSize(t.Context()).Val(); size > 0 {
 				return fmt.Sprintf("%d keys are left", size)
 			}
 			return ""
 		})
 	}
+}
+
+// unexpected finds keys, among some of a server's, that are no fences or stay for longer than those.
+func unexpected(ctx context.Context, server *redistest.Server, names int) (complaint string) {
+	if size := server.Client().DBSize(ctx).Val(); size > int64(names) {
+		return fmt.Sprintf("%d keys of %d names", size, names)
+	}
+	keys := server.Client().Scan(ctx, 0, "*", 1000).Iterator()
+	for checked := 0; keys.Next(ctx) && checked < 2000; checked++ {
+		left, err := server.Client().PTTL(ctx, keys.Val()).Result()
+		if err != nil || left == -1 || left > time.Minute+ttl || !strings.HasSuffix(keys.Val(), "fence") {
+			return fmt.Sprintf("%s stays for %v, %v", keys.Val(), left, err)
+		}
+	}
+	if err := keys.Err(); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // once locks a name, in one of the modes and now and then with somebody who waits.

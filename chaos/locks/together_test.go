@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 	"github.com/coatcheck/coatcheck/lock"
 )
 
@@ -32,7 +33,7 @@ func TestReadersLetInTogetherHaveFencesOfTheirOwn(t *testing.T) {
 		})
 	}
 	l.waits(readers)
-	do(t, l.server, "DEL", l.locks.locks.Key(waitedFor)) // as if the lease had ended, so that nobody is told
+	chaostest.Do(t, l.server, "DEL", l.locks.locks.Key(waitedFor)) // as if the lease had ended, so that nobody is told
 	all.Wait()
 	_ = l.held.Release(t.Context()) // it was lost
 	slices.Sort(fences)

@@ -1,0 +1,76 @@
+package chaostest
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// How much is broken, and what. The defaults are for a run beside other tests.
+var (
+	Rounds = flag.Int("rounds", 1, "rounds of every kind of fault")
+	Faults = flag.String("faults", "", "a regular expression: only these kinds of fault")
+	seed   = flag.Uint64("seed", 0, "what is drawn by lot; 0 = another one each time")
+)
+
+// Main is a package's TestMain. If the environment variable names a role this process plays it, and runs no tests.
+func Main(m *testing.M, variable string, play func(role string) error) {
+	redisstore.LogTo(slog.New(slog.DiscardHandler))
+	role := os.Getenv(variable)
+	if role == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if err := play(role); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// NewLot returns the lot that decides, and tells its seed.
+func NewLot(t testing.TB) *rand.Rand {
+	drawn := *seed
+	if drawn == 0 {
+		drawn = rand.Uint64() //nolint:gosec // a lot hides nothing, and is to be drawn again
+	}
+	t.Logf("-seed=%d", drawn)
+	return rand.New(rand.NewPCG(drawn, 0)) //nolint:gosec // as above
+}
+
+// Wanted returns what tells whether a kind of fault is asked for.
+func Wanted(t testing.TB) func(name string) bool {
+	t.Helper()
+	wanted, err := regexp.Compile(*Faults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wanted.MatchString
+}
+
+// Await waits until check returns "", and fails the test with what it says if that takes too long. When the test has ended it gives up.
+func Await(t testing.TB, limit time.Duration, check func() (complaint string)) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); ; {
+		complaint := check()
+		if complaint == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", limit, complaint)
+		}
+		select {
+		case <-t.Context().Done():
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package chaostest
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// dieWithParent does nothing: only Linux ends a child with its parent. Tests still end their processes in their cleanup.
+func dieWithParent(*exec.Cmd) {}
+
+// awaitStopped waits until a child stands still, or has ended.
+func awaitStopped(pid int) {
+	for ; ; time.Sleep(time.Millisecond) {
+		state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
+		if err != nil || strings.ContainsAny(string(state), "TZ") {
+			return
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package chaostest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+)
+
+// Do has a server do something that must succeed.
+func Do(t testing.TB, server *redistest.Server, words ...any) {
+	t.Helper()
+	if err := server.Client().Do(t.Context(), words...).Err(); err != nil {
+		t.Fatalf("%v: %v", words, err)
+	}
+}
+
+// Replicate makes servers replicas of another, and returns when each follows what that writes.
+//
+// The first write that all confirm may be one that came to them with the snapshot: a replica that has loaded it confirms what is in it, but may have to report once
+// more, which it does every second, until it is sent what comes behind. Only a confirmation of a write that was made after that shows that it follows.
+func Replicate(t testing.TB, master *redistest.Server, replicas ...*redistest.Server) {
+	t.Helper()
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	for _, replica := range replicas {
+		Do(t, replica, "REPLICAOF", host, port)
+	}
+	for range 2 {
+		Await(t, time.Minute, func() string { return Confirm(t.Context(), master, len(replicas)) })
+	}
+}
+
+// Confirm writes at a master, and complains unless that many replicas confirm it within a moment.
+func Confirm(ctx context.Context, master *redistest.Server, replicas int) (complaint string) {
+	pipe := master.Client().Pipeline()
+	pipe.Set(ctx, "chaostest:confirm", "", time.Minute)
+	wait := pipe.Do(ctx, "WAIT", replicas, 100)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return err.Error()
+	}
+	if n, err := wait.Int(); n != replicas || err != nil {
+		return fmt.Sprintf("%d of %d replicas of %s confirm a write, %v", n, replicas, master.Addr(), err)
+	}
+	return ""
+}
+
+// KillMaster kills the master. mend returns when a replica has taken its place, and it has come back, empty, as a replica of that one.
+func KillMaster(set *redistest.SentinelSet) (mend func()) {
+	master := set.Master()
+	master.Kill()
+	return func() {
+		set.WaitForMaster(master)
+		master.Restart()
+	}
+}
+
+// PauseMaster freezes the master until, in mend, a replica has taken its place. Then it goes on, takes itself for the master until it is told, and does what it has been
+// sent meanwhile.
+func PauseMaster(set *redistest.SentinelSet) (mend func()) {
+	master := set.Master()
+	master.Pause()
+	return func() {
+		set.WaitForMaster(master)
+		master.Resume()
+	}
+}

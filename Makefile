@@ -55,15 +55,20 @@ chaos: ## Break processes and Redis under load and check every history, at lengt
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos -args -rounds=30 $(ARGS)
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos/ids -args -rounds=20
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos/counters -args -rounds=12
+	$(GO) test -race -count=1 -timeout 60m -v ./chaos/locks -args -rounds=20 -trials=200 -names=1000000
 	$(GO) test -race -count=1 -timeout 60m -v ./internal/leasesim -args -rounds=2000
 
 bench: ## Measure side by side with peers, as ratios (ARGS: what to measure, such as guard -rounds 3; bench/README.md lists all)
 	cd bench && $(GO) run . $(if $(ARGS),$(ARGS),guard)
 
-# redis-server is what the tests start, each its own; REDIS_SERVER names another one. The race detector needs a C compiler. Python and Node run the examples.
-deps: ## Install what the tests need where it is missing (apt-get): redis-server, curl, jq, python3, node, a C compiler
+# redis-server, mariadbd and postgres are what the tests start, each its own; REDIS_SERVER names another redis-server. The race detector needs a C compiler. Python and Node run
+# the examples. Of MariaDB the core packages are enough, which start nothing. PostgreSQL's would make a cluster that runs from then on, unless it is told not to.
+deps: ## Install what the tests need where it is missing (apt-get): redis-server, MariaDB, PostgreSQL, curl, jq, python3, node, a C compiler
 	@missing=; \
 	command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || missing="$$missing redis-server"; \
+	(PATH="$$PATH:/usr/sbin:/usr/libexec"; command -v mariadbd) >/dev/null || missing="$$missing mariadb-server-core"; \
+	command -v my_print_defaults >/dev/null || missing="$$missing mariadb-client-core"; \
+	(PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' :)"; command -v postgres) >/dev/null || missing="$$missing postgresql"; \
 	command -v curl >/dev/null || missing="$$missing curl"; \
 	command -v jq >/dev/null || missing="$$missing jq"; \
 	command -v python3 >/dev/null || missing="$$missing python3"; \
@@ -77,6 +82,9 @@ deps: ## Install what the tests need where it is missing (apt-get): redis-server
 		sudo=sudo; \
 	fi; \
 	echo "deps: installing$$missing"; \
+	nocluster=/etc/postgresql-common/createcluster.d/coatcheck-deps.conf; \
+	trap '$$sudo rm -f $$nocluster' EXIT; \
+	$$sudo mkdir -p $${nocluster%/*} && echo 'create_main_cluster = off' | $$sudo tee $$nocluster >/dev/null && \
 	$$sudo apt-get update && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $$missing
 
 clean: ## Remove what was built

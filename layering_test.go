@@ -70,21 +70,24 @@ var layers = map[string][]string{
 
 	"internal/linktest":  {},
 	"internal/redistest": {},
+	"internal/sqltest":   {},
 	"internal/storetest": {"internal/redistest", "redisstore"},
 	"internal/testcount": {},
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"chaos/internal/chaostest", "internal/linktest", "internal/redistest", "internal/storetest"}
+var testHelpers = []string{"chaos/internal/chaostest", "internal/linktest", "internal/redistest", "internal/sqltest", "internal/storetest"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
-	"github.com/labstack/echo":      {"server"},
-	"github.com/redis/go-redis":     {"redisstore", "embedded", "internal/redistest"},
-	"github.com/alicebob/miniredis": {"embedded"},
-	"github.com/spf13/cobra":        {"cmd/coatcheck"},
-	"github.com/spf13/pflag":        {"cmd/coatcheck"},
-	"modernc.org/sqlite":            {"examples/payments"},
+	"github.com/labstack/echo":       {"server"},
+	"github.com/redis/go-redis":      {"redisstore", "embedded", "internal/redistest"},
+	"github.com/alicebob/miniredis":  {"embedded"},
+	"github.com/spf13/cobra":         {"cmd/coatcheck"},
+	"github.com/spf13/pflag":         {"cmd/coatcheck"},
+	"modernc.org/sqlite":             {"examples/payments"},
+	"github.com/go-sql-driver/mysql": {"cmd/coatcheck", "internal/sqltest"},
+	"github.com/jackc/pgx":           {"cmd/coatcheck", "internal/sqltest"},
 }
 
 // TestImportsRunOneWay reads every Go file of the module but tests, whatever system it is for.
@@ -225,6 +228,9 @@ func TestMisplacedImportsAreFound(t *testing.T) {
 		{"lock", ours + "idempotency", "lock may not import idempotency"},
 		{"workerlease", ours + "snowflake", "workerlease may not import snowflake"},
 		{"segment", ours + "counter", "segment may not import counter"},
+		{"segment", "github.com/jackc/pgx/v5/stdlib", "segment may not import github.com/jackc/pgx"},
+		{"segment", ours + "internal/sqltest", "segment imports internal/sqltest, which is for tests"},
+		{"cmd/coatcheck", "github.com/go-sql-driver/mysql", ""},
 		{"counter", ours + "embedded", "counter may not import embedded"},
 		{"counter", ours + "internal/ledger", "counter may not import internal/ledger"},
 		{"counter", "github.com/redis/go-redis/v9", "counter may not import github.com/redis/go-redis"},

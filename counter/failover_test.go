@@ -21,7 +21,7 @@ func TestNoValueTwiceOverFailovers(t *testing.T) {
 			t.Parallel()
 			set := redistest.StartSentinel(t, 2)
 			far := func(_ *redisstore.Config, c *counter.Config) { c.Margin = 100_000 }
-			load := startLoad(t, "k", process(t, set.URL(), acknowledged(ack), far), process(t, set.URL(), acknowledged(ack), far))
+			load := startLoad(t, process(t, set.URL(), acknowledged(ack), far), process(t, set.URL(), acknowledged(ack), far))
 			old := set.Master()
 			old.Kill()
 			set.WaitForMaster(old)
@@ -60,7 +60,7 @@ func TestNoValueTwiceOverAClustersFailover(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 1)
 	far := func(_ *redisstore.Config, c *counter.Config) { c.Margin = 100_000 }
 	one := process(t, cluster.URL(), far)
-	load := startLoad(t, "k", one, process(t, cluster.URL(), far))
+	load := startLoad(t, one, process(t, cluster.URL(), far))
 	key := one.store.Key("counter", "k")
 	old := cluster.MasterOf(key)
 	old.Kill()
@@ -77,7 +77,7 @@ func TestNoValueTwiceWhileASlotMoves(t *testing.T) {
 	if err := c.Set(t.Context(), "k", 5, 0); err != nil { // it has a record
 		t.Fatal(err)
 	}
-	load := startLoad(t, "k", c, other)
+	load := startLoad(t, c, other)
 	counterKey, keys := c.store.Key("counter", "k"), []string{c.store.Key("counter", "k"), c.store.Key("counter", "k", "record"), c.store.Marker("counters", "k")}
 	from := cluster.MasterOf(counterKey)
 	var to *redistest.Server
@@ -107,7 +107,7 @@ func TestServerThatStopsWithCallsUnderWay(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	brisk := func(c *redisstore.Config, _ *counter.Config) { c.Timeout = time.Second }
-	load := startLoad(t, "k", process(t, server.URL(), brisk), process(t, server.URL(), brisk))
+	load := startLoad(t, process(t, server.URL(), brisk), process(t, server.URL(), brisk))
 	for range 2 {
 		server.Pause()
 		failed := func() int { load.mu.Lock(); defer load.mu.Unlock(); return len(load.failed) }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/redistest"
@@ -180,6 +182,33 @@ func TestMergedCallsThatWouldOverflowGoOneByOne(t *testing.T) {
 	c.want(t, "k", largest)
 }
 
+func TestEndThatAMergedCallAsksForIsGiven(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	g, proxy := newGate(t, server.Addr())
+	c := process(t, proxy.URL(), func(c *redisstore.Config, _ *counter.Config) { c.Timeout = patience })
+	c.gets(t, "k", 1)
+	g.shut.Store(true)
+	errs := make(chan error)
+	add := func(ttl time.Duration) {
+		_, err := c.Add(t.Context(), "k", counter.Request{TTL: ttl})
+		errs <- err
+	}
+	go add(0)
+	<-g.arrived
+	go add(time.Hour)
+	go add(0)
+	until(t, "both wait", func() bool { return counter.Waiting(c.Counters, "k") == 2 })
+	g.shut.Store(false)
+	g.open <- redistest.Pass
+	if err := errors.Join(<-errs, <-errs, <-errs); err != nil {
+		t.Fatal(err)
+	}
+	if left := server.Client().PTTL(t.Context(), c.store.Key("counter", "k")).Val(); left <= 59*time.Minute || left > time.Hour {
+		t.Errorf("it has %v left", left)
+	}
+}
+
 func TestLostReplyIsUnknownAndTheNextCallGoesOn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -254,11 +283,15 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	<-g.arrived // the values of the one who has given up
 	closed := make(chan struct{})
 	go func() { _ = c.Close(); close(closed) }()
+	for range 1000 {
+		runtime.Gosched()
+	}
 	select {
 	case <-closed:
 		t.Error("it is closed while an INCRBY is under way")
-	case g.open <- redistest.Pass:
+	default:
 	}
+	g.open <- redistest.Pass
 	<-closed
 }
 
@@ -269,7 +302,7 @@ func TestManyProcessesShareACounter(t *testing.T) {
 	for range 4 {
 		processes = append(processes, process(t, server.URL()))
 	}
-	load := startLoad(t, "k", processes...)
+	load := startLoad(t, processes...)
 	load.goesOn()
 	load.end()
 	largest := load.once(t)

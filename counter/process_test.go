@@ -126,7 +126,7 @@ func (h *handedOut) once(t testing.TB) (largest int64) {
 	return largest
 }
 
-// load is callers in several processes that add to one key until they are stopped.
+// load is callers in several processes that add to the key k until they are stopped.
 type load struct {
 	handedOut
 
@@ -135,14 +135,14 @@ type load struct {
 	done sync.WaitGroup
 }
 
-func startLoad(t testing.TB, key string, processes ...counters) *load {
+func startLoad(t testing.TB, processes ...counters) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{t: t, stop: cancel}
 	for i, c := range processes {
 		for j := range 4 {
 			l.done.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					r, err := c.IncrBy(t.Context(), key, int64((i+j+n)%3+1))
+					r, err := c.IncrBy(t.Context(), "k", int64((i+j+n)%3+1))
 					l.add(r, err)
 					time.Sleep(2 * time.Millisecond) // what is tested here is not the rate
 				}

@@ -22,10 +22,11 @@ func inBubble(t *testing.T, test func(t *testing.T, c counters)) {
 	})
 }
 
-func (c counters) daily(t *testing.T, key string, ttl time.Duration, want int64) {
+// daily adds to the counter k.
+func (c counters) daily(t *testing.T, ttl time.Duration, want int64) {
 	t.Helper()
-	if got, err := c.Add(t.Context(), key, counter.Request{TTL: ttl}); err != nil || got.Value != want {
-		t.Errorf("%s: got %+v, %v, want %d", key, got, err, want)
+	if got, err := c.Add(t.Context(), "k", counter.Request{TTL: ttl}); err != nil || got.Value != want {
+		t.Errorf("got %+v, %v, want %d", got, err, want)
 	}
 }
 
@@ -33,30 +34,42 @@ func TestCounterBeginsAgainWhenItHasExpired(t *testing.T) {
 	inBubble(t, func(t *testing.T, c counters) {
 		for range 3 {
 			for i := range int64(10) {
-				c.daily(t, "k", time.Hour, i+1)
+				c.daily(t, time.Hour, i+1)
 				time.Sleep(time.Minute) // which does not extend it
 			}
 			time.Sleep(51 * time.Minute)
 		}
-		c.daily(t, "k", time.Hour, 1)
-		c.daily(t, "k", 10*time.Hour, 2)
+		c.daily(t, time.Hour, 1)
+		c.daily(t, 10*time.Hour, 2)
 		c.gets(t, "k", 3)
 		time.Sleep(61 * time.Minute)
-		wantRefusedGet(t, c, "k")
+		c.gone(t)
 		if keys := c.listed(t, ""); len(keys) != 0 {
 			t.Errorf("listed: %v", keys)
 		}
-		c.daily(t, "k", time.Hour, 1)
+		c.daily(t, time.Hour, 1)
 		if keys := c.listed(t, ""); len(keys) != 1 {
 			t.Errorf("listed: %v", keys)
 		}
 	})
 }
 
-func wantRefusedGet(t *testing.T, c counters, key string) {
+// gone fails the test unless there is no counter k.
+func (c counters) gone(t *testing.T) {
 	t.Helper()
-	_, err := c.Get(t.Context(), key)
+	_, err := c.Get(t.Context(), "k")
 	wantRefused(t, err, counter.ErrUnknown)
+}
+
+func TestCounterBeginsAgainAtOnceWhenItsTimeIsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		for range 3 {
+			c.daily(t, time.Hour, 1)
+			time.Sleep(time.Hour - time.Millisecond)
+			c.daily(t, time.Hour, 2)
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
 }
 
 func TestCounterWithoutAnEndGetsOne(t *testing.T) {
@@ -64,12 +77,12 @@ func TestCounterWithoutAnEndGetsOne(t *testing.T) {
 		c.gets(t, "k", 1)
 		time.Sleep(1000 * time.Hour)
 		c.gets(t, "k", 2)
-		c.daily(t, "k", time.Hour, 3)
+		c.daily(t, time.Hour, 3)
 		time.Sleep(59 * time.Minute)
 		c.want(t, "k", 3)
 		time.Sleep(2 * time.Minute)
-		wantRefusedGet(t, c, "k")
-		c.daily(t, "k", time.Hour, 1)
+		c.gone(t)
+		c.daily(t, time.Hour, 1)
 	})
 }
 
@@ -79,7 +92,7 @@ func TestCounterIsSetWithAnEnd(t *testing.T) {
 		c.mustSet(t, "k", 7, time.Hour)
 		c.gets(t, "k", 8)
 		time.Sleep(61 * time.Minute)
-		wantRefusedGet(t, c, "k")
+		c.gone(t)
 		c.gets(t, "k", 1)
 	})
 }
@@ -123,7 +136,7 @@ func TestCallsUnderWayAsTheCounterExpires(t *testing.T) {
 			all.Wait()
 		}
 		time.Sleep(2 * ttl)
-		wantRefusedGet(t, c, "k")
+		c.gone(t)
 	})
 }
 

@@ -1,7 +1,9 @@
 package lock
 
 import (
+	"bytes"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,4 +118,32 @@ func TestValidityCountsFromBeforeTheFirstRequest(t *testing.T) {
 		t.Errorf("valid for %v, although an answer took %v", valid, gone)
 	}
 	releaseQuorum(t, held)
+}
+
+// A server is so slow that the lock is given back before it has been asked for there: the release waits for its turn, and leaves nothing there either.
+func TestReleaseDoesNotOvertakeTheRequest(t *testing.T) {
+	t.Parallel()
+	field := startField(t, 3)
+	servers, near := field.servers, field.near(t, grantAtOnce)
+	var slow atomic.Bool
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	proxy := redistest.StartProxy(t, servers[2].Addr(), func(request []byte) (redistest.Fate, func()) {
+		if bytes.Contains(request, []byte("\r\neval")) && slow.CompareAndSwap(true, false) {
+			asked <- struct{}{}
+			<-answer
+		}
+		return redistest.Pass, nil
+	})
+	locks := openQuorum(t, []string{servers[0].URL(), servers[1].URL(), proxy.URL()}, redisstore.Config{Timeout: patient}, grantAtOnce)
+	releaseQuorum(t, mustQuorum(t, locks, "known", Request{})) // the scripts are
+	nowhere(t, locks, "known")
+	slow.Store(true)
+	held := mustQuorum(t, locks, "overtaken", Request{TTL: time.Hour})
+	<-asked
+	releaseQuorum(t, held)
+	close(answer)
+	if err := locks.quorum.Close(); err != nil { // waits for what is under way
+		t.Error(err)
+	}
+	nowhere(t, near, "overtaken")
 }

@@ -63,14 +63,14 @@ func TestIncrByOnEveryKindOfStore(t *testing.T) {
 		}
 		text := script("text", "redis.call('SET', KEYS[1], ARGV[1]) return {'ok'}", false)
 		list := script("list", "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false)
-		for _, make := range []func() error{
+		for _, spoil := range []func() error{
 			func() error {
 				_, err := store.Run(t.Context(), text, []string{store.Key("test", "k")}, "1.5")
 				return err
 			},
 			func() error { _, err := store.Run(t.Context(), list, []string{store.Key("test", "k")}); return err },
 		} {
-			if err := make(); err != nil {
+			if err := spoil(); err != nil {
 				t.Fatal(err)
 			}
 			_, err := incrBy(t, store, "k", 1, life)

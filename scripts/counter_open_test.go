@@ -67,15 +67,14 @@ func (b *box) at(o opening, value string, moved bool) opened {
 	return got
 }
 
-// heldOff fails the test unless a counter is not opened yet, and returns the era.
-func (b *box) heldOff(o opening) string {
+// heldOff fails the test unless a counter is not opened yet.
+func (b *box) heldOff(o opening) {
 	b.Helper()
 	reply := b.open(o)
 	word(b, reply, "hold-off", 2)
 	if left := number(b, reply[1]); left < 1 || left > number(b, fmt.Sprint(o.args()[6])) {
 		b.Fatalf("%d ms are left", left)
 	}
-	return reply[2]
 }
 
 // later has another incarnation hold the state.

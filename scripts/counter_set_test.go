@@ -145,6 +145,20 @@ func TestAddingWithAFloorALimitAndARequest(t *testing.T) {
 	})
 }
 
+func TestAddingInAnotherEraThanTheProcessKnowsIsNotInOrder(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		era := b.opens(opening{}).era
+		add := func(era string) []string { return b.run(scripts.CounterIncr, counterKeys[:3], 1, 0, "", "", era) }
+		want(t, add(era), "ok", "1")
+		b.do("FLUSHALL") // and a process that knows nothing of it was the first to come
+		next := b.opens(opening{}).era
+		want(t, add(era), "behind")
+		want(t, b.count(), "unknown")
+		want(t, add(next), "ok", "1")
+		want(t, add(""), "ok", "2")
+	})
+}
+
 func TestRequestIsRecordedOnlyWhereTheCounterIsInOrder(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.begin()

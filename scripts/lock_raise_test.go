@@ -8,9 +8,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-func (b *box) raise(token string, fence, ttl int64) []string {
+func (b *box) raise(token string, fence int64) []string {
 	b.Helper()
-	return b.run(scripts.LockRaise, lockKeys[:2], tokenOf(token), fence, ttl)
+	return b.run(scripts.LockRaise, lockKeys[:2], tokenOf(token), fence, hour)
 }
 
 // noted is the fence that is written down beside the lock, and for whom.
@@ -25,7 +25,7 @@ func TestRaisedFenceIsTheFloorOfLaterOnes(t *testing.T) {
 		first := b.hold(ask{token: "a", ttl: minute})
 		since := strings.Fields(fmt.Sprint(b.do("GET", lockKeys[1])))[2]
 		const apart = int64(3_600_000_000) // an hour of another server's clock
-		want(t, b.raise("a", first+apart, hour), "ok", fmt.Sprint(first+apart))
+		want(t, b.raise("a", first+apart), "ok", fmt.Sprint(first+apart))
 		want(t, strings.Fields(fmt.Sprint(b.do("GET", lockKeys[1]))), fmt.Sprint(first+apart), tokenOf("a"), since, "-")
 		between(t, "the lock's expiry", b.expiry(lockKeys[0])-b.now(), hour-slack, hour+slack)
 		between(t, "the fence's expiry", b.expiry(lockKeys[1])-b.now(), hour+minute-slack, hour+minute+slack)
@@ -35,8 +35,8 @@ func TestRaisedFenceIsTheFloorOfLaterOnes(t *testing.T) {
 		next := b.hold(ask{token: "b"})
 		between(t, "the next fence", next, first+apart+1, first+apart+1)
 		before := b.look(lockKeys...)
-		want(t, b.raise("b", first, hour), "ok", fmt.Sprint(next)) // it never falls
-		want(t, b.raise("b", next, hour), "ok", fmt.Sprint(next))
+		want(t, b.raise("b", first), "ok", fmt.Sprint(next)) // it never falls
+		want(t, b.raise("b", next), "ok", fmt.Sprint(next))
 		b.same(before)
 	})
 }
@@ -47,7 +47,7 @@ func TestFenceIsRaisedOnlyWhileTheLockIsTheTokensOwn(t *testing.T) {
 		lost := func(token string) {
 			t.Helper()
 			before := b.look(lockKeys...)
-			want(t, b.raise(token, 1<<53-1, hour), "lost")
+			want(t, b.raise(token, 1<<53-1), "lost")
 			b.same(before)
 		}
 		lost("a")
@@ -77,8 +77,8 @@ func TestRaisedFencesStayWhatALuaNumberHolds(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a"})
 		const near = int64(1<<53 - 3)
-		want(t, b.raise("a", near, hour), "ok", fmt.Sprint(near))
-		want(t, b.raise("a", near+1, hour), "ok", fmt.Sprint(near+1))
+		want(t, b.raise("a", near), "ok", fmt.Sprint(near))
+		want(t, b.raise("a", near+1), "ok", fmt.Sprint(near+1))
 		b.left("a")
 		between(t, "the next fence", b.hold(ask{token: "b"}), near+2, near+2)
 	})

@@ -73,10 +73,10 @@ func held(mode string, list ...any) func(*box) []any {
 	}
 }
 
-// breaking is for a lock that a holds, b waits for, and that is broken.
-func breaking(holds, waits string) func(*box) []any {
+// breaking is for a lock that a holds in a mode, b waits for, and that is broken.
+func breaking(holds string) func(*box) []any {
 	return func(b *box) []any {
-		inTurn(holds, waits)(b)
+		inTurn(holds, "")(b)
 		return []any{strings.Fields(b.do("GET", lockKeys[1]).(string))[0], lockTerms}
 	}
 }
@@ -152,12 +152,12 @@ var misuses = []misuse{
 	{"lock_leave: lock of one who waits", scripts.LockLeave, lockKeys, 0, inTurn("", "", tokenOf("b"), "in", lockTerms), ""},
 	{"lock_leave: queue of one who waits", scripts.LockLeave, lockKeys, 2, inTurn("", "", tokenOf("b"), "in", lockTerms), ""},
 	{"lock_leave: waiters of one who waits", scripts.LockLeave, lockKeys, 3, inTurn("", "", tokenOf("b"), "in", lockTerms), ""},
-	{"lock_break: lock", scripts.LockBreak, lockKeys, 0, breaking("", ""), ""},
-	{"lock_break: fences", scripts.LockBreak, lockKeys, 1, breaking("", ""), ""},
-	{"lock_break: queue", scripts.LockBreak, lockKeys, 2, breaking("", ""), ""},
-	{"lock_break: waiters", scripts.LockBreak, lockKeys, 3, breaking("", ""), ""},
-	{"lock_break: holders", scripts.LockBreak, lockKeys, 4, breaking("s", ""), ""},
-	{"lock_break: marker", scripts.LockBreak, lockKeys, 5, breaking("", ""), ""},
+	{"lock_break: lock", scripts.LockBreak, lockKeys, 0, breaking(""), ""},
+	{"lock_break: fences", scripts.LockBreak, lockKeys, 1, breaking(""), ""},
+	{"lock_break: queue", scripts.LockBreak, lockKeys, 2, breaking(""), ""},
+	{"lock_break: waiters", scripts.LockBreak, lockKeys, 3, breaking(""), ""},
+	{"lock_break: holders", scripts.LockBreak, lockKeys, 4, breaking("s"), ""},
+	{"lock_break: marker", scripts.LockBreak, lockKeys, 5, breaking(""), ""},
 	{"lock_get: lock", scripts.LockGet, lockKeys[:5], 0, inTurn("", "", 10), ""},
 	{"lock_get: fences", scripts.LockGet, lockKeys[:5], 1, inTurn("", "", 10), ""},
 	{"lock_get: queue", scripts.LockGet, lockKeys[:5], 2, inTurn("", "", 10), ""},

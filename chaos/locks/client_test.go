@@ -38,10 +38,11 @@ type wish struct {
 	shared  bool
 	permits int           // of a lock with permits; else 0
 	ttl     time.Duration // 0 = ttl
+	wait    time.Duration // 0 = ten seconds
 }
 
 func (w wish) request() lock.Request {
-	request := lock.Request{TTL: cmp.Or(w.ttl, ttl), Wait: 10 * time.Second}
+	request := lock.Request{TTL: cmp.Or(w.ttl, ttl), Wait: cmp.Or(w.wait, 10*time.Second)}
 	switch {
 	case w.shared:
 		request.Mode = lock.Shared

@@ -65,28 +65,22 @@ func TestCommandUnderANaiveLockIsFoundAlive(t *testing.T) {
 // It tells nothing about a machine that stands still for longer than excused: whoever is paused is too late.
 func cutCommand(t *testing.T, server *redistest.Server, i int, near locker, run func(url, name string) *exec.Cmd, excused time.Duration, found *tolds) error {
 	link := linktest.Start(t, server.Addr())
-	w := wish{name: fmt.Sprintf("command-%d", i), ttl: longer}
+	w := wish{name: fmt.Sprintf("command-%d", i), ttl: longer, wait: time.Minute}
 	c := startCommand(t, func() *exec.Cmd { return run("redis://"+link.Addr(), w.name) })
-	heart := startPulse()
+	pulse := startPulse()
 	line := await(t.Context(), near, w)
 	time.Sleep(rand.N(longer)) // some renewals come through
 	[]func(){link.Swallow, link.SwallowAnswers, link.Close}[i%3]()
 	heir := <-line
+	alive := lives(c.pid)
+	stood := pulse.stop()
 	if heir.err != nil {
 		return fmt.Errorf("the next one: %w", heir.err)
 	}
-	alive := lives(c.pid)
 	code := c.Code() // it ends when the command has
 	_, last := life(c.file)
 	if alive {
 		last = max(last, heir.got)
-	}
-	if stood := heart.stop(); last > heir.since() && stood > excused {
-		return fmt.Errorf("%w: %v", errStood, stood)
-	}
-	found.add(last, last, heir.since())
-	if code != tryLater {
-		t.Errorf("exit code %d: %s", code, c.said)
 	}
 	if lives(c.pid) {
 		t.Errorf("process %d outlives who ran it", c.pid)
@@ -94,6 +88,13 @@ func cutCommand(t *testing.T, server *redistest.Server, i int, near locker, run 
 	}
 	if err := heir.Release(context.WithoutCancel(t.Context())); err != nil {
 		return fmt.Errorf("the next one's release: %w", err)
+	}
+	if last > heir.since() && stood > excused {
+		return fmt.Errorf("%w: %v", errStood, stood)
+	}
+	found.add(last, last, heir.since())
+	if code != tryLater {
+		t.Errorf("exit code %d: %s", code, c.said)
 	}
 	return nil
 }
@@ -120,7 +121,7 @@ func startCommand(t *testing.T, run func() *exec.Cmd) *command {
 		c.Process = chaostest.Start(t, cmd)
 	}
 	start()
-	chaostest.Await(t, time.Minute, func() string {
+	chaostest.Await(t, 3*time.Minute, func() string {
 		select {
 		case <-c.Ended():
 			t.Logf("once more, since it ended with %d: %s", c.Code(), c.said)

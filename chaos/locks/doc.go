@@ -21,8 +21,11 @@
 // That the check can find something is shown by the same processes with the lock that many have written, SETNX with a TTL and no fence, by histories with a fault put in
 // for each model, and by a master that is replaced while it serves, where one confirmation does not do.
 //
-// The rest are the failures that users of other locks have published, on real processes: a link that is cut, waiters that are killed, bursts of cancelled waiters, lost
-// messages, and names that are used once.
+// Told before free: the link of a holder is cut, in many ways and at many moments (-trials), and so is that of a `coatcheck lock run`, by toxiproxy. The time in which the holder
+// believes, or the command lives, while the next one holds is 0. The same trials with the lock that many have written find that it is not.
+//
+// The rest are the failures that users of other locks have published, on real processes: waiters that are killed or stand still, bursts of cancelled waiters, lost messages, and
+// names that are used once.
 //
 // What is assumed: all processes share one machine, and so one clock, which nobody sets while a test runs.
 package locks

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -65,10 +66,10 @@ var live = []fault{
 		sentinel := f.sentinel()
 		defer sentinel.Close()
 		chaostest.Await(f.T, time.Minute, func() string {
-			if err := sentinel.Failover(f.T.Context(), masterName).Err(); err != nil {
-				return err.Error() // no replica is fit yet, or another failover has just been
+			if f.Redis.Master() != master {
+				return ""
 			}
-			return ""
+			return fmt.Sprint("asked once more: ", sentinel.Failover(f.T.Context(), masterName).Err()) // no replica is fit yet, another failover has just been, or is under way
 		})
 		f.Redis.WaitForMaster(master)
 	}},

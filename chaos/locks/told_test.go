@@ -160,7 +160,7 @@ func cutHolder(t *testing.T, server *redistest.Server, i int, near locker, open 
 	if err != nil {
 		return err
 	}
-	w := wish{name: fmt.Sprintf("cut-%d", i), ttl: longer}
+	w := wish{name: fmt.Sprintf("cut-%d", i), ttl: longer, wait: time.Minute}
 	held, err := remote.acquire(t.Context(), w)
 	if err != nil {
 		return err

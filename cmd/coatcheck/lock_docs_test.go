@@ -52,7 +52,7 @@ func runPage(t *testing.T, url string, steps []step) []string {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	outputs := strings.Split(string(out), "\n"+marker+"\n")
-	if len(outputs) != len(steps)+1 || len(steps) < 15 {
+	if len(outputs) != len(steps)+1 || len(steps) < 5 {
 		t.Fatalf("%d outputs of %d commands", len(outputs)-1, len(steps))
 	}
 	return outputs[:len(steps)]

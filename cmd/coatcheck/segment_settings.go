@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
-	"slices"
 	"strings"
+	"time"
 	_ "time/tzdata" // where the machine has no time zones, the numbers of /incr know them all the same
 
 	"github.com/coatcheck/coatcheck/segment"
@@ -18,29 +16,22 @@ const segmentsFromRedis = "redis"
 // segmentSource is where the ranges of /id/segment come from.
 func segmentSource(into *string) *setting {
 	help := "where the ranges of /id/segment come from: redis, which is counters of the store, or a database with a leaf_alloc table: mysql:// | postgres://"
-	return &setting{name: "segment-source", value: segmentsFromRedis, unit: "redis or URL", help: help, redact: redactURL, parse: func(s string) error {
+	redact := func(s string) string {
+		if s == segmentsFromRedis {
+			return s
+		}
+		return redactSQL(s)
+	}
+	return &setting{name: "segment-source", value: segmentsFromRedis, unit: "redis or URL", help: help, redact: redact, parse: func(s string) error {
 		*into = s
 		if s == segmentsFromRedis {
 			return nil
 		}
-		if u, err := url.Parse(s); err != nil || !slices.Contains([]string{"mysql", "postgres"}, u.Scheme) || u.Host == "" {
-			return errors.New("neither redis nor a URL such as mysql://user:password@host:3306/database or postgres://user:password@host:5432/database") // it may hold a password
+		if _, _, err := parseSQL(s); err != nil {
+			return fmt.Errorf("neither redis nor a database: %w", err)
 		}
 		return nil
 	}}
-}
-
-// redactURL hides the password of a URL, also of one that can not be read.
-func redactURL(text string) string {
-	scheme, rest, isURL := strings.Cut(text, "://")
-	at := strings.LastIndex(rest, "@")
-	if !isURL || at < 0 {
-		return text
-	}
-	if user, _, hasPassword := strings.Cut(rest[:at], ":"); hasPassword {
-		return scheme + "://" + user + ":***" + rest[at:]
-	}
-	return text
 }
 
 // leafModes says which modes of the door for Leaf's clients are on.
@@ -113,8 +104,22 @@ type openedSegments struct {
 
 // openSegments opens what --segment-source says.
 func (c *config) openSegments(_ context.Context) (openedSegments, error) {
-	if c.segmentSource != segmentsFromRedis {
-		return openedSegments{}, errors.New("segment-source: this build has no databases yet")
+	if c.segmentSource == segmentsFromRedis {
+		return openedSegments{close: func() error { return nil }}, nil
 	}
-	return openedSegments{close: func() error { return nil }}, nil
+	db, dialect, err := openSQL(c.segmentSource)
+	if err != nil {
+		return openedSegments{}, fmt.Errorf("segment-source: %w", err)
+	}
+	leaf := segment.NewLeafAlloc(db, dialect, segment.LeafConfig{})
+	return openedSegments{source: leaf, tags: func(ctx context.Context) ([]server.SegmentTag, error) { return leafTags(ctx, leaf) }, close: db.Close}, nil
+}
+
+// leafTags are the rows of the table for Leaf's pages.
+func leafTags(ctx context.Context, leaf *segment.LeafAlloc) (tags []server.SegmentTag, err error) {
+	rows, err := leaf.Tags(ctx)
+	for _, row := range rows {
+		tags = append(tags, server.SegmentTag{Tag: row.Tag, Max: row.MaxID, Step: row.Step, Updated: row.Updated.Format(time.DateTime)})
+	}
+	return tags, err
 }

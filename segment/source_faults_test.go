@@ -1,0 +1,216 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/linktest"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/sqltest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
+)
+
+// fault is what a proxy does with the first request that holds some words.
+type fault struct {
+	words *regexp.Regexp
+	fate  redistest.Fate
+	then  func() // before the link is cut
+
+	mu   sync.Mutex
+	seen int
+}
+
+func (f *fault) judge(request []byte) (redistest.Fate, func()) {
+	if !f.words.Match(request) {
+		return redistest.Pass, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.seen++; f.seen > 1 {
+		return redistest.Pass, nil
+	}
+	return f.fate, f.then
+}
+
+// sent is how often the words were.
+func (f *fault) sent() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen
+}
+
+// behind is the table with a proxy in front of its server that has a fault.
+func (l leafTable) behind(t *testing.T, f *fault, timeout time.Duration) *segment.LeafAlloc {
+	t.Helper()
+	proxy := redistest.StartProxy(t, l.server.Addr(), f.judge)
+	db := l.server.OpenPlain(t, proxy.Addr(), l.database)
+	return segment.NewLeafAlloc(db, dialects[l.server.Kind()], segment.LeafConfig{Timeout: timeout})
+}
+
+// Each row breaks one fetch at one of its steps. What the fetch is told must be true, and what it was not told must be a gap.
+func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
+	const hang = 300 * time.Millisecond
+	eachServer(t, func(t *testing.T, server *sqltest.Server) {
+		l := newLeafTable(t, server)
+		begin := map[sqltest.Kind]string{sqltest.MariaDB: "START TRANSACTION", sqltest.PostgreSQL: "BEGIN"}[server.Kind()]
+		for i, row := range []struct {
+			step, words string
+			fate        redistest.Fate
+			want        error // nil = it is tried again, and succeeds
+			moved       bool
+		}{
+			{"begin, cut before", begin, redistest.CutBefore, nil, true},
+			{"begin, cut after", begin, redistest.CutAfter, nil, true},
+			{"begin, hangs", begin, redistest.Swallow, redisstore.ErrUnavailable, false},
+			{"update, cut before", "UPDATE", redistest.CutBefore, redisstore.ErrUnavailable, false},
+			{"update, cut after", "UPDATE", redistest.CutAfter, redisstore.ErrUnavailable, false},
+			{"update, hangs", "UPDATE", redistest.Swallow, redisstore.ErrUnavailable, false},
+			{"select, cut before", "SELECT biz_tag", redistest.CutBefore, redisstore.ErrUnavailable, false},
+			{"select, cut after", "SELECT biz_tag", redistest.CutAfter, redisstore.ErrUnavailable, false},
+			{"select, hangs", "SELECT biz_tag", redistest.Swallow, redisstore.ErrUnavailable, false},
+			{"commit, cut before", `COMMIT\b`, redistest.CutBefore, redisstore.ErrUnknownOutcome, false},
+			{"commit, cut after", `COMMIT\b`, redistest.CutAfter, redisstore.ErrUnknownOutcome, true},
+			{"commit, hangs", `COMMIT\b`, redistest.Swallow, redisstore.ErrUnknownOutcome, false},
+		} {
+			t.Run(row.step, func(t *testing.T) {
+				timeout := time.Minute
+				if row.fate == redistest.Swallow {
+					timeout = hang
+				}
+				tag := fmt.Sprintf("tag-%d", i)
+				l.seed(t, tag, 1, 10)
+				f := &fault{words: regexp.MustCompile(row.words), fate: row.fate}
+				leaf := l.behind(t, f, timeout)
+				first, err := leaf.Take(t.Context(), tag, 0)
+				if row.want == nil && err != nil {
+					t.Error(err)
+				}
+				if row.want != nil {
+					refused(t, err, row.want)
+				}
+				if row.fate == redistest.Swallow && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("the deadline is not in %v", err)
+				}
+				if moved := l.tag(t, tag).MaxID == 11; moved != row.moved || l.tag(t, tag).MaxID > 11 {
+					t.Errorf("max_id is %d", l.tag(t, tag).MaxID)
+				}
+				if sent := f.sent(); sent == 0 || row.want != nil && sent > 1 {
+					t.Errorf("%q was sent %d times", row.words, sent)
+				}
+				second, err := l.Take(t.Context(), tag, 0) // by another process
+				if err != nil || second.Lo < first.Hi || row.moved && second.Lo != 11 {
+					t.Errorf("after %+v came %+v, %v", first, second, err)
+				}
+			})
+		}
+	})
+}
+
+// A link that breaks without a word leaves the transaction open, and the row locked, for as long as the server believes in it.
+func TestLinkThatBreaksWithoutAWordKeepsNoRowLockedForLong(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *sqltest.Server) {
+		l := newLeafTable(t, server)
+		if server.Kind() == sqltest.MariaDB { // as docs/segments.md says; PostgreSQL is told so by the source
+			setting(t, server, "idle_write_transaction_timeout", "1")
+		}
+		l.seed(t, "orders", 1, 10)
+		ended := make(chan struct{})
+		f := &fault{words: regexp.MustCompile(`COMMIT\b`), fate: redistest.CutBefore, then: func() { <-ended }}
+		leaf := l.behind(t, f, 300*time.Millisecond)
+		defer close(ended)
+		_, err := leaf.Take(t.Context(), "orders", 0)
+		refused(t, err, redisstore.ErrUnknownOutcome)
+		waiting := segment.NewLeafAlloc(server.OpenDatabase(t, l.database), dialects[server.Kind()], segment.LeafConfig{Timeout: time.Minute})
+		if taken := take(t, waiting, "orders", 0); taken.Lo != 1 {
+			t.Errorf("got %+v, and the first fetch was rolled back", taken)
+		}
+	})
+}
+
+// A server is killed three times under takers that go on as they can.
+func TestKilledServerHandsOutNoIDTwice(t *testing.T) {
+	sqltest.Each(t, func(t *testing.T, server *sqltest.Server) {
+		l := newLeafTable(t, server)
+		l.seed(t, "orders", 1, 10)
+		sequence := newSequence(t, l, 10)
+		var leafs, numbers book
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 4 {
+			leaf := l.another(t)
+			all.Go(func() { leafs.keep(ctx, leaf, 1<<30) })
+			all.Go(func() { numbers.keep(ctx, sequence, 1<<30) })
+		}
+		for round := range 3 {
+			awaitMore(t, &leafs, round*100+50)
+			awaitMore(t, &numbers, round*100+50)
+			server.Kill()
+			server.Restart(t)
+		}
+		awaitMore(t, &leafs, 400)
+		awaitMore(t, &numbers, 400)
+		cancel()
+		all.Wait()
+		leafs.check(t)
+		numbers.check(t)
+		if leafs.faults == 0 || numbers.faults == 0 {
+			t.Error("nobody noticed that the server was killed")
+		}
+	})
+}
+
+// awaitMore waits until there are so many ranges in a book.
+func awaitMore(t *testing.T, b *book, enough int) {
+	t.Helper()
+	for b.count() < enough {
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("%d ranges, and %d faults", b.count(), b.faults)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Links are cut without a word under load, at whatever step each taker is, and others come.
+func TestLinksThatAreCutUnderLoadHandOutNoIDTwice(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *sqltest.Server) {
+		l := newLeafTable(t, server)
+		l.seed(t, "orders", 1, 10)
+		var taken book
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for round := range 3 {
+			link := linktest.Start(t, server.Addr())
+			for range 4 {
+				leaf := segment.NewLeafAlloc(server.OpenPlain(t, link.Addr(), l.database), dialects[server.Kind()], segment.LeafConfig{Timeout: 200 * time.Millisecond})
+				all.Go(func() { taken.keep(ctx, leaf, 1<<30) })
+			}
+			awaitMore(t, &taken, taken.count()+30)
+			link.Swallow()
+			awaitFaults(t, &taken, (round+1)*4)
+		}
+		taken.keep(t.Context(), l, taken.count()+30)
+		cancel()
+		all.Wait()
+		taken.check(t)
+	})
+}
+
+func awaitFaults(t *testing.T, b *book, enough int) {
+	t.Helper()
+	for {
+		b.mu.Lock()
+		faults := b.faults
+		b.mu.Unlock()
+		if faults >= enough {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,213 @@
+package segment_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/sqltest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
+)
+
+var dialects = map[sqltest.Kind]segment.Dialect{sqltest.MariaDB: segment.MySQL, sqltest.PostgreSQL: segment.PostgreSQL}
+
+var shared = struct {
+	sync.Mutex
+
+	servers map[sqltest.Kind]*sqltest.Server
+}{servers: map[sqltest.Kind]*sqltest.Server{}}
+
+// sharedServer is the server of a kind that all tests share which leave it as it was. Each makes databases of its own there.
+func sharedServer(t *testing.T, kind sqltest.Kind) *sqltest.Server {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	server := shared.servers[kind]
+	if server == nil {
+		var err error
+		if server, err = sqltest.Launch(kind); err != nil {
+			t.Fatal(err)
+		}
+		shared.servers[kind] = server
+		segment.AtEnd(func() {
+			if err := server.End(); err != nil {
+				_, _ = os.Stderr.WriteString(err.Error() + "\n")
+			}
+		})
+	}
+	return server
+}
+
+// eachServer runs a test on the shared server of each kind.
+func eachServer(t *testing.T, test func(t *testing.T, server *sqltest.Server)) {
+	t.Helper()
+	for _, kind := range []sqltest.Kind{sqltest.MariaDB, sqltest.PostgreSQL} {
+		t.Run(string(kind), func(t *testing.T) { test(t, sharedServer(t, kind)) })
+	}
+}
+
+// leafTable is a table of one server, and a way around the source.
+type leafTable struct {
+	*segment.LeafAlloc
+	server   *sqltest.Server
+	database string
+	db       *sql.DB
+}
+
+// newLeafTable creates the table in a new database.
+func newLeafTable(t *testing.T, server *sqltest.Server) leafTable {
+	t.Helper()
+	database := server.Database(t)
+	db := server.OpenDatabase(t, database)
+	leaf := segment.NewLeafAlloc(db, dialects[server.Kind()], segment.LeafConfig{})
+	if err := leaf.CreateTable(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return leafTable{leaf, server, database, db}
+}
+
+// another is the same table as another process has it.
+func (l leafTable) another(t *testing.T) *segment.LeafAlloc {
+	t.Helper()
+	return segment.NewLeafAlloc(l.server.OpenDatabase(t, l.database), dialects[l.server.Kind()], segment.LeafConfig{})
+}
+
+func (l leafTable) seed(t *testing.T, tag string, maxID, step int64) {
+	t.Helper()
+	if err := l.Seed(t.Context(), tag, maxID, step, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tag reads a row.
+func (l leafTable) tag(t *testing.T, name string) segment.LeafTag {
+	t.Helper()
+	tags, err := l.Tags(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(tags, func(tag segment.LeafTag) bool { return tag.Tag == name })
+	if at < 0 {
+		t.Fatalf("%s is not in %v", name, tags)
+	}
+	return tags[at]
+}
+
+// setting changes a setting of a MariaDB server for the length of a test.
+func setting(t *testing.T, server *sqltest.Server, name, value string) {
+	t.Helper()
+	db := server.OpenDatabase(t, "mysql")
+	execute(t, db, "SET GLOBAL "+name+" = "+value)
+	t.Cleanup(func() { // its context has ended
+		if _, err := db.ExecContext(context.WithoutCancel(t.Context()), "SET GLOBAL "+name+" = DEFAULT"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func execute(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func take(t *testing.T, source segment.Source, tag string, step int64) segment.Range {
+	t.Helper()
+	taken, err := source.Take(t.Context(), tag, step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return taken
+}
+
+// refused fails the test unless an error is the one that is wanted, and of one class.
+func refused(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) || errors.Is(err, redisstore.ErrRefused) == errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
+// book is what takers were given, kept outside of any store.
+type book struct {
+	mu     sync.Mutex
+	ranges []segment.Range
+	faults int
+}
+
+// keep takes ranges of orders until the context ends or enough are in the book. Failures are noted, and are no reason to stop.
+func (b *book) keep(ctx context.Context, source segment.Source, enough int) {
+	for ctx.Err() == nil && b.count() < enough {
+		taken, err := source.Take(ctx, "orders", 0)
+		b.note(taken, err)
+	}
+}
+
+func (b *book) note(taken segment.Range, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		b.faults++
+		return
+	}
+	b.ranges = append(b.ranges, taken)
+}
+
+func (b *book) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.ranges)
+}
+
+// check looks at every id: none may be there twice. It returns the ranges in order.
+func (b *book) check(t *testing.T) []segment.Range {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seen := map[int64]segment.Range{}
+	for _, taken := range b.ranges {
+		if taken.Lo < 0 || taken.Lo >= taken.Hi {
+			t.Errorf("%+v is no range", taken)
+		}
+		for id := taken.Lo; id < taken.Hi; id += max(1, taken.Delta) {
+			if before, twice := seen[id]; twice {
+				t.Fatalf("%d is in %+v and in %+v", id, before, taken)
+			}
+			seen[id] = taken
+		}
+	}
+	if len(seen) == 0 {
+		t.Error("nobody was given anything")
+	}
+	slices.SortFunc(b.ranges, func(a, b segment.Range) int { return cmp.Compare(a.Lo, b.Lo) })
+	return b.ranges
+}
+
+func TestSQLConfigurationsAreChecked(t *testing.T) {
+	for _, table := range []string{"leaf alloc", "a.b.c", "1a", "a-b", "a;", "a`b", `a"b`, ".a", "a.", "ä", "a\n"} {
+		if (segment.LeafConfig{Table: table}).Check() == nil || (segment.SequenceConfig{Table: table}).Check() == nil {
+			t.Errorf("table %q is good", table)
+		}
+	}
+	for _, table := range []string{"", "leaf_alloc", "ids.leaf_alloc", "_A9"} {
+		if err := (segment.LeafConfig{Table: table}).Check(); err != nil {
+			t.Errorf("table %q: %v", table, err)
+		}
+	}
+	if (segment.LeafConfig{Timeout: 1}).Check() == nil || (segment.SequenceConfig{Step: -1}).Check() == nil || (segment.StripedConfig{Timeout: -1}).Check() == nil {
+		t.Error("what is out of bounds is good")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a dialect that there is not is good")
+		}
+	}()
+	segment.NewLeafAlloc(nil, "sqlite", segment.LeafConfig{})
+}

@@ -1,0 +1,190 @@
+package segment
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Dialect is the SQL that a database speaks.
+type Dialect string
+
+// The dialects that there are.
+const (
+	MySQL      Dialect = "mysql" // and MariaDB
+	PostgreSQL Dialect = "postgresql"
+)
+
+// identifier is a table's name, with the schema that it is in or without.
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
+
+// tagName is a tag as the tables can hold it. There is no other, and a database is not asked for one.
+var tagName = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,128}$`)
+
+func checkDialect(dialect Dialect) error {
+	if dialect != MySQL && dialect != PostgreSQL {
+		return fmt.Errorf("segment: dialect %q: %s or %s", dialect, MySQL, PostgreSQL)
+	}
+	return nil
+}
+
+func checkTable(table string) error {
+	if !identifier.MatchString(table) {
+		return fmt.Errorf("segment: table %q: a letter or _, then letters, digits and _, up to 63, and perhaps a schema of the same kind with a dot in front", table)
+	}
+	return nil
+}
+
+// quoted makes a table's name one that no word of SQL is taken for. The case of its letters counts.
+func (d Dialect) quoted(table string) string {
+	quote := "`"
+	if d == PostgreSQL {
+		quote = `"`
+	}
+	return quote + strings.ReplaceAll(table, ".", quote+"."+quote) + quote
+}
+
+// rebound writes the question marks of a statement as the dialect has them.
+func (d Dialect) rebound(statement string) string {
+	if d != PostgreSQL {
+		return statement
+	}
+	parts := strings.Split(statement, "?")
+	for i := range parts[1:] {
+		parts[i] += "$" + strconv.Itoa(i+1)
+	}
+	return strings.Join(parts, "")
+}
+
+// begin is how a transaction begins. PostgreSQL is told to see what others have committed, whatever its default is, or every second one of two takers would fail;
+// and to end a transaction whose client has gone silent, or a link that breaks without a word would keep the tag's row locked for hours.
+func (d Dialect) begin(timeout time.Duration) string {
+	if d == PostgreSQL {
+		return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = " + strconv.FormatInt(timeout.Milliseconds()+1, 10)
+	}
+	return "START TRANSACTION"
+}
+
+// database runs transactions of which it is always known whether they can have happened.
+type database struct {
+	db      *sql.DB
+	dialect Dialect
+	timeout time.Duration // of one transaction
+}
+
+// beginnings is how often a transaction is begun. A connection of the pool may have died since its last use, and a beginning does nothing that could happen twice.
+const beginnings = 3
+
+// transact runs one transaction. It does not use [sql.Tx], whose Commit knows no context: on a database that hangs it may never return.
+//
+// What fails before COMMIT is sent is a refusal: the database rolls back a transaction whose connection has ended. What fails from then on is an unknown outcome. No
+// statement is sent twice: database/sql repeats what a driver calls [driver.ErrBadConn] on another connection, but not on one that is held as this one is.
+func (d *database) transact(ctx context.Context, op string, steps func(context.Context, *transaction) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	tx, err := d.begin(ctx)
+	if err != nil {
+		return failure(ctx, op, redisstore.ErrUnavailable, err)
+	}
+	defer tx.end()
+	if err := steps(ctx, tx); err != nil {
+		if errors.Is(err, redisstore.ErrRefused) {
+			tx.rollBack(ctx)
+			return err
+		}
+		return failure(ctx, op, redisstore.ErrUnavailable, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return failure(ctx, op, redisstore.ErrUnavailable, err)
+	}
+	if err := tx.close(ctx, "COMMIT"); err != nil {
+		return failure(ctx, op, redisstore.ErrUnknownOutcome, err)
+	}
+	return nil
+}
+
+func (d *database) begin(ctx context.Context) (*transaction, error) {
+	for attempt := 1; ; attempt++ {
+		conn, err := d.db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		_, err = conn.ExecContext(ctx, d.dialect.begin(d.timeout))
+		if err == nil {
+			return &transaction{conn: conn, dialect: d.dialect, open: true}, nil
+		}
+		(&transaction{conn: conn, open: true}).end()
+		if attempt == beginnings || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// create creates a table and looks whether its columns are there.
+func (d *database) create(ctx context.Context, op, create, probe string) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	_, created := d.db.ExecContext(ctx, create)
+	// In PostgreSQL one of two that create it at once may fail, and one without the right to create fails even if the table is there.
+	if _, err := d.db.ExecContext(ctx, probe); err != nil {
+		return failure(ctx, op, redisstore.ErrUnavailable, errors.Join(created, err))
+	}
+	return nil
+}
+
+// failure is an error that says what is known of its outcome. It keeps the context's error reachable.
+func failure(ctx context.Context, op string, class, cause error) error {
+	if ended := ctx.Err(); ended != nil && !errors.Is(cause, ended) {
+		cause = fmt.Errorf("%w (%w)", cause, ended)
+	}
+	return &redisstore.Error{Op: op, Class: class, Cause: cause}
+}
+
+// transaction is one that has begun, on a connection of its own.
+type transaction struct {
+	conn    *sql.Conn
+	dialect Dialect
+	open    bool // neither committed nor rolled back, for all that is known
+}
+
+// exec runs a statement and tells how many rows it changed, and the number that LAST_INSERT_ID remembers (MySQL).
+func (tx *transaction) exec(ctx context.Context, statement string, args ...any) (changed, number int64, err error) {
+	result, err := tx.conn.ExecContext(ctx, tx.dialect.rebound(statement), args...)
+	if err != nil {
+		return 0, 0, err
+	}
+	if changed, err = result.RowsAffected(); err != nil || tx.dialect != MySQL {
+		return changed, 0, err
+	}
+	number, err = result.LastInsertId()
+	return changed, number, err
+}
+
+// row reads one row. It returns [sql.ErrNoRows] if there is none.
+func (tx *transaction) row(ctx context.Context, statement string, args []any, into ...any) error {
+	return tx.conn.QueryRowContext(ctx, tx.dialect.rebound(statement), args...).Scan(into...)
+}
+
+func (tx *transaction) rollBack(ctx context.Context) { _ = tx.close(ctx, "ROLLBACK") } // if it fails, the connection's end does the same
+
+func (tx *transaction) close(ctx context.Context, statement string) error {
+	_, err := tx.conn.ExecContext(ctx, statement)
+	tx.open = err != nil
+	return err
+}
+
+// end gives the connection back to the pool, or, if the transaction may be open on it, ends it.
+func (tx *transaction) end() {
+	if tx.open {
+		_ = tx.conn.Raw(func(any) error { return driver.ErrBadConn }) // has the pool drop it
+	}
+	_ = tx.conn.Close() // of what was dropped already there is nothing to close
+}

@@ -1,0 +1,70 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// stripeFaults is why no store gave a range, in the order in which they were asked. It is one error of one class: that of its worst.
+type stripeFaults []stripeFault
+
+type stripeFault struct {
+	index int64
+	err   error
+}
+
+// errPassedOver is why a store was not asked.
+var errPassedOver = errors.New("passed over, since it was away a moment ago")
+
+func unavailable(cause error) error {
+	return &redisstore.Error{Op: "striped take", Class: redisstore.ErrUnavailable, Cause: cause}
+}
+
+// answered tells whether one of the stores has said no for a reason of its own.
+func (f stripeFaults) answered() bool {
+	return slices.ContainsFunc(f, func(fault stripeFault) bool { return !away(fault.err) })
+}
+
+// away tells whether a store could not be asked, or did not answer.
+func away(err error) bool {
+	return errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrUnavailable)
+}
+
+// Error says what each store answered.
+func (f stripeFaults) Error() string {
+	texts := make([]string, 0, len(f))
+	for _, fault := range f {
+		texts = append(texts, fmt.Sprintf("stripe %d: %v", fault.index, fault.err))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap gives the error that says most about what to do.
+func (f stripeFaults) Unwrap() error {
+	worst := f[0].err
+	for _, fault := range f[1:] {
+		if weight(fault.err) > weight(worst) {
+			worst = fault.err
+		}
+	}
+	return worst
+}
+
+// weight ranks what a store answered. A tag that one does not know another may, which is only away.
+func weight(err error) int {
+	switch {
+	case errors.Is(err, ErrUnknownTag):
+		return 0
+	case errors.Is(err, ErrExhausted):
+		return 1
+	case errors.Is(err, redisstore.ErrUnknownOutcome):
+		return 4
+	case errors.Is(err, redisstore.ErrUnavailable):
+		return 3
+	}
+	return 2
+}

@@ -209,3 +209,17 @@ func TestQuorumWithoutAMajorityIsAClearError(t *testing.T) {
 		})
 	}
 }
+
+// Each server may be of any kind that a store can be on.
+func TestServersOfAQuorumMayBeOfAnyKind(t *testing.T) {
+	t.Parallel()
+	server, set, cluster := redistest.Start(t), redistest.StartSentinel(t, 1), redistest.StartCluster(t, 3, 0)
+	locks := openQuorum(t, []string{server.URL(), set.URL(), cluster.URL()}, redisstore.Config{}, Config{LongestTTL: 2 * time.Second, Window: MinTTL, Skew: time.Millisecond})
+	held, err := locks.Acquire(t.Context(), "kinds", Request{}) // waits until a majority has lost nothing, and a renewal until the third has not
+	if err != nil {
+		t.Fatal(err)
+	}
+	everywhere(t, locks, held)
+	releaseQuorum(t, held)
+	nowhere(t, locks, "kinds")
+}

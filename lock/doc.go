@@ -34,4 +34,6 @@
 // has a claim window ([Config].Window) to ask for its grant. If it waits in the same process there is no message and nothing to ask: the reply to the release has its
 // grant, with a fence of its own, counted from before the release was sent. Waiters also look by themselves, when the holder's lease can end and about once in a
 // window, and any look moves the queue on: a lost message, or a process that died in the queue, holds nobody up for longer than a window.
+//
+// [QuorumLocks] are exclusive locks that a majority of independent servers grants, without a queue: what they add and assume stands there.
 package lock

@@ -26,7 +26,7 @@ if till > now then
   if floor ~= '' and noted ~= era and (not said or smaller(said, floor)) then
     redis.call('SET', record, table.concat({noted or '0', life or known_life, floor}, ' '))
     if ends ~= '' then
-      redis.call('PEXPIREAT', record, ends)
+      live_for(record, tonumber(ends) - now)
     end
   end
   return {'hold-off', integer(till - now), era}
@@ -51,9 +51,9 @@ if behind or doubted and value then
   if floor ~= '' and redis.call('PTTL', counter) == -1 then -- written anew: it ends when it was known to
     local left = redis.call('PTTL', record)
     if ends ~= '' then
-      redis.call('PEXPIREAT', counter, ends)
+      live_for(counter, tonumber(ends) - now)
     elseif said and left > 0 then
-      redis.call('PEXPIRE', counter, left)
+      live_for(counter, left)
     end
   end
   value, moved = redis.call('GET', counter), '1'

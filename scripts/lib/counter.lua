@@ -40,6 +40,11 @@ local function in_order(record, marker, known)
   return noted == incarnation() and (known == '' or era == known) and (first == '1' or era == read_record(record))
 end
 
+-- live_for sets how long a key still lives. The embedded store keeps nothing for less than 100 ms.
+local function live_for(key, ms)
+  redis.call('PEXPIRE', key, integer(math.max(ms, 100)))
+end
+
 -- write_record writes it for as long as the counter lives, or for `rest` milliseconds where there is none.
 local function write_record(record, era, life, counter, rest, said)
   redis.call('SET', record, era .. ' ' .. life .. (said and ' ' .. said or ''))
@@ -48,7 +53,7 @@ local function write_record(record, era, life, counter, rest, said)
     left = rest
   end
   if left > 0 then
-    redis.call('PEXPIRE', record, left)
+    live_for(record, left)
   end
 end
 
@@ -63,9 +68,5 @@ end
 
 -- put writes a value and keeps what the key has of a TTL.
 local function put(counter, value)
-  local left = redis.call('PTTL', counter)
-  redis.call('SET', counter, value)
-  if left > 0 then
-    redis.call('PEXPIRE', counter, left)
-  end
+  redis.call('SET', counter, value, 'KEEPTTL')
 end

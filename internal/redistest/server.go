@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	startLimit    = 10 * time.Second       // for a server to answer after its start
-	stopLimit     = 20 * time.Second       // for a server to end after SIGTERM; it may wait 10 s for replicas that lag
-	failoverLimit = 30 * time.Second       // for a failover, even one whose first election failed
-	queryLimit    = 500 * time.Millisecond // for a server to answer one question of ours, while we wait for something
+	startLimit    = 60 * time.Second  // for a server to answer after its start
+	stopLimit     = 60 * time.Second  // for a server to end after SIGTERM; it may wait 10 s for replicas that lag
+	failoverLimit = 120 * time.Second // for a failover, even one whose first election failed
+	queryLimit    = 2 * time.Second   // for a server to answer one question of ours, while we wait for something
 	pollEvery     = 2 * time.Millisecond
 	logLines      = 20 // of a server's log are shown with a failure
 )

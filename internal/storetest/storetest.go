@@ -4,10 +4,14 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
+
+// patience is longer than a call takes on a machine that is busy with other tests.
+const patience = 20 * time.Second
 
 // Each runs the test on the embedded store, on a redis-server and on a cluster of three masters, each new and gone when the test ends.
 func Each(t *testing.T, test func(t *testing.T, store *redisstore.Store)) {
@@ -20,7 +24,7 @@ func Each(t *testing.T, test func(t *testing.T, store *redisstore.Store)) {
 		{"redis", func(t *testing.T) string { return redistest.Start(t).URL() }},
 		{"cluster", func(t *testing.T) string { return redistest.StartCluster(t, 3, 0).URL() }},
 	} {
-		t.Run(kind.name, func(t *testing.T) { test(t, Open(t, redisstore.Config{URL: kind.url(t)})) })
+		t.Run(kind.name, func(t *testing.T) { test(t, Open(t, redisstore.Config{URL: kind.url(t), Timeout: patience})) })
 	}
 }
 

@@ -33,7 +33,7 @@ var layers = map[string][]string{
 	".":             {},
 	"cmd/coatcheck": {everything},
 
-	"server":  append(front, "internal/stamper"),
+	"server":  append(front, "access", "console", "openapi", "internal/stamper"),
 	"gateway": front,
 
 	"idempotency": domain,
@@ -43,6 +43,11 @@ var layers = map[string][]string{
 	"counter":     domain,
 	"snowflake":   {},
 	"number":      {},
+	"access":      domain,
+	"console":     {},
+	"openapi":     {},
+
+	"doctor": {"redisstore"},
 
 	"redisstore": {"scripts", "embedded"},
 	"embedded":   {},
@@ -54,12 +59,14 @@ var layers = map[string][]string{
 	"chaos/counters":    {}, // only tests
 	"chaos/ids":         {}, // only tests
 	"chaos/locks":       {}, // only tests
+	"chaos/segments":    {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 	"examples/payments": {"idempotency", "redisstore"},
 
 	"internal/holder":    {"internal/keepalive", "internal/secret", "snowflake"},
 	"internal/keepalive": {},
 	"internal/leasesim":  {},
+	"internal/loadgen":   {},
 	"internal/ledger":    {"redisstore", "scripts", "internal/wire", "internal/secret"},
 	"internal/secret":    {},
 	"internal/wire":      {},
@@ -68,26 +75,33 @@ var layers = map[string][]string{
 
 	"chaos/internal/chaostest": {"internal/redistest", "redisstore"},
 
+	"internal/apitest":   {"openapi"},
 	"internal/linktest":  {},
-	"internal/redistest": {},
-	"internal/sqltest":   {},
+	"internal/proctest":  {},
+	"internal/redistest": {"internal/proctest"},
+	"internal/sqltest":   {"internal/proctest"},
 	"internal/storetest": {"internal/redistest", "redisstore"},
 	"internal/testcount": {},
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"chaos/internal/chaostest", "internal/linktest", "internal/redistest", "internal/sqltest", "internal/storetest"}
+var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "internal/linktest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
-	"github.com/labstack/echo":       {"server"},
-	"github.com/redis/go-redis":      {"redisstore", "embedded", "internal/redistest"},
-	"github.com/alicebob/miniredis":  {"embedded"},
-	"github.com/spf13/cobra":         {"cmd/coatcheck"},
-	"github.com/spf13/pflag":         {"cmd/coatcheck"},
-	"modernc.org/sqlite":             {"examples/payments"},
-	"github.com/go-sql-driver/mysql": {"cmd/coatcheck", "internal/sqltest"},
-	"github.com/jackc/pgx":           {"cmd/coatcheck", "internal/sqltest"},
+	"github.com/labstack/echo":                {"server"},
+	"github.com/redis/go-redis":               {"redisstore", "embedded", "internal/redistest"},
+	"github.com/alicebob/miniredis":           {"embedded"},
+	"github.com/spf13/cobra":                  {"cmd/coatcheck"},
+	"github.com/spf13/pflag":                  {"cmd/coatcheck"},
+	"github.com/throttled/throttled":          {"access"},
+	"github.com/getkin/kin-openapi":           {"internal/apitest"},
+	"github.com/santhosh-tekuri/jsonschema":   {"internal/apitest"},
+	"gonum.org/v1/plot":                       {"internal/loadgen"},
+	"github.com/HdrHistogram/hdrhistogram-go": {"internal/loadgen"},
+	"modernc.org/sqlite":                      {"examples/payments"},
+	"github.com/go-sql-driver/mysql":          {"cmd/coatcheck", "internal/sqltest"},
+	"github.com/jackc/pgx":                    {"cmd/coatcheck", "internal/sqltest"},
 }
 
 // TestImportsRunOneWay reads every Go file of the module but tests, whatever system it is for.

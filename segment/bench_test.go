@@ -41,77 +41,112 @@ func benchTag(b *testing.B, step int64) (*Segments, *Tag) {
 	return s, handle(b, s, "orders")
 }
 
-func bareLoop(p *padded, n int) {
-	for range n {
-		p.n.Add(1)
-	}
-}
-
-// called is a bare addition behind a call, which no draw can do without: it is too large to be inlined.
+// called is a bare addition behind a call.
 //
 //go:noinline
 func (p *padded) called() int64 { return p.n.Add(1) }
 
-func calledLoop(p *padded, n int) {
-	for range n {
-		p.called()
-	}
-}
-
-func nextLoop(ctx context.Context, b *testing.B, tag *Tag, n int) {
-	for range n {
-		if _, err := tag.Next(ctx); err != nil {
-			b.Error(err)
-		}
-	}
-}
-
-func batchLoop(ctx context.Context, b *testing.B, tag *Tag, ids []int64, n int) {
-	for range n / len(ids) {
-		if err := tag.NextN(ctx, ids); err != nil {
-			b.Error(err)
-		}
-	}
+// What the loops do with an id is a part of what they cost: one that writes anything to memory waits for that at the next addition. So each of these is compared with a bare loop of its own kind.
+var benchLoops = map[string]struct {
+	bare, called, next func(p *padded, tag *Tag, ids []int64)
+}{
+	"kept": { // as by those who use ids
+		bare: func(p *padded, _ *Tag, ids []int64) {
+			for i := range ids {
+				ids[i] = p.n.Add(1)
+			}
+		},
+		called: func(p *padded, _ *Tag, ids []int64) {
+			for i := range ids {
+				ids[i] = p.called()
+			}
+		},
+		next: func(_ *padded, tag *Tag, ids []int64) {
+			ctx := context.Background()
+			for i := range ids {
+				id, err := tag.Next(ctx)
+				if err != nil {
+					panic(err)
+				}
+				ids[i] = id
+			}
+		},
+	},
+	"dropped": { // as by nobody: the loop is in registers, but for what is kept for a call
+		bare: func(p *padded, _ *Tag, ids []int64) {
+			for range ids {
+				p.n.Add(1)
+			}
+		},
+		called: func(p *padded, _ *Tag, ids []int64) {
+			for range ids {
+				p.called()
+			}
+		},
+		next: func(_ *padded, tag *Tag, ids []int64) {
+			ctx := context.Background()
+			for range ids {
+				if _, err := tag.Next(ctx); err != nil {
+					panic(err)
+				}
+			}
+		},
+	},
 }
 
 // One operation is a round of all. The metrics are medians over the rounds, from each starting step: the time of Next divided by that of a bare addition, which the compiler puts into the
 // loop (inlined) or which is called (called), by one goroutine (x1) and by two at once (x2), and the time of an id in a batch of 256.
 func BenchmarkAgainstAtomicAdd(b *testing.B) {
-	const n = 20_480
-	for _, step := range benchSteps {
-		b.Run(fmt.Sprint("step=", step), func(b *testing.B) {
-			ctx, bare, ids := b.Context(), new(padded), make([]int64, 256)
-			_, tag := benchTag(b, step)
-			times := map[string][]float64{}
-			note := func(name string, work func()) {
-				start := time.Now()
-				work()
-				times[name] = append(times[name], float64(time.Since(start)))
-			}
-			for b.Loop() {
-				note("inlined", func() { bareLoop(bare, n) })
-				note("next", func() { nextLoop(ctx, b, tag, n) })
-				note("called", func() { calledLoop(bare, n) })
-				note("batch", func() { batchLoop(ctx, b, tag, ids, n) })
-				note("inlined2", func() { both(func() { bareLoop(bare, n) }) })
-				note("next2", func() { both(func() { nextLoop(ctx, b, tag, n) }) })
-				note("called2", func() { both(func() { calledLoop(bare, n) }) })
-			}
-			next, next2 := median(times["next"]), median(times["next2"])
-			b.ReportMetric(next/median(times["inlined"]), "x1-inlined")
-			b.ReportMetric(next/median(times["called"]), "x1-called")
-			b.ReportMetric(next2/median(times["inlined2"]), "x2-inlined")
-			b.ReportMetric(next2/median(times["called2"]), "x2-called")
-			b.ReportMetric(median(times["batch"])/n, "ns/batched-id")
-		})
+	const n = 40_960
+	for kind, loops := range benchLoops {
+		for _, step := range benchSteps {
+			b.Run(fmt.Sprint(kind, "/step=", step), func(b *testing.B) {
+				bare, one, two := new(padded), make([]int64, n), make([]int64, n)
+				_, tag := benchTag(b, step)
+				times := map[string][]float64{}
+				note := func(name string, work func()) {
+					start := time.Now()
+					work()
+					times[name] = append(times[name], float64(time.Since(start)))
+				}
+				for b.Loop() {
+					for name, loop := range map[string]func(*padded, *Tag, []int64){"inlined": loops.bare, "called": loops.called, "next": loops.next} {
+						note(name+"1", func() { loop(bare, tag, one) })
+						note(name+"2", func() { both(func() { loop(bare, tag, one) }, func() { loop(bare, tag, two) }) })
+					}
+					note("batch", func() { batchLoop(b, tag, one) })
+				}
+				for _, at := range []string{"1", "2"} {
+					next := median(times["next"+at])
+					b.ReportMetric(next/median(times["inlined"+at]), "x"+at+"-inlined")
+					b.ReportMetric(next/median(times["called"+at]), "x"+at+"-called")
+				}
+				b.ReportMetric(median(times["batch"])/n, "ns/batched-id")
+			})
+		}
 	}
 }
 
-// both runs work twice at once.
-func both(work func()) {
+func batchLoop(b *testing.B, tag *Tag, ids []int64) {
+	for batch := range slices.Chunk(ids, 256) {
+		if err := tag.NextN(b.Context(), batch); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// both runs two things at once.
+func both(one, other func()) {
 	var all sync.WaitGroup
-	all.Go(work)
-	all.Go(work)
+	var begun atomic.Int32
+	for _, work := range []func(){one, other} {
+		all.Go(func() {
+			for here := begun.Add(1); here < 2; here = begun.Load() {
+				continue // it keeps its processor: the other one takes another
+			}
+			work()
+		})
+	}
 	all.Wait()
 }
 

@@ -80,7 +80,7 @@ func (c *chain) crossLocked() {
 func (c *chain) marked(n *node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n.limit.Store(0)
+	n.seen()
 	c.prefetchLocked()
 }
 

@@ -38,7 +38,7 @@ func TestNoIDPassesTheFencesTwice(t *testing.T) {
 				}
 				seen[id] = true
 			}
-			f, high = f.raised(n.last(), n.delta), max(high, n.last())
+			f, high = f.raised(n.last, n.delta), max(high, n.last)
 		}
 	})
 }
@@ -69,7 +69,7 @@ func TestStripesHaveAFenceEach(t *testing.T) {
 			t.Fatalf("%+v passes: %v", row.r, row.passes)
 		}
 		if row.passes {
-			f = f.raised(n.last(), n.delta)
+			f = f.raised(n.last, n.delta)
 		}
 	}
 }

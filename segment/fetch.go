@@ -112,7 +112,7 @@ func (c *chain) see(r Range, n *node) error {
 		c.segments.totals.wentBack.Add(1)
 		return &WentBack{r, seen}
 	}
-	c.fences = c.fences.raised(n.last(), n.delta)
+	c.fences = c.fences.raised(n.last, n.delta)
 	return nil
 }
 

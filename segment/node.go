@@ -1,44 +1,46 @@
 package segment
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 )
 
 // node is a range while ids are drawn from it. Its ids have positions that end at 0, wherever the range lies:
 //
-//	position   -count  …  -2   -1 |  0   1   2 …
-//	id          Lo     …          |  none is left
+//	position   1-count  …  -1    0  |  1   2 …
+//	id          Lo      …      last |  none is left
 //
 // so that drawing one is one addition, whatever the distance of the ids, and callers who come too late have 2^63 positions to draw from before the number
 // overflows. Nobody draws twice from a node that was found used up.
+//
+// limit and pos are atomic by the functions that are called with them. With the types of sync/atomic Next would be too large for the compiler to inline, and so would it be
+// with limit in another place.
 type node struct {
-	_     [64]byte // pos is on a cache line that nobody else writes
-	pos   atomic.Int64
-	_     [56]byte
-	limit atomic.Int64 // positions below it are drawn without a further look: mark, and 0 once that was passed
+	limit int64 // positions below it are drawn without a further look: mark, and 1 once that was passed
 	// What does not change:
-	end   int64 // the id that would stand at position 0; wraps around where that is above 2^63 - 1
+	last  int64 // the id at position 0, the highest
 	delta int64
 	count int64
 	mark  int64 // whoever draws this position, or a later one, sees to the next range
 	hi    int64
-	_     [16]byte
+	_     [80]byte
+	pos   int64 // that was drawn last; on cache lines that nobody else writes
+	_     [120]byte
 }
 
 // newNode makes the node of a range that was checked. ahead is how much of it is used when the mark is met.
 func newNode(r Range, ahead float64) *node {
 	n := &node{delta: max(r.Delta, 1), hi: r.Hi}
 	n.count = (r.Hi-r.Lo-1)/n.delta + 1
-	n.end = r.Lo + n.count*n.delta
-	n.mark = int64(float64(n.count)*ahead) - n.count
-	n.limit.Store(n.mark)
-	n.pos.Store(-n.count)
+	n.last = r.Lo + (n.count-1)*n.delta
+	n.mark = int64(float64(n.count)*ahead) - n.count + 1
+	n.limit, n.pos = n.mark, -n.count
 	return n
 }
 
 // empty is the node before the first range.
-func empty() *node { return &node{delta: 1} }
+func empty() *node { return &node{delta: 1, mark: 1} }
 
 // check tells whether ids can be drawn from a range.
 func (r Range) check() error {
@@ -48,16 +50,32 @@ func (r Range) check() error {
 	return nil
 }
 
-func (n *node) id(p int64) int64 { return n.end + p*n.delta }
+func (n *node) id(p int64) int64 { return n.last + p*n.delta }
+
+// next takes a position, and gives its id. Where a further look is needed, slowly has it. That is a parameter because the compiler puts a function into its callers that calls a parameter, and
+// not one of this size that calls anything else.
+func (n *node) next(ctx context.Context, t *Tag, slowly func(*Tag, context.Context, *node, int64) (int64, error)) (int64, error) {
+	p := atomic.AddInt64(&n.pos, 1)
+	if p >= atomic.LoadInt64(&n.limit) {
+		return slowly(t, ctx, n, p)
+	}
+	return n.last + p*n.delta, nil
+}
 
 // draw takes up to k positions: got of them, from p on.
 func (n *node) draw(k int64) (p, got int64) {
-	if n.pos.Load() >= 0 {
+	if n.left() == 0 {
 		return 0, 0
 	}
-	p = n.pos.Add(k) - k
-	return p, min(k, max(-p, 0))
+	before := atomic.AddInt64(&n.pos, k) - k
+	return before + 1, min(k, max(-before, 0))
 }
+
+// look tells whether the position p, which was drawn, is at the mark or behind it, and nobody has seen to that.
+func (n *node) look(p int64) bool { return p >= atomic.LoadInt64(&n.limit) }
+
+// seen is for who sees to the mark: from now on all positions are drawn without a further look.
+func (n *node) seen() { atomic.StoreInt64(&n.limit, 1) }
 
 // write writes the ids of the positions from p on.
 func (n *node) write(ids []int64, p int64) {
@@ -69,15 +87,12 @@ func (n *node) write(ids []int64, p int64) {
 }
 
 // left is how many ids are left.
-func (n *node) left() int64 { return max(-n.pos.Load(), 0) }
+func (n *node) left() int64 { return max(-atomic.LoadInt64(&n.pos), 0) }
 
 func (n *node) used() int64 { return n.count - n.left() }
 
 // passed tells whether the mark's position was drawn.
-func (n *node) passed() bool { return n.pos.Load() > n.mark }
-
-// last is the highest id of the range.
-func (n *node) last() int64 { return n.id(-1) }
+func (n *node) passed() bool { return atomic.LoadInt64(&n.pos) >= n.mark }
 
 // drop takes all that is left, and tells how much that was: nobody draws an id any more.
-func (n *node) drop() (lost int64) { return max(-n.pos.Swap(0), 0) }
+func (n *node) drop() (lost int64) { return max(-atomic.SwapInt64(&n.pos, 0), 0) }

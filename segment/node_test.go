@@ -32,14 +32,14 @@ func TestPositionsAreTheRangesIDs(t *testing.T) {
 			t.Fatalf("%+v has %d ids", r, n.count)
 		}
 		for _, i := range []int64{0, n.count - 1, rapid.Int64Range(0, n.count-1).Draw(t, "i")} {
-			if got := n.id(i - n.count); at(i).Cmp(big.NewInt(got)) != 0 {
+			if got := n.id(i - n.count + 1); at(i).Cmp(big.NewInt(got)) != 0 {
 				t.Fatalf("%+v: id number %d is %d", r, i, got)
 			}
 		}
-		if n.left() != n.count || n.used() != 0 || n.passed() || n.last() != n.id(-1) {
+		if n.left() != n.count || n.used() != 0 || n.passed() || n.last != n.id(0) {
 			t.Fatalf("%+v: %d left, %d used", r, n.left(), n.used())
 		}
-		if n.mark < -n.count || n.mark >= 0 {
+		if n.mark <= -n.count || n.mark > 0 {
 			t.Fatalf("%+v: the mark is %d", r, n.mark)
 		}
 	})
@@ -82,10 +82,10 @@ func TestLateDrawsDoNotOverflow(t *testing.T) {
 		{Lo: 1, Hi: math.MaxInt64, Delta: math.MaxInt64 / 2},
 	} {
 		n := newNode(r, DefaultAhead)
-		n.pos.Store(0)
+		n.pos = 0
 		for range 1000 {
-			if p := n.pos.Add(1) - 1; p < n.limit.Load() {
-				t.Fatalf("%+v: position %d", r, p)
+			if _, err := single(n); err == nil {
+				t.Fatalf("%+v: %d is left", r, n.pos)
 			}
 			if _, got := n.draw(1 << 61); got != 0 {
 				t.Fatalf("%+v gave %d ids when it was used up", r, got)
@@ -106,9 +106,14 @@ func TestDroppedNodeGivesNothing(t *testing.T) {
 	if _, got := n.draw(1); got != 0 || n.left() != 0 || n.drop() != 0 {
 		t.Error("it gave an id")
 	}
-	if p := n.pos.Add(1) - 1; p < n.limit.Load() {
+	if _, err := single(n); err == nil {
 		t.Error("it gave an id")
 	}
+}
+
+// single draws one id as Next does. It fails where that needs a further look.
+func single(n *node) (int64, error) {
+	return n.next(context.Background(), nil, func(*Tag, context.Context, *node, int64) (int64, error) { return 0, errGone })
 }
 
 func TestWhatIsNoRangeIsRefused(t *testing.T) {

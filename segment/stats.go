@@ -87,7 +87,7 @@ func (c *chain) stats() Stats {
 func (n *node) part() Part {
 	part := Part{Pos: n.hi, Max: n.hi, Step: n.count, Delta: n.delta}
 	if left := n.left(); left > 0 {
-		part.Pos = n.id(-left)
+		part.Pos = n.id(1 - left)
 	}
 	return part
 }

@@ -76,8 +76,8 @@ func TestDrawsBehindTheMarkArePlainAgain(t *testing.T) {
 		for id := range int64(1000) {
 			slow(t, tag, 1)
 			n := tag.head.Load()
-			if p := n.pos.Load(); p < 0 && p > n.mark && p >= n.limit.Load() {
-				t.Fatalf("after %d ids position %d is not below %d", id+1, p, n.limit.Load())
+			if p := n.pos; p < 0 && p >= n.mark && n.look(p+1) {
+				t.Fatalf("after %d ids position %d is not below %d", id+1, p, n.limit)
 			}
 			if n.used() == 0 {
 				t.Fatalf("after %d ids the handle is behind", id+1)

@@ -24,22 +24,17 @@ func (t *Tag) Name() string { return t.name }
 //
 // The errors: what the Source answered, if this call waited for it; [ErrStarved] with the context's cause; [ErrWentBack], [ErrBadRange], [ErrTooManyTags], [ErrClosed].
 func (t *Tag) Next(ctx context.Context) (int64, error) {
-	n := t.head.Load()
-	p := n.pos.Add(1) - 1
-	if p < n.limit.Load() {
-		return n.id(p), nil
-	}
-	return t.slowly(ctx, n, p)
+	return t.head.Load().next(ctx, t, (*Tag).slowly)
 }
 
 // slowly ends a draw of the position p that is no plain one.
 func (t *Tag) slowly(ctx context.Context, n *node, p int64) (int64, error) {
-	for p >= 0 {
+	for p > 0 {
 		var err error
 		if n, err = t.beyond(ctx, n); err != nil {
 			return 0, err
 		}
-		p = n.pos.Add(1) - 1
+		p = atomic.AddInt64(&n.pos, 1)
 	}
 	t.look(n, p)
 	return n.id(p), nil
@@ -78,7 +73,7 @@ func (t *Tag) All(ctx context.Context) iter.Seq2[int64, error] {
 
 // look sees to the next range if the position p that was drawn is at the mark or behind it.
 func (t *Tag) look(n *node, p int64) {
-	if p >= n.limit.Load() {
+	if n.look(p) {
 		t.chain.Load().marked(n)
 	}
 }

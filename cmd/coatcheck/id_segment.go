@@ -11,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -21,11 +22,11 @@ func (p *program) idSegmentCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "segment TAG", Short: "Make ids from a tag's segment, one a line",
 		Long: "Make ids from a tag's segment, one a line: small numbers that rise. A running service takes them from the range that it has fetched ahead; straight on Redis each call takes\n" +
-			"just its own from the counter behind the tag. Exit code 75: no id was made, try again later.",
+			"just its own from the counter behind the tag, and --segment-create=false there means what it means for the service. Exit code 75: no id was made, try again later.",
 		Args: oneTag,
 	}
 	formats := slices.DeleteFunc(snowflake.Formats(), func(format snowflake.Format) bool { return format == snowflake.Timed }) // there is no time in them
-	s := bindCounters(command.Flags(), append(form.bind(formats...), howMany(&n))...)
+	s := bindStraight(command.Flags(), append([]string{"segment-create"}, counterSettings...), append(form.bind(formats...), howMany(&n)))
 	shorthand(command.Flags(), "n", "count")
 	command.RunE = func(c *cobra.Command, args []string) error {
 		ids, err := p.segmentIDs(c, s, args[0], &n)
@@ -57,6 +58,13 @@ func (p *program) segmentIDs(c *cobra.Command, s *source, tag string, n *int64) 
 		config.Logger = p.logger(&s.config)
 		tags := counter.New(store, config)
 		defer tags.Close()
+		if !s.config.segmentCreate {
+			if _, err := tags.Get(c.Context(), tag); errors.Is(err, counter.ErrUnknown) {
+				return fmt.Errorf("%w: %s, and none is made (segment-create)", segment.ErrUnknownTag, tag)
+			} else if err != nil {
+				return err
+			}
+		}
 		got, err := tags.IncrBy(c.Context(), tag, *n)
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func (c *Cluster) join(ctx context.Context) error {
 	}
 	for i, n := range c.nodes {
 		for _, other := range c.nodes[i+1:] {
-			err := n.client.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", other.port.number, other.bus.number).Err()
+			err := n.client.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", other.port.Number(), other.bus.Number()).Err()
 			if err != nil {
 				return fmt.Errorf("introduce %s to %s: %w", n.Addr(), other.Addr(), err)
 			}
@@ -212,7 +212,7 @@ func (c *Cluster) findMaster(ctx context.Context, key string) (*Server, error) {
 func (s *Server) canAnswer() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.process.running() && !s.paused
+	return s.process.Running() && !s.paused
 }
 
 // clusterSelf returns how the node describes itself, and the slot of key.

@@ -10,7 +10,10 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/proctest"
 )
 
 // launchLocked starts the process and returns when it answers. A process that does not is gone again on return.
@@ -30,33 +33,33 @@ func (s *Server) launchLocked() error {
 	}
 	// The log is what the server prints, so that it holds complaints about options, too.
 	cmd.Stdout, cmd.Stderr = log, log
-	p, err := startProcess(cmd)
+	p, err := proctest.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		return err
 	}
 	s.process, s.paused = p, false
 	if err := s.awaitReady(p); err != nil {
-		p.kill()
+		p.Kill()
 		return fmt.Errorf("%s on %s: %w; its log ends:\n%s", s.binary, s.Addr(), err, s.logTail())
 	}
 	return nil
 }
 
 // awaitReady returns nil once p answers, or says why it will not.
-func (s *Server) awaitReady(p *process) error {
+func (s *Server) awaitReady(p *proctest.Process) error {
 	ctx, cancel := within(s.t, startLimit)
 	defer cancel()
 	for {
-		err := s.probe(ctx, p.cmd.Process.Pid)
+		err := s.probe(ctx, p.Pid())
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-p.done:
+		case <-p.Done():
 			if strings.Contains(s.logTail(), "ddress already in use") {
 				return errPortTaken
 			}
-			return errors.Join(errors.New("ended before it answered"), p.err)
+			return errors.Join(errors.New("ended before it answered"), p.Err())
 		case <-ctx.Done():
 			return fmt.Errorf("does not answer: %w", err)
 		case <-time.After(pollEvery):

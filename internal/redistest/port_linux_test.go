@@ -11,11 +11,11 @@ func TestPortIsHeldWhileTheServerIsDown(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	s.Kill()
-	if err := bindPlainly(s.port.number); !errors.Is(err, syscall.EADDRINUSE) {
+	if err := bindPlainly(s.port.Number()); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("bind a dead server's port: %v, want address already in use", err)
 	}
 	s.Restart()
-	number := s.port.number
+	number := s.port.Number()
 	s.release()
 	err := await(t, startLimit, func(context.Context) error { return bindPlainly(number) }) // a process that is being started may have a copy of it for a moment
 	if err != nil {

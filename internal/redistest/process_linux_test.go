@@ -8,7 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/proctest"
 )
 
 const helperVariable = "REDISTEST_HELPER"
@@ -32,11 +35,11 @@ func TestServerDiesWithAKilledTestBinary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	helper, err := startProcess(cmd)
+	helper, err := proctest.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(helper.kill)
+	t.Cleanup(helper.Kill)
 
 	addr := ""
 	for lines := bufio.NewScanner(out); addr == "" && lines.Scan(); {
@@ -53,7 +56,7 @@ func TestServerDiesWithAKilledTestBinary(t *testing.T) {
 	if err := dial(t.Context()); err != nil {
 		t.Fatalf("the helper's server at %q: %v", addr, err)
 	}
-	helper.kill()
+	helper.Kill()
 	err = await(t, startLimit, func(ctx context.Context) error {
 		if dial(ctx) == nil {
 			return fmt.Errorf("the server at %s outlives its test binary", addr)

@@ -39,7 +39,7 @@ func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 	master := start(t, options{})
 	set.servers = append(set.servers, master)
 	for range replicas {
-		replica := start(t, options{config: []string{fmt.Sprintf("replicaof 127.0.0.1 %d", master.port.number)}})
+		replica := start(t, options{config: []string{fmt.Sprintf("replicaof 127.0.0.1 %d", master.port.Number())}})
 		set.servers = append(set.servers, replica)
 	}
 	err := await(t, startLimit, func(ctx context.Context) error {
@@ -68,7 +68,7 @@ func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 func startSentinelFor(t testing.TB, master *Server) sentinel {
 	t.Helper()
 	s := start(t, options{sentinel: true, config: []string{
-		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", masterName, master.port.number, quorum),
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", masterName, master.port.Number(), quorum),
 		fmt.Sprintf("sentinel down-after-milliseconds %s 500", masterName),
 		fmt.Sprintf("sentinel failover-timeout %s 3000", masterName),
 	}})

@@ -15,6 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/coatcheck/coatcheck/internal/proctest"
 )
 
 const (
@@ -35,13 +37,13 @@ type Server struct {
 	binary   string
 	options  options
 	dir      string
-	port     *port
-	bus      *port // of a cluster node; nil for others
+	port     *proctest.Port
+	bus      *proctest.Port // of a cluster node; nil for others
 	password string
 	client   *redis.Client
 
 	mu      sync.Mutex
-	process *process // the latest; nil before the first start
+	process *proctest.Process // the latest; nil before the first start
 	paused  bool
 	ended   bool
 }
@@ -119,11 +121,11 @@ func passwordIn(args []string) string {
 // firstStart reserves what the server needs, writes its configuration file and launches it.
 func (s *Server) firstStart() error {
 	var err error
-	if s.port, err = reservePort(); err != nil {
+	if s.port, err = proctest.Reserve(); err != nil {
 		return err
 	}
 	if s.options.cluster {
-		if s.bus, err = reservePort(); err != nil {
+		if s.bus, err = proctest.Reserve(); err != nil {
 			return err
 		}
 	}
@@ -159,7 +161,7 @@ func (s *Server) clientOptions() *redis.Options {
 func (s *Server) config() string {
 	lines := []string{
 		"bind 127.0.0.1",
-		"port " + strconv.Itoa(s.port.number),
+		"port " + strconv.Itoa(s.port.Number()),
 		"dir " + strconv.Quote(s.dataDir()),
 	}
 	if !s.options.sentinel {
@@ -173,7 +175,7 @@ func (s *Server) config() string {
 	if s.options.cluster {
 		lines = append(lines,
 			"cluster-enabled yes",
-			"cluster-port "+strconv.Itoa(s.bus.number),
+			"cluster-port "+strconv.Itoa(s.bus.Number()),
 			"cluster-announce-ip 127.0.0.1",
 			"cluster-node-timeout 2000",
 			"cluster-config-file "+strconv.Quote(filepath.Join(s.dir, "nodes.conf")),
@@ -187,7 +189,7 @@ func (s *Server) configFile() string { return filepath.Join(s.dir, "redis.conf")
 func (s *Server) logFile() string    { return filepath.Join(s.dir, "redis.log") }
 
 // Addr returns the server's address, 127.0.0.1:port. It stays the same through every restart.
-func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port.number) }
+func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port.Number()) }
 
 // URL returns the server's address as redis://127.0.0.1:port. It carries no password.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
@@ -200,10 +202,10 @@ func (s *Server) Client() *redis.Client { return s.client }
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.process.running() {
+	if !s.process.Running() {
 		return 0
 	}
-	return s.process.cmd.Process.Pid
+	return s.process.Pid()
 }
 
 // Stop asks the server to shut down in order, as SIGTERM does, and returns when it has ended. A paused server is
@@ -231,10 +233,10 @@ func (s *Server) Pause() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.process.running() {
+	if !s.process.Running() {
 		s.t.Fatalf("redistest: Pause: %s is not running", s.Addr())
 	}
-	s.process.signal(syscall.SIGSTOP)
+	s.process.Signal(syscall.SIGSTOP)
 	s.paused = true
 }
 
@@ -243,7 +245,7 @@ func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.paused {
-		s.process.signal(syscall.SIGCONT)
+		s.process.Signal(syscall.SIGCONT)
 		s.paused = false
 	}
 }
@@ -286,26 +288,26 @@ func (s *Server) emptyDataDir() error {
 
 // stopLocked ends the process with SIGTERM. One that does not end in time is killed and reported.
 func (s *Server) stopLocked() error {
-	if !s.process.running() {
+	if !s.process.Running() {
 		return nil
 	}
-	s.process.signal(syscall.SIGTERM)
+	s.process.Signal(syscall.SIGTERM)
 	if s.paused {
-		s.process.signal(syscall.SIGCONT)
+		s.process.Signal(syscall.SIGCONT)
 		s.paused = false
 	}
 	select {
-	case <-s.process.done:
+	case <-s.process.Done():
 		return nil
 	case <-time.After(stopLimit):
-		s.process.kill()
+		s.process.Kill()
 		return fmt.Errorf("%s did not shut down within %v and was killed; its log ends:\n%s", s.Addr(), stopLimit, s.logTail())
 	}
 }
 
 func (s *Server) killLocked() {
-	if s.process.running() {
-		s.process.kill()
+	if s.process.Running() {
+		s.process.Kill()
 	}
 	s.paused = false
 }
@@ -330,9 +332,9 @@ func (s *Server) release() {
 	if s.client != nil {
 		_ = s.client.Close()
 	}
-	for _, p := range []*port{s.port, s.bus} {
+	for _, p := range []*proctest.Port{s.port, s.bus} {
 		if p != nil {
-			p.release()
+			p.Release()
 		}
 	}
 }

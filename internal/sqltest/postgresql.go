@@ -43,7 +43,7 @@ func findPostgreSQL() (engine, error) {
 		},
 		run: func(s *Server) []string {
 			return []string{
-				serve, "-D", s.path("data"), "-k", s.dir, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port.number),
+				serve, "-D", s.path("data"), "-k", s.dir, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port.Number()),
 				"-c", "shared_buffers=16MB", "-c", "max_wal_size=64MB",
 				"-c", "fsync=off", // a commit is handed to the system, which outlives a kill, and not waited for until it is on the disk
 			}

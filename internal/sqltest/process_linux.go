@@ -3,14 +3,10 @@ package sqltest
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 )
-
-func signalWithParent(cmd *exec.Cmd, signal syscall.Signal) { cmd.SysProcAttr.Pdeathsig = signal }
 
 // children lists the processes that a process has started and that still run.
 func children(parent int) (pids []int) {

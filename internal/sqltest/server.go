@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/proctest"
 )
 
 // What every server has. The password holds what a URL or a data source name may stumble over.
@@ -56,11 +58,11 @@ type Server struct {
 	kind   Kind
 	engine engine
 	dir    string
-	port   *port
+	port   *proctest.Port
 	count  atomic.Int32 // of databases
 
 	mu      sync.Mutex
-	process *process // the latest; nil before the first start
+	process *proctest.Process // the latest; nil before the first start
 }
 
 // Each runs a test on a server of each kind.
@@ -107,7 +109,7 @@ func (s *Server) start() (err error) {
 	if s.engine, err = find(); err != nil {
 		return err
 	}
-	if s.port, err = reservePort(); err != nil {
+	if s.port, err = proctest.Reserve(); err != nil {
 		return err
 	}
 	if err := s.makeDir(); err != nil {
@@ -159,7 +161,7 @@ func (s *Server) launch() error {
 		if err == nil {
 			return nil
 		}
-		s.process.stop(s.engine.end)
+		s.process.End(s.engine.end)
 		select {
 		case <-ctx.Done():
 			return err
@@ -176,7 +178,7 @@ func (s *Server) spawn() (err error) {
 	defer log.Close()
 	cmd := s.command(s.engine.run(s))
 	cmd.Stdout, cmd.Stderr = log, log
-	s.process, err = startProcess(cmd, s.engine.end)
+	s.process, err = proctest.Start(cmd, s.engine.end)
 	return err
 }
 
@@ -193,8 +195,8 @@ func (s *Server) awaitAnswer(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-s.process.done:
-			return fmt.Errorf("it has ended: %w", s.process.err)
+		case <-s.process.Done():
+			return fmt.Errorf("it has ended: %w", s.process.Err())
 		case <-ctx.Done():
 			return fmt.Errorf("it does not answer: %w", err)
 		case <-time.After(pollEvery):
@@ -206,11 +208,20 @@ func (s *Server) awaitAnswer(ctx context.Context) error {
 func (s *Server) Kind() Kind { return s.kind }
 
 // Addr returns the server's address, 127.0.0.1:port.
-func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port.number) }
+func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port.Number()) }
 
 // URL is a database of the server as people write it, user and password included: mysql://… or postgres://….
 func (s *Server) URL(database string) string {
 	return (&url.URL{Scheme: s.engine.scheme, User: url.UserPassword(User, Password), Host: s.Addr(), Path: "/" + database}).String()
+}
+
+// Connect returns connections to a database of a server that another process has started, by the drivers' defaults.
+func Connect(kind Kind, address, database string) (*sql.DB, error) {
+	open := map[Kind]func(address, database string, plain bool) (*sql.DB, error){MariaDB: openMariaDB, PostgreSQL: openPostgreSQL}[kind]
+	if open == nil {
+		return nil, fmt.Errorf("sqltest: there is no kind of server called %q", kind)
+	}
+	return open(address, database, false)
 }
 
 // Database makes a new database and returns its name.
@@ -261,7 +272,7 @@ func (s *Server) pool(t testing.TB, address, database string, plain bool) *sql.D
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.process.crash()
+	crash(s.process)
 }
 
 // Restart starts a server that was killed again, on the same port and with its data, and returns when it answers.
@@ -277,10 +288,10 @@ func (s *Server) End() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process != nil {
-		s.process.stop(s.engine.end)
+		s.process.End(s.engine.end)
 	}
 	if s.port != nil {
-		s.port.release()
+		s.port.Release()
 	}
 	if s.dir == "" {
 		return nil

@@ -78,8 +78,8 @@ func TestServerLeavesNothingBehind(t *testing.T) {
 			if _, err := os.Stat(server.dir); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("%s: %v", server.dir, err)
 			}
-			if err := server.process.cmd.Process.Signal(syscall.Signal(0)); !errors.Is(err, os.ErrProcessDone) {
-				t.Errorf("process %d: %v", server.process.cmd.Process.Pid, err)
+			if server.process.Signal(syscall.Signal(0)) {
+				t.Errorf("process %d is still there", server.process.Pid())
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestServerEndsWithATestBinaryThatIsKilled(t *testing.T) {
 	const child = "COATCHECK_TEST_SQL_CHILD"
 	if kind := os.Getenv(child); kind != "" {
 		server := Start(t, Kind(kind))
-		os.Stdout.WriteString("\nserver " + strconv.Itoa(server.process.cmd.Process.Pid) + " " + server.dir + "\n")
+		os.Stdout.WriteString("\nserver " + strconv.Itoa(server.process.Pid()) + " " + server.dir + "\n")
 		select {}
 	}
 	name := t.Name()

@@ -1,4 +1,4 @@
-package redistest
+package proctest
 
 import (
 	"fmt"
@@ -6,19 +6,18 @@ import (
 	"syscall"
 )
 
-// port is a loopback port that stays ours while a server on it starts, dies and starts again.
+// Port is a loopback port that stays ours while a server on it starts, dies and starts again.
 //
-// It is held by a socket that is bound and never listens. Linux lets a second socket bind and listen there when both
-// set SO_REUSEADDR, as Redis does, but gives the number to nobody who asks for a free port. It also keeps a client that
-// dials a dead server from being given that very port as its own and so reaching itself, which would leave the server
-// no port to come back to.
-type port struct {
+// It is held by a socket that is bound and never listens. Linux lets a second socket bind and listen there when both set SO_REUSEADDR, as Redis, MariaDB and PostgreSQL do, but gives the
+// number to nobody who asks for a free port. It also keeps a client that dials a dead server from being given that very port as its own and so reaching itself, which would
+// leave the server no port to come back to.
+type Port struct {
 	number int
 	fd     int
 }
 
-// reservePort finds a free port on 127.0.0.1 and holds it until release.
-func reservePort() (*port, error) {
+// Reserve finds a free port on 127.0.0.1 and holds it until Release.
+func Reserve() (*Port, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", os.NewSyscallError("socket", err))
@@ -28,7 +27,7 @@ func reservePort() (*port, error) {
 		_ = syscall.Close(fd)
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
-	return &port{number: number, fd: fd}, nil
+	return &Port{number: number, fd: fd}, nil
 }
 
 func bindAnyPort(fd int) (int, error) {
@@ -45,7 +44,10 @@ func bindAnyPort(fd int) (int, error) {
 	return addr.(*syscall.SockaddrInet4).Port, nil
 }
 
-// release gives the port back. It may be called once.
-func (p *port) release() {
+// Number is the port.
+func (p *Port) Number() int { return p.number }
+
+// Release gives the port back. It may be called once.
+func (p *Port) Release() {
 	_ = syscall.Close(p.fd)
 }

@@ -1,0 +1,179 @@
+package segments
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// findings are what the files of all processes say.
+type findings struct {
+	processes, ids, ranges int
+
+	twice   finding // ids that were told again
+	strange finding // ids of no range that the process was given
+	skipped finding // ids that were not told, of ranges that the process was done with
+	ahead   int64   // the most ids that a process left behind of a tag, of its last two ranges
+	gaps    int     // the most gaps of a tag between ranges that were given
+}
+
+// finding counts, and keeps the first few.
+type finding struct {
+	n       int64
+	samples []string
+}
+
+func (f *finding) add(n int64, sample string, args ...any) {
+	f.n += n
+	if len(f.samples) < 5 {
+		f.samples = append(f.samples, fmt.Sprintf(sample, args...))
+	}
+}
+
+// history is what one process wrote down.
+type history struct {
+	name    string
+	killed  bool
+	records []record
+}
+
+// check reads the files of a folder. finished are the processes that have ended in order.
+func check(t testing.TB, folder string, finished map[string]bool) *findings {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.ids"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []history
+	for _, file := range files {
+		name := filepath.Base(file)
+		all = append(all, history{name, !finished[name], read(t, file)})
+	}
+	return judge(all)
+}
+
+func judge(all []history) *findings {
+	f := &findings{processes: len(all)}
+	byTag, given := map[int64][]told{}, map[int64][]record{}
+	for _, one := range all {
+		for tag, mine := range one.byTag() {
+			f.ids += len(mine.told)
+			f.ranges += len(mine.ranges)
+			given[tag] = append(given[tag], mine.ranges...)
+			f.findLeft(fmt.Sprintf("%s, tag %d", one.name, tag), one.killed, mine)
+			for _, id := range mine.told {
+				byTag[tag] = append(byTag[tag], told{id, one.name})
+			}
+		}
+	}
+	for tag, ids := range byTag {
+		f.findTwice(tag, ids)
+		f.gaps = max(f.gaps, gaps(given[tag]))
+	}
+	return f
+}
+
+// gaps counts those between the ranges of a tag.
+func gaps(all []record) (n int) {
+	slices.SortFunc(all, func(a, b record) int { return cmp.Compare(a.lo, b.lo) })
+	furthest := int64(1) // where all begin
+	for _, one := range all {
+		if one.lo > furthest {
+			n++
+		}
+		furthest = max(furthest, one.hi)
+	}
+	return n
+}
+
+// told is an id, and who told it.
+type told struct {
+	id int64
+	by string
+}
+
+// findTwice goes through the ids of a tag in their order.
+func (f *findings) findTwice(tag int64, all []told) {
+	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.id, b.id) })
+	for i := 1; i < len(all); i++ {
+		if all[i].id == all[i-1].id {
+			f.twice.add(1, "%d of tag %d by %s and %s", all[i].id, tag, all[i-1].by, all[i].by)
+		}
+	}
+}
+
+// part is what a process wrote down of one tag, in its order.
+type part struct {
+	ranges []record
+	told   []int64
+}
+
+func (h history) byTag() map[int64]*part {
+	parts := map[int64]*part{}
+	for _, one := range h.records {
+		if parts[one.tag] == nil {
+			parts[one.tag] = &part{}
+		}
+		mine := parts[one.tag]
+		if one.hi > 0 {
+			mine.ranges = append(mine.ranges, one)
+		} else {
+			mine.told = append(mine.told, one.lo)
+		}
+	}
+	return parts
+}
+
+// findLeft counts what was told of each range that a process was given.
+func (f *findings) findLeft(who string, killed bool, mine *part) {
+	left := make([]int64, len(mine.ranges))
+	for i, one := range mine.ranges {
+		left[i] = (one.hi-one.lo-1)/one.delta + 1
+	}
+	last := 0
+	for _, id := range mine.told {
+		in := func(one record) bool { return id >= one.lo && id < one.hi && (id-one.lo)%one.delta == 0 }
+		if len(left) == 0 || !in(mine.ranges[last]) {
+			if last = slices.IndexFunc(mine.ranges, in); last < 0 {
+				f.strange.add(1, "%d by %s", id, who)
+				last = 0
+				continue
+			}
+		}
+		left[last]--
+	}
+	const kept = 2 // the current range, and the one behind it
+	done := max(len(left)-kept, 0)
+	skipped := sum(left[:done])
+	if killed {
+		skipped -= clients // each may have had one that it had not written down
+	}
+	if skipped > 0 {
+		f.skipped.add(skipped, "%d by %s: %d", skipped, who, left)
+	}
+	f.ahead = max(f.ahead, sum(left[done:]))
+}
+
+func sum(all []int64) (n int64) {
+	for _, one := range all {
+		n += one
+	}
+	return n
+}
+
+// faulty tells whether anything was found.
+func (f *findings) faulty() bool { return f.twice.n+f.strange.n+f.skipped.n > 0 }
+
+// String implements fmt.Stringer.
+func (f *findings) String() string {
+	return fmt.Sprintf("%d ids of %d ranges, told by %d processes: %d twice, %d of no range, %d skipped; at most %d left behind; %d gaps",
+		f.ids, f.ranges, f.processes, f.twice.n, f.strange.n, f.skipped.n, f.ahead, f.gaps)
+}
+
+// samples are the first few of what was found.
+func (f *findings) samples() string {
+	return strings.Join(slices.Concat([]string{"twice:"}, f.twice.samples, []string{"of no range:"}, f.strange.samples, []string{"skipped:"}, f.skipped.samples), "\n  ")
+}

@@ -1,0 +1,102 @@
+package segments
+
+import (
+	"testing"
+
+	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
+	"github.com/coatcheck/coatcheck/internal/sqltest"
+)
+
+// beside lets a test run beside others, where all have to be short; at length each has the machine to itself.
+func beside(t *testing.T) {
+	t.Helper()
+	if *chaostest.Rounds == 1 {
+		t.Parallel()
+	}
+}
+
+// Whatever is killed, no id is handed out twice, and none is lost but what was fetched ahead.
+func TestNoIDIsHandedOutTwiceWhateverIsKilled(t *testing.T) {
+	beside(t)
+	maria, postgres := startSQL(t, sqltest.MariaDB), startSQL(t, sqltest.PostgreSQL)
+	for _, row := range []struct {
+		name  string
+		field func(t *testing.T) *field
+	}{
+		{"Redis", func(t *testing.T) *field {
+			redis := startRedis(t)
+			return newField(t, "redis", redis.URL(), *processes, redis)
+		}},
+		{"LeafAlloc on MariaDB", func(t *testing.T) *field {
+			return newField(t, "leaf", maria.database(t, "leaf").String(), *processes, maria)
+		}},
+		{"LeafAlloc on PostgreSQL", func(t *testing.T) *field {
+			return newField(t, "leaf", postgres.database(t, "leaf").String(), *processes, postgres)
+		}},
+		{"Sequence on MariaDB", func(t *testing.T) *field {
+			return newField(t, "sequence", maria.database(t, "sequence").String(), *processes, maria)
+		}},
+		{"Striped over three stores", func(t *testing.T) *field {
+			return newField(t, "striped", stripes(t, 3, maria, postgres), *processes, maria, postgres)
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := row.field(t)
+			f.breakAll()
+			found := f.finish()
+			switch {
+			case found.faulty():
+				t.Errorf("%v\n%s", found, found.samples())
+			case f.role == "leaf" && found.gaps > f.lost: // in a row of its own a tag has no others than these
+				t.Errorf("%v, where no more than %d Takes were cut off", found, f.lost)
+			case found.ids < 1000:
+				t.Errorf("%v: too few to say anything", found)
+			}
+		})
+	}
+}
+
+// breakAll breaks everything that is wanted while processes draw ids.
+func (f *field) breakAll() {
+	f.t.Helper()
+	wanted := chaostest.Wanted(f.t)
+	for round := range *chaostest.Rounds {
+		for _, i := range f.lot.Perm(len(kinds)) {
+			if !wanted(kinds[i].name) || kinds[i].long && *chaostest.Rounds == 1 && *chaostest.Faults == "" {
+				continue
+			}
+			f.t.Logf("round %d: %s", round+1, kinds[i].name)
+			kinds[i].strike(f)
+			f.await(20)
+		}
+	}
+}
+
+// The same processes with an allocator that takes no lock are found to hand out ids twice, though nothing is killed.
+func TestAllocatorWithoutATransactionIsFound(t *testing.T) {
+	beside(t)
+	maria := startSQL(t, sqltest.MariaDB)
+	f := newField(t, "unlocked", maria.database(t, "leaf").String(), *processes, maria)
+	f.await(10 * tags * step)
+	if found := f.finish(); found.twice.n == 0 {
+		t.Errorf("%v: nothing was found", found)
+	}
+}
+
+// One process alone with an allocator that writes down late hands out nothing twice, until it is killed.
+func TestAllocatorThatWritesDownLateIsFound(t *testing.T) {
+	beside(t)
+	maria := startSQL(t, sqltest.MariaDB)
+	f := newField(t, "late", maria.database(t, "leaf").String(), 1, maria)
+	f.await(10 * tags * step)
+	if found := check(t, f.folder, nil); found.faulty() {
+		t.Errorf("before it is killed: %v\n%s", found, found.samples())
+	}
+	for range 5 {
+		f.kill(f.processes[0])
+		f.await(tags * step)
+	}
+	if found := f.finish(); found.twice.n == 0 {
+		t.Errorf("%v: nothing was found", found)
+	}
+}

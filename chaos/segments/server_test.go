@@ -1,0 +1,78 @@
+package segments
+
+import (
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/sqltest"
+	"github.com/coatcheck/coatcheck/segment"
+)
+
+// redisServer is a Redis that has each command on its disk before it answers.
+type redisServer struct{ *redistest.Server }
+
+func startRedis(t *testing.T) redisServer {
+	t.Helper()
+	return redisServer{redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")}
+}
+
+func (r redisServer) restart(testing.TB) { r.Restart() }
+
+// sqlServer is a database server that has each commit on its disk before it answers.
+type sqlServer struct{ *sqltest.Server }
+
+func startSQL(t *testing.T, kind sqltest.Kind) sqlServer {
+	t.Helper()
+	s := sqlServer{sqltest.Start(t, kind)}
+	s.harden(t)
+	return s
+}
+
+func (s sqlServer) restart(t testing.TB) {
+	t.Helper()
+	s.Restart(t)
+	s.harden(t)
+}
+
+// harden turns on what sqltest turns off, since there no machine crashes.
+func (s sqlServer) harden(t testing.TB) {
+	t.Helper()
+	statements := map[sqltest.Kind][]string{
+		sqltest.MariaDB:    {"SET GLOBAL innodb_flush_log_at_trx_commit = 1"},
+		sqltest.PostgreSQL: {"ALTER SYSTEM SET fsync = on", "SELECT pg_reload_conf()"},
+	}[s.Kind()]
+	db := s.Open(t)
+	for _, statement := range statements {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// database makes a new database with the tables of a role.
+func (s sqlServer) database(t testing.TB, role string) database {
+	t.Helper()
+	return s.stripe(t, role, func(tag string) string { return tag })
+}
+
+// stripe is the same, with the tags under other names.
+func (s sqlServer) stripe(t testing.TB, role string, nameOf func(tag string) string) database {
+	t.Helper()
+	name := s.Database(t)
+	one := database{s.OpenDatabase(t, name), s.Kind(), s.Addr(), name}
+	seeded(t, role, one, nameOf)
+	return one
+}
+
+// stripes makes a database for each stripe, on servers in turn.
+func stripes(t testing.TB, n int, servers ...sqlServer) (stores string) {
+	t.Helper()
+	for i := range n {
+		one := servers[i%len(servers)].stripe(t, "leaf", func(tag string) string { return segment.StripeTag(tag, i, n) })
+		if i > 0 {
+			stores += ","
+		}
+		stores += one.String()
+	}
+	return stores
+}

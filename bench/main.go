@@ -30,6 +30,8 @@ const help = `usage: go run . COMMAND [flags]
   ids       snowflake ids beside a bare atomic addition and beside other generators; without Redis
   workers   a thousand processes that lease a worker id at once
   locks     beside those of other libraries: alone, handed over, contended by processes, and by a crowd
+  counters  adding to counters beside other clients: on one key and on many, over a long way, with acknowledgement
+  incr      GET /incr/{key} over HTTP beside a bare handler, other clients and Webdis; ids of /id/snowflake
   memory    what a token takes in Redis, and what a claim costs among few tokens and among many
 
 go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVER names another one.
@@ -37,19 +39,24 @@ go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVE
 
 // commands are what the program can do. Those behind the empty line are started by the others, as processes of their own.
 var commands = map[string]func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error{
-	"guard":   guardCommand,
-	"trips":   tripsCommand,
-	"gateway": gatewayCommand,
-	"ids":     idsCommand,
-	"locks":   locksCommand,
-	"memory":  memoryCommand,
-	"workers": workersCommand,
+	"guard":    guardCommand,
+	"trips":    tripsCommand,
+	"gateway":  gatewayCommand,
+	"ids":      idsCommand,
+	"locks":    locksCommand,
+	"counters": countersCommand,
+	"incr":     incrCommand,
+	"memory":   memoryCommand,
+	"workers":  workersCommand,
 
-	"serve":   serveCommand,
-	"proxy":   proxyCommand,
-	"load":    loadCommand,
-	"contend": contendCommand,
-	"lease":   leaseCommand,
+	"serve":      serveCommand,
+	"proxy":      proxyCommand,
+	"load":       loadCommand,
+	"contend":    contendCommand,
+	"lease":      leaseCommand,
+	"delay":      delayCommand,
+	"serve-incr": serveIncrCommand,
+	"get":        getCommand,
 }
 
 func main() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -13,117 +12,194 @@ import (
 // attempts is how often a counter is put in order for one call before the call is refused.
 const attempts = 4
 
-// batch is the calls of one key that go out as one INCRBY when the one before them has landed.
+// batch is the calls of one key that go out as one INCRBY, in the order in which they came. The zero batch has none.
 type batch struct {
-	by   []int64       // of each call, in the order in which they came
-	sum  int64         // of all
-	ttl  time.Duration // the longest that a call asks for
-	done chan struct{} // closed when what follows is there
+	first, last *waiter
+	sum         int64         // of all
+	ttl         time.Duration // the longest that a call asks for
+}
 
-	first  int64 // the first value of all
+// waiter is a call that waits for others' INCRBY, or its own, to land. It is used again.
+type waiter struct {
+	by   int64
+	next *waiter
+
+	got    Range
 	err    error
-	single []result // of each call, where they had to go out one by one; else nil
+	landed chan struct{} // has room for the one message that tells it
 }
 
-type result struct {
-	Range
-
-	err error
-}
-
-// add sends a call by itself, or with those that come while another is in flight.
+// add sends a call by itself where nothing is under way, else with those of its key, or of other keys, that wait as well.
 func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, error) {
 	e.mu.Lock()
-	if e.busy {
-		b, i, offset := e.joinLocked(request)
+	if !e.busy && e.open.Current() && e.line.Join(e) {
+		e.busy = true
+		c.flights.Add(1)
+	} else if !e.busy {
+		e.busy = true
 		e.mu.Unlock()
-		return b.wait(ctx, i, offset)
+		got, err := c.fly(ctx, e, request.By, request.TTL, attempts)
+		e.land()
+		return got, err
 	}
-	e.busy = true
+	w := e.joinLocked(request)
 	e.mu.Unlock()
-	got, err := c.fly(ctx, e, request.By, request.TTL)
-	c.land(e)
+	return c.wait(ctx, w)
+}
+
+// joinLocked puts a call among those that wait.
+func (e *entry) joinLocked(request Request) *waiter {
+	w, _ := e.counters.waiters.Get().(*waiter)
+	if w == nil {
+		w = &waiter{landed: make(chan struct{}, 1)}
+	}
+	w.by, w.next = request.By, nil
+	b := &e.pending
+	if b.first == nil {
+		b.first = w
+	} else {
+		b.last.next = w
+	}
+	b.last, b.sum, b.ttl = w, b.sum+request.By, max(b.ttl, request.TTL)
+	return w
+}
+
+// wait returns what a call got. A caller that gives up leaves its values as a gap.
+func (c *Counters) wait(ctx context.Context, w *waiter) (Range, error) {
+	if gone := ctx.Done(); gone == nil { // which is the quicker way to wait
+		<-w.landed
+	} else {
+		select {
+		case <-w.landed:
+		case <-gone:
+			return Range{}, fmt.Errorf("counter: %w: given up while others' calls were under way: %w", redisstore.ErrUnknownOutcome, ctx.Err())
+		}
+	}
+	got, err := w.got, w.err
+	c.waiters.Put(w)
 	return got, err
 }
 
-// joinLocked puts a call among those that wait, and tells its place there.
-func (e *entry) joinLocked(request Request) (b *batch, i int, offset int64) {
-	if e.pending == nil {
-		e.pending = &batch{done: make(chan struct{})}
+// tell gives each call of a batch its part of what was added.
+func (b batch) tell(first int64, err error) {
+	for w := b.first; w != nil; {
+		next := w.next // the caller may use w again once it is told
+		w.got, w.err = Range{}, err
+		if err == nil {
+			w.got = Range{first, first + w.by - 1}
+		}
+		first += w.by
+		w.landed <- struct{}{}
+		w = next
 	}
-	b = e.pending
-	i, offset = len(b.by), b.sum
-	b.by, b.sum, b.ttl = append(b.by, request.By), b.sum+request.By, max(b.ttl, request.TTL)
-	return b, i, offset
 }
 
-// wait returns what the i-th call got. A caller that gives up leaves its values as a gap.
-func (b *batch) wait(ctx context.Context, i int, offset int64) (Range, error) {
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		return Range{}, fmt.Errorf("counter: %w: given up while others' calls were under way: %w", redisstore.ErrUnknownOutcome, ctx.Err())
-	}
-	switch {
-	case b.single != nil:
-		return b.single[i].Range, b.single[i].err
-	case b.err != nil:
-		return Range{}, b.err
-	}
-	first := b.first + offset
-	return Range{first, first + b.by[i] - 1}, nil
-}
-
-// land ends an INCRBY; those that came meanwhile go out, on a goroutine that ends when none are left.
-func (c *Counters) land(e *entry) {
+// land ends an INCRBY.
+func (e *entry) land() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.pending == nil {
-		e.busy = false
+	e.landLocked()
+}
+
+// landLocked ends an INCRBY; those that came meanwhile go out with the next flight to the server, or on a goroutine of their own where the counter has to be put in order.
+func (e *entry) landLocked() {
+	e.busy = e.pending.first != nil
+	if !e.busy {
 		return
 	}
-	c.flights.Go(func() { c.carry(e) })
-}
-
-// carry sends batch after batch while calls come. It gives way once before each, so that callers who have just been answered can be in the next.
-func (c *Counters) carry(e *entry) {
-	for {
-		runtime.Gosched()
-		e.mu.Lock()
-		b := e.pending
-		e.pending = nil
-		e.busy = b != nil
-		e.mu.Unlock()
-		if b == nil {
-			return
-		}
-		got, err := c.fly(context.Background(), e, b.sum, b.ttl)
-		b.first, b.err = got.First, err
-		if errors.Is(err, ErrOverflow) && len(b.by) > 1 {
-			c.oneByOne(e, b)
-		}
-		close(b.done)
+	e.counters.flights.Add(1)
+	if !e.open.Current() || !e.line.Ride(e) {
+		go e.goAlone()
 	}
 }
 
-// oneByOne is for a batch that would overflow: some of its calls need not.
-func (c *Counters) oneByOne(e *entry, b *batch) {
-	b.single = make([]result, len(b.by))
-	for i, by := range b.by {
-		b.single[i].Range, b.single[i].err = c.fly(context.Background(), e, by, b.ttl)
+// Board takes those that wait aboard, for the flight that calls it.
+func (e *entry) Board() (redisstore.Addition, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.readyLocked(e.pending.ttl) {
+		go e.goAlone()
+		return redisstore.Addition{}, false
 	}
+	e.aboard, e.pending, e.under = e.pending, batch{}, e.stateLocked()
+	return redisstore.Addition{Key: e.redisKey, By: e.aboard.sum, Life: e.open, Mark: redisstore.Mark{Key: e.marker, Word: e.era}}, true
+}
+
+// Land tells those that were aboard what they got, for the flight that calls it. What takes longer has a goroutine of its own.
+func (e *entry) Land(sum int64, err error) {
+	e.mu.Lock()
+	b, under := e.aboard, e.under
+	e.aboard = batch{}
+	fits, first := err == nil && under.before(sum, b.sum), false
+	if fits {
+		first = e.sawLocked(sum)
+	}
+	if fits && !first {
+		e.landLocked()
+	}
+	e.mu.Unlock()
+	switch {
+	case first:
+		go e.noted(b, sum)
+	case fits:
+		b.tell(sum-b.sum+1, nil)
+		e.counters.flights.Done()
+	case err == nil, errors.Is(err, redisstore.ErrOtherLife):
+		e.doubt()
+		go e.alone(b, attempts-1)
+	default:
+		go e.end(b, Range{}, e.failed(err))
+	}
+}
+
+// noted ends the first flight of a counter since it was opened.
+func (e *entry) noted(b batch, sum int64) {
+	e.counters.note(context.Background(), e.key)
+	e.end(b, Range{sum - b.sum + 1, sum}, nil)
+}
+
+// goAlone sends those that wait.
+func (e *entry) goAlone() {
+	e.mu.Lock()
+	b := e.pending
+	e.pending = batch{}
+	e.mu.Unlock()
+	e.alone(b, attempts)
+}
+
+// alone sends a batch by itself, after the counter was put in order.
+func (e *entry) alone(b batch, attempts int) {
+	got, err := e.counters.fly(context.Background(), e, b.sum, b.ttl, attempts)
+	e.end(b, got, err)
+}
+
+// end ends an INCRBY that was not a caller's own. Of a batch that would overflow some calls need not: they go out one by one.
+func (e *entry) end(b batch, got Range, err error) {
+	defer e.counters.flights.Done()
+	if !errors.Is(err, ErrOverflow) || b.first == b.last {
+		e.land()
+		b.tell(got.First, err)
+		return
+	}
+	for w := b.first; w != nil; {
+		one := batch{first: w, last: w, sum: w.by, ttl: b.ttl}
+		w, one.first.next = w.next, nil
+		got, err := e.counters.fly(context.Background(), e, one.sum, one.ttl, attempts)
+		one.tell(got.First, err)
+	}
+	e.land()
 }
 
 // fly adds to the counter, once it was found in order. Only one at a time does for an entry. A sum that is not beyond what this process has seen is forgotten.
-func (c *Counters) fly(ctx context.Context, e *entry, by int64, ttl time.Duration) (Range, error) {
+func (c *Counters) fly(ctx context.Context, e *entry, by int64, ttl time.Duration, attempts int) (Range, error) {
 	for range attempts {
 		now, err := c.ready(ctx, e, ttl)
 		if err != nil {
 			return Range{}, err
 		}
-		sum, err := c.store.IncrBy(ctx, c.key(e.key), by, now.life, redisstore.Mark{Key: c.marker(e.key), Word: now.era})
+		sum, err := c.store.IncrBy(ctx, e.redisKey, by, now.life, redisstore.Mark{Key: e.marker, Word: now.era})
 		switch {
-		case errors.Is(err, redisstore.ErrOtherLife), err == nil && now.seen && sum-by < now.floor:
+		case errors.Is(err, redisstore.ErrOtherLife), err == nil && !now.before(sum, by):
 			e.doubt()
 			continue
 		case err != nil:
@@ -134,5 +210,5 @@ func (c *Counters) fly(ctx context.Context, e *entry, by int64, ttl time.Duratio
 		}
 		return Range{sum - by + 1, sum}, nil
 	}
-	return Range{}, fmt.Errorf("%w: counter: not found in order in %d attempts; ask again", redisstore.ErrUnavailable, attempts)
+	return Range{}, fmt.Errorf("%w: counter: not found in order in several attempts; ask again", redisstore.ErrUnavailable)
 }

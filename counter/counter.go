@@ -32,6 +32,7 @@ type Counters struct {
 	eras  sync.Map // the era that this process knows of a slot, by its marker
 
 	flights sync.WaitGroup
+	waiters sync.Pool // of *waiter; of one Counters, since a channel must not go from one bubble of testing/synctest to another
 	watch   watch
 }
 

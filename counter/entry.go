@@ -17,11 +17,16 @@ const (
 
 // entry is what this process knows of one key.
 type entry struct {
-	key string
+	counters *Counters
+	key      string
+	redisKey string
+	marker   string
 
 	mu      sync.Mutex
-	busy    bool   // an INCRBY is in flight
-	pending *batch // the calls that wait for it to land
+	busy    bool  // an INCRBY is in flight, or waits for its flight
+	pending batch // the calls that wait: for it to land, or to fly with it
+	aboard  batch // the calls in a flight that other keys share
+	under   state // what was known when they went aboard
 
 	seen    bool  // floor is set
 	floor   int64 // the largest value that this process has seen
@@ -31,9 +36,10 @@ type entry struct {
 	endsBy  time.Duration // no later than that, by this process's clock
 	ttl     time.Duration // that was asked for when it was opened
 	open    redisstore.Life
-	used    time.Duration // when it was last used, by this process's clock
-	listed  bool          // it was put on the list of names since it was opened
-	dropped bool          // it is in the table no more
+	line    redisstore.Line // to the server of that life
+	used    time.Duration   // when it was last used, by this process's clock
+	listed  bool            // it was put on the list of names since it was opened
+	dropped bool            // it is in the table no more
 }
 
 // start is the origin of this package's clock, which runs monotonically.
@@ -46,11 +52,15 @@ func (c *Counters) entry(key string) *entry {
 	if found, ok := c.keys.Load(key); ok {
 		return found.(*entry)
 	}
-	found, was := c.keys.LoadOrStore(key, &entry{key: key, used: clock()})
+	found, was := c.keys.LoadOrStore(key, c.newEntry(key))
 	if !was && c.count.Add(1) > int64(c.config.MaxKeys) {
 		c.forget()
 	}
 	return found.(*entry)
+}
+
+func (c *Counters) newEntry(key string) *entry {
+	return &entry{counters: c, key: key, redisKey: c.key(key), marker: c.marker(key), used: clock()}
 }
 
 // forget makes room: it drops the half of the keys that was used the longest ago.
@@ -104,6 +114,10 @@ func (e *entry) readyLocked(ttl time.Duration) bool {
 func (e *entry) saw(value int64) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.sawLocked(value)
+}
+
+func (e *entry) sawLocked(value int64) (first bool) {
 	if !e.seen || value > e.floor {
 		e.seen, e.floor = true, value
 	}

@@ -5,10 +5,11 @@ func Waiting(c *Counters, key string) int {
 	e := c.entry(key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.pending == nil {
-		return 0
+	waiting := 0
+	for call := e.pending.first; call != nil; call = call.next {
+		waiting++
 	}
-	return len(e.pending.by)
+	return waiting
 }
 
 // Known is of how many keys this process knows something.

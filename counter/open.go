@@ -19,10 +19,15 @@ type state struct {
 	era   string
 }
 
+func (e *entry) stateLocked() state { return state{e.open, e.seen, e.floor, e.era} }
+
+// before tells whether a sum, by more than what was there, is beyond all that this process had seen in this state.
+func (s state) before(sum, by int64) bool { return !s.seen || sum-by >= s.floor }
+
 // ready returns a counter's state, after it was put in order where that has to be.
 func (c *Counters) ready(ctx context.Context, e *entry, ttl time.Duration) (state, error) {
 	e.mu.Lock()
-	ready, now := e.readyLocked(ttl), state{e.open, e.seen, e.floor, e.era}
+	ready, now := e.readyLocked(ttl), e.stateLocked()
 	e.mu.Unlock()
 	if ready {
 		return now, nil
@@ -32,7 +37,7 @@ func (c *Counters) ready(ctx context.Context, e *entry, ttl time.Duration) (stat
 
 // open has Redis find a counter in order, or put it in order.
 func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state, error) {
-	marker := c.marker(e.key)
+	marker := e.marker
 	known, _ := c.eras.Load(marker)
 	era, _ := known.(string)
 	e.mu.Lock()
@@ -50,7 +55,7 @@ func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state
 		what = "refuse"
 	}
 	asked := clock()
-	reply, in, err := c.store.RunFor(ctx, scripts.CounterOpen, []string{c.key(e.key), c.recordKey(e.key), marker},
+	reply, in, err := c.store.RunFor(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
 		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds())
 	if err != nil {
 		return state{}, err
@@ -94,7 +99,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	c.knows(with.marker, era)
 	e.mu.Lock()
 	e.listed = false
-	e.life, e.era, e.open, e.ttl, e.used = life, era, with.life, with.ttl, clock()
+	e.life, e.era, e.open, e.line, e.ttl, e.used = life, era, with.life, c.store.Line(with.life), with.ttl, clock()
 	e.seen, e.floor = value != "", at
 	e.ends, e.endsBy = 0, 0
 	if left >= 0 {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,11 @@ import (
 const (
 	maxFlights = 8                      // pipelines under way to one server
 	maxBatch   = 256                    // calls in one of them
+	maxRiders  = 1024                   // riders in one of them
 	crowd      = 64                     // calls that do not wait for a flight to land
 	flightGap  = 250 * time.Microsecond // how long calls wait for a flight to land before they go out beside it
+	riderGap   = 4 * time.Millisecond   // the same for riders, where the way is short: their next flight is the larger for it
+	shortWay   = time.Millisecond       // what the quickest of many flights takes at most where the way is short
 )
 
 // combiners are the combiners of a store, one for each server and number of replicas to wait for.
@@ -34,7 +38,7 @@ type destination struct {
 	ack  int
 }
 
-func (c *combiners) to(d destination, ackTimeout time.Duration) *combiner {
+func (c *combiners) to(d destination, store *Store) *combiner {
 	c.mu.RLock()
 	found := c.by[d]
 	c.mu.RUnlock()
@@ -47,7 +51,7 @@ func (c *combiners) to(d destination, ackTimeout time.Duration) *combiner {
 		c.by = map[destination]*combiner{}
 	}
 	if c.by[d] == nil {
-		c.by[d] = &combiner{destination: d, ackTimeout: ackTimeout, running: &c.flights}
+		c.by[d] = &combiner{destination: d, store: store, running: &c.flights}
 	}
 	return c.by[d]
 }
@@ -56,13 +60,16 @@ func (c *combiners) to(d destination, ackTimeout time.Duration) *combiner {
 type combiner struct {
 	destination
 
-	ackTimeout time.Duration
-	running    *sync.WaitGroup // the goroutines that fly
+	store   *Store          // or another view of it that waits for as many replicas
+	running *sync.WaitGroup // the goroutines that fly
 
 	mu      sync.Mutex
 	flights int // direct calls and pipelines under way
 	waiting []*job
+	riders  []Rider
 	gap     *time.Timer
+
+	quickest time.Duration // of many flights
 }
 
 // job is a call that waits for its flight or is on it.
@@ -102,15 +109,27 @@ func (c *combiner) do(ctx context.Context, call *call, words []any) (Reply, erro
 	}
 	j := call.boarding(words)
 	c.waiting = append(c.waiting, j)
-	switch {
-	case len(c.waiting) >= crowd && c.flights < maxFlights: // so that the server works on one while this process writes and reads others
-		c.flights++
-		c.running.Go(c.fly)
-	case len(c.waiting) == 1:
-		c.armLocked()
-	}
+	c.calledLocked()
 	c.mu.Unlock()
 	return j.wait(ctx)
+}
+
+func (c *combiner) waitLocked() int { return len(c.waiting) + len(c.riders) }
+
+// calledLocked is called when one more waits, and starts a flight where that is better than to wait for one to land.
+func (c *combiner) calledLocked() {
+	switch n := c.waitLocked(); {
+	case c.flights == 0, len(c.waiting) >= crowd && c.flights < maxFlights: // so that the server works on one while this process writes and reads others
+		c.flights++
+		c.running.Go(c.fly)
+	case n == 1, len(c.waiting) == 1:
+		c.armLocked()
+	}
+}
+
+// landedLocked notes how long a flight took. The quickest counts, since what others take is a matter of their size and of who else uses the machine; it is forgotten slowly.
+func (c *combiner) landedLocked(took time.Duration) {
+	c.quickest = min(took, c.quickest+(took-c.quickest)/256)
 }
 
 // wait returns the job's reply. It needs no timer: every flight ends with the store's time for a call that was asked for no later than this one. A caller
@@ -136,18 +155,22 @@ func (j *job) wait(ctx context.Context) (Reply, error) {
 
 // armLocked sees to it that what waits now does not wait for long.
 func (c *combiner) armLocked() {
+	gap := flightGap
+	if len(c.waiting) == 0 && c.quickest < shortWay {
+		gap = riderGap
+	}
 	if c.gap == nil {
-		c.gap = time.AfterFunc(flightGap, c.overdue)
+		c.gap = time.AfterFunc(gap, c.overdue)
 		return
 	}
-	c.gap.Reset(flightGap)
+	c.gap.Reset(gap)
 }
 
 // overdue starts one more flight for those that have waited long enough.
 func (c *combiner) overdue() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) > 0 && c.flights < maxFlights {
+	if c.waitLocked() > 0 && c.flights < maxFlights {
 		c.flights++
 		c.running.Go(c.fly)
 	}
@@ -157,84 +180,156 @@ func (c *combiner) overdue() {
 func (c *combiner) arrived() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) > 0 {
+	if c.waitLocked() > 0 {
 		c.running.Go(c.fly)
 		return
 	}
 	c.flights--
 }
 
-// fly sends pipeline after pipeline while calls wait.
+// flight is a goroutine that sends pipeline after pipeline, and what it carries. All of it is used again.
+type flight struct {
+	*combiner
+
+	jobs   []*job
+	riders []Rider
+	aboard []aboard
+	cmds   []redis.Cmder
+	reads  []redis.Cmder // of the marks
+	marks  marks
+	took   time.Duration // from boarding to landing; 0 = nobody flew
+	far    bool          // the way is long
+}
+
+// fly sends pipeline after pipeline while calls wait. It gives way after each that had riders, so that those who have just been answered can be in the next.
 func (c *combiner) fly() {
-	for batch := c.board(); batch != nil; batch = c.board() {
-		c.send(batch)
+	f := &flight{combiner: c}
+	for f.board() {
+		f.send()
+		if len(f.aboard) == 0 {
+			continue
+		}
+		for range f.yields() {
+			runtime.Gosched()
+		}
 	}
 }
 
-// board takes the calls that wait, or ends the flight if there are none. It does not wait for more to come: a turn of the scheduler costs more here than a
-// small batch does.
-func (c *combiner) board() []*job {
+// yields is how often to give way. Over a long way who misses a flight loses much more than a few turns: another processor may take this goroutine up at once.
+func (f *flight) yields() int {
+	if f.far {
+		return 16
+	}
+	return 1
+}
+
+// board takes the calls that wait, or ends the flight if there are none. It does not wait for more to come: a turn of the scheduler costs more than a
+// small batch of scripts does.
+func (f *flight) board() bool {
+	c := f.combiner
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	batch := c.waiting
-	if len(batch) == 0 {
-		c.flights--
-		return nil
+	if f.took > 0 {
+		c.landedLocked(f.took)
 	}
-	c.waiting = nil
-	if len(batch) > maxBatch {
-		batch, c.waiting = batch[:maxBatch:maxBatch], batch[maxBatch:]
+	f.far = c.quickest >= shortWay
+	if c.waitLocked() == 0 {
+		c.flights--
+		return false
+	}
+	f.jobs, c.waiting = c.waiting, nil
+	if len(f.jobs) > maxBatch {
+		f.jobs, c.waiting = f.jobs[:maxBatch:maxBatch], f.jobs[maxBatch:]
+	}
+	n := min(len(c.riders), maxRiders)
+	f.riders = append(f.riders[:0], c.riders[:n]...)
+	c.riders = append(c.riders[:0], c.riders[n:]...)
+	if c.waitLocked() > 0 {
 		c.armLocked()
 	}
-	return batch
+	return true
 }
 
 // send runs a batch in one pipeline, with one WAIT behind it if its calls ask for acknowledgement, and tells each call what became of it.
-func (c *combiner) send(batch []*job) {
+func (f *flight) send() {
 	now := time.Now()
-	batch = slices.DeleteFunc(batch, func(j *job) bool { return !j.boards(now) })
-	if len(batch) == 0 {
+	f.took = 0
+	batch := slices.DeleteFunc(f.jobs, func(j *job) bool { return !j.boards(now) })
+	f.boardRiders(now)
+	if len(batch) == 0 && len(f.aboard) == 0 {
 		return
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), flightDeadline(batch, now))
+	ctx, cancel := context.WithDeadline(context.Background(), f.deadline(batch, now))
 	defer cancel()
-	pipe := c.node.Pipeline()
+	pipe := f.node.Pipeline()
+	f.cmds, f.reads = f.cmds[:0], f.reads[:0]
+	f.marks.clear()
 	for _, j := range batch {
 		j.cmd = j.call.command(ctx, j.words)
-		_ = pipe.Process(ctx, j.cmd) // it only takes the command in
+		f.cmds = append(f.cmds, j.cmd)
+		f.reads = f.marks.add(ctx, j.call.mark, f.reads)
 	}
-	marks := readMarks(ctx, pipe, batch)
+	for _, a := range f.aboard {
+		f.cmds = append(f.cmds, a.call.incr)
+		f.reads = f.marks.add(ctx, a.call.mark, f.reads)
+	}
+	_ = pipe.BatchProcess(ctx, append(f.cmds, f.reads...)...) // it only takes the commands in
 	var wait *redis.Cmd
-	if c.ack > 0 {
-		wait = pipe.Do(ctx, "wait", c.ack, ackPatience(ctx, c.ackTimeout).Milliseconds())
+	if f.ack > 0 {
+		wait = pipe.Do(ctx, "wait", f.ack, ackPatience(ctx, f.store.ackTimeout).Milliseconds())
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
+	f.took = time.Since(now)
+	var acked error
+	if wait != nil {
+		acked = acknowledged(wait, f.ack, nil)
+	}
 	for _, j := range batch {
 		j.reply, j.err = j.call.result(j.cmd)
-		if mark := j.call.mark; mark.Key != "" {
-			j.call.unmarked = !mark.in(marks[mark.Key])
-		}
-		if j.err == nil && wait != nil {
-			j.err = acknowledged(wait, c.ack, nil)
+		j.call.unmarked = !f.marks.have(j.call.mark)
+		if j.err == nil {
+			j.err = acked
 		}
 		j.landed <- struct{}{}
 	}
+	f.landRiders(ctx, acked)
 }
 
-// readMarks reads each mark of the batch's calls behind them.
-func readMarks(ctx context.Context, pipe redis.Pipeliner, batch []*job) map[string]*redis.StringCmd {
-	var marks map[string]*redis.StringCmd
-	for _, j := range batch {
-		key := j.call.mark.Key
-		if key == "" || marks[key] != nil {
-			continue
-		}
-		if marks == nil {
-			marks = map[string]*redis.StringCmd{}
-		}
-		marks[key] = pipe.Get(ctx, key)
+// marks are what the calls of a flight have to find behind them. There are few different ones: one, except in a cluster.
+type marks struct {
+	read  map[string]*redis.StringCmd // by key
+	key   string                      // that was added last
+	last  Mark                        // that was looked for last
+	found bool                        // whether it was there
+}
+
+// add has a mark read behind the commands, once for all calls that have it.
+func (m *marks) add(ctx context.Context, mark Mark, reads []redis.Cmder) []redis.Cmder {
+	if mark.Key == "" || mark.Key == m.key || m.read[mark.Key] != nil {
+		return reads
 	}
-	return marks
+	if m.read == nil {
+		m.read = map[string]*redis.StringCmd{}
+	}
+	read := redis.NewStringCmd(ctx, "get", mark.Key)
+	m.read[mark.Key], m.key = read, mark.Key
+	return append(reads, read)
+}
+
+// have tells whether a mark was there.
+func (m *marks) have(mark Mark) bool {
+	if mark.Key == "" {
+		return true
+	}
+	if mark != m.last {
+		m.last, m.found = mark, mark.in(m.read[mark.Key])
+	}
+	return m.found
+}
+
+func (m *marks) clear() {
+	clear(m.read)
+	m.key, m.last, m.found = "", Mark{}, false
 }
 
 // boards tells whether the job goes with the flight that is about to leave: not if its caller has gone, and not if the store's time for it is over.
@@ -246,11 +341,11 @@ func (j *job) boards(now time.Time) bool {
 	return j.state.CompareAndSwap(queued, boarded)
 }
 
-// flightDeadline is a little before the store's time for the first of the calls is over, so that all of them hear what happened. What a caller's own
+// deadline is a little before the store's time for the first of the calls is over, so that all of them hear what happened. What a caller's own
 // context allows is that caller's business alone.
-func flightDeadline(batch []*job, now time.Time) time.Time {
-	first := batch[0].call.deadline
-	for _, j := range batch[1:] {
+func (f *flight) deadline(batch []*job, now time.Time) time.Time {
+	first := now.Add(f.store.timeout)
+	for _, j := range batch {
 		if j.call.deadline.Before(first) {
 			first = j.call.deadline
 		}

@@ -36,53 +36,110 @@ func (s *Store) IncrBy(ctx context.Context, key string, by int64, life Life, mar
 	if !life.Current() {
 		return 0, ErrOtherLife
 	}
-	in, _ := s.combiners.increments.Get().(*increment)
-	if in == nil {
-		in = newIncrement()
-	}
-	in.start(s, key, by, life)
+	in := s.increment()
+	in.start(s, key, by, life, time.Now())
 	in.call.mark = mark
 	_, err := s.send(ctx, life.node, &in.call, in.words[:])
-	sent, sum, unmarked := in.call.sent.Load(), int64(0), false
-	if !in.call.abandoned {
-		sum, unmarked = in.call.sum, in.call.unmarked
-		s.combiners.increments.Put(in)
+	if in.call.abandoned { // others have it in their hands
+		return 0, s.notAdded(ctx, err, in.call.sent.Load())
 	}
-	if err == nil && life.Current() && !unmarked {
-		return sum, nil
+	sum, err := in.verdict(ctx, s, err)
+	s.combiners.increments.Put(in)
+	return sum, err
+}
+
+// verdict is what a call is answered that came to an end with this error.
+func (in *increment) verdict(ctx context.Context, s *Store, err error) (int64, error) {
+	if err == nil && in.life.Current() && !in.call.unmarked {
+		return in.call.sum, nil
 	}
+	return 0, s.notAdded(ctx, err, in.call.sent.Load())
+}
+
+// notAdded is the answer to who gets no sum. Without an error that is one that was added in vain.
+func (s *Store) notAdded(ctx context.Context, err error, sent bool) error {
 	if _, elsewhere := redirect(err); err == nil || elsewhere != "" {
 		s.nodes.suspect(ctx, err)
-		return 0, ErrOtherLife
+		return ErrOtherLife
 	}
 	if refused := refusedSum(err); refused != nil {
-		return 0, refused
+		return refused
 	}
 	s.suspect(ctx, err)
-	return 0, classify(ctx, "incrby", err, sent, false)
+	return classify(ctx, "incrby", err, sent, false)
 }
 
 // increment is an INCRBY with all that it needs, which is used again: there are many of them, and they are small.
 type increment struct {
 	call  call
 	job   job
+	life  Life // that it is meant for
 	by    int64
 	words [3]any
+
+	limit limited // what follows is of one that goes by itself
+	node  *redis.Client
+	pipe  redis.Pipeliner // of the node
+	cmds  [2]redis.Cmder
+	read  *redis.StringCmd // of the mark
+	mark  string           // its key
 }
 
-func newIncrement() *increment {
+// limited is a context that also has the deadline of the store, for one call to a connection that nobody else waits for: go-redis gives it to the connection, and needs no
+// timer for it. Its Done does not tell of that deadline.
+type limited struct {
+	context.Context
+
+	deadline time.Time
+}
+
+// Deadline is the sooner one of both.
+func (l *limited) Deadline() (time.Time, bool) {
+	if sooner, ok := l.Context.Deadline(); ok && sooner.Before(l.deadline) {
+		return sooner, true
+	}
+	return l.deadline, true
+}
+
+// alone sends the INCRBY by itself and reads its mark behind it, with as little as go-redis needs for that.
+func (in *increment) alone(ctx context.Context, node *redis.Client) error {
+	c := &in.call
+	in.limit = limited{ctx, c.deadline}
+	if in.node != node {
+		in.node, in.pipe = node, node.Pipeline()
+	}
+	if in.mark != c.mark.Key {
+		in.mark, in.read = c.mark.Key, redis.NewStringCmd(context.Background(), "get", c.mark.Key)
+	}
+	in.read.SetVal("")
+	in.read.SetErr(nil)
+	in.cmds = [2]redis.Cmder{c.incr, in.read}
+	_ = in.pipe.BatchProcess(&in.limit, in.cmds[:]...) // it only takes the commands in
+	_, _ = in.pipe.Exec(&in.limit)                     // each command has its own error
+	in.limit.Context = nil
+	_, err := c.result(c.incr)
+	c.unmarked = !c.mark.in(in.read)
+	return err
+}
+
+// increment takes one that is used no more, or makes one.
+func (s *Store) increment() *increment {
+	if in, _ := s.combiners.increments.Get().(*increment); in != nil {
+		return in
+	}
 	in := &increment{}
 	in.words = [3]any{"incrby", &in.call, &in.by}
 	in.call.incr = redis.NewIntCmd(context.Background(), in.words[:]...)
 	in.job = job{call: &in.call, words: in.words[:], landed: make(chan struct{}, 1)}
-	in.call.job = &in.job
+	in.call.job, in.call.of = &in.job, in
 	return in
 }
 
-func (in *increment) start(s *Store, key string, by int64, life Life) {
+func (in *increment) start(s *Store, key string, by int64, life Life, now time.Time) {
 	c := &in.call
-	c.key, in.by, c.life, c.asking = key, by, life, life.asking
-	c.ack, c.ackTimeout, c.deadline = s.ack, s.ackTimeout, time.Now().Add(s.timeout)
+	in.life = life
+	c.key, in.by, c.life, c.asking = append(c.key[:0], key...), by, life, life.asking
+	c.ack, c.ackTimeout, c.deadline = s.ack, s.ackTimeout, now.Add(s.timeout)
 	c.sum, c.unmarked = 0, false
 	c.sent.Store(false)
 	c.incr.SetVal(0)

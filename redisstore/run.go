@@ -55,7 +55,7 @@ func (s *Store) suspect(ctx context.Context, err error) {
 // call is one run of a script, or one INCRBY.
 type call struct {
 	script     *scripts.Script // nil for an INCRBY
-	key        string          // of an INCRBY
+	key        []byte          // of an INCRBY
 	life       Life            // in which it runs; what an INCRBY is meant for
 	sum        int64           // what an INCRBY came to
 	ack        int
@@ -67,6 +67,7 @@ type call struct {
 	mark       Mark          // of an INCRBY
 	unmarked   bool          // the mark was not there behind an INCRBY
 	job        *job          // of an INCRBY
+	of         *increment    // whose call it is; nil for a script
 	abandoned  bool          // its caller has gone while others had it in their hands
 	sent       atomic.Bool   // go-redis has begun to write the command to a connection
 }
@@ -76,7 +77,7 @@ type call struct {
 func (c *call) MarshalBinary() ([]byte, error) {
 	c.sent.Store(true)
 	if c.script == nil {
-		return []byte(c.key), nil
+		return c.key, nil
 	}
 	if c.bySource {
 		return []byte(c.script.Source), nil
@@ -134,7 +135,7 @@ func (s *Store) send(ctx context.Context, node *redis.Client, call *call, words 
 	if call.asking {
 		return call.alone(ctx, node, words)
 	}
-	return s.combiners.to(destination{node, call.ack}, s.ackTimeout).do(ctx, call, words)
+	return s.combiners.to(destination{node, call.ack}, s).do(ctx, call, words)
 }
 
 // redirect tells what kind of "not run here" an error is, and where to go instead. An unknown kind is "".
@@ -198,6 +199,9 @@ func (c *call) result(run redis.Cmder) (Reply, error) {
 
 // alone writes the command, with ASKING before it and WAIT behind it where they belong, on one connection.
 func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Reply, error) {
+	if c.of != nil && c.ack == 0 && !c.asking && c.mark.Key != "" {
+		return nil, c.of.alone(ctx, node)
+	}
 	ctx, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
 	run := c.command(ctx, words)

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// counterMatch is a running comparison of ways to add to counters.
+type counterMatch struct {
+	plan   plan
+	result *table
+}
+
+// counterParts are what the counters command measures, by name.
+var counterParts = []struct {
+	name string
+	run  func(m *counterMatch, ctx context.Context) error
+}{
+	{"near", (*counterMatch).near},
+	{"far", (*counterMatch).far},
+	{"ack", (*counterMatch).acknowledged},
+}
+
+// keysOfMany is how many keys the calls go to where they do not all go to one.
+const keysOfMany = 1000
+
+// countersCommand compares ways to add to counters: over loopback, over a long way, and with acknowledgement by a replica.
+func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
+	flags := flag.NewFlagSet("counters", flag.ContinueOnError)
+	m := &counterMatch{}
+	flags.IntVar(&m.plan.rounds, "rounds", 5, "rounds, in each of which every side is measured once")
+	flags.Float64Var(&m.plan.seconds, "seconds", 0.5, "length of each measured span")
+	flags.StringVar(&m.plan.list, "callers", "1,64,256,1024", "numbers of concurrent callers")
+	m.plan.out.flags(flags)
+	parts := flags.String("parts", "", "which parts to measure, with commas between them: near, far, ack; all if empty")
+	if err := m.plan.parse(flags, args); err != nil {
+		return err
+	}
+	about, err := aboutMachine(ctx)
+	if err != nil {
+		return err
+	}
+	m.result = &table{
+		Title: "counters", When: time.Now().UTC().Truncate(time.Second), Rounds: m.plan.rounds, Seconds: m.plan.seconds, Machine: about,
+		Columns: []string{"where", "keys", "callers", "side", "calls/s", "p50 µs", "p99 µs", "x go-redis", "middle half", "x AutoPipeline", "middle half", "x best peer", "middle half", "load"},
+	}
+	for _, part := range counterParts {
+		if *parts != "" && !strings.Contains(","+*parts+",", ","+part.name+",") {
+			continue
+		}
+		if err := part.run(m, ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	m.result.Notes = append(m.result.Notes, "x: the side's calls a second to those of the side named, in the same round. load: the machine's load average of a minute, after the last round.")
+	return m.plan.out.write(stdout, m.result)
+}
+
+// aboutMachine describes the machine and its Redis.
+func aboutMachine(ctx context.Context) (string, error) {
+	redis, err := startRedis(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer redis.end()
+	return machine(ctx, redis)
+}
+
+// loadAverage is the machine's load average of a minute, "?" where it is not known.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "?"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// near measures over loopback.
+func (m *counterMatch) near(ctx context.Context) error {
+	redis, err := startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	defer redis.end()
+	place := counterPlace{name: "loopback", redis: redis, addr: redis.addr, ways: []string{goRedisIncr, goRedisAutoIncr, rueidisIncr, coatcheck}}
+	return m.everywhere(ctx, place)
+}
+
+// roundTrip is how long the way to a Redis and back takes in the part named far.
+const roundTrip = 2400 * time.Microsecond
+
+// far measures behind a proxy that holds back what it passes on, both ways.
+func (m *counterMatch) far(ctx context.Context) error {
+	redis, err := startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	defer redis.end()
+	proxy, err := again(ctx, "", "delay", "-to", redis.addr, "-by", (roundTrip / 2).String())
+	if err != nil {
+		return err
+	}
+	defer proxy.end()
+	addr, err := proxy.line()
+	if err != nil {
+		return err
+	}
+	place := counterPlace{
+		name: "2.4 ms away", redis: redis, addr: addr, far: true,
+		ways: []string{goRedisIncr, goRedisAutoIncr, goRedisDuplexIncr, rueidisIncr, coatcheck},
+	}
+	return m.everywhere(ctx, place)
+}
+
+// acknowledged measures with a replica that confirms each value.
+func (m *counterMatch) acknowledged(ctx context.Context) error {
+	redis, err := startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	defer redis.end()
+	replica, err := startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	defer replica.end()
+	if err := replica.follow(ctx, redis.addr); err != nil {
+		return err
+	}
+	return m.everywhere(ctx, counterPlace{name: "ack=1", redis: redis, addr: redis.addr, ack: 1, ways: []string{goRedisIncr, coatcheck}})
+}
+
+// counterPlace is a Redis, the way to it, and who is measured there.
+type counterPlace struct {
+	name  string
+	redis *redisServer
+	addr  string // by which callers reach it
+	far   bool
+	ack   int
+	ways  []string
+}
+
+// everywhere measures on one key and on many, with each number of callers.
+func (m *counterMatch) everywhere(ctx context.Context, place counterPlace) error {
+	for _, keys := range []int{1, keysOfMany} {
+		for _, callers := range m.plan.conns {
+			samples := map[string][]countSample{}
+			for round := range m.plan.rounds {
+				for i := range place.ways {
+					way := place.ways[(i+round)%len(place.ways)]
+					sample, err := m.measure(ctx, place, way, keys, callers)
+					if err != nil {
+						return fmt.Errorf("%s, %d keys, %d callers: %w", way, keys, callers, err)
+					}
+					samples[way] = append(samples[way], sample)
+				}
+			}
+			m.rows(place, keys, callers, samples)
+			fmt.Fprintf(os.Stderr, "%s: %d keys, %d callers\n", place.name, keys, callers)
+		}
+	}
+	return nil
+}
+
+// measure is one span of one way, by a client of its own, and a check that Redis has counted every call once.
+func (m *counterMatch) measure(ctx context.Context, place counterPlace, way string, keys, callers int) (sample countSample, err error) {
+	client, err := openCounting(ctx, way, place, callers)
+	if err != nil {
+		return sample, err
+	}
+	defer func() { err = errors.Join(err, client.close()) }()
+	load := countLoad{client: client, callers: callers, names: counterNames(keys)}
+	if err := load.each(ctx); err != nil { // every key is known, and connections are made
+		return sample, err
+	}
+	if _, err := load.run(ctx, m.plan.span()/4); err != nil {
+		return sample, err
+	}
+	before, err := place.redis.sum(ctx, client, load.names)
+	if err != nil {
+		return sample, err
+	}
+	if sample, err = load.run(ctx, m.plan.span()); err != nil {
+		return sample, err
+	}
+	after, err := place.redis.sum(ctx, client, load.names)
+	if err == nil && after-before != sample.calls {
+		err = fmt.Errorf("%d calls have added %d", sample.calls, after-before)
+	}
+	return sample, err
+}
+
+// rows adds what was found of each way, beside the others in the same round.
+func (m *counterMatch) rows(place counterPlace, keys, callers int, samples map[string][]countSample) {
+	rate := func(s countSample) float64 { return s.rate }
+	for _, way := range place.ways {
+		own := samples[way]
+		row := []any{
+			place.name, keys, callers, way, median(of(own, rate)),
+			median(of(own, func(s countSample) float64 { return s.p50 })), median(of(own, func(s countSample) float64 { return s.p99 })),
+		}
+		for _, to := range [][]string{{goRedisIncr}, {goRedisAutoIncr}, place.peers()} {
+			var ratios []float64
+			for round, sample := range own {
+				if best := place.best(samples, to, round); best > 0 {
+					ratios = append(ratios, sample.rate/best)
+				}
+			}
+			if len(ratios) == 0 {
+				row = append(row, "", "")
+				continue
+			}
+			row = append(row, median(ratios), spread(ratios))
+		}
+		m.result.add(append(row, loadAverage())...)
+	}
+}
+
+// best is the most calls a second that one of some ways had in a round, 0 if none was measured.
+func (p counterPlace) best(samples map[string][]countSample, ways []string, round int) (best float64) {
+	for _, way := range ways {
+		if slices.Contains(p.ways, way) {
+			best = max(best, samples[way][round].rate)
+		}
+	}
+	return best
+}
+
+func (p counterPlace) peers() (peers []string) {
+	for _, way := range p.ways {
+		if way != coatcheck {
+			peers = append(peers, way)
+		}
+	}
+	return peers
+}
+
+func of(samples []countSample, field func(countSample) float64) []float64 {
+	all := make([]float64, len(samples))
+	for i, sample := range samples {
+		all[i] = field(sample)
+	}
+	return all
+}

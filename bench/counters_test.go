@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A way that loses a call or counts one twice ends the measurement.
+func TestCountersComparesEveryWay(t *testing.T) {
+	result := command(t, "counters", "-rounds", "1", "-seconds", "0.02", "-callers", "1,5")
+	rates := result.cells(t, "calls/s", 0, 1, 2, 3)
+	for where, ways := range map[string][]string{
+		"loopback":    {goRedisIncr, goRedisAutoIncr, rueidisIncr, coatcheck},
+		"2.4 ms away": {goRedisIncr, goRedisAutoIncr, goRedisDuplexIncr, rueidisIncr, coatcheck},
+		"ack=1":       {goRedisIncr, coatcheck},
+	} {
+		for _, way := range ways {
+			for _, load := range []string{" 1.00 1.00 ", " 1.00 5.00 ", " 1000 1.00 ", " 1000 5.00 "} {
+				if rate, _ := rates[where+load+way].(float64); rate <= 0 {
+					t.Errorf("%s%s%s: %v calls/s", where, load, way, rates[where+load+way])
+				}
+			}
+		}
+	}
+}
+
+func TestCountersFindsAWayThatMiscounts(t *testing.T) {
+	redis, err := startRedis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.end()
+	client := counting{
+		incr: func(ctx context.Context, name string) (int64, error) { return redis.IncrBy(ctx, name, 2).Result() },
+		key:  func(name string) string { return name },
+	}
+	load := countLoad{client: client, callers: 3, names: counterNames(2)}
+	sample, err := load.run(t.Context(), 10*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := redis.sum(t.Context(), client, load.names)
+	if err != nil || sum != 2*sample.calls || sample.calls == 0 {
+		t.Errorf("%d calls have added %d, %v", sample.calls, sum, err)
+	}
+	load.client.incr = func(context.Context, string) (int64, error) { return 0, io.ErrUnexpectedEOF }
+	if _, err := load.run(t.Context(), time.Millisecond); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDelayHoldsEachWayBack(t *testing.T) {
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer echo.Close()
+	go func() {
+		conn, err := echo.Accept()
+		if err == nil {
+			_, _ = io.Copy(conn, conn)
+			_ = conn.Close()
+		}
+	}()
+	proxy, err := again(t.Context(), "", "delay", "-to", echo.Addr().String(), "-by", "20ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := proxy.line()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if _, err := conn.Write([]byte("word")); err != nil {
+		t.Fatal(err)
+	}
+	var word [4]byte
+	if _, err := io.ReadFull(conn, word[:]); err != nil || string(word[:]) != "word" {
+		t.Errorf("got %q, %v", word, err)
+	}
+	if took := time.Since(begun); took < 40*time.Millisecond {
+		t.Errorf("there and back in %v", took)
+	}
+	if err := errors.Join(conn.Close(), proxy.stop()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCountersRefusesWhatCanNotBeMeant(t *testing.T) {
+	for _, args := range [][]string{
+		{"counters", "-rounds", "0"}, {"counters", "-seconds", "0"}, {"counters", "-callers", "0"}, {"counters", "more"}, {"delay", "-by", "soon"},
+		{"incr", "-rounds", "0"}, {"incr", "-conns", ""}, {"serve-incr", "-side", "none"}, {"get", "more"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != usage || stderr.Len() == 0 {
+			t.Errorf("%q: exit code %d, %q", args, code, &stderr)
+		}
+	}
+}

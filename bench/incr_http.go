@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// incrMatch is a running comparison of services that count.
+type incrMatch struct {
+	plan    plan
+	binary  string // of the service
+	redis   *redisServer
+	sides   []incrSide
+	missing []string // why a side is not measured
+	result  *table
+}
+
+// incrSide is one service. Each is a process of its own.
+type incrSide struct {
+	name string
+	addr string
+	path string              // before a counter's name
+	key  func(string) string // in Redis; nil = it does not use it
+	end  func() error
+}
+
+// The services that the incr command compares.
+const (
+	echoConstant  = "echo, no Redis"  // an atomic addition in the place of Redis
+	echoGoRedis   = "echo + go-redis" // with a pool as large as the concurrency
+	echoAuto      = "echo + go-redis-auto"
+	echoCounters  = "echo + package counter"
+	webdisService = "webdis"
+)
+
+// poolOfEcho is how many connections the handler with go-redis may have: as many as there are requests at once.
+const poolOfEcho = 1024
+
+// incrCommand compares GET /incr/{key} of the service with what others make of it, and ids of /id/snowflake with what their layout allows.
+func incrCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) (err error) {
+	flags := flag.NewFlagSet("incr", flag.ContinueOnError)
+	m := &incrMatch{}
+	m.plan.flags(flags, "1,64,256")
+	parts := flags.String("parts", "", "which parts to measure, with commas between them: incr, snowflake; all if empty")
+	flags.StringVar(&m.binary, "service", "", "the coatcheck program that is measured; built from this source if empty")
+	profile := flags.String("profile", "", "file for a CPU profile of the handler with package counter, at the last number of connections")
+	profileKeys := flags.Int("profile-keys", 1, "how many keys it is asked for meanwhile")
+	if err := m.plan.parse(flags, args); err != nil {
+		return err
+	}
+	remove, err := m.build(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	if m.redis, err = startRedis(ctx); err != nil {
+		return err
+	}
+	defer m.redis.end()
+	about, err := machine(ctx, m.redis)
+	if err != nil {
+		return err
+	}
+	m.result = &table{
+		Title: "incr", When: time.Now().UTC().Truncate(time.Second), Rounds: m.plan.rounds, Seconds: m.plan.seconds, Machine: about,
+		Columns: []string{"what", "keys", "connections", "side", "requests/s", "p50 µs", "p99 µs", "x constant", "x go-redis", "x AutoPipeline", "x webdis", "middle half of the first", "load"},
+	}
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{"incr", m.incr}, {"snowflake", m.snowflakes}} {
+		if *parts != "" && !strings.Contains(","+*parts+",", ","+part.name+",") {
+			continue
+		}
+		if err := part.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	if *profile != "" {
+		if err := m.profile(ctx, *profile, *profileKeys); err != nil {
+			return err
+		}
+	}
+	m.result.Notes = append(m.result.Notes, "x: requests a second to those of that side, in the same round. load: the machine's load average of a minute, after the last round.")
+	m.result.Notes = append(m.result.Notes, m.missing...)
+	return m.plan.out.write(stdout, m.result)
+}
+
+// incr measures GET /incr/{key} on one key and on many.
+func (m *incrMatch) incr(ctx context.Context) (err error) {
+	defer func() {
+		for _, side := range m.sides {
+			err = errors.Join(err, side.end())
+		}
+	}()
+	if err := m.start(ctx); err != nil {
+		return err
+	}
+	for _, keys := range []int{1, keysOfMany} {
+		for _, conns := range m.plan.conns {
+			if err := m.turns(ctx, keys, conns); err != nil {
+				return fmt.Errorf("%d keys, %d connections: %w", keys, conns, err)
+			}
+		}
+	}
+	return nil
+}
+
+// build makes the service's program if none was named, and returns how to remove it.
+func (m *incrMatch) build(ctx context.Context) (remove func() error, err error) {
+	if m.binary != "" {
+		return func() error { return nil }, nil
+	}
+	folder, err := os.MkdirTemp("", "coatcheck-bench-")
+	if err != nil {
+		return nil, err
+	}
+	remove = func() error { return os.RemoveAll(folder) }
+	m.binary = filepath.Join(folder, "coatcheck")
+	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", m.binary, "./cmd/coatcheck") //nolint:gosec // its folder is our own
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, errors.Join(fmt.Errorf("building the service: %w: %s; name one that is built with -service", err, out), remove())
+	}
+	return remove, nil
+}
+
+// start starts every service that can be had.
+func (m *incrMatch) start(ctx context.Context) error {
+	store, err := redisstore.Open(ctx, m.redis.url())
+	if err != nil {
+		return err
+	}
+	ours := func(name string) string { return store.Key("counter", name) }
+	if err := store.Close(); err != nil { // it was only to tell how keys are called
+		return err
+	}
+	for _, side := range []incrSide{
+		{name: echoConstant}, {name: echoGoRedis, key: peerKey(echoGoRedis)}, {name: echoAuto, key: peerKey(echoAuto)}, {name: echoCounters, key: ours},
+	} {
+		server, err := startServer(ctx, "", "serve-incr", "-side", side.name, "-redis", m.redis.url())
+		if err != nil {
+			return err
+		}
+		side.addr, side.path, side.end = server.addr, "/incr/", server.stop
+		m.sides = append(m.sides, side)
+	}
+	service, end, err := startService(ctx, m.binary, m.redis.url())
+	if err != nil {
+		return err
+	}
+	m.sides = append(m.sides, incrSide{name: coatcheck, addr: service, path: "/incr/", key: ours, end: end})
+	binary, _ := exec.LookPath("webdis")
+	if binary == "" {
+		m.missing = append(m.missing, "webdis is not installed, and was not measured; apt-get install -y webdis installs it.")
+		return nil
+	}
+	webdis, err := startWebdis(ctx, binary, m.redis.addr)
+	if err == nil {
+		m.sides = append(m.sides, webdis)
+	}
+	return err
+}
+
+// peerKey is how a hand-written handler calls a counter in Redis.
+func peerKey(side string) func(string) string {
+	return func(name string) string { return strings.ReplaceAll(side, " ", "") + name }
+}
+
+// turns measures every service in each round; another one begins each time.
+func (m *incrMatch) turns(ctx context.Context, keys, conns int) error {
+	samples := map[string][]loadResult{}
+	for round := range m.plan.rounds {
+		for i := range m.sides {
+			side := m.sides[(i+round)%len(m.sides)]
+			result, err := m.measure(ctx, side, keys, conns)
+			if err != nil {
+				return fmt.Errorf("%s: %w", side.name, err)
+			}
+			samples[side.name] = append(samples[side.name], result)
+		}
+	}
+	for _, side := range m.sides {
+		m.row(side.name, keys, conns, samples)
+	}
+	fmt.Fprintf(os.Stderr, "incr: %d keys, %d connections\n", keys, conns)
+	return nil
+}
+
+// measure is one span of load on one service, and a check that Redis has counted every request once.
+func (m *incrMatch) measure(ctx context.Context, side incrSide, keys, conns int) (result loadResult, err error) {
+	names := counterNames(keys)
+	sum := func() (int64, error) {
+		if side.key == nil {
+			return 0, nil
+		}
+		return m.redis.sum(ctx, counting{key: side.key}, names)
+	}
+	before, err := sum()
+	if err != nil {
+		return result, err
+	}
+	if result, err = m.plan.get(ctx, "-addr", side.addr, "-path", side.path+names[0], "-keys", strconv.Itoa(keys), "-conns", strconv.Itoa(conns)); err != nil {
+		return result, err
+	}
+	after, err := sum()
+	if added := int(after - before); err == nil && side.key != nil && added != result.Sent {
+		err = fmt.Errorf("%d requests have added %d", result.Sent, added)
+	}
+	return result, err
+}
+
+// get runs the generator of GET requests.
+func (p *plan) get(ctx context.Context, args ...string) (result loadResult, err error) {
+	args = append([]string{"get", "-span", p.span().String(), "-warm", min(p.span(), 200*time.Millisecond).String()}, args...)
+	generator, err := again(ctx, "", args...)
+	if err != nil {
+		return result, err
+	}
+	defer generator.end()
+	line, err := generator.line()
+	if err != nil {
+		return result, err
+	}
+	return result, json.Unmarshal([]byte(line), &result)
+}
+
+func (m *incrMatch) row(name string, keys, conns int, samples map[string][]loadResult) {
+	rate := func(r loadResult) float64 { return float64(r.Measured) / r.Seconds }
+	field := func(of func(loadResult) float64) float64 {
+		var all []float64
+		for _, result := range samples[name] {
+			all = append(all, of(result))
+		}
+		return median(all)
+	}
+	row := []any{"incr", keys, conns, name, field(rate), field(func(r loadResult) float64 { return r.P50 }), field(func(r loadResult) float64 { return r.P99 })}
+	half := ""
+	for _, to := range []string{echoConstant, echoGoRedis, echoAuto, webdisService} {
+		var ratios []float64
+		for round, other := range samples[to] {
+			ratios = append(ratios, rate(samples[name][round])/rate(other))
+		}
+		if to == echoConstant {
+			half = spread(ratios)
+		}
+		row = append(row, median(ratios))
+	}
+	m.result.add(append(row, half, loadAverage())...)
+}
+
+// profile writes where the service spends its time.
+func (m *incrMatch) profile(ctx context.Context, file string, keys int) error {
+	server, err := startServer(ctx, "", "serve-incr", "-side", echoCounters, "-redis", m.redis.url())
+	if err != nil {
+		return err
+	}
+	type answer struct {
+		profile []byte
+		err     error
+	}
+	profiled := make(chan answer, 1)
+	go func() {
+		profile, err := server.ask(ctx, "/profile?for="+m.plan.span().String())
+		profiled <- answer{profile, err}
+	}()
+	conns := strconv.Itoa(m.plan.conns[len(m.plan.conns)-1])
+	_, err = m.plan.get(ctx, "-addr", server.addr, "-path", "/incr/"+counterNames(keys)[0], "-keys", strconv.Itoa(keys), "-conns", conns)
+	got := <-profiled
+	if err := errors.Join(err, got.err, server.stop()); err != nil {
+		return err
+	}
+	return os.WriteFile(file, got.profile, 0o600)
+}
+
+// idsAtOnce is how many ids a request for snowflakes asks for, and layoutLimit how many a second layout 41/10/12 has.
+const (
+	idsAtOnce   = 1000
+	layoutLimit = 4_096_000
+)
+
+// snowflakes measures GET /id/snowflake?n=1000.
+func (m *incrMatch) snowflakes(ctx context.Context) (err error) {
+	addr, end, err := startService(ctx, m.binary, m.redis.url())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	for _, conns := range []int{1, 4} {
+		var rates, p50, p99, parts []float64
+		for range m.plan.rounds {
+			result, err := m.plan.get(ctx, "-addr", addr, "-path", "/id/snowflake?n="+strconv.Itoa(idsAtOnce), "-ids", strconv.Itoa(idsAtOnce), "-conns", strconv.Itoa(conns))
+			if err != nil {
+				return err
+			}
+			rate := float64(result.Measured) / result.Seconds
+			rates, p50, p99, parts = append(rates, rate), append(p50, result.P50), append(p99, result.P99), append(parts, rate*idsAtOnce/layoutLimit)
+		}
+		m.result.add("snowflake?n=1000", "", conns, coatcheck, median(rates), median(p50), median(p99), "", "", "", "", "of the layout's limit: "+cell(median(parts))+" ("+spread(parts)+")", loadAverage())
+	}
+	return nil
+}

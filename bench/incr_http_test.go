@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Each service answers every request with a number, and Redis has counted each once, or the command fails.
+func TestIncrComparesEveryService(t *testing.T) {
+	result := command(t, "incr", "-rounds", "1", "-seconds", "0.05", "-conns", "1,3")
+	sides := []string{echoConstant, echoGoRedis, echoAuto, echoCounters, coatcheck}
+	if _, err := exec.LookPath("webdis"); err == nil {
+		sides = append(sides, webdisService)
+	} else if !strings.Contains(strings.Join(result.Notes, "\n"), "webdis is not installed") {
+		t.Errorf("it is not told that webdis was left out: %q", result.Notes)
+	}
+	rates := result.cells(t, "requests/s", 0, 1, 2, 3)
+	for _, side := range sides {
+		for _, load := range []string{"incr 1.00 1.00 ", "incr 1.00 3.00 ", "incr 1000 1.00 ", "incr 1000 3.00 "} {
+			if rate, _ := rates[load+side].(float64); rate <= 0 {
+				t.Errorf("%s%s: %v requests/s", load, side, rates[load+side])
+			}
+		}
+	}
+	if rate, _ := rates["snowflake?n=1000  1.00 "+coatcheck].(float64); rate <= 0 {
+		t.Errorf("snowflakes: %v", rates)
+	}
+}
+
+// A generator that is content with anything measures nothing.
+func TestGetRefusesAWrongAnswer(t *testing.T) {
+	var n atomic.Int64
+	ids := func(count int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for range count {
+				fmt.Fprintln(w, n.Add(1))
+			}
+			_ = http.NewResponseController(w).Flush() // so that the body comes in parts
+		}
+	}
+	text := func(status int, format string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			if strings.Contains(format, "%") {
+				fmt.Fprintf(w, format, n.Add(1))
+				return
+			}
+			_, _ = io.WriteString(w, format)
+		}
+	}
+	for _, row := range []struct {
+		name    string
+		handler http.HandlerFunc
+		ids     int
+		fault   string // "" = none
+	}{
+		{"right", text(200, `{"key":"k7","value":%d}`), 0, ""},
+		{"another status", text(500, `{"value":%d}`), 0, "answered"},
+		{"the same value twice", text(200, `{"value":7}`), 0, "7 behind 7"},
+		{"no value", text(200, `{}`), 0, "no number"},
+		{"ids", ids(1000), 1000, ""},
+		{"too few ids", ids(999), 1000, "999 ids instead of 1000"},
+		{"cut", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, "EOF"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			server := httptest.NewServer(row.handler)
+			defer server.Close()
+			g := getting{generator: generator{addr: server.Listener.Addr().String(), conns: 1, warm: time.Millisecond, span: 20 * time.Millisecond}, path: "/", keys: 1, ids: row.ids}
+			result, err := g.run(t.Context())
+			switch {
+			case row.fault == "" && (err != nil || result.Sent == 0):
+				t.Errorf("%+v, %v", result, err)
+			case row.fault != "" && (err == nil || !containsAny(err.Error(), row.fault)):
+				t.Errorf("got %v, want %s", err, row.fault)
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package redisstore_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// rider adds once.
+type rider struct {
+	addition redisstore.Addition
+	stays    bool
+	landed   chan landing // has room for one
+	boarded  chan struct{}
+}
+
+type landing struct {
+	sum int64
+	err error
+}
+
+func (r *rider) Board() (redisstore.Addition, bool) {
+	close(r.boarded)
+	return r.addition, !r.stays
+}
+
+func (r *rider) Land(sum int64, err error) { r.landed <- landing{sum, err} }
+
+// Riders of one flight each get what their own addition came to: a sum, that another life has begun, that the mark is gone, that the value is none; one that stays gets nothing.
+func TestRidersOfOneFlightAreAnsweredOneByOne(t *testing.T) {
+	server := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
+	ctx := t.Context()
+	_, life, err := store.RunFor(ctx, scripts.NameAdd, []string{"names"}, "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{"mark": "1 era x", "text": "not a number", "a": "4"} {
+		if err := server.Client().Set(ctx, key, value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark := redisstore.Mark{Key: "mark", Word: "era"}
+	rows := []struct {
+		name     string
+		addition redisstore.Addition
+		stays    bool
+		sum      int64
+		err      error
+	}{
+		{"added", redisstore.Addition{Key: "a", By: 3, Life: life, Mark: mark}, false, 7, nil},
+		{"no integer", redisstore.Addition{Key: "text", By: 1, Life: life, Mark: mark}, false, 0, redisstore.ErrNotAnInteger},
+		{"another word", redisstore.Addition{Key: "b", By: 1, Life: life, Mark: redisstore.Mark{Key: "mark", Word: "other"}}, false, 0, redisstore.ErrOtherLife},
+		{"no mark", redisstore.Addition{Key: "c", By: 1, Life: life, Mark: redisstore.Mark{Key: "none", Word: "era"}}, false, 0, redisstore.ErrOtherLife},
+		{"no life", redisstore.Addition{Key: "d", By: 1, Mark: mark}, false, 0, redisstore.ErrOtherLife},
+		{"stays", redisstore.Addition{Key: "e", By: 1, Life: life, Mark: mark}, true, 0, nil},
+		{"added last", redisstore.Addition{Key: "f", By: 1, Life: life, Mark: mark}, false, 1, nil},
+	}
+	line := store.Line(life)
+	riders := make([]*rider, len(rows))
+	for i, row := range rows {
+		riders[i] = &rider{row.addition, row.stays, make(chan landing, 1), make(chan struct{})}
+		if !line.Ride(riders[i]) {
+			t.Fatal("the line leads nowhere")
+		}
+	}
+	for i, row := range rows {
+		<-riders[i].boarded
+		if row.stays {
+			continue
+		}
+		if got := <-riders[i].landed; got.sum != row.sum || !errors.Is(got.err, row.err) {
+			t.Errorf("%s: got %+v, want %d, %v", row.name, got, row.sum, row.err)
+		}
+	}
+	for key, want := range map[string]int64{"d": 0, "e": 0} { // what did not fly has not been sent
+		if got, err := server.Client().Exists(ctx, key).Result(); err != nil || got != want {
+			t.Errorf("%s: %d, %v", key, got, err)
+		}
+	}
+}
+
+func TestNobodyJoinsAnIdleServer(t *testing.T) {
+	server := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
+	_, life, err := store.RunFor(t.Context(), scripts.NameAdd, []string{"names"}, "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rider{landed: make(chan landing, 1), boarded: make(chan struct{})}
+	if store.Line(life).Join(r) {
+		t.Error("joined a flight though none was under way")
+	}
+	if (redisstore.Line{}).Join(r) || (redisstore.Line{}).Ride(r) {
+		t.Error("rode on a line that leads nowhere")
+	}
+}

@@ -1,0 +1,164 @@
+package doctor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func enoughReplicas(x *exam, s *redisstore.Inspected) verdict {
+	if !s.Master || s.Info["role"] == "" {
+		return verdict{}
+	}
+	has := len(s.Replicas)
+	switch {
+	case has < x.Ack:
+		return critical(fmt.Sprintf("%d replicas, with --ack %d", has, x.Ack), "every write is an unknown outcome: it is done here, and never confirmed", fmt.Sprintf("start %d more, or --ack %d", x.Ack-has, has))
+	case has == 0:
+		return note("no replicas", "when this server is lost, so is what its disk kept; nothing takes over meanwhile", "a replica: REPLICAOF, and --ack 1")
+	case x.Ack == 0:
+		return warning(fmt.Sprintf("%d replicas, with --ack 0", has),
+			"a failover loses writes that were confirmed: values of counters are handed out twice, tokens run again, locks have two holders (worker ids wait in quarantine)",
+			fmt.Sprintf("--ack %d", max(x.heirsOf(s), 1)))
+	}
+	return fine("%d replicas, --ack %d", has, x.Ack)
+}
+
+// ackCoversHeirs asks whether each replica that can become master has every confirmed write.
+func ackCoversHeirs(x *exam, s *redisstore.Inspected) verdict {
+	heirs := x.heirsOf(s)
+	if !s.Master || x.Ack == 0 || heirs == 0 || len(s.Replicas) < x.Ack {
+		return verdict{}
+	}
+	if x.Ack < heirs {
+		return warning(fmt.Sprintf("--ack %d, and %d replicas can become master", x.Ack, heirs), "one that has not confirmed can be chosen, and what it does not have is lost: values, tokens, locks",
+			fmt.Sprintf("--ack %d; or CONFIG SET replica-priority 0 at those that are not to take over", heirs))
+	}
+	return fine("--ack %d covers each of %d replicas that can become master", x.Ack, heirs)
+}
+
+func minReplicas(x *exam, s *redisstore.Inspected) verdict {
+	text, told := s.Config["min-replicas-to-write"]
+	least, lag := number(text), s.Config["min-replicas-max-lag"]
+	switch {
+	case !told || !s.Master:
+		return verdict{}
+	case least > int64(len(s.Replicas)):
+		return critical(fmt.Sprintf("min-replicas-to-write %d, and %d replicas", least, len(s.Replicas)), "every write is refused (NOREPLICAS)", fmt.Sprintf("start them, or CONFIG SET min-replicas-to-write %d", len(s.Replicas)))
+	case len(s.Replicas) == 0:
+		return verdict{}
+	case least == 0:
+		v := warning("min-replicas-to-write 0", "a master that is cut off goes on confirming what will be lost, for as long as clients reach it", "CONFIG SET min-replicas-to-write 1, and the same in redis.conf")
+		if x.Ack > 0 {
+			v = v.at(Note)
+			v.risk = "a master that is cut off goes on writing; with --ack nobody is told that those writes count, but they take up time and names until it is found out"
+		}
+		return v
+	case lag == "0":
+		return warning("min-replicas-max-lag 0", "min-replicas-to-write does nothing without it", "CONFIG SET min-replicas-max-lag 10")
+	}
+	return fine("min-replicas-to-write %d within %s s", least, lag)
+}
+
+func waitReach(x *exam, s *redisstore.Inspected) verdict {
+	r := s.Reach
+	switch {
+	case r == nil, r.Err != "", r.Asked == 0:
+		return verdict{}
+	case r.Got < x.Ack:
+		return critical(fmt.Sprintf("a write reached %d replicas of %d in %s, with --ack %d", r.Got, r.Asked, short(r.Took), x.Ack), "writes are unknown outcomes: done here, and not confirmed in time",
+			"look at the replicas that lag; raise --store-timeout if the network is slow")
+	case r.Got < r.Asked:
+		return warning(fmt.Sprintf("a write reached %d replicas of %d in %s", r.Got, r.Asked, short(r.Took)), "if one that has not confirmed becomes master, writes that were confirmed are lost", "look at the replicas that lag")
+	}
+	return fine("a write reached %d replicas of %d", r.Got, r.Asked)
+}
+
+// slowReplica is a lag that no healthy replica has: they confirm once a second.
+const slowReplica = 5 * time.Second
+
+func replicaLag(_ *exam, s *redisstore.Inspected) verdict {
+	for _, replica := range s.Replicas {
+		risk := "it confirms nothing: with --ack writes wait for it, without it a failover to it loses what it lacks"
+		switch {
+		case replica.State != "online":
+			return warning("replica "+replica.Addr+" is not in step yet: "+replica.State, risk, "wait for its synchronization; if it does not end, raise client-output-buffer-limit replica")
+		case replica.Lag >= slowReplica:
+			return warning(fmt.Sprintf("replica %s was silent for %v, and is %s behind", replica.Addr, replica.Lag, size(replica.Behind)), risk, "look at its log and at the link to it")
+		}
+	}
+	if len(s.Replicas) == 0 {
+		return verdict{}
+	}
+	return fine("its replicas are in step")
+}
+
+func replicaLink(_ *exam, s *redisstore.Inspected) verdict {
+	if s.Master || s.Info["master_link_status"] == "" {
+		return verdict{}
+	}
+	if status := s.Info["master_link_status"]; status != "up" {
+		return warning("a replica without its master (master_link_status "+status+")", "its copy grows old: with --ack fewer confirm, and a failover to it loses what it lacks",
+			"look at its log; masterauth and the network between them are the usual causes")
+	}
+	return fine("a replica in contact with its master")
+}
+
+// replicaPriority asks whether there is anybody to take over.
+func replicaPriority(x *exam) []verdict {
+	heirs, replicas := x.heirs()
+	switch {
+	case len(replicas) == 0:
+		return nil
+	case len(heirs) == 0:
+		return []verdict{warning("no replica can become master (replica-priority 0)", "there is no failover: when the master is lost, everything waits for people", "CONFIG SET replica-priority 100, at one of them")}
+	case len(heirs) < len(replicas):
+		return []verdict{note(fmt.Sprintf("%d of %d replicas can not become master (replica-priority 0)", len(replicas)-len(heirs), len(replicas)),
+			"none by itself: they are copies; but their confirmations count for --ack, so that --ack has to cover the others as well", fmt.Sprintf("--ack %d", len(replicas)))}
+	}
+	return []verdict{fine("%d replicas can become master", len(heirs))}
+}
+
+func replicaWrites(_ *exam, s *redisstore.Inspected) verdict {
+	if s.Master || s.Config["replica-read-only"] == "" {
+		return verdict{}
+	}
+	if s.Config["replica-read-only"] == "no" {
+		return warning("a replica that takes writes (replica-read-only no)", "what is written there is lost, and no master knows of it", "CONFIG SET replica-read-only yes, and the same in redis.conf")
+	}
+	return fine("a replica that takes no writes")
+}
+
+func replicaStale(_ *exam, s *redisstore.Inspected) verdict {
+	if s.Master || s.Config["replica-serve-stale-data"] != "yes" {
+		return verdict{}
+	}
+	return note("replica-serve-stale-data yes", "none for coatcheck, which never reads from replicas; who looks at keys there may see old ones", "CONFIG SET replica-serve-stale-data no")
+}
+
+// smallBacklog is Redis's default, which a busy service fills in seconds.
+const smallBacklog = 1 << 20
+
+func backlog(_ *exam, s *redisstore.Inspected) verdict {
+	bytes := number(s.Config["repl-backlog-size"])
+	if !s.Master || len(s.Replicas) == 0 || bytes == 0 {
+		return verdict{}
+	}
+	if bytes <= smallBacklog {
+		return note("repl-backlog-size "+size(bytes), "a replica that was away for a moment has to copy everything anew, and confirms nothing until then: with --ack writes are unknown outcomes",
+			"CONFIG SET repl-backlog-size 67108864, and the same in redis.conf")
+	}
+	return fine("repl-backlog-size %s", size(bytes))
+}
+
+// short writes a duration with as many digits as are of use.
+func short(d time.Duration) string {
+	switch {
+	case d.Abs() >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d.Abs() >= time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}

@@ -1,0 +1,175 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func away(x *exam, s *redisstore.Inspected) verdict {
+	if s.Away == "" {
+		return verdict{}
+	}
+	return warning("can not be asked: "+s.Away,
+		"nothing is known of it; if it is down there is one copy less of every token, lease, counter and lock, and nobody to take over",
+		"start it, or make it reachable from here under this address (replica-announce-ip, cluster-announce-ip)")
+}
+
+// role looks at who is master: the one of a URL, one of a Sentinel set.
+func role(x *exam) []verdict {
+	var masters, asked []string
+	for _, s := range x.Servers {
+		if s.Away != "" {
+			continue
+		}
+		if asked = append(asked, s.Addr); s.Master {
+			masters = append(masters, s.Addr)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	switch first := x.Servers[0]; {
+	case x.Mode == redisstore.Standalone && first.Info["cluster_enabled"] == "1":
+		return []verdict{critical("the URL names one node of a cluster", "every name of another node is refused", "--redis redis+cluster://"+first.Addr)}
+	case x.Mode == redisstore.Standalone && !first.Master:
+		return []verdict{critical("the URL names a replica", "it takes no writes: nothing is issued, counted, leased or locked",
+			"--redis redis://"+first.Info["master_host"]+":"+first.Info["master_port"])}
+	case x.Mode == redisstore.Sentinel && len(masters) == 0:
+		return []verdict{critical("no server of the set says that it is master", "nothing is issued, counted, leased or locked until a failover has ended", "SENTINEL FAILOVER <master>")}
+	case x.Mode == redisstore.Sentinel && len(masters) > 1:
+		return []verdict{critical("several servers say that they are master: "+strings.Join(masters, ", "),
+			"what the wrong one confirms is lost: counters' values and worker ids are handed out twice, tokens run again, locks have two holders",
+			"CONFIG SET min-replicas-to-write 1, on all of them; and REPLICAOF <host> <port> on the wrong one")}
+	}
+	return []verdict{fine("master: %s", strings.Join(masters, ", "))}
+}
+
+// version accepts 6.2 and later, and Valkey, which calls itself Redis 7.2.4 besides its own version.
+func version(_ *exam, s *redisstore.Inspected) verdict {
+	if valkey := s.Info["valkey_version"]; valkey != "" {
+		return fine("Valkey %s", valkey)
+	}
+	text := s.Info["redis_version"]
+	major, rest, _ := strings.Cut(text, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	m, errMajor := strconv.Atoi(major)
+	n, errMinor := strconv.Atoi(minor)
+	switch {
+	case errMajor != nil || errMinor != nil:
+		return note("the version can not be seen", "a Redis before 6.2 runs the scripts otherwise", "")
+	case m < 6 || m == 6 && n < 2:
+		return critical("Redis "+text, "before 6.2 commands and forms of commands are missing: scripts fail in the middle, with tokens, leases and counters half written",
+			"run Redis 6.2 or later, or Valkey")
+	}
+	return fine("Redis %s", text)
+}
+
+func commands(x *exam, s *redisstore.Inspected) verdict {
+	switch {
+	case s.MissingUnseen != "":
+		return note("which commands there are can not be seen: "+s.MissingUnseen, "one that is missing or renamed shows in the first call that needs it", "ACL SETUSER <user> +command")
+	case len(s.Missing) > 0:
+		return critical("commands are missing, or renamed: "+strings.Join(s.Missing, ", "), "scripts that need them fail: tokens, leases, counters or locks, by what is missing",
+			"in redis.conf: no line rename-command for "+strings.Join(s.Missing, ", ")+"; then restart")
+	}
+	return fine("all commands are there")
+}
+
+func rights(x *exam, s *redisstore.Inspected) verdict {
+	switch {
+	case s.DeniedUnseen != "" && s.ScriptFails == "":
+		return note("what the user may do can not be seen: "+s.DeniedUnseen, "a command or a key that is forbidden shows in the first call that needs it", "Redis 7 tells a user with +acl|dryrun +acl|whoami")
+	case len(s.Denied) > 0:
+		return critical("the user may not run "+strings.Join(s.Denied, ", ")+" on coatcheck's keys", "calls that need them are refused: tokens, leases, counters or locks, by what is forbidden",
+			"ACL SETUSER <user> ~<prefix>* &<prefix>* +"+strings.ToLower(strings.Join(s.Denied, " +")))
+	case s.DeniedUnseen != "":
+		return verdict{}
+	}
+	return fine("the user may do all that is needed")
+}
+
+func scriptsRun(_ *exam, s *redisstore.Inspected) verdict {
+	if s.ScriptFails == "" {
+		return fine("scripts run")
+	}
+	return critical("a script of one line fails: "+s.ScriptFails, "nothing works: every decision over tokens, leases, counters and locks is a script",
+		"ACL SETUSER <user> +eval +evalsha +time +info; where Lua is off, another Redis")
+}
+
+// writes is about a write that was refused.
+func writes(_ *exam, s *redisstore.Inspected) verdict {
+	switch {
+	case s.Reach == nil:
+		return verdict{}
+	case s.Reach.Err == "":
+		return fine("takes writes")
+	}
+	fix := "the answer says what is wrong"
+	for code, line := range map[string]string{
+		"NOREPLICAS":  "CONFIG SET min-replicas-to-write, to no more than there are replicas; or start them",
+		"OOM":         "CONFIG SET maxmemory, to more",
+		"MISCONF":     "make room on the disk, or mend it: the log of Redis says why it could not write",
+		"READONLY":    "name the master in --redis",
+		"NOPERM":      "ACL SETUSER <user> ~<prefix>* +set +wait",
+		"CLUSTERDOWN": "mend the cluster: redis-cli --cluster check, then fix",
+	} {
+		if strings.HasPrefix(s.Reach.Err, code) {
+			fix = line
+		}
+	}
+	return critical("a write was refused: "+s.Reach.Err, "nothing is issued, counted, leased or locked", fix)
+}
+
+// heirs are the replicas that may become master.
+func (x *exam) heirs() (heirs, replicas []string) {
+	for _, s := range x.Servers {
+		if s.Away != "" || s.Master {
+			continue
+		}
+		replicas = append(replicas, s.Addr)
+		if priority(&s) != "0" && s.Config["cluster-replica-no-failover"] != "yes" {
+			heirs = append(heirs, s.Addr)
+		}
+	}
+	return heirs, replicas
+}
+
+func priority(s *redisstore.Inspected) string {
+	if told, ok := s.Config["replica-priority"]; ok {
+		return told
+	}
+	return s.Info["slave_priority"]
+}
+
+// heirsOf are the replicas of one master that may take its place: those that it lists, less those that are known not to be able to.
+func (x *exam) heirsOf(master *redisstore.Inspected) int {
+	heirs, replicas := x.heirs()
+	count := len(master.Replicas)
+	for _, replica := range master.Replicas {
+		if slices.Contains(replicas, replica.Addr) && !slices.Contains(heirs, replica.Addr) {
+			count--
+		}
+	}
+	return count
+}
+
+// number reads one of INFO's or CONFIG's numbers; 0 if it is none.
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+// size writes bytes for people.
+func size(bytes int64) string {
+	switch {
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}

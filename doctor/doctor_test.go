@@ -1,0 +1,352 @@
+package doctor
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// healthy is a server of which nothing is to be said.
+func healthy(addr string, master bool) redisstore.Inspected {
+	role := "master"
+	if !master {
+		role = "slave"
+	}
+	return redisstore.Inspected{
+		Addr: addr, Master: master,
+		Info: map[string]string{
+			"redis_version": "7.0.15", "role": role, "aof_enabled": "1", "aof_last_write_status": "ok", "aof_last_bgrewrite_status": "ok", "rdb_last_bgsave_status": "ok",
+			"maxmemory_policy": "noeviction", "maxmemory": "1000000", "used_memory": "500000", "connected_clients": "5", "master_link_status": map[bool]string{false: "up"}[master],
+			"slave_priority": "100",
+		},
+		Config: map[string]string{
+			"appendfsync": "always", "save": "", "min-replicas-to-write": "1", "min-replicas-max-lag": "10", "repl-backlog-size": "67108864", "replica-priority": "100",
+			"replica-serve-stale-data": "no", "replica-read-only": "yes", "maxclients": "10000", "timeout": "0", "tcp-keepalive": "300", "busy-reply-threshold": "5000",
+			"notify-keyspace-events": "", "protected-mode": "yes", "requirepass": "set", "disable-thp": "yes", "cluster-require-full-coverage": "no", "cluster-allow-replica-migration": "no",
+		},
+		Clock:  redisstore.Clock{Within: 100 * time.Microsecond},
+		Ping:   redisstore.Latency{N: 200, P50: time.Millisecond, P99: 2 * time.Millisecond, Max: 3 * time.Millisecond},
+		Script: redisstore.Latency{N: 200, P50: time.Millisecond, P99: 2 * time.Millisecond, Max: 3 * time.Millisecond},
+	}
+}
+
+// patient is a Sentinel set, or with few changes another kind, which is as it should be.
+func patient() (*redisstore.Inspection, *Settings) {
+	master, replica := healthy("10.0.0.1:6379", true), healthy("10.0.0.2:6379", false)
+	master.Replicas = []redisstore.InspectedReplica{{Addr: replica.Addr, State: "online"}}
+	master.Reach = &redisstore.Reach{Asked: 1, Got: 1, Took: time.Millisecond}
+	facts := &redisstore.Inspection{Mode: redisstore.Sentinel, LoggedIn: true, TLS: true, Servers: []redisstore.Inspected{master, replica}}
+	for _, addr := range []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"} {
+		facts.Sentinels = append(facts.Sentinels, redisstore.InspectedSentinel{Addr: addr, Master: master.Addr, Quorum: 2, Others: 2, DownAfter: 5 * time.Second, Replicas: []string{replica.Addr}})
+	}
+	return facts, &Settings{Ack: 1}
+}
+
+// clustered makes the patient a cluster of three masters, the last without a replica.
+func clustered(facts *redisstore.Inspection) {
+	facts.Mode, facts.Sentinels = redisstore.Cluster, nil
+	facts.Cluster = &redisstore.InspectedCluster{States: map[string]string{}}
+	for i, addr := range []string{"10.0.0.1:6379", "10.0.0.3:6379", "10.0.0.4:6379"} {
+		facts.Cluster.Nodes = append(facts.Cluster.Nodes, redisstore.ClusterNode{Addr: addr, Master: true, Slots: [][2]int{{i * 5000, i*5000 + 4999}}})
+		facts.Cluster.States[addr] = "ok"
+	}
+}
+
+// symptom is a change that makes the patient ill, and what the check of that name says then.
+type symptom struct {
+	id    string
+	says  string
+	worst Severity
+	harm  func(facts *redisstore.Inspection, with *Settings)
+}
+
+func onMaster(change func(s *redisstore.Inspected)) func(*redisstore.Inspection, *Settings) {
+	return func(facts *redisstore.Inspection, _ *Settings) { change(&facts.Servers[0]) }
+}
+
+func onReplica(change func(s *redisstore.Inspected)) func(*redisstore.Inspection, *Settings) {
+	return func(facts *redisstore.Inspection, _ *Settings) { change(&facts.Servers[1]) }
+}
+
+func info(name, value string) func(s *redisstore.Inspected) {
+	return func(s *redisstore.Inspected) { s.Info[name] = value }
+}
+
+func setTo(name, value string) func(s *redisstore.Inspected) {
+	return func(s *redisstore.Inspected) { s.Config[name] = value }
+}
+
+func inCluster(change func(c *redisstore.InspectedCluster)) func(*redisstore.Inspection, *Settings) {
+	return func(facts *redisstore.Inspection, _ *Settings) {
+		clustered(facts)
+		change(facts.Cluster)
+	}
+}
+
+func bySentinels(change func(all []redisstore.InspectedSentinel)) func(*redisstore.Inspection, *Settings) {
+	return func(facts *redisstore.Inspection, _ *Settings) { change(facts.Sentinels) }
+}
+
+func everywhere(change func(s *redisstore.Inspected)) func(*redisstore.Inspection, *Settings) {
+	return func(facts *redisstore.Inspection, _ *Settings) {
+		for i := range facts.Servers {
+			change(&facts.Servers[i])
+		}
+	}
+}
+
+var symptoms = []symptom{
+	{"away", "refused", Warning, onReplica(func(s *redisstore.Inspected) { *s = redisstore.Inspected{Addr: s.Addr, Away: "connection refused"} })},
+	{"role", "several servers", Critical, onReplica(func(s *redisstore.Inspected) { s.Master = true })},
+	{"role", "no server", Critical, onMaster(func(s *redisstore.Inspected) { s.Master = false })},
+	{"role", "names a replica", Critical, func(f *redisstore.Inspection, _ *Settings) { f.Mode, f.Servers = redisstore.Standalone, f.Servers[1:] }},
+	{"role", "node of a cluster", Critical, func(f *redisstore.Inspection, _ *Settings) {
+		f.Mode = redisstore.Standalone
+		f.Servers[0].Info["cluster_enabled"] = "1"
+	}},
+	{"version", "Redis 6.0.9", Critical, onMaster(info("redis_version", "6.0.9"))},
+	{"version", "can not be seen", Note, onMaster(info("redis_version", ""))},
+	{"version", "Valkey 8.0.1", OK, onMaster(info("valkey_version", "8.0.1"))},
+	{"version", "Redis 6.2.0", OK, onMaster(info("redis_version", "6.2.0"))},
+	{"commands", "INCRBY", Critical, onMaster(func(s *redisstore.Inspected) { s.Missing = []string{"INCRBY"} })},
+	{"commands", "can not be seen", Note, onMaster(func(s *redisstore.Inspected) { s.MissingUnseen = "NOPERM" })},
+	{"rights", "may not run EVAL", Critical, onMaster(func(s *redisstore.Inspected) { s.Denied = []string{"EVAL"} })},
+	{"rights", "can not be seen", Note, onMaster(func(s *redisstore.Inspected) { s.DeniedUnseen = "unknown subcommand" })},
+	{"scripts", "NOPERM", Critical, onMaster(func(s *redisstore.Inspected) { s.ScriptFails = "NOPERM no eval" })},
+	{"write", "OOM", Critical, onMaster(func(s *redisstore.Inspected) { s.Reach.Err = "OOM command not allowed" })},
+
+	{"persistence", "nothing on disk", Critical, onMaster(info("aof_enabled", "0"))},
+	{"persistence", "nothing on disk", Warning, onReplica(info("aof_enabled", "0"))},
+	{"persistence", "from time to time", Warning, onMaster(func(s *redisstore.Inspected) { s.Info["aof_enabled"], s.Config["save"] = "0", "3600 1" })},
+	{"persistence", "can not be seen", Warning, onMaster(func(s *redisstore.Inspected) {
+		s.Info["aof_enabled"] = "0"
+		delete(s.Config, "save")
+	})},
+	{"appendfsync", "appendfsync no", Warning, onMaster(setTo("appendfsync", "no"))},
+	{"appendfsync", "everysec", Note, onMaster(setTo("appendfsync", "everysec"))},
+	{"appendfsync", "rewritten", Warning, onMaster(func(s *redisstore.Inspected) {
+		s.Config["appendfsync"], s.Config["no-appendfsync-on-rewrite"] = "everysec", "yes"
+	})},
+	{"disk-errors", "err", Critical, onMaster(info("aof_last_write_status", "err"))},
+	{"eviction", "allkeys-lru", Critical, onMaster(info("maxmemory_policy", "allkeys-lru"))},
+	{"eviction", "no limit", Warning, onMaster(func(s *redisstore.Inspected) { s.Info["maxmemory_policy"], s.Info["maxmemory"] = "volatile-ttl", "0" })},
+	{"memory", "90%", Warning, onMaster(info("used_memory", "900000"))},
+	{"memory", "99%", Critical, onMaster(info("used_memory", "990000"))},
+	{"memory", "not set", Note, onMaster(info("maxmemory", "0"))},
+
+	{"replicas", "1 replicas, with --ack 2", Critical, func(_ *redisstore.Inspection, with *Settings) { with.Ack = 2 }},
+	{"replicas", "--ack 0", Warning, func(_ *redisstore.Inspection, with *Settings) { with.Ack = 0 }},
+	{"replicas", "no replicas", Note, func(f *redisstore.Inspection, with *Settings) { f.Servers[0].Replicas, with.Ack = nil, 0 }},
+	{"ack", "2 replicas can become master", Warning, func(f *redisstore.Inspection, _ *Settings) {
+		third := healthy("10.0.0.3:6379", false)
+		f.Servers = append(f.Servers, third)
+		f.Servers[0].Replicas = append(f.Servers[0].Replicas, redisstore.InspectedReplica{Addr: third.Addr, State: "online"})
+	}},
+	{"min-replicas", "0", Note, onMaster(setTo("min-replicas-to-write", "0"))},
+	{"min-replicas", "0", Warning, func(f *redisstore.Inspection, with *Settings) {
+		f.Servers[0].Config["min-replicas-to-write"], with.Ack = "0", 0
+	}},
+	{"min-replicas", "max-lag 0", Warning, onMaster(setTo("min-replicas-max-lag", "0"))},
+	{"min-replicas", "2, and 1", Critical, onMaster(setTo("min-replicas-to-write", "2"))},
+	{"wait-reach", "0 replicas of 1", Critical, onMaster(func(s *redisstore.Inspected) { s.Reach.Got = 0 })},
+	{"wait-reach", "1 replicas of 2", Warning, onMaster(func(s *redisstore.Inspected) { s.Reach.Asked = 2 })},
+	{"replica-lag", "silent for 30s", Warning, onMaster(func(s *redisstore.Inspected) { s.Replicas[0].Lag = 30 * time.Second })},
+	{"replica-lag", "wait_bgsave", Warning, onMaster(func(s *redisstore.Inspected) { s.Replicas[0].State = "wait_bgsave" })},
+	{"replica-link", "down", Warning, onReplica(info("master_link_status", "down"))},
+	{"replica-priority", "no replica can", Warning, onReplica(setTo("replica-priority", "0"))},
+	{"replica-priority", "1 of 2", Note, func(f *redisstore.Inspection, _ *Settings) {
+		f.Servers = append(f.Servers, healthy("10.0.0.3:6379", false))
+		f.Servers[2].Config["replica-priority"] = "0"
+	}},
+	{"replica-writes", "takes writes", Warning, onReplica(setTo("replica-read-only", "no"))},
+	{"replica-stale", "yes", Note, onReplica(setTo("replica-serve-stale-data", "yes"))},
+	{"repl-backlog", "1.0 MiB", Note, onMaster(setTo("repl-backlog-size", "1048576"))},
+
+	{"clock-servers", "3s apart", Critical, onReplica(func(s *redisstore.Inspected) { s.Clock.Offset = -3 * time.Second })},
+	{"clock-servers", "too slow to tell", Note, onReplica(func(s *redisstore.Inspected) {
+		s.Clock.Offset, s.Clock.Within = 900*time.Millisecond, 400*time.Millisecond
+	})},
+	{"clock-host", "behind this host's", Warning, everywhere(func(s *redisstore.Inspected) { s.Clock.Offset = -time.Minute })},
+	{"clock-host", "can not be seen", Note, onMaster(func(s *redisstore.Inspected) { s.Clock.Err = "NOPERM" })},
+	{"latency", "p99 2s", Critical, onMaster(func(s *redisstore.Inspected) { s.Script.P99 = 2 * time.Second })},
+	{"latency", "p99 400ms", Warning, onMaster(func(s *redisstore.Inspected) { s.Script.P99 = 400 * time.Millisecond })},
+
+	{"sentinels", "2 sentinels", Warning, func(f *redisstore.Inspection, _ *Settings) { f.Sentinels = f.Sentinels[:2] }},
+	{"sentinels", "can not be asked", Warning, bySentinels(func(all []redisstore.InspectedSentinel) {
+		all[2] = redisstore.InspectedSentinel{Addr: all[2].Addr, Away: "refused"}
+	})},
+	{"sentinel-quorum", "quorum 4", Critical, bySentinels(func(all []redisstore.InspectedSentinel) { all[0].Quorum, all[1].Quorum, all[2].Quorum = 4, 4, 4 })},
+	{"sentinel-quorum", "quorum 1", Warning, bySentinels(func(all []redisstore.InspectedSentinel) { all[0].Quorum, all[1].Quorum, all[2].Quorum = 1, 1, 1 })},
+	{"sentinel-quorum", "different", Warning, bySentinels(func(all []redisstore.InspectedSentinel) { all[1].Quorum = 3 })},
+	{"sentinel-quorum", "NOQUORUM", Critical, bySentinels(func(all []redisstore.InspectedSentinel) { all[1].NoQuorum = "NOQUORUM 1 usable" })},
+	{"sentinel-view", "different masters", Critical, bySentinels(func(all []redisstore.InspectedSentinel) { all[1].Master = "10.0.0.2:6379" })},
+	{"sentinel-view", "down", Warning, bySentinels(func(all []redisstore.InspectedSentinel) { all[1].Down = true })},
+	{"sentinel-view", "different replicas", Warning, bySentinels(func(all []redisstore.InspectedSentinel) { all[1].Replicas = nil })},
+	{"sentinel-view", "no replica", Warning, bySentinels(func(all []redisstore.InspectedSentinel) {
+		all[0].Replicas, all[1].Replicas, all[2].Replicas = nil, nil, nil
+	})},
+	{"sentinel-down-after", "60000", Warning, bySentinels(func(all []redisstore.InspectedSentinel) { all[1].DownAfter = time.Minute })},
+
+	{"cluster-slots", "7 of 16384", Critical, inCluster(func(c *redisstore.InspectedCluster) { c.Uncovered = 7 })},
+	{"cluster-slots", "cluster_state fail", Critical, inCluster(func(c *redisstore.InspectedCluster) { c.States["10.0.0.3:6379"] = "fail" })},
+	{"cluster-nodes", "down", Warning, inCluster(func(c *redisstore.InspectedCluster) { c.Failing = []string{"10.0.0.3:6379"} })},
+	{"cluster-nodes", "2 masters", Warning, inCluster(func(c *redisstore.InspectedCluster) { c.Nodes = c.Nodes[:2] })},
+	{"cluster-moving", "2 slots", Note, inCluster(func(c *redisstore.InspectedCluster) { c.Moving = []int{1, 2} })},
+	{"cluster-coverage", "yes", Note, func(f *redisstore.Inspection, _ *Settings) {
+		clustered(f)
+		f.Servers[0].Config["cluster-require-full-coverage"] = "yes"
+	}},
+	{"cluster-migration", "yes", Note, func(f *redisstore.Inspection, _ *Settings) {
+		clustered(f)
+		f.Servers[0].Config["cluster-allow-replica-migration"] = "yes"
+	}},
+
+	{"password", "no password, and protected-mode no", Warning, func(f *redisstore.Inspection, _ *Settings) {
+		f.LoggedIn = false
+		f.Servers[0].Config["protected-mode"] = "no"
+	}},
+	{"password", "on this host", Note, func(f *redisstore.Inspection, _ *Settings) {
+		f.LoggedIn = false
+		f.Servers[0].Loopback, f.Servers[1].Loopback = true, true
+	}},
+	{"tls", "no TLS", Warning, func(f *redisstore.Inspection, _ *Settings) { f.TLS = false }},
+	{"settings", "unknown command", Note, onMaster(func(s *redisstore.Inspected) { s.Config, s.ConfigUnseen = nil, "ERR unknown command 'CONFIG'" })},
+	{"maxclients", "9500 of 10000", Warning, onMaster(info("connected_clients", "9500"))},
+	{"timeout", "timeout 60", Note, onMaster(setTo("timeout", "60"))},
+	{"tcp-keepalive", "0", Note, onMaster(setTo("tcp-keepalive", "0"))},
+	{"script-limit", "busy-reply-threshold 0", Note, onMaster(setTo("busy-reply-threshold", "0"))},
+	{"script-limit", "lua-time-limit 0", Note, onMaster(func(s *redisstore.Inspected) {
+		delete(s.Config, "busy-reply-threshold")
+		s.Config["lua-time-limit"] = "0"
+	})},
+	{"notifications", "KEA", Note, onMaster(setTo("notify-keyspace-events", "KEA"))},
+	{"huge-pages", "disable-thp no", Note, onMaster(setTo("disable-thp", "no"))},
+	{"database", "database 3", Note, func(f *redisstore.Inspection, _ *Settings) { f.Database = 3 }},
+}
+
+// of are the findings of one check.
+func of(id string, all []Finding) (found []Finding) {
+	for _, f := range all {
+		if f.ID == id {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+func TestEachCheckFindsItsFactAndNothingInAHealthyRedis(t *testing.T) {
+	for _, row := range symptoms {
+		t.Run(row.id+" "+row.says, func(t *testing.T) {
+			facts, with := patient()
+			row.harm(facts, with)
+			found := of(row.id, Examine(*facts, *with))
+			if len(found) == 0 || found[0].Severity != row.worst || !strings.Contains(found[0].Found, row.says) {
+				t.Fatalf("got %+v, want %v: %s", found, row.worst, row.says)
+			}
+			if first := found[0]; first.Severity > OK && (first.Risk == "" || first.Severity > Note && first.Fix == "") {
+				t.Errorf("neither risk nor fix: %+v", first)
+			}
+		})
+	}
+	for _, kind := range []func(*redisstore.Inspection){
+		func(*redisstore.Inspection) {},
+		clustered,
+		func(f *redisstore.Inspection) { f.Mode, f.Sentinels = redisstore.Standalone, nil },
+	} {
+		facts, with := patient()
+		kind(facts)
+		for _, f := range Examine(*facts, *with) {
+			if f.Severity > OK {
+				t.Errorf("%s of a healthy %s: %+v", f.ID, facts.Mode, f)
+			}
+		}
+	}
+}
+
+func TestEachCheckHasASymptom(t *testing.T) {
+	ill := map[string]bool{}
+	for _, row := range symptoms {
+		if row.worst > OK {
+			ill[row.id] = true
+		}
+	}
+	for _, check := range checks {
+		if !ill[check.id] {
+			t.Errorf("no symptom of %s", check.id)
+		}
+		delete(ill, check.id)
+	}
+	if len(ill) > 0 {
+		t.Errorf("symptoms of no check: %v", slices.Collect(maps.Keys(ill)))
+	}
+}
+
+func TestFindingsAreTheWorstFirstAndOneForAllServersAlike(t *testing.T) {
+	facts, with := patient()
+	for i := range facts.Servers {
+		facts.Servers[i].Info["aof_enabled"] = "0"
+		facts.Servers[i].Config["timeout"] = "60"
+	}
+	all := Examine(*facts, *with)
+	if !slices.IsSortedFunc(all, func(a, b Finding) int { return int(b.Severity) - int(a.Severity) }) || all[0].ID != "persistence" {
+		t.Errorf("%+v", all)
+	}
+	if found := of("timeout", all); len(found) != 1 || !slices.Equal(found[0].Where, []string{"10.0.0.1:6379", "10.0.0.2:6379"}) {
+		t.Errorf("%+v", found)
+	}
+	if Worst(all) != Critical || Worst(nil) != OK {
+		t.Error(Worst(all))
+	}
+}
+
+// A server that tells nothing is not taken for fine.
+func TestNothingIsFineBecauseNobodyCouldLook(t *testing.T) {
+	mute := redisstore.Inspected{
+		Addr: "10.0.0.1:6379", Master: true, Info: map[string]string{}, Config: map[string]string{}, ConfigUnseen: "NOPERM", MissingUnseen: "NOPERM", DeniedUnseen: "NOPERM",
+		Clock: redisstore.Clock{Err: "NOPERM"},
+	}
+	for _, f := range Examine(redisstore.Inspection{Mode: redisstore.Standalone, LoggedIn: true, TLS: true, Servers: []redisstore.Inspected{mute}}, Settings{}) {
+		if f.Severity == OK && !slices.Contains([]string{"role", "password", "tls", "scripts"}, f.ID) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func TestSeveritiesAreWrittenAsWords(t *testing.T) {
+	text, err := json.Marshal(Finding{ID: "x", Severity: Warning, Found: "y"})
+	var back Finding
+	if err != nil || string(text) != `{"id":"x","severity":"warning","found":"y"}` || json.Unmarshal(text, &back) != nil || back.Severity != Warning {
+		t.Errorf("%s %v %+v", text, err, back)
+	}
+	if json.Unmarshal([]byte(`{"severity":"bad"}`), &back) == nil {
+		t.Error("bad is a severity")
+	}
+}
+
+// The page lists what is looked at, no more and no less.
+func TestThePageListsEveryCheck(t *testing.T) {
+	page, err := os.ReadFile("../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed, known []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		listed = append(listed, row[1])
+	}
+	for _, check := range checks {
+		known = append(known, check.id)
+	}
+	for _, check := range serviceChecks {
+		known = append(known, check.id)
+	}
+	if !slices.Equal(listed, known) {
+		t.Errorf("the page lists %q\nand there are %q", listed, known)
+	}
+}

@@ -1,0 +1,230 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Inspection is what a Redis says of itself, and what was measured of it: facts, without a judgement. It holds no password.
+type Inspection struct {
+	Mode     Mode
+	Address  string // the URL's hosts, without user or password
+	LoggedIn bool   // the URL has a password
+	TLS      bool
+	Database int
+
+	Servers   []Inspected // masters and replicas, as far as they are known
+	Sentinels []InspectedSentinel
+	Cluster   *InspectedCluster // nil = not a cluster, or no node could be asked
+}
+
+// Inspected is one server of a Redis.
+type Inspected struct {
+	Addr     string
+	Loopback bool   // it is on this host
+	Master   bool   // it says that it is one
+	Away     string // why it could not be asked; then only Addr and Loopback are known
+
+	Info map[string]string // INFO, by its names
+
+	Config       map[string]string // of ConfigNames, those that it told; of requirepass only whether there is one: "set" or ""
+	ConfigUnseen string            // why there is no Config
+
+	Missing       []string // of UsedCommands, those that it does not know; upper case
+	MissingUnseen string   // why that is not known
+	Denied        []string // those that our user may not run; upper case
+	DeniedUnseen  string   // why that is not known, such as before Redis 7
+	ScriptFails   string   // what a script that does no more than TIME and INFO was answered, if that was an error
+
+	Clock  Clock
+	Ping   Latency
+	Script Latency // of a script that only reads TIME
+
+	Replicas []InspectedReplica // as the master lists them
+	Reach    *Reach             // of masters; nil = it was not to be written
+}
+
+// Clock is how a server's clock stands to this host's.
+type Clock struct {
+	Offset time.Duration // the server's time less this host's, at the middle of a round trip
+	Within time.Duration // the offset is off by this at most: half of the shortest round trip
+	Err    string        // why it is not known
+}
+
+// Latency is how long round trips took.
+type Latency struct {
+	N             int
+	P50, P99, Max time.Duration
+}
+
+// InspectedReplica is a replica as its master sees it.
+type InspectedReplica struct {
+	Addr  string
+	State string // online, or how far it has come
+	Lag   time.Duration
+	// Behind is how many bytes of the master's history it has not confirmed. Under load that is never quite nothing.
+	Behind int64
+}
+
+// Reach is what became of one small write, and of a WAIT behind it.
+type Reach struct {
+	Asked int // for so many replicas
+	Got   int
+	Took  time.Duration // the write and the WAIT
+	Err   string        // what the write, or the WAIT, was refused with
+}
+
+// InspectOptions says how to inspect. The zero value of each field means the default beside it.
+type InspectOptions struct {
+	Samples  int                             // of each latency; 0 = 200. There are fewer where they would take more than a second
+	ReadOnly bool                            // writes nothing: no Reach is measured
+	Patience time.Duration                   // how long one question may take; 0 = 3 s
+	Progress func(doing string, of, all int) // is told before each server is asked; nil = nobody is
+}
+
+func (o InspectOptions) withDefaults() InspectOptions {
+	if o.Samples == 0 {
+		o.Samples = 200
+	}
+	if o.Patience == 0 {
+		o.Patience = 3 * time.Second
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int, int) {}
+	}
+	return o
+}
+
+// ErrNotInspected is the refusal to inspect a store that has no Redis behind it.
+var ErrNotInspected = Refusal("the embedded store has no Redis behind it to look at")
+
+// Inspect asks every server of the Redis that the configuration names: the one, or the master of a Sentinel set with its replicas and the sentinels, or all nodes of a cluster.
+// Config.Ack says for how many replicas a write has to reach. What a server does not tell, such as its settings where CONFIG is forbidden, is said in the fields for that, and a
+// server that is away is among the others as such: the error is that of a configuration that can not be used, or of a Redis of which nobody could be asked ([ErrUnavailable]).
+//
+// It changes nothing but, without ReadOnly, one key under the store's prefix on each master, which expires after ten seconds. Servers remember the text of two small scripts, as they do of all.
+func Inspect(ctx context.Context, config Config, options InspectOptions) (Inspection, error) {
+	target, err := parseURL(config.URL)
+	if err := errors.Join(err, config.withDefaults().check(target.mode)); err != nil {
+		return Inspection{}, err
+	}
+	if target.mode == Embedded {
+		return Inspection{}, ErrNotInspected
+	}
+	i := &inspector{target: target, config: config.withDefaults(), options: options.withDefaults()}
+	i.found = Inspection{Mode: target.mode, Address: target.address, LoggedIn: target.loggedIn(), TLS: i.server("").TLSConfig != nil, Database: i.server("").DB}
+	i.inspect(ctx)
+	if !slices.ContainsFunc(i.found.Servers, func(s Inspected) bool { return s.Away == "" }) {
+		return i.found, &Error{Op: "inspect", Class: ErrUnavailable, Cause: i.found.away()}
+	}
+	return i.found, nil
+}
+
+// away is why nobody could be asked.
+func (f *Inspection) away() error {
+	var faults []error
+	for _, sentinel := range f.Sentinels {
+		if sentinel.Away != "" {
+			faults = append(faults, fmt.Errorf("sentinel %s: %s", sentinel.Addr, sentinel.Away))
+		}
+	}
+	for _, server := range f.Servers {
+		faults = append(faults, fmt.Errorf("%s: %s", server.Addr, server.Away))
+	}
+	if len(faults) == 0 {
+		return errors.New("no sentinel knows a master of that name")
+	}
+	return errors.Join(faults...)
+}
+
+// inspector is one inspection under way.
+type inspector struct {
+	target  target
+	config  Config
+	options InspectOptions
+	found   Inspection
+}
+
+func (i *inspector) inspect(ctx context.Context) {
+	servers := map[string]string{} // the slot tag of a key that a server may be written to with
+	var order []string
+	add := func(addr, tag string) {
+		if _, known := servers[addr]; !known {
+			order = append(order, addr)
+		}
+		servers[addr] = tag
+	}
+	switch i.target.mode {
+	case Sentinel:
+		for _, addr := range i.sentinels(ctx) {
+			add(addr, "doctor")
+		}
+	case Cluster:
+		for _, node := range i.cluster(ctx) {
+			add(node.Addr, node.tag())
+		}
+	default:
+		add(i.target.server.Addr, "doctor")
+	}
+	at := 0
+	for at < len(order) { // it grows by the replicas that masters tell of
+		i.options.Progress("asking "+order[at], at+1, len(order))
+		server := i.ask(ctx, order[at], servers[order[at]])
+		i.found.Servers = append(i.found.Servers, server)
+		for _, replica := range server.Replicas {
+			if i.target.mode != Cluster && !i.same(order, replica.Addr) {
+				add(replica.Addr, "doctor")
+			}
+		}
+		at++
+	}
+}
+
+// same tells whether an address is on a list, by another name as well where both are this host.
+func (i *inspector) same(list []string, addr string) bool {
+	host, port, _ := net.SplitHostPort(addr)
+	return slices.ContainsFunc(list, func(other string) bool {
+		h, p, _ := net.SplitHostPort(other)
+		return other == addr || p == port && loopback(h) && loopback(host)
+	})
+}
+
+// loopback tells whether a host is this one.
+func loopback(host string) bool {
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (t *target) loggedIn() bool {
+	if t.server != nil {
+		return t.server.Password != ""
+	}
+	return t.password != ""
+}
+
+// server is how a server at an address is asked; "" is the one of the URL.
+func (i *inspector) server(addr string) *redis.Options {
+	options := &redis.Options{Username: i.target.username, Password: i.target.password, DB: i.target.db, TLSConfig: i.target.tls()}
+	if own := i.target.server; own != nil {
+		options = &redis.Options{Network: own.Network, Addr: own.Addr, Username: own.Username, Password: own.Password, DB: own.DB, TLSConfig: own.TLSConfig}
+	}
+	if addr != "" && addr != options.Addr {
+		options.Network, options.Addr = "tcp", addr
+		if options.TLSConfig != nil {
+			options.TLSConfig = options.TLSConfig.Clone()
+			options.TLSConfig.ServerName = "" // the host's that is dialed
+		}
+	}
+	options.PoolSize = 1
+	return safe(options, i.options.Patience)
+}
+
+// dial returns a client of a server at an address.
+func (i *inspector) dial(addr string) *redis.Client { return redis.NewClient(i.server(addr)) }

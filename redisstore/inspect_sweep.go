@@ -1,0 +1,73 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var sweepForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{3,200}$`)
+
+// sweepPage is how many keys a SCAN looks at in one step.
+const sweepPage = 1000
+
+// Sweep removes every record of every kind whose name begins with a text of at least three characters, and the names themselves from the lists of the kinds that are named, such as
+// workers; it returns how many keys there were. It is for what a test or a measurement has left: whoever still uses such a name has lost it without being told. It looks at every
+// key of every master, in steps, and does not hold others up. The error is an [*Error]; asked again it goes on.
+func (s *Store) Sweep(ctx context.Context, beginning string, kinds ...string) (removed int, err error) {
+	if !sweepForm.MatchString(beginning) {
+		return 0, &Error{Op: "sweep", Class: ErrRefused, Cause: errors.New("a beginning of names has three characters or more, of those that names have")}
+	}
+	var mu sync.Mutex
+	err = s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error {
+		n, err := s.sweepNode(ctx, node, beginning)
+		mu.Lock()
+		defer mu.Unlock()
+		removed += n
+		return err
+	})
+	for _, kind := range kinds {
+		err = errors.Join(err, s.forget(ctx, s.Key(kind, "names"), beginning))
+	}
+	if err != nil {
+		return removed, classify(ctx, "sweep", err, true, true)
+	}
+	return removed, nil
+}
+
+// sweepNode removes what one master has.
+func (s *Store) sweepNode(ctx context.Context, node *redis.Client, beginning string) (removed int, err error) {
+	for cursor := uint64(0); ; {
+		var keys []string
+		if keys, cursor, err = node.Scan(ctx, cursor, s.prefix+"*:{"+beginning+"*", sweepPage).Result(); err != nil {
+			return removed, err
+		}
+		pipe := node.Pipeline()
+		for _, key := range keys { // one at a time, since a cluster takes no keys of several slots
+			if kind, _, _ := strings.Cut(strings.TrimPrefix(key, s.prefix), "{"); strings.Count(kind, ":") == 1 {
+				pipe.Del(ctx, key)
+			}
+		}
+		answers, err := pipe.Exec(ctx)
+		if err != nil {
+			return removed, err
+		}
+		removed += len(answers)
+		if cursor == 0 {
+			return removed, nil
+		}
+	}
+}
+
+// forget takes names off a list of names.
+func (s *Store) forget(ctx context.Context, list, beginning string) error {
+	node, err := s.nodes.of(ctx, list)
+	if err != nil {
+		return err
+	}
+	return node.ZRemRangeByLex(ctx, list, "["+beginning, "["+beginning+"\xff").Err()
+}

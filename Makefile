@@ -7,7 +7,7 @@ FUZZTIME ?= 20s
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-go lint fmt fuzz chaos bench deps clean
+.PHONY: help run build test test-go lint fmt browser fuzz chaos bench deps clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,10 +51,14 @@ fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
 	done; \
 	echo "$$found fuzz tests, each for $(FUZZTIME)"
 
+browser: deps ## Run only the console's tests, in a real browser (ARGS=-update takes the pictures of docs/console anew)
+	$(GO) test -race -count=1 -v ./console $(if $(ARGS),-args $(ARGS))
+
 chaos: ## Break processes and Redis under load and check every history, at length (ARGS: more flags for ./chaos, such as -rounds=100)
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos -args -rounds=30 $(ARGS)
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos/ids -args -rounds=20
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos/counters -args -rounds=12
+	$(GO) test -race -count=1 -timeout 60m -v ./chaos/segments -args -rounds=12
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos/locks -args -rounds=20 -trials=200 -names=1000000
 	$(GO) test -race -count=1 -timeout 60m -v ./internal/leasesim -args -rounds=2000
 
@@ -62,8 +66,8 @@ bench: ## Measure side by side with peers, as ratios (ARGS: what to measure, suc
 	cd bench && $(GO) run . $(if $(ARGS),$(ARGS),guard)
 
 # redis-server, mariadbd and postgres are what the tests start, each its own; REDIS_SERVER names another redis-server. The race detector needs a C compiler. Python and Node run
-# the examples. Of MariaDB the core packages are enough, which start nothing. PostgreSQL's would make a cluster that runs from then on, unless it is told not to.
-deps: ## Install what the tests need where it is missing (apt-get): redis-server, MariaDB, PostgreSQL, curl, jq, python3, node, a C compiler
+# the examples; npm fetches what checks the console for accessibility, in chromium. Of MariaDB the core packages are enough, which start nothing. PostgreSQL's would make a cluster that runs from then on, unless it is told not to.
+deps: ## Install what the tests need where it is missing (apt-get): redis-server, MariaDB, PostgreSQL, curl, jq, python3, node, npm, chromium, a C compiler
 	@missing=; \
 	command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || missing="$$missing redis-server"; \
 	(PATH="$$PATH:/usr/sbin:/usr/libexec"; command -v mariadbd) >/dev/null || missing="$$missing mariadb-server-core"; \
@@ -71,8 +75,11 @@ deps: ## Install what the tests need where it is missing (apt-get): redis-server
 	(PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' :)"; command -v postgres) >/dev/null || missing="$$missing postgresql"; \
 	command -v curl >/dev/null || missing="$$missing curl"; \
 	command -v jq >/dev/null || missing="$$missing jq"; \
+	command -v openssl >/dev/null || missing="$$missing openssl"; \
 	command -v python3 >/dev/null || missing="$$missing python3"; \
 	command -v node >/dev/null || missing="$$missing nodejs"; \
+	command -v npm >/dev/null || missing="$$missing npm"; \
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || missing="$$missing chromium"; \
 	command -v $$($(GO) env CC) >/dev/null || missing="$$missing gcc libc6-dev"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then echo "deps: install$$missing; there is no apt-get here to do it" >&2; exit 1; fi; \

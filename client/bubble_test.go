@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -61,7 +62,7 @@ func bubbleWith(t *testing.T, workers workerlease.Config) *service {
 	t.Helper()
 	time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))) // a bubble begins before the default epoch of ids
 	one := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Workers: workers})
-	l := &line{service: one.Handler(), seen: map[string]int{}}
+	l := &line{service: apitest.Handler(t, one.Handler()), seen: map[string]int{}}
 	network := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	web := &http.Server{Handler: l}
 	served := make(chan struct{})

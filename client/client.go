@@ -12,6 +12,7 @@ import (
 // Config says which service to ask, and how. The zero value of each field but URL means the default beside it.
 type Config struct {
 	URL        string        // of the service, such as http://127.0.0.1:8080; a path in it stands before those of the service
+	APIKey     string        // is shown to the service: take https but on this machine; "" = none. It is in no error and no log
 	HTTPClient *http.Client  // it is copied, and does not follow redirects; nil = one of the client's own, with net/http's defaults
 	Timeout    time.Duration // how long one request may take; 0 = 10 s
 	MaxAnswer  int64         // bytes of an answer that are read; 0 = 16 MiB. A longer one is an answer that can not be read
@@ -22,6 +23,7 @@ type Config struct {
 type Client struct {
 	base    string
 	web     http.Client
+	key     string
 	timeout time.Duration
 	most    int64
 	log     *slog.Logger
@@ -36,7 +38,10 @@ func New(config Config) (*Client, error) {
 	if config.Timeout < 0 || config.MaxAnswer < 0 {
 		return nil, errors.New("client: a negative timeout or limit")
 	}
-	c := &Client{base: base, timeout: config.Timeout, most: config.MaxAnswer, log: config.Logger}
+	if strings.ContainsFunc(config.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("client: the API key has characters that no key has")
+	}
+	c := &Client{base: base, key: config.APIKey, timeout: config.Timeout, most: config.MaxAnswer, log: config.Logger}
 	if config.HTTPClient != nil {
 		c.web = *config.HTTPClient
 	} else if standard, ok := http.DefaultTransport.(*http.Transport); ok {

@@ -24,6 +24,8 @@ var (
 var (
 	ErrUnavailable    = refusal("the service or its store is not available")
 	ErrInvalidRequest = refusal("the request is not valid")
+	ErrUnauthorized   = refusal("the service does not know who is asking") // a missing or wrong API key
+	ErrForbidden      = refusal("the API key does not allow that")
 	ErrTooLarge       = refusal("the body is larger than the service takes")
 	ErrInProgress     = refusal("the first attempt is still running") // Error.RetryAfter is what is left of its lease
 	ErrInDoubt        = refusal("the first attempt ended without an answer")
@@ -61,6 +63,9 @@ var codes = map[wire.Code]error{
 	wire.InvalidName:         ErrInvalidRequest,
 	wire.KeyMissing:          ErrInvalidRequest,
 	wire.KeyMalformed:        ErrInvalidRequest,
+	wire.Unauthorized:        ErrUnauthorized,
+	wire.Forbidden:           ErrForbidden,
+	wire.TooManyRequests:     ErrUnavailable,
 	wire.PayloadTooLarge:     ErrTooLarge,
 	wire.InProgress:          ErrInProgress,
 	wire.IdempotencyUnknown:  ErrInDoubt,

@@ -84,6 +84,9 @@ func (c *Client) request(ctx context.Context, call call, id string) (*http.Reque
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("X-Request-Id", id)
+	if c.key != "" {
+		request.Header.Set("Authorization", "Bearer "+c.key)
+	}
 	if len(body) > 0 {
 		request.Header.Set("Content-Type", "application/json")
 	}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -56,7 +57,7 @@ func serveWith(t testing.TB, config server.Config) *service {
 			t.Errorf("closing the service: %v", err)
 		}
 	})
-	l := &line{service: one.Handler(), seen: map[string]int{}}
+	l := &line{service: apitest.Handler(t, one.Handler()), seen: map[string]int{}}
 	url := listen(t, l)
 	return &service{Client: connect(t, url), url: url, line: l}
 }

@@ -5,6 +5,7 @@
 // again with the same owner, nonce or request id answers the same, so that a lost reply can be asked for again. Numbers above 2^53 cross as strings.
 // A script reads before it writes: one that answers with an error about the type of a key has changed nothing.
 //
-// The header of each file names its library parts (Uses), KEYS, ARGV, Reply, Units and Effect; a test refuses a file without them.
+// The header of each file names its library parts (Uses), KEYS, ARGV, Reply, Units and Effect; a test refuses a file without them. A script that answers the common case
+// before all else names the parts which only the rest needs in a line of their own (From here on), at the place where they come.
 // Scripts need Redis 6.2 or later, or Valkey; the embedded store runs the same files.
 package scripts

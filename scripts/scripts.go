@@ -15,7 +15,7 @@ var files embed.FS
 // Script is one operation on Redis: a Lua text and the hash that Redis knows it by. It is immutable and safe for concurrent use.
 type Script struct {
 	Name   string // the file's name without .lua, such as token_claim
-	Source string // what Redis runs: the library parts that the header names under Uses, then the file
+	Source string // what Redis runs: the library parts that the header names under Uses, then the file, with further parts where it says so
 	SHA    string // SHA-1 of Source in hex, as EVALSHA takes it
 	Reads  bool   // the header says "Effect none": running it again, or not knowing whether it ran, harms nothing
 }
@@ -57,28 +57,41 @@ var (
 	NameRemove = load("name_remove")
 	NameList   = load("name_list")
 
+	KeyAdd    = load("key_add")
+	KeyRemove = load("key_remove")
+	KeyList   = load("key_list")
+
+	RateGet  = load("rate_get")
+	RateSwap = load("rate_swap")
+
 	LedgerAppend = load("ledger_append")
 	LedgerList   = load("ledger_list")
 )
 
 var (
 	usesLine   = regexp.MustCompile(`(?m)^-- Uses +(.*)$`)
+	laterLine  = regexp.MustCompile(`(?m)^-- From here on: (.*)$`)
 	effectLine = regexp.MustCompile(`(?m)^-- Effect none$`)
 )
 
-// load reads an embedded script and puts the library parts it uses before it. A missing file is a programmer's mistake and panics at start-up.
+// load reads an embedded script and puts the library parts it uses before it. Those that a line `-- From here on: …` names come in its place: a server spends no time
+// on what only such requests need that get there. A missing file is a programmer's mistake and panics at start-up.
 func load(name string) *Script {
 	body := read(name + ".lua")
-	var source strings.Builder
+	source := laterLine.ReplaceAllStringFunc(body, func(line string) string { return parts(laterLine.FindStringSubmatch(line)[1]) })
 	if uses := usesLine.FindStringSubmatch(body); uses != nil && uses[1] != "none" {
-		for part := range strings.FieldsSeq(uses[1]) {
-			source.WriteString(read("lib/" + part + ".lua"))
-		}
+		source = parts(uses[1]) + source
 	}
-	source.WriteString(body)
-	script := &Script{Name: name, Source: source.String(), Reads: effectLine.MatchString(body)}
-	script.SHA = hash(script.Source)
-	return script
+	return &Script{Name: name, Source: source, SHA: hash(source), Reads: effectLine.MatchString(body)}
+}
+
+// parts are the texts of library parts, one behind the other.
+func parts(names string) string {
+	var texts strings.Builder
+	for name := range strings.FieldsSeq(names) {
+		texts.WriteString(read("lib/" + name + ".lua"))
+	}
+	return texts.String()
 }
 
 func hash(source string) string {

@@ -21,12 +21,15 @@ func (s *Server) around() []echo.MiddlewareFunc {
 		requestID,
 		s.accessLog(),
 		middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.logPanic, DisablePrintStack: false}),
+		s.crossOrigin(),
 		s.limitBody,
 		middleware.ContextTimeoutWithConfig(middleware.ContextTimeoutConfig{
+			Skipper:      isStream,
 			Timeout:      s.config.RequestTimeout,
 			ErrorHandler: func(err error, _ echo.Context) error { return err },
 		}),
 		wholePath,
+		s.overhear,
 	}
 }
 
@@ -74,9 +77,14 @@ func (s *Server) accessLog() echo.MiddlewareFunc {
 		HandleError: true, // the error becomes a problem before the line is written, so that the status is the client's
 		LogMethod:   true, LogStatus: true, LogLatency: true, LogResponseSize: true, LogRoutePath: true,
 		LogValuesFunc: func(c echo.Context, v middleware.RequestLoggerValues) error {
-			s.log.LogAttrs(context.Background(), levelOf(v.Status), "request",
+			line := []slog.Attr{
 				slog.String("method", v.Method), slog.String("route", braces(v.RoutePath)), slog.Int("status", v.Status),
-				slog.Int64("bytes", v.ResponseSize), slog.Duration("duration", v.Latency), slog.String("request_id", idOf(c)))
+				slog.Int64("bytes", v.ResponseSize), slog.Duration("duration", v.Latency), slog.String("request_id", idOf(c)),
+			}
+			if who := caller(c); who.Principal != "" {
+				line = append(line, slog.String("principal", who.Principal))
+			}
+			s.log.LogAttrs(context.Background(), levelOf(v.Status), "request", line...)
 			return nil
 		},
 	})

@@ -82,6 +82,7 @@ func (s *Server) setCounter(c echo.Context) error {
 	if err := s.counters.Set(c.Request().Context(), key, *asked.Value, ttl); err != nil {
 		return err
 	}
+	s.feed.tell(wire.Event{Kind: counterSet, Name: key, Value: asked.Value})
 	return sendNumber(c, *asked.Value, wire.Counter{Key: key, Value: *asked.Value})
 }
 
@@ -106,6 +107,7 @@ func (s *Server) removeCounter(c echo.Context) error {
 	if err := s.counters.Reset(c.Request().Context(), key); err != nil {
 		return err
 	}
+	s.feed.tell(wire.Event{Kind: counterRemoved, Name: key})
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }
@@ -119,7 +121,10 @@ func (s *Server) listCounters(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	found, more, err := s.counters.List(c.Request().Context(), prefix, cursor, int(n))
+	keyOf := func(one counter.Listed) string { return one.Key }
+	found, more, err := pageOf(c, prefix, cursor, int(n), keyOf, func(prefix, cursor string, n int) ([]counter.Listed, bool, error) {
+		return s.counters.List(c.Request().Context(), prefix, cursor, n)
+	})
 	if err != nil {
 		return err
 	}
@@ -131,7 +136,7 @@ func (s *Server) listCounters(c echo.Context) error {
 		}
 		page.Counters = append(page.Counters, listed)
 	}
-	if more {
+	if more && len(found) > 0 {
 		page.Next = found[len(found)-1].Key
 	}
 	fresh(c)

@@ -103,6 +103,9 @@ func (s *Server) poolStyle(c echo.Context, pool string) (style snowflake.Style, 
 	if !nameForm.MatchString(pool) {
 		return style, &fault{wire.InvalidName, "pool", nameRule}
 	}
+	if err := mayTouch(c, "pool", pool); err != nil {
+		return style, err
+	}
 	if origin, ok := s.stamper.Origin(pool); ok {
 		return snowflake.Style{Layout: origin.Layout, Epoch: origin.Epoch}, nil
 	}

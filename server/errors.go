@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/stamper"
@@ -24,6 +25,8 @@ var problems = []struct {
 	err  error
 	code wire.Code
 }{
+	{access.ErrTooOften, wire.TooManyRequests},
+	{access.ErrNotRead, wire.StoreUnavailable},
 	{counter.ErrRequest, wire.InvalidRequest},
 	{counter.ErrUnknown, wire.NotFound},
 	{counter.ErrNotAnInteger, wire.NotAnInteger},
@@ -89,6 +92,9 @@ func problemOf(err error) wire.Problem {
 
 // waitOf is how long to wait before asking again can help; 0 if that is not known.
 func waitOf(err error) time.Duration {
+	if often, ok := errors.AsType[*access.TooOften](err); ok {
+		return often.RetryAfter
+	}
 	if exhausted, ok := errors.AsType[*workerlease.Exhausted](err); ok {
 		return exhausted.Wait
 	}
@@ -144,6 +150,9 @@ func (s *Server) writeError(err error, c echo.Context) {
 
 // writeGuardError answers for the idempotency middleware.
 func (s *Server) writeGuardError(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, idempotency.ErrInDoubt) {
+		s.feed.tellOnce(wire.Event{Kind: tokenInDoubt})
+	}
 	s.refuse(w, r, err)
 }
 

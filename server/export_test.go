@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // Handle adds a route of the test's own to a service that has not begun to serve.
@@ -19,5 +20,20 @@ func (s *Server) HandleGuarded(method, path string, route idempotency.Route, han
 	s.echo.Add(method, path, func(c echo.Context) error { return handler(c.Response(), c.Request()) }, s.guard(route))
 }
 
+// WithForgottenRoute makes the table of a service that has a route without a role.
+func WithForgottenRoute() {
+	e := echo.New()
+	at := (&Server{}).roster(e)
+	at.read.GET("/known", nil)
+	e.GET("/forgotten", nil)
+	at.complete()
+}
+
 // SetNow gives a service that has not begun to serve another clock for the dates of numbers.
 func (s *Server) SetNow(now func() time.Time) { s.now = now }
+
+// Tell tells the listeners of an event.
+func (s *Server) Tell(name string) { s.feed.tell(wire.Event{Kind: counterSet, Name: name}) }
+
+// SetBeat has a service that has not begun to serve look after those who listen to its events more often.
+func (s *Server) SetBeat(every time.Duration) { s.feed.beat = every }

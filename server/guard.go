@@ -17,7 +17,10 @@ func (s *Server) guard(route idempotency.Route) echo.MiddlewareFunc {
 		return func(c echo.Context) error {
 			outer := c.Response()
 			defer c.SetResponse(outer)
+			began := false
+			defer func() { s.tellGuarded(outer.Header(), began) }()
 			middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				began = true
 				c.SetRequest(r)
 				c.SetResponse(echo.NewResponse(w, c.Echo()))
 				if err := next(c); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -46,6 +47,8 @@ func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *
 		config.Workers.NewPools = workerlease.Trust
 	}
 	s := &service{server: server.New(config), log: log, client: newClient(t)}
+	own := func(string) bool { return len(routes) > 0 }
+	s.client.Transport = apitest.RoundTripper(t, s.client.Transport, own)
 	for _, add := range routes {
 		add(s.server)
 	}

@@ -96,7 +96,7 @@ func (s *Server) idPool(c echo.Context) (string, error) {
 	if s.config.IDPool == "" {
 		return "", &fault{wire.NotFound, "pool", "this server has no default pool; name one: /id/snowflake/{pool}"}
 	}
-	return s.config.IDPool, nil
+	return s.config.IDPool, mayTouch(c, "pool", s.config.IDPool)
 }
 
 // queryFormat reads a format from the query, one of some. The others are formats too that the route knows and this does not.

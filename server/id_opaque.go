@@ -41,6 +41,9 @@ func (s *Server) decodeOpaque(c echo.Context) error {
 	if !nameForm.MatchString(tag) {
 		return &fault{wire.InvalidName, "tag", "of which tag the number is; " + nameRule}
 	}
+	if err := mayTouch(c, "tag", tag); err != nil {
+		return err
+	}
 	if query.Has("key") && query.Get("key") == "" {
 		return invalid("key", "this server has no opaque key with that id")
 	}

@@ -74,6 +74,9 @@ func (s *Server) leafSnowflake(c echo.Context) error {
 	if s.config.Leaf.NoSnowflake {
 		return javaText(c, "0")
 	}
+	if _, err := name(c, "key"); err != nil && !caller(c).Names.All() { // what the key is says nothing here, but is a name that not everybody may touch
+		return s.leafException(c, leafNoKey)
+	}
 	var ids [1]snowflake.ID
 	if _, err := s.stamper.Stamp(c.Request().Context(), s.config.Leaf.pool(), ids[:]); err != nil {
 		s.logDoor(c, err)
@@ -110,6 +113,13 @@ func (s *Server) leafDecode(c echo.Context) error {
 func (s *Server) leafException(c echo.Context, id int) error {
 	return javaFault(c, http.StatusInternalServerError, "com.sankuai.inf.leaf.server.exception.LeafServerException",
 		"Result{id="+strconv.Itoa(id)+", status=EXCEPTION}")
+}
+
+// leafRefuse is how a caller is refused whom the service does not let in. Leaf has no such answer of its own: it is the one for what it does not know.
+func (s *Server) leafRefuse(c echo.Context, err error) error {
+	problem := problemOf(err)
+	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401
+	return javaFault(c, http.StatusInternalServerError, "com.sankuai.inf.leaf.server.exception.LeafServerException", problem.Title+": "+problem.Detail)
 }
 
 // logDoor tells the operator what the door's answer does not.

@@ -18,6 +18,9 @@ func (s *Server) leafCache(c echo.Context) error {
 	}
 	var rows [][]string
 	for _, tag := range s.segments.Stats() {
+		if mayTouch(c, "tag", tag.Tag) != nil {
+			continue
+		}
 		row := []string{tag.Tag, strconv.FormatBool(tag.Initialised), strconv.FormatBool(tag.Ready > 0), "0"}
 		for _, part := range []segment.Part{tag.Current, tag.Next} {
 			row = append(row, strconv.FormatInt(part.Pos, 10), strconv.FormatInt(part.Max, 10), strconv.FormatInt(part.Step, 10))
@@ -41,6 +44,9 @@ func (s *Server) leafDB(c echo.Context) error {
 	}
 	var rows [][]string
 	for _, tag := range tags {
+		if mayTouch(c, "tag", tag.Tag) != nil {
+			continue
+		}
 		rows = append(rows, []string{tag.Tag, strconv.FormatInt(tag.Max, 10), strconv.FormatInt(tag.Step, 10), tag.Updated})
 	}
 	return leafPage(c, "tag max step update", rows)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
@@ -69,6 +70,7 @@ func (s *Server) acquireLock(c echo.Context) error {
 		s.giveBack(ctx, grant)
 		return err
 	}
+	s.feed.tell(wire.Event{Kind: lockGranted, Name: name, Fence: grant.Fence, Holder: request.Owner})
 	return nil
 }
 
@@ -258,11 +260,15 @@ func (s *Server) releaseLock(c echo.Context) error {
 	if err := s.locks.Release(c.Request().Context(), grant); err != nil {
 		return err
 	}
+	s.feed.tell(wire.Event{Kind: lockReleased, Name: grant.Name})
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }
 
 func (s *Server) breakLock(c echo.Context) error {
+	if err := mustBe(c, access.Admin, "force"); err != nil {
+		return err
+	}
 	name, err := name(c, "name")
 	if err != nil {
 		return err
@@ -282,6 +288,7 @@ func (s *Server) breakLock(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	s.feed.tell(wire.Event{Kind: lockBroken, Name: name, Fence: fence})
 	fresh(c)
 	return c.JSON(http.StatusOK, wire.LockBroken{Name: name, Fence: minted})
 }
@@ -308,7 +315,7 @@ func (s *Server) listLocks(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	names, err := s.locks.Names(c.Request().Context(), prefix, cursor, int(n))
+	names, more, err := pageOf(c, prefix, cursor, int(n), itself, listNames(c, s.locks.Names))
 	if err != nil {
 		return err
 	}
@@ -325,7 +332,7 @@ func (s *Server) listLocks(c echo.Context) error {
 		shown.Queue = nil
 		page.Locks = append(page.Locks, shown)
 	}
-	if len(names) == int(n) {
+	if more && len(names) > 0 {
 		page.Next = names[len(names)-1]
 	}
 	fresh(c)

@@ -56,6 +56,9 @@ func (s *Server) numbering(c echo.Context, key string, request *counter.Request)
 		return n, err
 	}
 	period, err := n.count(c, key)
+	if err == nil {
+		err = mayTouch(c, "key", n.key)
+	}
 	if !period.Until.IsZero() {
 		request.TTL = (period.Until.Sub(now) + keptBehind).Truncate(time.Millisecond)
 	}

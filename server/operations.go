@@ -84,6 +84,7 @@ func (s *Server) check(ctx context.Context) (incarnation, reason string) {
 		return "", problemOf(err).Title
 	}
 	if s.life.changed(found) {
+		s.feed.tell(wire.Event{Kind: storeChanged})
 		s.log.Warn("the store is another incarnation: a failover, or a restart without its last data; writes that it had confirmed may be missing",
 			"incarnation", found.ID)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -30,7 +31,7 @@ func inBubble(t *testing.T, config server.Config, test func(*testing.T, inside))
 		config.Store = storetest.Open(t, redisstore.Config{})
 		config.Dev = true
 		s := server.New(config)
-		test(t, inside{s.Handler()})
+		test(t, inside{apitest.Handler(t, s.Handler())})
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -21,6 +21,7 @@ var contract = map[wire.Code]struct {
 	"invalid-name":                 {400, false},
 	"idempotency-key-missing":      {400, false},
 	"idempotency-key-malformed":    {400, false},
+	"unauthorized":                 {401, false},
 	"forbidden":                    {403, false},
 	"not-found":                    {404, false},
 	"method-not-allowed":           {405, false},
@@ -39,6 +40,7 @@ var contract = map[wire.Code]struct {
 	"pool-quarantined":             {503, true},
 	"pool-exists":                  {409, false},
 	"payload-too-large":            {413, false},
+	"too-many-requests":            {429, true},
 	"store-unavailable":            {503, true},
 	"outcome-unknown":              {503, false},
 	"upstream-unavailable":         {503, true}, // of the gateway

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -13,7 +14,7 @@ import (
 
 // What a route does not know in the query is refused on every route, so that ?ttl_ms=1000 is no silent day; monitors may add what they like.
 func TestQueryParametersThatARouteDoesNotKnow(t *testing.T) {
-	service := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true}).Handler()
+	service := apitest.Handler(t, server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true}).Handler())
 	for _, row := range []struct {
 		method, target string
 		want           int

@@ -19,7 +19,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
 
 const nameRule = "1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, percent-decoded once"
 
-// name reads a name from the path, where the route's template says. Echo gives some parameters decoded and others not, so this reads the path as it came
+// name reads a name from the path, where the route's template says, if the caller may touch it. Echo gives some parameters decoded and others not, so this reads the path as it came
 // and decodes the segment exactly once.
 func name(c echo.Context, param string) (string, error) {
 	escaped, err := segmentOf(c, param)
@@ -30,7 +30,7 @@ func name(c echo.Context, param string) (string, error) {
 	if err != nil || !nameForm.MatchString(text) {
 		return "", &fault{wire.InvalidName, param, nameRule}
 	}
-	return text, nil
+	return text, mayTouch(c, param, text)
 }
 
 // segmentOf finds a parameter's part of the path by the template, which has as many segments as the path.

@@ -6,7 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// routes is the whole API on a page.
+// routes is the whole API on a page: at.<role> says what a caller needs to be let in.
 func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
@@ -14,82 +14,88 @@ func (s *Server) routes() *echo.Echo {
 	e.HTTPErrorHandler = s.writeError
 	e.Use(s.around()...)
 
-	s.tokenRoutes(e)
-	s.numberRoutes(e)
-	s.doorRoutes(e)
-	s.leaseRoutes(e)
-	s.operationRoutes(e)
+	at := s.roster(e)
+	s.tokenRoutes(at)
+	s.numberRoutes(at)
+	s.doorRoutes(at)
+	s.leaseRoutes(at)
+	s.operationRoutes(at)
+	s.consoleRoutes(at)
+	s.listed = at.complete()
 	return e
 }
 
 var no = takes() // query parameters
 
-func (s *Server) tokenRoutes(e *echo.Echo) {
-	e.POST("/token", s.issueToken, no)
-	e.GET("/token/:token", s.tokenStatus, no)
-	e.POST("/token/:token/claim", s.claimToken, no)
-	e.POST("/token/:token/complete", s.completeToken, no)
-	e.POST("/token/:token/extend", s.extendToken, no)
-	e.POST("/token/:token/release", s.releaseToken, no)
+func (s *Server) tokenRoutes(at *roster) {
+	at.use.POST("/token", s.issueToken, no)
+	at.read.GET("/token/:token", s.tokenStatus, no)
+	at.use.POST("/token/:token/claim", s.claimToken, no)
+	at.use.POST("/token/:token/complete", s.completeToken, no)
+	at.use.POST("/token/:token/extend", s.extendToken, no)
+	at.use.POST("/token/:token/release", s.releaseToken, no)
 
 	if s.config.Dev {
-		e.POST("/payments", s.pay, no, s.guard(s.paymentRoute()))
-		e.GET("/payments", s.listPayments, no)
+		at.use.POST("/payments", s.pay, no, s.guard(s.paymentRoute()))
+		at.read.GET("/payments", s.listPayments, no)
 	}
 }
 
-func (s *Server) numberRoutes(e *echo.Echo) {
+func (s *Server) numberRoutes(at *roster) {
 	incr := takes("by", "ttl_ms", "template", "calendar", "zone", "at")
-	e.GET("/incr/:key", s.incr, handsOut, incr)
-	e.POST("/incr/:key", s.incr, handsOut, incr)
-	e.GET("/counter/:key", s.readCounter, no)
-	e.PUT("/counter/:key", s.setCounter, no)
-	e.DELETE("/counter/:key", s.removeCounter, no)
-	e.GET("/counter", s.listCounters, takes("prefix", "cursor", "n"))
+	at.use.GET("/incr/:key", s.incr, handsOut, incr)
+	at.use.POST("/incr/:key", s.incr, handsOut, incr)
+	at.read.GET("/counter/:key", s.readCounter, no)
+	at.admin.PUT("/counter/:key", s.setCounter, no)
+	at.admin.DELETE("/counter/:key", s.removeCounter, no)
+	at.read.GET("/counter", s.listCounters, takes("prefix", "cursor", "n"))
 
-	e.GET("/id/snowflake", s.snowflakes, handsOut, takes("n", "format", "width"))
-	e.GET("/id/snowflake/:pool", s.snowflakes, handsOut, takes("n", "format", "width"))
-	e.GET("/id/segment/:tag", s.segmentIDs, handsOut, takes("n", "format", "width"))
-	e.GET("/id/uuid", s.uuids, handsOut, takes("n", "version"))
-	e.GET("/id/decode/:id", s.decodeID, takes("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
+	at.use.GET("/id/snowflake", s.snowflakes, handsOut, takes("n", "format", "width"))
+	at.use.GET("/id/snowflake/:pool", s.snowflakes, handsOut, takes("n", "format", "width"))
+	at.use.GET("/id/segment/:tag", s.segmentIDs, handsOut, takes("n", "format", "width"))
+	at.use.GET("/id/uuid", s.uuids, handsOut, takes("n", "version"))
+	at.read.GET("/id/decode/:id", s.decodeID, takes("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
 }
 
 // doorRoutes are those of other systems. Such a system takes any method, and parameters that it does not know.
-func (s *Server) doorRoutes(e *echo.Echo) {
+func (s *Server) doorRoutes(at *roster) {
 	all := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
-	e.Match(all, "/api/segment/get/:key", s.leafSegment)
-	e.Match(all, "/api/snowflake/get/:key", s.leafSnowflake)
-	e.Match(all, "/decodeSnowflakeId", s.leafDecode)
-	e.Match(all, "/cache", s.leafCache)
-	e.Match(all, "/db", s.leafDB)
+	leaf := door{refuse: s.leafRefuse}
+	at.use.through(leaf).Match(all, "/api/segment/get/:key", s.leafSegment)
+	at.use.through(leaf).Match(all, "/api/snowflake/get/:key", s.leafSnowflake)
+	at.read.through(leaf).Match(all, "/decodeSnowflakeId", s.leafDecode)
+	at.read.through(leaf).Match(all, "/cache", s.leafCache)
+	at.read.through(leaf).Match(all, "/db", s.leafDB)
 
-	e.Match(all, "/tinyid/id/nextId", s.tinyidNext)
-	e.Match(all, "/tinyid/id/nextIdSimple", s.tinyidNextSimple)
-	e.Match(all, "/tinyid/id/nextSegmentId", s.tinyidRange)
-	e.Match(all, "/tinyid/id/nextSegmentIdSimple", s.tinyidRangeSimple)
+	tinyid := at.use.through(door{key: tinyidKey, own: s.tinyidOwn, refuse: tinyidDenied})
+	tinyid.Match(all, "/tinyid/id/nextId", s.tinyidNext)
+	tinyid.Match(all, "/tinyid/id/nextIdSimple", s.tinyidNextSimple)
+	tinyid.Match(all, "/tinyid/id/nextSegmentId", s.tinyidRange)
+	tinyid.Match(all, "/tinyid/id/nextSegmentIdSimple", s.tinyidRangeSimple)
 }
 
-func (s *Server) leaseRoutes(e *echo.Echo) {
-	e.POST("/worker/:pool", s.acquireWorker, no)
-	e.PUT("/worker/:pool", s.createPool, no)
-	e.GET("/worker", s.listPools, takes("prefix", "cursor", "n"))
-	e.GET("/worker/:pool", s.ring, takes("from", "n"))
-	e.PUT("/worker/:pool/:worker_id", s.renewWorker, no)
-	e.DELETE("/worker/:pool/:worker_id", s.releaseWorker, takes("used_until"))
+func (s *Server) leaseRoutes(at *roster) {
+	at.use.POST("/worker/:pool", s.acquireWorker, no)
+	at.admin.PUT("/worker/:pool", s.createPool, no)
+	at.read.GET("/worker", s.listPools, takes("prefix", "cursor", "n"))
+	at.read.GET("/worker/:pool", s.ring, takes("from", "n"))
+	at.use.PUT("/worker/:pool/:worker_id", s.renewWorker, no)
+	at.use.DELETE("/worker/:pool/:worker_id", s.releaseWorker, takes("used_until"))
 
-	e.POST("/lock/:name", s.acquireLock, no)
-	e.PUT("/lock/:name", s.renewLock, no)
-	e.DELETE("/lock/:name", s.releaseLock, takes("force"))
-	e.GET("/lock/:name", s.showLock, no)
-	e.GET("/lock", s.listLocks, takes("prefix", "cursor", "n"))
+	at.use.POST("/lock/:name", s.acquireLock, no)
+	at.use.PUT("/lock/:name", s.renewLock, no)
+	at.use.DELETE("/lock/:name", s.releaseLock, takes("force")) // with force: admin
+	at.read.GET("/lock/:name", s.showLock, no)
+	at.read.GET("/lock", s.listLocks, takes("prefix", "cursor", "n"))
 }
 
-func (s *Server) operationRoutes(e *echo.Echo) {
+func (s *Server) operationRoutes(at *roster) {
 	looks := []string{http.MethodGet, http.MethodHead}
-	e.Match(looks, "/", s.index)
-	e.Match(looks, "/livez", s.live)
-	e.Match(looks, "/readyz", s.ready)
-	e.GET("/problems/:code", s.problem)
-	e.GET(policyPath, s.policies)
-	e.GET("/favicon.ico", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
+	at.open.Match(looks, "/", s.index)
+	at.open.Match(looks, "/livez", s.live)
+	at.open.Match(looks, "/readyz", s.ready)
+	at.open.GET("/problems/:code", s.problem)
+	s.documents(at.open, looks) // /openapi.yaml and /docs
+	at.read.GET(policyPath, s.policies)
+	at.open.GET("/favicon.ico", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
 }

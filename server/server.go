@@ -12,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/ledger"
@@ -31,6 +32,9 @@ type Config struct {
 	Principal  func(*http.Request) string // who is asking; keys and tokens of two principals never meet. nil = everybody is the same one
 	TokenKeys  []idempotency.Key          // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
+
+	// Access says who may do what; nil = everybody may do everything, and Principal tells them apart. With it the principal is that of the key or certificate.
+	Access *access.Book
 
 	Counters counter.Config // every server and client of a store must have it alike
 
@@ -53,6 +57,10 @@ type Config struct {
 	Identity string // under which this server leases worker ids to stamp with; "" = none
 	IDPools  int    // pools that this server stamps ids of at once; 0 = 64
 
+	CORSOrigins []string // whose pages may ask from a browser, such as https://shop.example; nil = no others than the service's own
+
+	Console ConsoleConfig
+
 	Dev          bool          // turns on the demo routes /payments
 	PaymentDelay time.Duration // demo: how long a payment takes after its charge
 	PaymentLease time.Duration // demo: how long a payment's attempt may be silent; 0 = 30 s
@@ -72,6 +80,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Locks.Logger == nil {
 		c.Locks.Logger = c.Logger
+	}
+	if c.Access != nil {
+		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
 	}
 	if c.Principal == nil {
 		c.Principal = func(*http.Request) string { return "" }
@@ -103,10 +114,15 @@ type Server struct {
 	stamper  *stamper.Stamper
 	ledger   *ledger.Ledger
 	guarded  []wire.RoutePolicy // routes behind the idempotency middleware, for GET /idempotency-policy
+	listed   []Route
+	flows    *access.Flows
+	guesses  access.Guesses
 	stopping atomic.Bool
 	locks    *lock.Locks
 	waits    waits
 	life     incarnations
+	feed     *feed
+	hazards  hazards
 	zones    sync.Map // *time.Location by name
 	now      func() time.Time
 }
@@ -122,7 +138,7 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
-		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), now: time.Now,
+		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), feed: newFeed(), now: time.Now,
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
@@ -131,6 +147,7 @@ func New(config Config) *Server {
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(),
 	})
+	s.flows = access.NewFlows(config.Store, config.Logger)
 	s.openSegments()
 	s.echo = s.routes()
 	return s
@@ -145,6 +162,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.waits.end()
 	s.stamper.Close(ctx)
 	s.closeSegments()
+	s.flows.Close()
 	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -32,6 +33,7 @@ func listen(t *testing.T, config server.Config) *stoppable {
 	s.log = &journal{}
 	config.Logger = s.log.logger()
 	s.server, s.client = server.New(config), newClient(t)
+	s.client.Transport = apitest.RoundTripper(t, s.client.Transport, func(path string) bool { return path == "/wait" })
 	s.server.Handle("GET", "/wait", func(w http.ResponseWriter, _ *http.Request) {
 		s.begun <- struct{}{}
 		<-s.proceed

@@ -10,6 +10,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/segment"
 )
 
@@ -145,13 +147,52 @@ func (s *Server) tinyidAsker(c echo.Context) (bizType string, allowed bool, err 
 		return "", false, err
 	}
 	bizType = c.Request().Form.Get("bizType")
-	given := sha256.Sum256([]byte(c.Request().Form.Get("token")))
+	if s.config.Access != nil {
+		return bizType, bizType != "" && caller(c).Names.Allow(bizType), nil
+	}
+	return bizType, s.tinyidKnows(bizType, c.Request().Form.Get("token")), nil
+}
+
+// tinyidKnows tells whether a token of the door is one for the tag.
+func (s *Server) tinyidKnows(bizType, text string) (allowed bool) {
+	given := sha256.Sum256([]byte(text))
 	for _, known := range s.config.TinyidTokens {
 		token := sha256.Sum256([]byte(known.Token)) // all are of one length then, and all are compared
 		same := subtle.ConstantTimeCompare(given[:], token[:]) == 1
 		allowed = allowed || same && known.BizType == bizType && known.Token != ""
 	}
-	return bizType, allowed, nil
+	return allowed
+}
+
+// tinyidKey is the API key that a client of tinyid has in the place of its token.
+func tinyidKey(c echo.Context) string {
+	if form(c) != nil {
+		return ""
+	}
+	if token := c.Request().Form.Get("token"); access.LooksLikeKey(token) {
+		return token
+	}
+	return ""
+}
+
+// tinyidOwn lets in who has a token of the door, for its tag alone.
+func (s *Server) tinyidOwn(c echo.Context) (access.Caller, bool) {
+	if form(c) != nil {
+		return access.Caller{}, false
+	}
+	bizType := c.Request().Form.Get("bizType")
+	ok := nameForm.MatchString(bizType) && s.tinyidKnows(bizType, c.Request().Form.Get("token"))
+	return access.Caller{Role: access.Use, Principal: "tinyid", Names: access.Names{bizType}}, ok
+}
+
+// tinyidDenied is how a caller is refused whom the service does not let in.
+func tinyidDenied(c echo.Context, err error) error {
+	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401
+	problem := problemOf(err)
+	if problem.Code == wire.Unauthorized || problem.Code == wire.Forbidden || strings.HasSuffix(c.Path(), "Simple") {
+		return tinyidRefuse(c)
+	}
+	return javaJSON(c, http.StatusOK, tinyidAnswer{nil, tinyidFailed, problem.Title})
 }
 
 // tinyidRefuse answers to a token that is none.

@@ -27,10 +27,14 @@ func (s *Server) issueToken(c echo.Context) error {
 	if request.Scope != "" && !nameForm.MatchString(request.Scope) {
 		return invalid("scope", nameRule)
 	}
+	if err := mayTouch(c, "scope", request.Scope); err != nil {
+		return err
+	}
 	token, err := s.tokens.Issue(c.Request().Context(), s.principal(c.Request()), request.Scope, ttl)
 	if err != nil {
 		return err
 	}
+	s.feed.count(tokenIssued)
 	fresh(c)
 	c.Response().Header().Set(echo.HeaderLocation, "/token/"+token.Value)
 	return c.JSON(http.StatusCreated, wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
@@ -82,9 +86,11 @@ func (s *Server) claimToken(c echo.Context) error {
 	}
 	fresh(c)
 	if !outcome.Granted {
+		s.feed.count(tokenReplayed)
 		answer := wireAnswer(outcome.Answer)
 		return c.JSON(http.StatusOK, wire.Claimed{Outcome: "replay", Response: &answer})
 	}
+	s.feed.count(tokenClaimed)
 	grant := outcome.Grant
 	return c.JSON(http.StatusOK, wire.Claimed{Outcome: "granted", Lease: grant.Owner, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until})
 }
@@ -125,6 +131,7 @@ func (s *Server) completeToken(c echo.Context) error {
 	if err := s.tokens.Complete(c.Request().Context(), ref, lease, answer, 0); err != nil {
 		return err
 	}
+	s.feed.count(tokenCompleted)
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }
@@ -176,6 +183,7 @@ func (s *Server) releaseToken(c echo.Context) error {
 	if err := s.tokens.Release(c.Request().Context(), ref, lease); err != nil {
 		return err
 	}
+	s.feed.count(tokenReleased)
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }

@@ -26,6 +26,7 @@ func (s *Server) acquireWorker(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	s.feed.tell(wire.Event{Kind: workerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
 	fresh(c)
 	return c.JSON(http.StatusCreated, wire.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Token, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
@@ -105,6 +106,7 @@ func (s *Server) createPool(c echo.Context) error {
 	if err := s.pools.Create(c.Request().Context(), pool, request.Shape, request.TTL); err != nil {
 		return err
 	}
+	s.feed.tell(wire.Event{Kind: poolCreated, Name: pool})
 	ring, err := s.pools.Ring(c.Request().Context(), pool, 0, 1)
 	if err != nil {
 		return err
@@ -170,6 +172,7 @@ func (s *Server) releaseWorker(c echo.Context) error {
 	if err := s.pools.Release(c.Request().Context(), lease.Pool, lease.WorkerID, lease.Token, used); err != nil {
 		return err
 	}
+	s.feed.tell(wire.Event{Kind: workerReleased, Name: lease.Pool, WorkerID: &lease.WorkerID})
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }
@@ -201,7 +204,7 @@ func (s *Server) listPools(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	names, err := s.pools.Names(c.Request().Context(), prefix, cursor, int(n))
+	names, more, err := pageOf(c, prefix, cursor, int(n), itself, listNames(c, s.pools.Names))
 	if err != nil {
 		return err
 	}
@@ -216,7 +219,7 @@ func (s *Server) listPools(c echo.Context) error {
 		}
 		page.Pools = append(page.Pools, poolOf(pool, ring))
 	}
-	if len(names) == int(n) {
+	if more && len(names) > 0 {
 		page.Next = names[len(names)-1]
 	}
 	fresh(c)

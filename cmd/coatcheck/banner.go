@@ -16,17 +16,22 @@ type started struct {
 	Store      string   `json:"store"`   // embedded, standalone, sentinel or cluster
 	Address    string   `json:"address"` // of the store
 	Ack        int      `json:"ack"`
-	Durability string   `json:"durability"`        // what can be lost, and when
-	Hazards    []string `json:"hazards,omitempty"` // settings of the Redis under which it loses state by itself
-	Problem    string   `json:"problem,omitempty"` // why the store does not answer now
+	Durability string   `json:"durability"`         // what can be lost, and when
+	Access     string   `json:"access"`             // who may ask
+	Warnings   []string `json:"warnings,omitempty"` // what others than this machine can do
+	Hazards    []string `json:"hazards,omitempty"`  // settings of the Redis under which it loses state by itself
+	Problem    string   `json:"problem,omitempty"`  // why the store does not answer now
 	Version    string   `json:"version"`
 }
 
 // banner tells what runs, what it keeps, and what to do next.
 func (p *program) banner(ctx context.Context, c *config, store *redisstore.Store, at net.Addr, log *slog.Logger) error {
 	s := started{
-		URL: "http://" + reachable(at.String()), Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
-		Durability: durability(c, store), Version: version().Version,
+		URL: c.scheme() + reachable(at.String()), Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
+		Durability: durability(c, store), Access: c.whoMayAsk(), Version: version().Version,
+	}
+	for _, missing := range c.exposed() {
+		s.Warnings = append(s.Warnings, "insecure: other machines can reach this service; "+missing)
 	}
 	if err := store.Ping(ctx); err != nil {
 		s.Problem = err.Error()
@@ -42,8 +47,9 @@ func (s started) people(c *config) string {
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
 	fmt.Fprintf(&b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
 	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
-	for _, hazard := range s.Hazards {
-		fmt.Fprintf(&b, "  WARNING     %s\n", hazard)
+	fmt.Fprintf(&b, "  access      %s\n", s.Access)
+	for _, warning := range append(s.Warnings, s.Hazards...) {
+		fmt.Fprintf(&b, "  WARNING     %s\n", warning)
 	}
 	if s.Problem != "" {
 		fmt.Fprintf(&b, "  PROBLEM     the store does not answer: %s\n              the service is up and answers 503 until it does\n", s.Problem)
@@ -52,9 +58,10 @@ func (s started) people(c *config) string {
 	if c.idPool == "" {
 		ids += "/orders"
 	}
-	fmt.Fprintf(&b, "\nTry:\n  curl %s/incr/orders\n  curl %s%s\n  curl -X POST %s/worker/orders\n  curl -X POST %s/token\n", s.URL, s.URL, ids, s.URL, s.URL)
+	curl := c.curl()
+	fmt.Fprintf(&b, "\nTry:\n  %s %s/incr/orders\n  %s %s%s\n  %s -X POST %s/worker/orders\n  %s -X POST %s/token\n", curl, s.URL, curl, s.URL, ids, curl, s.URL, curl, s.URL)
 	if c.dev {
-		fmt.Fprintf(&b, "  curl %s/payments -H 'Idempotency-Key: order-1' -d '{\"amount\":1299,\"currency\":\"EUR\",\"to\":\"acct_1\"}'   (twice)\n", s.URL)
+		fmt.Fprintf(&b, "  %s %s/payments -H 'Idempotency-Key: order-1' -d '{\"amount\":1299,\"currency\":\"EUR\",\"to\":\"acct_1\"}'   (twice)\n", curl, s.URL)
 	} else {
 		fmt.Fprintf(&b, "  coatcheck serve --dev   adds a payment route to try tokens on\n")
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -38,6 +39,7 @@ func TestBrokenDockerFilesAreFound(t *testing.T) {
 		{"value that is refused in the image", docker, "0.0.0.0:8080", "8080", "Dockerfile: COATCHECK_LISTEN: "},
 		{"URL that is refused", compose, "sentinel-3/coatcheck", "sentinel-3", "coatcheck-sentinel: redis URL: Sentinel needs"},
 		{"master that no sentinel watches", compose, "sentinel monitor coatcheck", "sentinel monitor main", `coatcheck-sentinel: no sentinel watches "coatcheck"`},
+		{"listens to others without TLS and keys", compose, "COATCHECK_INSECURE", "#", "coatcheck: listen: 0.0.0.0:8080 can be reached from other machines"},
 		{"host that is no service", compose, "redis://redis:6379", "redis://cache:6379", "coatcheck: cache of COATCHECK_REDIS is no service"},
 		{"host of another profile", compose, "redis+cluster://node-1,", "redis+cluster://sentinel-1,", "coatcheck-cluster: sentinel-1 of COATCHECK_REDIS is of other profiles"},
 		{"image listens elsewhere", docker, "0.0.0.0:8080", "0.0.0.0:9090", "coatcheck: port 8080, but it listens on 9090"},
@@ -277,7 +279,7 @@ func (d *deployment) checkCoatcheck(name string, s *service) {
 	env := maps.Clone(d.image.env)
 	maps.Copy(env, s.Environment)
 	c := d.configOf(name, env)
-	if err := c.store().Check(); err != nil {
+	if err := errors.Join(c.store().Check(), c.checkListen()); err != nil {
 		d.faultf(name, "%v", err)
 	}
 	d.checkRedisURL(name, s, c.redis)

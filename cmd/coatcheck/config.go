@@ -40,7 +40,7 @@ func configError(err error) error {
 // complete loads the configuration and checks what only its parts together can tell. The error holds every fault.
 func (l *layers) complete(c *cobra.Command, p *program) error {
 	loaded := l.load(c.Flags(), p.getenv)
-	if err := errors.Join(loaded, l.config.store().Check()); err != nil {
+	if err := errors.Join(loaded, l.config.store().Check(), l.config.checkAccess()); err != nil {
 		return configError(err)
 	}
 	return nil

@@ -20,19 +20,29 @@ func (p *program) healthcheckCommand() *cobra.Command {
 		if err := l.load(c.Flags(), p.getenv); err != nil {
 			return configError(err)
 		}
-		return p.healthcheck(c.Context(), "http://"+reachable(l.config.listen)+"/readyz")
+		return p.healthcheck(c.Context(), &l.config)
 	}
 	return command
 }
 
-func (p *program) healthcheck(ctx context.Context, url string) error {
+func (p *program) healthcheck(ctx context.Context, c *config) error {
+	web := &http.Client{}
+	if c.tlsCert != "" {
+		secure, err := c.tlsFiles().itself()
+		if err != nil {
+			return err
+		}
+		web.Transport = &http.Transport{TLSClientConfig: secure}
+	}
+	defer web.CloseIdleConnections()
+	url := c.scheme() + reachable(c.listen) + "/readyz"
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := web.Do(request)
 	if err != nil {
 		return fmt.Errorf("not reachable: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/lock"
 )
 
@@ -22,9 +23,9 @@ func TestCommandsOfTheLocksPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := walk(string(text))
-	outputs := runPage(t, serve(t).banner.URL, steps)
+	outputs := runPage(t, apitest.Proxy(t, serve(t).banner.URL), steps)
 	if *update {
-		writePage(t, string(text), steps, outputs)
+		writePage(t, locksPage, string(text), steps, outputs)
 		return
 	}
 	look := func(output string) string { return shape(requestID.ReplaceAllString(output, "request …")) }
@@ -58,7 +59,8 @@ func runPage(t *testing.T, url string, steps []step) []string {
 	return outputs[:len(steps)]
 }
 
-func writePage(t *testing.T, page string, steps []step, outputs []string) {
+// writePage writes what the commands of a page have printed into it.
+func writePage(t *testing.T, file, page string, steps []step, outputs []string) {
 	t.Helper()
 	next := 0
 	page = console.ReplaceAllStringFunc(page, func(old string) string {
@@ -69,7 +71,7 @@ func writePage(t *testing.T, page string, steps []step, outputs []string) {
 		}
 		return block + "```"
 	})
-	if err := os.WriteFile(locksPage, []byte(page), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -116,7 +117,7 @@ func (p *process) try(method, path, body string, headers ...string) (answer, err
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Add(name, value)
 	}
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: 20 * time.Second, Transport: apitest.RoundTripper(p.t, &http.Transport{DisableKeepAlives: true})}
 	response, err := client.Do(request)
 	if err != nil {
 		return answer{}, err

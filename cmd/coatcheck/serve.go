@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"regexp"
 
@@ -45,10 +43,16 @@ func (p *program) serve(ctx context.Context, c *config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	listener, err := net.Listen("tcp", c.listen)
+	book, err := c.openAccess(ctx, store, log)
 	if err != nil {
-		return fmt.Errorf("%w; choose another address with --listen, or --listen 127.0.0.1:0 for a free port", err)
+		return err
 	}
+	defer book.Close()
+	listener, secure, err := c.openListener(log)
+	if err != nil {
+		return err
+	}
+	defer secure.Close()
 	segments, err := c.openSegments(ctx)
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -60,12 +64,15 @@ func (p *program) serve(ctx context.Context, c *config) (err error) {
 		Segments: c.segments(), SegmentSource: segments.source, SegmentTags: segments.tags, SegmentStep: c.segmentStep, KnownSegments: !c.segmentCreate,
 		OpaqueKeys: c.opaqueKeys, Leaf: c.leaf, TinyidTokens: c.tinyidTokens,
 		Workers: c.workers(), IDPool: c.idPool, Identity: c.leasesAs(),
+		Access: book, CORSOrigins: c.corsOrigins,
+		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.console), Durability: durability(c, store)},
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
 		MaxBody: c.maxBody, RequestTimeout: c.requestTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
 	})
 	if err := p.banner(ctx, c, store, listener.Addr(), log); err != nil {
 		return errors.Join(err, listener.Close(), service.Close(ctx))
 	}
+	defer onHangup(ctx, log, reloadables(book, secure)...)()
 	err = service.Serve(ctx, listener)
 	log.Info("stopped")
 	return err

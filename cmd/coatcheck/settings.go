@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/lock"
@@ -24,6 +25,7 @@ type config struct {
 	redis          string
 	listen         string
 	dev            bool
+	console        string
 	ack            int64
 	dataDir        string
 	prefix         string
@@ -55,6 +57,18 @@ type config struct {
 
 	lockAfterLoss  string
 	lockLongestTTL time.Duration
+
+	access        string
+	accessKeys    []access.Record
+	accessStore   bool
+	rate          access.Rate
+	burst         int64
+	corsOrigins   []string
+	tlsCert       string
+	tlsKey        string
+	tlsClientCA   string
+	tlsClientAuth string
+	insecure      bool
 
 	principalHeaders []string
 	tokenKeys        []idempotency.Key
@@ -90,6 +104,7 @@ func settings(c *config) []*setting {
 		storeURL(text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.redis)),
 		address("listen", "127.0.0.1:8080", "host:port", "where the service listens; port 0 takes a free one", &c.listen),
 		toggle("dev", "turns on the demo: POST and GET /payments", &c.dev),
+		choice("console", string(server.ConsoleWrite), []string{string(server.ConsoleRead), string(server.ConsoleWrite), string(server.ConsoleOff)}, "the web page at /console/: write has buttons for what its user may do, read has none that change anything, off is no page", &c.console),
 		number("ack", "0", 0, 100, "replicas", "replicas that must confirm every write before it counts", &c.ack),
 		text("data-dir", "", "directory", "embedded store: where it keeps its data; empty keeps nothing", &c.dataDir),
 		number("max-keys", "1000000", 1, 100_000_000, "keys", "embedded store: how many keys it may hold", &c.maxKeys),
@@ -117,6 +132,17 @@ func settings(c *config) []*setting {
 		tinyidTokens(&c.tinyidTokens),
 		choice("lock-after-loss", string(lock.GrantAfterLoss), []string{string(lock.GrantAfterLoss), string(lock.WaitAfterLoss)}, "once Redis may have lost leases of locks that are still open: grant, or wait until all of them have ended; alike in all that use a lock", &c.lockAfterLoss),
 		optional(span("lock-longest-ttl", unsaid, lock.MinTTL, lock.MaxTTL, fmt.Sprintf("the longest TTL of a lock, which is how long such a wait takes; alike in all that use a lock; empty: %v, without the wait %v", lock.DefaultTTL, lock.MaxTTL), &c.lockLongestTTL)),
+		text("access", "", "file", "who may do what: a YAML file of API keys and client certificates, see docs/access.md. It is read again when it changes, and on SIGHUP", &c.access),
+		recordsSetting("access-keys", "more API keys: id:role:principal:names:sha256, where names are separated by |, and none are all", &c.accessKeys),
+		toggle("access-store", "API keys are those, too, that coatcheck key add has put into Redis; they are read again every 5 s, and on SIGHUP", &c.accessStore),
+		rateSetting("rate", "how often each principal may ask, counted in Redis for all services together, such as 100/s; a key's own rate counts before it; empty: as often as they like", &c.rate),
+		optional(number("burst", unsaid, 1, 1_000_000, "requests", "how many requests beyond that rate may come at once; empty: what it gives in a second, and one at least", &c.burst)),
+		origins("cors-origins", "origins whose pages may ask from a browser, such as https://shop.example; empty: none", &c.corsOrigins),
+		text("tls-cert", "", "file", "certificates of the service in PEM, its own first; empty: no TLS. Read again when it changes, and on SIGHUP", &c.tlsCert),
+		text("tls-key", "", "file", "the key of that certificate in PEM", &c.tlsKey),
+		text("tls-client-ca", "", "file", "authorities in PEM whose client certificates are taken; which is whose says --access", &c.tlsClientCA),
+		choice("tls-client-auth", requestCertificate, []string{requestCertificate, requireCertificate}, "whether every client has to show such a certificate", &c.tlsClientAuth),
+		toggle("insecure", "lets other machines reach the service without TLS, or without being asked who they are", &c.insecure),
 		headers("principal-headers", "", "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.principalHeaders),
 		keyring("token-keys", "keys that sign issued tokens, the newest first: id:base64 of 32 bytes; none: tokens are not signed", &c.tokenKeys),
 		keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.answerKeys),

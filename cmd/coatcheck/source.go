@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -21,7 +20,7 @@ type source struct {
 // command takes as well when it goes straight to Redis, besides those of the store.
 func bindStraight(flags *pflag.FlagSet, also []string, own []*setting) *source {
 	s := &source{}
-	own = append(own, text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &s.server))
+	own = append(own, s.settings()...)
 	mine := map[string]bool{}
 	for _, setting := range own {
 		mine[setting.name] = true
@@ -91,9 +90,9 @@ func (p *program) either(c *cobra.Command, s *source, atService func(*client.Cli
 	if direct {
 		return p.straight(c, s, atRedis)
 	}
-	service, err := client.New(client.Config{URL: s.server})
+	service, err := s.client()
 	if err != nil {
-		return configError(fmt.Errorf("server: %w", err))
+		return configError(err)
 	}
 	defer service.CloseIdleConnections()
 	return atService(service)

@@ -104,14 +104,14 @@ func tokenLines(status wire.TokenStatus) string {
 type remote struct {
 	layers
 
-	server string
+	serviceAt
 }
 
 // bindRemote adds --server, --config and the command's own settings to its flags. The file may hold the service's settings as well, so that one does for
 // all commands.
 func bindRemote(flags *pflag.FlagSet, own ...*setting) *remote {
 	r := &remote{}
-	r.bind(flags, append(own, text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &r.server)))
+	r.bind(flags, append(own, r.settings()...))
 	r.table = append(r.table, settings(&r.config)...)
 	return r
 }
@@ -121,9 +121,9 @@ func (p *program) ask(c *cobra.Command, r *remote, command func(context.Context,
 	if err := r.load(c.Flags(), p.getenv); err != nil {
 		return configError(err)
 	}
-	service, err := client.New(client.Config{URL: r.server})
+	service, err := r.client()
 	if err != nil {
-		return configError(fmt.Errorf("server: %w", err))
+		return configError(err)
 	}
 	defer service.CloseIdleConnections()
 	err = command(c.Context(), service)

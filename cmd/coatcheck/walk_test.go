@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
@@ -75,6 +76,7 @@ func runWalk(t *testing.T, url string, steps []step) []string {
 	if len(steps) < 10 {
 		t.Fatalf("the page has %d steps", len(steps))
 	}
+	url = apitest.Proxy(t, url)
 	script := "exec 2>&1\nexport COATCHECK_SERVER=" + url + "\ncoatcheck() { " + asProgram + "=1 '" + os.Args[0] + "' \"$@\"; }\n"
 	for _, step := range steps {
 		script += strings.ReplaceAll(step.command, pageURL, url) + "\necho; echo '" + marker + "'\n"

@@ -19,7 +19,7 @@ func Page(code Code) (page string, ok bool) {
 }
 
 const pageForm = `<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>%s</title>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark"><title>%s</title>
 <body style="font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem">
 <p><code>%s</code> · HTTP %d</p>
 <h1>%s</h1>

@@ -18,6 +18,7 @@ const (
 	InvalidName        Code = "invalid-name"
 	KeyMissing         Code = "idempotency-key-missing"
 	KeyMalformed       Code = "idempotency-key-malformed"
+	Unauthorized       Code = "unauthorized"
 	Forbidden          Code = "forbidden"
 	NotFound           Code = "not-found"
 	MethodNotAllowed   Code = "method-not-allowed"
@@ -36,6 +37,7 @@ const (
 	PoolQuarantined    Code = "pool-quarantined"
 	PoolExists         Code = "pool-exists"
 	PayloadTooLarge    Code = "payload-too-large"
+	TooManyRequests    Code = "too-many-requests"
 	StoreUnavailable   Code = "store-unavailable"
 	OutcomeUnknown     Code = "outcome-unknown"
 	// UpstreamUnavailable is told by the gateway alone.
@@ -56,7 +58,8 @@ var catalogue = map[Code]Kind{
 	InvalidName:         {400, "The name is not valid", false, "Nothing was done. Names have 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ - and are percent-decoded exactly once."},
 	KeyMissing:          {400, "An idempotency header is missing", false, "The handler did not run. Get a token with POST /token and send it as Idempotency-Token, or send a key of your own as Idempotency-Key, as the route's policy says."},
 	KeyMalformed:        {400, "The idempotency header is malformed", false, "The handler did not run. An Idempotency-Key is one RFC 8941 string of 1 to 255 characters, with or without its quotes; an Idempotency-Token is one token as POST /token gave it. Send one of them, once."},
-	Forbidden:           {403, "Refused", false, "Nothing was done."},
+	Unauthorized:        {401, "Who is asking is not known", false, "Nothing was done. Show an API key, as Authorization: Bearer cck_… or as X-API-Key, or a client certificate that the service knows."},
+	Forbidden:           {403, "Refused", false, "Nothing was done. The detail says what is missing: a role, or the right to use that name. Ask whoever runs the service for a key that has it. A browser that asks ahead of its user is refused, too."},
 	NotFound:            {404, "There is nothing here", false, "Look at the path; GET / lists what there is."},
 	MethodNotAllowed:    {405, "The path does not take this method", false, "The Allow header lists the methods that it takes."},
 	InProgress:          {409, "The first attempt is still running", true, "The handler did not run again. Ask again after Retry-After: the answer of the first attempt will be there, or the truth about it."},
@@ -64,20 +67,21 @@ var catalogue = map[Code]Kind{
 	Superseded:          {409, "Another attempt has replaced this one", false, "This attempt was silent for longer than its lease and another took over. Ask again with the same token for that one's answer."},
 	PayloadMismatch:     {422, "The token was used for another request", false, "Nothing was done. The same token came with another method, route, scope or payload. Use one token for one operation."},
 	TokenUnknown:        {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
-	NotAnInteger:        {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer."},
-	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807, or at the limit that the request sets."},
+	NotAnInteger:        {409, "The counter does not hold an integer", false, "Nothing was changed. The value in Redis is not a signed 64-bit decimal integer. Find out what else writes that key, or count under another name."},
+	CounterOverflow:     {409, "The counter would overflow", false, "Nothing was changed. A counter ends at 9223372036854775807, or at the limit that the request sets. Count under another name, or with a template that has more digits."},
 	CounterBehind:       {409, "The counter has gone back, or may have", false, "Nothing was changed. This service was told to refuse such a counter. Find out what was handed out, and set it past that: PUT /counter/{key}."},
 	LayoutMismatch:      {409, "Laid out differently", false, "Nothing was granted. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the pool's own. A lock's number of permits is fixed while anybody holds it."},
 	LockHeld:            {409, "The lock is held by others", true, "The lock was not obtained in the time that the request was willing to wait. Ask again, and wait longer with wait_ms: those who wait are served in order."},
 	LeaseLost:           {410, "The lease is no longer yours", false, "It has ended, was released, or never was yours. Stop using what it stood for and acquire anew."},
 	PoolExhausted:       {503, "Every worker id of the pool is taken", true, "Ask again after Retry-After, when the first slot can be free."},
 	PoolQuarantined:     {503, "State may have been lost", true, "Nothing is granted until everything that may be in use has ended, or every process has said what it has seen; ask again after Retry-After. If a worker-id pool is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
-	PoolExists:          {409, "The pool is there already", false, "Nothing was changed. It has granted worker ids, or was declared before; the detail says what it is."},
-	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit."},
-	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis can not be reached, is loading, is read-only or refuses writes."},
+	PoolExists:          {409, "The pool is there already", false, "Nothing was changed. It has granted worker ids, or was declared before; the detail says what it is. Use it as it is, or take another name."},
+	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit; send less at once."},
+	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says."},
+	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis can not be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},
 	OutcomeUnknown:      {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},
 	UpstreamUnavailable: {503, "The service behind the gateway is not available", true, "Nothing was done: no byte of the request has reached the service. A token or key is as it was before."},
-	InternalError:       {500, "Something went wrong here", false, "The fault is the service's. Its log has the request id."},
+	InternalError:       {500, "Something went wrong here", false, "The fault is the service's, and what was done is not known: look before you repeat. Its log has the request id, which belongs into a report."},
 }
 
 // Lookup returns what a code stands for.

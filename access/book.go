@@ -1,0 +1,174 @@
+package access
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// Config says where records come from. The zero value of each field means the default beside it.
+type Config struct {
+	File  string            // a YAML file of keys, certificates and what those may do who show nothing; "" = none
+	Keys  []Record          // more keys, such as those of the environment
+	Store *redisstore.Store // where keys are that were stored with Keys.Add; nil = nowhere
+	Every time.Duration     // how often file and store are read again; 0 = 5 s
+	Limit Limit             // of every principal that has none of its own
+
+	Logger *slog.Logger // nil = no log
+}
+
+// Book knows what callers may do, as its sources say, which it reads again and again until Close. It is safe for concurrent use.
+type Book struct {
+	config Config
+	log    *slog.Logger
+	set    atomic.Pointer[set]
+	now    func() time.Time
+	read   atomic.Bool // the store was read once
+	end    context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu     sync.Mutex // of what follows
+	file   Set
+	stored Set
+	seen   watched
+	missed string // why the store could not be read last; "" = it was
+	wrong  []string
+}
+
+// Open reads the sources and begins to read them again every so often. A file with faults is an error that tells all of them. A store that does not answer is not: until it
+// does, keys that are in no other source are refused with [ErrNotRead].
+func Open(ctx context.Context, config Config) (*Book, error) {
+	if config.Every == 0 {
+		config.Every = 5 * time.Second
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	b := &Book{config: config, log: config.Logger, now: time.Now}
+	b.set.Store(&set{})
+	if err := b.Reload(ctx); err != nil && !errors.Is(err, redisstore.ErrUnavailable) {
+		return nil, err
+	}
+	if config.File != "" || config.Store != nil {
+		life, end := context.WithCancel(context.WithoutCancel(ctx))
+		b.end = end
+		b.ended.Go(func() { b.watch(life) })
+	}
+	return b, nil
+}
+
+// Close ends the reading. What is in force stays. Of a nil book it does nothing.
+func (b *Book) Close() {
+	if b == nil {
+		return
+	}
+	if b.end != nil {
+		b.end()
+	}
+	b.ended.Wait()
+}
+
+// Reload reads file and store at once. What can not be read leaves what was read last in force; the error tells every fault.
+func (b *Book) Reload(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := errors.Join(b.readFileLocked(), b.readStoreLocked(ctx))
+	b.joinLocked()
+	return err
+}
+
+func (b *Book) watch(ctx context.Context) {
+	tick := time.NewTicker(b.config.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		b.look(ctx)
+	}
+}
+
+// look reads the store, and the file if it is new and stands still.
+func (b *Book) look(ctx context.Context) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lookAtFileLocked()
+	_ = b.readStoreLocked(ctx) // it is logged once
+	b.joinLocked()
+}
+
+// joinLocked puts what was read in force.
+func (b *Book) joinLocked() {
+	all, twice := join(b.config.Limit, b.file, Set{Keys: b.config.Keys}, b.stored)
+	for _, id := range twice {
+		b.log.Debug("two sources have a key of the same id: the file counts before the environment, and that before the store", "key_id", id)
+	}
+	b.set.Store(all)
+	if b.config.Store != nil && b.missed == "" {
+		b.read.Store(true)
+	}
+}
+
+// readStoreLocked reads the keys of the store.
+func (b *Book) readStoreLocked(ctx context.Context) error {
+	if b.config.Store == nil {
+		return nil
+	}
+	keys, err := List(ctx, b.config.Store)
+	if ctx.Err() != nil {
+		return ctx.Err() // this process ends
+	}
+	if err != nil {
+		if b.missed == "" {
+			b.log.Warn("the keys of the store can not be read; those that were read last stay in force", "error", err)
+		}
+		b.missed = err.Error()
+		return err
+	}
+	if b.missed != "" {
+		b.log.Info("the keys of the store are read again", "keys", len(keys))
+	}
+	b.missed, b.stored = "", Set{}
+	for _, one := range keys {
+		if one.Err == nil {
+			b.stored.Keys = append(b.stored.Keys, one.Record)
+		}
+	}
+	return nil
+}
+
+// Key finds who shows a key: [ErrBadKey], [ErrExpired] or [ErrNotRead] if nobody does whom this service knows.
+func (b *Book) Key(text string) (Caller, error) {
+	key, err := ParseKey(text)
+	if err != nil {
+		return Caller{}, ErrBadKey
+	}
+	caller, err := b.set.Load().key(key, b.now())
+	if errors.Is(err, ErrBadKey) && b.config.Store != nil && !b.read.Load() {
+		return Caller{}, ErrNotRead
+	}
+	return caller, err
+}
+
+// Certificate finds whose a client certificate is. It must have been verified. ok is false for one that is nobody's.
+func (b *Book) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
+	return b.set.Load().certificate(of)
+}
+
+// Nobody is a caller who shows nothing.
+func (b *Book) Nobody() Caller { return b.set.Load().nobody() }
+
+// Faults are those of the last reading of the file, a line each; none if what is in force is what it says.
+func (b *Book) Faults() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.wrong
+}

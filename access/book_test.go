@@ -1,0 +1,365 @@
+package access_test
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// record is what a key is worth, for all names.
+func record(key access.Key, principal string, role access.Role, names ...string) access.Record {
+	return access.Record{ID: key.ID, Hash: key.Hash(), Principal: principal, Role: role, Names: names}
+}
+
+// entry is a record as the file has it.
+func entry(key access.Key, principal, more string) string {
+	return fmt.Sprintf("  - {id: %q, sha256: %s, principal: %s, role: use%s}\n", key.ID, key.Hash(), principal, more)
+}
+
+func open(t *testing.T, config access.Config) *access.Book {
+	t.Helper()
+	book, err := access.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(book.Close)
+	return book
+}
+
+// check tells whether a key is good for a principal; "" is a key that is not known.
+func check(t *testing.T, book *access.Book, key access.Key, principal string) {
+	t.Helper()
+	caller, err := book.Key(key.Text())
+	if principal == "" && !errors.Is(err, access.ErrBadKey) || principal != "" && (err != nil || caller.Principal != principal || caller.KeyID != key.ID) {
+		t.Errorf("%v, want %q: %+v, %v", key, principal, caller, err)
+	}
+}
+
+// Two keys of one principal are good at once; after the change the old one is taken out.
+func TestRotation(t *testing.T) {
+	old, fresh := access.NewKey(), access.NewKey()
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, file, "keys:\n"+entry(old, "orders", ""))
+	book := open(t, access.Config{File: file})
+	check(t, book, old, "orders")
+	check(t, book, fresh, "")
+	write(t, file, "keys:\n"+entry(old, "orders", "")+entry(fresh, "orders", ""))
+	reload(t, book)
+	check(t, book, old, "orders")
+	check(t, book, fresh, "orders")
+	write(t, file, "keys:\n"+entry(fresh, "orders", ""))
+	reload(t, book)
+	check(t, book, old, "")
+	check(t, book, fresh, "orders")
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func reload(t *testing.T, book *access.Book) {
+	t.Helper()
+	if err := book.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWrongSecretOfAKnownIDIsAsBadAsAnUnknownID(t *testing.T) {
+	key := access.NewKey()
+	book := open(t, access.Config{Keys: []access.Record{record(key, "orders", access.Use)}})
+	check(t, book, key, "orders")
+	check(t, book, access.Key{ID: key.ID, Secret: access.NewKey().Secret}, "")
+	check(t, book, access.Key{ID: "other", Secret: key.Secret}, "")
+	for _, text := range []string{"", "Basic", key.Secret, strings.ToUpper(key.Text())} {
+		if _, err := book.Key(text); !errors.Is(err, access.ErrBadKey) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestFileWithAFaultLeavesTheOneBeforeInForce(t *testing.T) {
+	key := access.NewKey()
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	var log buffer
+	write(t, file, "keys:\n"+entry(key, "orders", ""))
+	book := open(t, access.Config{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for _, fault := range []struct{ text, says string }{
+		{"keys:\n" + entry(key, "orders", ", color: blue"), "line 2: unknown field"},
+		{"keys: [", "not YAML"},
+		{"", "empty"},
+	} {
+		write(t, file, fault.text)
+		err := book.Reload(t.Context())
+		if err == nil || !strings.Contains(err.Error(), fault.says) || !strings.Contains(strings.Join(book.Faults(), " "), fault.says) || !strings.Contains(log.String(), fault.says) {
+			t.Errorf("%v, faults %q, log %s", err, book.Faults(), log.String())
+		}
+		check(t, book, key, "orders")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := book.Reload(t.Context()); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	check(t, book, key, "orders")
+	write(t, file, "keys:\n"+entry(key, "bills", ""))
+	reload(t, book)
+	check(t, book, key, "bills")
+	if faults := book.Faults(); len(faults) > 0 {
+		t.Errorf("%q", faults)
+	}
+	if text := log.String(); strings.Contains(text, key.Hash().String()) {
+		t.Errorf("a hash is in the log:\n%s", text)
+	}
+	if _, err := access.Open(t.Context(), access.Config{File: filepath.Join(t.TempDir(), "none")}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("at the start: %v", err)
+	}
+}
+
+// The file is read again by itself once it has stood still for two looks.
+func TestFileIsFollowed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	synctest.Test(t, func(t *testing.T) {
+		key := access.NewKey()
+		write(t, file, "keys:\n")
+		book := open(t, access.Config{File: file})
+		write(t, file, "keys:\n"+entry(key, "orders", ""))
+		time.Sleep(6 * time.Second)
+		check(t, book, key, "")
+		time.Sleep(5 * time.Second)
+		check(t, book, key, "orders")
+		write(t, file, "keys: [")
+		time.Sleep(time.Minute)
+		check(t, book, key, "orders")
+		if len(book.Faults()) == 0 {
+			t.Error("no fault is told")
+		}
+	})
+}
+
+func TestFileThatEverybodyCanReadIsWarnedOf(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, file, "keys: []\n")
+	for _, exposed := range []bool{false, true} {
+		if exposed {
+			if err := os.Chmod(file, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var log buffer
+		open(t, access.Config{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if strings.Contains(log.String(), "everybody on this machine") != exposed {
+			t.Errorf("exposed %v: %s", exposed, log.String())
+		}
+	}
+}
+
+func TestKeyEndsAtItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := access.NewKey()
+		one := record(key, "orders", access.Use)
+		one.NotAfter = time.Now().Add(time.Hour)
+		book := open(t, access.Config{Keys: []access.Record{one}})
+		time.Sleep(time.Hour - time.Nanosecond)
+		check(t, book, key, "orders")
+		time.Sleep(time.Nanosecond)
+		if _, err := book.Key(key.Text()); !errors.Is(err, access.ErrExpired) {
+			t.Errorf("%v", err)
+		}
+		if _, err := book.Key(access.Key{ID: key.ID, Secret: access.NewKey().Secret}.Text()); !errors.Is(err, access.ErrBadKey) {
+			t.Errorf("a wrong secret learns of the end: %v", err)
+		}
+	})
+}
+
+func TestKeysInTheStore(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		blue, green := access.NewKey(), access.NewKey()
+		one := record(blue, "orders", access.Use, "orders:*")
+		book := open(t, access.Config{Store: store, Every: 10 * time.Millisecond})
+		check(t, book, blue, "")
+		for range 2 { // a lost answer may be asked for again
+			if err := access.Add(t.Context(), store, one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		other := one
+		other.Principal = "bills"
+		if err := access.Add(t.Context(), store, other); !errors.Is(err, access.ErrThere) {
+			t.Errorf("another of the id: %v", err)
+		}
+		if err := access.Add(t.Context(), store, access.Record{ID: "x"}); err == nil {
+			t.Error("a record without anything is stored")
+		}
+		if err := access.Add(t.Context(), store, record(green, "bills", access.Read)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "both are known", func() bool { return known(book, blue) && known(book, green) })
+		check(t, book, blue, "orders")
+		list, err := access.List(t.Context(), store)
+		if err != nil || len(list) != 2 || list[0].Err != nil || list[0].Added.IsZero() || list[0].ID >= list[1].ID {
+			t.Errorf("%+v, %v", list, err)
+		}
+		for i, want := range []bool{true, false} {
+			if was, err := access.Remove(t.Context(), store, blue.ID); was != want || err != nil {
+				t.Errorf("removal %d: %v, %v", i+1, was, err)
+			}
+		}
+		eventually(t, "the removed one is refused", func() bool { return !known(book, blue) })
+		check(t, book, green, "bills")
+	})
+}
+
+func known(book *access.Book, key access.Key) bool {
+	_, err := book.Key(key.Text())
+	return err == nil
+}
+
+func TestKeysStayWhileTheStoreIsAway(t *testing.T) {
+	server := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 200 * time.Millisecond})
+	key, late := access.NewKey(), access.NewKey()
+	if err := access.Add(t.Context(), store, record(key, "orders", access.Use)); err != nil {
+		t.Fatal(err)
+	}
+	book := open(t, access.Config{Store: store, Every: 10 * time.Millisecond})
+	check(t, book, key, "orders")
+	server.Kill()
+	for range 3 {
+		if err := book.Reload(t.Context()); !errors.Is(err, redisstore.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		check(t, book, key, "orders")
+		check(t, book, late, "")
+	}
+	fresh := open(t, access.Config{Store: store, Every: 10 * time.Millisecond, Keys: []access.Record{record(late, "bills", access.Read)}})
+	check(t, fresh, late, "bills")
+	if _, err := fresh.Key(key.Text()); !errors.Is(err, access.ErrNotRead) {
+		t.Errorf("before the store was read: %v", err)
+	}
+	server.Restart()
+	eventually(t, "the store is read", func() bool { _, err := fresh.Key(key.Text()); return !errors.Is(err, access.ErrNotRead) })
+}
+
+// What somebody else has written there counts for nothing, and harms no other.
+func TestRecordInTheStoreThatCanNotBeReadCountsForNothing(t *testing.T) {
+	server := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
+	key, bad := access.NewKey(), access.NewKey()
+	if err := access.Add(t.Context(), store, record(key, "orders", access.Use)); err != nil {
+		t.Fatal(err)
+	}
+	good := server.Client().HGet(t.Context(), "coatcheck:access:{keys}", key.ID).Val()
+	for id, text := range map[string]string{"junk": "junk", "other": good, bad.ID: `1 {"id":"` + bad.ID + `","sha256":"` + bad.Hash().String() + `","principal":"","role":"admin"}`} {
+		if err := server.Client().HSet(t.Context(), "coatcheck:access:{keys}", id, text).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	book := open(t, access.Config{Store: store})
+	check(t, book, key, "orders")
+	check(t, book, bad, "")
+	check(t, book, access.Key{ID: "other", Secret: key.Secret}, "")
+	list, err := access.List(t.Context(), store)
+	wrong := 0
+	for _, one := range list {
+		if one.Err != nil {
+			wrong++
+		}
+	}
+	if err != nil || len(list) != 4 || wrong != 3 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+func TestFileCountsBeforeTheEnvironmentAndThatBeforeTheStore(t *testing.T) {
+	store := storetest.Open(t, redisstore.Config{})
+	key := access.NewKey()
+	if err := access.Add(t.Context(), store, record(key, "store", access.Admin)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, file, "keys:\n"+entry(key, "file", ""))
+	check(t, open(t, access.Config{Store: store}), key, "store")
+	environment := []access.Record{record(key, "environment", access.Read)}
+	check(t, open(t, access.Config{Store: store, Keys: environment}), key, "environment")
+	check(t, open(t, access.Config{Store: store, Keys: environment, File: file}), key, "file")
+}
+
+func TestCertificatesAndNobody(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, file, strings.ReplaceAll(sound, "HASH", hash))
+	limit := access.Limit{Rate: access.Rate{N: 7, Per: time.Second}}
+	book := open(t, access.Config{File: file, Limit: limit})
+	spiffe, _ := url.Parse("spiffe://example/bills")
+	for _, row := range []struct {
+		cert      x509.Certificate
+		principal string
+		role      access.Role
+	}{
+		{x509.Certificate{DNSNames: []string{"x", "orders.internal"}}, "orders", access.Use},
+		{x509.Certificate{URIs: []*url.URL{spiffe}}, "bills", access.Read},
+		{x509.Certificate{Subject: pkix.Name{CommonName: "root"}}, "ops", access.Admin},
+		{x509.Certificate{Subject: pkix.Name{CommonName: "orders.internal"}}, "", access.None},
+		{x509.Certificate{DNSNames: []string{"root", "ORDERS.internal"}}, "", access.None},
+		{x509.Certificate{}, "", access.None},
+	} {
+		caller, ok := book.Certificate(&row.cert)
+		if ok != (row.principal != "") || caller.Principal != row.principal || caller.Role != row.role {
+			t.Errorf("%+v: %+v, %v", row, caller, ok)
+		}
+		if own := row.principal == "bills"; ok && (caller.Limit == limit) == own {
+			t.Errorf("its limit: %+v", caller.Limit)
+		}
+	}
+	if nobody := book.Nobody(); nobody.Role != access.Read || !nobody.Names.Allow("public:1") || nobody.Names.Allow("x") || nobody.Principal != "" || nobody.Limit != limit {
+		t.Errorf("%+v", nobody)
+	}
+	if nobody := open(t, access.Config{}).Nobody(); nobody.Role != access.None {
+		t.Errorf("%+v", nobody)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// buffer is a log that is read while it is written.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

@@ -1,0 +1,203 @@
+package access_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func flows(t testing.TB, store *redisstore.Store) *access.Flows {
+	f := access.NewFlows(store, slog.New(slog.DiscardHandler))
+	t.Cleanup(f.Close)
+	return f
+}
+
+// slow gives one request an hour, so that no test is long enough for another.
+func slow(burst int) access.Limit {
+	return access.Limit{Rate: access.Rate{N: 1, Per: time.Hour}, Burst: burst}
+}
+
+func TestFlowIsSharedByAllServersOnAStore(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		one, two := flows(t, store), flows(t, store)
+		for i := range 20 {
+			flow, err := []*access.Flows{one, two}[i%2].Take(t.Context(), "orders", slow(9))
+			if i < 10 && (err != nil || flow.Left != 9-i || flow.Size != 10) {
+				t.Errorf("%d: %+v, %v", i, flow, err)
+			}
+			often, ok := errors.AsType[*access.TooOften](err)
+			if i >= 10 && (!ok || !errors.Is(err, access.ErrTooOften) || often.RetryAfter < 59*time.Minute || often.RetryAfter > time.Hour || flow.Left != 0) {
+				t.Errorf("%d: %+v, %v", i, flow, err)
+			}
+		}
+		if _, err := two.Take(t.Context(), "bills", slow(9)); err != nil {
+			t.Errorf("another principal: %v", err)
+		}
+	})
+}
+
+// However requests come together, at however many servers: no more are let through than the limit has, and those.
+func TestCrowdGetsWhatTheLimitHasAndNoMore(t *testing.T) {
+	for _, servers := range []int{1, 4} {
+		t.Run(fmt.Sprint(servers, " servers"), func(t *testing.T) {
+			server := redistest.Start(t)
+			var all []*access.Flows
+			for range servers {
+				all = append(all, flows(t, storetest.Open(t, redisstore.Config{URL: server.URL()})))
+			}
+			var crowd sync.WaitGroup
+			var through atomic.Int64
+			for i := range 400 {
+				crowd.Go(func() {
+					_, err := all[i%servers].Take(t.Context(), "orders", slow(99))
+					switch {
+					case err == nil:
+						through.Add(1)
+					case !errors.Is(err, access.ErrTooOften):
+						t.Error(err)
+					}
+				})
+			}
+			crowd.Wait()
+			if n := through.Load(); n != 100 {
+				t.Errorf("%d were let through", n)
+			}
+		})
+	}
+}
+
+// One server that speaks for a principal alone pays one round trip a request, and none for those that it refuses.
+func TestRequestCostsOneRoundTrip(t *testing.T) {
+	server := redistest.Start(t)
+	one := flows(t, storetest.Open(t, redisstore.Config{URL: server.URL()}))
+	take := func(n int) {
+		for range n {
+			_, _ = one.Take(t.Context(), "orders", slow(49)) // refused or not
+		}
+	}
+	take(1)
+	for _, row := range []struct{ requests, want int }{{49, 49}, {100, 0}} {
+		before := scriptsRun(t, server)
+		take(row.requests)
+		if n := scriptsRun(t, server) - before; n != row.want {
+			t.Errorf("%d scripts for %d requests, want %d", n, row.requests, row.want)
+		}
+	}
+}
+
+func scriptsRun(t *testing.T, server *redistest.Server) (n int) {
+	t.Helper()
+	info, err := server.Client().InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
+		var calls int
+		_, _ = fmt.Sscanf(info["Commandstats"][command], "calls=%d,", &calls) // there may be none
+		n += calls
+	}
+	return n
+}
+
+// While the store is away each server counts by itself; after that all of them together again.
+func TestServerCountsByItselfWhileTheStoreIsAway(t *testing.T) {
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	open := func() *access.Flows {
+		return flows(t, storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 300 * time.Millisecond}))
+	}
+	one, two := open(), open()
+	through := func(f *access.Flows, n int) (got int) {
+		for range n {
+			_, err := f.Take(t.Context(), "orders", slow(9))
+			if err == nil {
+				got++
+			} else if !errors.Is(err, access.ErrTooOften) {
+				t.Error(err)
+			}
+		}
+		return got
+	}
+	if got := through(one, 4); got != 4 {
+		t.Errorf("%d of 4", got)
+	}
+	server.Kill()
+	if got := through(one, 20); got != 6 {
+		t.Errorf("away, the server that has counted: %d, want 6", got)
+	}
+	if got := through(two, 20); got != 10 {
+		t.Errorf("away, the server that knows nothing: %d, want 10", got)
+	}
+	server.Restart()
+	third := open()
+	eventually(t, "the store counts again", func() bool { return through(third, 1) == 1 })
+	if got := through(third, 20); got > 6 {
+		t.Errorf("the store has forgotten what it counted: %d more", got)
+	}
+}
+
+func TestFlowGoesOnWithTime(t *testing.T) {
+	one := flows(t, storetest.Open(t, redisstore.Config{}))
+	limit := access.Limit{Rate: access.Rate{N: 1000, Per: time.Second}, Burst: 1}
+	got := 0
+	eventually(t, "fifty requests at a thousand a second", func() bool {
+		if _, err := one.Take(t.Context(), "orders", limit); err == nil {
+			got++
+		}
+		return got == 50
+	})
+}
+
+func TestRates(t *testing.T) {
+	for text, want := range map[string]time.Duration{"100/s": time.Second, "1/m": time.Minute, "1000000/h": time.Hour} {
+		rate, err := access.ParseRate(text)
+		if err != nil || rate.Per != want || rate.String() != text {
+			t.Errorf("%s: %+v, %v", text, rate, err)
+		}
+	}
+	for _, text := range []string{"", "0/s", "-1/s", "1", "1/d", "1/ s", "1.5/s", "01/s", "1000001/s", "9999999/s"} {
+		if rate, err := access.ParseRate(text); err == nil {
+			t.Errorf("%q is %v", text, rate)
+		}
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	server := redistest.Start(b)
+	limit := access.Limit{Rate: access.Rate{N: 1_000_000, Per: time.Second}, Burst: 1_000_000}
+	store := storetest.Open(b, redisstore.Config{URL: server.URL()})
+	b.Run("ping", func(b *testing.B) {
+		for b.Loop() {
+			if err := store.Ping(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("alone", func(b *testing.B) {
+		f := flows(b, store)
+		for b.Loop() {
+			if _, err := f.Take(b.Context(), "orders", limit); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("crowd", func(b *testing.B) {
+		f := flows(b, store)
+		b.SetParallelism(32)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if _, err := f.Take(b.Context(), "orders", limit); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	})
+}

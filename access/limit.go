@@ -1,0 +1,81 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// Limit is how often a principal may ask. The zero value is no limit.
+type Limit struct {
+	Rate  Rate
+	Burst int // requests at once beyond the even flow; 0 = as many as the rate gives in one second, and one at least
+}
+
+// Rate is a number of requests in a span of time, written 100/s, 30/m or 1000/h. The zero value is none.
+type Rate struct {
+	N   int
+	Per time.Duration // a second, a minute or an hour
+}
+
+const (
+	maxRate  = 1_000_000
+	maxBurst = 1_000_000
+)
+
+var (
+	rateForm  = regexp.MustCompile(`^([1-9][0-9]{0,6})/(s|m|h)$`)
+	rateSpans = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
+)
+
+// ParseRate reads a rate.
+func ParseRate(text string) (Rate, error) {
+	parts := rateForm.FindStringSubmatch(text)
+	if parts == nil {
+		return Rate{}, errors.New("a rate is written 100/s, 30/m or 1000/h")
+	}
+	n, err := strconv.Atoi(parts[1])
+	if err != nil || n > maxRate {
+		return Rate{}, fmt.Errorf("a rate is up to %d", maxRate)
+	}
+	return Rate{n, rateSpans[parts[2]]}, nil
+}
+
+// String is the rate as it is written; "" for none.
+func (r Rate) String() string {
+	for unit, span := range rateSpans {
+		if r.Per == span && r.N > 0 {
+			return strconv.Itoa(r.N) + "/" + unit
+		}
+	}
+	return ""
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Rate) UnmarshalText(text []byte) (err error) {
+	if len(text) == 0 {
+		*r = Rate{}
+		return nil
+	}
+	*r, err = ParseRate(string(text))
+	return err
+}
+
+// None tells whether there is no limit.
+func (l Limit) None() bool { return l.Rate.N == 0 }
+
+// every is the time between two requests of the even flow.
+func (l Limit) every() time.Duration { return l.Rate.Per / time.Duration(l.Rate.N) }
+
+// burst is how many requests may come at once on top of the one that the even flow has.
+func (l Limit) burst() int {
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return max(1, int(time.Second/l.every()))
+}

@@ -1,0 +1,92 @@
+package access
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Names are the names that a caller may touch: counter keys, pools, tags, locks, scopes. Each is one name, or what names begin with and a star behind it:
+// orders:*. A star alone, or no entry at all, is every name. It is read-only.
+type Names []string
+
+// maxNames is how many entries a record can have.
+const maxNames = 100
+
+var namesForm = regexp.MustCompile(`^(?:[A-Za-z0-9._:~@-]{1,200}|[A-Za-z0-9._:~@-]{0,199}\*)$`)
+
+// check tells what is wrong with names.
+func (n Names) check() (faults []string) {
+	if len(n) > maxNames {
+		faults = append(faults, fmt.Sprintf("up to %d entries", maxNames))
+	}
+	for i, one := range n {
+		if !namesForm.MatchString(one) {
+			faults = append(faults, fmt.Sprintf("entry %d is neither a name nor the beginning of names with a star behind it, such as orders:*", i+1))
+		}
+	}
+	return faults
+}
+
+// All tells whether these are all names.
+func (n Names) All() bool { return len(n) == 0 || slices.Contains(n, "*") }
+
+// Allow tells whether a name is one of them. The empty name is none, unless all are.
+func (n Names) Allow(name string) bool {
+	if len(n) == 0 {
+		return true
+	}
+	for _, one := range n {
+		if covers(one, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func covers(entry, name string) bool {
+	if begin, open := strings.CutSuffix(entry, "*"); open {
+		return strings.HasPrefix(name, begin)
+	}
+	return entry == name
+}
+
+// Span is a part of all names, in the order of their bytes: those that begin with Prefix, or with Exact that one alone.
+type Span struct {
+	Prefix string
+	Exact  bool
+}
+
+// Spans says which of the names that begin with a prefix are allowed: spans that do not overlap, in the order of the names' bytes.
+func (n Names) Spans(prefix string) (spans []Span) {
+	if n.All() {
+		return []Span{{Prefix: prefix}}
+	}
+	for _, one := range n {
+		begin, open := strings.CutSuffix(one, "*")
+		switch {
+		case open && strings.HasPrefix(prefix, begin):
+			return []Span{{Prefix: prefix}}
+		case strings.HasPrefix(begin, prefix):
+			spans = append(spans, Span{begin, !open})
+		}
+	}
+	slices.SortFunc(spans, func(a, b Span) int {
+		if by := strings.Compare(a.Prefix, b.Prefix); by != 0 || a.Exact == b.Exact {
+			return by
+		}
+		if b.Exact {
+			return -1 // what covers the other comes first
+		}
+		return 1
+	})
+	var apart []Span
+	for _, span := range spans {
+		if last := len(apart) - 1; last >= 0 && (apart[last] == span || !apart[last].Exact && strings.HasPrefix(span.Prefix, apart[last].Prefix)) {
+			continue
+		}
+		apart = append(apart, span)
+	}
+	return apart
+}

@@ -1,0 +1,257 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Faults is all that is wrong with a file of keys.
+type Faults struct {
+	File string // "" = not known
+	All  []Fault
+}
+
+// Fault is one thing that is wrong, and where. It never quotes the file.
+type Fault struct {
+	Line int
+	Text string
+}
+
+// Error has a line for each fault.
+func (f *Faults) Error() string { return strings.Join(f.lines(), "\n") }
+
+func (f *Faults) lines() (lines []string) {
+	for _, one := range f.All {
+		line := fmt.Sprintf("line %d: %s", one.Line, one.Text)
+		if f.File != "" {
+			line = f.File + " " + line
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (f *Faults) addf(line int, format string, args ...any) {
+	f.All = append(f.All, Fault{line, fmt.Sprintf(format, args...)})
+}
+
+const maxRecords = 10_000
+
+// Parse reads a file of keys: YAML with the lists keys and certificates, and the map anonymous. The error is [*Faults], or says that this is no YAML at all.
+func Parse(text []byte) (Set, error) {
+	root, err := document(text)
+	if err != nil {
+		return Set{}, err
+	}
+	p := &parser{faults: &Faults{}}
+	p.fields(root, map[string]func(*yaml.Node){
+		"keys":         p.list("keys", p.key),
+		"certificates": p.list("certificates", p.certificate),
+		"anonymous":    p.anonymous,
+	})
+	if len(p.faults.All) > 0 {
+		slices.SortStableFunc(p.faults.All, func(a, b Fault) int { return a.Line - b.Line })
+		return Set{}, p.faults
+	}
+	return p.set, nil
+}
+
+// document reads the one document of a file.
+func document(text []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
+	var whole, more yaml.Node
+	switch err := decoder.Decode(&whole); {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("the file of keys is empty")
+	case err != nil:
+		return nil, errors.New("the file of keys is not YAML") // the parser's own words can quote it
+	}
+	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("a file of keys is one YAML document, and nothing behind it")
+	}
+	if len(whole.Content) != 1 || whole.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("a file of keys is a YAML map with the fields keys, certificates and anonymous")
+	}
+	return whole.Content[0], nil
+}
+
+type parser struct {
+	faults *Faults
+	set    Set
+}
+
+// fields reads a map, each value by its name.
+func (p *parser) fields(node *yaml.Node, read map[string]func(*yaml.Node)) {
+	if node.Kind != yaml.MappingNode {
+		p.faults.addf(node.Line, "a map belongs here")
+		return
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		take, known := read[name.Value]
+		switch {
+		case !known:
+			p.faults.addf(name.Line, "unknown field; here may be %s", strings.Join(namesOf(read), ", "))
+		case seen[name.Value]:
+			p.faults.addf(name.Line, "%s: given more than once", name.Value)
+		default:
+			take(value)
+		}
+		seen[name.Value] = true
+	}
+}
+
+func namesOf(read map[string]func(*yaml.Node)) (names []string) {
+	for name := range read {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (p *parser) list(name string, each func(*yaml.Node)) func(*yaml.Node) {
+	return func(node *yaml.Node) {
+		switch {
+		case node.Kind == yaml.ScalarNode && node.Tag == "!!null":
+		case node.Kind != yaml.SequenceNode || len(node.Content) > maxRecords:
+			p.faults.addf(node.Line, "%s: a list of up to %d entries", name, maxRecords)
+		default:
+			for _, entry := range node.Content {
+				each(entry)
+			}
+		}
+	}
+}
+
+func (p *parser) key(node *yaml.Node) {
+	var r Record
+	before := len(p.faults.All)
+	p.fields(node, map[string]func(*yaml.Node){
+		"id": p.text("id", &r.ID), "sha256": p.parsed("sha256", r.Hash.UnmarshalText), "principal": p.text("principal", &r.Principal),
+		"role": p.parsed("role", r.Role.UnmarshalText), "prefixes": p.names(&r.Names), "rate": p.parsed("rate", r.Rate.UnmarshalText), "burst": p.count("burst", &r.Burst),
+		"not_after": p.time("not_after", &r.NotAfter), "label": p.text("label", &r.Label),
+	})
+	p.check(node, before, r)
+	if slices.ContainsFunc(p.set.Keys, func(other Record) bool { return other.ID == r.ID && r.ID != "" }) {
+		p.faults.addf(node.Line, "id: there is a key with this id above")
+	}
+	p.set.Keys = append(p.set.Keys, r)
+}
+
+// check tells what is wrong with a record whose fields could all be read.
+func (p *parser) check(node *yaml.Node, before int, r Record) {
+	if len(p.faults.All) > before {
+		return
+	}
+	for _, fault := range r.faults() {
+		p.faults.addf(lineOf(node, fault.field), "%s: %s", fault.field, fault.text)
+	}
+}
+
+// lineOf is where a field stands, or the map that lacks it.
+func lineOf(node *yaml.Node, field string) int {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == field {
+			return node.Content[i].Line
+		}
+	}
+	return node.Line
+}
+
+func (p *parser) certificate(node *yaml.Node) {
+	var c Certificate
+	before := len(p.faults.All)
+	p.fields(node, map[string]func(*yaml.Node){
+		"cn": p.text("cn", &c.CommonName), "dns": p.text("dns", &c.DNS), "uri": p.text("uri", &c.URI), "principal": p.text("principal", &c.Principal),
+		"role": p.parsed("role", c.Role.UnmarshalText), "prefixes": p.names(&c.Names), "rate": p.parsed("rate", c.Rate.UnmarshalText), "burst": p.count("burst", &c.Burst),
+	})
+	said := 0
+	for _, name := range []string{c.CommonName, c.DNS, c.URI} {
+		if name != "" {
+			said++
+		}
+	}
+	if said != 1 && len(p.faults.All) == before {
+		p.faults.addf(node.Line, "one of cn, dns and uri says which certificate it is")
+	}
+	p.check(node, before, standIn(c.Principal, c.Role, c.Names, c.Rate, c.Burst))
+	p.set.Certificates = append(p.set.Certificates, c)
+}
+
+// standIn is a record that is sound but for what is given.
+func standIn(principal string, role Role, names Names, rate Rate, burst int) Record {
+	return Record{ID: "x", Hash: Hash{1}, Principal: principal, Role: role, Names: names, Rate: rate, Burst: burst}
+}
+
+func (p *parser) anonymous(node *yaml.Node) {
+	a := &p.set.Anonymous
+	before := len(p.faults.All)
+	p.fields(node, map[string]func(*yaml.Node){
+		"role": p.parsed("role", a.Role.UnmarshalText), "prefixes": p.names(&a.Names), "rate": p.parsed("rate", a.Rate.UnmarshalText), "burst": p.count("burst", &a.Burst),
+	})
+	p.check(node, before, standIn("x", a.Role, a.Names, a.Rate, a.Burst))
+}
+
+// scalar is the text of a value, which is "" where none belongs.
+func (p *parser) scalar(name string, node *yaml.Node) (text string, ok bool) {
+	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
+		p.faults.addf(node.Line, "%s: one value belongs here", name)
+		return "", false
+	}
+	return node.Value, true
+}
+
+func (p *parser) text(name string, into *string) func(*yaml.Node) {
+	return func(node *yaml.Node) { *into, _ = p.scalar(name, node) }
+}
+
+func (p *parser) parsed(name string, read func([]byte) error) func(*yaml.Node) {
+	return func(node *yaml.Node) {
+		if text, ok := p.scalar(name, node); ok {
+			if err := read([]byte(text)); err != nil {
+				p.faults.addf(node.Line, "%s: %v", name, err)
+			}
+		}
+	}
+}
+
+func (p *parser) names(into *Names) func(*yaml.Node) {
+	return func(node *yaml.Node) {
+		if node.Kind != yaml.SequenceNode {
+			p.faults.addf(node.Line, "prefixes: a list, such as [\"orders:*\"]")
+			return
+		}
+		for _, entry := range node.Content {
+			if text, ok := p.scalar("prefixes", entry); ok {
+				*into = append(*into, text)
+			}
+		}
+	}
+}
+
+func (p *parser) count(name string, into *int) func(*yaml.Node) {
+	return p.parsed(name, func(text []byte) (err error) {
+		if *into, err = strconv.Atoi(string(text)); err != nil || *into < 1 || strconv.Itoa(*into) != string(text) {
+			return fmt.Errorf("a whole number from 1 to %d", maxBurst)
+		}
+		return nil
+	})
+}
+
+func (p *parser) time(name string, into *time.Time) func(*yaml.Node) {
+	return p.parsed(name, func(text []byte) (err error) {
+		if *into, err = time.Parse(time.RFC3339, string(text)); err != nil {
+			return errors.New("a time is RFC 3339, such as 2027-01-01T00:00:00Z")
+		}
+		*into = into.UTC()
+		return nil
+	})
+}

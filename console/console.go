@@ -1,0 +1,89 @@
+// Package console is the web page for operators, embedded: plain ES modules and custom elements, without a build step.
+//
+// What holds: the page asks nobody but the server that it came from, and its policy forbids the browser anything else, inline scripts and styles included; text
+// that the server answers with is shown as text and never read as HTML, which Trusted Types enforce; an API key that somebody types in stays in the page's memory,
+// and is gone with it; no token is in an address, in a log of the page or in storage. The page has no rights of its own: all that it does is a call of the HTTP interface.
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"net/http"
+	"path"
+	"time"
+)
+
+//go:embed static
+var static embed.FS
+
+// Policy is the Content-Security-Policy of the page.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types 'none'"
+
+var types = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+type file struct {
+	kind string
+	tag  string // changes with the content
+	body []byte
+}
+
+var files = load()
+
+// load reads what is embedded. A file of a kind that has no type is a programmer's mistake.
+func load() map[string]file {
+	all := map[string]file{}
+	entries, err := static.ReadDir("static")
+	if err != nil {
+		panic(err)
+	}
+	for _, entry := range entries {
+		body, err := static.ReadFile("static/" + entry.Name())
+		kind := types[path.Ext(entry.Name())]
+		if err != nil || kind == "" {
+			panic("console: no type for " + entry.Name())
+		}
+		sum := sha256.Sum256(body)
+		all[entry.Name()] = file{kind, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`, body}
+	}
+	return all
+}
+
+// Serve answers GET and HEAD with a file of the page, "" for the page itself, and tells whether there is one of that name; without one it writes nothing.
+func Serve(w http.ResponseWriter, r *http.Request, name string) bool {
+	if name == "" {
+		name = "index.html"
+	}
+	file, ok := files[name]
+	if !ok {
+		return false
+	}
+	header := w.Header()
+	header.Set("Content-Type", file.kind)
+	header.Set("Content-Security-Policy", Policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cache-Control", "no-cache") // may be kept, and is asked for: a new version shows at once
+	header.Set("ETag", file.tag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file.body))
+	return true
+}
+
+// Handler serves the page at /console/, for a program that has a router of its own.
+func Handler() http.Handler {
+	return http.StripPrefix("/console/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !Serve(w, r, r.URL.Path) {
+			http.NotFound(w, r)
+		}
+	}))
+}

@@ -1,0 +1,97 @@
+package console_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/console"
+)
+
+func ask(method, path string, header ...string) *httptest.ResponseRecorder {
+	request := httptest.NewRequest(method, path, http.NoBody)
+	for _, one := range header {
+		name, value, _ := strings.Cut(one, ": ")
+		request.Header.Set(name, value)
+	}
+	answer := httptest.NewRecorder()
+	console.Handler().ServeHTTP(answer, request)
+	return answer
+}
+
+func TestFilesHaveTheirTypesAndThePolicy(t *testing.T) {
+	entries, err := os.ReadDir("static")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]string{"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+	for _, entry := range entries {
+		got := ask("GET", "/console/"+entry.Name())
+		_, kind, _ := strings.Cut(entry.Name(), ".")
+		want, err := os.ReadFile("static/" + entry.Name())
+		if err != nil || got.Code != 200 || got.Body.String() != string(want) || got.Header().Get("Content-Type") != types[kind] {
+			t.Errorf("%s: %d %v %v", entry.Name(), got.Code, got.Header(), err)
+		}
+		for name, value := range map[string]string{"Content-Security-Policy": console.Policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"} {
+			if got.Header().Get(name) != value {
+				t.Errorf("%s: %s is %q", entry.Name(), name, got.Header().Get(name))
+			}
+		}
+		if again := ask("GET", "/console/"+entry.Name(), "If-None-Match: "+got.Header().Get("ETag")); again.Code != 304 || again.Body.Len() > 0 {
+			t.Errorf("%s asked for again: %d", entry.Name(), again.Code)
+		}
+		if head := ask("HEAD", "/console/"+entry.Name()); head.Code != 200 || head.Body.Len() > 0 {
+			t.Errorf("HEAD %s: %d", entry.Name(), head.Code)
+		}
+	}
+	for _, directive := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self' data:", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"} {
+		if strings.Count(console.Policy, directive+";") != 1 {
+			t.Errorf("the policy lacks %s", directive)
+		}
+	}
+}
+
+func TestOnlyWhatIsThereIsAnswered(t *testing.T) {
+	if got := ask("GET", "/console/"); got.Code != 200 || !strings.Contains(got.Body.String(), "<title>coatcheck console</title>") {
+		t.Errorf("%d", got.Code)
+	}
+	for _, path := range []string{"/console/x.js", "/console/static/main.js", "/console/../console.go", "/console/..%2fconsole.go", "/console/static", "/console/."} {
+		if got := ask("GET", path); got.Code != 404 {
+			t.Errorf("%s: %d", path, got.Code)
+		}
+	}
+	if got := ask("POST", "/console/"); got.Code != 404 {
+		t.Errorf("POST: %d", got.Code)
+	}
+}
+
+// What makes HTML or code of text, and what asks other servers, is not in the page at all.
+func TestSourcesHaveNothingThatRunsText(t *testing.T) {
+	entries, err := os.ReadDir("static")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|setAttribute\('(?:style|on)|javascript:|\bstyle="|sessionStorage|\bdocument\.cookie|DOMParser|srcdoc`)
+	address := regexp.MustCompile(`(?:https?:)?//[a-z0-9.-]+\.[a-z]+[^ ]*`)
+	for _, entry := range entries {
+		text, err := os.ReadFile("static/" + entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range append(forbidden.FindAllString(string(text), -1), address.FindAllString(string(text), -1)...) {
+			if found != "http://www.w3.org/2000/svg';" && !strings.HasPrefix(found, "http://www.w3.org/2000/svg") {
+				t.Errorf("%s has %s", entry.Name(), found)
+			}
+		}
+	}
+	page, err := os.ReadFile("static/index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if regexp.MustCompile(`<script(?:[^>]*)>[^<]|<style| on[a-z]+=`).Match(page) {
+		t.Error("the page has a script or a style in line")
+	}
+}

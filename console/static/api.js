@@ -1,0 +1,112 @@
+// Calls of the HTTP interface. The key that somebody typed in is in this module's memory and nowhere else: it goes into the Authorization header, and is gone with the page.
+
+let key = '';
+let session = { role: 'none', names: [], access: true, readonly: true };
+
+// happened tells the page of a new session, and of a key that is needed.
+export const happened = new EventTarget();
+
+const roles = ['none', 'read', 'use', 'admin'];
+
+// may tells whether this page may show what needs a role: looking at things needs read, all that changes something more.
+export function may(role) {
+  return roles.indexOf(session.role) >= roles.indexOf(role) && (role === 'read' || !session.readonly);
+}
+
+export function current() {
+  return session;
+}
+
+export function hasKey() {
+  return key !== '';
+}
+
+// open asks who the key makes of us, and tells the page.
+export async function open(newKey) {
+  key = newKey;
+  session = await get('console/api/session');
+  happened.dispatchEvent(new Event(session.role === 'none' ? 'needed' : 'session'));
+  return session;
+}
+
+// Problem is an answer that is an error, or no answer.
+export class Problem extends Error {
+  constructor(status, body, retryAfter) {
+    super(body.detail || body.title || `HTTP ${status}`);
+    this.status = status;
+    this.code = body.code ?? '';
+    this.retryAfter = retryAfter;
+  }
+
+  // unknown tells whether what was asked for may have happened.
+  get unknown() {
+    return this.status === 0 || this.code === 'outcome-unknown';
+  }
+}
+
+const base = new URL('../', new URL(document.baseURI).href.split('#')[0]); // the page may be behind a proxy that gives it a path of its own
+
+// request sends a request and returns the response, whatever it is.
+export async function request(method, path, { headers = {}, signal } = {}) {
+  const all = { ...headers };
+  if (key) all.Authorization = `Bearer ${key}`;
+  return fetch(new URL(path, base), { method, headers: all, signal, cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer' });
+}
+
+const took = []; // how long the last calls took, in milliseconds
+const remembered = 200;
+
+// latency is how long the page's last calls took.
+export function latency() {
+  const sorted = took.toSorted((a, b) => a - b);
+  const at = (share) => (sorted.length ? sorted[Math.min(sorted.length - 1, Math.ceil(share * sorted.length) - 1)] : null);
+  return { calls: sorted.length, p50: at(0.5), p99: at(0.99) };
+}
+
+// call sends a request and reads its answer; an error is thrown as a Problem. allowed are statuses that are answers all the same.
+export async function call(method, path, options = {}) {
+  const begun = performance.now();
+  let response, text;
+  try {
+    response = await request(method, path, options);
+    text = await response.text();
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new Problem(0, { title: 'The server does not answer.' });
+  }
+  took.push(performance.now() - begun);
+  if (took.length > remembered) took.shift();
+  const body = parse(text);
+  if (response.ok || options.allowed?.includes(response.status)) return body;
+  throw refusal(response, body);
+}
+
+export const get = (path, options) => call('GET', path, options);
+
+// refusal makes an error of an answer. One that says that the key is not taken asks for another.
+export function refusal(response, body) {
+  if (response.status === 401) {
+    session = { ...session, role: 'none', refused: body?.detail ?? '' };
+    happened.dispatchEvent(new Event('needed'));
+  }
+  const wait = Number(response.headers.get('Retry-After'));
+  return new Problem(response.status, body ?? {}, Number.isFinite(wait) ? wait * 1000 : 0);
+}
+
+// parse reads JSON. Whole numbers beyond 2^53, which counters reach, become BigInts where the browser tells their digits, and else the nearest number.
+export function parse(text) {
+  if (!text) return null;
+  try {
+    return JSON.parse(text, (_, value, context) =>
+      typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? '') ? BigInt(context.source) : value,
+    );
+  } catch {
+    return null;
+  }
+}
+
+// query writes the parameters that have a value.
+export function query(path, parameters) {
+  const search = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== '' && value !== null && value !== undefined));
+  return search.size ? `${path}?${search}` : path;
+}

@@ -1,0 +1,92 @@
+// What happens in the server process that this page talks to, as it happens.
+
+import { el, field, setText } from './dom.js';
+import { feed } from './feed.js';
+import { clock, number } from './text.js';
+
+const most = 200; // entries of the list
+
+const words = {
+  'counter.set': (e) => `counter ${e.name} was set to ${e.value}`,
+  'counter.removed': (e) => `counter ${e.name} was removed`,
+  'counter.in-doubt': (e) => `counter ${e.name} is refused: values may have been lost`,
+  'pool.created': (e) => `pool ${e.name} was declared`,
+  'worker.granted': (e) => `worker id ${e.worker_id} of ${e.name} was granted${e.holder ? ` to ${e.holder}` : ''}, fence ${e.fence}`,
+  'worker.released': (e) => `worker id ${e.worker_id} of ${e.name} was given back`,
+  'worker.lost': (e) => `somebody came with a lease of worker id ${e.worker_id ?? '?'} of ${e.name} that is not theirs, or no longer`,
+  'worker.quarantined': (e) => `pool ${e.name || 'of this server'} is in quarantine: state may have been lost`,
+  'worker.exhausted': (e) => `pool ${e.name || 'of this server'} has no free worker id`,
+  'lock.granted': (e) => `lock ${e.name} was granted to ${e.holder}, fence ${e.fence}`,
+  'lock.released': (e) => `lock ${e.name} was given back`,
+  'lock.lost': (e) => `somebody came with a lease of lock ${e.name} that is not theirs, or no longer`,
+  'lock.broken': (e) => `lock ${e.name} was taken by force from fence ${e.fence ?? 0}`,
+  'lock.quarantined': (e) => `lock ${e.name} waits: leases may have been lost`,
+  'token.in-doubt': () => 'a token is in doubt: its attempt ended without an answer',
+  'store.changed': () => 'the store is another incarnation: confirmed writes may be missing',
+};
+
+const grave = new Set(['counter.in-doubt', 'worker.lost', 'worker.quarantined', 'worker.exhausted', 'lock.lost', 'lock.broken', 'lock.quarantined', 'token.in-doubt', 'store.changed']);
+
+// The page remembers what it has heard while another view was open.
+const heard = [];
+feed.addEventListener('event', ({ detail }) => remember({ at: detail.at, kind: detail.kind, text: words[detail.kind]?.(detail) ?? detail.kind }));
+feed.addEventListener('missed', ({ detail }) => remember({ at: new Date().toISOString(), kind: 'missed', text: detail.at_most ? `up to ${number(detail.at_most)} events are not told: there were too many` : 'the server began anew: what happened until then is not told' }));
+
+function remember(entry) {
+  heard.unshift(entry);
+  if (heard.length > most) heard.pop();
+}
+
+class Events extends HTMLElement {
+  connectedCallback() {
+    this.group = el('select', { onchange: () => this.#fill() }, el('option', { value: '' }, 'everything'), ...['worker', 'lock', 'counter', 'token', 'store'].map((name) => el('option', { value: name }, `${name}s`)));
+    this.paused = el('input', { type: 'checkbox', id: 'events-paused', onchange: () => this.#fill() });
+    this.state = el('p', { class: 'hint' });
+    this.list = el('ol');
+    const log = el('div', { class: 'log', role: 'log', 'aria-label': 'Events, the newest first', 'aria-live': 'polite', tabindex: '0' }, this.list);
+    this.append(
+      el('h1', {}, 'Events'),
+      el('form', { class: 'search', onsubmit: (event) => event.preventDefault() }, field('Show', this.group), el('p', { class: 'check' }, this.paused, ' ', el('label', { for: 'events-paused' }, 'stand still'))),
+      this.state, log,
+    );
+    this.listen = () => this.paused.checked || this.#fill();
+    this.changed = () => this.#showState();
+    feed.addEventListener('event', this.listen);
+    feed.addEventListener('missed', this.listen);
+    feed.addEventListener('state', this.changed);
+    feed.addEventListener('hello', this.changed);
+    this.#showState();
+    this.#fill();
+  }
+
+  disconnectedCallback() {
+    feed.removeEventListener('event', this.listen);
+    feed.removeEventListener('missed', this.listen);
+    feed.removeEventListener('state', this.changed);
+    feed.removeEventListener('hello', this.changed);
+  }
+
+  #showState() {
+    const text = { live: 'Live. Told is what passes through this server process; what other servers do, the other views show.', waiting: 'Not connected; trying again.', off: 'Not connected.' };
+    setText(this.state, text[feed.state]);
+    this.state.dataset.state = feed.state;
+  }
+
+  // fill adds what is new at the top, so that only that is read out.
+  #fill() {
+    const wanted = heard.filter((entry) => !this.group.value || entry.kind.startsWith(`${this.group.value}.`) || (this.group.value === 'worker' && entry.kind.startsWith('pool.')) || entry.kind === 'missed');
+    const shown = new Set([...this.list.children].map((item) => item.entry));
+    const keep = new Set(wanted);
+    for (const item of [...this.list.children]) if (!keep.has(item.entry)) item.remove();
+    for (const entry of wanted.filter((one) => !shown.has(one)).reverse()) this.#place(entry, wanted);
+  }
+
+  #place(entry, wanted) {
+    const item = el('li', { class: grave.has(entry.kind) || entry.kind === 'missed' ? 'grave' : null }, el('time', { datetime: entry.at }, clock(entry.at)), el('code', {}, entry.kind), el('span', {}, entry.text));
+    item.entry = entry;
+    const behind = [...this.list.children].find((other) => wanted.indexOf(other.entry) > wanted.indexOf(entry));
+    this.list.insertBefore(item, behind ?? null);
+  }
+}
+
+customElements.define('cc-events', Events);

@@ -1,0 +1,129 @@
+// The page: which view is shown, who is asking, and the colours.
+
+import { current, happened, hasKey, open } from './api.js';
+import { el, field, say } from './dom.js';
+import { feed } from './feed.js';
+import './counters.js';
+import './decode.js';
+import './events.js';
+import './locks.js';
+import './status.js';
+import './tokens.js';
+import './workers.js';
+
+const main = document.getElementById('main');
+
+// The views by the first part of the address behind the #; the second is a name.
+const views = {
+  counters: () => el('cc-counters'),
+  workers: (pool) => (pool ? el('cc-ring', { pool }) : el('cc-pools')),
+  locks: (name) => (name ? el('cc-lock', { name }) : el('cc-locks')),
+  tokens: () => el('cc-tokens'),
+  decode: () => el('cc-decode'),
+  events: () => el('cc-events'),
+};
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return '';
+  }
+}
+
+// show puts the view in place that the address names.
+function show(focus) {
+  if (current().role === 'none') return;
+  const [, word = '', name = ''] = location.hash.split('/');
+  const view = Object.hasOwn(views, word) ? word : 'counters';
+  main.replaceChildren(views[view](decoded(name)));
+  for (const link of document.querySelectorAll('#views a')) {
+    if (link.getAttribute('href') === `#/${view}`) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  const title = main.querySelector('h1');
+  document.title = `${title?.textContent ?? 'console'} · coatcheck`;
+  if (!focus || !title) return;
+  title.tabIndex = -1;
+  title.focus();
+}
+
+let asking = null;
+
+// askForKey shows the dialog for a key, once.
+function askForKey() {
+  feed.stop();
+  main.replaceChildren(el('h1', {}, 'Who is asking?'), el('p', {}, 'This server wants to know. Show it an API key.'), el('button', { type: 'button', onclick: askForKey }, 'Show a key'));
+  document.getElementById('forget').hidden = true;
+  const refused = hasKey() ? current().refused || 'That key is not taken.' : '';
+  if (asking) {
+    asking.complain(refused);
+    return;
+  }
+  const input = el('input', { type: 'password', autocomplete: 'off', spellcheck: 'false', required: true, maxlength: '300' });
+  const trouble = el('p', { class: 'trouble', role: 'alert' });
+  const submit = async (event) => {
+    event.preventDefault();
+    trouble.textContent = '';
+    try {
+      await open(input.value.trim());
+    } catch (error) {
+      trouble.textContent = error.message;
+    }
+  };
+  const dialog = el('dialog', { 'aria-labelledby': 'key-title' },
+    el('h2', { id: 'key-title' }, 'An API key, please'),
+    el('form', { onsubmit: submit }, field('API key', input, 'It begins with cck_. It stays in the memory of this page and is gone with it.'), trouble,
+      el('div', { class: 'buttons' }, el('button', { type: 'button', onclick: () => dialog.close() }, 'Not now'), el('button', { type: 'submit' }, 'Show it'))));
+  dialog.addEventListener('close', () => {
+    input.value = '';
+    dialog.remove();
+    asking = null;
+  });
+  asking = {
+    dialog,
+    complain(text) {
+      trouble.textContent = text;
+      input.select();
+    },
+  };
+  asking.complain(refused);
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+happened.addEventListener('needed', askForKey);
+happened.addEventListener('session', () => {
+  asking?.dialog.close();
+  document.getElementById('forget').hidden = !hasKey();
+  feed.restart();
+  show(false);
+});
+
+document.getElementById('forget').addEventListener('click', () => begin(''));
+document.getElementById('skip').addEventListener('click', () => main.focus());
+addEventListener('hashchange', () => show(true));
+
+const theme = document.getElementById('theme');
+theme.value = document.documentElement.dataset.theme ?? '';
+theme.addEventListener('change', () => {
+  if (theme.value) document.documentElement.dataset.theme = theme.value;
+  else delete document.documentElement.dataset.theme;
+  try {
+    localStorage.setItem('coatcheck-theme', theme.value);
+  } catch {
+    // Then the choice lasts as long as the page.
+  }
+});
+
+// begin asks who we are, again and again until the server says so.
+async function begin(key) {
+  try {
+    await open(key);
+  } catch (error) {
+    say(`${error.message} Trying again…`, true);
+    setTimeout(() => begin(key), Math.max(error.retryAfter ?? 0, 3000));
+  }
+}
+
+begin('');

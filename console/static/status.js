@@ -1,0 +1,65 @@
+// The line at the top: whether the server is ready, what it stands on, how fast it answers, and what can be lost.
+
+import { current, get, happened, latency, may } from './api.js';
+import { el, setText } from './dom.js';
+import { Poller } from './poll.js';
+import { milliseconds, plural } from './text.js';
+
+class Status extends HTMLElement {
+  connectedCallback() {
+    this.ready = el('strong', { class: 'ready' }, 'Asking…');
+    this.store = el('span');
+    this.speed = el('span', { title: 'how long the calls of this page took, there and back' });
+    this.who = el('span');
+    this.worry = el('div', { class: 'worry', hidden: true });
+    this.append(el('p', { class: 'status' }, this.ready, this.store, this.speed, this.who), this.worry);
+    this.poller = new Poller(5000, (signal) => this.#load(signal));
+    this.poller.start();
+    happened.addEventListener('session', () => this.#showSession());
+    this.ticker = setInterval(() => !document.hidden && this.#showSpeed(), 1000);
+  }
+
+  async #load(signal) {
+    try {
+      this.#show(await get('readyz', { signal, allowed: [503] }));
+    } catch (error) {
+      if (error.name === 'AbortError') throw error;
+      this.#say(false, error.message);
+      throw error;
+    }
+  }
+
+  #show(ready) {
+    if (!ready || ready.store === undefined) {
+      this.#say(false, 'The answer is not understood.');
+      return;
+    }
+    this.#say(ready.ready, ready.reason ?? '');
+    const role = ready.store === 'embedded' ? '' : ready.ready ? ', its master takes writes' : ', no master takes writes';
+    const ack = ready.ack ? `, each write confirmed by ${plural(ready.ack, 'replica')}` : '';
+    setText(this.store, `Store: ${ready.store}${role}${ack}`);
+  }
+
+  #say(good, reason) {
+    setText(this.ready, good ? '● Ready' : `▲ Not ready${reason ? `: ${reason}` : ''}`);
+    this.ready.classList.toggle('bad', !good);
+  }
+
+  #showSpeed() {
+    const { calls, p50, p99 } = latency();
+    setText(this.speed, calls ? `Answers in ${milliseconds(p50)} (p50), ${milliseconds(p99)} (p99)` : '');
+  }
+
+  #showSession() {
+    const session = current();
+    const names = session.names.length ? `, names ${session.names.slice(0, 3).join(' ')}${session.names.length > 3 ? ' …' : ''}` : '';
+    setText(this.who, `You: ${session.access ? `${session.principal || 'anybody'}, ${session.role}${names}` : 'everybody, no access control'}${session.readonly ? '; this page changes nothing' : ''}`);
+    const warning = /WARNING/.test(session.durability ?? '') || session.hazards?.length;
+    const lines = [session.durability?.replace('WARNING: ', '') ?? '', ...(session.hazards ?? [])].filter(Boolean);
+    this.worry.hidden = !may('read') || lines.length === 0;
+    this.worry.replaceChildren(el('p', {}, el('strong', {}, warning ? '▲ What can be lost' : 'What is kept')), el('ul', {}, ...lines.map((line) => el('li', {}, line))));
+    this.worry.classList.toggle('bad', Boolean(warning));
+  }
+}
+
+customElements.define('cc-status', Status);

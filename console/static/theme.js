@@ -1,0 +1,10 @@
+// The colours that somebody chose, before anything is drawn. It runs ahead of the modules, so that a dark page does not flash white.
+{
+  let chosen = '';
+  try {
+    chosen = localStorage.getItem('coatcheck-theme') ?? '';
+  } catch {
+    // Storage may be closed to this page; then it follows the system.
+  }
+  if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.theme = chosen;
+}

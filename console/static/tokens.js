@@ -1,0 +1,91 @@
+// One-use tokens: what this server has done with them, as numbers, and how one stands. A token that is looked up is in the field until the view is left, and nowhere else.
+
+import { get } from './api.js';
+import { el, facts, field, say, setText, table } from './dom.js';
+import { feed } from './feed.js';
+import { Spark } from './spark.js';
+import { moment, number, plural } from './text.js';
+
+const kinds = [
+  ['token.issued', 'Issued', 'by POST /token'],
+  ['token.claimed', 'Claimed', 'an attempt began'],
+  ['token.replayed', 'Replayed', 'somebody came again and got the recorded answer'],
+  ['token.completed', 'Completed', 'over HTTP: an attempt recorded its answer'],
+  ['token.released', 'Released', 'over HTTP: an attempt never began'],
+  ['token.in-doubt', 'In doubt', 'somebody came again, and the first attempt ended without an answer'],
+];
+
+const meaning = {
+  issued: 'Nobody has used it yet.',
+  claimed: 'An attempt is running.',
+  completed: 'Its answer is recorded: whoever comes again gets it.',
+  'in-doubt': 'An attempt began and ended without an answer. It may have had its effect: look at the effect itself.',
+};
+
+class Tokens extends HTMLElement {
+  connectedCallback() {
+    this.input = el('input', { type: 'text', autocomplete: 'off', spellcheck: 'false', autocapitalize: 'none', maxlength: '255', required: true });
+    this.found = el('div', { class: 'detail' });
+    const shown = table('Tokens in this server process since it began', [{ name: 'What' }, { name: 'How often', class: 'number' }, { name: 'Per second', class: 'wide' }, { name: 'Meaning', class: 'wide' }]);
+    this.rows = kinds.map(([kind, name, text]) => {
+      const value = el('td', { class: 'number' }, '–');
+      const spark = new Spark();
+      shown.body.append(el('tr', {}, el('th', { scope: 'row' }, name), value, el('td', { class: 'wide' }, spark.drawing), el('td', { class: 'wide' }, text)));
+      return { kind, value, spark, last: null };
+    });
+    this.scope = el('p', { class: 'hint' });
+    this.append(
+      el('h1', {}, 'Tokens'),
+      el('form', { class: 'search', onsubmit: (event) => this.#look(event) }, field('Token', this.input, 'It is sent to this server only, and kept nowhere.'), el('button', { type: 'submit' }, 'Look up')),
+      this.found, shown.frame, this.scope,
+    );
+    this.ticker = setInterval(() => !document.hidden && this.#tick(), 1000);
+    this.listen = () => this.#tally();
+    feed.addEventListener('hello', this.listen);
+    feed.addEventListener('tally', this.listen);
+    feed.addEventListener('event', this.listen);
+    this.#tally();
+  }
+
+  disconnectedCallback() {
+    clearInterval(this.ticker);
+    for (const type of ['hello', 'tally', 'event']) feed.removeEventListener(type, this.listen);
+    this.input.value = '';
+  }
+
+  #tally() {
+    for (const row of this.rows) {
+      const n = feed.tally[row.kind];
+      if (n !== undefined) setText(row.value, number(n));
+    }
+    if (feed.hello) setText(this.scope, `Only what passed through this server process since ${moment(feed.hello.since)}. Others count their own.`);
+  }
+
+  #tick() {
+    for (const row of this.rows) {
+      const n = feed.tally[row.kind];
+      if (n === undefined) continue;
+      if (row.last !== null) row.spark.add(n - row.last);
+      row.last = n;
+    }
+  }
+
+  async #look(event) {
+    event.preventDefault();
+    const token = this.input.value.trim();
+    try {
+      const status = await get(`token/${encodeURIComponent(token)}`);
+      const leased = status.state === 'claimed' && status.lease_until ? [['Attempt may be silent until', moment(status.lease_until)]] : [];
+      this.found.replaceChildren(
+        el('p', {}, el('strong', { class: `state ${status.state}` }, status.state), ` ${meaning[status.state] ?? ''}`),
+        facts([['Attempts', number(status.attempts)], ['Fence', status.fence ? String(status.fence) : '–'], ['Scope', status.scope || '–'], ['Expires', moment(status.expires_at)], ...leased]),
+      );
+      say(`The token is ${status.state}, after ${plural(status.attempts, 'attempt')}.`);
+    } catch (error) {
+      this.found.replaceChildren(el('p', { class: 'trouble' }, error.message));
+      say(error.message, true);
+    }
+  }
+}
+
+customElements.define('cc-tokens', Tokens);

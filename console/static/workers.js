@@ -1,0 +1,254 @@
+// Worker-id pools: the list of them, and one as a ring of cells.
+
+import { get, query } from './api.js';
+import { el, facts, field, say, setText, svg, table } from './dom.js';
+import { Paged, Rows } from './paged.js';
+import { Poller } from './poll.js';
+import { left, moment, number, plural, span } from './text.js';
+
+class Pools extends Paged {
+  path = 'worker';
+  member = 'pools';
+  word = 'pool';
+  period = 5000;
+
+  head() {
+    return [el('h1', {}, 'Worker pools')];
+  }
+
+  list() {
+    const columns = [{ name: 'Pool' }, { name: 'Layout' }, { name: 'Slots', class: 'number' }, { name: 'Ever leased', class: 'number' }, { name: 'TTL', class: 'number' }, { name: 'State' }];
+    const shown = table('Pools of worker ids', columns);
+    this.rows = new Rows(shown.body, (pool) => poolRow(pool));
+    return shown.frame;
+  }
+
+  show(pools) {
+    this.rows.show(pools, (pool) => pool.pool);
+  }
+}
+
+function poolRow({ pool }) {
+  const cells = ['', 'number', 'number', 'number', ''].map((kind) => el('td', { class: kind || null }));
+  const element = el('tr', {}, el('th', { scope: 'row', class: 'name' }, el('a', { href: `#/workers/${encodeURIComponent(pool)}` }, pool)), ...cells);
+  const update = (now) => {
+    const texts = [now.layout, number(now.size), number(now.used), span(now.ttl_ms), now.quarantined_ms ? `quarantined, ${left(now.quarantined_ms)} left` : 'grants'];
+    texts.forEach((text, i) => setText(cells[i], text));
+  };
+  return { element, update };
+}
+
+// What a cell looks like: a colour, and a mark that tells it without colour. Marks are drawn into a square of 14.
+const states = {
+  free: { name: 'free', mark: '' },
+  rested: { name: 'free, was leased', mark: 'M6 7a1 1 0 1 0 2 0a1 1 0 1 0-2 0' },
+  held: { name: 'held', mark: '' },
+  expiring: { name: 'held, expiring', mark: 'M2 12 12 2' },
+  cooling: { name: 'cooling', mark: 'M2 7H12' },
+  quarantined: { name: 'quarantined', mark: 'M3 3 11 11M11 3 3 11' },
+};
+
+const pageOf = 1024;
+const across = 32;
+const pitch = 16;
+
+class Ring extends HTMLElement {
+  #from = 0;
+  #chosen = null;
+  #slots = [];
+  #cells = [];
+  #ahead = 0; // the server's clock less this one's, in milliseconds
+
+  connectedCallback() {
+    this.pool = this.getAttribute('pool');
+    this.summary = el('div');
+    this.trouble = el('p', { class: 'trouble', hidden: true });
+    this.drawing = svg('svg', { class: 'ring', 'aria-hidden': 'true' });
+    this.drawing.addEventListener('click', (event) => this.#click(event));
+    this.number = el('input', { type: 'number', min: '0', value: '', inputmode: 'numeric', oninput: () => this.#choose(this.number.value === '' ? null : Number(this.number.value)) });
+    this.detail = el('div', { class: 'detail' });
+    this.legend = el('ul', { class: 'legend', 'aria-label': 'Slots by state' });
+    this.rowsShown = table('Slots that are not free', [{ name: 'Worker id', class: 'number' }, { name: 'State' }, { name: 'Holder' }, { name: 'Fence', class: 'number' }, { name: 'Window from' }, { name: 'to' }, { name: 'Left', class: 'number' }]);
+    this.all = el('input', { type: 'checkbox', id: 'all-slots', onchange: () => this.#fillTable() });
+    this.asTable = el('details', { ontoggle: () => this.#fillTable() }, el('summary', {}, 'The same as a table'), el('p', {}, this.all, ' ', el('label', { for: 'all-slots' }, 'free slots as well')), this.rowsShown.frame);
+    this.pager = el('nav', { class: 'pager', 'aria-label': 'Parts of the ring', hidden: true });
+    this.append(
+      el('p', {}, el('a', { href: '#/workers' }, '← All pools')),
+      el('h1', {}, `Pool ${this.pool}`),
+      this.trouble,
+      this.summary,
+      el('div', { class: 'halves' }, el('div', {}, this.legend, this.drawing, this.pager), el('section', { 'aria-label': 'One slot' }, field('Worker id', this.number, 'Type one, use the arrow keys, or click a cell.'), this.detail)),
+      this.asTable,
+    );
+    this.poller = new Poller(2000, (signal) => this.#load(signal));
+    this.poller.start();
+    this.ticker = setInterval(() => !document.hidden && this.#showDetail(), 500);
+  }
+
+  disconnectedCallback() {
+    this.poller.stop();
+    clearInterval(this.ticker);
+  }
+
+  async #load(signal) {
+    try {
+      const ring = await get(query(`worker/${encodeURIComponent(this.pool)}`, { from: this.#from || '', n: pageOf }), { signal });
+      this.#ahead = Date.parse(ring.server_time) - Date.now();
+      this.trouble.hidden = true;
+      this.ring = ring;
+      this.#slots = ring.slots;
+      this.#show();
+    } catch (error) {
+      if (error.name !== 'AbortError') {
+        this.trouble.textContent = error.message;
+        this.trouble.hidden = false;
+      }
+      throw error;
+    }
+  }
+
+  #now() {
+    return Date.now() + this.#ahead;
+  }
+
+  // stateOf says how a slot is drawn. Expiring is one whose holder has missed its renewals: they are due at each third of the TTL.
+  #stateOf(slot) {
+    if (slot.state === 'held') return Date.parse(slot.not_after) - this.#now() < this.ring.ttl_ms / 3 ? 'expiring' : 'held';
+    if (this.ring.quarantined_ms) return 'quarantined';
+    if (slot.state === 'cooling') return 'cooling';
+    return slot.fence ? 'rested' : 'free';
+  }
+
+  #show() {
+    const { ring } = this;
+    this.summary.replaceChildren(facts([
+      ['Layout', ring.layout], ['Epoch', moment(ring.epoch)], ['Slots', number(ring.size)], ['Ever leased', number(ring.used)], ['TTL', span(ring.ttl_ms)],
+      ['Grants', ring.quarantined_ms ? `none for ${left(ring.quarantined_ms)}: state may have been lost` : 'yes'],
+    ]));
+    this.#draw();
+    this.#showPager();
+    this.#showDetail();
+    if (this.asTable.open) this.#fillTable();
+  }
+
+  #draw() {
+    if (this.#cells.length !== this.#slots.length) this.#lay();
+    const counts = {};
+    this.#slots.forEach((slot, i) => {
+      const state = this.#stateOf(slot);
+      counts[state] = (counts[state] ?? 0) + 1;
+      this.#cells[i].show(state, slot.worker_id, slot.worker_id === this.#chosen);
+    });
+    const shown = Object.entries(states).map(([state, { name }]) => el('li', {}, sample(state), ` ${name}: ${number(counts[state] ?? 0)}`));
+    this.legend.replaceChildren(...shown);
+  }
+
+  // lay makes the cells, once for each size of the ring.
+  #lay() {
+    const columns = Math.min(across, this.#slots.length);
+    const rows = Math.ceil(this.#slots.length / columns);
+    this.drawing.setAttribute('viewBox', `0 0 ${columns * pitch} ${rows * pitch}`);
+    this.drawing.classList.toggle('small', columns < across);
+    this.#cells = this.#slots.map((_, i) => new Cell((i % columns) * pitch + 1, Math.floor(i / columns) * pitch + 1));
+    this.drawing.replaceChildren(...this.#cells.flatMap((cell) => [cell.square, cell.mark]));
+  }
+
+  #showPager() {
+    const { size } = this.ring;
+    this.number.max = size - 1;
+    this.pager.hidden = size <= pageOf;
+    if (size <= pageOf) return;
+    if (!this.pager.firstChild) {
+      this.back = el('button', { type: 'button', onclick: () => this.#turn(this.#from - pageOf) }, 'Previous');
+      this.where = el('span', { class: 'count' });
+      this.forth = el('button', { type: 'button', onclick: () => this.#turn(this.#from + pageOf) }, 'Next');
+      this.pager.append(this.back, this.where, this.forth);
+    }
+    setText(this.where, `${number(this.#from)} to ${number(this.#from + this.#slots.length - 1)} of ${number(size)}`);
+    this.back.disabled = this.#from === 0;
+    this.forth.disabled = this.#from + pageOf >= size;
+  }
+
+  #turn(from) {
+    this.#from = from;
+    this.poller.renew();
+  }
+
+  #click(event) {
+    const id = event.target.dataset?.id;
+    if (id === undefined) return;
+    this.number.value = id;
+    this.#choose(Number(id));
+  }
+
+  #choose(id) {
+    const most = this.ring ? this.ring.size - 1 : 0;
+    this.#chosen = id !== null && Number.isInteger(id) && id >= 0 && id <= most ? id : null;
+    if (this.#chosen !== null && (this.#chosen < this.#from || this.#chosen >= this.#from + pageOf)) this.#turn(Math.floor(this.#chosen / pageOf) * pageOf);
+    if (!this.ring) return;
+    this.#draw();
+    this.#showDetail();
+    const slot = this.#slot();
+    if (slot) say(`Worker id ${slot.worker_id}: ${states[this.#stateOf(slot)].name}${slot.holder ? `, ${slot.state === 'held' ? 'held' : 'last held'} by ${slot.holder}` : ''}`);
+  }
+
+  #slot() {
+    return this.#slots.find((slot) => slot.worker_id === this.#chosen);
+  }
+
+  #showDetail() {
+    const slot = this.#slot();
+    if (!slot) {
+      this.detail.replaceChildren();
+      return;
+    }
+    const state = this.#stateOf(slot);
+    this.detail.replaceChildren(facts([
+      ['State', el('span', {}, sample(state), ` ${states[state].name}`)], [slot.state === 'held' ? 'Holder' : 'Last holder', slot.holder || '–'], ['Fence', slot.fence ? String(slot.fence) : '–'],
+      ['Window from', moment(slot.not_before)], ['to', moment(slot.not_after)], ['Left', slot.state === 'held' ? left(Date.parse(slot.not_after) - this.#now()) : '–'],
+    ]));
+  }
+
+  #fillTable() {
+    if (!this.asTable.open) return;
+    const shown = this.#slots.filter((slot) => this.all.checked || !['free', 'rested'].includes(this.#stateOf(slot)));
+    this.rowsShown.body.replaceChildren(...shown.map((slot) => this.#row(slot)));
+    setText(this.rowsShown.caption, this.all.checked ? `All ${plural(shown.length, 'slot')}` : `${plural(shown.length, 'slot')} not free`);
+  }
+
+  #row(slot) {
+    const texts = [states[this.#stateOf(slot)].name, slot.holder || '–', slot.fence ? String(slot.fence) : '–', moment(slot.not_before), moment(slot.not_after), slot.state === 'held' ? left(Date.parse(slot.not_after) - this.#now()) : '–'];
+    const cells = texts.map((text, i) => el('td', { class: [2, 5].includes(i) ? 'number' : null }, text));
+    return el('tr', {}, el('th', { scope: 'row', class: 'number' }, slot.worker_id), ...cells);
+  }
+}
+
+class Cell {
+  #state = '';
+  #id = -1;
+  #chosen = false;
+
+  constructor(x, y) {
+    this.square = svg('rect', { x, y, width: pitch - 2, height: pitch - 2, rx: 2 });
+    this.mark = svg('path', { d: '', transform: `translate(${x} ${y})`, class: 'mark' });
+  }
+
+  // show touches the drawing only where something is new.
+  show(state, id, chosen) {
+    if (this.#state === state && this.#id === id && this.#chosen === chosen) return;
+    [this.#state, this.#id, this.#chosen] = [state, id, chosen];
+    this.square.setAttribute('class', `cell ${state}${chosen ? ' chosen' : ''}`);
+    this.square.dataset.id = id;
+    this.mark.setAttribute('class', `mark ${state}`);
+    this.mark.setAttribute('d', states[state].mark);
+  }
+}
+
+// sample draws one cell beside its name.
+function sample(state) {
+  return svg('svg', { viewBox: '0 0 14 14', width: 14, height: 14, class: 'sample', 'aria-hidden': 'true' },
+    svg('rect', { x: 0.5, y: 0.5, width: 13, height: 13, rx: 2, class: `cell ${state}` }), svg('path', { d: states[state].mark, class: `mark ${state}` }));
+}
+
+customElements.define('cc-pools', Pools);
+customElements.define('cc-ring', Ring);

@@ -1,0 +1,196 @@
+package console_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/server"
+)
+
+func TestCountersShowTheirValuesAndTheButtonTakesOne(t *testing.T) {
+	s := serve(t, server.Config{})
+	s.send(200, "POST", "/incr/orders?by=41", "")
+	s.send(200, "PUT", "/counter/huge", `{"value":9007199254740993}`)
+	b := open(t, s.page("counters"))
+	b.shows("tbody", "9,007,199,254,740,993") // its last digits are beyond what a float holds
+	b.shows("tbody tr:nth-child(2)", "41")
+	b.click("button[aria-label='INCR orders']")
+	b.shows("#said", "orders: 42 is yours")
+	b.shows("tbody tr:nth-child(2)", "42")
+	if value := s.send(200, "GET", "/counter/orders", "")["value"]; value != 42.0 {
+		t.Errorf("%v", value)
+	}
+	if got := b.requests("POST", "/incr/"); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+	s.send(200, "POST", "/incr/orders?by=1000", "")
+	b.until("the rate is told", `/[1-9]/.test(document.querySelectorAll('tbody tr')[1].cells[2].innerText)`)
+	if points := eval[string](b, "document.querySelectorAll('.spark-line')[1].getAttribute('points')"); len(strings.Fields(points)) == 0 {
+		t.Error("no line is drawn")
+	}
+	b.shows("cc-status", "Ready")
+	b.shows("cc-status", "Store: standalone, its master takes writes")
+	b.shows("cc-status", "(p50)")
+	b.shows("cc-status", "keeps nothing on disk")
+}
+
+func TestButtonThatDoesNotKnowItsOutcomeAsksForTheSameValueAgain(t *testing.T) {
+	s := serve(t, server.Config{})
+	s.send(200, "POST", "/incr/orders", "")
+	b := open(t, s.page("counters"))
+	b.shows("tbody", "orders")
+	// The answer to the first click is lost on its way.
+	eval[bool](b, `(() => { const real = window.fetch; let lost = false; window.fetch = async (url, init) => {
+		const answer = await real(url, init);
+		if (init?.method === 'POST' && !lost) { lost = true; throw new TypeError('lost'); }
+		return answer;
+	}; return true; })()`)
+	b.click("button[aria-label='INCR orders']")
+	b.shows("#said", "not known")
+	b.click("button[aria-label='INCR orders']")
+	b.shows("#said", "orders: 2 is yours")
+	if value := s.send(200, "GET", "/counter/orders", "")["value"]; value != 2.0 {
+		t.Errorf("%v", value)
+	}
+}
+
+func TestLocksShowHoldersAndQueue(t *testing.T) {
+	s := serve(t, server.Config{})
+	held := s.send(201, "POST", "/lock/nightly", `{"owner":"worker-7","ttl_ms":600000}`)
+	s.send(201, "POST", "/lock/readers", `{"owner":"r1","ttl_ms":600000,"mode":"shared"}`)
+	s.send(201, "POST", "/lock/readers", `{"owner":"r2","ttl_ms":600000,"mode":"shared"}`)
+	b := open(t, s.page("locks"))
+	b.shows("tbody", "nightly")
+	row := b.text("tbody tr:nth-child(1)")
+	for _, part := range []string{"exclusive", "worker-7", strconv.FormatInt(int64(held["fence"].(float64)), 10), "min"} {
+		if !strings.Contains(row, part) {
+			t.Errorf("%q lacks %s", row, part)
+		}
+	}
+	b.shows("tbody tr:nth-child(2)", "and 1 more")
+	before := b.text("tbody tr:nth-child(1) td:nth-child(5)")
+	b.until("the time that is left goes on", "document.querySelector('tbody tr td:nth-child(5)').innerText !== "+quote(before))
+	b.click("tbody a")
+	b.shows("main h1", "Lock nightly")
+	b.shows("main table", "worker-7")
+}
+
+// The button asks first. Whoever does not confirm changes nothing.
+func TestForceReleaseAsksAndThenTakesTheLock(t *testing.T) {
+	s := serve(t, server.Config{})
+	held := s.send(201, "POST", "/lock/nightly", `{"owner":"worker-7","ttl_ms":600000}`)
+	next := make(chan map[string]any, 1)
+	go func() {
+		next <- s.send(201, "POST", "/lock/nightly", `{"owner":"worker-8","ttl_ms":600000,"wait_ms":600000}`)
+	}()
+	b := open(t, s.page("locks/nightly"))
+	b.shows("main", "worker-8")
+	b.click("button.danger")
+	b.shows("dialog h2", "Take lock nightly from worker-7?")
+	if focus := eval[string](b, "document.activeElement.innerText"); focus != "Leave it" {
+		t.Errorf("the button that Enter means is %q", focus)
+	}
+	b.press("\x1b") // Escape
+	b.asksNothing()
+	b.click("button.danger")
+	b.click("dialog button:not(.danger)")
+	b.asksNothing()
+	if got := b.requests("DELETE", "/lock"); len(got) != 0 {
+		t.Fatalf("%q", got)
+	}
+	b.shows("main tbody", "worker-7")
+	b.click("button.danger")
+	b.click("dialog button.danger")
+	b.shows("#said", "nightly was taken from worker-7")
+	got := <-next
+	if got["fence"].(float64) <= held["fence"].(float64) {
+		t.Errorf("%v behind %v", got, held)
+	}
+	b.shows("main tbody", "worker-8")
+	want := "/lock/nightly?force=" + strconv.FormatInt(int64(held["fence"].(float64)), 10)
+	if asked := b.requests("DELETE", "/lock"); len(asked) != 1 || asked[0] != want {
+		t.Errorf("%q, want %s", asked, want)
+	}
+	b.view("events", "Events")
+	b.shows(".log", "lock nightly was taken by force")
+}
+
+func TestTokenIsLookedUpAndLeavesNoTrace(t *testing.T) {
+	s := serve(t, server.Config{})
+	token := s.send(201, "POST", "/token", `{"scope":"payments"}`)["token"].(string)
+	b := open(t, s.page("tokens"))
+	b.types(b.labelled("Token"), token+"\r")
+	b.shows(".detail", "issued")
+	b.shows(".detail", "payments")
+	claimed := s.send(200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
+	s.send(204, "POST", "/token/"+token+"/complete", `{"status":200,"headers":{},"body_base64":""}`, "Lease-Token: "+claimed["lease"].(string))
+	s.send(200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
+	b.click("button[type=submit]")
+	b.shows(".detail", "completed")
+	for i, n := range []string{"1", "1", "1", "1"} { // issued, claimed, replayed, completed
+		b.until("the tally", "document.querySelectorAll('tbody tr')["+strconv.Itoa(i)+"].cells[1].innerText === '"+n+"'")
+	}
+	b.view("events", "Events")
+	trace := eval[string](b, "location.href + JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie + document.documentElement.outerHTML + [...document.querySelectorAll('input')].map((one) => one.value)")
+	if strings.Contains(trace, token) {
+		t.Error("the page still has the token")
+	}
+	b.view("tokens", "Tokens")
+	b.until("the field is empty", "document.querySelector('main input').value === ''")
+}
+
+func TestTokenInDoubtIsTold(t *testing.T) {
+	s := serve(t, server.Config{})
+	token := s.send(201, "POST", "/token", "")["token"].(string)
+	s.send(200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":100}`)
+	b := open(t, s.page("tokens"))
+	b.types(b.labelled("Token"), token)
+	b.until("its lease has lapsed", "(document.querySelector('main form').requestSubmit(), document.querySelector('.detail').innerText.includes('in-doubt'))")
+	s.send(409, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
+	b.until("the tally", "document.querySelectorAll('tbody tr')[5].cells[1].innerText === '1'")
+	b.view("events", "Events")
+	b.shows(".log", "a token is in doubt")
+}
+
+func TestIDIsTakenApart(t *testing.T) {
+	s := serve(t, server.Config{})
+	b := open(t, s.page("decode"), "status 400", "400 (Bad Request)")
+	b.types(b.labelled("Id"), "912007862023094272\r")
+	b.shows(".detail", "2026-11-21 15:53:38.593 UTC")
+	b.shows(".detail", "912007862023094272")
+	if got := b.text(".detail tbody"); !strings.Contains(got, "Worker id\t10\t0") {
+		t.Errorf("%q", got)
+	}
+	b.types(b.labelled("Layout"), "41/5/5/12")
+	b.click("button[type=submit]")
+	b.shows(".detail", "Datacenter")
+	b.types(b.labelled("Id"), "not an id\r")
+	b.shows(".detail", "not an id in format decimal")
+}
+
+func TestEventsAreToldAsTheyHappen(t *testing.T) {
+	s := serve(t, server.Config{})
+	s.send(200, "PUT", "/counter/early", `{"value":1}`) // before the page was there
+	b := open(t, s.page("events"))
+	b.shows(".hint", "Live.")
+	lease := s.send(201, "POST", "/worker/fleet", `{"identity":"box-1"}`)
+	b.shows(".log", "worker id 0 of fleet was granted to box-1")
+	s.send(200, "PUT", "/counter/orders", `{"value":5}`)
+	b.shows(".log li:first-child", "counter orders was set to 5")
+	s.send(410, "PUT", "/worker/fleet/0", "", "Lease-Token: AAAAAAAAAAAAAAAAAAAAAA")
+	b.shows(".log li.grave", "not theirs")
+	if strings.Contains(b.text(".log"), "early") {
+		t.Error("the page tells what happened before it listened")
+	}
+	if lease["lease"] == "" || strings.Contains(eval[string](b, "document.documentElement.outerHTML"), lease["lease"].(string)) {
+		t.Error("the page has a lease")
+	}
+	b.do() // the list of one kind
+	eval[bool](b, "(() => { const group = document.querySelector('main select'); group.value = 'counter'; group.dispatchEvent(new Event('change')); return true })()")
+	b.until("only counters", "document.querySelectorAll('.log li').length === 1")
+	b.view("counters", "Counters")
+	s.send(204, "DELETE", "/counter/orders", "")
+	b.view("events", "Events")
+	b.shows(".log", "counter orders was removed")
+}

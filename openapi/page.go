@@ -1,0 +1,248 @@
+package openapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+)
+
+var (
+	//go:embed page.html
+	pageForm string
+	//go:embed page.css
+	pageStyle string
+)
+
+// madePage is the page and what a browser is told to let it do.
+type madePage struct {
+	html   []byte
+	policy string
+}
+
+// What the page shows, in its order.
+type view struct {
+	Title, Summary string
+	Notes          []paragraph
+	Style          template.CSS
+	Groups         []group
+	Answers        []answer // that several operations share
+	Schemas        []schemaView
+	Codes          []code
+	Security       []field
+	Anywhere       []field // headers of every answer
+}
+
+// group is the operations of one tag.
+type group struct {
+	Name       string
+	Notes      []paragraph
+	Operations []operation
+}
+
+type operation struct {
+	ID, Method, Path, Summary string
+	Role, When                string
+	Also                      []string // other methods that are answered alike
+	AnyQuery                  bool
+	Notes                     []paragraph
+	Parameters                []parameter
+	Bodies                    []content
+	BodyRequired              bool
+	Answers                   []answer
+}
+
+type parameter struct {
+	field
+
+	In, Example string
+}
+
+type answer struct {
+	Status   string
+	Shared   string // its name where several operations have it; then the rest is said once, in a place of its own
+	Codes    []string
+	Notes    []paragraph
+	Headers  []field
+	Contents []content
+}
+
+type content struct {
+	Media    string
+	Kind     kind
+	Fields   []field
+	Variants []kind
+	Examples []example
+}
+
+type example struct{ Name, Text string }
+
+type schemaView struct {
+	Name     string
+	Notes    []paragraph
+	Kind     kind
+	Fields   []field
+	Variants []kind
+}
+
+type code struct{ Name, Status, Retryable, When string }
+
+func makePage(text []byte) (madePage, error) {
+	root, err := read(text)
+	if err != nil {
+		return madePage{}, err
+	}
+	form, err := template.New("page").Parse(pageForm)
+	if err != nil {
+		return madePage{}, fmt.Errorf("openapi: %w", err)
+	}
+	var html bytes.Buffer
+	if err := form.Execute(&html, viewOf(root)); err != nil {
+		return madePage{}, fmt.Errorf("openapi: %w", err)
+	}
+	style := sha256.Sum256([]byte(pageStyle))
+	policy := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(style[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	return madePage{html.Bytes(), policy}, nil
+}
+
+func viewOf(root node) view {
+	v := view{
+		Title: root.at("info", "title").text(), Summary: root.at("info", "summary").text(), Notes: paragraphs(root.at("info", "description").text()),
+		Style: template.CSS(pageStyle), //nolint:gosec // it is ours, and a constant
+	}
+	for tag := range root.at("tags").items() {
+		name := tag.at("name").text()
+		v.Groups = append(v.Groups, group{name, paragraphs(tag.at("description").text()), operationsOf(root, name)})
+	}
+	components := root.at("components")
+	for name, response := range components.at("responses").members() {
+		shared := answerOf("", response)
+		shared.Shared = name
+		v.Answers = append(v.Answers, shared)
+	}
+	for name, schema := range components.at("schemas").members() {
+		v.Schemas = append(v.Schemas, schemaOf(name, schema))
+	}
+	for name, problem := range components.at("schemas", "ProblemCode", "x-coatcheck-problems").members() {
+		v.Codes = append(v.Codes, code{name, problem.at("status").text(), problem.at("retryable").text(), problem.at("when").text()})
+	}
+	for name, scheme := range components.at("securitySchemes").members() {
+		v.Security = append(v.Security, field{Name: name, Kind: kind{Words: scheme.at("type").text()}, Notes: paragraphs(scheme.at("description").text())})
+	}
+	v.Anywhere = headersOf(root.at("x-coatcheck-headers"))
+	return v
+}
+
+var methods = []string{"get", "head", "post", "put", "patch", "delete"}
+
+// operationsOf lists those of a tag, in the order of the document.
+func operationsOf(root node, tag string) (list []operation) {
+	for path, item := range root.at("paths").members() {
+		for method, described := range item.members() {
+			if slices.Contains(methods, method) && slices.Contains(described.at("tags").texts(), tag) {
+				list = append(list, operationOf(strings.ToUpper(method), path, item, described))
+			}
+		}
+	}
+	return list
+}
+
+func operationOf(method, path string, item, described node) operation {
+	o := operation{
+		ID: described.at("operationId").text(), Method: method, Path: path, Summary: described.at("summary").text(),
+		Role: described.at("x-coatcheck-role").text(), When: item.at("x-coatcheck-when").text(), Also: described.at("x-coatcheck-also").texts(),
+		AnyQuery: described.at("x-coatcheck-query").is(), Notes: paragraphs(described.at("description").text()),
+	}
+	for _, list := range []node{item.at("parameters"), described.at("parameters")} {
+		for one := range list.items() {
+			o.Parameters = append(o.Parameters, parameterOf(one))
+		}
+	}
+	body, _ := described.at("requestBody").resolved()
+	o.Bodies, o.BodyRequired = contentsOf(body), body.at("required").text() == "true"
+	for status, response := range described.at("responses").members() {
+		o.Answers = append(o.Answers, answerOf(status, response))
+	}
+	return o
+}
+
+func parameterOf(one node) parameter {
+	one, _ = one.resolved()
+	return parameter{
+		field: field{
+			Name: one.at("name").text(), Required: one.at("required").text() == "true", Kind: kindOf(one.at("schema")), Notes: paragraphs(one.at("description").text()),
+		},
+		In: one.at("in").text(), Example: one.at("example").text(),
+	}
+}
+
+// answerOf is an answer of an operation, or one that is shared, which has no status of its own. A shared problem is told by its name and codes alone.
+func answerOf(status string, response node) answer {
+	target, name := response.resolved()
+	a := answer{Status: status, Notes: paragraphs(target.at("description").text())}
+	problem := target.at("content", "application/problem+json", "schema", "properties", "code")
+	if a.Codes = problem.at("enum").texts(); len(a.Codes) == 0 {
+		a.Codes = problem.at("const").texts()
+	}
+	if name != "" && problem.is() {
+		a.Shared = name
+		return a
+	}
+	a.Headers, a.Contents = headersOf(target.at("headers")), contentsOf(target)
+	return a
+}
+
+func headersOf(headers node) (list []field) {
+	for name, header := range headers.members() {
+		header, _ = header.resolved()
+		list = append(list, field{
+			Name: name, Required: header.at("required").text() == "true", Kind: kindOf(header.at("schema")), Notes: paragraphs(header.at("description").text()),
+		})
+	}
+	return list
+}
+
+func contentsOf(target node) (list []content) {
+	for media, described := range target.at("content").members() {
+		schema := described.at("schema")
+		one := content{Media: media, Kind: kindOf(schema), Fields: fieldsOf(schema), Examples: examplesOf(described)}
+		for _, variant := range variants(schema) {
+			one.Variants = append(one.Variants, kindOf(variant))
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+func examplesOf(described node) (list []example) {
+	if one := described.at("example"); one.is() {
+		list = append(list, example{"", exampleText(one)})
+	}
+	for name, one := range described.at("examples").members() {
+		list = append(list, example{name, exampleText(one.at("value"))})
+	}
+	return list
+}
+
+// exampleText is an example as it goes over the wire: text is not quoted.
+func exampleText(one node) string {
+	if text := one.text(); text != "" && one.yaml.ShortTag() == "!!str" {
+		return text
+	}
+	return one.asJSON()
+}
+
+func schemaOf(name string, schema node) schemaView {
+	one := schemaView{Name: name, Notes: paragraphs(schema.at("description").text()), Fields: fieldsOf(schema)}
+	for _, variant := range variants(schema) {
+		one.Variants = append(one.Variants, kindOf(variant))
+	}
+	if !structured(schema) {
+		one.Kind = kindOf(schema)
+	}
+	return one
+}

@@ -1,0 +1,17 @@
+-- key_add: stores what an API key is worth, unless there is a key of that id. Asked again with the same record it answers the same.
+-- Uses   none
+-- KEYS   [1] the keys (hash)
+-- ARGV   [1] id  [2] record, without the second in front that this script writes
+-- Reply  {'added'}, or {'there'}: a key of that id is another one, and nothing was done
+-- Units  the second since 1970
+-- Effect writes
+local keys, id, record = KEYS[1], ARGV[1], ARGV[2]
+local old = redis.call('HGET', keys, id)
+if not old then
+  redis.call('HSET', keys, id, redis.call('TIME')[1] .. ' ' .. record)
+  return {'added'}
+end
+if string.sub(old, (string.find(old, ' ', 1, true) or 0) + 1) == record then
+  return {'added'}
+end
+return {'there'}

@@ -1,0 +1,269 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// Route is one method of one path, and the role that a caller needs for it: access.None for what is open to all.
+type Route struct {
+	Method, Path string // the path as the documents write it, such as /counter/{key}
+	Role         access.Role
+}
+
+// Routes lists all routes, by path and method.
+func (s *Server) Routes() []Route { return slices.Clone(s.listed) }
+
+// roster is where routes are registered, each under the role that it needs.
+type roster struct {
+	open, read, use, admin part
+
+	roles map[string]access.Role
+	echo  *echo.Echo
+}
+
+// part is where the routes of one role are registered.
+type part struct {
+	*roster
+
+	server *Server
+	role   access.Role
+	door   door
+}
+
+// door is how another system's clients say who they are, and are refused.
+type door struct {
+	key    func(echo.Context) string                // where else a key may be; nil = nowhere
+	own    func(echo.Context) (access.Caller, bool) // who shows what the door itself knows; nil = nobody
+	refuse func(echo.Context, error) error          // nil = with a problem
+}
+
+func (s *Server) roster(e *echo.Echo) *roster {
+	r := &roster{roles: map[string]access.Role{}, echo: e}
+	r.open, r.read = part{roster: r, server: s, role: access.None}, part{roster: r, server: s, role: access.Read}
+	r.use, r.admin = part{roster: r, server: s, role: access.Use}, part{roster: r, server: s, role: access.Admin}
+	return r
+}
+
+// through is the same part, for clients of another system.
+func (p part) through(d door) part {
+	p.door = d
+	return p
+}
+
+// GET registers a route; so do its siblings.
+func (p part) GET(path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
+	p.Match([]string{http.MethodGet}, path, handler, middleware...)
+}
+
+// POST registers a route.
+func (p part) POST(path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
+	p.Match([]string{http.MethodPost}, path, handler, middleware...)
+}
+
+// PUT registers a route.
+func (p part) PUT(path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
+	p.Match([]string{http.MethodPut}, path, handler, middleware...)
+}
+
+// DELETE registers a route.
+func (p part) DELETE(path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
+	p.Match([]string{http.MethodDelete}, path, handler, middleware...)
+}
+
+// Match registers one handler for several methods.
+func (p part) Match(methods []string, path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
+	for _, method := range methods {
+		p.roles[method+" "+path] = p.role
+		p.echo.Add(method, path, handler, append([]echo.MiddlewareFunc{p.server.admits(p.role, p.door)}, middleware...)...)
+	}
+}
+
+// complete lists the routes. One that was registered past the roster needs no role, which nobody may have meant: it panics.
+func (r *roster) complete() (list []Route) {
+	for _, route := range r.echo.Routes() {
+		role, known := r.roles[route.Method+" "+route.Path]
+		if !known {
+			panic("server: " + route.Method + " " + route.Path + " says no role: register it through the roster, in routes.go")
+		}
+		list = append(list, Route{route.Method, braces(route.Path), role})
+	}
+	slices.SortFunc(list, func(a, b Route) int { return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method) })
+	return list
+}
+
+// admits lets a request through whose caller has a role, and puts the caller into its context. Where access is not controlled it lets everybody through.
+func (s *Server) admits(role access.Role, at door) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if s.config.Access == nil {
+				return next(c)
+			}
+			caller, err := s.admit(c, role, at)
+			if err != nil && at.refuse != nil {
+				return at.refuse(c, err)
+			}
+			if err != nil {
+				return err
+			}
+			c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), caller)))
+			return next(c)
+		}
+	}
+}
+
+// admit finds the caller, and whether they have the role and have not asked too often. On routes that are open to all nobody is anybody.
+func (s *Server) admit(c echo.Context, role access.Role, at door) (access.Caller, error) {
+	if role == access.None {
+		return access.Caller{}, nil
+	}
+	caller, err := s.identify(c, at)
+	if err != nil {
+		return caller, err
+	}
+	if err := s.ration(c, caller); err != nil {
+		return caller, err
+	}
+	switch {
+	case caller.May(role):
+		return caller, nil
+	case caller.Principal == "":
+		return caller, unauthorized(c, "", "this route needs role "+role.String()+": show a key as Authorization: Bearer cck_…, or as X-API-Key, or a client certificate")
+	}
+	challenge(c, `error="insufficient_scope", scope="`+role.String()+`"`)
+	return caller, &fault{wire.Forbidden, "role", "this route needs " + role.String() + ", and this caller has " + caller.Role.String()}
+}
+
+// identify finds the caller by the key that is shown, else by the certificate of the connection, else as nobody. What is shown and wrong is refused.
+func (s *Server) identify(c echo.Context, at door) (access.Caller, error) {
+	key, err := keyOf(c.Request().Header)
+	if err != nil {
+		return access.Caller{}, unauthorized(c, "invalid_request", err.Error())
+	}
+	if key == "" && at.key != nil {
+		key = at.key(c)
+	}
+	if key != "" {
+		return s.byKey(c, key)
+	}
+	if connection := c.Request().TLS; connection != nil && len(connection.VerifiedChains) > 0 {
+		if caller, ok := s.config.Access.Certificate(connection.PeerCertificates[0]); ok {
+			return caller, nil
+		}
+	}
+	if at.own != nil {
+		if caller, ok := at.own(c); ok {
+			return caller, nil
+		}
+	}
+	return s.config.Access.Nobody(), nil
+}
+
+// byKey finds whose a key is. Who shows wrong secrets for one id again and again is not even compared any more for a while.
+func (s *Server) byKey(c echo.Context, key string) (access.Caller, error) {
+	from := remote(c)
+	if wait := s.guesses.Wait(from, key); wait > 0 {
+		return access.Caller{}, &access.TooOften{RetryAfter: wait}
+	}
+	caller, err := s.config.Access.Key(key)
+	switch {
+	case errors.Is(err, access.ErrNotRead):
+		return caller, err
+	case errors.Is(err, access.ErrExpired):
+		return caller, unauthorized(c, "invalid_token", "the key's time is over")
+	case err != nil:
+		s.guesses.Failed(from, key)
+		return caller, unauthorized(c, "invalid_token", "this key is not known here")
+	}
+	return caller, nil
+}
+
+// remote is the address that a request comes from: of IPv6 the network, of which one host can have all addresses.
+func remote(c echo.Context) netip.Addr {
+	at, err := netip.ParseAddr(c.RealIP())
+	if err != nil {
+		return netip.Addr{}
+	}
+	if at = at.Unmap(); at.Is6() {
+		network, err := at.WithZone("").Prefix(64)
+		if err == nil {
+			return network.Addr()
+		}
+	}
+	return at
+}
+
+var errTwoKeys = errors.New("one key belongs into a request, once: as Authorization: Bearer cck_…, or as X-API-Key")
+
+// keyOf reads the key of a request's header; "" if it shows none.
+func keyOf(header http.Header) (string, error) {
+	bearers, plain := header.Values(echo.HeaderAuthorization), header.Values("X-Api-Key")
+	switch {
+	case len(bearers)+len(plain) == 0:
+		return "", nil
+	case len(bearers)+len(plain) > 1:
+		return "", errTwoKeys
+	case len(plain) == 1:
+		return notEmpty(plain[0])
+	}
+	scheme, key, _ := strings.Cut(bearers[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", errTwoKeys
+	}
+	return notEmpty(strings.TrimLeft(key, " "))
+}
+
+func notEmpty(key string) (string, error) {
+	if key == "" {
+		return "", errTwoKeys
+	}
+	return key, nil
+}
+
+// unauthorized refuses a caller who is not known, as RFC 6750 says; without an error of its, one who showed nothing.
+func unauthorized(c echo.Context, bearerError, detail string) error {
+	if bearerError == "" {
+		challenge(c, "")
+	} else {
+		challenge(c, `error="`+bearerError+`"`)
+	}
+	return &fault{wire.Unauthorized, echo.HeaderAuthorization, detail}
+}
+
+// challenge tells how to say who one is.
+func challenge(c echo.Context, more string) {
+	text := `Bearer realm="coatcheck"`
+	if more != "" {
+		text += ", " + more
+	}
+	c.Response().Header().Set(echo.HeaderWWWAuthenticate, text)
+}
+
+// caller is who is asking. Where access is not controlled, and where a route is asked for past its role, everybody is an admin.
+func caller(c echo.Context) access.Caller { return access.From(c.Request().Context()) }
+
+// mayTouch refuses a name that is not among those of the caller, in the same way whether there is something of that name or not.
+func mayTouch(c echo.Context, field, name string) error {
+	if caller(c).Names.Allow(name) {
+		return nil
+	}
+	return &fault{wire.Forbidden, field, "outside of the names that this caller may touch"}
+}
+
+// mustBe refuses a caller of a lower role where a part of the request needs more than its route.
+func mustBe(c echo.Context, role access.Role, field string) error {
+	who := caller(c)
+	if who.May(role) {
+		return nil
+	}
+	challenge(c, `error="insufficient_scope", scope="`+role.String()+`"`)
+	return &fault{wire.Forbidden, field, "this needs role " + role.String() + ", and this caller has " + who.Role.String()}
+}

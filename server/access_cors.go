@@ -1,0 +1,28 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+)
+
+// crossOrigin lets pages of the configured origins ask from a browser, with keys and without cookies. Without origins it adds nothing, and browsers keep other pages out.
+func (s *Server) crossOrigin() echo.MiddlewareFunc {
+	if len(s.config.CORSOrigins) == 0 {
+		return func(next echo.HandlerFunc) echo.HandlerFunc { return next }
+	}
+	return middleware.CORSWithConfig(middleware.CORSConfig{
+		AllowOrigins: s.config.CORSOrigins,
+		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
+		AllowHeaders: []string{
+			echo.HeaderAuthorization, "X-API-Key", echo.HeaderAccept, echo.HeaderContentType, echo.HeaderXRequestID, "Idempotency-Key", idempotency.TokenHeader, leaseHeader,
+		},
+		ExposeHeaders: []string{
+			echo.HeaderXRequestID, echo.HeaderRetryAfter, echo.HeaderLocation, echo.HeaderWWWAuthenticate, "Idempotent-Replayed", "RateLimit", "RateLimit-Policy",
+		},
+		MaxAge: 600, // seconds that a browser remembers the answer for
+	})
+}

@@ -1,0 +1,27 @@
+package server
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/access"
+)
+
+// ration counts a request of its caller, and refuses it if there were too many. Its headers are those of draft-ietf-httpapi-ratelimit-headers.
+func (s *Server) ration(c echo.Context, caller access.Caller) error {
+	if caller.Limit.None() {
+		return nil
+	}
+	flow, err := s.flows.Take(c.Request().Context(), caller.Principal, caller.Limit)
+	if err == nil || flow.Size > 0 {
+		header := c.Response().Header()
+		header.Set("Ratelimit-Policy", fmt.Sprintf(`"principal";q=%d;w=%d`, flow.Size, seconds(flow.Whole)))
+		header.Set("Ratelimit", fmt.Sprintf(`"principal";r=%d;t=%d`, flow.Left, seconds(flow.Full)))
+	}
+	return err
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

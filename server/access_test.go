@@ -1,0 +1,472 @@
+package server_test
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// keyed is a service that asks who is asking, and keys of callers by name.
+type keyed struct {
+	*service
+	keys map[string]access.Key
+	book *access.Book
+}
+
+// callers are those that every keyed service knows. The keys of those named foreign are good for names that no test asks for.
+var callers = map[string]access.Record{
+	"read": {Role: access.Read}, "use": {Role: access.Use}, "admin": {Role: access.Admin},
+	"foreign": {Role: access.Use, Names: access.Names{"foreign:*"}}, "foreign admin": {Role: access.Admin, Names: access.Names{"foreign:*"}},
+	"own": {Role: access.Use, Names: access.Names{"orders:*", "default"}},
+}
+
+func serveKeyed(t *testing.T, config server.Config, more map[string]access.Record) *keyed {
+	t.Helper()
+	g := &keyed{keys: map[string]access.Key{}}
+	var records []access.Record
+	for _, known := range []map[string]access.Record{callers, more} {
+		for name, record := range known {
+			g.keys[name] = access.NewKey()
+			record.ID, record.Hash = g.keys[name].ID, g.keys[name].Hash()
+			if record.Principal == "" {
+				record.Principal = strings.ReplaceAll(name, " ", "-")
+			}
+			records = append(records, record)
+		}
+	}
+	g.keys["wrong"] = access.NewKey()
+	var err error
+	if g.book, err = access.Open(t.Context(), access.Config{Keys: records}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.book.Close)
+	config.Access = g.book
+	if config.Store == nil {
+		config.Store = storetest.Open(t, redisstore.Config{})
+	}
+	g.service = serve(t, config)
+	return g
+}
+
+// bearer is the header that shows a caller's key; none for nobody.
+func (g *keyed) bearer(caller string) []string {
+	if caller == "nobody" {
+		return nil
+	}
+	return []string{"Authorization: Bearer " + g.keys[caller].Text()}
+}
+
+func (g *keyed) as(t *testing.T, caller, method, path, body string, header ...string) answer {
+	t.Helper()
+	return g.do(t, method, path, body, append(g.bearer(caller), header...)...)
+}
+
+// parameters are what paths are filled with. A route with a parameter that is not here fails the test, until it is said whether it is a name.
+var parameters = map[string]struct {
+	value string
+	name  bool
+}{
+	"{key}": {"orders:k", true}, "{pool}": {"orders:p", true}, "{tag}": {"orders:t", true}, "{name}": {"orders:l", true},
+	"{token}": {"t", false}, "{id}": {"1", false}, "{worker_id}": {"0", false}, "{code}": {"not-found", false}, "{file}": {"file", false},
+}
+
+// fill makes a path of a route, and tells which parameter is a name.
+func fill(t *testing.T, route server.Route) (path, name string) {
+	t.Helper()
+	segments := strings.Split(route.Path, "/")
+	for i, segment := range segments {
+		if !strings.HasPrefix(segment, "{") {
+			continue
+		}
+		parameter, known := parameters[segment]
+		if !known {
+			t.Errorf("%s: say in this test what %s is, and whether it is a name that keys can be limited to", route.Path, segment)
+		}
+		segments[i] = parameter.value
+		if parameter.name {
+			name = strings.Trim(segment, "{}")
+		}
+	}
+	return strings.TrimSuffix(strings.Join(segments, "/"), "*"), name
+}
+
+// head sends a request, and reads no more of the answer than a refusal has: some answers do not end.
+func (g *keyed) head(t *testing.T, caller, method, path string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+g.addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.URL = &url.URL{Scheme: "http", Host: g.addr, Opaque: path}
+	for _, header := range g.bearer(caller) {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Set(name, value)
+	}
+	response, err := g.client.Do(request)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer response.Body.Close()
+	got := answer{status: response.StatusCode, header: response.Header}
+	if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+		got.body, _ = io.ReadAll(io.LimitReader(response.Body, 4096)) // what counts is there, or missing
+	}
+	return got
+}
+
+// refusal is what an answer refuses with: the problem's code, or what a door says in its place; "" if it lets the caller in.
+func refusal(path string, a answer) wire.Code {
+	switch {
+	case strings.HasPrefix(path, "/tinyid/") && strings.HasSuffix(path, "Simple"):
+		if a.status == 200 && len(a.body) == 0 {
+			return "door"
+		}
+	case strings.HasPrefix(path, "/tinyid/"):
+		if a.status == 200 && strings.Contains(string(a.body), `"code":5,"message":"token is error"`) {
+			return "door"
+		}
+	case isLeaf(path):
+		text := string(a.body)
+		if a.status == 500 && strings.Contains(text, "LeafServerException") && (strings.Contains(text, "not known") || strings.Contains(text, "Refused") || strings.Contains(text, "id=-2,")) {
+			return "door"
+		}
+	case a.status == 401:
+		return wire.Unauthorized
+	case a.status == 403:
+		return wire.Forbidden
+	}
+	return ""
+}
+
+func isLeaf(path string) bool {
+	return strings.HasPrefix(path, "/api/") || slices.Contains([]string{"/decodeSnowflakeId", "/cache", "/db"}, path)
+}
+
+// Every route of the server's own table, by every kind of caller.
+func TestEveryRouteByEveryRole(t *testing.T) {
+	g := serveKeyed(t, server.Config{Dev: true, IDPool: "default", RequestTimeout: 5e9}, nil)
+	routes := g.server.Routes()
+	if len(routes) < 60 {
+		t.Errorf("%d routes", len(routes))
+	}
+	roles := map[string]access.Role{"nobody": access.None, "wrong": access.None, "read": access.Read, "use": access.Use, "admin": access.Admin}
+	for _, route := range routes {
+		t.Run(route.Method+" "+route.Path, func(t *testing.T) {
+			path, name := fill(t, route)
+			asked := path
+			if strings.HasPrefix(path, "/tinyid/") {
+				asked, name = path+"?bizType=orders:t", "bizType"
+			}
+			door := isLeaf(path) || strings.HasPrefix(path, "/tinyid/")
+			for caller, role := range roles {
+				want := wire.Code("")
+				switch {
+				case role >= route.Role:
+				case door:
+					want = "door"
+				case role == access.None:
+					want = wire.Unauthorized
+				default:
+					want = wire.Forbidden
+				}
+				g.check(t, route, asked, caller, want)
+			}
+			want := wire.Code("")
+			switch {
+			case name == "" || route.Role == access.None:
+			case door:
+				want = "door"
+			default:
+				want = wire.Forbidden
+			}
+			foreign := "foreign"
+			if route.Role == access.Admin {
+				foreign = "foreign admin"
+			}
+			if name != "" {
+				g.check(t, route, asked, foreign, want)
+			}
+		})
+	}
+}
+
+func (g *keyed) check(t *testing.T, route server.Route, path, caller string, want wire.Code) {
+	t.Helper()
+	g.keys["wrong"] = access.NewKey() // each is another guess
+	a := g.head(t, caller, route.Method, path)
+	plain, _, _ := strings.Cut(path, "?")
+	got := refusal(plain, a)
+	if route.Method == http.MethodHead && (isLeaf(plain) || strings.HasPrefix(plain, "/tinyid/")) {
+		return // without a body it can not be told what is refused
+	}
+	if got != want {
+		t.Errorf("%s is answered %d, refused as %q, want %q: %.300s", caller, a.status, got, want, a.body)
+		return
+	}
+	challenge := a.header.Values("WWW-Authenticate")
+	switch {
+	case want == "" || want == "door":
+		if len(challenge) > 0 && a.status != 401 && a.status != 403 {
+			t.Errorf("%s: a challenge %q with status %d", caller, challenge, a.status)
+		}
+	case route.Method == http.MethodHead:
+	case want == wire.Unauthorized:
+		checkProblem(t, a, want)
+		bearer := `Bearer realm="coatcheck"`
+		if caller == "wrong" {
+			bearer += `, error="invalid_token"`
+		}
+		if len(challenge) != 1 || challenge[0] != bearer {
+			t.Errorf("%s: challenge %q, want %q", caller, challenge, bearer)
+		}
+	default:
+		problem := checkProblem(t, a, want)
+		if problem.Field == "role" && !strings.Contains(challenge[0], `error="insufficient_scope", scope="`+route.Role.String()+`"`) {
+			t.Errorf("%s: challenge %q", caller, challenge)
+		}
+		if strings.HasPrefix(caller, "foreign") && (problem.Field == "" || problem.Field == "role") {
+			t.Errorf("%s: field %q", caller, problem.Field)
+		}
+	}
+}
+
+func TestKeyComesInTwoWaysAndOnce(t *testing.T) {
+	g := serveKeyed(t, server.Config{}, nil)
+	good, bad := g.keys["use"].Text(), g.keys["wrong"].Text()
+	for _, row := range []struct {
+		header []string
+		bearer string // the error of RFC 6750; "" = let in
+	}{
+		{[]string{"Authorization: Bearer " + good}, ""},
+		{[]string{"Authorization: bearer " + good}, ""},
+		{[]string{"X-API-Key: " + good}, ""},
+		{[]string{"X-API-Key: " + bad}, "invalid_token"},
+		{[]string{"Authorization: Bearer " + good + "x"}, "invalid_token"},
+		{[]string{"Authorization: Bearer " + strings.ToUpper(good)}, "invalid_token"},
+		{[]string{"Authorization: Bearer"}, "invalid_request"},
+		{[]string{"Authorization: " + good}, "invalid_request"},
+		{[]string{"Authorization: Basic dTpw"}, "invalid_request"},
+		{[]string{"X-API-Key: "}, "invalid_request"},
+		{[]string{"Authorization: Bearer " + good, "X-API-Key: " + good}, "invalid_request"},
+		{[]string{"Authorization: Bearer " + good, "Authorization: Bearer " + good}, "invalid_request"},
+		{[]string{"X-API-Key: " + good, "X-API-Key: " + bad}, "invalid_request"},
+		{[]string{"Cookie: Authorization=" + good}, "none"},
+	} {
+		a := g.do(t, "POST", "/incr/k", "", row.header...)
+		challenge := a.header.Get("WWW-Authenticate")
+		switch row.bearer {
+		case "":
+			if a.status != 200 || challenge != "" {
+				t.Errorf("%q: %d %s", row.header, a.status, a.body)
+			}
+		case "none":
+			checkProblem(t, a, wire.Unauthorized)
+		default:
+			checkProblem(t, a, wire.Unauthorized)
+			if !strings.Contains(challenge, `error="`+row.bearer+`"`) {
+				t.Errorf("%q: %q, want %s", row.header, challenge, row.bearer)
+			}
+		}
+		if strings.Contains(string(a.body)+challenge, g.keys["use"].Secret[:40]) {
+			t.Errorf("the key is said back: %s", a.body)
+		}
+	}
+	if a := g.do(t, "GET", "/counter/k?api_key="+good, ""); a.status != 401 {
+		t.Errorf("in a query: %d", a.status)
+	}
+}
+
+// Names beyond those of the path, and what a caller who is limited may touch of them.
+func TestNamesThatALimitedCallerMayTouch(t *testing.T) {
+	g := serveKeyed(t, server.Config{IDPool: "default"}, map[string]access.Record{
+		"exact": {Role: access.Admin, Names: access.Names{"orders", "orders:20260101"}},
+		"days":  {Role: access.Use, Names: access.Names{"orders", "orders:*"}},
+	})
+	for _, row := range []struct {
+		caller, method, path, body, field string // "" = let in
+	}{
+		{"own", "POST", "/incr/orders:1", "", ""},
+		{"own", "POST", "/incr/orders", "", "key"},
+		{"own", "POST", "/incr/orders%3A1", "", ""},
+		{"own", "POST", "/incr/Orders:1", "", "key"},
+		{"own", "POST", "/incr/bills:1", "", "key"},
+		{"own", "POST", "/incr/orders:a?calendar=%7ByyyyMMdd%7D", "", ""},
+		{"days", "POST", "/incr/orders?calendar=%7ByyyyMMdd%7D", "", ""},
+		{"days", "POST", "/incr/orders?template=%7ByyyyMMdd%7D-%7Bn%7D", "", ""},
+		{"own", "POST", "/incr/orders?calendar=%7ByyyyMMdd%7D", "", "key"},
+		{"exact", "POST", "/incr/orders", "", ""},
+		{"exact", "POST", "/incr/orders?calendar=%7ByyyyMMdd%7D", "", "key"},
+		{"exact", "POST", "/incr/orders?template=%7ByyyyMMdd%7D-%7Bn%7D", "", "key"},
+		{"own", "GET", "/id/snowflake/orders:p", "", ""},
+		{"own", "GET", "/id/snowflake/other", "", "pool"},
+		{"foreign", "GET", "/id/snowflake", "", "pool"},
+		{"exact", "GET", "/id/snowflake", "", "pool"},
+		{"foreign", "GET", "/id/segment/t", "", "tag"},
+		{"foreign", "GET", "/id/uuid", "", ""},
+		{"foreign", "GET", "/id/decode/1", "", ""},
+		{"foreign", "GET", "/id/decode/1?pool=orders:p", "", "pool"},
+		{"foreign", "GET", "/id/decode/123456789012?format=opaque&tag=orders:p", "", "tag"},
+		{"own", "POST", "/token", `{"scope":"orders:pay"}`, ""},
+		{"own", "POST", "/token", `{"scope":"payments"}`, "scope"},
+		{"own", "POST", "/token", "", "scope"},
+		{"use", "POST", "/token", "", ""},
+		{"own", "POST", "/worker/orders:w", "", ""},
+		{"own", "POST", "/lock/orders:l", "", ""},
+		{"own", "POST", "/lock/bills:l", "", "name"},
+		{"own", "DELETE", "/lock/orders:l?force=1", "", "force"},
+		{"foreign admin", "DELETE", "/lock/orders:l?force=1", "", "name"},
+	} {
+		a := g.as(t, row.caller, row.method, row.path, row.body)
+		if row.field != "" {
+			if problem := checkProblem(t, a, wire.Forbidden); problem.Field != row.field {
+				t.Errorf("%s %s %s: field %q, want %q", row.caller, row.method, row.path, problem.Field, row.field)
+			}
+			continue
+		}
+		if a.status == 401 || a.status == 403 || a.status >= 500 {
+			t.Errorf("%s %s %s: %d %s", row.caller, row.method, row.path, a.status, a.body)
+		}
+	}
+}
+
+// Whether there is something of a foreign name can not be told from the refusal.
+func TestRefusalDoesNotTellWhatThereIs(t *testing.T) {
+	g := serveKeyed(t, server.Config{}, nil)
+	for _, path := range []string{"/incr/there", "/worker/there", "/lock/there"} {
+		if a := g.as(t, "use", "POST", path, ""); a.status >= 300 {
+			t.Fatalf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	for _, path := range []string{"/counter/", "/worker/", "/lock/"} {
+		there, not := g.as(t, "foreign", "GET", path+"there", "", "X-Request-Id: same"), g.as(t, "foreign", "GET", path+"elsewhere", "", "X-Request-Id: same")
+		if there.status != 403 || not.status != 403 || string(there.body) != string(not.body) {
+			t.Errorf("%s\n%s", there.body, not.body)
+		}
+	}
+}
+
+func TestListsShowWhatTheCallerMaySee(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		g := serveKeyed(t, server.Config{Store: store}, map[string]access.Record{
+			"two": {Role: access.Read, Names: access.Names{"b:*", "a:*", "exact", "a:2", "z"}}, // z is not there, zz is
+		})
+		names := []string{"a:1", "a:2", "a:3", "aa", "b:1", "b:2", "c:1", "exact", "exact:1", "zz"}
+		for _, name := range names {
+			for _, path := range []string{"/incr/", "/worker/", "/lock/"} {
+				if a := g.as(t, "use", "POST", path+name, `{}`); a.status >= 300 {
+					t.Fatalf("%s%s: %d %s", path, name, a.status, a.body)
+				}
+			}
+		}
+		for _, row := range []struct{ caller, prefix, want string }{
+			{"read", "", strings.Join(names, " ")},
+			{"read", "a", "a:1 a:2 a:3 aa"},
+			{"two", "", "a:1 a:2 a:3 b:1 b:2 exact"},
+			{"two", "a", "a:1 a:2 a:3"},
+			{"two", "a:2", "a:2"},
+			{"two", "ex", "exact"},
+			{"two", "exact:", ""},
+			{"two", "c", ""},
+			{"foreign", "", ""},
+		} {
+			for _, n := range []string{"1", "2", "3", "100"} {
+				for path, field := range map[string]string{"/counter": "key", "/worker": "pool", "/lock": "name"} {
+					if path == "/lock" {
+						eventually(t, "the locks are listed", func() bool { return len(g.names(t, "read", "/lock", "name", "", "100")) == len(names) })
+					}
+					if got := strings.Join(g.names(t, row.caller, path, field, row.prefix, n), " "); got != row.want {
+						t.Errorf("%s by %s from %q, %s a page: %q, want %q", path, row.caller, row.prefix, n, got, row.want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// names reads a whole list, page by page. No page tells a name of others, nor where one would be.
+func (g *keyed) names(t *testing.T, caller, path, field, prefix, n string) (names []string) {
+	t.Helper()
+	for cursor := ""; ; {
+		query := url.Values{"n": {n}}
+		if prefix != "" {
+			query.Set("prefix", prefix)
+		}
+		if cursor != "" {
+			query.Set("cursor", cursor)
+		}
+		var page map[string]any
+		a := g.as(t, caller, "GET", path+"?"+query.Encode(), "")
+		if a.status != 200 || strictly(a.body, &page) != nil {
+			t.Fatalf("%s: %d %s", path, a.status, a.body)
+		}
+		for _, list := range page {
+			entries, ok := list.([]any)
+			if !ok {
+				continue
+			}
+			for _, entry := range entries {
+				names = append(names, entry.(map[string]any)[field].(string))
+			}
+		}
+		next, _ := page["next"].(string)
+		if next == "" {
+			return names
+		}
+		if cursor = next; !slices.Contains(names, next) {
+			t.Fatalf("%s by %s: the cursor %q is no name of the page", path, caller, next)
+		}
+	}
+}
+
+// A token belongs to the principal of the key that it was issued with: two keys of one principal share it, others do not.
+func TestPrincipalOfTheKeyOwnsTokensAndKeys(t *testing.T) {
+	g := serveKeyed(t, server.Config{Dev: true}, map[string]access.Record{
+		"blue": {Role: access.Use, Principal: "shop"}, "green": {Role: access.Use, Principal: "shop"}, "bills": {Role: access.Use},
+	})
+	token := decode[wire.TokenIssued](t, g.as(t, "blue", "POST", "/token", ""), 201).Token
+	for caller, status := range map[string]int{"blue": 200, "green": 200, "bills": 410, "admin": 410} {
+		if a := g.as(t, caller, "GET", "/token/"+token, ""); a.status != status {
+			t.Errorf("%s: %d %s", caller, a.status, a.body)
+		}
+	}
+	const payment = `{"amount":5,"currency":"EUR","to":"a"}`
+	pay := func(caller string) answer { return g.as(t, caller, "POST", "/payments", payment, "Idempotency-Key: k") }
+	first, again, other := pay("blue"), pay("green"), pay("bills")
+	if first.status != 201 || string(again.body) != string(first.body) || again.header.Get("Idempotent-Replayed") != "true" || other.status != 201 || string(other.body) == string(first.body) {
+		t.Errorf("%d %s\n%d %s\n%d %s", first.status, first.body, again.status, again.body, other.status, other.body)
+	}
+}
+
+func TestRouteWithoutARolePanicsAtTheStart(t *testing.T) {
+	defer func() {
+		if text, _ := recover().(string); !strings.Contains(text, "GET /forgotten says no role") {
+			t.Errorf("%q", text)
+		}
+	}()
+	server.WithForgottenRoute()
+}
+
+func TestLogTellsThePrincipalAndNoKey(t *testing.T) {
+	g := serveKeyed(t, server.Config{}, nil)
+	g.as(t, "use", "POST", "/incr/k", "", "X-Request-Id: one")
+	g.as(t, "wrong", "POST", "/incr/k", "", "X-Request-Id: two")
+	g.do(t, "GET", "/tinyid/id/nextId?bizType=t&token="+g.keys["use"].Text(), "", "X-Request-Id: three")
+	g.do(t, "POST", "/incr/"+g.keys["use"].Text(), "", "X-Request-Id: four")
+	if line := g.logLine(t, "msg=request", "request_id=one"); !strings.Contains(line, "principal=use\n") {
+		t.Errorf("%s", line)
+	}
+	for name, key := range g.keys {
+		if strings.Contains(g.log.String(), key.Secret) || name == "wrong" && strings.Contains(g.log.String(), key.ID) {
+			t.Errorf("the key of %s is in the log:\n%s", name, g.log)
+		}
+	}
+}

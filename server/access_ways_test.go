@@ -1,0 +1,222 @@
+package server_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority{cert, key}
+}
+
+func (a authority) sign(t *testing.T, names ...string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), DNSNames: names, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// Who shows a client certificate that is known is its principal; a key that is shown beside it counts before it.
+func TestClientCertificateIsAPrincipal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	key := access.NewKey()
+	text := "keys:\n- {id: " + key.ID + ", sha256: " + key.Hash().String() + ", principal: bills, role: admin}\ncertificates:\n- {dns: orders.internal, principal: orders, role: use, prefixes: [\"orders:*\"]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	book, err := access.Open(t.Context(), access.Config{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(book.Close)
+	ours := newAuthority(t)
+	service := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
+	t.Cleanup(func() { _ = service.Close(context.Background()) }) // nothing is under way
+	web := httptest.NewUnstartedServer(service.Handler())
+	web.TLS = &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: x509.NewCertPool()}
+	web.TLS.ClientCAs.AddCert(ours.cert)
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	for _, row := range []struct {
+		name   string
+		cert   *tls.Certificate
+		header string
+		path   string
+		status int
+	}{
+		{"known", new(ours.sign(t, "orders.internal")), "", "/incr/orders:1", 200},
+		{"known, a foreign name", new(ours.sign(t, "orders.internal")), "", "/incr/bills:1", 403},
+		{"unknown", new(ours.sign(t, "bills.internal")), "", "/incr/orders:1", 401},
+		{"none", nil, "", "/incr/orders:1", 401},
+		{"known, with a key", new(ours.sign(t, "orders.internal")), key.Text(), "/incr/bills:1", 200},
+		{"known, with a wrong key", new(ours.sign(t, "orders.internal")), access.NewKey().Text(), "/incr/orders:1", 401},
+		{"known, open to all", new(ours.sign(t, "orders.internal")), "", "/livez", 200},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			trust := x509.NewCertPool()
+			trust.AddCert(web.Certificate())
+			config := &tls.Config{RootCAs: trust}
+			if row.cert != nil {
+				config.Certificates = []tls.Certificate{*row.cert}
+			}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+			defer client.CloseIdleConnections()
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL+row.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row.header != "" {
+				request.Header.Set("X-Api-Key", row.header)
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if response.StatusCode != row.status {
+				t.Errorf("%d, want %d", response.StatusCode, row.status)
+			}
+		})
+	}
+}
+
+func TestNobodyMayWhatTheFileSays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := os.WriteFile(file, []byte("anonymous: {role: read, prefixes: [\"public:*\"]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	book, err := access.Open(t.Context(), access.Config{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(book.Close)
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
+	for path, code := range map[string]wire.Code{"/counter/public:1": wire.NotFound, "/counter/orders": wire.Forbidden, "/incr/public:1": wire.Unauthorized} {
+		checkProblem(t, s.do(t, "GET", path, ""), code)
+	}
+	checkProblem(t, s.do(t, "GET", "/counter/public:1", "", "X-API-Key: "+access.NewKey().Text()), wire.Unauthorized)
+}
+
+func TestKeyThatMayBeInAStoreThatWasNotReadIsNotCalledWrong(t *testing.T) {
+	redis := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 200 * time.Millisecond})
+	redis.Kill()
+	book, err := access.Open(t.Context(), access.Config{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(book.Close)
+	s := serve(t, server.Config{Store: store, Access: book})
+	checkProblem(t, s.do(t, "GET", "/id/uuid", "", "X-API-Key: "+access.NewKey().Text()), wire.StoreUnavailable)
+}
+
+// A client of tinyid shows its token of old, which is good for its tag alone, or an API key in the token's place.
+func TestTinyidTokensAndKeys(t *testing.T) {
+	g := serveKeyed(t, server.Config{TinyidTokens: []server.TinyidToken{{BizType: "orders:t", Token: "secret"}}}, nil)
+	for query, code := range map[string]string{
+		"bizType=orders:t&token=secret":                      "200",
+		"bizType=orders:u&token=secret":                      "5",
+		"bizType=orders:t&token=wrong":                       "5",
+		"bizType=orders:t":                                   "5",
+		"bizType=orders:t&token=" + g.keys["own"].Text():     "200",
+		"bizType=bills:t&token=" + g.keys["own"].Text():      "5",
+		"bizType=bills:t&token=" + g.keys["use"].Text():      "200",
+		"bizType=orders:t&token=" + g.keys["read"].Text():    "5",
+		"bizType=orders:t&token=" + g.keys["foreign"].Text(): "5",
+		"bizType=orders:t&token=" + access.NewKey().Text():   "5",
+		"bizType=&token=" + g.keys["use"].Text():             "5",
+	} {
+		for _, a := range []answer{g.do(t, "GET", "/tinyid/id/nextId?"+query, ""), g.do(t, "POST", "/tinyid/id/nextSegmentId", query, "Content-Type: application/x-www-form-urlencoded")} {
+			if a.status != 200 || !strings.Contains(string(a.body), `"code":`+code+`,`) {
+				t.Errorf("%s: %d %s, want code %s", query, a.status, a.body, code)
+			}
+		}
+	}
+}
+
+func TestPagesOfOtherOrigins(t *testing.T) {
+	const shop, evil = "https://shop.example", "https://evil.example"
+	preflight := func(s *service, origin string) answer {
+		return s.do(t, "OPTIONS", "/incr/k", "", "Origin: "+origin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization")
+	}
+	g := serveKeyed(t, server.Config{CORSOrigins: []string{shop}}, nil)
+	g.client = newClient(t) // what browsers ask ahead is no part of the documented interface
+	a := preflight(g.service, shop)
+	if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != shop || !strings.Contains(a.header.Get("Access-Control-Allow-Headers"), "Authorization") ||
+		!strings.Contains(a.header.Get("Access-Control-Allow-Methods"), "POST") || a.header.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	if a := preflight(g.service, evil); a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	a = g.as(t, "use", "POST", "/incr/k", "", "Origin: "+shop)
+	if a.status != 200 || a.header.Get("Access-Control-Allow-Origin") != shop || !strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "Retry-After") || a.header.Get("Vary") == "" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	if a := g.do(t, "POST", "/incr/k", "", "Origin: "+shop); a.status != 401 || a.header.Get("Access-Control-Allow-Origin") != shop {
+		t.Errorf("a refusal that the page can not read: %d %v", a.status, a.header)
+	}
+	if a := g.as(t, "use", "POST", "/incr/k", "", "Origin: "+evil); a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("%v", a.header)
+	}
+	off := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
+	off.client = newClient(t)
+	if a := preflight(off, shop); a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("off: %d %v", a.status, a.header)
+	}
+	if a := off.do(t, "POST", "/incr/k", "", "Origin: "+shop); a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("off: %v", a.header)
+	}
+}

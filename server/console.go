@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/console"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// ConsoleMode is what the web page at /console/ may do.
+type ConsoleMode string
+
+// The modes of the console. They are about the page: what a caller may do is Config.Access's business.
+const (
+	ConsoleWrite ConsoleMode = "write" // it has buttons for what the caller may do
+	ConsoleRead  ConsoleMode = "read"  // it has none that change anything
+	ConsoleOff   ConsoleMode = "off"   // there is no page
+)
+
+// ConsoleConfig sets the web page up. The zero value is a page with buttons.
+type ConsoleConfig struct {
+	Mode       ConsoleMode // "" = ConsoleWrite
+	Durability string      // what can be lost with this store, and when: a line for people; "" = none
+}
+
+func (c ConsoleConfig) mode() ConsoleMode {
+	if c.Mode == "" {
+		return ConsoleWrite
+	}
+	return c.Mode
+}
+
+// consoleRoutes are those of the page. Its files are open to all: they hold nothing.
+func (s *Server) consoleRoutes(at *roster) {
+	at.read.GET(eventsPath, s.events, no)
+	if s.config.Console.mode() == ConsoleOff {
+		return
+	}
+	looks := []string{http.MethodGet, http.MethodHead}
+	at.open.Match(looks, "/console", func(c echo.Context) error { return c.Redirect(http.StatusPermanentRedirect, "/console/") })
+	at.open.Match(looks, "/console/", s.consoleFile)
+	at.open.Match(looks, "/console/:file", s.consoleFile)
+	at.open.GET("/console/api/session", s.session, no)
+}
+
+// consoleFile answers with a file of the page.
+func (s *Server) consoleFile(c echo.Context) error {
+	if !console.Serve(c.Response(), c.Request(), c.Param("file")) {
+		return echo.ErrNotFound
+	}
+	return nil
+}
+
+// session says who is asking and what they may do. It is open to all, and says why a key is not taken instead of refusing it, so that the page can ask for another one.
+func (s *Server) session(c echo.Context) error {
+	told := wire.Session{Access: s.config.Access != nil, Readonly: s.config.Console.mode() == ConsoleRead}
+	who := access.Everybody
+	if told.Access {
+		var err error
+		who, err = s.identify(c, door{})
+		if wrong, ok := errors.AsType[*fault](err); ok {
+			who, told.Refused = access.Caller{}, wrong.detail
+		} else if err != nil {
+			return err
+		}
+		c.Response().Header().Del(echo.HeaderWWWAuthenticate)
+	}
+	told.Role, told.Principal, told.Names = who.Role.String(), who.Principal, slices.Clone(who.Names)
+	if told.Names == nil {
+		told.Names = []string{}
+	}
+	if who.May(access.Read) {
+		told.Store, told.Ack, told.Durability = string(s.store.Mode()), s.store.Ack(), s.config.Console.Durability
+		told.Hazards = s.hazards.of(c.Request().Context(), s)
+	}
+	fresh(c)
+	return c.JSON(http.StatusOK, told)
+}
+
+// hazards remembers for a while what can be lost with the settings of the Redis.
+type hazards struct {
+	mu    sync.Mutex
+	read  time.Time
+	found []string
+}
+
+const hazardsEvery = time.Minute
+
+// of asks the Redis, if nobody has for a while. One that does not answer has none that are known.
+func (h *hazards) of(ctx context.Context, s *Server) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.read.IsZero() && time.Since(h.read) < hazardsEvery {
+		return h.found
+	}
+	found, err := s.store.Hazards(ctx)
+	if err != nil {
+		return h.found
+	}
+	h.read, h.found = time.Now(), nil
+	for _, hazard := range found {
+		h.found = append(h.found, hazard.String())
+	}
+	return h.found
+}

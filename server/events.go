@@ -1,0 +1,207 @@
+package server
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// What happens in a service, as its feed tells it.
+const (
+	counterSet     = "counter.set"
+	counterRemoved = "counter.removed"
+	counterInDoubt = "counter.in-doubt" // refused: it has gone back, or everything was lost a moment ago
+
+	poolCreated       = "pool.created"
+	workerGranted     = "worker.granted"
+	workerReleased    = "worker.released"
+	workerLost        = "worker.lost" // somebody came with a lease that is not theirs, or no longer
+	workerQuarantined = "worker.quarantined"
+	workerExhausted   = "worker.exhausted"
+
+	lockGranted     = "lock.granted"
+	lockReleased    = "lock.released"
+	lockLost        = "lock.lost" // as with workers
+	lockBroken      = "lock.broken"
+	lockQuarantined = "lock.quarantined"
+
+	tokenInDoubt = "token.in-doubt" // somebody came again, and the first attempt has ended without an answer
+	storeChanged = "store.changed"  // another incarnation: confirmed writes may be missing
+)
+
+// told are the kinds that the feed tells one by one.
+var told = []string{
+	counterSet, counterRemoved, counterInDoubt, poolCreated, workerGranted, workerReleased, workerLost, workerQuarantined, workerExhausted,
+	lockGranted, lockReleased, lockLost, lockBroken, lockQuarantined, tokenInDoubt, storeChanged,
+}
+
+// What is only counted: there can be thousands in a second, and a person could do nothing with one.
+const (
+	tokenIssued    = "token.issued"
+	tokenClaimed   = "token.claimed"
+	tokenReplayed  = "token.replayed"
+	tokenCompleted = "token.completed"
+	tokenReleased  = "token.released"
+)
+
+var tallied = []string{tokenIssued, tokenClaimed, tokenReplayed, tokenCompleted, tokenReleased}
+
+const (
+	keptEvents   = 1024 // that a listener may be behind, and can have after it was away
+	maxListeners = 64
+
+	// repeats of what is refused again and again are told once in that time: clients try again every second.
+	repeatsApart = 10 * time.Second
+	repeatsSeen  = 64 // of the last events
+)
+
+// feed remembers what happened last in this process, and wakes those who listen. What a listener has not had yet it reads from the memory that all share: who reads too slowly
+// misses events and is told so, and holds nobody up. It is safe for concurrent use; the zero value is not ready.
+type feed struct {
+	life  string // of this process: positions of another one say nothing here
+	since time.Time
+	beat  time.Duration // after so much silence a listener is sent a comment; so often it is looked whether it may still listen
+
+	mu        sync.Mutex
+	last      int64 // position of the newest event; the first is 1
+	ring      [keptEvents]wire.Event
+	tally     map[string]int64
+	changes   int64         // of the tally
+	news      chan struct{} // closed at the next event; nil = nobody waits
+	listeners int
+}
+
+func newFeed() *feed {
+	f := &feed{life: secret.New(), since: time.Now().UTC(), beat: heartbeat, tally: map[string]int64{}}
+	for _, kind := range slices.Concat(told, tallied) {
+		f.tally[kind] = 0
+	}
+	return f
+}
+
+// tell notes an event.
+func (f *feed) tell(event wire.Event) {
+	event.At = time.Now().UTC()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tally[event.Kind]++
+	f.changes++
+	f.last++
+	f.ring[f.last%keptEvents] = event
+	if f.news != nil {
+		close(f.news)
+		f.news = nil
+	}
+}
+
+// tellOnce notes an event of a kind that comes again and again, unless it was noted a moment ago.
+func (f *feed) tellOnce(event wire.Event) {
+	if f.seen(event) {
+		f.count(event.Kind)
+		return
+	}
+	f.tell(event)
+}
+
+// seen tells whether the same has happened a moment ago.
+func (f *feed) seen(event wire.Event) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for at := f.last; at > max(0, f.last-repeatsSeen); at-- {
+		before := f.ring[at%keptEvents]
+		if time.Since(before.At) > repeatsApart {
+			return false
+		}
+		if before.Kind == event.Kind && before.Name == event.Name && (before.WorkerID == nil || event.WorkerID == nil || *before.WorkerID == *event.WorkerID) {
+			return true
+		}
+	}
+	return false
+}
+
+// count notes that something happened which is only counted.
+func (f *feed) count(kind string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tally[kind]++
+	f.changes++
+}
+
+// numbers is how often each thing has happened, and a number that changes with it.
+func (f *feed) numbers() (tally map[string]int64, changes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.tally), f.changes
+}
+
+// enter lets a listener in, if there are not too many.
+func (f *feed) enter() (leave func(), ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.listeners == maxListeners {
+		return nil, false
+	}
+	f.listeners++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.listeners--
+	}, true
+}
+
+// place is one event and where it stands.
+type place struct {
+	at    int64
+	event wire.Event
+}
+
+// behind reads what is behind a position, as far as a caller may see it. missed is how many are not remembered any more, and news is closed when there is more than was read.
+func (f *feed) behind(position int64, names access.Names) (read []place, missed, end int64, news <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	oldest := max(1, f.last-keptEvents+1)
+	missed = max(0, oldest-1-position)
+	for at := max(position+1, oldest); at <= f.last; at++ {
+		if event := f.ring[at%keptEvents]; visible(event, names) {
+			read = append(read, place{at, event})
+		}
+	}
+	if f.news == nil {
+		f.news = make(chan struct{})
+	}
+	return read, missed, f.last, f.news
+}
+
+// visible tells whether a caller with these names may see an event. One of the whole store everybody may see; another one without a name only who may touch all names.
+func visible(event wire.Event, names access.Names) bool {
+	return event.Kind == storeChanged || names.Allow(event.Name)
+}
+
+// id is a position as listeners know it.
+func (f *feed) id(position int64) string { return f.life + "." + strconv.FormatInt(position, 10) }
+
+// position reads where a listener was. known is false if that was not in this process: what happened since it can not tell.
+func (f *feed) position(id string) (position int64, known bool) {
+	life, text, _ := strings.Cut(id, ".")
+	position, err := strconv.ParseInt(text, 10, 64)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if life != f.life || err != nil || position < 0 || position > f.last {
+		return f.last, false
+	}
+	return position, true
+}
+
+// newest is the position of the newest event.
+func (f *feed) newest() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}

@@ -1,0 +1,57 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/openapi"
+)
+
+// published is what changes with the program alone: a client keeps it, and asks whether it is still the same.
+type published struct {
+	media, tag string
+	text       []byte
+}
+
+func publish(media string, text []byte) published {
+	sum := sha256.Sum256(text)
+	return published{media, `"` + hex.EncodeToString(sum[:16]) + `"`, text}
+}
+
+// documents serves the OpenAPI document, and the page that is made from it.
+func (s *Server) documents(at part, looks []string) {
+	document, page := publish("application/yaml", openapi.Document()), publish(echo.MIMETextHTMLCharsetUTF8, openapi.Page())
+	policy := openapi.PagePolicy()
+	at.Match(looks, "/openapi.yaml", document.send)
+	at.Match(looks, "/docs", func(c echo.Context) error {
+		c.Response().Header().Set(echo.HeaderContentSecurityPolicy, policy)
+		c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
+		return page.send(c)
+	})
+}
+
+func (p published) send(c echo.Context) error {
+	header := c.Response().Header()
+	header.Set("ETag", p.tag)
+	header.Set(echo.HeaderCacheControl, "no-cache")
+	if p.isKnown(c.Request().Header) {
+		return c.NoContent(http.StatusNotModified)
+	}
+	return c.Blob(http.StatusOK, p.media, p.text)
+}
+
+// isKnown tells whether the client has it already.
+func (p published) isKnown(header http.Header) bool {
+	for _, field := range header.Values("If-None-Match") {
+		for tag := range strings.SplitSeq(field, ",") {
+			if tag = strings.TrimSpace(tag); tag == "*" || strings.TrimPrefix(tag, "W/") == p.tag {
+				return true
+			}
+		}
+	}
+	return false
+}

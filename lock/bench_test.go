@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,6 +108,39 @@ func round(b *testing.B, peer peer, callers int) time.Duration {
 	}
 	all.Wait()
 	return time.Since(start) / time.Duration(pairs*min(callers, 8))
+}
+
+// BenchmarkContendedInProcess tells how often a lock goes round among goroutines of one process that have nothing to do with it: by hand, and by Redis, where each has another owner.
+func BenchmarkContendedInProcess(b *testing.B) {
+	const callers = 16
+	server := redistest.Start(b)
+	for _, row := range []struct {
+		name  string
+		owner func(i int) string
+	}{{"by hand", func(int) string { return "" }}, {"by Redis", func(i int) string { return fmt.Sprint("owner-", i) }}} {
+		b.Run(row.name, func(b *testing.B) {
+			locks := open(b, storetest.Open(b, redisstore.Config{URL: server.URL()}), Config{})
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var all sync.WaitGroup
+			b.ResetTimer()
+			for i := range callers {
+				all.Go(func() {
+					for left.Add(-1) >= 0 {
+						held, err := locks.Acquire(b.Context(), "contended", Request{Owner: row.owner(i)})
+						if err == nil {
+							err = held.Release(b.Context())
+						}
+						if err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
 }
 
 // BenchmarkPair is one pair after the other, for a profile, with what the server needed for it.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
 // Election chooses one leader among those who campaign under one name. It is a lock by that name: who holds it leads, and who waits for it stands for election. It
@@ -21,6 +23,9 @@ func (l *Locks) Election(name string) *Election { return &Election{l, name} }
 // the mode is Exclusive. The errors are those of Acquire.
 func (e *Election) Campaign(ctx context.Context, request Request) (*Lock, error) {
 	request.Mode, request.Capacity, request.Permits = Exclusive, 0, 0
+	if request.Token == "" {
+		request.Token = secret.New() // a leader is not followed within his process without observers seeing it
+	}
 	return e.locks.Acquire(ctx, e.name, request)
 }
 
@@ -68,7 +73,7 @@ func (e *Election) Leaders(ctx context.Context) iter.Seq2[Leader, error] {
 				return
 			}
 			last, fault = leader, err
-			sleep(ctx, nil, e.locks.config.Window/2)
+			sleep(ctx, nil, nil, e.locks.config.Window/2)
 		}
 	}
 }

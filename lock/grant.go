@@ -36,17 +36,30 @@ type asker struct {
 	keys []string
 	sent time.Time       // before the newest attempt
 	held *redislock.Lock // of the attempt that was granted
+
+	alone  bool          // it is handed nothing on within this process, and hands nothing on
+	kind   sameness      // what it has in common with others of its line, if it is not alone
+	placed bool          // it may have a place in the queue at Redis
+	turn   chan struct{} // closed when it was handed a lease on; nil if it never waits for that
+	told   chan struct{} // closed when it is to ask Redis
+	asks   bool          // it does so; under the mutex of the lines, as is what follows
+	handed *lease        // what it was handed on
 }
 
 func (l *Locks) ask(name string, request Request) (*asker, error) {
 	if request.Token != "" && !secret.Valid(request.Token) {
 		return nil, errToken
 	}
+	known := request.Token != ""
 	request = request.withDefaults(l.config)
 	if err := request.check(name, l.config.LongestTTL); err != nil {
 		return nil, err
 	}
-	return &asker{Request: request, name: name, keys: l.keys(name)}, nil
+	a := &asker{Request: request, name: name, keys: l.keys(name), alone: known || request.Mode != Exclusive}
+	if !a.alone {
+		a.kind = sameness{name, request.Owner, request.TTL}
+	}
+	return a, nil
 }
 
 // enter asks once. With an inbox the request waits in line.
@@ -67,6 +80,15 @@ func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.R
 	return behind.Reply, nil
 }
 
+// enterInFull asks once, and waits for the answer even if the context ends meanwhile, for as long as a store's call may take at most. A request that is left alone arrives
+// when it likes: behind the one that takes it back, for all anybody knows, and then the lock is held by nobody until its TTL has passed.
+func (l *Locks) enterInFull(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
+	if ctx.Err() == nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return l.enter(ctx, a, inbox)
+}
+
 // granted is the grant that a reply tells.
 func (a *asker) granted(reply redisstore.Reply) (Grant, error) {
 	if reply.Word() != "granted" {
@@ -80,25 +102,27 @@ func (a *asker) granted(reply redisstore.Reply) (Grant, error) {
 
 // Grant asks for a lock and returns the grant as a value; with wait it stands in line, as Acquire does. The errors are those of Acquire.
 func (l *Locks) Grant(ctx context.Context, name string, request Request, wait bool) (Grant, error) {
-	grant, err := l.grant(ctx, name, request, wait)
+	a, err := l.ask(name, request)
+	if err != nil {
+		return Grant{}, err
+	}
+	grant, err := l.grant(ctx, a, wait)
 	if err == nil {
 		l.note(ctx, name, grant.TTL)
 	}
 	return grant, err
 }
 
-func (l *Locks) grant(ctx context.Context, name string, request Request, wait bool) (Grant, error) {
-	a, err := l.ask(name, request)
-	if err != nil {
-		return Grant{}, err
-	}
+// grant asks Redis.
+func (l *Locks) grant(ctx context.Context, a *asker, wait bool) (Grant, error) {
 	if wait && l.post.listens() {
 		told, forget := l.post.expect(a.Token)
 		defer forget()
 		return l.stand(ctx, a, told)
 	}
-	reply, err := l.enter(ctx, a, "")
+	reply, err := l.enterInFull(ctx, a, "")
 	if err != nil {
+		l.lines.scatter(a)
 		l.abandon(ctx, a, err)
 		return Grant{}, err
 	}

@@ -7,21 +7,24 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
 // Lock is a lock that this process holds and renews. Its context is the time in which it may be counted on. It is safe for concurrent use.
 type Lock struct {
 	locks  *Locks
-	first  Grant
+	lease  *lease
+	turn   int   // how often the lease was handed on before
+	first  Grant // what it had of the lease at first
 	keeper *keepalive.Keeper
 
 	release sync.Once
 	outcome error // of the release
-	listing listing
 }
 
-// Acquire waits until the lock is granted, in the order in which those who wait have come, and holds it: it is renewed until Release, its loss, or the end of the
-// context. So the context is that of the work under the lock as well as of the waiting; Request.Wait bounds the waiting alone.
+// Acquire waits until the lock is granted, in the order in which those who wait have come (see the package's text for who hands it on to whom), and holds it: it is renewed until Release, its loss, or the end of the
+// context. So the context is that of the work under the lock as well as of the waiting; Request.Wait bounds the waiting alone. A request that is under way when the waiting ends is
+// waited for, for as long as a call of the store may take: else it could be granted behind its own withdrawal.
 //
 // The errors: a *Held after Request.Wait or with the context's cause, an *OtherCapacity, an *InDoubt if the wait ends before the doubt does, ErrRequest;
 // redisstore.ErrUnavailable (nothing was done), redisstore.ErrUnknownOutcome (the lock may be held by nobody until its TTL has passed).
@@ -35,19 +38,15 @@ func (l *Locks) TryAcquire(ctx context.Context, name string, request Request) (*
 }
 
 func (l *Locks) hold(ctx context.Context, name string, request Request, wait bool) (*Lock, error) {
-	grant, err := l.grant(ctx, name, request, wait)
+	a, err := l.ask(name, request)
 	if err != nil {
 		return nil, err
 	}
-	lock := &Lock{locks: l, first: grant}
-	lock.keeper = keepalive.Start(ctx, grant.sent, grant.sent.Round(0), keepalive.Config{
-		TTL: grant.TTL, Margin: l.config.Margin, Renew: lock.renew, Strict: true, Late: errLate,
-		Lost: func(err error) bool { return errors.Is(err, ErrLost) },
-		Failed: func(err error) {
-			l.log.Warn("lock: a renewal failed and is tried again", "name", name, "fence", grant.Fence, "error", err)
-		},
-	})
-	lock.listing.start(lock)
+	lease, err := l.obtain(ctx, a, wait)
+	if err != nil {
+		return nil, err
+	}
+	lock := l.begin(ctx, lease)
 	if lock.Validity() > 0 {
 		return lock, nil
 	}
@@ -55,10 +54,32 @@ func (l *Locks) hold(ctx context.Context, name string, request Request, wait boo
 	return nil, errors.Join(err, lock.Release(ctx))
 }
 
+// begin has somebody hold a lease.
+func (l *Locks) begin(ctx context.Context, e *lease) *Lock {
+	k := &Lock{locks: l, lease: e, turn: l.lines.handings(e)}
+	k.first = e.current(k.turn)
+	k.keeper = keepalive.Start(ctx, k.first.sent, k.first.sent.Round(0), keepalive.Config{
+		TTL: k.first.TTL, Margin: l.config.Margin, Renew: k.renew, Strict: true, Late: errLate, Lost: isLost, Failed: k.failed,
+	})
+	l.lines.begun(k.keeper.Context(), e)
+	if k.turn == 0 {
+		e.listing.start(l, e.grant)
+	}
+	return k
+}
+
+func isLost(err error) bool { return errors.Is(err, ErrLost) }
+
+func (k *Lock) failed(err error) {
+	k.locks.log.Warn("lock: a renewal failed and is tried again", "name", k.first.Name, "fence", k.first.Fence, "error", err)
+}
+
 func (k *Lock) renew(ctx context.Context) error {
+	k.lease.doubted()
 	grant, err := k.locks.Renew(ctx, k.first)
 	if err == nil {
-		k.listing.extend(ctx, grant.TTL)
+		k.lease.confirmed(grant.sent)
+		k.lease.listing.extend()
 	}
 	return err
 }
@@ -66,14 +87,19 @@ func (k *Lock) renew(ctx context.Context) error {
 // Name is the lock's name.
 func (k *Lock) Name() string { return k.first.Name }
 
-// Token is the secret that proves the grant.
-func (k *Lock) Token() string { return k.first.Token }
+// Token is the secret that proves the grant, until the release. A lock whose token was asked for is not handed on within the process, since others may know it.
+func (k *Lock) Token() string {
+	if token := k.locks.lines.token(k); token != "" {
+		return token
+	}
+	return secret.New() // it is the next one's, and this holder has none
+}
 
 // Fence is the number that is larger for every later grant of this lock. Give it to the resource with every write, so that it can refuse a holder that was
 // overtaken: see [CheckFence].
 func (k *Lock) Fence() int64 { return k.first.Fence }
 
-// Since is when it was granted, by the Redis server's clock.
+// Since is when it was granted, by the Redis server's clock; when it was handed on within the process, by that clock as far as this one tells.
 func (k *Lock) Since() time.Time { return k.first.Since }
 
 // Context ends when the lock can not be counted on any more. Its cause is what Err says.
@@ -96,16 +122,13 @@ func (k *Lock) Err() error {
 func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }
 
 // Release ends the holding and gives the lock back, to the next who waits. It does so even if the context has ended, within two seconds. ErrLost: it was not this
-// holder's any more. After another error the lock ends with its TTL. Releasing again does nothing and answers the same.
+// holder's any more. After another error the lock ends with its TTL. Releasing again does nothing and answers the same. Where it hands the lock on within the process it asks
+// nobody, and the error is nil unless the loss is known already.
 func (k *Lock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
-		defer cancel()
-		listed := k.listing.stop()
-		k.outcome = k.locks.leave(ctx, k.first.keys, k.first.Token)
-		if listed {
-			k.locks.note(ctx, k.first.Name, 0)
+		if !k.locks.lines.handOn(k.lease) {
+			k.outcome = k.locks.release(ctx, k.lease)
 		}
 	})
 	return k.outcome

@@ -26,7 +26,8 @@ type Info struct {
 	Waiters  []Waiter // the first hundred of them, in order
 }
 
-// Holder is one who holds a lock. A plain client of redislock has no fence, no owner and no Since.
+// Holder is one who holds a lock. A plain client of redislock has no fence, no owner and no Since. Where a lock was handed on within a process, Fence and Since are those with which the
+// process got it, and its holder's fence is up to sixteen larger.
 type Holder struct {
 	Owner   string
 	Fence   int64
@@ -122,8 +123,8 @@ func modeOf(letter string) Mode {
 	return ""
 }
 
-// Break takes a lock from the holder with that fence; 0 is a plain client of redislock. It returns a new fence, larger than the holder's: a resource that is
-// told of it refuses the holder from then on, who hears of it at its next renewal. The lock goes to the next who waits. ErrNoHolder: nobody holds
+// Break takes a lock from the holder with that fence, as [Locks.Get] shows it; 0 is a plain client of redislock. It returns a new fence, larger than the
+// holder's: a resource that is told of it refuses the holder from then on, who hears of it at its next renewal. The lock goes to the next who waits. ErrNoHolder: nobody holds
 // it with that fence.
 func (l *Locks) Break(ctx context.Context, name string, fence int64) (int64, error) {
 	if !wellFormed(name) {

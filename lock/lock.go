@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -114,7 +115,10 @@ type Locks struct {
 	client *redislock.Client
 	post   post
 	young  young
-	terms  string // what all scripts are told alike, see scripts/lib/lock_grant.lua
+	lines  lines
+
+	errands sync.WaitGroup // what is done for callers that do not wait for it
+	terms   string         // what all scripts are told alike, see scripts/lib/lock_grant.lua
 }
 
 // New returns the locks of a store. A configuration that [Config.Check] finds fault with is a programmer's mistake and panics.
@@ -124,6 +128,7 @@ func New(store *redisstore.Store, config Config) *Locks {
 		panic(err)
 	}
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(store.Scripter())}
+	l.lines.unnoticed = worthListing
 	l.post.channel = store.Key("locks", "inbox", secret.New())
 	l.terms = fmt.Sprintf("%d %d %s %d", l.patience().Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
 	return l
@@ -131,6 +136,7 @@ func New(store *redisstore.Store, config Config) *Locks {
 
 // Close ends what listens for this process's waiters. Locks that are held are kept: release them first.
 func (l *Locks) Close() error {
+	l.errands.Wait()
 	l.post.close()
 	return nil
 }

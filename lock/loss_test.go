@@ -179,7 +179,7 @@ func scramble(t *testing.T, processes []*Locks) (granted []*Lock) {
 			all.Go(func() {
 				lock, err := locks.hold(ctx, name, request, i == 0)
 				for ; errors.Is(err, ErrInDoubt) && ctx.Err() == nil; lock, err = locks.hold(ctx, name, request, i == 0) {
-					sleep(ctx, nil, 10*time.Millisecond)
+					sleep(ctx, nil, nil, 10*time.Millisecond)
 				}
 				if i > 0 && errors.Is(err, ErrHeld) {
 					return // the other one has it

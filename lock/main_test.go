@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -90,7 +91,17 @@ type waiter struct {
 	cancel context.CancelFunc
 }
 
+// wait has somebody wait at Redis: its owner is nobody else's, so that nobody of its process hands the lock on to it.
 func wait(t testing.TB, locks *Locks, name string, request Request) waiter {
+	t.Helper()
+	if request.Owner == "" {
+		request.Owner = "waiter-" + secret.New()
+	}
+	return waitHere(t, locks, name, request)
+}
+
+// waitHere has somebody wait who is handed on what others of its process have, if they have asked the same.
+func waitHere(t testing.TB, locks *Locks, name string, request Request) waiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := waiter{make(chan *Lock, 1), make(chan error, 1), cancel}

@@ -43,85 +43,126 @@ func (l *Locks) Names(ctx context.Context, prefix, behind string, n int) ([]stri
 	return names[:min(n, len(names))], nil
 }
 
-// young are the locks of this process that have been held for less than worthListing, the oldest first. One timer is for all of them.
+// young are the leases of this process that it has had for less than worthListing, the oldest first. One timer is for all of them.
 type young struct {
-	mu    sync.Mutex
-	locks []*Lock
-	timer *time.Timer // nil = none is under way
+	mu            sync.Mutex
+	first, newest *listing
+	timer         *time.Timer // nil = none is under way
 }
 
-func (y *young) add(lock *Lock) {
+func (y *young) add(s *listing) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	y.locks = append(y.locks, lock)
+	s.young, s.since, s.before = true, time.Now(), y.newest
+	if y.newest == nil {
+		y.first = s
+	} else {
+		y.newest.behind = s
+	}
+	y.newest = s
 	if y.timer == nil {
 		y.timer = time.AfterFunc(worthListing, y.grow)
 	}
 }
 
-// grow lists those that have been held for long enough, and forgets those that are held no more.
+func (y *young) remove(s *listing) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.removeLocked(s)
+}
+
+func (y *young) removeLocked(s *listing) {
+	if !s.young {
+		return
+	}
+	if s.before == nil {
+		y.first = s.behind
+	} else {
+		s.before.behind = s.behind
+	}
+	if s.behind == nil {
+		y.newest = s.before
+	} else {
+		s.behind.before = s.before
+	}
+	s.young, s.before, s.behind = false, nil, nil
+}
+
+// grow lists those that are old enough.
 func (y *young) grow() {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	y.locks = slices.DeleteFunc(y.locks, func(lock *Lock) bool {
-		old := time.Since(lock.listing.since) >= worthListing
-		if old {
-			go lock.listing.put(lock.keeper.Context(), lock.first.TTL)
-		}
-		return old || lock.listing.over()
-	})
-	if len(y.locks) == 0 {
+	for s := y.first; s != nil && time.Since(s.since) >= worthListing; s = y.first {
+		y.removeLocked(s)
+		go s.put()
+	}
+	if y.first == nil {
 		y.timer = nil
 		return
 	}
-	y.timer.Reset(worthListing - time.Since(y.locks[0].listing.since))
+	y.timer.Reset(worthListing - time.Since(y.first.since))
 }
 
-// listing keeps one lock's name on the list.
+// listing keeps the name of a lease's lock on the list, whoever of this process holds it.
 type listing struct {
-	lock  *Lock
-	since time.Time
+	locks *Locks
+	name  string
+	ttl   time.Duration
 
-	mu     sync.Mutex
-	listed bool
-	ended  bool
+	// Its place among the young ones, under their mutex.
+	young          bool
+	before, behind *listing
+	since          time.Time
+
+	mu      sync.Mutex
+	listed  bool
+	ended   bool
+	ctx     context.Context // of the calls that put it there; nil before the first
+	cancel  context.CancelFunc
+	flights sync.WaitGroup // those under way
 }
 
-func (s *listing) start(lock *Lock) {
-	s.lock, s.since = lock, time.Now()
-	lock.locks.young.add(lock)
-}
-
-func (s *listing) over() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended
+func (s *listing) start(l *Locks, grant Grant) {
+	s.locks, s.name, s.ttl = l, grant.Name, grant.TTL
+	l.young.add(s)
 }
 
 // extend keeps the name for another TTL, if it is on the list.
-func (s *listing) extend(ctx context.Context, ttl time.Duration) {
+func (s *listing) extend() {
 	s.mu.Lock()
 	listed := s.listed
 	s.mu.Unlock()
 	if listed {
-		s.put(ctx, ttl)
+		s.put()
 	}
 }
 
-func (s *listing) put(ctx context.Context, ttl time.Duration) {
+func (s *listing) put() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.ended {
+		s.mu.Unlock()
 		return
 	}
+	if s.ctx == nil {
+		s.ctx, s.cancel = context.WithCancel(context.Background())
+	}
 	s.listed = true
-	s.lock.locks.note(ctx, s.lock.first.Name, ttl)
+	s.flights.Add(1)
+	s.mu.Unlock()
+	defer s.flights.Done()
+	s.locks.note(s.ctx, s.name, s.ttl)
 }
 
-// stop ends it, waits for a call that is under way, and tells whether the name may be on the list.
+// stop ends it, and a call that is under way, and tells whether the name may be on the list.
 func (s *listing) stop() bool {
+	s.locks.young.remove(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
-	return s.listed
+	if !s.listed {
+		return false
+	}
+	s.cancel()
+	s.flights.Wait()
+	return true
 }

@@ -23,6 +23,7 @@ type post struct {
 
 // news is what a waiter is told: that its turn may have come, or, if the lock was given back in this very process, its grant.
 type news struct {
+	handed    bool      // its turn in the line of its process has come, whose lease it has
 	fence     int64     // 0 = not granted yet: it has to ask
 	now, sent time.Time // by the Redis server, and the local moment before it was asked
 }

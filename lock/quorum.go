@@ -102,7 +102,7 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 		case impatient && waiting.Err() == nil:
 			return nil, err
 		}
-		if _, waits := sleep(waiting, nil, l.untilAttempt(err)); !waits {
+		if _, waits := sleep(waiting, nil, nil, l.untilAttempt(err)); !waits {
 			if cause := context.Cause(ctx); cause != nil {
 				return nil, fmt.Errorf("%w: %w", last, cause)
 			}

@@ -266,7 +266,7 @@ func TestShortLivedNamesLeaveNothingBehind(t *testing.T) {
 				continue
 			}
 			held.keeper.Stop() // its process is gone
-			held.listing.stop()
+			held.lease.listing.stop()
 		}
 		time.Sleep(2 * time.Minute)
 		if n := keysIn(t, store); n != 0 {

@@ -32,8 +32,9 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 	}
 	defer cancel()
 	var last error = &Held{Left: -1}
+	a.placed = true
 	for answered := time.Now(); ; {
-		reply, err := l.enter(waiting, a, l.post.channel)
+		reply, err := l.enterInFull(waiting, a, l.post.channel)
 		pause := l.config.Window / 10
 		if err == nil {
 			answered = time.Now()
@@ -44,16 +45,21 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 			if pause, err = l.untilLook(reply); err != nil {
 				return Grant{}, err
 			}
-		} else if waiting.Err() == nil && (errors.Is(err, redisstore.ErrWrongType) || time.Since(answered) > l.patience()) {
-			l.abandon(ctx, a, err)
-			return Grant{}, err
+		} else if waiting.Err() == nil {
+			l.lines.scatter(a)
+			if errors.Is(err, redisstore.ErrWrongType) || time.Since(answered) > l.patience() {
+				l.abandon(ctx, a, err)
+				return Grant{}, err
+			}
 		}
-		heard, ok := sleep(waiting, told, pause)
-		if !ok {
+		heard, ok := sleep(waiting, told, a.turn, pause)
+		switch {
+		case !ok:
 			return Grant{}, l.giveUp(ctx, a, last)
-		}
-		if heard.fence != 0 {
-			return a.handed(heard), nil
+		case heard.handed:
+			return Grant{}, errHanded
+		case heard.fence != 0:
+			return a.passed(heard), nil
 		}
 	}
 }
@@ -80,20 +86,22 @@ func (l *Locks) untilLook(reply redisstore.Reply) (time.Duration, error) {
 	return pause, nil
 }
 
-// handed is the grant that another of this process has passed on.
-func (a *asker) handed(heard news) Grant {
+// passed is the grant that Redis has passed on when another of this process gave the lock back.
+func (a *asker) passed(heard news) Grant {
 	return Grant{
 		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(a.TTL), Now: heard.now, sent: heard.sent, keys: a.keys,
 	}
 }
 
-// sleep waits for news, for a while, or for the context's end, which it tells.
-func sleep(ctx context.Context, told <-chan news, d time.Duration) (heard news, ok bool) {
+// sleep waits for news, for the turn in the line of this process, for a while, or for the context's end, which it tells.
+func sleep(ctx context.Context, told <-chan news, turn <-chan struct{}, d time.Duration) (heard news, ok bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return news{}, false
+	case <-turn:
+		heard.handed = true
 	case heard = <-told:
 	case <-timer.C:
 	}
@@ -103,6 +111,11 @@ func sleep(ctx context.Context, told <-chan news, d time.Duration) (heard news, 
 // giveUp ends a request that has waited long enough. It leaves nothing behind: a place in the queue, or a lock that was handed over just now, is given back.
 func (l *Locks) giveUp(ctx context.Context, a *asker, last error) error {
 	l.leaveBehind(ctx, a)
+	return refused(ctx, last)
+}
+
+// refused is the error of a request that has waited long enough.
+func refused(ctx context.Context, last error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("%w: %w", last, cause)
 	}

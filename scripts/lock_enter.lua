@@ -1,7 +1,7 @@
 -- lock_enter: asks for a lock. It is granted if there is room and nobody waits; else the token joins the queue, or is refused. Asking again with the same token answers the
 -- same grant, claims one that was handed over meanwhile, or keeps the place in the queue. Run behind redislock's own script, in the same call: a lock that it
 -- has obtained gets its fence here, or goes to whoever has waited longer.
--- Uses   clock lock_enter_alone integer fence incarnation lock lock_grant lock_doubt
+-- Uses   clock lock_run lock_enter_alone integer fence incarnation lock lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p permits  [4] ttl  [5] ttl and a minute: how long the fence is remembered

@@ -1,5 +1,5 @@
 -- lock_leave: gives a lock back, or a place in its queue, whichever the token has. A lock that others wait for goes to the next in line in the same step.
--- Uses   lock_leave_alone clock integer fence incarnation lock lock_grant lock_doubt
+-- Uses   lock_leave_alone clock integer fence incarnation lock lock_run lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token  [2] inbox of the caller's process, '' = none  [3] terms, see lib/lock_grant
@@ -12,6 +12,7 @@ local patience, window, counts, span = read_terms(ARGV[3])
 local state = read_lock(lock, fences, holders)
 local place = redis.call('ZSCORE', queue, token)
 local records = redis.call('HLEN', waiters)
+redis.call('HLEN', holders) -- an error before anything is written, should it be no hash
 if not mine and not state.together[token] and not place then
   return {'gone'}
 end

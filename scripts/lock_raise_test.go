@@ -33,7 +33,7 @@ func TestRaisedFenceIsTheFloorOfLaterOnes(t *testing.T) {
 
 		b.left("a")
 		next := b.hold(ask{token: "b"})
-		between(t, "the next fence", next, first+apart+1, first+apart+1)
+		between(t, "the next fence", next, first+apart+run+1, first+apart+run+1)
 		before := b.look(lockKeys...)
 		want(t, b.raise("b", first), "ok", fmt.Sprint(next)) // it never falls
 		want(t, b.raise("b", next), "ok", fmt.Sprint(next))
@@ -76,11 +76,11 @@ func TestFenceIsRaisedOnlyWhileTheLockIsTheTokensOwn(t *testing.T) {
 func TestRaisedFencesStayWhatALuaNumberHolds(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a"})
-		const near = int64(1<<53 - 3)
+		const near = int64(1<<53 - 3 - run)
 		want(t, b.raise("a", near), "ok", fmt.Sprint(near))
 		want(t, b.raise("a", near+1), "ok", fmt.Sprint(near+1))
 		b.left("a")
-		between(t, "the next fence", b.hold(ask{token: "b"}), near+2, near+2)
+		between(t, "the next fence", b.hold(ask{token: "b"}), near+run+2, near+run+2)
 	})
 }
 

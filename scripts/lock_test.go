@@ -13,6 +13,9 @@ var (
 	listKey  = []string{"locks:{names}"}
 )
 
+// run is how many fences a grant has behind its own, see lib/lock_run.lua.
+const run = 16
+
 // ask is one lock_enter. The zero fields mean what is behind them.
 type ask struct {
 	token    string // one letter, made 22 long
@@ -301,7 +304,7 @@ func TestRenewalIsForTheHolderAlone(t *testing.T) {
 func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		breaking := func(fence any) []string {
-			return b.run(scripts.LockBreak, lockKeys, fence, terms(hour, minute, "0", 0))
+			return b.run(scripts.LockBreak, lockKeys[:5], fence, terms(hour, minute, "0", 0))
 		}
 		for _, mode := range []string{"", "s"} {
 			rises := rising(t)
@@ -309,7 +312,7 @@ func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
 			fence := b.hold(ask{token: "a", mode: mode})
 			rises(fence)
 			b.enter(ask{token: "b", inbox: "in"})
-			want(t, breaking(fence+1), "unknown")
+			want(t, breaking(fence+run+1), "unknown")
 			want(t, breaking(0), "unknown")
 			broken := breaking(fence)
 			word(t, broken, "broken", 1)
@@ -322,6 +325,54 @@ func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
 		b.do("SET", lockKeys[0], "a plain client of redislock", "PX", hour)
 		word(t, breaking(0), "broken", 1)
 		b.noKeys()
+	})
+}
+
+// Behind the fence of an exclusive grant there is a run of others, which its process gives to those to whom it hands the lock on by itself: each of them renews it and is
+// broken, the next fence lies behind them, however it is minted, and a holder among others has none but his own.
+func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {
+	const ahead = int64(9_000_000_000_000_000) // of the clock, so that nothing but the run makes a difference
+	each(t, func(t *testing.T, b *box) {
+		hold := func(mode string) int64 {
+			b.do("FLUSHALL")
+			b.do("SET", lockKeys[1], fmt.Sprint(ahead, " 1 0 -"))
+			return b.hold(ask{token: "a", mode: mode})
+		}
+		renew := func(fence int64) string {
+			return b.run(scripts.LockRenew, []string{lockKeys[0], lockKeys[1], lockKeys[4]}, tokenOf("a"), minute, fence)[0]
+		}
+		breaking := func(fence int64) []string {
+			return b.run(scripts.LockBreak, lockKeys[:5], fence, terms(hour, minute, "0", 0))
+		}
+		for _, row := range []struct {
+			mode   string
+			behind int64
+			its    bool
+		}{{"", 0, true}, {"", 1, true}, {"", run, true}, {"", -1, false}, {"", run + 1, false}, {"s", 0, true}, {"s", 1, false}} {
+			first := hold(row.mode)
+			fence := first + row.behind
+			if renewed := renew(fence) == "ok"; renewed != row.its {
+				t.Errorf("%+v: renewed: %v", row, renewed)
+			}
+			broken := breaking(fence)
+			if broken[0] == "broken" != (row.behind == 0) { // lists show the first, and no other may have been given to anybody
+				t.Errorf("%+v: %q", row, broken)
+			}
+			if row.behind == 0 && row.mode == "" && number(t, broken[1]) <= first+run {
+				t.Errorf("%+v: the fence %s lies within the run that begins with %d", row, broken[1], first)
+			}
+		}
+		first := hold("")
+		b.enter(ask{token: "b", mode: "s", inbox: "in"})
+		b.enter(ask{token: "c", mode: "s", inbox: "in"})
+		fences := heirs(t, b.leave("a", "in", terms(hour, minute, "0", 0)), "b", "c")
+		between(t, "the first reader's fence", fences[0], first+run+1, first+run+1)
+		between(t, "the second reader's fence", fences[1], fences[0]+1, fences[0]+1)
+		b.left("b")
+		b.left("c")
+		between(t, "the next fence", b.hold(ask{token: "d"}), fences[1]+run+1, fences[1]+run+1)
+		b.do("SET", lockKeys[0], "a plain client of redislock", "PX", hour)
+		want(t, breaking(run), "unknown")
 	})
 }
 
@@ -386,7 +437,8 @@ func TestFencesOfALockRiseEvenIfItsRecordWasLost(t *testing.T) {
 		}
 		b.do("SET", lockKeys[1], "9007199254740000 - 1 -")
 		for i, token := range []string{"a", "b", "c"} {
-			between(t, "the lock's fence", b.hold(ask{token: token}), 9007199254740001+int64(i), 9007199254740001+int64(i))
+			want := 9007199254740000 + int64(i+1)*(run+1)
+			between(t, "the lock's fence", b.hold(ask{token: token}), want, want)
 			b.left(token)
 		}
 	})

@@ -146,6 +146,14 @@ var misuses = []misuse{
 	{"lock_leave: queue", scripts.LockLeave, lockKeys, 2, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},
 	{"lock_leave: waiters", scripts.LockLeave, lockKeys, 3, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},
 	{"lock_leave: holders", scripts.LockLeave, lockKeys, 4, inTurn("s", "", tokenOf("a"), "in", lockTerms), ""},
+	{"lock_leave: holders of a lock that one has", scripts.LockLeave, lockKeys[:5], 4, inTurn("", "", tokenOf("a"), "", terms(hour, minute, "0", 0)), ""},
+	{"lock_leave: holders of a lock that one has and readers wait for", scripts.LockLeave, lockKeys[:5], 4, inTurn("", "s", tokenOf("a"), "in", terms(hour, minute, "0", 0)), ""},
+	{"lock_leave: holders of a lock that is free", scripts.LockLeave, lockKeys[:5], 4, func(b *box) []any {
+		inTurn("", "")(b)
+		b.enter(ask{token: "c", inbox: "in"})
+		b.do("DEL", lockKeys[0])
+		return []any{tokenOf("b"), "", terms(hour, minute, "0", 0)}
+	}, ""},
 	{"lock_leave: marker", scripts.LockLeave, lockKeys, 5, inTurn("", "", tokenOf("a"), "in", lockTerms), ""},
 	{"lock_leave: lock, alone", scripts.LockLeave, lockKeys[:5], 0, obtained(tokenOf("a"), "", terms(hour, minute, "0", 0)), ""},
 	{"lock_leave: queue, alone", scripts.LockLeave, lockKeys[:5], 2, obtained(tokenOf("a"), "", terms(hour, minute, "0", 0)), ""},
@@ -157,6 +165,10 @@ var misuses = []misuse{
 	{"lock_break: queue", scripts.LockBreak, lockKeys, 2, breaking(""), ""},
 	{"lock_break: waiters", scripts.LockBreak, lockKeys, 3, breaking(""), ""},
 	{"lock_break: holders", scripts.LockBreak, lockKeys, 4, breaking("s"), ""},
+	{"lock_break: holders of a lock that one has", scripts.LockBreak, lockKeys[:5], 4, func(b *box) []any {
+		breaking("")(b)
+		return []any{strings.Fields(b.do("GET", lockKeys[1]).(string))[0], terms(hour, minute, "0", 0)}
+	}, ""},
 	{"lock_break: marker", scripts.LockBreak, lockKeys, 5, breaking(""), ""},
 	{"lock_get: lock", scripts.LockGet, lockKeys[:5], 0, inTurn("", "", 10), ""},
 	{"lock_get: fences", scripts.LockGet, lockKeys[:5], 1, inTurn("", "", 10), ""},
@@ -236,6 +248,11 @@ var misuses = []misuse{
 	{"name_add", scripts.NameAdd, nameKey, 0, args("orders"), ""},
 	{"name_list", scripts.NameList, nameKey, 0, args("", "", 10), ""},
 	{"name_remove", scripts.NameRemove, nameKey, 0, args("orders"), ""},
+	{"key_add", scripts.KeyAdd, apiKeys, 0, args("k", "{}"), ""},
+	{"key_remove", scripts.KeyRemove, apiKeys, 0, args("k"), ""},
+	{"key_list", scripts.KeyList, apiKeys, 0, args(), ""},
+	{"rate_get", scripts.RateGet, rateKey, 0, args(), ""},
+	{"rate_swap", scripts.RateSwap, rateKey, 0, args("-1", "1", 1000), ""},
 	{"ledger_append", scripts.LedgerAppend, ledgerKey, 0, args("{}"), ""},
 	{"ledger_list", scripts.LedgerList, ledgerKey, 0, args(10), ""},
 }

@@ -92,6 +92,33 @@ func (f *fenced) lost(err error) bool { return errors.Is(err, lock.ErrLost) }
 
 func (f *fenced) close() error { return errors.Join(f.locks.Close(), f.store.Close()) }
 
+// quorum is package lock over several servers.
+type quorum struct {
+	servers *redisstore.Quorum
+	locks   *lock.QuorumLocks
+}
+
+// openQuorum opens the locks of servers that lose nothing.
+func openQuorum(ctx context.Context, urls []string) (*quorum, error) {
+	servers, err := redisstore.OpenQuorum(ctx, urls, redisstore.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return &quorum{servers, lock.NewQuorum(servers, lock.Config{Window: window, AfterLoss: lock.GrantAfterLoss})}, nil
+}
+
+func (q *quorum) acquire(ctx context.Context, w wish) (holding, error) {
+	held, err := q.locks.Acquire(ctx, w.name, w.request())
+	if err != nil {
+		return nil, err // and no holding that is nil inside
+	}
+	return held, nil
+}
+
+func (q *quorum) lost(err error) bool { return errors.Is(err, lock.ErrLost) }
+
+func (q *quorum) close() error { return errors.Join(q.locks.Close(), q.servers.Close()) }
+
 // play is what a process does in a role, until it is asked to end.
 func play(role string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

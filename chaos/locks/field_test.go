@@ -117,14 +117,17 @@ func (f *field) epoch() int {
 	f.T.Helper()
 	client := f.sentinel()
 	defer client.Close()
-	master, err := client.Master(f.T.Context(), masterName).Result()
-	if err != nil {
-		f.T.Fatal(err)
-	}
-	epoch, err := strconv.Atoi(master["config-epoch"])
-	if err != nil {
-		f.T.Fatal(err)
-	}
+	epoch := 0
+	chaostest.Await(f.T, time.Minute, func() string {
+		master, err := client.Master(f.T.Context(), masterName).Result()
+		if err == nil {
+			epoch, err = strconv.Atoi(master["config-epoch"])
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	return epoch
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,7 +65,29 @@ type histories struct {
 }
 
 func (h *histories) String() string {
-	return fmt.Sprintf("%d grants of %d names: %d lost, %d ended nobody knows when, %d cut off", h.grants, len(h.of), h.lost, h.unknown, h.cut)
+	return fmt.Sprintf("%d grants of %d names, %d of them handed on within a process: %d lost, %d ended nobody knows when, %d cut off", h.grants, len(h.of), h.handed(), h.lost, h.unknown, h.cut)
+}
+
+// handed counts the grants that came from somebody else of the same process: their fences follow upon his, and between any others there are some that nobody got.
+func (h *histories) handed() (count int) {
+	for name, history := range h.of {
+		if !strings.HasPrefix(name, "exclusive") {
+			continue
+		}
+		var fences []int64
+		for _, operation := range history {
+			if d := operation.Input.(deed); !d.end {
+				fences = append(fences, d.fence)
+			}
+		}
+		slices.Sort(fences)
+		for i := 1; i < len(fences); i++ {
+			if fences[i] == fences[i-1]+1 {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 // open is a grant whose end has not been read yet.

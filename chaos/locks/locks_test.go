@@ -52,6 +52,9 @@ func (f *field) run(kinds []fault) {
 	if len(f.void) > 1+struck/10 {
 		f.T.Errorf("Sentinel has replaced the master by itself in %d of %d scenes: this machine is too busy to say anything", len(f.void), struck)
 	}
+	if handed := found.handed(); handed < struck {
+		f.T.Errorf("%v: too few were handed on to say anything", found)
+	}
 	if found.grants < 20*struck {
 		f.T.Errorf("%v: too few to say anything", found)
 	}

@@ -69,11 +69,17 @@ func (l *line) process() *process {
 	return p
 }
 
+// next is a request of somebody who is nobody's equal, so that it stands in line at Redis, and others of its process do not hand the lock on to it.
+func (l *line) next() lock.Request {
+	return lock.Request{TTL: lineTTL, Owner: fmt.Sprint("waiter-", l.n)}
+}
+
 // wait waits at the end of the line, and gives back what it is granted.
 func (l *line) wait(ctx context.Context) {
 	l.t.Helper()
+	request := l.next()
 	go func() {
-		held, err := l.locks.locks.Acquire(ctx, waitedFor, lock.Request{TTL: lineTTL})
+		held, err := l.locks.locks.Acquire(ctx, waitedFor, request)
 		if err == nil {
 			err = held.Release(context.WithoutCancel(ctx))
 		}
@@ -149,8 +155,9 @@ func TestBurstsOfCancelledWaitersStallNobody(t *testing.T) {
 		l.wait(ctx)
 	}
 	patient := make(chan error, 1)
+	request := l.next()
 	go func() {
-		held, err := l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{TTL: lineTTL})
+		held, err := l.locks.locks.Acquire(t.Context(), waitedFor, request)
 		if err == nil {
 			err = held.Release(t.Context())
 		}

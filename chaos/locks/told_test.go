@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anishathalye/porcupine"
+
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -17,19 +19,24 @@ import (
 // longer is the lease of a holder whose link is cut.
 const longer = 2 * time.Second
 
-// How many links are cut at a time: under a holder in this process, and under a command, which is three processes.
+// How many links are cut at a time: under a holder in this process, under one of a quorum, and under a command, which is three processes.
 const (
 	holdersAtOnce  = 25
+	quorumsAtOnce  = 10
 	commandsAtOnce = 6
 )
+
+// quorumTrials is how many there are at least under holders of a quorum.
+const quorumTrials = 20
 
 // tolds is what many trials tell.
 type tolds struct {
 	sync.Mutex
 
 	trials, twice int
-	both          time.Duration // in which two believed to hold, in all
-	nearest       time.Duration // between the moment a holder was told and that of the next one's grant, at least
+	both          time.Duration           // in which two believed to hold, in all
+	nearest       time.Duration           // between the moment a holder was told and that of the next one's grant, at least
+	histories     [][]porcupine.Operation // of the trials under a holder
 }
 
 func (s *tolds) String() string {
@@ -51,12 +58,24 @@ func (s *tolds) add(told, believed, got int64) {
 	}
 }
 
-// never fails the test if two believed at any time.
+// record takes the history of a trial in.
+func (s *tolds) record(history ...porcupine.Operation) {
+	s.Lock()
+	defer s.Unlock()
+	s.histories = append(s.histories, history)
+}
+
+// never fails the test if two believed at any time, or a history has no explanation with fences that rise.
 func (s *tolds) never(t *testing.T) {
 	t.Helper()
 	t.Log(s)
 	if s.twice > 0 {
 		t.Error(s)
+	}
+	for _, history := range s.histories {
+		if result := explained(fencedModel, history); result != porcupine.Ok {
+			t.Errorf("%v: %s", result, stuck(fencedModel, history))
+		}
 	}
 }
 
@@ -78,7 +97,27 @@ func TestHolderIsToldBeforeTheLockIsFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	cutMany(t, *trials, holdersAtOnce, near, func(i int, found *tolds) error {
-		return cutHolder(t, server, i, near, func(url string) (locker, error) { return openFenced(t.Context(), redisstore.Config{URL: url}, window) }, found)
+		return cutHolder(t, i, near, behind(t, i, func(urls []string) (locker, error) {
+			return openFenced(t.Context(), redisstore.Config{URL: urls[0]}, window)
+		}, server), found)
+	}).never(t)
+}
+
+// The same with a quorum, all of whose links are cut.
+func TestHolderOfAQuorumIsToldBeforeTheLockIsFree(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	var urls []string
+	for _, server := range servers {
+		urls = append(urls, server.URL())
+	}
+	open := func(urls []string) (locker, error) { return openQuorum(t.Context(), urls) }
+	near, err := open(urls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cutMany(t, max(*trials, quorumTrials), quorumsAtOnce, near, func(i int, found *tolds) error {
+		return cutHolder(t, i, near, behind(t, i, open, servers...), found)
 	}).never(t)
 }
 
@@ -91,7 +130,7 @@ func TestNaiveHolderIsFoundToBeToldTooLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	cutMany(t, 3, holdersAtOnce, near, func(i int, found *tolds) error {
-		return cutHolder(t, server, i, near, func(url string) (locker, error) { return openNaive(url) }, found)
+		return cutHolder(t, i, near, behind(t, i, func(urls []string) (locker, error) { return openNaive(urls[0]) }, server), found)
 	}).sometimes(t)
 }
 
@@ -146,25 +185,54 @@ type next struct {
 	err error
 }
 
-// cutHolder cuts one link: what is sent is swallowed, or its connection ends before or after it was carried out, and new ones are not answered.
-func cutHolder(t *testing.T, server *redistest.Server, i int, near locker, open func(url string) (locker, error), found *tolds) error {
-	var gone atomic.Bool
-	fate := []redistest.Fate{redistest.Swallow, redistest.CutBefore, redistest.CutAfter}[i%3]
-	proxy := redistest.StartProxy(t, server.Addr(), func([]byte) (redistest.Fate, func()) {
-		if gone.Load() {
-			return fate, nil
+// remote is a way to lock over links that can be cut.
+type remote struct {
+	locker
+
+	cut, mend func()
+}
+
+// behind opens a way to lock that goes to each server over a link. When they are cut what is sent is swallowed, or its connection ends before or after it was carried out, by the number
+// of the trial, and new ones are not answered.
+func behind(t *testing.T, i int, open func(urls []string) (locker, error), servers ...*redistest.Server) func() (remote, error) {
+	return func() (remote, error) {
+		var gone atomic.Bool
+		fate := []redistest.Fate{redistest.Swallow, redistest.CutBefore, redistest.CutAfter}[i%3]
+		var proxies []*redistest.Proxy
+		var urls []string
+		for _, server := range servers {
+			proxy := redistest.StartProxy(t, server.Addr(), func([]byte) (redistest.Fate, func()) {
+				if gone.Load() {
+					return fate, nil
+				}
+				return redistest.Pass, nil
+			})
+			proxies, urls = append(proxies, proxy), append(urls, proxy.URL())
 		}
-		return redistest.Pass, nil
-	})
-	remote, err := open(proxy.URL())
+		set := func(cut bool) {
+			gone.Store(cut)
+			for _, proxy := range proxies {
+				proxy.SetDeaf(cut)
+			}
+		}
+		locks, err := open(urls)
+		return remote{locks, func() { set(true) }, func() { set(false) }}, err
+	}
+}
+
+// cutHolder cuts the links of one holder.
+func cutHolder(t *testing.T, i int, near locker, open func() (remote, error), found *tolds) error {
+	far, err := open()
 	if err != nil {
 		return err
 	}
 	w := wish{name: fmt.Sprintf("cut-%d", i), ttl: longer, wait: time.Minute}
-	held, err := remote.acquire(t.Context(), w)
+	asked := now()
+	held, err := far.acquire(t.Context(), w)
 	if err != nil {
 		return err
 	}
+	first := granted(0, asked, now(), held.Fence())
 	told, believed := make(chan int64, 1), int64(0)
 	go func() {
 		for at := now(); held.Err() == nil; at = now() {
@@ -173,25 +241,23 @@ func cutHolder(t *testing.T, server *redistest.Server, i int, near locker, open 
 		}
 		told <- now()
 	}()
+	asked = now()
 	line := await(t.Context(), near, w)
 	time.Sleep(rand.N(longer)) // some renewals come through
-	gone.Store(true)
-	proxy.SetDeaf(true)
+	far.cut()
 	heir := <-line
 	if heir.err != nil {
 		return fmt.Errorf("the next one: %w", heir.err)
 	}
 	at := <-told
 	found.add(at, believed, heir.got)
-	if held.Fence() >= heir.Fence() && heir.Fence() > 0 {
-		t.Errorf("fence %d after %d", heir.Fence(), held.Fence())
-	}
-	gone.Store(false)
-	proxy.SetDeaf(false)
+	far.mend()
 	ctx := context.WithoutCancel(t.Context())
 	_ = held.Release(ctx) // it was lost
+	released := now()
 	if err := heir.Release(ctx); err != nil {
 		return fmt.Errorf("the next one's release: %w", err)
 	}
-	return remote.close()
+	found.record(first, ended(0, believed, at), granted(1, asked, heir.got, heir.Fence()), ended(1, released, now()))
+	return far.close()
 }

@@ -9,8 +9,8 @@ if ARGV[3] == 'x' and not KEYS[6] and string.sub(redis.call('GET', KEYS[1]) or '
   if not string.find(last, ARGV[1], 1, true) and not waited_for(KEYS[3]) then
     local fence = clock[1] .. string.sub('00000' .. clock[2], -6) -- now_us as text: string.format takes longer than a command
     local since, previous = string.sub(fence, 1, -4), tonumber(string.match(last, '^%d+'))
-    if previous and previous >= now_us then
-      fence = string.format('%.0f', previous + 1)
+    if previous and previous + run_length >= now_us then
+      fence = string.format('%.0f', previous + run_length + 1)
     end
     redis.call('SET', KEYS[2], fence .. ' ' .. ARGV[1] .. ' ' .. since .. ' -', 'PX', ARGV[5])
     return {'granted', fence, since, since}

@@ -21,9 +21,17 @@ local function write_fence(fences, number, token, since, inbox, life)
   redis.call('SET', fences, table.concat({number, token, since, inbox}, ' '), 'PX', life)
 end
 
--- mint writes the next fence down for a token.
+-- in_run tells whether a fence is that of a grant or one of those behind it. '0', of a client that has none, has no run.
+local function in_run(first, fence)
+  local behind = tonumber(fence) - tonumber(first)
+  return behind == 0 or (first ~= '0' and behind > 0 and behind <= run_length)
+end
+
+-- mint writes the next fence down for a token, behind the run of the last one (lib/lock_run). Those who hold a lock together hand nothing on: between them nothing is left out.
 local function mint(fences, state, token, inbox, life)
-  state.last = {number = integer(next_fence(state.last.number)), token = token, since = integer(now), inbox = inbox}
+  local together = state.kind == 's' or state.kind == 'p'
+  local taken = tonumber(state.last.number or 0) + (together and 0 or run_length)
+  state.last = {number = integer(next_fence(taken)), token = token, since = integer(now), inbox = inbox}
   write_fence(fences, state.last.number, token, state.last.since, inbox, life)
 end
 
@@ -56,7 +64,8 @@ local function write_together(lock, holders, state, token, holder)
   redis.call('PEXPIRE', holders, left)
 end
 
--- admit gives the lock to a token for that many milliseconds. inbox is '-' if its owner hears of it from the reply.
+-- admit gives the lock to a token for that many milliseconds. inbox is '-' if its owner hears of it from the reply. It may delete the holders: the script has seen by then
+-- that they are a hash.
 local function admit(lock, fences, holders, state, token, want, ms, inbox)
   mint(fences, state, token, inbox, remember(want.ttl))
   if state.kind == '' then

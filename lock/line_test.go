@@ -1,0 +1,456 @@
+package lock
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// here waits until that many of the process stand in line for a lock, of the requests with the defaults.
+func here(t testing.TB, locks *Locks, name string, n int) {
+	t.Helper()
+	until(t, "that many stand in line in the process", func() bool { return standing(locks, name) == n })
+}
+
+func standing(locks *Locks, name string) int {
+	locks.lines.mu.Lock()
+	defer locks.lines.mu.Unlock()
+	if l := locks.lines.of[sameness{name, locks.config.Owner, DefaultTTL}]; l != nil {
+		return len(l.waiting)
+	}
+	return 0
+}
+
+// noLines fails the test if the process still knows of a lock.
+func noLines(t testing.TB, locks *Locks) {
+	t.Helper()
+	locks.lines.mu.Lock()
+	defer locks.lines.mu.Unlock()
+	if n := len(locks.lines.of); n != 0 {
+		t.Errorf("%d lines are left", n)
+	}
+}
+
+// lineUp has n of the process wait, one behind the other.
+func lineUp(t testing.TB, locks *Locks, name string, n int) (line []waiter) {
+	t.Helper()
+	for i := range n {
+		line = append(line, waitHere(t, locks, name, Request{}))
+		here(t, locks, name, i+1)
+	}
+	return line
+}
+
+// A lock goes sixteen times from one to the next within a process, in the order in which they have come, and nobody asks Redis. The seventeenth has stood in line there, behind the
+// one of another process who came before him, and so is served after him.
+func TestLockIsHandedOnWithinAProcessWithoutAskingRedis(t *testing.T) {
+	server := redistest.Start(t)
+	var asked atomic.Int64
+	proxy := redistest.StartProxy(t, server.Addr(), func(request []byte) (redistest.Fate, func()) {
+		if bytes.Contains(request, []byte(":lock:{handed}")) {
+			asked.Add(1)
+		}
+		return redistest.Pass, nil
+	})
+	locks := open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL()}), Config{})
+	others := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
+	locks.lines.unnoticed = time.Hour
+	held := must(t, locks, "handed", Request{})
+	rival := inLine(t, others, "handed", Request{}, 1)
+	line := lineUp(t, locks, "handed", handings+1)
+	before := asked.Load()
+	first, asks := held.Fence(), int64(0)
+	for i, w := range line[:handings] {
+		release(t, held)
+		next := w.granted(t)
+		if held.Context().Err() == nil || held.Validity() > 0 {
+			t.Error("two hold at once")
+		}
+		if i < handings-1 {
+			asks = asked.Load() - before
+		}
+		held = next
+		if want := first + int64(i) + 1; held.Fence() != want || held.Err() != nil {
+			t.Errorf("fence %d, want %d; %v", held.Fence(), want, held.Err())
+		}
+		rival.stillWaits(t)
+		shown, err := others.Get(t.Context(), "handed")
+		if err != nil || len(shown.Holders) != 1 || shown.Holders[0].Fence != first || shown.Holders[0].Owner != "tester" {
+			t.Errorf("%+v %v", shown, err)
+		}
+		wantHeld(t, others, "handed", Request{})
+	}
+	if asks != 0 {
+		t.Errorf("%d requests while the lock was handed on", asks)
+	}
+	queued(t, others, "handed", 2) // who is left has asked by now
+	release(t, held)
+	between := rival.granted(t)
+	line[handings].stillWaits(t)
+	release(t, between)
+	last := line[handings].granted(t)
+	rising(t, held.Fence(), between.Fence(), last.Fence())
+	if between.Fence() <= first+handings {
+		t.Errorf("fence %d is one of those behind %d", between.Fence(), first)
+	}
+	release(t, last)
+	noLines(t, locks)
+}
+
+// A holder has been told before anything is handed on: here that takes its time.
+func TestHolderIsToldBeforeHeHandsTheLockOn(t *testing.T) {
+	locks := open(t, embeddedStore(t), Config{})
+	held := must(t, locks, "told", Request{})
+	next := lineUp(t, locks, "told", 1)[0]
+	released := make(chan error, 1)
+	locks.lines.mu.Lock()
+	go func() { released <- held.Release(t.Context()) }()
+	until(t, "the holder is told", func() bool { return held.Context().Err() != nil && held.Validity() <= 0 })
+	next.stillWaits(t)
+	locks.lines.mu.Unlock()
+	heir := next.granted(t)
+	if err := <-released; err != nil || heir.lease != held.lease {
+		t.Errorf("%v, fence %d behind %d", err, heir.Fence(), held.Fence())
+	}
+	release(t, heir)
+}
+
+// What is not the same is not handed on: it stands in line at Redis at once.
+func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
+	for _, row := range []struct {
+		name        string
+		holds, asks Request
+	}{
+		{"another owner", Request{}, Request{Owner: "other"}},
+		{"a longer TTL", Request{TTL: time.Second}, Request{TTL: time.Minute}},
+		{"a shorter TTL", Request{TTL: time.Minute}, Request{TTL: time.Second}},
+		{"a token of the holder", Request{Token: secret.New()}, Request{}},
+		{"a token of the next", Request{}, Request{Token: secret.New()}},
+		{"a reader", Request{}, Request{Mode: Shared}},
+		{"behind a reader", Request{Mode: Shared}, Request{}},
+		{"permits", Request{Capacity: 1}, Request{Capacity: 1}},
+	} {
+		bubble(t, func(t *testing.T, store *redisstore.Store) {
+			locks := open(t, store, Config{})
+			held := must(t, locks, "same", row.holds)
+			next := settle(t, waitHere(t, locks, "same", row.asks))
+			if got := info(t, locks, "same"); got.Queue != 1 {
+				t.Errorf("%s: %d stand in line at Redis", row.name, got.Queue)
+			}
+			release(t, held)
+			heir := next.granted(t)
+			if heir.lease == held.lease {
+				t.Errorf("%s: it was handed on", row.name)
+			}
+			rising(t, held.Fence(), heir.Fence())
+			release(t, heir)
+			noLines(t, locks)
+		})
+	}
+	bubble(t, func(t *testing.T, store *redisstore.Store) { // leaders are seen
+		locks := open(t, store, Config{})
+		election := locks.Election("leader")
+		first, err := election.Campaign(t.Context(), Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := make(chan *Lock)
+		go func() {
+			lock, err := election.Campaign(t.Context(), Request{})
+			if err != nil {
+				t.Error(err)
+			}
+			second <- lock
+		}()
+		synctest.Wait()
+		release(t, first)
+		next := <-second
+		if leader, err := election.Leader(t.Context()); err != nil || leader.Fence != next.Fence() {
+			t.Errorf("%+v %v, want %d", leader, err, next.Fence())
+		}
+		release(t, next)
+	})
+}
+
+// A lease of which less than half is left, whose renewal is not confirmed, whose token others know, or that was lost, is given back instead, and the first in line asks.
+func TestDoubtfulLeaseIsGivenBackInsteadOfHandedOn(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, locks *Locks, held *Lock){
+		"old": func(_ *testing.T, _ *Locks, held *Lock) {
+			held.lease.confirmed(time.Now().Add(-held.first.TTL * 6 / 10))
+		},
+		"old by the wall clock": func(_ *testing.T, _ *Locks, held *Lock) {
+			held.lease.confirmed(time.Now().Round(0).Add(-held.first.TTL * 6 / 10))
+		},
+		"a renewal is under way": func(_ *testing.T, _ *Locks, held *Lock) { held.lease.doubted() },
+		"others know the token":  func(_ *testing.T, _ *Locks, held *Lock) { _ = held.Token() },
+		"broken": func(t *testing.T, locks *Locks, held *Lock) {
+			if _, err := locks.Break(t.Context(), held.Name(), held.Fence()); err != nil {
+				t.Fatal(err)
+			}
+			<-held.Done()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *redisstore.Store) {
+				locks := open(t, store, Config{})
+				held := must(t, locks, "doubt", Request{})
+				first, second := settle(t, waitHere(t, locks, "doubt", Request{})), settle(t, waitHere(t, locks, "doubt", Request{}))
+				harm(t, locks, held)
+				if err := held.Release(t.Context()); (name == "broken") != (err != nil) {
+					t.Error(err)
+				}
+				heir := first.granted(t)
+				if heir.lease == held.lease {
+					t.Error("it was handed on")
+				}
+				rising(t, held.Fence(), heir.Fence())
+				second.stillWaits(t)
+				release(t, heir)
+				last := second.granted(t)
+				if last.lease != heir.lease || last.Fence() != heir.Fence()+1 {
+					t.Errorf("fence %d behind %d: it was not handed on", last.Fence(), heir.Fence())
+				}
+				release(t, last)
+				synctest.Wait()
+				if n := info(t, locks, "doubt").Queue; n != 0 {
+					t.Errorf("%d still stand in line", n)
+				}
+				noLines(t, locks)
+			})
+		})
+	}
+}
+
+// Who was handed a lock on counts on what is left of the lease, and renews it.
+func TestHandedOnLockHasWhatIsLeftAndIsRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks, others := open(t, store, Config{}), open(t, store, Config{})
+		held := must(t, locks, "left", Request{})
+		next := settle(t, waitHere(t, locks, "left", Request{}))
+		time.Sleep(5 * time.Second)
+		before := held.Validity()
+		release(t, held)
+		heir := next.granted(t)
+		if got := heir.Validity(); got != before || got > DefaultTTL-6*time.Second {
+			t.Errorf("it counts on %v, and its predecessor counted on %v", got, before)
+		}
+		if since := heir.Since().Sub(held.Since()); since < 5*time.Second || since > 5*time.Second+time.Millisecond {
+			t.Errorf("granted %v after its predecessor", since)
+		}
+		time.Sleep(10 * DefaultTTL)
+		wantHeld(t, others, "left", Request{})
+		if heir.Err() != nil {
+			t.Error(heir.Err())
+		}
+		if names, err := others.Names(t.Context(), "", "", 10); err != nil || len(names) != 1 {
+			t.Errorf("%q %v", names, err)
+		}
+		wantIs(t, locks.Release(t.Context(), Grant{Name: "left", Token: held.Token()}), ErrLost) // it proves nothing any more
+		if _, err := others.Renew(t.Context(), Grant{Name: "left", Token: heir.Token(), Fence: heir.Fence()}); err != nil {
+			t.Error(err)
+		}
+		release(t, heir)
+		release(t, must(t, others, "left", Request{}))
+		if names, err := others.Names(t.Context(), "", "", 10); err != nil || len(names) != 0 {
+			t.Errorf("%q %v", names, err)
+		}
+		noLines(t, locks)
+	})
+}
+
+// Who waits for longer than a quarter of a second has a place at Redis, which he gives back when he is handed the lock on.
+func TestFirstInLineOfAProcessStandsInLineAtRedisBeforeLong(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks := open(t, store, Config{})
+		held := must(t, locks, "seen", Request{})
+		first, second := settle(t, waitHere(t, locks, "seen", Request{})), settle(t, waitHere(t, locks, "seen", Request{}))
+		if got := info(t, locks, "seen"); got.Queue != 0 {
+			t.Errorf("%+v", got)
+		}
+		for _, w := range []waiter{first, second} {
+			time.Sleep(2 * worthListing)
+			synctest.Wait()
+			if got := info(t, locks, "seen"); got.Queue != 1 || got.Waiters[0].Owner != "tester" {
+				t.Errorf("%+v", got)
+			}
+			release(t, held)
+			next := w.granted(t)
+			if next.lease != held.lease {
+				t.Error("it was not handed on")
+			}
+			held = next
+			synctest.Wait()
+			if got := info(t, locks, "seen"); got.Queue != 0 {
+				t.Errorf("%+v", got)
+			}
+		}
+		release(t, held)
+		release(t, must(t, locks, "seen", Request{}))
+		noLines(t, locks)
+	})
+}
+
+// A lock that is handed on is broken by the fence that others see, and by no other of its run: its holder hears of it with its next renewal, and the new fence is larger than any that it was handed on
+// with. Those who wait in the process are served with larger ones still.
+func TestLockThatWasHandedOnIsBrokenByTheFenceThatOthersSee(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks := open(t, store, Config{})
+		held := must(t, locks, "broken", Request{})
+		first := held.Fence()
+		line := make([]waiter, 4)
+		for i := range line {
+			line[i] = settle(t, waitHere(t, locks, "broken", Request{}))
+		}
+		for _, w := range line[:2] {
+			release(t, held)
+			held = w.granted(t)
+		}
+		for more := range int64(3) {
+			_, err := locks.Break(t.Context(), "broken", first+1+more)
+			wantIs(t, err, ErrNoHolder)
+		}
+		minted, err := locks.Break(t.Context(), "broken", first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		release(t, held) // nobody here knows yet
+		held = line[2].granted(t)
+		rising(t, first, held.Fence(), minted)
+		if minted <= first+handings {
+			t.Errorf("the fence %d does not shut out those behind %d", minted, first)
+		}
+		<-held.Done()
+		if took := time.Since(start); took > DefaultTTL/2 {
+			t.Errorf("told after %v", took)
+		}
+		heir := line[3].granted(t) // it has waited at Redis before that
+		rising(t, minted, heir.Fence())
+		wantIs(t, held.Release(t.Context()), ErrLost)
+		release(t, heir)
+		noLines(t, locks)
+	})
+}
+
+// Who gives up leaves no trace, wherever it stands in the line.
+func TestCancelledWaiterOfAProcessLeavesNoTrace(t *testing.T) {
+	for gone := range 3 {
+		for _, seen := range []bool{false, true} {
+			bubble(t, func(t *testing.T, store *redisstore.Store) {
+				locks := open(t, store, Config{})
+				held := must(t, locks, "gone", Request{})
+				var line []waiter
+				for range 3 {
+					line = append(line, settle(t, waitHere(t, locks, "gone", Request{})))
+				}
+				if seen {
+					time.Sleep(2 * worthListing) // the first has a place at Redis
+				}
+				line[gone].cancel()
+				wantIs(t, line[gone].refused(t), ErrHeld, context.Canceled)
+				synctest.Wait()
+				_, err := locks.Acquire(t.Context(), "gone", Request{Wait: time.Millisecond})
+				wantIs(t, err, ErrHeld)
+				for i, w := range line {
+					if i != gone {
+						release(t, held)
+						held = w.granted(t)
+					}
+				}
+				release(t, held)
+				synctest.Wait()
+				if got := info(t, locks, "gone"); got.Queue != 0 || len(got.Holders) != 0 {
+					t.Errorf("%+v", got)
+				}
+				noLines(t, locks)
+			})
+		}
+	}
+}
+
+// Some are cancelled at the very moment at which they are handed the lock on, which goes on to the next then.
+func TestCancellingWhileTheLockIsHandedOnLosesNothing(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		processes := []*Locks{open(t, store, Config{}), open(t, store, Config{})}
+		processes[0].lines.unnoticed, processes[1].lines.unnoticed = time.Hour, time.Millisecond
+		var inside, served atomic.Int64
+		var all sync.WaitGroup
+		for i := range 24 {
+			locks := processes[i%2]
+			all.Go(func() {
+				for range 20 {
+					ctx, cancel := context.WithTimeout(t.Context(), rand.N(20*time.Millisecond))
+					lock, err := locks.Acquire(ctx, "cancel", Request{})
+					if err == nil {
+						if inside.Add(1) > 1 {
+							t.Error("two are inside")
+						}
+						served.Add(1)
+						inside.Add(-1)
+						if err := lock.Release(ctx); err != nil {
+							t.Error(err)
+						}
+					}
+					cancel()
+				}
+			})
+		}
+		all.Wait()
+		for _, locks := range processes {
+			until(t, "the lock is free", func() bool {
+				lock, err := locks.TryAcquire(t.Context(), "cancel", Request{})
+				return err == nil && lock.Release(t.Context()) == nil
+			})
+			noLines(t, locks)
+		}
+		if got := info(t, processes[0], "cancel"); got.Queue != 0 || served.Load() == 0 {
+			t.Errorf("%d served; %+v", served.Load(), got)
+		}
+	})
+}
+
+// Holders whose context has ended, and who never release, are forgotten.
+func TestHoldersThatNeverReleaseAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, store *redisstore.Store) {
+		locks := open(t, store, Config{})
+		for i := range 1000 {
+			ctx, cancel := context.WithCancel(t.Context())
+			if _, err := locks.Acquire(ctx, fmt.Sprint("left-", i), Request{TTL: time.Second}); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+		}
+		locks.lines.mu.Lock()
+		defer locks.lines.mu.Unlock()
+		if n := len(locks.lines.of); n > 100 {
+			t.Errorf("%d lines are left", n)
+		}
+	})
+}
+
+// While Redis does not answer, each of those who wait in a process hears so as soon as if it were alone.
+func TestEveryWaiterOfAProcessHearsOfAnOutage(t *testing.T) {
+	server := redistest.Start(t)
+	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})
+	rival := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})
+	held := must(t, rival, "outage", Request{})
+	line := lineUp(t, locks, "outage", 8)
+	queued(t, rival, "outage", 1)
+	server.Kill()
+	for _, w := range line {
+		wantIs(t, w.refused(t), redisstore.ErrUnavailable)
+	}
+	_ = held.Release(t.Context()) // to nobody
+	noLines(t, locks)
+}

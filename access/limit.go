@@ -14,10 +14,10 @@ type Limit struct {
 	Burst int // requests at once beyond the even flow; 0 = as many as the rate gives in one second, and one at least
 }
 
-// Rate is a number of requests in a span of time, written 100/s, 30/m or 1000/h. The zero value is none.
+// Rate is a number of requests in a span of time, written 100/s, 30/m or 1000/h. The zero value is none. In JSON it is written in the same way, as a text.
 type Rate struct {
-	N   int
-	Per time.Duration // a second, a minute or an hour
+	N   int           `json:"n"`
+	Per time.Duration `json:"per"` // a second, a minute or an hour
 }
 
 const (

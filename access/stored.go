@@ -31,7 +31,7 @@ func Add(ctx context.Context, store *redisstore.Store, record Record) error {
 	if err := record.Check(); err != nil {
 		return fmt.Errorf("access: %w", err)
 	}
-	text, err := json.Marshal(record) //nolint:musttag // a rate writes itself
+	text, err := json.Marshal(record)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func readStored(id, text string) (one Stored) {
 	seconds, err := strconv.ParseInt(second, 10, 64)
 	if err == nil {
 		one.Added = time.Unix(seconds, 0).UTC()
-		err = json.Unmarshal([]byte(record), &one.Record) //nolint:musttag // a rate reads itself
+		err = json.Unmarshal([]byte(record), &one.Record)
 	}
 	if err == nil {
 		err = one.Check()

@@ -53,9 +53,9 @@ func TestTheDocumentHasEveryCodeAsTheServerHasIt(t *testing.T) {
 	var documented struct {
 		Enum     []wire.Code `json:"enum"`
 		Problems map[wire.Code]struct {
-			Status    int
-			Retryable bool
-			When      string
+			Status    int    `json:"status"`
+			Retryable bool   `json:"retryable"`
+			When      string `json:"when"`
 		} `json:"x-coatcheck-problems"` //nolint:tagliatelle // an extension's name
 	}
 	if err := json.Unmarshal(text, &documented); err != nil {

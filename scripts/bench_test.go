@@ -2,13 +2,14 @@ package scripts_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -36,14 +37,15 @@ func BenchmarkCounterIncr(b *testing.B) {
 // widths are those of the rings that the scripts are measured on: 1,024 slots, 65,536 and 1,048,576.
 var widths = []int{10, 16, 20}
 
-// crowd fills a ring of that width: each slot is leased for an hour by a holder with an identity, but for slot 0, which is free.
+// crowd fills a ring of that width: each slot is leased for an hour by a holder with an identity, which has renewed its lease some time in the last twenty minutes, but for
+// slot 0, which is free.
 func (b *box) crowd(bits int) {
 	b.Helper()
 	b.create(lease{bits: bits})
 	const text = `local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for id = ARGV[1], ARGV[2] - 1 do
-  local till, state = string.format('%.0f', now + 3600000), 'h'
+  local till, state = string.format('%.0f', now + 3600000 - id * 7919 % 1200000), 'h'
   if id == 0 then
     till, state = string.format('%.0f', now), 'r'
   end
@@ -61,90 +63,105 @@ return 1`
 	b.setHead("next", 1<<bits)
 }
 
-var cost = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+),usec=(\d+)`)
+var (
+	cost   = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+),usec=(\d+)`)
+	median = regexp.MustCompile(`latency_percentiles_usec_evalsha:p50=([\d.]+)`)
+)
 
-// watch begins to count what scripts cost.
-func (b *box) watch() {
-	b.Helper()
-	b.do("CONFIG", "SET", "slowlog-log-slower-than", 0, "slowlog-max-len", 20_000)
-	b.do("SLOWLOG", "RESET")
-	b.do("CONFIG", "RESETSTAT")
-}
-
-// costs reports the server's time for each call of a script since watch: the mean, and the median of the last ones, which another process does not disturb.
+// costs reports the server's time for each call of a script since its figures were reset: the mean, and the median, which other processes disturb less.
 func (b *box) costs(bench *testing.B) {
 	b.Helper()
-	found := cost.FindStringSubmatch(b.do("INFO", "commandstats").(string))
-	if found == nil {
-		b.Fatal("no script was run")
+	figures := b.do("INFO", "commandstats").(string) + b.do("INFO", "latencystats").(string)
+	all, half := cost.FindStringSubmatch(figures), median.FindStringSubmatch(figures)
+	if all == nil || half == nil {
+		b.Fatal("no script was run, or this is no Redis 7")
 	}
-	bench.ReportMetric(float64(number(b, found[2]))/float64(number(b, found[1])), "server-us/op")
-	var took []time.Duration
-	calls, err := b.client.SlowLogGet(b.Context(), -1).Result()
+	p50, err := strconv.ParseFloat(half[1], 64)
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, call := range calls {
-		if strings.EqualFold(call.Args[0], "EVALSHA") {
-			took = append(took, call.Duration)
-		}
-	}
-	slices.Sort(took)
-	bench.ReportMetric(float64(took[len(took)/2].Microseconds()), "server-median-us")
+	bench.ReportMetric(float64(number(b, all[2]))/float64(number(b, all[1])), "server-us/op")
+	bench.ReportMetric(p50, "server-median-us")
 }
 
-// BenchmarkWorkerAcquire takes the one free slot of a ring, again and again.
-func BenchmarkWorkerAcquire(b *testing.B) {
+// ways are how a server is asked: a request when the one before was answered, which finds the processor's caches cold, or many at once.
+var ways = map[string]int{"alone": 1, "busy": 64}
+
+// eachRing measures requests on rings of every width, asked in every way. prepare makes a ring ready, and returns what sends the i-th request.
+func eachRing(b *testing.B, prepare func(server *box, bits int) func(i int, to redis.Pipeliner)) {
 	for _, bits := range widths {
-		b.Run(fmt.Sprint(1<<bits, "slots"), func(b *testing.B) {
-			server := open(b, "redis")
-			server.crowd(bits)
-			free := func(id string, nonce string) { // without a script, which would count
-				now := server.now()
-				server.do("HSET", poolKeys[0], "s:"+id, fmt.Sprintf("%s %d %d %d r orders-%s", nonce, now, now, now*1000, id))
-				server.do("ZADD", poolKeys[1], now, id)
-			}
-			server.watch()
-			i := 0
-			for b.Loop() {
-				i++
-				nonce := fmt.Sprintf("other%017d", i)
-				g := server.lease(lease{nonce: nonce, identity: "billing-" + strconv.Itoa(i), bits: bits})
-				free(g.id, nonce)
-			}
-			server.costs(b)
-		})
+		for _, way := range slices.Sorted(maps.Keys(ways)) {
+			b.Run(fmt.Sprint(1<<bits, "slots/", way), func(b *testing.B) {
+				server := open(b, "redis")
+				server.crowd(bits)
+				send := prepare(server, bits)
+				server.do("CONFIG", "RESETSTAT")
+				pipe := server.client.Pipeline()
+				i := 0
+				for b.Loop() {
+					i++
+					send(i, pipe)
+					if i%ways[way] == 0 {
+						server.answered(pipe)
+					}
+				}
+				server.answered(pipe)
+				server.costs(b)
+			})
+		}
 	}
+}
+
+// answered sends what was collected; each script must do what it was asked for.
+func (b *box) answered(pipe redis.Pipeliner) {
+	b.Helper()
+	answers, err := pipe.Exec(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, answer := range answers {
+		if script, is := answer.(*redis.Cmd); is {
+			if reply, _ := script.Val().([]any); len(reply) == 0 || reply[0] != "granted" && reply[0] != "ok" {
+				b.Fatalf("%v", script)
+			}
+		}
+	}
+}
+
+// BenchmarkWorkerAcquire takes the one free slot of a ring, again and again, each time with another identity.
+func BenchmarkWorkerAcquire(b *testing.B) {
+	eachRing(b, func(server *box, bits int) func(int, redis.Pipeliner) {
+		now := server.now()
+		identity := "orders-0"
+		nonce := fmt.Sprintf("nonce%017d", 0)
+		return func(i int, to redis.Pipeliner) {
+			to.HSet(server.Context(), poolKeys[0], "s:0", fmt.Sprintf("%s %d %d %d r %s", nonce, now, now, now*1000, identity)) // given back without a script, which would count
+			to.ZAdd(server.Context(), poolKeys[1], redis.Z{Score: float64(now), Member: "0"})
+			nonce, identity = fmt.Sprintf("other%017d", i), "billing-"+strconv.Itoa(i)
+			to.EvalSha(server.Context(), scripts.WorkerAcquire.SHA, poolKeys, lease{nonce: nonce, identity: identity, bits: bits}.args()...)
+		}
+	})
 }
 
 // BenchmarkWorkerRenew renews leases of a full ring, in no order.
 func BenchmarkWorkerRenew(b *testing.B) {
-	for _, bits := range widths {
-		b.Run(fmt.Sprint(1<<bits, "slots"), func(b *testing.B) {
-			server := open(b, "redis")
-			server.crowd(bits)
-			random := rand.New(rand.NewPCG(1, 2))
-			var grants []grant
-			for range min(1<<bits-1, 20_000) {
-				id := strconv.Itoa(1 + random.IntN(1<<bits-1))
-				record, _ := server.do("HGET", poolKeys[0], "s:"+id).(string)
-				var g grant
-				var state string
-				if _, err := fmt.Sscan(record, &g.nonce, &g.from, &g.till, &g.fence, &state, &g.identity); err != nil {
-					b.Fatal(err)
-				}
-				g.id, g.ttl = id, hour
-				grants = append(grants, g)
+	eachRing(b, func(server *box, bits int) func(int, redis.Pipeliner) {
+		random := rand.New(rand.NewPCG(1, 2))
+		var proofs [][]any
+		for range min(1<<bits-1, 20_000) {
+			id := strconv.Itoa(1 + random.IntN(1<<bits-1))
+			record, _ := server.do("HGET", poolKeys[0], "s:"+id).(string)
+			g := grant{id: id, ttl: hour}
+			var state string
+			if _, err := fmt.Sscan(record, &g.nonce, &g.from, &g.till, &g.fence, &state, &g.identity); err != nil {
+				b.Fatal(err)
 			}
-			server.watch()
-			i := 0
-			for b.Loop() {
-				p := grants[i%len(grants)].proof()
-				p.bits, p.skew = bits, 1000
-				word(b, server.prove(p), "ok", 3)
-				i++
-			}
-			server.costs(b)
-		})
-	}
+			p := g.proof()
+			p.bits, p.skew = bits, 1000
+			proofs = append(proofs, p.args())
+		}
+		return func(i int, to redis.Pipeliner) {
+			to.EvalSha(server.Context(), scripts.WorkerRenew.SHA, poolKeys, proofs[i%len(proofs)]...)
+		}
+	})
 }

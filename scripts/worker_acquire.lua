@@ -1,17 +1,58 @@
 -- worker_acquire: leases a worker id of a pool for a window of id timestamps, which begins where the last window of that id ended. The same nonce asked again answers the same grant
 -- until its window has ended; a repeat that comes later is a new lease, with a fence and a start of its own.
 -- The id that this identity had last comes first, if its window has ended; then one that was never used; then the one that has been free longest.
--- Uses   clock integer fence incarnation pool examine slot
+-- Uses   clock incarnation moment slot_names
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] nonce, the secret that names this lease  [2] identity, may be ''  [3] skew: how far the clocks of two servers may differ
 --        [4] what an unknown pool is: trust: new | wait: perhaps lost  [5] cool-down of a slot behind its window
 --        [6] layout, [7] epoch, [8] datacenter and [9] ttl asked for, each '' for the pool's
 --        [10] layout, [11] epoch, [12] datacenter, [13] width of a worker id and [14] ttl, for a pool that is new
--- Reply  {'granted', worker id, not before, not after, fence, ttl, now, layout, epoch, datacenter, width, '1' first grant of the pool | '0'}
+-- Reply  {'granted', worker id, not before, not after, fence, now, the pool's head as lib/pool writes it, '1' first grant of the pool | '0'}
 --        | {'layout', layout, epoch, datacenter, ttl} the pool's, which are others | {'exhausted', wait} | {'quarantined', wait} state may have been lost
 -- Units  skew, cool-down, ttl and wait in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
 -- Effect writes on granted and on quarantined; a repeat writes what is there again, so that its acknowledgement has something to wait for
-local key, index, names, nonce, identity, cooldown = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], tonumber(ARGV[5])
+local key, index, names, nonce, identity = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
+
+-- Most grants are plain: the pool is whole, of this life and not in quarantine, each of its slots was used before, and the window of the slot that comes next has ended: that
+-- of this identity, or the one that has been free longest. They are made here, with as little work as can be. Whatever is not so goes on below, as if this were not here.
+local function acquire_plain()
+  local known = redis.call('HMGET', names, 'n:' .. nonce, 'i:' .. identity)
+  local own = known[2]
+  local id = not known[1] and (own or redis.call('ZRANGE', index, '0', '0')[1])
+  local found = id and redis.call('HMGET', key, 'pool', 's:' .. id)
+  if not found or not found[1] or not found[2] then
+    return nil
+  end
+  local head, record = found[1], found[2]
+  local layout, epoch, datacenter, bits, ttl, records, next_id, at, fence, behind, life, quarantine =
+    string.match(head, '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) ()(%d+)() (%S+) (%d+)$')
+  if life ~= incarnation() or redis.call('HLEN', key) ~= records + 1 or tonumber(quarantine) > now or layout == '-' or (ARGV[6] ~= '' and ARGV[6] ~= layout)
+    or (ARGV[7] ~= '' and ARGV[7] ~= epoch) or (ARGV[8] ~= '' and ARGV[8] ~= datacenter) or (ARGV[9] ~= '' and ARGV[9] ~= ttl) then
+    return nil
+  end
+  local old_nonce, till, state, old_identity = string.match(record, '^(%S+) %d+ (%d+) %d+ (%a) (.*)$')
+  if not till or tonumber(till) > now or tonumber(fence) >= now_us or (own and old_identity ~= identity) then
+    return nil
+  end
+  if not own and (tonumber(next_id) < 2 ^ bits or redis.call('ZCARD', index) ~= tonumber(records) or (ARGV[5] ~= '0' and (state == 'r' or till + ARGV[5] > now))) then
+    return nil
+  end
+  fence = clock[1] .. string.sub('00000' .. clock[2], -6) -- now_us as digits
+  local from = string.sub(fence, 1, -4)
+  till, head = moment(now + ttl), string.sub(head, 1, at - 1) .. fence .. string.sub(head, behind)
+  redis.call('ZADD', index, till, id) -- first, as in lib/slot
+  redis.call('HSET', key, 's:' .. id, nonce .. ' ' .. from .. ' ' .. till .. ' ' .. fence .. ' h ' .. identity, 'pool', head)
+  name_slot(names, id, nonce, identity, old_nonce, old_identity)
+  return {'granted', id, from, till, fence, from, head, '0'}
+end
+
+local grant = acquire_plain()
+if grant then
+  return grant
+end
+
+-- From here on: integer fence pool examine slot
+local cooldown = tonumber(ARGV[5])
 local pool = examine(key, index, names, tonumber(ARGV[14]), tonumber(ARGV[3]), ARGV[4] == 'trust')
 local first = pool.layout == ''
 local shape = first and {layout = ARGV[10], epoch = ARGV[11], datacenter = ARGV[12], bits = ARGV[13], ttl = tonumber(ARGV[14])} or pool
@@ -22,7 +63,7 @@ local function differs()
 end
 
 local function granted(id, slot)
-  return {'granted', id, slot.from, slot.till, slot.fence, integer(pool.ttl), integer(now), pool.layout, pool.epoch, pool.datacenter, pool.bits, first and '1' or '0'}
+  return {'granted', id, slot.from, slot.till, slot.fence, integer(now), head_of(pool), first and '1' or '0'}
 end
 
 local function ended(slot)
@@ -59,11 +100,11 @@ local function next_slot(before)
     write_pool(key, pool)
   end
   local longest_free = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
-  local free_at = tonumber(longest_free[2]) + cooldown
-  if free_at > now then
+  local free_at, slot = tonumber(longest_free[2]) + cooldown, read_slot(key, longest_free[1])
+  if free_at > now and not (cooldown == 0 and slot and slot.state == 'r') then
     return nil, nil, integer(free_at - now)
   end
-  return longest_free[1], read_slot(key, longest_free[1])
+  return longest_free[1], slot
 end
 
 if differs() then
@@ -95,5 +136,5 @@ end
 -- A window that begins later does not end later: whoever notices a loss waits for ttl + skew, and no longer.
 local slot = {nonce = nonce, from = integer(from), till = integer(math.max(from, now + pool.ttl)), fence = pool.fence, state = 'h', identity = identity}
 write_slot(key, index, id, slot, head_of(pool))
-name_slot(names, id, slot, last)
+name_slot(names, id, nonce, identity, last and last.nonce, last and last.identity)
 return granted(id, slot)

@@ -55,9 +55,21 @@ func (l lease) args() []any {
 	}
 }
 
+// acquire returns the reply, that of a grant with words of the pool's head in place of the head: granted, worker id, not before, not after, fence, ttl, now, layout, epoch,
+// datacenter, bits, first.
 func (b *box) acquire(l lease) []string {
 	b.Helper()
-	return b.run(scripts.WorkerAcquire, poolKeys, l.args()...)
+	reply := b.run(scripts.WorkerAcquire, poolKeys, l.args()...)
+	if reply[0] != "granted" {
+		return reply
+	}
+	word(b, reply, "granted", 7)
+	if head := b.do("HGET", poolKeys[0], "pool"); reply[6] != head {
+		b.Fatalf("told of the pool %q, and its head is %q", reply[6], head)
+	}
+	head := strings.Split(reply[6], " ")
+	part := func(name string) string { return head[slices.Index(headParts, name)] }
+	return append(reply[:5:5], part("ttl"), reply[5], part("layout"), part("epoch"), part("datacenter"), part("bits"), reply[7])
 }
 
 // grant is a granted lease, as its holder knows it.

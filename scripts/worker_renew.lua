@@ -1,6 +1,6 @@
 -- worker_renew: moves the end of a lease's window. Only for the grant that nonce and not before name together, and only while its window is open: an ended lease is never revived.
 -- A grant that this server has lost is written down anew if its holder proves that its window is open, and nobody can have been granted the id since.
--- Uses   clock integer incarnation pool examine slot
+-- Uses   clock incarnation moment
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] worker id  [2] nonce  [3] not before  [4] ttl, which must be the pool's, '' for whatever that is  [5] skew, as worker_acquire  [6] trust | wait, as worker_acquire
 --        the proof, for a grant that was lost; each '' if the holder does not tell it:
@@ -9,6 +9,35 @@
 -- Units  ttl and skew in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
 -- Effect writes on ok, and where it notices that state may have been lost
 local key, index, names, id, nonce, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
+
+-- Nearly every renewal is plain: the pool is whole, of this life and not in quarantine, and the record of this very grant is there and open. It is answered here, with as
+-- little work as can be. Whatever is not so goes on below, as if this were not here.
+local function renew_plain()
+  local found, grant = redis.call('HMGET', key, 'pool', 's:' .. id), nonce .. ' ' .. from .. ' '
+  local head, record = found[1], found[2]
+  if not head or not record or string.sub(record, 1, #grant) ~= grant then
+    return nil
+  end
+  local ttl, records, life, quarantine = string.match(head, '^%S+ %S+ %S+ %d+ (%d+) (%d+) %d+ %d+ (%S+) (%d+)$')
+  if life ~= incarnation() or redis.call('HLEN', key) ~= records + 1 or tonumber(quarantine) > now or (ARGV[4] ~= '' and ARGV[4] ~= ttl) then
+    return nil
+  end
+  local till, rest = string.match(record, '^(%d+)( %d+ h .*)$', #grant + 1)
+  if not till or tonumber(till) <= now or (tonumber(ARGV[7]) or 0) > tonumber(till) or tonumber(till) > now + ttl then
+    return nil
+  end
+  till = moment(now + ttl)
+  redis.call('ZADD', index, till, id) -- first, as in lib/slot
+  redis.call('HSET', key, 's:' .. id, grant .. till .. rest)
+  return {'ok', till, ttl, moment(now)}
+end
+
+local renewed = renew_plain()
+if renewed then
+  return renewed
+end
+
+-- From here on: integer pool examine slot slot_names
 local skew, confirmed, fence = tonumber(ARGV[5]), tonumber(ARGV[7]) or 0, tonumber(ARGV[8]) or 0
 local pool = examine(key, index, names, tonumber(ARGV[4]), skew, ARGV[6] == 'trust')
 if not pool then
@@ -73,6 +102,6 @@ if slot == before then
   write_slot(key, index, id, slot)
 else
   write_slot(key, index, id, slot, head_of(pool))
-  name_slot(names, id, slot, before)
+  name_slot(names, id, nonce, slot.identity, before and before.nonce, before and before.identity)
 end
 return {'ok', slot.till, integer(pool.ttl), integer(now)}

@@ -221,6 +221,20 @@ func TestRebuiltIndexOffersReleasedSlotsAtOnce(t *testing.T) {
 	})
 }
 
+// What was given back is free, also by a clock that has gone back meanwhile: the window begins where the last one ended.
+func TestReleasedSlotIsGrantedByAClockThatIsBehind(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		grants := b.fill()
+		b.free(grants[2])
+		b.pass(-minute)
+		g := b.lease(lease{nonce: "next"})
+		if g.id != "2" || g.from <= b.now() {
+			t.Errorf("got %+v, want worker id 2 from a later moment on", g)
+		}
+		b.exhausted(lease{}, g.till)
+	})
+}
+
 func TestRingOfOneBit(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		var grants []grant

@@ -159,14 +159,24 @@ func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce
 		return Lease{}, refusal(reply)
 	}
 	lease := Lease{Pool: pool, Identity: request.Identity}
-	first := ""
-	err = reply.Scan(&lease.WorkerID, &lease.NotBefore, &lease.NotAfter, &lease.Fence, &lease.TTL, &lease.Now, &lease.Layout, &lease.Epoch, &lease.Datacenter,
-		&lease.Bits, &first)
+	head, first := "", ""
+	if err := reply.Scan(&lease.WorkerID, &lease.NotBefore, &lease.NotAfter, &lease.Fence, &lease.Now, &head, &first); err != nil {
+		return Lease{}, err
+	}
+	if err := readHead(head, &lease); err != nil {
+		return Lease{}, err
+	}
 	lease.Token = token(nonce, lease.NotBefore)
 	if first == "1" {
 		p.list(ctx, pool)
 	}
-	return lease, err
+	return lease, nil
+}
+
+// readHead reads of a pool's head, as scripts/lib/pool.lua writes it, what its leases have in common: the first five words of 'layout epoch datacenter bits ttl …'.
+func readHead(head string, lease *Lease) error {
+	words := append(redisstore.Reply{"head"}, strings.Split(head, " ")...)
+	return words.Scan(&lease.Layout, &lease.Epoch, &lease.Datacenter, &lease.Bits, &lease.TTL)
 }
 
 func (s Shape) epoch() string { return strconv.FormatInt(s.Epoch.UnixMilli(), 10) }

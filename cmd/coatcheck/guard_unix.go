@@ -41,8 +41,13 @@ type allowance struct {
 	margin time.Duration // between SIGKILL and the end
 }
 
-// tick is how often a guard looks at the clock: it is never later than a fifth of its margin.
+// tick is how often a guard looks for what it is not told of, such as a window's end that has moved.
 func (a allowance) tick() time.Duration { return min(a.margin/5, 100*time.Millisecond) }
+
+// pause is how long to wait for a moment of the boot clock: no longer than until then, since what a guard is late by is taken from its margin, and a tick at most.
+func (a allowance) pause(until time.Duration) time.Duration {
+	return min(max(until-sinceBoot(), 0), a.tick())
+}
 
 // guardCommand is the process between `worker run` and its command: it is the command's parent, and ends the command when the window ends, whatever became of
 // `worker run`: killed, stopped, or waiting for a Redis that says nothing.
@@ -74,7 +79,8 @@ type guard struct {
 	reaped  chan int            // the command's exit code
 	tell    *json.Encoder       // reports
 	stopped bool                // SIGTERM was sent
-	killAt  time.Duration       // boot clock
+	killed  bool                // SIGKILL was sent
+	killAt  time.Duration       // or sent again, by the boot clock
 	outcome report
 }
 
@@ -107,7 +113,7 @@ func (g *guard) begin(args []string) error {
 		return err
 	}
 	g.end.Store(int64(w.boot))
-	if g.left() <= 0 {
+	if g.isDue() {
 		return errors.New("the window ended before the command began")
 	}
 	path, err := exec.LookPath(args[0])
@@ -173,15 +179,22 @@ func (g *guard) follow() {
 	}
 }
 
-// left is the time until the command has to be stopped.
-func (g *guard) left() time.Duration {
-	return time.Duration(g.end.Load()) - g.allowance.margin - g.allowance.grace - sinceBoot()
+// due is when the command has to be stopped, and once that was done, when it has to be killed, by the boot clock.
+func (g *guard) due() time.Duration {
+	last := time.Duration(g.end.Load()) - g.allowance.margin
+	switch {
+	case !g.stopped:
+		return last - g.allowance.grace
+	case g.killed:
+		return g.killAt
+	}
+	return min(g.killAt, last)
 }
+
+func (g *guard) isDue() bool { return sinceBoot() >= g.due() }
 
 // watch returns when the command and all of its group have ended.
 func (g *guard) watch() {
-	clock := time.NewTicker(g.allowance.tick())
-	defer clock.Stop()
 	for {
 		select {
 		case order, open := <-g.orders:
@@ -194,9 +207,9 @@ func (g *guard) watch() {
 		case g.outcome.Code = <-g.reaped:
 			g.outcome.Ended = true
 			g.terminal.takeBack()
-		case <-clock.C:
+		case <-time.After(g.allowance.pause(g.due())):
 		}
-		if g.left() <= 0 {
+		if !g.stopped && g.isDue() {
 			g.cut()
 		}
 		if g.outcome.Ended {
@@ -205,7 +218,7 @@ func (g *guard) watch() {
 				return
 			}
 		}
-		if g.stopped && sinceBoot() >= min(g.killAt, time.Duration(g.end.Load())-g.allowance.margin) {
+		if g.stopped && g.isDue() {
 			g.kill()
 		}
 	}
@@ -240,7 +253,10 @@ func (g *guard) stop() {
 	_ = syscall.Kill(-g.group, syscall.SIGCONT)
 }
 
-func (g *guard) kill() { _ = syscall.Kill(-g.group, syscall.SIGKILL) }
+func (g *guard) kill() {
+	g.killed, g.killAt = true, sinceBoot()+g.allowance.tick()
+	_ = syscall.Kill(-g.group, syscall.SIGKILL)
+}
 
 // passed are the signals that go on to the command.
 func passed() []os.Signal {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 const anyHash = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f"
@@ -46,8 +48,12 @@ func TestOthersThanThisMachineAreRefusedWithoutTLSAndKeys(t *testing.T) {
 			t.Errorf("%s %v: %d %s", row.listen, row.args, code, stderr)
 		}
 	}
-	if code, _, stderr := coatcheck(t, nil, "serve", "--listen", "0.0.0.0:0"); code != usage || !strings.Contains(stderr, "can be reached from other machines") {
-		t.Errorf("serve: %d %s", code, stderr)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // if it starts, it ends
+	defer cancel()
+	var stdout, stderr strings.Builder
+	code := run(ctx, []string{"serve", "--listen", "0.0.0.0:0"}, func(string) string { return "" }, &stdout, &stderr)
+	if code != usage || !strings.Contains(stderr.String(), "can be reached from other machines") {
+		t.Errorf("serve: %d %s", code, stderr.String())
 	}
 }
 

@@ -20,9 +20,12 @@ type tenure interface {
 	lost(cause error) error // what to say when the command was stopped for that
 }
 
+// leastMargin is more than a busy machine keeps a process waiting that is ready to run.
+const leastMargin = 200 * time.Millisecond
+
 // allowed is how much time a window leaves for its end: enough for renewals to fail a few times before.
 func allowed(ttl, grace time.Duration) allowance {
-	return allowance{grace: min(grace, ttl/4), margin: min(ttl/10, time.Second)}
+	return allowance{grace: min(grace, ttl/4), margin: min(max(ttl/10, leastMargin), time.Second)}
 }
 
 // supervise runs the command to its end.
@@ -69,8 +72,6 @@ type supervision struct {
 // watch returns when the guard has ended, and the command with it.
 func (s *supervision) watch() {
 	defer s.stop()
-	clock := time.NewTicker(s.allowance.tick())
-	defer clock.Stop()
 	over := false // another may have the lease already
 	for lost := s.Context().Done(); ; {
 		select {
@@ -87,13 +88,24 @@ func (s *supervision) watch() {
 			s.over = sinceBoot() >= s.window.boot-s.allowance.margin-s.allowance.grace
 			s.bury()
 			return
-		case <-clock.C:
+		case <-time.After(s.pause()):
 		}
 		s.refresh()
-		if over || sinceBoot() >= s.window.boot-s.allowance.margin/2 { // the guard should have done it by now
+		if over || sinceBoot() >= s.due() {
 			s.kill()
 		}
 	}
+}
+
+// due is when the command is killed from here, by the boot clock: the guard should have done it by then.
+func (s *supervision) due() time.Duration { return s.window.boot - s.allowance.margin/2 }
+
+// pause is how long to wait for that moment.
+func (s *supervision) pause() time.Duration {
+	if s.killed {
+		return s.allowance.tick() // and then once more
+	}
+	return s.allowance.pause(s.due())
 }
 
 func (s *supervision) hear(r report) {

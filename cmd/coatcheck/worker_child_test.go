@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -34,7 +35,7 @@ func becomeCommand() bool {
 }
 
 // beat writes to a file, as often as it can, the time by the server's clock (which on one machine is everybody's) and the end of the window as it was told.
-// What to do besides is said by words: deaf (to SIGTERM), fork (a process that does the same).
+// What to do besides is said by words: deaf (to SIGTERM), fork (a process that does the same; it is waited for until it does).
 func beat(path string, words ...string) error {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -51,6 +52,9 @@ func beat(path string, words ...string) error {
 			if err := child.Start(); err != nil {
 				return err
 			}
+			for text := []byte(nil); bytes.Count(text, []byte("\n")) <= enoughBeats; time.Sleep(2 * time.Millisecond) {
+				text, _ = os.ReadFile(path + ".forked") // it may not be there yet
+			}
 		}
 	}
 	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(2 * time.Millisecond) {
@@ -61,6 +65,9 @@ func beat(path string, words ...string) error {
 	}
 	return nil
 }
+
+// enoughBeats tell that a process did run.
+const enoughBeats = 10
 
 // beats is what one process has written.
 type beats struct {
@@ -225,13 +232,22 @@ func (r *running) guard() int {
 func (r *running) inTime(paths ...string) {
 	r.t.Helper()
 	for _, path := range append([]string{r.path}, paths...) {
-		b := readBeats(r.t, path)
-		eventually(r.t, "the command has ended", func() bool { return b.pid != 0 && goneProcess(b.pid) })
-		b = readBeats(r.t, path)
-		if len(b.late) > 0 || b.all < 10 {
-			r.t.Errorf("%s: %d beats, of which %d at or behind the end: %q", filepath.Base(path), b.all, len(b.late), b.late)
+		if late := r.late(path); len(late) > 0 {
+			r.t.Errorf("%s: %d beats at or behind the end: %q", filepath.Base(path), len(late), late)
 		}
 	}
+}
+
+// late waits until a process has ended that beats, and returns its beats at or behind the end of its window.
+func (r *running) late(path string) []string {
+	r.t.Helper()
+	b := readBeats(r.t, path)
+	eventually(r.t, "the command has ended", func() bool { return b.pid != 0 && goneProcess(b.pid) })
+	b = readBeats(r.t, path)
+	if b.all < enoughBeats {
+		r.t.Errorf("%s: %d beats", filepath.Base(path), b.all)
+	}
+	return b.late
 }
 
 func ringOf(t *testing.T, at []string, pool string) wire.WorkerRing {

@@ -36,7 +36,8 @@ func (p *program) workerRunCommand() *cobra.Command {
 		Use: "run POOL -- CMD…", Short: "Run a command that has a worker id of its own",
 		Long: "Lease a worker id and run CMD with it: WORKER_ID, WORKER_POOL, WORKER_LAYOUT, WORKER_EPOCH_MS, WORKER_DATACENTER, WORKER_FENCE and the window\n" +
 			"(WORKER_NOT_BEFORE_MS, WORKER_NOT_AFTER_MS, WORKER_NOT_AFTER_FILE) are in its environment. The lease is renewed while CMD runs, and released when CMD and\n" +
-			"its process group have ended. When it is lost, CMD and its group are stopped before the window can end.\n\n" +
+			"its process group have ended. When it is lost, CMD and its group are stopped before the window can end: SIGTERM, and SIGKILL a margin before the end (a tenth of\n" +
+			"the TTL, 200ms to 1s). That needs a machine which lets a process run within the margin that is ready to; docs/workers.md says what helps on others.\n\n" +
 			"Exit code: that of CMD, 128 and the number of the signal that killed it; 75 if no worker id was to be had or it was lost. docs/workers.md says more.",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {

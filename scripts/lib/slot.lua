@@ -1,6 +1,6 @@
 -- slot: one worker id's record in the pool's hash, field 's:<worker id>' = 'nonce not_before not_after fence state identity'. state is h (held until not_after) or r
 -- (released: not_after is where the next window may begin); identity may be empty. Records are never deleted and do not expire.
--- Beside the pool lie an index of its slots by the moment from which they may be granted, and the slots of nonces ('n:<nonce>') and identities ('i:<identity>').
+-- Beside the pool lie an index of its slots by the moment from which they may be granted, and their names (lib/slot_names).
 -- Both say nothing that the records do not, and are only believed where the record agrees.
 local function read_slot(pool, id)
   local text = redis.call('HGET', pool, 's:' .. id)
@@ -26,22 +26,4 @@ end
 local function write_slot(pool, index, id, slot, head)
   redis.call('ZADD', index, slot.state == 'h' and slot.till or integer(now), id)
   write_record(pool, id, slot, head)
-end
-
--- name_slot makes a slot known by its nonce and identity, in place of those of the record before.
-local function name_slot(names, id, slot, before)
-  if before and before.nonce ~= slot.nonce then
-    local known = redis.call('HMGET', names, 'n:' .. before.nonce, 'i:' .. before.identity)
-    if known[1] == id then
-      redis.call('HDEL', names, 'n:' .. before.nonce)
-    end
-    if known[2] == id and before.identity ~= slot.identity then
-      redis.call('HDEL', names, 'i:' .. before.identity)
-    end
-  end
-  if slot.identity == '' then
-    redis.call('HSET', names, 'n:' .. slot.nonce, id)
-  else
-    redis.call('HSET', names, 'n:' .. slot.nonce, id, 'i:' .. slot.identity, id)
-  end
 end

@@ -142,7 +142,10 @@ func TestStopEndsGuardedWorkThatTakesTooLong(t *testing.T) {
 	s := serve(t, upstream.URL, payments, on(store), func(c *Config) { c.StopTimeout = 200 * time.Millisecond })
 	token := s.issue()
 	told := make(chan answer, 1)
-	go func() { told <- s.do("POST", "/payments", "x", "Idempotency-Token: "+token) }()
+	go func() {
+		defer close(told)
+		told <- s.do("POST", "/payments", "x", "Idempotency-Token: "+token)
+	}()
 	<-begun
 	if err := s.end(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Serve: %v", err)

@@ -60,6 +60,6 @@ func (g *Gateway) stop(ctx context.Context, web *http.Server) error {
 	last, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	_ = g.working.wait(last)
-	_ = web.Shutdown(last) // an answer that is given is not sent yet: net/http writes it behind the handler
+	_ = web.Shutdown(last)                              // an answer that is given is not sent yet: net/http writes it behind the handler
 	return errors.Join(err, web.Close(), g.Close(last)) // what does not even end now is cut off
 }

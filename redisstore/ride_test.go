@@ -99,3 +99,29 @@ func TestNobodyJoinsAnIdleServer(t *testing.T) {
 		t.Error("rode on a line that leads nowhere")
 	}
 }
+
+// Riders that ask for a replica where there is none are told that their outcome is unknown, each of them: what was added counts for nobody.
+func TestRidersShareTheirAcknowledgement(t *testing.T) {
+	server := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
+	if err := server.Client().Set(t.Context(), "mark", "1 era x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, life, err := store.RunFor(t.Context(), scripts.NameAdd, []string{"names"}, "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := store.WithAck(1).Line(life)
+	riders := make([]*rider, 3)
+	for i := range riders {
+		riders[i] = &rider{addition: redisstore.Addition{Key: "k", By: 1, Life: life, Mark: redisstore.Mark{Key: "mark", Word: "era"}}, landed: make(chan landing, 1), boarded: make(chan struct{})}
+		if !line.Ride(riders[i]) {
+			t.Fatal("the line leads nowhere")
+		}
+	}
+	for _, r := range riders {
+		if got := <-r.landed; !errors.Is(got.err, redisstore.ErrUnknownOutcome) || got.sum != 0 {
+			t.Errorf("without a replica: %+v", got)
+		}
+	}
+}

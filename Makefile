@@ -7,16 +7,37 @@ FUZZTIME ?= 20s
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-go lint fmt browser fuzz chaos bench deps clean
+.PHONY: help run build test test-go lint fmt browser fuzz chaos bench deps clean vuln licences sbom release release-check deploy-check
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: ## Run the service on the embedded store, with the demo routes (ARGS: more flags)
 	$(GO) run ./cmd/coatcheck serve --dev $(ARGS)
 
 build: ## Build bin/coatcheck, static and without paths of this machine
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/coatcheck ./cmd/coatcheck
+
+sbom: build ## Build, and write the bill of materials of the binary, bin/sbom.json (CycloneDX)
+	$(GO) run ./internal/supply sbom bin/coatcheck > bin/sbom.json
+
+release: sbom ## Build bin/coatcheck with what goes along: sbom.json, licences.txt, SHA256SUMS
+	$(GO) run ./internal/supply texts > bin/licences.txt
+	cd bin && sha256sum coatcheck sbom.json licences.txt > SHA256SUMS
+
+release-check: ## Build twice from nothing, in two folders, and compare the bytes (a few minutes)
+	$(GO) run ./internal/supply reproduce
+
+licences: ## Write docs/licences.md: the modules in the binary, and their licences
+	$(GO) run ./internal/supply licences
+
+# It asks vuln.go.dev, so it is no part of make test: what passes today may fail tomorrow without a change, and not every machine reaches it.
+vuln: ## Look for known vulnerabilities in what the code calls (asks vuln.go.dev)
+	$(GO) tool -modfile=tools/go.mod govulncheck ./...
+
+# A module of its own, without the race detector: Helm and Kubernetes are large.
+deploy-check: ## Have Compose's loader, Helm's engine and Kubernetes' types read what is under deploy
+	cd deploy/check && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 # Every step runs even if one before it has failed, so that one run tells all; the counts come last. bench is a module of its own. Inputs are counted and not timed: go test
 # can call it a failure that a fuzzing's time is over.
@@ -38,18 +59,22 @@ lint: ## Run the linter; .golangci.yml says what it looks for, and why
 fmt: ## Format the Go code and order its imports
 	$(LINT) fmt ./...
 
+# Each package with a FuzzXxx is built once, and its fuzz tests run from that program: go test would link it again for each of them.
 fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
-	@packages=$$($(GO) list ./...) || exit 1; \
+	@work=$$(mktemp -d) || exit 1; \
+	trap 'rm -rf "$$work"' EXIT; \
+	cache=$$($(GO) env GOCACHE)/fuzz; \
 	found=0; \
-	for package in $$packages; do \
-		names=$$($(GO) test -list '^Fuzz' $$package) || { echo "$$names"; exit 1; }; \
-		for name in $$(echo "$$names" | grep '^Fuzz'); do \
+	for package in $$(grep -rl --include='*_test.go' --exclude-dir=bench '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+		$(GO) test -c -fuzz . -o "$$work/fuzz.test" $$package || exit 1; \
+		for name in $$("$$work/fuzz.test" -test.list '^Fuzz'); do \
 			found=$$((found + 1)); \
 			echo "$$package $$name"; \
-			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+			(cd $$package && "$$work/fuzz.test" -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir "$$cache/coatcheck/$$package") || exit 1; \
 		done; \
 	done; \
-	echo "$$found fuzz tests, each for $(FUZZTIME)"
+	echo "$$found fuzz tests, each for $(FUZZTIME)"; \
+	[ $$found -gt 0 ]
 
 browser: deps ## Run only the console's tests, in a real browser (ARGS=-update takes the pictures of docs/console anew)
 	$(GO) test -race -count=1 -v ./console $(if $(ARGS),-args $(ARGS))
@@ -61,13 +86,14 @@ chaos: ## Break processes and Redis under load and check every history, at lengt
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos/segments -args -rounds=12
 	$(GO) test -race -count=1 -timeout 60m -v ./chaos/locks -args -rounds=20 -trials=200 -names=1000000
 	$(GO) test -race -count=1 -timeout 60m -v ./internal/leasesim -args -rounds=2000
+	$(GO) test -race -count=1 -timeout 60m -v ./chaos/soak -args -minutes=5
 
 bench: ## Measure side by side with peers, as ratios (ARGS: what to measure, such as guard -rounds 3; bench/README.md lists all)
 	cd bench && $(GO) run . $(if $(ARGS),$(ARGS),guard)
 
 # redis-server, mariadbd and postgres are what the tests start, each its own; REDIS_SERVER names another redis-server. The race detector needs a C compiler. Python and Node run
-# the examples; npm fetches what checks the console for accessibility, in chromium. Of MariaDB the core packages are enough, which start nothing. PostgreSQL's would make a cluster that runs from then on, unless it is told not to.
-deps: ## Install what the tests need where it is missing (apt-get): redis-server, MariaDB, PostgreSQL, curl, jq, python3, node, npm, chromium, a C compiler
+# the examples; npm fetches what checks the console for accessibility, in chromium. systemd-analyze reads the units; nothing of systemd is started. Of MariaDB the core packages are enough, which start nothing. PostgreSQL's would make a cluster that runs from then on, unless it is told not to.
+deps: ## Install what the tests need where it is missing (apt-get): redis-server, MariaDB, PostgreSQL, curl, jq, openssl, python3, node, npm, chromium, systemd, a C compiler
 	@missing=; \
 	command -v "$${REDIS_SERVER:-redis-server}" >/dev/null || missing="$$missing redis-server"; \
 	(PATH="$$PATH:/usr/sbin:/usr/libexec"; command -v mariadbd) >/dev/null || missing="$$missing mariadb-server-core"; \
@@ -80,6 +106,7 @@ deps: ## Install what the tests need where it is missing (apt-get): redis-server
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || missing="$$missing chromium"; \
+	command -v systemd-analyze >/dev/null || missing="$$missing systemd"; \
 	command -v $$($(GO) env CC) >/dev/null || missing="$$missing gcc libc6-dev"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then echo "deps: install$$missing; there is no apt-get here to do it" >&2; exit 1; fi; \

@@ -20,6 +20,7 @@ type redisServer struct {
 
 	child *child
 	addr  string
+	dir   string // where a replica puts what its master sends
 }
 
 // startRedis starts a redis-server on a free port and returns when it answers.
@@ -28,20 +29,25 @@ func startRedis(ctx context.Context) (*redisServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	child, err := start(ctx, cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"),
-		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--loglevel", "warning")
+	dir, err := os.MkdirTemp("", "coatcheck-bench-")
 	if err != nil {
+		return nil, err
+	}
+	child, err := start(ctx, cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"),
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--loglevel", "warning", "--dir", dir)
+	if err != nil {
+		_ = os.RemoveAll(dir)
 		return nil, fmt.Errorf("%w; install one with `apt-get install -y redis-server`, or name its binary in REDIS_SERVER", err)
 	}
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	server := &redisServer{child: child, addr: addr, Client: redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: time.Minute})}
+	server := &redisServer{child: child, addr: addr, dir: dir, Client: redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: time.Minute})}
 	for {
 		if server.Ping(ctx).Err() == nil {
 			return server, nil
 		}
 		select {
 		case <-child.done:
-			return nil, errors.Join(errors.New("redis-server ended before it answered"), server.Close())
+			return nil, errors.Join(errors.New("redis-server ended before it answered"), server.Close(), os.RemoveAll(dir))
 		case <-ctx.Done():
 			server.end()
 			return nil, ctx.Err()
@@ -65,6 +71,7 @@ func (s *redisServer) url() string { return "redis://" + s.addr }
 func (s *redisServer) end() {
 	_ = s.Close()
 	s.child.end()
+	_ = os.RemoveAll(s.dir)
 }
 
 // info returns a section of INFO by its fields.

@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "redisstore",
+	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/frontdoor", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -49,6 +49,7 @@ var layers = map[string][]string{
 
 	"doctor": {"redisstore"},
 
+	"metrics":    {"redisstore", "scripts"},
 	"redisstore": {"scripts", "embedded"},
 	"embedded":   {},
 	"scripts":    {},
@@ -60,6 +61,7 @@ var layers = map[string][]string{
 	"chaos/ids":         {}, // only tests
 	"chaos/locks":       {}, // only tests
 	"chaos/segments":    {}, // only tests
+	"chaos/soak":        {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 	"examples/payments": {"idempotency", "redisstore"},
 
@@ -69,7 +71,11 @@ var layers = map[string][]string{
 	"internal/loadgen":   {},
 	"internal/ledger":    {"redisstore", "scripts", "internal/wire", "internal/secret"},
 	"internal/secret":    {},
+	"internal/frontdoor": {},
 	"internal/wire":      {},
+
+	"internal/requestlog": {},
+	"internal/tracing":    {"redisstore"}, // whoever makes spans takes a tracer; this one place sends them
 
 	"internal/stamper": {"internal/holder", "snowflake", "workerlease"},
 
@@ -81,6 +87,7 @@ var layers = map[string][]string{
 	"internal/redistest": {"internal/proctest"},
 	"internal/sqltest":   {"internal/proctest"},
 	"internal/storetest": {"internal/redistest", "redisstore"},
+	"internal/supply":    {},
 	"internal/testcount": {},
 }
 
@@ -90,6 +97,8 @@ var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "inte
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server"},
+	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
+	"github.com/prometheus/prometheus":        {}, // only tests
 	"github.com/redis/go-redis":               {"redisstore", "embedded", "internal/redistest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"cmd/coatcheck"},
@@ -97,9 +106,13 @@ var libraries = map[string][]string{
 	"github.com/throttled/throttled":          {"access"},
 	"github.com/getkin/kin-openapi":           {"internal/apitest"},
 	"github.com/santhosh-tekuri/jsonschema":   {"internal/apitest"},
+	"github.com/google/licensecheck":          {"internal/supply"},
 	"gonum.org/v1/plot":                       {"internal/loadgen"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"internal/loadgen"},
 	"modernc.org/sqlite":                      {"examples/payments"},
+	"go.opentelemetry.io/otel/sdk":            {"internal/tracing"},
+	"go.opentelemetry.io/otel/exporters":      {"internal/tracing"},
+	"go.opentelemetry.io/otel/trace":          {"server", "gateway", "internal/requestlog", "internal/tracing"},
 	"github.com/go-sql-driver/mysql":          {"cmd/coatcheck", "internal/sqltest"},
 	"github.com/jackc/pgx":                    {"cmd/coatcheck", "internal/sqltest"},
 }
@@ -222,6 +235,13 @@ func TestMisplacedImportsAreFound(t *testing.T) {
 
 		{"server", ours + "access", ""},
 		{"gateway", ours + "access", "gateway may not import access"},
+		{"server", ours + "metrics", ""},
+		{"server", "github.com/prometheus/client_golang/prometheus", "server may not import github.com/prometheus/client_golang"},
+		{"metrics", "github.com/prometheus/client_golang/prometheus", ""},
+		{"metrics", ours + "counter", "metrics may not import counter"},
+		{"counter", ours + "metrics", "counter may not import metrics"},
+		{"metrics", "github.com/prometheus/prometheus/promql/parser", "metrics may not import github.com/prometheus/prometheus"},
+
 		{"access", ours + "redisstore", ""},
 		{"access", ours + "server", "access may not import server"},
 		{"access", "github.com/throttled/throttled/v2", ""},
@@ -242,6 +262,10 @@ func TestMisplacedImportsAreFound(t *testing.T) {
 		{"gateway", ours + "internal/stamper", "gateway may not import internal/stamper"},
 		{"gateway", ours + "server", "gateway may not import server"},
 		{"gateway", "github.com/labstack/echo/v4", "gateway may not import github.com/labstack/echo"},
+
+		{"server", "go.opentelemetry.io/otel/trace", ""},
+		{"server", "go.opentelemetry.io/otel/sdk/trace", "server may not import go.opentelemetry.io/otel/sdk"},
+		{"redisstore", "go.opentelemetry.io/otel/trace", "redisstore may not import go.opentelemetry.io/otel/trace"},
 
 		{"idempotency", ours + "redisstore", ""},
 		{"idempotency", ours + "internal/keepalive", ""},

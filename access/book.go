@@ -30,10 +30,10 @@ type Book struct {
 	set    atomic.Pointer[set]
 	now    func() time.Time
 	read   atomic.Bool // the store was read once
-	end    context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // of what follows, and of the configuration's File, Keys and Limit
+	end    context.CancelFunc
 	file   Set
 	stored Set
 	seen   watched
@@ -55,11 +55,9 @@ func Open(ctx context.Context, config Config) (*Book, error) {
 	if err := b.Reload(ctx); err != nil && !errors.Is(err, redisstore.ErrUnavailable) {
 		return nil, err
 	}
-	if config.File != "" || config.Store != nil {
-		life, end := context.WithCancel(context.WithoutCancel(ctx))
-		b.end = end
-		b.ended.Go(func() { b.watch(life) })
-	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.followLocked(ctx)
 	return b, nil
 }
 
@@ -68,8 +66,11 @@ func (b *Book) Close() {
 	if b == nil {
 		return
 	}
-	if b.end != nil {
-		b.end()
+	b.mu.Lock()
+	end := b.end
+	b.mu.Unlock()
+	if end != nil {
+		end()
 	}
 	b.ended.Wait()
 }
@@ -81,6 +82,38 @@ func (b *Book) Reload(ctx context.Context) error {
 	err := errors.Join(b.readFileLocked(), b.readStoreLocked(ctx))
 	b.joinLocked()
 	return err
+}
+
+// Change puts another file, other keys of the environment and another limit in force, as [Config] has them. If the file is wrong, everything stays as it was; the error tells
+// every fault.
+func (b *Book) Change(ctx context.Context, file string, keys []Record, limit Limit) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before, seen := b.config.File, b.seen
+	if file != before {
+		b.config.File, b.seen = file, watched{}
+	}
+	if err := b.readFileLocked(); err != nil {
+		b.config.File, b.seen = before, seen
+		return err
+	}
+	if file == "" {
+		b.file, b.wrong = Set{}, nil
+	}
+	b.config.Keys, b.config.Limit = keys, limit
+	b.joinLocked()
+	b.followLocked(ctx)
+	return nil
+}
+
+// followLocked begins to read again what can change, unless that has begun.
+func (b *Book) followLocked(ctx context.Context) {
+	if b.end != nil || b.config.File == "" && b.config.Store == nil {
+		return
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	b.end = end
+	b.ended.Go(func() { b.watch(life) })
 }
 
 func (b *Book) watch(ctx context.Context) {

@@ -58,7 +58,7 @@ var statusOf = map[string]int{
 	"unauthorized": 401, "forbidden": 403, "not-found": 404, "method-not-allowed": 405,
 	inProgress: 409, inDoubt: 409, superseded: 409, "idempotency-payload-mismatch": 422, tokenUnknown: 410,
 	"not-an-integer": 409, "counter-overflow": 409, "lock-held": 409, "layout-mismatch": 409, "lease-lost": 410,
-	"pool-exhausted": 503, "payload-too-large": 413, "pool-quarantined": 503, "too-many-requests": 429,
+	"pool-exhausted": 503, "payload-too-large": 413, "unsupported-encoding": 415, "pool-quarantined": 503, "too-many-requests": 429,
 	storeUnavailable: 503, outcomeUnknown: 503, upstreamUnavailable: 503,
 }
 

@@ -67,6 +67,7 @@ var codes = map[wire.Code]error{
 	wire.Forbidden:           ErrForbidden,
 	wire.TooManyRequests:     ErrUnavailable,
 	wire.PayloadTooLarge:     ErrTooLarge,
+	wire.UnsupportedEncoding: ErrInvalidRequest,
 	wire.InProgress:          ErrInProgress,
 	wire.IdempotencyUnknown:  ErrInDoubt,
 	wire.Superseded:          ErrSuperseded,

@@ -32,6 +32,7 @@ var told = map[wire.Code]error{
 	"idempotency-payload-mismatch": client.ErrMismatch,
 	"idempotency-token-unknown":    client.ErrUnknownToken,
 	"payload-too-large":            client.ErrTooLarge,
+	"unsupported-encoding":         client.ErrInvalidRequest,
 	"too-many-requests":            client.ErrUnavailable,
 	"store-unavailable":            client.ErrUnavailable,
 	"outcome-unknown":              client.ErrUnknownOutcome,

@@ -29,6 +29,7 @@ type Counters struct {
 
 	keys  sync.Map // *entry by key: what this process knows of it
 	count atomic.Int64
+	moved atomic.Int64
 	eras  sync.Map // the era that this process knows of a slot, by its marker
 
 	flights sync.WaitGroup

@@ -11,7 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Admin is the gateway's own side, for a listener that clients do not reach: /livez, /readyz and /metrics.
+// Admin is the gateway's own side, for a listener that clients do not reach: /livez, /readyz and /metrics, and what [Config].Debug has at /debug/.
 func (g *Gateway) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -19,7 +19,10 @@ func (g *Gateway) Admin() http.Handler {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	mux.HandleFunc("GET /readyz", g.ready)
-	mux.Handle("GET /metrics", g.metrics.handler())
+	mux.Handle("GET /metrics", g.metrics.Handler())
+	if g.config.Debug != nil {
+		mux.Handle("/debug/", g.config.Debug)
+	}
 	return mux
 }
 
@@ -71,7 +74,8 @@ func (g *Gateway) check(ctx context.Context) (incarnation, reason string) {
 		return "", titleOf(err)
 	}
 	if g.life.changed(found) {
-		g.log.Warn("the store is another incarnation: a failover, or a restart without its last data; claims that it had confirmed may be missing",
+		g.metrics.MarkerChanged()
+		g.log.WarnContext(ctx, "the store is another incarnation: a failover, or a restart without its last data; claims that it had confirmed may be missing",
 			"incarnation", found.ID)
 	}
 	return found.ID, ""

@@ -6,6 +6,9 @@ import (
 	"regexp"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
@@ -19,6 +22,7 @@ type exchange struct {
 	outcome outcome
 	contact contact
 	granted context.Context // of the attempt: its cause tells how it ended
+	span    trace.Span      // nil if the request is not traced
 	onSend  func()          // called when the answer starts to be sent; nil = nobody wants to know
 }
 
@@ -50,7 +54,7 @@ type exchangeKey struct{}
 // begin notes that a request has come.
 func begin(r *http.Request) (*exchange, *http.Request) {
 	x := &exchange{id: requestID(r), began: time.Now()}
-	return x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	return x, r.WithContext(context.WithValue(requestlog.With(r.Context(), x.id), exchangeKey{}, x))
 }
 
 // exchangeOf finds the exchange of a request that the gateway serves.

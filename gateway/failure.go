@@ -66,22 +66,22 @@ func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	case failed == broken && r.Context().Err() != nil:
 		failed = clientGone
 	}
-	g.note(x, failed, err)
+	g.note(r.Context(), x, failed, err)
 	g.writeProblem(w, r, failed.problem(r.Context()))
 }
 
 // note counts a failure and logs it. What an error quotes of the upstream's answer is not for the log: it may be anybody's secret.
-func (g *Gateway) note(x *exchange, failed failure, err error) {
+func (g *Gateway) note(ctx context.Context, x *exchange, failed failure, err error) {
 	g.metrics.failures.WithLabelValues(string(failed)).Inc()
-	attributes := []any{"failure", string(failed), "route", x.match(), "request_id", x.id}
+	attributes := []any{"failure", string(failed), "route", x.match()}
 	if failed == unreachable && err != nil {
 		attributes = append(attributes, "error", err)
 	}
 	if failed == clientGone {
-		g.log.Debug("the client hung up", attributes...)
+		g.log.DebugContext(ctx, "the client hung up", attributes...)
 		return
 	}
-	g.log.Warn("the upstream gave no whole answer", attributes...)
+	g.log.WarnContext(ctx, "the upstream gave no whole answer", attributes...)
 }
 
 // problem says a failure to the client of the request whose context it is.
@@ -109,8 +109,8 @@ func (failed failure) problem(ctx context.Context) wire.Problem {
 // sent, the client can be told, else its connection is cut.
 func (g *Gateway) recovered(w *responder, r *http.Request, x *exchange, reason any) {
 	if err, ok := reason.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-		g.log.Error("panic in a handler", "error", fmt.Sprint(reason), "route", x.match(), "request_id", x.id)
-		if w.status != 0 || w.hijack {
+		g.log.ErrorContext(r.Context(), "panic in a handler", "error", fmt.Sprint(reason), "route", x.match())
+		if w.status != 0 || w.taken != nil {
 			panic(http.ErrAbortHandler)
 		}
 		g.writeProblem(w, r, wire.NewProblem(wire.InternalError, ""))
@@ -124,8 +124,8 @@ func (g *Gateway) recovered(w *responder, r *http.Request, x *exchange, reason a
 		failed = clientGone
 	}
 	failed = endedBy(ctx, failed)
-	g.note(x, failed, nil)
-	if w.status != 0 || w.hijack {
+	g.note(r.Context(), x, failed, nil)
+	if w.status != 0 || w.taken != nil {
 		panic(http.ErrAbortHandler)
 	}
 	g.writeProblem(w, r, failed.problem(ctx))
@@ -137,7 +137,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	x.outcome = outcomeOf(err)
 	problem, _ := idempotency.Problem(err)
 	if x.outcome == storeError {
-		g.log.Error("request failed", "code", string(problem.Code), "error", err, "request_id", x.id)
+		g.log.ErrorContext(r.Context(), "request failed", "code", string(problem.Code), "error", err)
 	}
 	g.writeProblem(w, r, problem)
 }

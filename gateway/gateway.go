@@ -11,7 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/requestlog"
+	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -19,8 +24,11 @@ import (
 type Config struct {
 	Store      *redisstore.Store // stays open when the gateway ends; the caller closes it after
 	Upstream   Upstream
-	RoutesFile string       // its path; it is read again when it changes, see [Gateway.Reload]
-	Logger     *slog.Logger // nil = no log. It never sees a token, a key, a path or what the upstream answers
+	RoutesFile string         // its path; it is read again when it changes, see [Gateway.Reload]
+	Metrics    *metrics.Store // this gateway's alone; they should observe the store as well, see [redisstore.Config]. nil = some that do not
+	Tracer     trace.Tracer   // makes the spans of requests, those of calls to the store excepted; nil = no request is traced
+	Debug      http.Handler   // is at /debug/ of the admin side; nil = nothing is
+	Logger     *slog.Logger   // nil = no log. It never sees a token, a key, a path or what the upstream answers
 
 	Principal  func(*http.Request) string // who is asking, as [idempotency.Config].Principal; nil = everybody is the same one
 	TokenKeys  []idempotency.Key          // check the signature of issued tokens; nil = tokens are not signed
@@ -31,7 +39,12 @@ type Config struct {
 	TokenService   string        // where clients find /token/{token}, without a slash at the end; "" = at the same address
 	TLS            *tls.Config   // for an https upstream; nil = the system's certificate authorities
 	UpstreamIdle   time.Duration // how long an unused connection for guarded requests is kept: less than the upstream keeps it. 0 = 1 s
-	BodyTimeout    time.Duration // how long the body of a guarded request may take to arrive; 0 = 30 s
+	BodyTimeout    time.Duration // how long the body of a guarded request may take to arrive, and what is left of any body when its request is answered; 0 = 30 s
+	StallTimeout   time.Duration // how long a client may take nothing of an answer, or send nothing of a body that is not guarded; 0 = 1 min
+	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
+	IdleTimeout    time.Duration // how long a client's connection is kept without a request; 0 = 2 min
+	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any case
+	MaxConnections int           // clients' connections that are open at once: beyond it, the one that is unused for longest is closed for a new one; 0 = 10000
 	WatchEvery     time.Duration // how often the routes file is looked at; 0 = 2 s
 	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
 	StopTimeout    time.Duration // how long requests under way may take to end; 0 = 10 s
@@ -41,12 +54,14 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	c.Logger = requestlog.Logger(c.Logger)
 	for _, span := range []struct {
 		of    *time.Duration
 		unset time.Duration
 	}{
 		{&c.UpstreamIdle, time.Second},
 		{&c.BodyTimeout, 30 * time.Second},
+		{&c.StallTimeout, time.Minute},
 		{&c.WatchEvery, 2 * time.Second},
 		{&c.StopTimeout, 10 * time.Second},
 	} {
@@ -63,7 +78,7 @@ type Gateway struct {
 	store   *redisstore.Store
 	log     *slog.Logger
 	tokens  *idempotency.Tokens
-	metrics *metrics
+	metrics *measures
 
 	open       *httputil.ReverseProxy // for what is not guarded
 	once       *httputil.ReverseProxy // for what is
@@ -71,6 +86,7 @@ type Gateway struct {
 	routes     atomic.Pointer[table]
 	file       routesFile
 
+	door     *frontdoor.Door // of clients
 	working  crowd           // requests under way, those whose connection was handed over included
 	stopping atomic.Bool     // /readyz says so
 	hard     context.Context // ends when the time to stop is over: it ends what is still under way
@@ -84,19 +100,27 @@ func New(config Config) (*Gateway, error) {
 	if config.Store == nil || config.Upstream.url == nil {
 		return nil, errors.New("gateway: a store and an upstream are needed")
 	}
-	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMetrics()}
+	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMeasures(config.Metrics), door: config.door(config.MaxConnections)}
+	metrics.ShowConnections(g.metrics.Registry, config.Store)
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
 	})
 	free, guarded := config.Upstream.openTransport(config.TLS), config.Upstream.guardedTransport(config.TLS, config.UpstreamIdle)
-	g.open, g.once, g.transports = g.proxy(free), g.proxy(guarded), []*http.Transport{free, guarded}
+	g.open, g.once, g.transports = g.proxy(g.traced(free)), g.proxy(g.traced(guarded)), []*http.Transport{free, guarded}
 	g.hard, g.end = context.WithCancelCause(context.Background())
 	g.file.path = config.RoutesFile
 	if err := g.Reload(); err != nil {
 		return nil, err
 	}
 	return g, nil
+}
+
+// door bounds what clients can take before their request is known.
+func (c Config) door(connections int) *frontdoor.Door {
+	return frontdoor.New(frontdoor.Config{
+		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MaxHeader: c.MaxHeader, MaxConnections: connections, Logger: c.Logger,
+	})
 }
 
 // Close waits until answers that could not be recorded yet are, or until the context ends, and closes the connections to the upstream.
@@ -113,7 +137,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.working.enter()
 	defer g.working.leave()
 	x, r := begin(r)
-	out := &responder{ResponseWriter: w, id: x.id, begun: x.sending}
+	r = g.trace(r, x)
+	out := &responder{ResponseWriter: w, id: x.id, begun: x.sending, body: follow(w, r, g.config.BodyTimeout), stall: g.config.StallTimeout}
+	defer g.part(out)
 	out.Header().Set(requestIDHeader, x.id)
 	g.metrics.inFlight.Inc()
 	defer g.metrics.inFlight.Dec()
@@ -126,6 +152,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.serve(out, r, x)
 }
 
+// part is the end of a request.
+func (g *Gateway) part(w *responder) {
+	if w.taken != nil {
+		g.door.Gone(w.taken)
+		return
+	}
+	w.body.finish()
+}
+
 func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	routes := g.routes.Load()
 	if g.ownPage(w, r, x, routes) {
@@ -133,16 +168,19 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	}
 	if x.route = routes.match(r); x.route == nil {
 		x.outcome = unguarded
+		w.body.pace(g.config.StallTimeout)
 		g.open.ServeHTTP(w, r)
 		return
 	}
 	if !g.admits(w, r, x) {
 		return
 	}
-	if !x.route.passes(r) {
+	if x.route.passes(r) {
+		w.body.pace(g.config.StallTimeout)
+	} else {
 		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
 	}
-	x.route.handler.ServeHTTP(w, r)
+	g.guarding(w, r, x)
 }
 
 // finish counts a request and writes its line of the log: with the route's pattern instead of the path, which can hold a token.
@@ -153,9 +191,10 @@ func (g *Gateway) finish(w *responder, r *http.Request, x *exchange) {
 	took := time.Since(x.began)
 	g.metrics.requests.WithLabelValues(x.match(), string(x.outcome)).Inc()
 	g.metrics.duration.WithLabelValues(x.match()).Observe(took.Seconds())
-	g.log.LogAttrs(context.Background(), levelOf(w.status), "request",
+	g.log.LogAttrs(r.Context(), levelOf(w.status), "request",
 		slog.String("method", knownMethod(r.Method)), slog.String("route", x.match()), slog.String("outcome", string(x.outcome)), slog.Int("status", w.status),
-		slog.Int64("bytes", w.bytes), slog.Duration("duration", took), slog.String("request_id", x.id))
+		slog.Int64("bytes", w.bytes), slog.Duration("duration", took))
+	x.endTrace(r, w.status)
 }
 
 func levelOf(status int) slog.Level {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,18 +45,42 @@ func (g *Gateway) newTable(routes Routes, version string) *table {
 	return t
 }
 
-// match finds the route that guards a request; nil if none does. The request goes upstream as it came, so another way to write a guarded path must not
-// lead past the guard: repeated slashes and dot segments, also percent-encoded ones, are looked at as a server resolves them.
+// match finds the route that guards a request; nil if none does. The request goes upstream as it came, so another way to write a guarded request must not
+// lead past the guard: it is looked at as it stands, and then as a generous server may read it.
 func (t *table) match(r *http.Request) *guardedRoute {
 	_, pattern := t.mux.Handler(r) // with the path cleaned
-	if pattern == "" && r.URL.RawPath != "" {
-		resolved := *r
-		decoded := *r.URL
-		decoded.Path, decoded.RawPath = path.Clean("/"+decoded.Path), ""
-		resolved.URL = &decoded
-		_, pattern = t.mux.Handler(&resolved)
+	if pattern == "" && peculiar(r) {
+		_, pattern = t.mux.Handler(generous(r))
 	}
 	return t.byPattern[pattern]
+}
+
+// peculiar tells whether a server can read a request in another way than it stands there.
+func peculiar(r *http.Request) bool {
+	return r.URL.RawPath != "" || strings.ContainsAny(r.URL.Path, `;\`) || strings.ToUpper(r.Method) != r.Method || hostOf(r) != r.Host
+}
+
+// generous is a request as a server may read it that wants to understand everybody: percent-encoding decoded before the path is taken apart, backslashes for
+// slashes, no parameters behind a semicolon, repeated slashes and dot segments resolved, the method in capitals, and the host in small letters without the root's dot.
+func generous(r *http.Request) *http.Request {
+	segments := strings.Split(strings.ReplaceAll(r.URL.Path, `\`, "/"), "/")
+	for i, segment := range segments {
+		segments[i], _, _ = strings.Cut(segment, ";")
+	}
+	read, target := *r, *r.URL
+	target.Path, target.RawPath = path.Clean("/"+strings.Join(segments, "/")), ""
+	read.URL, read.Method = &target, strings.ToUpper(r.Method)
+	read.Host = hostOf(r)
+	return &read
+}
+
+// hostOf is the host that a request names, in small letters and without the root's dot.
+func hostOf(r *http.Request) string {
+	host, port, found := strings.Cut(strings.ToLower(r.Host), ":")
+	if host = strings.TrimSuffix(host, "."); found {
+		host += ":" + port
+	}
+	return host
 }
 
 // admits refuses what can not be guarded: an answer to an upgrade is a connection, which nobody can record.

@@ -24,6 +24,9 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 	case r.Method == http.MethodConnect:
 		x.outcome = badRequest
 		g.writeProblem(w, r, wire.NewProblem(wire.MethodNotAllowed, "CONNECT asks for a proxy of another kind"))
+	case r.Method == "PRI": // how HTTP/2 begins on a plain connection
+		x.outcome = badRequest
+		g.writeProblem(w, r, wire.NewProblem(wire.MethodNotAllowed, "HTTP/2 is not spoken here"))
 	case looks && r.URL.Path == policyPath:
 		x.outcome = own
 		writeJSON(w, http.StatusOK, routes.published)

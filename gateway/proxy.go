@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,14 +92,17 @@ func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
 // written are the headers that the gateway writes itself.
 var written = []string{fenceHeader, requestIDHeader, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// dropLookalikes drops what a client sent under the name of a header that the gateway writes, also with underscores: a service behind CGI or WSGI can not
-// tell the two apart.
+// framing are the headers that say where a request ends and for whom it is. net/http writes them.
+var framing = []string{"Content-Length", "Transfer-Encoding", "Trailer", "Host", "Connection", "Expect"}
+
+// dropLookalikes drops what a client sent under the name of a header that the gateway or net/http writes, also with underscores: a service behind CGI or WSGI
+// can not tell the two apart.
 func dropLookalikes(header http.Header) {
 	for name := range header {
-		for _, ours := range written {
-			if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), ours) {
-				delete(header, name)
-			}
+		plain := strings.ReplaceAll(name, "_", "-")
+		same := func(other string) bool { return strings.EqualFold(plain, other) }
+		if slices.ContainsFunc(written, same) || plain != name && slices.ContainsFunc(framing, same) {
+			delete(header, name)
 		}
 	}
 }

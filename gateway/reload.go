@@ -39,6 +39,24 @@ func (g *Gateway) Reload() error {
 	return g.loadLocked(text)
 }
 
+// ReloadFrom is Reload with another file, which is the gateway's from then on unless it is wrong.
+func (g *Gateway) ReloadFrom(path string) error {
+	g.file.mu.Lock()
+	defer g.file.mu.Unlock()
+	before := g.file.path
+	g.file.path = path
+	text, err := readFile(path)
+	if err == nil {
+		err = g.loadLocked(text)
+	} else {
+		err = g.keepLocked("", err)
+	}
+	if err != nil {
+		g.file.path, g.file.tried = before, ""
+	}
+	return err
+}
+
 func (g *Gateway) loadLocked(text []byte) error {
 	version := versionOf(text)
 	g.file.tried, g.file.readErr = version, ""

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"time"
 )
 
 // responder is what the gateway answers through: it notes what is sent, and every answer gets the request's id. It is used by one request.
@@ -13,8 +14,13 @@ type responder struct {
 	begun  func() // called when the answer starts to be sent
 	status int    // of the final answer; 0 = nothing was sent
 	bytes  int64
-	hijack bool
+	body   *clientBody   // of the request; nil = there is none
+	stall  time.Duration // how long the client may take nothing; 0 = for ever
+	taken  net.Conn      // the connection, if it was handed over
 }
+
+// piece is how much is sent at once: the client has to take so much in the time of a stall.
+const piece = 32 << 10
 
 // WriteHeader sends the headers. Informational answers (1xx) go through and are not the answer.
 func (r *responder) WriteHeader(status int) {
@@ -26,6 +32,7 @@ func (r *responder) WriteHeader(status int) {
 
 func (r *responder) start(status int) {
 	r.status = status
+	r.body.finish()
 	r.Header().Set(requestIDHeader, r.id)
 	r.begun()
 }
@@ -34,16 +41,30 @@ func (r *responder) Write(bytes []byte) (int, error) {
 	if r.status == 0 {
 		r.start(http.StatusOK)
 	}
-	n, err := r.ResponseWriter.Write(bytes)
-	r.bytes += int64(n)
-	return n, err
+	written := 0
+	for {
+		r.bound()
+		n, err := r.ResponseWriter.Write(bytes[written:min(written+piece, len(bytes))])
+		written += n
+		r.bytes += int64(n)
+		if err != nil || written >= len(bytes) {
+			return written, err
+		}
+	}
+}
+
+// bound begins the time of a stall anew. net/http lifts it behind the request.
+func (r *responder) bound() {
+	if r.stall > 0 {
+		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.stall + r.body.patience())) // a connection that takes no deadline has none
+	}
 }
 
 // Hijack hands the connection over, for an upgrade.
 func (r *responder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err == nil {
-		r.status, r.hijack = http.StatusSwitchingProtocols, true
+		r.status, r.taken = http.StatusSwitchingProtocols, conn
 	}
 	return conn, buffered, err
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
 // lastWords is how long requests that were ended by force may take to say so, to their client and to the store.
@@ -18,9 +20,10 @@ const lastWords = 5 * time.Second
 // has not ended within [Config.StopTimeout] is ended: upgraded connections and streams are closed, and the tokens of guarded requests are in doubt at once.
 // The store is the caller's to close after that.
 func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error {
-	web := g.server(g)
+	web := g.server(g.door, g)
 	web.BaseContext = func(net.Listener) context.Context { return g.hard } // so that what is left at the end can be ended
-	side := g.server(g.Admin())
+	beside := g.config.door(frontdoor.DefaultMaxConnections)
+	side := g.server(beside, g.Admin())
 	watching, enough := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { g.watch(watching) })
@@ -28,8 +31,8 @@ func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error 
 	defer enough()
 
 	failed := make(chan error, 2)
-	go func() { failed <- web.Serve(clients) }()
-	go func() { failed <- side.Serve(admin) }()
+	go func() { failed <- web.Serve(g.door.Around(clients)) }()
+	go func() { failed <- side.Serve(beside.Around(admin)) }()
 	select {
 	case err := <-failed:
 		return errors.Join(err, web.Close(), side.Close(), g.Close(context.WithoutCancel(ctx)))
@@ -38,13 +41,10 @@ func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error 
 	return errors.Join(g.stop(context.WithoutCancel(ctx), web), side.Close())
 }
 
-func (g *Gateway) server(handler http.Handler) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // it would quote what clients send
-	}
+func (g *Gateway) server(door *frontdoor.Door, handler http.Handler) *http.Server {
+	server := door.Server(handler)
+	server.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // it would quote what clients send
+	return server
 }
 
 func (g *Gateway) stop(ctx context.Context, web *http.Server) error {

@@ -38,6 +38,7 @@ func FromContext(ctx context.Context) (attempt *Attempt, ok bool) {
 // heartbeat keeps a claim alive while its handler runs. Between two beats it is a timer and no goroutine.
 type heartbeat struct {
 	tokens *Tokens
+	beyond context.Context // of the request, without its end
 	ref    Ref
 	owner  string
 	terms  Terms
@@ -53,8 +54,8 @@ type heartbeat struct {
 // beat starts the heartbeat: the lease is extended every third of it. claimed is the moment before the claim was sent: from there the process trusts its own
 // claim for one lease. Under Takeover the handler's context ends by a timer of its own when the lease can have ended, whether or not Redis answers: from
 // then on somebody else may run.
-func (t *Tokens) beat(ref Ref, owner string, terms Terms, claimed time.Time, cancel context.CancelCauseFunc) *heartbeat {
-	h := &heartbeat{tokens: t, ref: ref, owner: owner, terms: terms, cancel: cancel}
+func (t *Tokens) beat(beyond context.Context, ref Ref, owner string, terms Terms, claimed time.Time, cancel context.CancelCauseFunc) *heartbeat {
+	h := &heartbeat{tokens: t, beyond: beyond, ref: ref, owner: owner, terms: terms, cancel: cancel}
 	if terms.Policy == Takeover {
 		h.trust = time.AfterFunc(time.Until(claimed.Add(terms.Lease)), func() { cancel(ErrSuperseded) })
 	}
@@ -88,7 +89,7 @@ func (h *heartbeat) beatOnce() {
 // extend tells whether the claim can still be held.
 func (h *heartbeat) extend() bool {
 	sent := time.Now()
-	_, err := h.tokens.Extend(context.Background(), h.ref, h.owner, h.terms.Lease, h.terms.Retention)
+	_, err := h.tokens.Extend(h.beyond, h.ref, h.owner, h.terms.Lease, h.terms.Retention)
 	switch {
 	case err == nil && h.trust != nil:
 		h.trust.Reset(time.Until(sent.Add(h.terms.Lease)))
@@ -96,7 +97,7 @@ func (h *heartbeat) extend() bool {
 		h.cancel(err)
 		return false
 	case err != nil:
-		h.tokens.log.Warn("idempotency: heartbeat failed, trying on", "error", err)
+		h.tokens.log.WarnContext(h.beyond, "idempotency: heartbeat failed, trying on", "error", err)
 	}
 	return true
 }

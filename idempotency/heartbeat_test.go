@@ -65,7 +65,7 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 		tokens := embeddedTokens(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		claimed := time.Now()
-		beat := tokens.beat(IssuedToken("", "x"), "owner", Terms{Policy: Takeover, Lease: 9 * time.Second}, claimed, cancel)
+		beat := tokens.beat(t.Context(), IssuedToken("", "x"), "owner", Terms{Policy: Takeover, Lease: 9 * time.Second}, claimed, cancel)
 		beat.stop() // no heartbeat gets through any more
 		if ctx.Err() != nil {
 			t.Fatal("a heartbeat that was stopped in time ended the handler")
@@ -73,7 +73,7 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 
 		silent := newSilentTokens(t)
 		ctx, cancel = context.WithCancelCause(t.Context())
-		beat = silent.beat(IssuedToken("", "x"), "owner", Terms{Policy: Takeover, Lease: 9 * time.Second}, time.Now(), cancel)
+		beat = silent.beat(t.Context(), IssuedToken("", "x"), "owner", Terms{Policy: Takeover, Lease: 9 * time.Second}, time.Now(), cancel)
 		<-ctx.Done()
 		if after := time.Since(claimed); after != 9*time.Second || !errors.Is(context.Cause(ctx), ErrSuperseded) {
 			t.Errorf("ended after %v because %v", after, context.Cause(ctx))
@@ -81,7 +81,7 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 		beat.stop()
 
 		ctx, cancel = context.WithCancelCause(t.Context())
-		beat = silent.beat(IssuedToken("", "x"), "owner", Terms{Policy: Hold, Lease: 9 * time.Second}, time.Now(), cancel)
+		beat = silent.beat(t.Context(), IssuedToken("", "x"), "owner", Terms{Policy: Hold, Lease: 9 * time.Second}, time.Now(), cancel)
 		time.Sleep(time.Minute)
 		if ctx.Err() != nil {
 			t.Error("under hold nobody else can begin: the handler may finish")

@@ -19,14 +19,15 @@ type run struct {
 	claimed time.Time // before the claim was sent
 	attempt *Attempt
 	beat    *heartbeat
-	kept    statuses // which answers are recorded
-	ended   bool     // the answer is recorded, or is on its way there
+	beyond  context.Context // of the request, without its end: what becomes of the token is recorded whether or not the client waits
+	kept    statuses        // which answers are recorded
+	ended   bool            // the answer is recorded, or is on its way there
 }
 
 // begin claims a token for a new owner. The run is the caller's to make if the outcome is a grant; else the answer is there already. A claim of unknown
 // outcome is given back in the background, since nothing was started for it.
 func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome, error) {
-	run := &run{tokens: t, ref: ref, owner: secret.New(), terms: terms.withDefaults(), claimed: time.Now()}
+	run := &run{tokens: t, ref: ref, owner: secret.New(), terms: terms.withDefaults(), claimed: time.Now(), beyond: context.WithoutCancel(ctx)}
 	outcome, err := t.claim(ctx, ref, run.terms, run.owner)
 	if errors.Is(err, redisstore.ErrUnknownOutcome) {
 		t.giveBack(ref, run.owner, run.terms.Lease)
@@ -38,7 +39,7 @@ func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome
 
 // start begins the heartbeat, and returns the context that knows the attempt. cancel ends that context when the claim is lost.
 func (run *run) start(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
-	run.beat = run.tokens.beat(run.ref, run.owner, run.terms, run.claimed, cancel)
+	run.beat = run.tokens.beat(run.beyond, run.ref, run.owner, run.terms, run.claimed, cancel)
 	return context.WithValue(ctx, contextKey{}, run.attempt)
 }
 
@@ -57,8 +58,8 @@ func (run *run) call(work func()) {
 }
 
 func (run *run) abandon() {
-	if err := run.tokens.Abandon(context.Background(), run.ref, run.owner, run.terms.Retention); err != nil {
-		run.tokens.log.Warn("idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
+	if err := run.tokens.Abandon(run.beyond, run.ref, run.owner, run.terms.Retention); err != nil {
+		run.tokens.log.WarnContext(run.beyond, "idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
 	}
 }
 
@@ -82,9 +83,9 @@ func (run *run) keeps(status int) bool {
 
 // release gives the claim back: the work provably never began.
 func (run *run) release() {
-	err := run.tokens.Release(context.Background(), run.ref, run.owner)
+	err := run.tokens.Release(run.beyond, run.ref, run.owner)
 	if err != nil && !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrUnknownToken) { // those two are final: it is nobody's to give back
-		run.tokens.log.Warn("idempotency: a claim could not be given back at once", "error", err)
+		run.tokens.log.WarnContext(run.beyond, "idempotency: a claim could not be given back at once", "error", err)
 		run.tokens.giveBack(run.ref, run.owner, run.terms.Lease)
 	}
 }
@@ -93,17 +94,17 @@ func (run *run) release() {
 // gone, the answer is the truth all the same and is sent; recording goes on in the background.
 func (run *run) record(answer Answer) error {
 	run.ended = true
-	err := run.tokens.Complete(context.Background(), run.ref, run.owner, answer, run.terms.Retention)
+	err := run.tokens.Complete(run.beyond, run.ref, run.owner, answer, run.terms.Retention)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrSuperseded):
 		return err
 	case errors.Is(err, ErrUnknownToken):
-		run.tokens.log.Warn("idempotency: the record of a running attempt is gone; its answer is sent and not kept")
+		run.tokens.log.WarnContext(run.beyond, "idempotency: the record of a running attempt is gone; its answer is sent and not kept")
 		return nil
 	}
-	run.tokens.log.Warn("idempotency: an answer could not be recorded yet; it is sent, and recording goes on", "error", err)
+	run.tokens.log.WarnContext(run.beyond, "idempotency: an answer could not be recorded yet; it is sent, and recording goes on", "error", err)
 	run.tokens.completeLater(run.ref, run.owner, answer, run.terms.Retention)
 	return nil
 }

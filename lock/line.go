@@ -356,7 +356,7 @@ func (l *Locks) pass(ctx context.Context, e *lease) {
 // giveBack gives a lease back that nobody holds.
 func (l *Locks) giveBack(ctx context.Context, e *lease) {
 	if err := l.release(ctx, e); err != nil && !errors.Is(err, ErrLost) {
-		l.log.Warn("lock: a grant could not be given back, and ends by itself", "name", e.grant.Name, "error", err)
+		l.log.WarnContext(ctx, "lock: a grant could not be given back, and ends by itself", "name", e.grant.Name, "error", err)
 	}
 }
 

@@ -133,6 +133,6 @@ func (l *Locks) leaveBehind(ctx context.Context, a *asker) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
 	defer cancel()
 	if err := l.leave(ctx, a.keys, a.Token); err != nil && !errors.Is(err, ErrLost) {
-		l.log.Warn("lock: a place in the queue could not be given back, and ends by itself", "name", a.name, "error", err)
+		l.log.WarnContext(ctx, "lock: a place in the queue could not be given back, and ends by itself", "name", a.name, "error", err)
 	}
 }

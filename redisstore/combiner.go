@@ -105,13 +105,24 @@ func (c *combiner) do(ctx context.Context, call *call, words []any) (Reply, erro
 		c.flights++
 		c.mu.Unlock()
 		defer c.arrived()
-		return call.alone(ctx, c.node, words)
+		return c.direct(ctx, call, words)
 	}
 	j := call.boarding(words)
 	c.waiting = append(c.waiting, j)
 	c.calledLocked()
 	c.mu.Unlock()
 	return j.wait(ctx)
+}
+
+// direct sends a call by itself.
+func (c *combiner) direct(ctx context.Context, call *call, words []any) (Reply, error) {
+	if len(c.store.observers) == 0 {
+		return call.alone(ctx, c.node, words)
+	}
+	began := time.Now()
+	reply, err := call.alone(ctx, c.node, words)
+	c.store.observers.flew(1, time.Since(began))
+	return reply, err
 }
 
 func (c *combiner) waitLocked() int { return len(c.waiting) + len(c.riders) }
@@ -280,11 +291,13 @@ func (f *flight) send() {
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	f.took = time.Since(now)
+	f.store.observers.flew(len(batch)+len(f.aboard), f.took)
 	var acked error
 	if wait != nil {
 		acked = acknowledged(wait, f.ack, nil)
 	}
 	for _, j := range batch {
+		j.call.together = len(batch) + len(f.aboard)
 		j.reply, j.err = j.call.result(j.cmd)
 		j.call.unmarked = !f.marks.have(j.call.mark)
 		if j.err == nil {

@@ -36,16 +36,29 @@ func (s *Store) IncrBy(ctx context.Context, key string, by int64, life Life, mar
 	if !life.Current() {
 		return 0, ErrOtherLife
 	}
-	in := s.increment()
-	in.start(s, key, by, life, time.Now())
-	in.call.mark = mark
-	_, err := s.send(ctx, life.node, &in.call, in.words[:])
-	if in.call.abandoned { // others have it in their hands
-		return 0, s.notAdded(ctx, err, in.call.sent.Load())
+	began := time.Now()
+	if len(s.observers) == 0 {
+		sum, _, err := s.incrByUnseen(ctx, key, by, life, mark, began)
+		return sum, err
 	}
-	sum, err := in.verdict(ctx, s, err)
-	s.combiners.increments.Put(in)
+	ctx = s.observers.started(ctx, OpIncrBy)
+	sum, together, err := s.incrByUnseen(ctx, key, by, life, mark, began)
+	s.observers.ended(ctx, Call{Op: OpIncrBy, N: 1, Took: time.Since(began), Err: err, Together: together})
 	return sum, err
+}
+
+func (s *Store) incrByUnseen(ctx context.Context, key string, by int64, life Life, mark Mark, began time.Time) (sum int64, together int, err error) {
+	in := s.increment()
+	in.start(s, key, by, life, began)
+	in.call.mark = mark
+	_, err = s.send(ctx, life.node, &in.call, in.words[:])
+	if in.call.abandoned { // others have it in their hands
+		return 0, 0, s.notAdded(ctx, err, in.call.sent.Load())
+	}
+	sum, err = in.verdict(ctx, s, err)
+	together = in.call.together
+	s.combiners.increments.Put(in)
+	return sum, together, err
 }
 
 // verdict is what a call is answered that came to an end with this error.
@@ -140,7 +153,7 @@ func (in *increment) start(s *Store, key string, by int64, life Life, now time.T
 	in.life = life
 	c.key, in.by, c.life, c.asking = append(c.key[:0], key...), by, life, life.asking
 	c.ack, c.ackTimeout, c.deadline = s.ack, s.ackTimeout, now.Add(s.timeout)
-	c.sum, c.unmarked = 0, false
+	c.sum, c.unmarked, c.together = 0, false, 0
 	c.sent.Store(false)
 	c.incr.SetVal(0)
 	c.incr.SetErr(nil)

@@ -42,7 +42,8 @@ func (s *Store) RunFor(ctx context.Context, script *scripts.Script, keys []strin
 
 // lives counts the incarnations behind one client's connections.
 type lives struct {
-	n atomic.Uint64 // 0 = no connection yet
+	n         atomic.Uint64 // 0 = no connection yet
+	observers observers
 
 	mu sync.Mutex
 	id string
@@ -60,11 +61,21 @@ func (l *lives) onConnect(ctx context.Context, conn *redis.Conn) error {
 	if found := incarnationLine.FindStringSubmatch(text); found != nil {
 		id = found[1]
 	}
+	if l.speaksTo(id) {
+		l.observers.lifeBegan()
+	}
+	return nil
+}
+
+// speaksTo notes the incarnation of a new connection, and tells whether it is another than that of those before.
+func (l *lives) speaksTo(id string) (another bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.n.Load() == 0 || id != l.id {
+	begun := l.n.Load() > 0
+	if !begun || id != l.id {
+		another = begun
 		l.id = id
 		l.n.Add(1)
 	}
-	return nil
+	return another
 }

@@ -23,6 +23,7 @@ type nodes interface {
 	each(ctx context.Context, f func(context.Context, *redis.Client) error) error
 	// subscribe listens on a channel.
 	subscribe(ctx context.Context, channel string) *redis.PubSub
+	PoolStats() *redis.PoolStats
 	Close() error
 }
 
@@ -33,8 +34,8 @@ type single struct {
 	lives *lives
 }
 
-func one(options *redis.Options) single {
-	lives := &lives{}
+func one(options *redis.Options, observers observers) single {
+	lives := &lives{observers: observers}
 	options.OnConnect = lives.onConnect
 	return single{redis.NewClient(options), lives}
 }
@@ -60,10 +61,10 @@ type cluster struct {
 	lives   map[*redis.Client]*lives
 }
 
-func newCluster(options *redis.ClusterOptions) *cluster {
+func newCluster(options *redis.ClusterOptions, observers observers) *cluster {
 	c := &cluster{timeout: options.DialTimeout, byAddr: map[string]*redis.Client{}, lives: map[*redis.Client]*lives{}}
 	options.NewClient = func(node *redis.Options) *redis.Client {
-		lives := &lives{}
+		lives := &lives{observers: observers}
 		node.OnConnect = lives.onConnect
 		client := redis.NewClient(node)
 		c.mu.Lock()

@@ -65,6 +65,8 @@ type aboard struct {
 	*increment
 
 	rider Rider
+	sum   int64 // what it came to
+	err   error
 }
 
 // boardRiders asks riders what to add, and returns the additions that go.
@@ -81,22 +83,43 @@ func (f *flight) boardRiders(now time.Time) {
 			in := f.store.increment()
 			in.start(f.store, add.Key, add.By, add.Life, now)
 			in.call.mark = add.Mark
-			f.aboard = append(f.aboard, aboard{in, rider})
+			f.aboard = append(f.aboard, aboard{increment: in, rider: rider})
 		}
 	}
 }
 
 // landRiders tells each rider what became of its addition. acked is the error of the acknowledgement that all share.
 func (f *flight) landRiders(ctx context.Context, acked error) {
-	for i, a := range f.aboard {
-		f.aboard[i] = aboard{}
+	for i := range f.aboard {
+		a := &f.aboard[i]
 		_, err := a.call.result(a.call.incr)
 		a.call.unmarked = !f.marks.have(a.call.mark)
 		if err == nil {
 			err = acked
 		}
-		sum, err := a.verdict(ctx, f.store, err)
+		a.sum, a.err = a.verdict(ctx, f.store, err)
+	}
+	if len(f.store.observers) > 0 && len(f.aboard) > 0 {
+		f.showRiders(ctx)
+	}
+	for i, a := range f.aboard {
+		f.aboard[i] = aboard{}
 		f.store.combiners.increments.Put(a.increment)
-		a.rider.Land(sum, err)
+		a.rider.Land(a.sum, a.err)
+	}
+}
+
+// showRiders tells the observers, before the riders themselves, so that who has an answer finds it counted.
+func (f *flight) showRiders(ctx context.Context) {
+	added := 0
+	for _, a := range f.aboard {
+		if a.err == nil {
+			added++
+			continue
+		}
+		f.store.observers.ended(ctx, Call{Op: OpIncrBy, N: 1, Took: f.took, Err: a.err})
+	}
+	if added > 0 {
+		f.store.observers.ended(ctx, Call{Op: OpIncrBy, N: added, Took: f.took})
 	}
 }

@@ -33,6 +33,24 @@ func (s *Store) call(script *scripts.Script) *call {
 }
 
 func (s *Store) run(ctx context.Context, call *call, keys []string, args []any) (Reply, error) {
+	if len(s.observers) == 0 {
+		return s.runUnseen(ctx, call, keys, args)
+	}
+	began := time.Now()
+	ctx = s.observers.started(ctx, call.script.Name)
+	reply, err := s.runUnseen(ctx, call, keys, args)
+	ended := Call{Op: call.script.Name, N: 1, Took: time.Since(began), Err: err}
+	if err == nil {
+		ended.Word = reply.Word()
+	}
+	if !call.abandoned {
+		ended.Together = call.together
+	}
+	s.observers.ended(ctx, ended)
+	return reply, err
+}
+
+func (s *Store) runUnseen(ctx context.Context, call *call, keys []string, args []any) (Reply, error) {
 	reply, err := s.route(ctx, keys[0], call, words(call, keys, args))
 	if err == nil && len(reply) > 0 {
 		return reply, nil
@@ -69,6 +87,7 @@ type call struct {
 	job        *job          // of an INCRBY
 	of         *increment    // whose call it is; nil for a script
 	abandoned  bool          // its caller has gone while others had it in their hands
+	together   int           // calls on its round trip, for observers
 	sent       atomic.Bool   // go-redis has begun to write the command to a connection
 }
 
@@ -199,6 +218,7 @@ func (c *call) result(run redis.Cmder) (Reply, error) {
 
 // alone writes the command, with ASKING before it and WAIT behind it where they belong, on one connection.
 func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Reply, error) {
+	c.together = 1
 	if c.of != nil && c.ack == 0 && !c.asking && c.mark.Key != "" {
 		return nil, c.of.alone(ctx, node)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -38,6 +39,8 @@ type Config struct {
 	DataDir string       // embedded: where the store keeps its data; "" = in memory only
 	MaxKeys int          // embedded: how many keys it may hold; 0 = its own default
 	Logger  *slog.Logger // nil = no log
+
+	Observers []Observer // are told what the store does, in this order; nil = nobody is
 }
 
 // Store runs scripts on one Redis. It is safe for concurrent use.
@@ -51,6 +54,7 @@ type Store struct {
 	ack        int
 	ackTimeout time.Duration
 	timeout    time.Duration
+	observers  observers
 }
 
 // Open returns a store on the Redis that the URL names, with the defaults of [Config]. It does not wait for Redis: a server that is away now shows in
@@ -72,6 +76,7 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 	store := &Store{
 		combiners: &combiners{}, mode: target.mode, address: target.address, prefix: config.Prefix,
 		ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
+		observers: slices.Clone(config.Observers),
 	}
 	if err := store.connect(target, config); err != nil {
 		return nil, err
@@ -123,15 +128,15 @@ func (s *Store) connect(target target, config Config) error {
 		if err != nil {
 			return fmt.Errorf("embedded store: %w", err)
 		}
-		s.own, s.nodes = own, one(inProcess(own, config.Timeout))
+		s.own, s.nodes = own, one(inProcess(own, config.Timeout), s.observers)
 	case Sentinel:
-		lives, options := &lives{}, safeFailover(target, config.Timeout)
+		lives, options := &lives{observers: s.observers}, safeFailover(target, config.Timeout)
 		options.OnConnect = lives.onConnect
 		s.nodes = single{redis.NewFailoverClient(options), lives}
 	case Cluster:
-		s.nodes = newCluster(safeCluster(target, config.Timeout))
+		s.nodes = newCluster(safeCluster(target, config.Timeout), s.observers)
 	default:
-		s.nodes = one(safe(target.server, config.Timeout))
+		s.nodes = one(safe(target.server, config.Timeout), s.observers)
 	}
 	return nil
 }

@@ -85,6 +85,20 @@ func load(name string) *Script {
 	return &Script{Name: name, Source: source, SHA: hash(source), Reads: effectLine.MatchString(body)}
 }
 
+// Names lists all operations, by the names of their files, in the order of the alphabet.
+func Names() (names []string) {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(fmt.Sprintf("scripts: %v", err))
+	}
+	for _, entry := range entries {
+		if name, is := strings.CutSuffix(entry.Name(), ".lua"); is {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // parts are the texts of library parts, one behind the other.
 func parts(names string) string {
 	var texts strings.Builder

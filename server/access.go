@@ -83,7 +83,11 @@ func (p part) DELETE(path string, handler echo.HandlerFunc, middleware ...echo.M
 func (p part) Match(methods []string, path string, handler echo.HandlerFunc, middleware ...echo.MiddlewareFunc) {
 	for _, method := range methods {
 		p.roles[method+" "+path] = p.role
-		p.echo.Add(method, path, handler, append([]echo.MiddlewareFunc{p.server.admits(p.role, p.door)}, middleware...)...)
+		around := []echo.MiddlewareFunc{p.server.admits(p.role, p.door)}
+		if call := domainCall(method, path); call != "" && p.server.config.Tracer != nil {
+			around = append(around, p.server.inDomain(call))
+		}
+		p.echo.Add(method, path, handler, append(around, middleware...)...)
 	}
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
@@ -11,12 +12,10 @@ import (
 
 // crossOrigin lets pages of the configured origins ask from a browser, with keys and without cookies. Without origins it adds nothing, and browsers keep other pages out.
 func (s *Server) crossOrigin() echo.MiddlewareFunc {
-	if len(s.config.CORSOrigins) == 0 {
-		return func(next echo.HandlerFunc) echo.HandlerFunc { return next }
-	}
 	return middleware.CORSWithConfig(middleware.CORSConfig{
-		AllowOrigins: s.config.CORSOrigins,
-		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
+		Skipper:         func(echo.Context) bool { return len(*s.origins.Load()) == 0 },
+		AllowOriginFunc: func(origin string) (bool, error) { return slices.Contains(*s.origins.Load(), origin), nil },
+		AllowMethods:    []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
 		AllowHeaders: []string{
 			echo.HeaderAuthorization, "X-API-Key", echo.HeaderAccept, echo.HeaderContentType, echo.HeaderXRequestID, "Idempotency-Key", idempotency.TokenHeader, leaseHeader,
 		},
@@ -25,4 +24,10 @@ func (s *Server) crossOrigin() echo.MiddlewareFunc {
 		},
 		MaxAge: 600, // seconds that a browser remembers the answer for
 	})
+}
+
+// SetCORSOrigins has requests that come from now on judged by other origins than [Config].CORSOrigins. It may be called at any time, also while others are.
+func (s *Server) SetCORSOrigins(origins []string) {
+	origins = slices.Clone(origins)
+	s.origins.Store(&origins)
 }

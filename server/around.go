@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,16 +11,23 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 // around is what every request passes through, outermost first.
 func (s *Server) around() []echo.MiddlewareFunc {
-	return []echo.MiddlewareFunc{
-		requestID,
+	around := []echo.MiddlewareFunc{requestID}
+	if s.config.Tracer != nil {
+		around = append(around, s.traced)
+	}
+	return append(around,
+		s.counted,
 		s.accessLog(),
 		middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.logPanic, DisablePrintStack: false}),
 		s.crossOrigin(),
+		plainBody,
 		s.limitBody,
 		middleware.ContextTimeoutWithConfig(middleware.ContextTimeoutConfig{
 			Skipper:      isStream,
@@ -30,6 +36,19 @@ func (s *Server) around() []echo.MiddlewareFunc {
 		}),
 		wholePath,
 		s.overhear,
+	)
+}
+
+// plainBody refuses a body that is compressed: it is read as it comes, and never inflated. Only a route's own bytes could tell how large it becomes.
+func plainBody(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		for _, coding := range c.Request().Header.Values(echo.HeaderContentEncoding) {
+			if c.Request().ContentLength != 0 && !strings.EqualFold(strings.TrimSpace(coding), "identity") {
+				c.Response().Header().Set(echo.HeaderAcceptEncoding, "identity")
+				return &fault{wire.UnsupportedEncoding, echo.HeaderContentEncoding, "a body belongs here as it is: send it without compression"}
+			}
+		}
+		return next(c)
 	}
 }
 
@@ -38,6 +57,9 @@ func (s *Server) around() []echo.MiddlewareFunc {
 func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		request := c.Request()
+		if request.Body == http.NoBody {
+			return next(c)
+		}
 		if request.ContentLength > s.config.MaxBody {
 			return echo.ErrStatusRequestEntityTooLarge
 		}
@@ -67,6 +89,7 @@ func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 			id = secret.New()
 		}
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		c.SetRequest(c.Request().WithContext(requestlog.With(c.Request().Context(), id)))
 		return next(c)
 	}
 }
@@ -78,16 +101,25 @@ func (s *Server) accessLog() echo.MiddlewareFunc {
 		LogMethod:   true, LogStatus: true, LogLatency: true, LogResponseSize: true, LogRoutePath: true,
 		LogValuesFunc: func(c echo.Context, v middleware.RequestLoggerValues) error {
 			line := []slog.Attr{
-				slog.String("method", v.Method), slog.String("route", braces(v.RoutePath)), slog.Int("status", v.Status),
-				slog.Int64("bytes", v.ResponseSize), slog.Duration("duration", v.Latency), slog.String("request_id", idOf(c)),
+				slog.String("method", knownMethod(v.Method)), slog.String("route", braces(v.RoutePath)), slog.Int("status", v.Status),
+				slog.Int64("bytes", v.ResponseSize), slog.Duration("duration", v.Latency),
 			}
 			if who := caller(c); who.Principal != "" {
 				line = append(line, slog.String("principal", who.Principal))
 			}
-			s.log.LogAttrs(context.Background(), levelOf(v.Status), "request", line...)
+			s.log.LogAttrs(c.Request().Context(), levelOf(v.Status), "request", line...)
 			return nil
 		},
 	})
+}
+
+// knownMethod keeps what a client invented out of the log.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect:
+		return method
+	}
+	return "other"
 }
 
 func levelOf(status int) slog.Level {
@@ -97,13 +129,10 @@ func levelOf(status int) slog.Level {
 	return slog.LevelInfo
 }
 
-// idOf is the request id that the response carries.
-func idOf(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
-
 // errPanic stands for whatever a handler panicked with: a panic is an internal error, even with a value that would be another problem.
 var errPanic = errors.New("a handler panicked")
 
 func (s *Server) logPanic(c echo.Context, err error, stack []byte) error {
-	s.log.Error("panic in a handler", "error", fmt.Sprint(err), "route", c.Path(), "request_id", idOf(c), "stack", string(stack))
+	s.log.ErrorContext(c.Request().Context(), "panic in a handler", "error", fmt.Sprint(err), "route", c.Path(), "stack", string(stack))
 	return errPanic
 }

@@ -32,6 +32,7 @@ func (s *Server) incr(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	s.metrics.Incremented(got.Value - got.First + 1)
 	return numbers.send(c, got)
 }
 

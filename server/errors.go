@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
@@ -162,8 +163,12 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	s.complete(&problem, r)
 	switch problem.Code {
 	case wire.InternalError, wire.StoreUnavailable, wire.OutcomeUnknown:
-		s.log.Error("request failed", "code", string(problem.Code), "error", err, "request_id", w.Header().Get(echo.HeaderXRequestID))
+		s.log.ErrorContext(r.Context(), "request failed", "code", string(problem.Code), "error", err)
 	}
+	if s.config.Tracer != nil {
+		noteProblem(trace.SpanFromContext(r.Context()), problem)
+	}
+	s.metrics.Problem(string(problem.Code))
 	problem.Write(w)
 }
 

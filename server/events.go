@@ -65,9 +65,10 @@ const (
 // feed remembers what happened last in this process, and wakes those who listen. What a listener has not had yet it reads from the memory that all share: who reads too slowly
 // misses events and is told so, and holds nobody up. It is safe for concurrent use; the zero value is not ready.
 type feed struct {
-	life  string // of this process: positions of another one say nothing here
-	since time.Time
-	beat  time.Duration // after so much silence a listener is sent a comment; so often it is looked whether it may still listen
+	life     string // of this process: positions of another one say nothing here
+	since    time.Time
+	beat     time.Duration // after so much silence a listener is sent a comment; so often it is looked whether it may still listen
+	patience time.Duration // how long a listener may take to take what is sent
 
 	mu        sync.Mutex
 	last      int64 // position of the newest event; the first is 1
@@ -79,7 +80,7 @@ type feed struct {
 }
 
 func newFeed() *feed {
-	f := &feed{life: secret.New(), since: time.Now().UTC(), beat: heartbeat, tally: map[string]int64{}}
+	f := &feed{life: secret.New(), since: time.Now().UTC(), beat: heartbeat, patience: patience, tally: map[string]int64{}}
 	for _, kind := range slices.Concat(told, tallied) {
 		f.tally[kind] = 0
 	}
@@ -154,6 +155,13 @@ func (f *feed) enter() (leave func(), ok bool) {
 		defer f.mu.Unlock()
 		f.listeners--
 	}, true
+}
+
+// listening is how many listeners there are.
+func (f *feed) listening() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.listeners
 }
 
 // place is one event and where it stands.

@@ -20,7 +20,7 @@ const (
 	eventPace  = 100 * time.Millisecond // what happens within it goes out together
 	tallyEvery = time.Second
 	heartbeat  = 15 * time.Second
-	writeTime  = 10 * time.Second // that a listener may take to take what is sent
+	patience   = 10 * time.Second // that a listener may take to take what is sent
 )
 
 // isStream tells whether a route's answer has no end of its own.
@@ -163,7 +163,7 @@ func (l *listener) flush() {
 	if l.text.Len() == 0 || l.err != nil {
 		return
 	}
-	_ = l.control.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder has none
+	_ = l.control.SetWriteDeadline(time.Now().Add(l.server.feed.patience)) // a recorder has none
 	if _, l.err = l.c.Response().Write([]byte(l.text.String())); l.err == nil {
 		l.err = l.control.Flush()
 	}

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -37,3 +40,24 @@ func (s *Server) Tell(name string) { s.feed.tell(wire.Event{Kind: counterSet, Na
 
 // SetBeat has a service that has not begun to serve look after those who listen to its events more often.
 func (s *Server) SetBeat(every time.Duration) { s.feed.beat = every }
+
+// SetPatience has a service that has not begun to serve give those who listen to its events another time to take what is sent.
+func (s *Server) SetPatience(patience time.Duration) { s.feed.patience = patience }
+
+// ForgetRings has the next scrape look at the rings, however often that was done.
+func (s *Server) ForgetRings() {
+	s.rings.mu.Lock()
+	defer s.rings.mu.Unlock()
+	s.rings.tried = time.Time{}
+}
+
+// Listeners is how many listen to the events.
+func (s *Server) Listeners() int { return s.feed.listening() }
+
+// DomainCall is what the handler of a route asks of a domain, as traces name it.
+func DomainCall(route Route) string {
+	return domainCall(route.Method, strings.NewReplacer("{", ":", "}", "").Replace(route.Path))
+}
+
+// DomainRoutes are the routes of which traces name that.
+func DomainRoutes() []string { return slices.Sorted(maps.Keys(domainCalls)) }

@@ -21,7 +21,9 @@ func (s *Server) guard(route idempotency.Route) echo.MiddlewareFunc {
 			defer func() { s.tellGuarded(outer.Header(), began) }()
 			middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				began = true
-				c.SetRequest(r)
+				ctx, end := s.inHandler(r.Context())
+				defer end()
+				c.SetRequest(r.WithContext(ctx))
 				c.SetResponse(echo.NewResponse(w, c.Echo()))
 				if err := next(c); err != nil {
 					c.Error(err)

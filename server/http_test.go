@@ -133,7 +133,7 @@ func TestAnswersThatChangeStateOrHandSomethingOutMustNotBeStored(t *testing.T) {
 	text := call{method: "POST", path: "/incr/k", header: []string{"Accept: text/plain"}}
 	calls := append(slices.Clone(writing), complete, replay, repeat, text, call{method: "GET", path: "/livez"}, call{method: "GET", path: "/readyz"},
 		call{method: "GET", path: "/id/snowflake/p?n=3"}, call{method: "GET", path: "/id/decode/1"},
-		call{method: "GET", path: "/id/segment/t"}, call{method: "GET", path: "/id/uuid?n=2"}, call{method: "GET", path: "/incr/k?template={n}"})
+		call{method: "GET", path: "/id/segment/t"}, call{method: "GET", path: "/id/uuid?n=2"}, call{method: "GET", path: "/incr/k?template={n}"}, call{method: "GET", path: "/metrics"})
 	for _, c := range append(calls, reading...) {
 		a := f.send(t, c)
 		if strings.HasSuffix(c.path, "/release") {
@@ -162,7 +162,7 @@ func TestIndexListsTheRoutes(t *testing.T) {
 			`/cache +GET`, `/db +GET`, `/tinyid/id/nextId +GET`, `/tinyid/id/nextIdSimple +GET`, `/tinyid/id/nextSegmentId +GET`, `/tinyid/id/nextSegmentIdSimple +POST`,
 			`/lock/{name} +POST`, `/lock/{name} +PUT`, `/lock/{name} +DELETE`, `/lock/{name} +GET`, `/lock +GET`, `/counter/{key} +PUT`, `/counter/{key} +DELETE`, `/counter +GET`,
 			`coatcheck: .+`, `/token .+ once, .+`, `/incr .+ twice; .+`, `/id .+ segments, UUIDs`, `/worker .+ window of time`, `/lock .+ fence, .+`,
-			`/worker/{pool}/{worker_id} +PUT`, `/worker/{pool}/{worker_id} +DELETE`, `/livez +GET`, `/readyz +GET`, `/problems/{code} +GET`,
+			`/worker/{pool}/{worker_id} +PUT`, `/worker/{pool}/{worker_id} +DELETE`, `/livez +GET`, `/readyz +GET`, `/metrics +GET`, `/problems/{code} +GET`,
 		} {
 			if !regexp.MustCompile(`(?m)^` + line + `$`).Match(a.body) {
 				t.Errorf("no line %q in\n%s", line, a.body)

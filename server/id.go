@@ -42,6 +42,7 @@ func (s *Server) snowflakes(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	s.metrics.IDs("snowflake", len(ids))
 	asked.style.Layout, asked.style.Epoch = origin.Layout, origin.Epoch
 	if err := asked.check(ids[len(ids)-1], "the pool's ids"); err != nil { // the largest: if it can be written, all can
 		return err

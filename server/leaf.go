@@ -60,6 +60,7 @@ func (s *Server) leafSegment(c echo.Context) error {
 	id, err := s.segments.Next(c.Request().Context(), key)
 	switch {
 	case err == nil:
+		s.metrics.IDs("segment", 1)
 		return javaText(c, strconv.FormatInt(id, 10))
 	case errors.Is(err, segment.ErrUnknownTag):
 		return s.leafException(c, leafNoKey)
@@ -82,6 +83,7 @@ func (s *Server) leafSnowflake(c echo.Context) error {
 		s.logDoor(c, err)
 		return s.leafException(c, leafNotReady)
 	}
+	s.metrics.IDs("snowflake", 1)
 	return javaText(c, ids[0].String())
 }
 
@@ -124,7 +126,7 @@ func (s *Server) leafRefuse(c echo.Context, err error) error {
 
 // logDoor tells the operator what the door's answer does not.
 func (s *Server) logDoor(c echo.Context, err error) {
-	s.log.Error("no id for a door's client", "code", string(problemOf(err).Code), "error", err, "request_id", idOf(c))
+	s.log.ErrorContext(c.Request().Context(), "no id for a door's client", "code", string(problemOf(err).Code), "error", err)
 }
 
 // javaFault answers as Spring Boot 1.5 does, which both systems are built on.

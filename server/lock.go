@@ -11,9 +11,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
-	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/metrics"
 )
 
 const (
@@ -58,18 +58,21 @@ func (s *Server) acquireLock(c echo.Context) error {
 	}
 	ctx, cancel := s.waits.until(c.Request().Context())
 	defer cancel()
-	grant, err := s.locks.Grant(ctx, name, request, request.Wait > 0)
+	grant, err := s.grantLock(ctx, name, request)
 	if err != nil {
+		s.metrics.LockAsked(notGranted(err))
 		return s.notObtained(ctx, name, err)
 	}
 	if c.Request().Context().Err() != nil { // the grant came after the client had hung up, or the request's time was over
 		s.giveBack(ctx, grant)
 		return &lock.Held{Left: -1}
 	}
+	s.metrics.LockGranted(grant.Token, grant.TTL)
 	if err := deliver(c, grant); err != nil {
 		s.giveBack(ctx, grant)
 		return err
 	}
+	s.metrics.LockAsked(metrics.Granted)
 	s.feed.tell(wire.Event{Kind: lockGranted, Name: name, Fence: grant.Fence, Holder: request.Owner})
 	return nil
 }
@@ -204,10 +207,11 @@ func deliver(c echo.Context, grant lock.Grant) error {
 
 // giveBack releases a lock that its client will never hear of.
 func (s *Server) giveBack(ctx context.Context, grant lock.Grant) {
+	s.metrics.LockUndone(grant.Token)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := s.locks.Release(ctx, grant); err != nil {
-		s.log.Warn("a lock that its client did not wait for could not be given back, and ends by itself", "name", grant.Name, "error", err)
+		s.log.WarnContext(ctx, "a lock that its client did not wait for could not be given back, and ends by itself", "error", err)
 	}
 }
 
@@ -223,10 +227,7 @@ func (s *Server) renewLock(c echo.Context) error {
 	if grant.TTL, err = millis("ttl_ms", asked.TTL, 0, lock.MinTTL, s.longestTTL()); err != nil {
 		return err
 	}
-	if !secret.Valid(grant.Token) {
-		return lock.ErrLost
-	}
-	renewed, err := s.locks.Renew(c.Request().Context(), grant)
+	renewed, err := s.extendLock(c.Request().Context(), grant)
 	if err != nil {
 		return err
 	}
@@ -254,10 +255,7 @@ func (s *Server) releaseLock(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if !secret.Valid(grant.Token) { // the scripts compare what they are given
-		return lock.ErrLost
-	}
-	if err := s.locks.Release(c.Request().Context(), grant); err != nil {
+	if err := s.returnLock(c.Request().Context(), grant); err != nil {
 		return err
 	}
 	s.feed.tell(wire.Event{Kind: lockReleased, Name: grant.Name})
@@ -288,6 +286,7 @@ func (s *Server) breakLock(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	s.metrics.LockBroken()
 	s.feed.tell(wire.Event{Kind: lockBroken, Name: name, Fence: fence})
 	fresh(c)
 	return c.JSON(http.StatusOK, wire.LockBroken{Name: name, Fence: minted})

@@ -85,7 +85,8 @@ func (s *Server) check(ctx context.Context) (incarnation, reason string) {
 	}
 	if s.life.changed(found) {
 		s.feed.tell(wire.Event{Kind: storeChanged})
-		s.log.Warn("the store is another incarnation: a failover, or a restart without its last data; writes that it had confirmed may be missing",
+		s.metrics.MarkerChanged()
+		s.log.WarnContext(ctx, "the store is another incarnation: a failover, or a restart without its last data; writes that it had confirmed may be missing",
 			"incarnation", found.ID)
 	}
 	return found.ID, ""

@@ -40,6 +40,7 @@ var contract = map[wire.Code]struct {
 	"pool-quarantined":             {503, true},
 	"pool-exists":                  {409, false},
 	"payload-too-large":            {413, false},
+	"unsupported-encoding":         {415, false},
 	"too-many-requests":            {429, true},
 	"store-unavailable":            {503, true},
 	"outcome-unknown":              {503, false},

@@ -96,6 +96,7 @@ func (s *Server) operationRoutes(at *roster) {
 	at.open.Match(looks, "/readyz", s.ready)
 	at.open.GET("/problems/:code", s.problem)
 	s.documents(at.open, looks) // /openapi.yaml and /docs
+	at.read.GET("/metrics", s.scrape)
 	at.read.GET(policyPath, s.policies)
 	at.open.GET("/favicon.ico", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
 }

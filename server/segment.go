@@ -48,6 +48,7 @@ func (s *Server) openSegments() {
 		}
 		s.source, s.config.SegmentTags = fromStore, fromStore.tags
 	}
+	s.source = timedSource{s.source, s.metrics}
 	config := s.config.Segments
 	config.Logger = log
 	s.segments = segment.New(s.source, config)
@@ -74,6 +75,7 @@ func (s *Server) segmentIDs(c echo.Context) error {
 	if err := s.segments.NextN(c.Request().Context(), tag, ids); err != nil {
 		return err
 	}
+	s.metrics.IDs("segment", len(ids))
 	if err := asked.check(snowflake.ID(slices.Max(ids)), "the tag's ids"); err != nil {
 		return err
 	}
@@ -173,7 +175,7 @@ type nameless struct{ slog.Handler }
 func (n nameless) Handle(ctx context.Context, full slog.Record) error {
 	record := slog.NewRecord(full.Time, full.Level, full.Message, full.PC)
 	full.Attrs(func(a slog.Attr) bool {
-		if a.Key != "tag" && a.Key != "key" {
+		if a.Key != "tag" && a.Key != "key" && a.Key != "name" {
 			record.AddAttrs(a)
 		}
 		return true

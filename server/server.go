@@ -11,14 +11,18 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/ledger"
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -28,6 +32,10 @@ import (
 type Config struct {
 	Store  *redisstore.Store // stays open when the server ends; the caller closes it after
 	Logger *slog.Logger      // nil = no log
+	// Metrics are told what the service does. They are one server's, and should observe the store as well: see [redisstore.Config]. nil = some that do not.
+	Metrics *metrics.Service
+	Tracer  trace.Tracer // makes the spans of requests, those of calls to the store excepted; nil = no request is traced
+	Debug   http.Handler // is at /debug/ of [Server.Admin]; nil = nothing is
 
 	Principal  func(*http.Request) string // who is asking; keys and tokens of two principals never meet. nil = everybody is the same one
 	TokenKeys  []idempotency.Key          // sign issued tokens; nil = not signed
@@ -66,7 +74,11 @@ type Config struct {
 	PaymentLease time.Duration // demo: how long a payment's attempt may be silent; 0 = 30 s
 
 	MaxBody        int64         // bytes of a request's body; 0 = 1 MiB
-	RequestTimeout time.Duration // how long a request may take; 0 = 30 s
+	RequestTimeout time.Duration // how long a request may take, the time in which its body arrives included; 0 = 30 s
+	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
+	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
+	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any case
+	MaxConnections int           // connections that are open at once: beyond it, the one that is unused for longest is closed for a new one; 0 = 10000
 	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
 	StopTimeout    time.Duration // how long requests under way may take to end; 0 = 10 s
 }
@@ -75,14 +87,18 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	c.Logger = requestlog.Logger(c.Logger)
 	if c.Counters.Logger == nil {
 		c.Counters.Logger = c.Logger
 	}
 	if c.Locks.Logger == nil {
-		c.Locks.Logger = c.Logger
+		c.Locks.Logger = slog.New(nameless{c.Logger.Handler()})
 	}
 	if c.Access != nil {
 		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
+	}
+	if c.Metrics == nil {
+		c.Metrics = metrics.NewService("")
 	}
 	if c.Principal == nil {
 		c.Principal = func(*http.Request) string { return "" }
@@ -116,6 +132,7 @@ type Server struct {
 	guarded  []wire.RoutePolicy // routes behind the idempotency middleware, for GET /idempotency-policy
 	listed   []Route
 	flows    *access.Flows
+	origins  atomic.Pointer[[]string]
 	guesses  access.Guesses
 	stopping atomic.Bool
 	locks    *lock.Locks
@@ -123,6 +140,8 @@ type Server struct {
 	life     incarnations
 	feed     *feed
 	hazards  hazards
+	metrics  *metrics.Service
+	rings    rings
 	zones    sync.Map // *time.Location by name
 	now      func() time.Time
 }
@@ -139,6 +158,7 @@ func New(config Config) *Server {
 		config: config, store: config.Store, log: config.Logger,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
 		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), feed: newFeed(), now: time.Now,
+		metrics: config.Metrics,
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
@@ -149,7 +169,9 @@ func New(config Config) *Server {
 	})
 	s.flows = access.NewFlows(config.Store, config.Logger)
 	s.openSegments()
+	s.SetCORSOrigins(config.CORSOrigins)
 	s.echo = s.routes()
+	s.showMetrics()
 	return s
 }
 
@@ -169,16 +191,15 @@ func (s *Server) Close(ctx context.Context) error {
 // Serve answers requests on the listener until the context ends, then stops in good order: /readyz answers 503, a short wait for load balancers to see
 // it, no new connections, requests under way end, worker ids are given back, late answers are recorded. The store is the caller's to close after that.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	web := &http.Server{
-		Handler:           s.echo,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       s.config.RequestTimeout,
-		WriteTimeout:      s.config.RequestTimeout + 5*time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
+	door := frontdoor.New(frontdoor.Config{
+		HeaderTimeout: s.config.HeaderTimeout, IdleTimeout: s.config.IdleTimeout, MaxHeader: s.config.MaxHeader, MaxConnections: s.config.MaxConnections, Logger: s.log,
+	})
+	web := door.Server(s.echo)
+	web.ReadTimeout = s.config.RequestTimeout
+	web.WriteTimeout = s.config.RequestTimeout + 5*time.Second
+	web.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(listener) }()
+	go func() { failed <- web.Serve(door.Around(listener)) }()
 	select {
 	case err := <-failed:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.StopTimeout)

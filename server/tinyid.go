@@ -78,6 +78,7 @@ func (s *Server) tinyidIDs(c echo.Context, send func(ids []int64, fault string) 
 	if err != nil {
 		return send(nil, "error query segmentId: "+s.tinyidFault(c, bizType, err))
 	}
+	s.metrics.IDs("segment", len(ids))
 	return send(ids, "")
 }
 

@@ -26,5 +26,6 @@ func (s *Server) uuids(c echo.Context) error {
 			return err
 		}
 	}
+	s.metrics.IDs("uuid", len(ids))
 	return sendIDs(c, asked, `{"version":`+version, func(dst []byte, i int) ([]byte, error) { return append(dst, ids[i].String()...), nil })
 }

@@ -39,7 +39,16 @@ func TestCommandsOfTheAccessPage(t *testing.T) {
 
 func runAccessPage(t *testing.T, steps []step) []string {
 	t.Helper()
-	const pageAddress = "127.0.0.1:8443"
+	outputs := runOnPort(t, steps, "127.0.0.1:8443")
+	if len(steps) < 15 {
+		t.Fatalf("%d commands", len(steps))
+	}
+	return outputs
+}
+
+// runOnPort runs the commands of a page in one shell, with a free port for that of the page, and returns what each printed.
+func runOnPort(t *testing.T, steps []step, pageAddress string) []string {
+	t.Helper()
 	address := freeAddress(t)
 	script := "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\ncoatcheck() { " + asProgram + "=1 '" + os.Args[0] + "' \"$@\"; }\n"
 	for _, step := range steps {
@@ -56,7 +65,7 @@ func runAccessPage(t *testing.T, steps []step) []string {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	outputs := strings.Split(strings.ReplaceAll(string(out), address, pageAddress), "\n"+marker+"\n")
-	if len(outputs) != len(steps)+1 || len(steps) < 15 {
+	if len(outputs) != len(steps)+1 {
 		t.Fatalf("%d outputs of %d commands:\n%s", len(outputs)-1, len(steps), out)
 	}
 	return outputs[:len(steps)]

@@ -13,8 +13,9 @@ import (
 // started is what serve tells when it is ready.
 type started struct {
 	URL        string   `json:"url"`
-	Store      string   `json:"store"`   // embedded, standalone, sentinel or cluster
-	Address    string   `json:"address"` // of the store
+	AdminURL   string   `json:"admin_url,omitempty"` // empty = there is no admin listener
+	Store      string   `json:"store"`               // embedded, standalone, sentinel or cluster
+	Address    string   `json:"address"`             // of the store
 	Ack        int      `json:"ack"`
 	Durability string   `json:"durability"`         // what can be lost, and when
 	Access     string   `json:"access"`             // who may ask
@@ -24,10 +25,16 @@ type started struct {
 	Version    string   `json:"version"`
 }
 
+// servedAt is where a service listens.
+type servedAt struct {
+	clients net.Addr
+	admin   string // its URL; "" = nowhere
+}
+
 // banner tells what runs, what it keeps, and what to do next.
-func (p *program) banner(ctx context.Context, c *config, store *redisstore.Store, at net.Addr, log *slog.Logger) error {
+func (p *program) banner(ctx context.Context, c *config, store *redisstore.Store, at servedAt, log *slog.Logger) error {
 	s := started{
-		URL: c.scheme() + reachable(at.String()), Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
+		URL: c.scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
 		Durability: durability(c, store), Access: c.whoMayAsk(), Version: version().Version,
 	}
 	for _, missing := range c.exposed() {
@@ -45,6 +52,9 @@ func (s started) people(c *config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "coatcheck %s\n\n", s.Version)
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
+	if s.AdminURL != "" {
+		fmt.Fprintf(&b, "  admin       %s/readyz  %s/metrics  %s/debug/pprof/\n", s.AdminURL, s.AdminURL, s.AdminURL)
+	}
 	fmt.Fprintf(&b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
 	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
 	fmt.Fprintf(&b, "  access      %s\n", s.Access)

@@ -30,7 +30,7 @@ func benchLayout(what string) string {
 
 // busyClient returns a client of the service that keeps a connection for each caller.
 func (s *serviceAt) busyClient(callers int) (*client.Client, error) {
-	secure, err := trusting(s.ca)
+	secure, err := s.secure()
 	if err != nil {
 		return nil, err
 	}

@@ -57,9 +57,18 @@ func TestBrokenDockerFilesAreFound(t *testing.T) {
 		{"waits for the end of what does not end", compose, "redis: {condition: service_healthy}", "redis: {condition: service_completed_successfully}", "coatcheck: waits for the end of redis"},
 		{"does not wait", compose, "redis: {condition: service_healthy}", "redis: {condition: service_started}", "coatcheck: condition service_started"},
 		{"dependence on another profile", compose, "cluster-create: {condition", "sentinel-1: {condition", "coatcheck-cluster: depends on sentinel-1, which is of other profiles"},
-		{"volume that is not declared", compose, "\nvolumes:\n  redis-data:\n", "\n", "redis: volume redis-data is not declared"},
+		{"volume that is not declared", compose, "\nvolumes:\n  redis-data:\n", "\nvolumes:\n", "redis: volume redis-data is not declared"},
 		{"volume that is not used", compose, "\nvolumes:\n", "\nvolumes:\n  more:\n", "volume more is not used"},
-		{"directory of the host", compose, "redis-data:/data", "./data:/data", "redis: ./data:/data is no volume"},
+		{"directory of the host", compose, "redis-data:/data", "./data:/data", "redis: ./data:/data may be written"},
+		{"file of the host that there is not", compose, "./deploy/prometheus/alerts.yml", "./deploy/prometheus/alarms.yml", "prometheus: ./deploy/prometheus/alarms.yml is not there"},
+		{"folder above", compose, "./deploy/grafana/provisioning:", "../deploy/grafana/provisioning:", "grafana: ../deploy/grafana/provisioning:/etc/grafana/provisioning:ro is no volume"},
+		{"file of the host that may be written", compose, "coatcheck.json:ro", "coatcheck.json", "grafana: ./deploy/grafana/coatcheck.json:/etc/dashboards/coatcheck.json may be written"},
+		{"image without a tag", compose, "prom/prometheus:v3.5.0", "prom/prometheus", "prometheus: image prom/prometheus has no tag"},
+		{"image of the day", compose, "redis:7.4-alpine", "redis:latest", "redis: image redis:latest has no tag that stays"},
+		{"password", compose, "GF_AUTH_ANONYMOUS_ORG_ROLE: Viewer", "GF_SECURITY_ADMIN_PASSWORD: admin", "grafana: GF_SECURITY_ADMIN_PASSWORD is a secret"},
+		{"password in a URL", compose, "redis://valkey:6379", "redis://:secret@valkey:6379", "coatcheck-valkey: COATCHECK_REDIS holds a password"},
+		{"password of a server", compose, "        appendfsync everysec\n", "        appendfsync everysec\n        requirepass secret\n", "member-1: requirepass is a secret"},
+		{"Valkey that evicts", compose, "[valkey-server, --appendonly, \"yes\", --appendfsync, everysec, --maxmemory-policy, noeviction]", "[valkey-server, --appendonly, \"yes\", --appendfsync, everysec]", "valkey: no maxmemory-policy noeviction"},
 		{"server without a log", compose, "--appendonly, \"yes\"", "--appendonly, \"no\"", "redis: no appendonly yes"},
 		{"server that syncs when it likes", compose, "appendfsync everysec", "appendfsync no", "member-1: no appendfsync everysec"},
 		{"server that evicts", compose, "maxmemory-policy noeviction", "maxmemory-policy allkeys-lru", "member-1: no maxmemory-policy noeviction"},
@@ -186,7 +195,8 @@ func deploymentFaults(compose, docker string) []string {
 		d.checkStart(name, s)
 		d.checkHealth(name, s)
 		d.checkDependence(name, s)
-		if strings.Contains(strings.Join(s.Command, " "), "redis-server") {
+		d.checkSecrets(name, s)
+		if command := strings.Join(s.Command, " "); strings.Contains(command, "redis-server") || strings.Contains(command, "valkey-server") {
 			d.checkRedis(name, s)
 		}
 		if s.Build != "" {
@@ -211,9 +221,37 @@ func (d *deployment) checkStart(name string, s *service) {
 		d.faultf(name, "starts by default")
 	}
 	for _, profile := range s.Profiles {
-		if profile != "sentinel" && profile != "cluster" {
+		if !slices.Contains([]string{"sentinel", "cluster", "valkey", "observe"}, profile) {
 			d.faultf(name, "unknown profile %s", profile)
 		}
+	}
+	switch _, tag, tagged := strings.Cut(s.Image[strings.LastIndex(s.Image, "/")+1:], ":"); {
+	case s.Build != "" || s.Image == "":
+	case !tagged:
+		d.faultf(name, "image %s has no tag", s.Image)
+	case tag == "latest":
+		d.faultf(name, "image %s has no tag that stays", s.Image)
+	}
+}
+
+var (
+	secretName   = regexp.MustCompile(`PASSWORD|SECRET|TOKEN|_KEYS?$`)
+	secretInURL  = regexp.MustCompile(`://[^/ ]*@`)
+	secretOption = regexp.MustCompile(`requirepass|masterauth|auth-pass|sentinel-pass|_password=`)
+)
+
+// checkSecrets finds what nobody but the one who runs it should know.
+func (d *deployment) checkSecrets(name string, s *service) {
+	for _, variable := range slices.Sorted(maps.Keys(s.Environment)) {
+		switch value := s.Environment[variable]; {
+		case secretName.MatchString(variable):
+			d.faultf(name, "%s is a secret", variable)
+		case secretInURL.MatchString(value) || secretOption.MatchString(value):
+			d.faultf(name, "%s holds a password", variable)
+		}
+	}
+	if option := secretOption.FindString(strings.Join(s.Command, " ")); option != "" {
+		d.faultf(name, "%s is a secret", option)
 	}
 }
 
@@ -350,7 +388,9 @@ func (d *deployment) checkVolumes() {
 		for _, mount := range d.Services[name].Volumes {
 			volume, _, _ := strings.Cut(mount, ":")
 			used[volume] = true
-			if _, ok := d.Volumes[volume]; strings.ContainsAny(volume, "./") {
+			if _, ok := d.Volumes[volume]; strings.HasPrefix(volume, "./") {
+				d.checkHostFile(name, mount)
+			} else if strings.ContainsAny(volume, "./") {
 				d.faultf(name, "%s is no volume", mount)
 			} else if !ok {
 				d.faultf(name, "volume %s is not declared", volume)
@@ -361,6 +401,17 @@ func (d *deployment) checkVolumes() {
 		if !used[volume] {
 			d.faultf("docker-compose.yml", "volume %s is not used", volume)
 		}
+	}
+}
+
+// checkHostFile checks a file or folder of this repository that a container reads.
+func (d *deployment) checkHostFile(name, mount string) {
+	file, _, _ := strings.Cut(mount, ":")
+	if !strings.HasSuffix(mount, ":ro") {
+		d.faultf(name, "%s may be written", mount)
+	}
+	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+		d.faultf(name, "%s is not there", file)
 	}
 }
 

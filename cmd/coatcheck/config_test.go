@@ -67,7 +67,7 @@ func TestConfigCheckTellsAllFaultsAtOnce(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	for _, fault := range []string{
-		path + ` line 1: unknown setting "colour"`, "listen (" + path + "):", "line 3: ack takes one value", "line 4: log-level takes one value",
+		path + ` line 1: unknown setting "colour"`, "listen (" + path + " line 2):", "line 3: ack takes one value", "line 4: log-level takes one value",
 		"store-timeout (COATCHECK_STORE_TIMEOUT):", "max-body (COATCHECK_MAX_BODY):", "dev (COATCHECK_DEV):", "log-format (--log-format):",
 		`unknown scheme "http"`, `prefix "{a}"`,
 	} {
@@ -231,5 +231,71 @@ func TestSettingsOfLocksReachServiceAndCommands(t *testing.T) {
 	}
 	if a := p.do("POST", "/lock/deploy", `{"ttl_ms":3600001}`); a.status != 400 {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestConfigCheckTellsWhatWasMeantAndWhatIsThereTwice(t *testing.T) {
+	path := file(t, "lisen: 127.0.0.1:1\nstore_timeout: 1s\nlogformat: json\nack: 1\nzzzzzzzzzzzzzzz: 1\n\nack: 2\nTLS-Cert: a\n")
+	code, _, stderr := coatcheck(t, nil, "config", "check", "--config", path)
+	if code != usage {
+		t.Errorf("exit code %d", code)
+	}
+	at := 0
+	for _, fault := range []string{ // in the order of their lines
+		`line 1: unknown setting "lisen"; is listen meant?`, `line 2: unknown setting "store_timeout"; is store-timeout meant?`,
+		`line 3: unknown setting "logformat"; is log-format meant?`, "line 5: unknown setting \"zzzzzzzzzzzzzzz\"\n", "line 7: ack is set on line 4 already",
+		`line 8: unknown setting "TLS-Cert"; is tls-cert meant?`,
+	} {
+		next := strings.Index(stderr[at:], path+" "+fault)
+		if next < 0 {
+			t.Errorf("not told, or not in order: %s\n%s", fault, stderr)
+			continue
+		}
+		at += next
+	}
+	for name, text := range map[string]string{"empty": "", "comments": "# nothing\n"} {
+		if code, _, stderr := coatcheck(t, nil, "config", "check", "--config", file(t, text)); code != done {
+			t.Errorf("%s: %d %s", name, code, stderr)
+		}
+	}
+}
+
+// What is wrong with the gateway's settings is found like what is wrong with the service's, the routes file included.
+func TestConfigCheckKnowsTheGateway(t *testing.T) {
+	routes := file(t, "routes:\n  - match: POST /pay\n    lease_ms: 1\n    polcy: hold\n")
+	path := file(t, "routes: "+routes+"\nconsole: off\nbody-timout: 1s\nupstream-idle: soon\nack: 1\n")
+	code, _, stderr := coatcheck(t, map[string]string{"COATCHECK_UPSTREAM": "ftp://h"}, "config", "check", "gateway", "--config", path, "--admin", "0.0.0.0:1")
+	if code != usage {
+		t.Errorf("exit code %d", code)
+	}
+	for _, fault := range []string{
+		path + ` line 2: unknown setting "console"`, path + ` line 3: unknown setting "body-timout"; is body-timeout meant?`, "upstream-idle (" + path + " line 4):",
+		"upstream (COATCHECK_UPSTREAM):", "no replicas", "admin: 0.0.0.0:1 can be reached", routes + ": line 3: lease_ms", routes + ": line 4: polcy",
+	} {
+		if !strings.Contains(stderr, fault) {
+			t.Errorf("not told: %s\n%s", fault, stderr)
+		}
+	}
+	good := file(t, payRoutes)
+	if code, stdout, stderr := coatcheck(t, nil, "config", "check", "gateway", "--upstream", "http://127.0.0.1:1", "--routes", good); code != done || !strings.Contains(stdout, "in order") {
+		t.Errorf("%d %s %s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := coatcheck(t, nil, "config", "print", "gateway", "--upstream", "http://127.0.0.1:1", "--routes", good); code != done || !strings.Contains(stdout, `upstream: "http://127.0.0.1:1" # flag`) {
+		t.Errorf("%d %s %s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := coatcheck(t, nil, "config", "check", "serve", "--listen", "x"); code != usage || !strings.Contains(stderr, "listen") {
+		t.Errorf("%d %s %s", code, stdout, stderr)
+	}
+	code, stdout, _ := coatcheck(t, map[string]string{"COATCHECK_LISTEN": "127.0.0.1:5"}, "config", "env", "gateway")
+	if code != done || strings.Contains(stdout, "127.0.0.1:5") {
+		t.Errorf("%d %s", code, stdout)
+	}
+	for _, s := range gatewaySettings(&gatewayConfig{config: &config{}}) {
+		if !strings.Contains(stdout, "--"+s.name) || !strings.Contains(stdout, s.variable()) {
+			t.Errorf("%s is missing", s.name)
+		}
+		if err := s.parse(s.value); err != nil {
+			t.Errorf("the default of %s: %v", s.name, err)
+		}
 	}
 }

@@ -25,7 +25,7 @@ func (p *program) examineService(ctx context.Context, e *examination) error {
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
 		return configError(errors.New("server: the service's URL is http://host:port or https://host"))
 	}
-	secure, err := trusting(e.ca)
+	secure, err := e.secure()
 	if err != nil {
 		return configError(err)
 	}
@@ -111,7 +111,7 @@ func (l *look) first(ctx context.Context) (seen, error) {
 	if wrong, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		untrusted, l.key = wrong.Err.Error(), ""
 		transport := l.web.Transport.(*http.Transport)
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} //nolint:gosec // to look at the certificate; nothing secret is sent
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: transport.TLSClientConfig.Certificates, InsecureSkipVerify: true} //nolint:gosec // to look at the certificate; nothing secret is sent
 		answer, err = l.get(ctx, "/readyz", false)
 	}
 	if err == nil && answer.tls != nil && len(answer.tls.PeerCertificates) > 0 {

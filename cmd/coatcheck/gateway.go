@@ -11,8 +11,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -42,9 +41,10 @@ type gatewayConfig struct {
 func gatewaySettings(c *gatewayConfig) []*setting {
 	return append([]*setting{
 		upstreamSetting("upstream", "the service to guard: http://host:port, https://host:port or unix:///path/to/socket", c),
-		text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and on SIGHUP", &c.routes),
-		address("listen", "127.0.0.1:8081", "host:port", "where clients come in; port 0 takes a free one", &c.listen),
-		address("admin", "127.0.0.1:8082", "host:port", "where /livez, /readyz and /metrics are: not for clients", &c.admin),
+		hot(text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and on SIGHUP", &c.routes)),
+		address("listen", "127.0.0.1:8081", "where clients come in; port 0 takes a free one", &c.listen),
+		address("admin", "127.0.0.1:8082", "where /livez, /readyz, /metrics and /debug/pprof/ are for whoever runs the gateway, not for clients; on loopback, unless --insecure is said", &c.admin),
+		toggle("insecure", "lets other machines reach the admin side, which asks nobody who they are", &c.insecure),
 		headers("principal-headers", "Authorization", "who is asking, by these headers: keys and tokens of two principals never meet; none: everybody is the same", &c.principalHeaders),
 		toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself", &c.trustForwarded),
 		toggle("preserve-host", "sends the client's Host to the upstream instead of the upstream's own", &c.preserveHost),
@@ -56,7 +56,7 @@ func gatewaySettings(c *gatewayConfig) []*setting {
 
 // shared picks what the gateway has in common with the service.
 func shared(c *config) []*setting {
-	common := []string{"redis", "ack", "data-dir", "max-keys", "prefix", "store-timeout", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "log-format", "log-level"}
+	common := []string{"redis", "ack", "data-dir", "max-keys", "prefix", "store-timeout", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "trace-endpoint", "trace-sample", "log-format", "log-level"}
 	return slices.DeleteFunc(settings(c), func(s *setting) bool { return !slices.Contains(common, s.name) })
 }
 
@@ -94,17 +94,22 @@ func (p *program) gatewayCommand() *cobra.Command {
 	l.bind(command.Flags(), gatewaySettings(c))
 	only := command.Flags().Bool("check", false, "check the routes file and the settings, and exit: 0 if they are in order, 2 if not")
 	command.RunE = func(cc *cobra.Command, _ []string) error {
-		loaded := errors.Join(l.load(cc.Flags(), p.getenv), l.config.store().Check())
+		loaded := l.load(cc.Flags(), p.getenv)
 		routes, err := c.check(*only)
-		if err := errors.Join(loaded, err); err != nil {
+		if err := errors.Join(loaded, c.checkTogether(), err); err != nil {
 			return configError(err)
 		}
 		if *only {
 			return p.print(shownRoutes(routes), "The routes file is in order.\n\n"+routesTable(routes))
 		}
-		return p.gateway(cc.Context(), c)
+		return p.gateway(cc.Context(), l, c)
 	}
 	return command
+}
+
+// checkTogether finds settings that do not go together.
+func (c *gatewayConfig) checkTogether() error {
+	return errors.Join(c.store().Check(), c.checkAdmin("admin", c.admin))
 }
 
 // check reads the routes file, and finds what is missing to run; a mere check of the file needs no upstream.
@@ -127,26 +132,34 @@ func (c *gatewayConfig) check(only bool) (routes gateway.Routes, err error) {
 }
 
 // gateway runs the gateway until the context ends.
-func (p *program) gateway(ctx context.Context, c *gatewayConfig) (err error) {
-	log := p.logger(c.config)
+func (p *program) gateway(ctx context.Context, l *layers, c *gatewayConfig) (err error) {
+	hangups := catchHangups()
+	defer signal.Stop(hangups)
+	log, level := p.levelled(c.config)
 	redisstore.LogTo(log)
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // net/http writes there what an upstream sends unasked, which may be anybody's secret
-	storeConfig := c.store()
-	storeConfig.Logger = log
-	store, err := redisstore.OpenConfig(ctx, storeConfig)
+	traces, err := p.openTraces(ctx, c.config, "coatcheck-gateway", log)
+	if err != nil {
+		return err
+	}
+	defer endTraces(ctx, traces, log)
+	measures := metrics.NewStore(version().Version)
+	store, err := c.openStore(ctx, log, append(traces.Observers(), measures)...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	g, err := gateway.New(gateway.Config{
-		Store: store, Upstream: c.upstream, RoutesFile: c.routes, Logger: log,
+		Store: store, Upstream: c.upstream, RoutesFile: c.routes, Logger: log, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(),
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
 		TrustForwarded: c.trustForwarded, PreserveHost: c.preserveHost, TokenService: c.tokenService,
+		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log),
 		UpstreamIdle: c.upstreamIdle, BodyTimeout: c.bodyTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
 	})
 	if err != nil {
 		return configError(err)
 	}
+	warnAdmin(c.admin, log)
 	clients, admin, err := c.listeners()
 	if err != nil {
 		return errors.Join(err, g.Close(ctx))
@@ -154,7 +167,7 @@ func (p *program) gateway(ctx context.Context, c *gatewayConfig) (err error) {
 	if err := p.gatewayBanner(ctx, c, gatewayAt{g, store, clients.Addr(), admin.Addr()}, log); err != nil {
 		return errors.Join(err, clients.Close(), admin.Close(), g.Close(ctx))
 	}
-	defer reloadOnHangup(g)()
+	defer onHangup(ctx, hangups, c.reloading(l, log, level, g).reload)()
 	err = g.Serve(ctx, clients, admin)
 	log.Info("stopped")
 	return err
@@ -170,28 +183,10 @@ func (c *gatewayConfig) listeners() (clients, admin net.Listener, err error) {
 	return clients, admin, nil
 }
 
-// reloadOnHangup reads the routes file again whenever the process gets SIGHUP, until it is told to stop.
-func reloadOnHangup(g *gateway.Gateway) (stop func()) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	var reader sync.WaitGroup
-	reader.Go(func() {
-		for range hangups {
-			_ = g.Reload() // it is logged, counted, and shown by /readyz
-		}
-	})
-	return func() {
-		signal.Stop(hangups)
-		close(hangups)
-		reader.Wait()
-	}
-}
-
 // gatewayStarted is what the gateway tells when it is ready.
 type gatewayStarted struct {
 	started
 
-	AdminURL string       `json:"admin_url"`
 	Upstream string       `json:"upstream"`
 	Routes   []shownRoute `json:"routes"`
 }
@@ -221,10 +216,10 @@ func (p *program) gatewayBanner(ctx context.Context, c *gatewayConfig, at gatewa
 	routes := at.gateway.Routes()
 	s := gatewayStarted{
 		started: started{
-			URL: "http://" + reachable(at.clients.String()), Store: string(at.store.Mode()), Address: at.store.Address(), Ack: at.store.Ack(),
+			URL: "http://" + reachable(at.clients.String()), AdminURL: "http://" + reachable(at.admin.String()), Store: string(at.store.Mode()), Address: at.store.Address(), Ack: at.store.Ack(),
 			Durability: durability(c.config, at.store), Version: version().Version,
 		},
-		AdminURL: "http://" + reachable(at.admin.String()), Upstream: c.upstream.String(), Routes: shownRoutes(routes),
+		Upstream: c.upstream.String(), Routes: shownRoutes(routes),
 	}
 	if err := at.store.Ping(ctx); err != nil {
 		s.Problem = err.Error()
@@ -239,7 +234,7 @@ func (s gatewayStarted) people(routes gateway.Routes) string {
 	fmt.Fprintf(&b, "coatcheck %s gateway\n\n", s.Version)
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
 	fmt.Fprintf(&b, "  upstream    %s\n", s.Upstream)
-	fmt.Fprintf(&b, "  admin       %s/readyz  %s/metrics\n", s.AdminURL, s.AdminURL)
+	fmt.Fprintf(&b, "  admin       %s/readyz  %s/metrics  %s/debug/pprof/\n", s.AdminURL, s.AdminURL, s.AdminURL)
 	fmt.Fprintf(&b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
 	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
 	for _, hazard := range s.Hazards {

@@ -34,8 +34,17 @@ type gatewayProcess struct {
 // runGateway starts `coatcheck gateway` on free ports as a process of its own, which ends with the test.
 func runGateway(t *testing.T, upstream, routes string, args ...string) *gatewayProcess {
 	t.Helper()
-	g := &gatewayProcess{process: &process{t: t, stderr: &syncBuffer{}, forOthers: true}, routes: file(t, routes)}
-	args = append([]string{"gateway", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", upstream, "--routes", g.routes}, args...)
+	at := file(t, routes)
+	g := startGateway(t, append([]string{"--upstream", upstream, "--routes", at}, args...)...)
+	g.routes = at
+	return g
+}
+
+// startGateway starts it with these arguments.
+func startGateway(t *testing.T, args ...string) *gatewayProcess {
+	t.Helper()
+	g := &gatewayProcess{process: &process{t: t, stderr: &syncBuffer{}, forOthers: true}}
+	args = append([]string{"gateway", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)
 	g.cmd = exec.Command(os.Args[0], args...)
 	g.cmd.Env = append(os.Environ(), asProgram+"=1")
 	g.cmd.Stderr = g.stderr

@@ -17,6 +17,9 @@ type layers struct {
 	table  []*setting
 	flags  map[string]*string // what the command line said
 	file   string
+
+	line   *pflag.FlagSet // the command line and the environment that were read last
+	getenv func(string) string
 }
 
 // bindFlags adds every setting of the service to a command's flags.
@@ -30,6 +33,7 @@ func bindFlags(flags *pflag.FlagSet) *layers {
 func (l *layers) bind(flags *pflag.FlagSet, table []*setting) {
 	l.table, l.flags = table, map[string]*string{}
 	for _, s := range l.table {
+		s.unset = s.value
 		l.flags[s.name] = flags.String(s.name, s.value, s.help)
 		flag := flags.Lookup(s.name)
 		if s.toggle {
@@ -41,14 +45,15 @@ func (l *layers) bind(flags *pflag.FlagSet, table []*setting) {
 
 // load finds every setting's value and checks them all. The error holds every fault.
 func (l *layers) load(flags *pflag.FlagSet, getenv func(string) string) error {
+	l.line, l.getenv = flags, getenv
 	if l.file == "" {
 		l.file = getenv("COATCHECK_CONFIG")
 	}
 	fromFile, faults := l.read()
 	for _, s := range l.table {
 		s.source = "default"
-		if value, ok := fromFile[s.name]; ok {
-			s.value, s.source = value, "file"
+		if found, ok := fromFile[s.name]; ok {
+			s.value, s.source, s.line = found.value, "file", found.line
 		}
 		if value := getenv(s.variable()); value != "" {
 			s.value, s.source = value, "environment"
@@ -67,7 +72,7 @@ func (l *layers) load(flags *pflag.FlagSet, getenv func(string) string) error {
 func (s *setting) origin(file string) string {
 	switch s.source {
 	case "file":
-		return file
+		return fmt.Sprintf("%s line %d", file, s.line)
 	case "environment":
 		return s.variable()
 	case "flag":
@@ -77,7 +82,7 @@ func (s *setting) origin(file string) string {
 }
 
 // read reads the file, if there is one, as a flat map of names to values.
-func (l *layers) read() (map[string]string, []error) {
+func (l *layers) read() (map[string]written, []error) {
 	if l.file == "" {
 		return nil, nil
 	}
@@ -88,23 +93,88 @@ func (l *layers) read() (map[string]string, []error) {
 	return l.parseFile(bytes)
 }
 
-func (l *layers) parseFile(bytes []byte) (values map[string]string, faults []error) {
-	var nodes map[string]yaml.Node
-	if err := yaml.Unmarshal(bytes, &nodes); err != nil {
+// written is a value in the file, and where.
+type written struct {
+	value string
+	line  int
+}
+
+// parseFile takes what the file says of settings that there are, and tells the rest.
+func (l *layers) parseFile(bytes []byte) (values map[string]written, faults []error) {
+	var whole yaml.Node
+	if err := yaml.Unmarshal(bytes, &whole); err != nil {
 		return nil, []error{fmt.Errorf("%s: not a YAML map of settings: %w", l.file, err)}
 	}
-	values = map[string]string{}
-	for name, node := range nodes {
-		known := slices.ContainsFunc(l.table, func(s *setting) bool { return s.name == name })
+	if len(whole.Content) == 0 {
+		return nil, nil // nothing, or comments alone
+	}
+	root := whole.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, []error{fmt.Errorf("%s line %d: not a YAML map of settings, such as listen: 127.0.0.1:8080", l.file, root.Line)}
+	}
+	values = map[string]written{}
+	faultf := func(node *yaml.Node, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("%s line %d: "+format, append([]any{l.file, node.Line}, args...)...))
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, node := root.Content[i], root.Content[i+1]
+		before, twice := values[key.Value]
 		switch {
-		case !known:
-			faults = append(faults, fmt.Errorf("%s line %d: unknown setting %q", l.file, node.Line, name))
-		case node.Kind != yaml.ScalarNode || node.Tag == "!!null":
-			faults = append(faults, fmt.Errorf("%s line %d: %s takes one value", l.file, node.Line, name))
+		case key.Kind != yaml.ScalarNode || !l.knows(key.Value):
+			faultf(key, "unknown setting %q%s", key.Value, l.meant(key.Value))
+		case twice:
+			faultf(key, "%s is set on line %d already", key.Value, before.line)
+		case node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null":
+			faultf(node, "%s takes one value", key.Value)
 		default:
-			values[name] = node.Value
+			values[key.Value] = written{node.Value, node.Line}
 		}
 	}
-	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return values, faults
+}
+
+func (l *layers) knows(name string) bool {
+	return slices.ContainsFunc(l.table, func(s *setting) bool { return s.name == name })
+}
+
+// meant asks whether a setting of nearly that name was meant; "" if there is none.
+func (l *layers) meant(name string) string {
+	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+	nearest, least := "", 1+max(2, len(name)/3)
+	for _, s := range l.table {
+		if d := distance(name, s.name); d < least {
+			nearest, least = s.name, d
+		}
+	}
+	if nearest == "" {
+		return ""
+	}
+	return "; is " + nearest + " meant?"
+}
+
+// distance is how many letters have to be put in, taken out or changed to make one name of another (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// again reads the same sources once more, into a table of another configuration.
+func (l *layers) again(other *layers, table []*setting) error {
+	other.table, other.flags, other.file = table, l.flags, l.file
+	return other.load(l.line, l.getenv)
 }

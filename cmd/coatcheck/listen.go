@@ -16,6 +16,10 @@ import (
 
 // checkAccess finds what is wrong with who may come in, and how: files, and settings that only together can be judged.
 func (c *config) checkAccess() error {
+	return errors.Join(c.checkAccessFiles(), c.checkTogether())
+}
+
+func (c *config) checkAccessFiles() error {
 	var faults []error
 	if c.access != "" {
 		_, _, err := access.ReadFile(c.access)
@@ -24,6 +28,16 @@ func (c *config) checkAccess() error {
 		}
 		faults = append(faults, err)
 	}
+	if c.tlsCert != "" && c.tlsKey != "" {
+		_, _, err := c.tlsFiles().load()
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// checkTogether finds settings that do not go together.
+func (c *config) checkTogether() error {
+	var faults []error
 	wrong := func(is bool, text string) {
 		if is {
 			faults = append(faults, errors.New(text))
@@ -36,11 +50,7 @@ func (c *config) checkAccess() error {
 	wrong(c.burst > 0 && c.rate.N == 0, "burst: only with rate")
 	wrong((c.tlsCert == "") != (c.tlsKey == ""), "tls-cert and tls-key: one without the other")
 	wrong(c.tlsClientCA != "" && c.tlsCert == "", "tls-client-ca: only with tls-cert and tls-key")
-	if c.tlsCert != "" && c.tlsKey != "" {
-		_, _, err := c.tlsFiles().load()
-		faults = append(faults, err)
-	}
-	return errors.Join(append(faults, c.checkListen())...)
+	return errors.Join(append(faults, c.checkListen(), c.checkAdmin("admin-listen", c.adminListen))...)
 }
 
 // controlled tells whether the service asks who is asking.
@@ -102,12 +112,15 @@ func (c *config) openAccess(ctx context.Context, store *redisstore.Store, log *s
 	if !c.controlled() {
 		return nil, nil //nolint:nilnil // no book means that everybody may do everything
 	}
-	config := access.Config{File: c.access, Keys: c.accessKeys, Limit: access.Limit{Rate: c.rate, Burst: int(c.burst)}, Logger: log}
+	config := access.Config{File: c.access, Keys: c.accessKeys, Limit: c.limit(), Logger: log}
 	if c.accessStore {
 		config.Store = store
 	}
 	return access.Open(ctx, config)
 }
+
+// limit is how often those may ask who have no rate of their own.
+func (c *config) limit() access.Limit { return access.Limit{Rate: c.rate, Burst: int(c.burst)} }
 
 // scheme is that of the service's URL.
 func (c *config) scheme() string {

@@ -84,7 +84,7 @@ func (p *program) command() *cobra.Command {
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON for machines")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(p.serveCommand(), p.gatewayCommand(), p.configCommand(), p.keyCommand(), p.tokenCommand(), p.incrCommand(), p.counterCommand(), p.workerCommand(), p.idCommand(), p.lockCommand(), p.segmentCommand(), p.guardCommand(), p.doctorCommand(), p.benchCommand(), p.healthcheckCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.gatewayCommand(), p.configCommand(), p.keyCommand(), p.tokenCommand(), p.incrCommand(), p.counterCommand(), p.workerCommand(), p.idCommand(), p.lockCommand(), p.segmentCommand(), p.guardCommand(), p.doctorCommand(), p.benchCommand(), p.healthcheckCommand(), p.installCommand(), p.versionCommand())
 	return root
 }
 

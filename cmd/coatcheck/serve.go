@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/signal"
 	"regexp"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -27,18 +29,25 @@ func (p *program) serveCommand() *cobra.Command {
 		if err := l.complete(c, p); err != nil {
 			return err
 		}
-		return p.serve(c.Context(), &l.config)
+		return p.serve(c.Context(), l)
 	}
 	return command
 }
 
 // serve runs the service until the context ends.
-func (p *program) serve(ctx context.Context, c *config) (err error) {
-	log := p.logger(c)
+func (p *program) serve(ctx context.Context, l *layers) (err error) {
+	hangups := catchHangups()
+	defer signal.Stop(hangups)
+	c := &l.config
+	log, level := p.levelled(c)
 	redisstore.LogTo(log)
-	storeConfig := c.store()
-	storeConfig.Logger = log
-	store, err := redisstore.OpenConfig(ctx, storeConfig)
+	traces, err := p.openTraces(ctx, c, "coatcheck", log)
+	if err != nil {
+		return err
+	}
+	defer endTraces(ctx, traces, log)
+	measures := metrics.NewService(version().Version)
+	store, err := c.openStore(ctx, log, append(traces.Observers(), measures)...)
 	if err != nil {
 		return err
 	}
@@ -59,7 +68,7 @@ func (p *program) serve(ctx context.Context, c *config) (err error) {
 	}
 	defer func() { err = errors.Join(err, segments.close()) }()
 	service := server.New(server.Config{
-		Store: store, Logger: log, Dev: c.dev, PaymentDelay: c.paymentDelay, PaymentLease: c.paymentLease,
+		Store: store, Logger: log, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(), Dev: c.dev, PaymentDelay: c.paymentDelay, PaymentLease: c.paymentLease,
 		Counters: c.counters(), Locks: c.locks(),
 		Segments: c.segments(), SegmentSource: segments.source, SegmentTags: segments.tags, SegmentStep: c.segmentStep, KnownSegments: !c.segmentCreate,
 		OpaqueKeys: c.opaqueKeys, Leaf: c.leaf, TinyidTokens: c.tinyidTokens,
@@ -67,15 +76,28 @@ func (p *program) serve(ctx context.Context, c *config) (err error) {
 		Access: book, CORSOrigins: c.corsOrigins,
 		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.console), Durability: durability(c, store)},
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
+		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log),
 		MaxBody: c.maxBody, RequestTimeout: c.requestTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
 	})
-	if err := p.banner(ctx, c, store, listener.Addr(), log); err != nil {
-		return errors.Join(err, listener.Close(), service.Close(ctx))
+	admin, err := c.openAdmin(service.Admin(), log)
+	if err == nil {
+		err = p.banner(ctx, c, store, servedAt{listener.Addr(), admin.url()}, log)
 	}
-	defer onHangup(ctx, log, reloadables(book, secure)...)()
+	if err != nil {
+		return errors.Join(err, listener.Close(), service.Close(ctx), admin.close())
+	}
+	defer func() { err = errors.Join(err, admin.close()) }()
+	defer onHangup(ctx, hangups, l.reloading(log, changeable{level, book, secure, service}).reload)()
 	err = service.Serve(ctx, listener)
 	log.Info("stopped")
 	return err
+}
+
+// openStore opens the store that the configuration names.
+func (c *config) openStore(ctx context.Context, log *slog.Logger, observers ...redisstore.Observer) (*redisstore.Store, error) {
+	config := c.store()
+	config.Logger, config.Observers = log, observers
+	return redisstore.OpenConfig(ctx, config)
 }
 
 // counters is the part of the configuration that package counter takes.
@@ -119,9 +141,17 @@ func nameOf(text string) string {
 
 // logger writes to standard error, so that standard output is the banner's.
 func (p *program) logger(c *config) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.logLevel}
+	log, _ := p.levelled(c)
+	return log
+}
+
+// levelled is such a logger, and what it holds, which can change.
+func (p *program) levelled(c *config) (*slog.Logger, *slog.LevelVar) {
+	level := &slog.LevelVar{}
+	level.Set(c.logLevel)
+	options := &slog.HandlerOptions{Level: level}
 	if c.logFormat == "json" || p.json {
-		return slog.New(slog.NewJSONHandler(p.stderr, options))
+		return slog.New(slog.NewJSONHandler(p.stderr, options)), level
 	}
-	return slog.New(slog.NewTextHandler(p.stderr, options))
+	return slog.New(slog.NewTextHandler(p.stderr, options)), level
 }

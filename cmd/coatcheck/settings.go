@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -24,6 +25,7 @@ import (
 type config struct {
 	redis          string
 	listen         string
+	adminListen    string
 	dev            bool
 	console        string
 	ack            int64
@@ -35,6 +37,8 @@ type config struct {
 	drainDelay     time.Duration
 	stopTimeout    time.Duration
 	maxBody        int64
+	idleTimeout    time.Duration
+	maxConnections int64
 
 	newPools       string
 	clockSkew      time.Duration
@@ -74,6 +78,9 @@ type config struct {
 	tokenKeys        []idempotency.Key
 	answerKeys       []idempotency.Key
 
+	traceEndpoint string
+	traceSample   *float64 // nil = unsaid
+
 	logLevel     slog.Level
 	logFormat    string
 	paymentDelay time.Duration
@@ -88,7 +95,10 @@ type setting struct {
 	help  string
 	parse func(string) error
 
+	unset  string              // the default
 	source string              // default, file, environment or flag
+	line   int                 // in the file
+	hot    bool                // a new value is taken on SIGHUP
 	redact func(string) string // hides what is secret in a value; nil = nothing is
 	toggle bool                // a flag that needs no value
 }
@@ -102,7 +112,8 @@ func (s *setting) variable() string {
 func settings(c *config) []*setting {
 	return []*setting{
 		storeURL(text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.redis)),
-		address("listen", "127.0.0.1:8080", "host:port", "where the service listens; port 0 takes a free one", &c.listen),
+		address("listen", "127.0.0.1:8080", "where the service listens; port 0 takes a free one", &c.listen),
+		adminSetting(c),
 		toggle("dev", "turns on the demo: POST and GET /payments", &c.dev),
 		choice("console", string(server.ConsoleWrite), []string{string(server.ConsoleRead), string(server.ConsoleWrite), string(server.ConsoleOff)}, "the web page at /console/: write has buttons for what its user may do, read has none that change anything, off is no page", &c.console),
 		number("ack", "0", 0, 100, "replicas", "replicas that must confirm every write before it counts", &c.ack),
@@ -114,6 +125,8 @@ func settings(c *config) []*setting {
 		span("drain-delay", "0s", 0, time.Hour, "at a stop: how long /readyz says so before the listener closes", &c.drainDelay),
 		span("stop-timeout", "10s", 0, time.Hour, "at a stop: how long requests under way may take to end", &c.stopTimeout),
 		number("max-body", "1048576", 1024, 1<<30, "bytes", "the largest body of a request", &c.maxBody),
+		span("idle-timeout", "2m", time.Second, time.Hour, "how long a client's connection is kept without a request", &c.idleTimeout),
+		number("max-connections", strconv.Itoa(frontdoor.DefaultMaxConnections), 1, 1_000_000, "connections", "clients' connections that are open at once; beyond it, the one that is unused for longest is closed for a new one. The process needs a file descriptor for each (ulimit -n), and some more", &c.maxConnections),
 		optional(choice("new-pools", "", []string{"wait", "trust"}, "a worker-id pool that the store knows nothing of: wait until no window can be open that it may have forgotten, or trust that it is new; empty: trust on the embedded store and with --dev, else wait", &c.newPools)),
 		span("clock-skew", "1s", time.Millisecond, time.Minute, "how far the clocks of two Redis servers that can be master may differ; alike in all that use a pool", &c.clockSkew),
 		span("worker-cooldown", "0s", 0, workerlease.MaxTTL, "how long a worker id rests behind its lease before another holder gets it", &c.workerCooldown),
@@ -132,22 +145,24 @@ func settings(c *config) []*setting {
 		tinyidTokens(&c.tinyidTokens),
 		choice("lock-after-loss", string(lock.GrantAfterLoss), []string{string(lock.GrantAfterLoss), string(lock.WaitAfterLoss)}, "once Redis may have lost leases of locks that are still open: grant, or wait until all of them have ended; alike in all that use a lock", &c.lockAfterLoss),
 		optional(span("lock-longest-ttl", unsaid, lock.MinTTL, lock.MaxTTL, fmt.Sprintf("the longest TTL of a lock, which is how long such a wait takes; alike in all that use a lock; empty: %v, without the wait %v", lock.DefaultTTL, lock.MaxTTL), &c.lockLongestTTL)),
-		text("access", "", "file", "who may do what: a YAML file of API keys and client certificates, see docs/access.md. It is read again when it changes, and on SIGHUP", &c.access),
-		recordsSetting("access-keys", "more API keys: id:role:principal:names:sha256, where names are separated by |, and none are all", &c.accessKeys),
+		hot(text("access", "", "file", "who may do what: a YAML file of API keys and client certificates, see docs/access.md. It is read again when it changes, and on SIGHUP", &c.access)),
+		hot(recordsSetting("access-keys", "more API keys: id:role:principal:names:sha256, where names are separated by |, and none are all", &c.accessKeys)),
 		toggle("access-store", "API keys are those, too, that coatcheck key add has put into Redis; they are read again every 5 s, and on SIGHUP", &c.accessStore),
-		rateSetting("rate", "how often each principal may ask, counted in Redis for all services together, such as 100/s; a key's own rate counts before it; empty: as often as they like", &c.rate),
-		optional(number("burst", unsaid, 1, 1_000_000, "requests", "how many requests beyond that rate may come at once; empty: what it gives in a second, and one at least", &c.burst)),
-		origins("cors-origins", "origins whose pages may ask from a browser, such as https://shop.example; empty: none", &c.corsOrigins),
-		text("tls-cert", "", "file", "certificates of the service in PEM, its own first; empty: no TLS. Read again when it changes, and on SIGHUP", &c.tlsCert),
-		text("tls-key", "", "file", "the key of that certificate in PEM", &c.tlsKey),
-		text("tls-client-ca", "", "file", "authorities in PEM whose client certificates are taken; which is whose says --access", &c.tlsClientCA),
-		choice("tls-client-auth", requestCertificate, []string{requestCertificate, requireCertificate}, "whether every client has to show such a certificate", &c.tlsClientAuth),
+		hot(rateSetting("rate", "how often each principal may ask, counted in Redis for all services together, such as 100/s; a key's own rate counts before it; empty: as often as they like", &c.rate)),
+		hot(optional(number("burst", unsaid, 1, 1_000_000, "requests", "how many requests beyond that rate may come at once; empty: what it gives in a second, and one at least", &c.burst))),
+		hot(origins("cors-origins", "origins whose pages may ask from a browser, such as https://shop.example; empty: none", &c.corsOrigins)),
+		hot(text("tls-cert", "", "file", "certificates of the service in PEM, its own first; empty: no TLS. Read again when it changes, and on SIGHUP", &c.tlsCert)),
+		hot(text("tls-key", "", "file", "the key of that certificate in PEM", &c.tlsKey)),
+		hot(text("tls-client-ca", "", "file", "authorities in PEM whose client certificates are taken; which is whose says --access", &c.tlsClientCA)),
+		hot(choice("tls-client-auth", requestCertificate, []string{requestCertificate, requireCertificate}, "whether every client has to show such a certificate", &c.tlsClientAuth)),
 		toggle("insecure", "lets other machines reach the service without TLS, or without being asked who they are", &c.insecure),
 		headers("principal-headers", "", "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.principalHeaders),
 		keyring("token-keys", "keys that sign issued tokens, the newest first: id:base64 of 32 bytes; none: tokens are not signed", &c.tokenKeys),
 		keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.answerKeys),
+		collector("trace-endpoint", "where traces go: the base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, and nowhere without it", &c.traceEndpoint),
+		part("trace-sample", "the part of the traces that begin here that is kept, such as 0.1; those that began elsewhere are kept if they are kept there; empty: as OTEL_TRACES_SAMPLER says, else all", &c.traceSample),
 		choice("log-format", "text", []string{"text", "json"}, "how the log is written", &c.logFormat),
-		level("log-level", "info", "debug, info, warn or error: what the log holds", &c.logLevel),
+		hot(level("log-level", "info", "debug, info, warn or error: what the log holds", &c.logLevel)),
 		span("payment-delay", "0s", 0, time.Hour, "demo: how long a payment takes after its charge", &c.paymentDelay),
 		span("payment-lease", "30s", 100*time.Millisecond, 24*time.Hour, "demo: how long an attempt may be silent before it is in doubt", &c.paymentLease),
 	}
@@ -169,6 +184,12 @@ func optional(s *setting) *setting {
 		}
 		return nil
 	}
+	return s
+}
+
+// hot marks a setting of which a new value in the file is taken on SIGHUP.
+func hot(s *setting) *setting {
+	s.hot = true
 	return s
 }
 
@@ -229,8 +250,8 @@ func named(name, value, help string, into *string) *setting {
 	}}
 }
 
-func address(name, value, unit, help string, into *string) *setting {
-	return &setting{name: name, value: value, unit: unit, help: help, parse: func(s string) error {
+func address(name, value, help string, into *string) *setting {
+	return &setting{name: name, value: value, unit: "host:port", help: help, parse: func(s string) error {
 		*into = s
 		host, port, err := net.SplitHostPort(s)
 		if err != nil {

@@ -72,13 +72,13 @@ func inSetting(name string, err error) error {
 
 // certificates are the service's TLS settings, which follow their files. nil is no TLS.
 type certificates struct {
-	files  tlsFiles
 	log    *slog.Logger
 	now    atomic.Pointer[tls.Config]
 	end    context.CancelFunc
 	reader sync.WaitGroup
 
-	mu    sync.Mutex // of what follows: the versions in force, of the last look, and of the last that was wrong
+	mu    sync.Mutex // of what follows: the files, the versions in force and of the last look, and the last that was wrong
+	files tlsFiles
 	is    [sha256.Size]byte
 	seen  [sha256.Size]byte
 	wrong string
@@ -117,10 +117,22 @@ func (t *certificates) Close() {
 func (t *certificates) Reload(context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	loaded, version, err := t.files.load()
+	return t.takeLocked(t.files)
+}
+
+// change reads other files. If they are wrong, what is in force stays.
+func (t *certificates) change(files tlsFiles) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.takeLocked(files)
+}
+
+func (t *certificates) takeLocked(files tlsFiles) error {
+	loaded, version, err := files.load()
 	if err != nil {
 		return err
 	}
+	t.files = files
 	t.useLocked(loaded, version)
 	return nil
 }
@@ -191,6 +203,20 @@ func trusting(ca string) (*tls.Config, error) {
 		return nil, errors.New("ca: no certificate in PEM in it")
 	}
 	return config, nil
+}
+
+// showing is the certificate that a client shows. The error tells which of its files is wrong.
+func showing(cert, key string) (tls.Certificate, error) {
+	shown, certErr := os.ReadFile(cert)
+	secret, keyErr := os.ReadFile(key)
+	if err := errors.Join(inSetting("cert", certErr), inSetting("key", keyErr)); err != nil {
+		return tls.Certificate{}, err
+	}
+	pair, err := tls.X509KeyPair(shown, secret)
+	if err != nil {
+		return pair, fmt.Errorf("cert and key: %w", err)
+	}
+	return pair, nil
 }
 
 // itself is the TLS settings with which the service's own machine asks it: the peer is whoever has the certificate of the file, under whatever name.

@@ -38,8 +38,10 @@ const (
 	PoolExists         Code = "pool-exists"
 	PayloadTooLarge    Code = "payload-too-large"
 	TooManyRequests    Code = "too-many-requests"
-	StoreUnavailable   Code = "store-unavailable"
-	OutcomeUnknown     Code = "outcome-unknown"
+	// UnsupportedEncoding is told of a body that is compressed.
+	UnsupportedEncoding Code = "unsupported-encoding"
+	StoreUnavailable    Code = "store-unavailable"
+	OutcomeUnknown      Code = "outcome-unknown"
 	// UpstreamUnavailable is told by the gateway alone.
 	UpstreamUnavailable Code = "upstream-unavailable"
 	InternalError       Code = "internal-error"
@@ -77,6 +79,7 @@ var catalogue = map[Code]Kind{
 	PoolQuarantined:     {503, "State may have been lost", true, "Nothing is granted until everything that may be in use has ended, or every process has said what it has seen; ask again after Retry-After. If a worker-id pool is new, declare it so: coatcheck worker create, or PUT /worker/{pool}."},
 	PoolExists:          {409, "The pool is there already", false, "Nothing was changed. It has granted worker ids, or was declared before; the detail says what it is. Use it as it is, or take another name."},
 	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit; send less at once."},
+	UnsupportedEncoding: {415, "The body is encoded in a way that is not read here", false, "Nothing was done. Bodies are read as they come: send this one without compression, and without Content-Encoding."},
 	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says."},
 	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis can not be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},
 	OutcomeUnknown:      {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// page is what somebody sees who asks without any key.
+func page(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// Whoever reaches the admin listener sees probes, metrics and profiles without a key; at the listener of clients there are no profiles, and metrics take a key.
+func TestProfilesAreAtTheAdminListenerAlone(t *testing.T) {
+	p := serve(t, "--admin-listen", "127.0.0.1:0", "--access-keys", "a:use:p::"+anyHash)
+	for path, want := range map[string]struct {
+		status, clients int
+		says            string
+	}{
+		"/livez":                   {200, 200, `"ok"`},
+		"/readyz":                  {200, 200, `"ready":true`},
+		"/metrics":                 {200, 401, "coatcheck_build_info{"},
+		"/debug/pprof/":            {200, 404, "goroutine"},
+		"/debug/pprof/heap":        {200, 404, ""},
+		"/debug/pprof/symbol":      {200, 404, "num_symbols"},
+		"/debug/pprof/cmdline":     {404, 404, ""}, // there can be passwords in one
+		"/debug/pprof/nonsense":    {404, 404, ""},
+		"/debug/vars":              {404, 404, ""},
+		"/incr/k":                  {404, 401, ""},
+		"/console/":                {404, 200, ""},
+		"/debug/pprof/../../incr/": {404, 404, ""},
+	} {
+		if status, body := page(t, p.banner.AdminURL+path); status != want.status || !strings.Contains(body, want.says) {
+			t.Errorf("admin %s: %d %.200s", path, status, body)
+		}
+		if status, body := page(t, p.banner.URL+path); status != want.clients {
+			t.Errorf("clients %s: %d %.200s", path, status, body)
+		}
+	}
+	if people := p.banner.people(&config{}); !strings.Contains(people, "admin       "+p.banner.AdminURL+"/readyz") {
+		t.Error(people)
+	}
+}
+
+// A profile that is being taken does not hold the stop up.
+func TestAStopEndsAProfileThatIsBeingTaken(t *testing.T) {
+	p := serve(t, "--admin-listen", "127.0.0.1:0")
+	began, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		close(began)
+		response, err := client.Get(p.banner.AdminURL + "/debug/pprof/trace?seconds=3600")
+		if err == nil {
+			_, _ = io.Copy(io.Discard, response.Body) // it is cut off
+			_ = response.Body.Close()
+		}
+	}()
+	<-began
+	eventually(t, "the profile is being taken", func() bool {
+		_, body := page(t, p.banner.AdminURL+"/debug/pprof/goroutine?debug=1")
+		return strings.Contains(body, "pprof.Trace")
+	})
+	if code := p.stop(); code != done {
+		t.Errorf("exit code %d\n%s", code, p.stderr)
+	}
+	<-ended
+}
+
+func TestAdminListenerIsOffUnlessAsked(t *testing.T) {
+	p := serve(t)
+	if p.banner.AdminURL != "" || strings.Contains(p.banner.people(&config{}), "admin") {
+		t.Errorf("%+v", p.banner)
+	}
+	if status, _ := page(t, p.banner.URL+"/debug/pprof/"); status != 404 {
+		t.Errorf("%d", status)
+	}
+}
+
+func TestAdminListenerIsOnLoopbackUnlessInsecure(t *testing.T) {
+	routes := file(t, payRoutes)
+	for _, row := range []struct {
+		admin string
+		args  []string
+		fault string // "" = in order
+	}{
+		{"127.0.0.1:9091", nil, ""},
+		{"[::1]:9091", nil, ""},
+		{"localhost:0", nil, ""},
+		{"0.0.0.0:9091", nil, "can be reached from other machines, and asks nobody who they are"},
+		{":9091", nil, "can be reached from other machines"},
+		{"192.0.2.1:9091", nil, "can be reached from other machines"},
+		{"0.0.0.0:9091", []string{"--insecure"}, ""},
+		{"127.0.0.1:7000", []string{"--listen", "127.0.0.1:7000"}, "is where clients come in"},
+		{"nowhere", nil, "is not host:port"},
+		{"127.0.0.1:x", nil, "is not host:port"},
+	} {
+		for _, command := range [][]string{
+			{"config", "check", "--admin-listen", row.admin},
+			{"config", "check", "gateway", "--admin", row.admin, "--upstream", "http://127.0.0.1:1", "--routes", routes},
+		} {
+			code, _, stderr := coatcheck(t, nil, append(command, row.args...)...)
+			told := strings.Contains(stderr, row.fault) || row.fault == "is not host:port" && strings.Contains(stderr, "is not a number")
+			if row.fault == "" && code != done || row.fault != "" && (code != usage || !told || !strings.Contains(stderr, "admin")) {
+				t.Errorf("%v %v: %d %s", command, row.args, code, stderr)
+			}
+		}
+	}
+}
+
+func TestAdminListenerThatIsTaken(t *testing.T) {
+	p := serve(t, "--admin-listen", "127.0.0.1:0")
+	taken := strings.TrimPrefix(p.banner.AdminURL, "http://")
+	if code, _, stderr := coatcheck(t, nil, "serve", "--listen", "127.0.0.1:0", "--admin-listen", taken); code != failed || !strings.Contains(stderr, "choose another address with --admin-listen") {
+		t.Errorf("%d %s", code, stderr)
+	}
+}
+
+func TestGatewayHasProfilesAtItsAdminSide(t *testing.T) {
+	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	g := runGateway(t, upstream.URL, payRoutes)
+	if status, body := page(t, g.banner.AdminURL+"/debug/pprof/"); status != 200 || !strings.Contains(body, "goroutine") {
+		t.Errorf("%d %.200s", status, body)
+	}
+	if status, _ := page(t, g.banner.AdminURL+"/debug/pprof/cmdline"); status != 404 {
+		t.Errorf("the command line: %d", status)
+	}
+	if status, _ := page(t, g.banner.URL+"/debug/pprof/"); status != http.StatusTeapot {
+		t.Errorf("clients get %d, and not what the upstream has there", status)
+	}
+}

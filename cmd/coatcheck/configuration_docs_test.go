@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+const configurationPage = "../../docs/configuration.md"
+
+// TestCommandsOfTheConfigurationPage runs every command of the page, with a service on a free port, and compares what it prints. With -update it writes that into the page.
+func TestCommandsOfTheConfigurationPage(t *testing.T) {
+	text, err := os.ReadFile(configurationPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := walk(string(text))
+	if len(steps) < 8 {
+		t.Fatalf("%d commands", len(steps))
+	}
+	outputs := runOnPort(t, steps, "127.0.0.1:8080")
+	if *update {
+		writePage(t, configurationPage, string(text), steps, outputs)
+		return
+	}
+	for i, step := range steps {
+		if got, want := shape(outputs[i]), shape(step.output); got != want {
+			t.Errorf("$ %s\nprinted %s\nthe page says %s", step.command, got, want)
+		}
+	}
+}
+
+// settingsTable writes settings as a table of Markdown.
+func settingsTable(table []*setting) string {
+	var text strings.Builder
+	text.WriteString("| flag | variable | in the file | default | unit | on SIGHUP | meaning |\n|---|---|---|---|---|---|---|\n")
+	for _, s := range table {
+		value := "none"
+		if s.value != "" && s.value != unsaid {
+			value = "`" + s.value + "`"
+		}
+		fmt.Fprintf(&text, "| `--%s` | `%s` | `%s` | %s | %s | %s | %s |\n", s.name, s.variable(), s.name, value, cell(s.unit), reload(s.hot), cell(s.help))
+	}
+	return text.String()
+}
+
+// cell keeps a text within its cell of a table.
+func cell(text string) string {
+	return strings.NewReplacer("|", "\\|", "<", "&lt;", ">", "&gt;").Replace(text)
+}
+
+// The page of the settings has the tables that the program itself reads its settings by. Run with -update to write them anew.
+func TestThePageOfTheSettingsIsThatOfTheProgram(t *testing.T) {
+	page, err := os.ReadFile(configurationPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(page)
+	for name, table := range map[string][]*setting{"serve": settings(&config{}), "gateway": gatewaySettings(&gatewayConfig{config: &config{}})} {
+		begin, end := "<!-- settings of "+name+" -->\n", "<!-- end of settings of "+name+" -->"
+		before, rest, found := strings.Cut(want, begin)
+		_, after, closed := strings.Cut(rest, end)
+		if !found || !closed {
+			t.Fatalf("no place for the settings of %s", name)
+		}
+		want = before + begin + settingsTable(table) + end + after
+	}
+	if want == string(page) {
+		return
+	}
+	if !*update {
+		t.Fatal("docs/configuration.md is not what the program has; go test ./cmd/coatcheck -run TestThePageOfTheSettings -update writes it")
+	}
+	if err := os.WriteFile(configurationPage, []byte(want), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

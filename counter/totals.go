@@ -1,0 +1,9 @@
+package counter
+
+// Totals are sums since New. They only grow.
+type Totals struct {
+	Moved int64 // counters that were behind, or may have been, and were moved past all values: see [MovePast]
+}
+
+// Totals are for metrics.
+func (c *Counters) Totals() Totals { return Totals{c.moved.Load()} }

@@ -1,0 +1,186 @@
+// Package check has the tools read what is under deploy that it is for: Compose's own loader, Helm's engine, and the types of Kubernetes. It is a module of its own, since these are large;
+// `make deploy-check` runs it. What agrees with the program itself is checked in cmd/coatcheck, with every change.
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../.."
+
+// The file loads, which holds it against the Compose specification, and each profile starts what it should.
+func TestComposeLoadsEveryProfile(t *testing.T) {
+	alone := []string{"coatcheck", "redis"}
+	for profile, more := range map[string][]string{
+		"single":   nil,
+		"sentinel": {"coatcheck-sentinel", "member-1", "member-2", "member-3", "sentinel-1", "sentinel-2", "sentinel-3"},
+		"cluster":  {"cluster-create", "coatcheck-cluster", "node-1", "node-2", "node-3", "node-4", "node-5", "node-6"},
+		"valkey":   {"coatcheck-valkey", "valkey"},
+		"observe":  {"grafana", "prometheus"},
+	} {
+		t.Run(profile, func(t *testing.T) {
+			options, err := cli.NewProjectOptions([]string{filepath.Join(root, "docker-compose.yml")}, cli.WithProfiles([]string{profile}), cli.WithName("coatcheck"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			project, err := options.LoadProject(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := append(slices.Clone(alone), more...)
+			slices.Sort(want)
+			if got := project.ServiceNames(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+				t.Errorf("starts %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// What Helm makes of the chart is what stands beside the values, and Kubernetes has a place for every field of it.
+func TestHelmMakesWhatStandsBesideTheValues(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "deploy/helm/tested/*.values.yaml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%d sets of values, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(file, ".values.yaml")
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			made := objects(t, render(t, file))
+			beside := objects(t, read(t, name+".rendered.yaml"))
+			if !reflect.DeepEqual(made, beside) {
+				t.Errorf("Helm makes\n%+v\nbeside the values stands\n%+v", made, beside)
+			}
+		})
+	}
+}
+
+// Kubernetes has a place for every field of the manifests.
+func TestKubernetesKnowsEveryFieldOfTheManifests(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "deploy/kubernetes/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		if len(objects(t, read(t, file))) == 0 {
+			t.Errorf("%s holds nothing", file)
+		}
+	}
+}
+
+// A field that there is not is found, and so are values that the chart's schema refuses.
+func TestWhatIsWrongIsFound(t *testing.T) {
+	wrong := strings.Replace(read(t, filepath.Join(root, "deploy/kubernetes/coatcheck.yaml")), "terminationGracePeriodSeconds", "terminationGraceSeconds", 1)
+	if _, err := decode(wrong); err == nil || !strings.Contains(err.Error(), "terminationGraceSeconds") {
+		t.Errorf("a misspelled field: %v", err)
+	}
+	if _, err := decode("apiVersion: v1\nkind: Podd\n"); err == nil {
+		t.Error("an unknown kind was taken")
+	}
+	if _, err := renderErr(map[string]any{"replica": 3}); err == nil || !strings.Contains(err.Error(), "replica") {
+		t.Errorf("a misspelled value: %v", err)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func render(t *testing.T, file string) string {
+	t.Helper()
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(read(t, file)), &values); err != nil {
+		t.Fatal(err)
+	}
+	text, err := renderErr(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// renderErr has Helm make the chart's objects. It holds the values against the chart's schema.
+func renderErr(values map[string]any) (string, error) {
+	chart, err := loader.Load(filepath.Join(root, "deploy/helm/coatcheck"))
+	if err != nil {
+		return "", err
+	}
+	if err := chart.Validate(); err != nil {
+		return "", err
+	}
+	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "shop", Namespace: "coatcheck", IsInstall: true}, nil)
+	if err != nil {
+		return "", err
+	}
+	files, err := engine.Engine{Strict: true}.Render(chart, all)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for name, content := range files {
+		if strings.HasSuffix(name, ".yaml") {
+			text.WriteString("---\n" + content + "\n")
+		}
+	}
+	return text.String(), nil
+}
+
+// objects reads objects of Kubernetes by kind and name.
+func objects(t *testing.T, text string) map[string]any {
+	t.Helper()
+	found, err := decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// decode refuses fields that a kind does not have.
+func decode(text string) (map[string]any, error) {
+	found := map[string]any{}
+	for document := range strings.SplitSeq("\n"+text, "\n---") {
+		var about metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal([]byte(document), &about); err != nil {
+			return nil, err
+		}
+		if about.Kind == "" {
+			continue // comments alone
+		}
+		object, known := map[string]any{
+			"v1 Service": &corev1.Service{}, "v1 ServiceAccount": &corev1.ServiceAccount{}, "apps/v1 Deployment": &appsv1.Deployment{}, "apps/v1 StatefulSet": &appsv1.StatefulSet{},
+			"policy/v1 PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "networking.k8s.io/v1 NetworkPolicy": &networkingv1.NetworkPolicy{},
+		}[about.APIVersion+" "+about.Kind]
+		if !known {
+			return nil, &unknownKind{about.APIVersion + " " + about.Kind}
+		}
+		if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+			return nil, err
+		}
+		found[about.Kind+" "+about.Name] = object
+	}
+	return found, nil
+}
+
+type unknownKind struct{ kind string }
+
+func (e *unknownKind) Error() string { return "no kind " + e.kind + " that is looked at here" }

@@ -1,0 +1,2 @@
+// Package check has no code beside its tests.
+package check

@@ -1,0 +1,15 @@
+{{- define "coatcheck.name" -}}
+{{- if contains "coatcheck" .Release.Name }}{{ .Release.Name | trunc 52 | trimSuffix "-" }}{{ else }}{{ printf "%s-coatcheck" (.Release.Name | trunc 42 | trimSuffix "-") }}{{ end }}
+{{- end }}
+
+{{- define "coatcheck.selector" -}}
+app.kubernetes.io/name: coatcheck
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "coatcheck.labels" -}}
+{{ include "coatcheck.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}

@@ -1,0 +1,223 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func impatient(c *Config) {
+	c.BodyTimeout, c.StallTimeout, c.HeaderTimeout, c.IdleTimeout = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
+}
+
+func (r *rig) dial() net.Conn {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second)) // only tells a hang
+	return conn
+}
+
+// untilEnd reads what comes until the gateway ends the connection.
+func untilEnd(t *testing.T, what string, conn net.Conn) string {
+	t.Helper()
+	text, err := io.ReadAll(conn)
+	if late, ok := err.(net.Error); ok && late.Timeout() { //nolint:errorlint // a connection's own error is not wrapped
+		t.Errorf("%s: the gateway waits for it", what)
+	}
+	return string(text)
+}
+
+// A body that is said to come and does not holds neither an answer that does not need it nor the connection.
+func TestBodyThatDoesNotComeHoldsNothing(t *testing.T) {
+	upstream := newShop(t, nil)
+	s := serve(t, upstream.URL, `routes: [{match: /payments}]`, impatient)
+	for what, row := range map[string]struct{ head, want string }{
+		"no key":         {"POST /payments HTTP/1.1\r\n", "HTTP/1.1 400 "},
+		"a guarded body": {"POST /payments HTTP/1.1\r\nIdempotency-Key: a\r\n", "HTTP/1.1 400 "},
+		"an own page":    {"GET /idempotency-policy HTTP/1.1\r\n", "HTTP/1.1 200 "},
+		"a longer page":  {"GET /problems/outcome-unknown HTTP/1.1\r\n", "HTTP/1.1 200 "},
+		"an upgrade":     {"POST /payments HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: x\r\nIdempotency-Key: a\r\n", "HTTP/1.1 400 "},
+		"CONNECT":        {"CONNECT h:1 HTTP/1.1\r\n", "HTTP/1.1 405 "},
+	} {
+		for _, framing := range []string{"Content-Length: 5\r\n\r\n", "Content-Length: 200000\r\n\r\n1234", "Transfer-Encoding: chunked\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n5\r\n1"} {
+			conn := s.dial()
+			say(conn, row.head+"Host: x\r\n"+framing)
+			if text := untilEnd(t, what, conn); !strings.HasPrefix(text, row.want) {
+				t.Errorf("%s, %q: %.200s", what, framing, text)
+			}
+		}
+	}
+	upstream.wantPaid(t, 0)
+	eventually(t, "nobody is inside", func() bool { return s.g.door.Inside() == 0 })
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The same where the service behind has answered, and did not want the body.
+func TestAnswerThatComesBeforeTheBodyIsSent(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var upstream sync.WaitGroup
+	defer upstream.Wait()
+	defer listener.Close()
+	upstream.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			upstream.Go(func() {
+				defer conn.Close()
+				if request, err := http.ReadRequest(bufio.NewReader(conn)); err == nil && request.Method == http.MethodPost {
+					say(conn, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+				}
+				_, _ = io.Copy(io.Discard, conn)
+			})
+		}
+	})
+	s := serve(t, "http://"+listener.Addr().String(), payments, impatient)
+	conn := s.dial()
+	say(conn, "POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("some", 2000))
+	if text := untilEnd(t, "an open route", conn); text != "" && !strings.HasPrefix(text, "HTTP/1.1 403 ") && !strings.HasPrefix(text, "HTTP/1.1 503 ") {
+		t.Errorf("%s", text)
+	}
+	short := s.dial()
+	say(short, "POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nsome") // so little that the upstream has not heard of it
+	untilEnd(t, "an open route with a short body", short)
+	eventually(t, "nobody is inside", func() bool { return s.g.door.Inside() == 0 })
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The bound is for what is left of a body: an answer may take longer than it, be it a stream, once the body is there.
+func TestStreamBehindABodyOutlivesTheBoundOfTheBody(t *testing.T) {
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "first ")
+		_ = http.NewResponseController(w).Flush()
+		close(begun)
+		select {
+		case <-proceed:
+			_, _ = io.WriteString(w, "last")
+		case <-r.Context().Done():
+		}
+	})
+	r := start(t, upstream.URL, payments, impatient)
+	answered := make(chan answer, 1)
+	go func() {
+		a, _ := r.send(t.Context(), "POST", "/open", "body")
+		answered <- a
+	}()
+	<-begun
+	twice := time.NewTimer(500 * time.Millisecond) // more than twice the bounds of body and stall
+	<-twice.C
+	close(proceed)
+	if a := <-answered; a.body != "first last" {
+		t.Errorf("%+v\n%s", a, r.log)
+	}
+}
+
+// A client that takes nothing of its answer is cut off, and what was read for it is let go.
+func TestClientThatTakesNothingIsCutOff(t *testing.T) {
+	const size = 12 << 20 // more than the buffers of a connection take
+	piece := bytes.Repeat([]byte("a"), 1<<20)
+	upstream := newShop(t, func(w http.ResponseWriter, _ *http.Request) {
+		for range size / len(piece) {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	})
+	s := serve(t, upstream.URL, `routes: [{match: POST /kept, max_answer_bytes: 20000000}, {match: POST /streamed}]`, impatient, on(storetest.Open(t, redisstore.Config{URL: "embedded:", Timeout: 20 * time.Second})))
+	for _, path := range []string{"/open", "/streamed", "/kept"} {
+		conn := s.dial()
+		_ = conn.(*net.TCPConn).SetReadBuffer(4096)
+		say(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a\r\nContent-Length: 0\r\n\r\n")
+		if got := readUntil(t, conn, "\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
+			t.Errorf("%s: %s", path, got)
+		}
+		eventually(t, path+" is over", func() bool { return s.g.door.Inside() == 0 })
+	}
+	// What was kept is there for who comes again.
+	conn := s.dial()
+	say(conn, "POST /kept HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a\r\nContent-Length: 0\r\n\r\n")
+	if head := readUntil(t, conn, "\r\n\r\n"); !strings.Contains(head, "\r\nIdempotent-Replayed: true\r\n") {
+		t.Errorf("%s", head)
+	}
+	conn.Close()
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHeadersAndConnectionsOfClientsAreBounded(t *testing.T) {
+	upstream := newShop(t, nil)
+	s := serve(t, upstream.URL, payments, impatient, func(c *Config) { c.MaxConnections = 10 })
+	slow := s.dial()
+	say(slow, "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+	if text := untilEnd(t, "a header", slow); strings.HasPrefix(text, "HTTP/1.1 2") {
+		t.Errorf("%s", text)
+	}
+	for what, header := range map[string]string{"size": "X: " + strings.Repeat("y", 80<<10) + "\r\n", "number": strings.Repeat("X: y\r\n", 257)} {
+		conn := s.dial()
+		say(conn, "POST /payments HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a\r\n"+header+"\r\n")
+		if text := untilEnd(t, what, conn); text != "" && !strings.HasPrefix(text, "HTTP/1.1 431 ") {
+			t.Errorf("%s: %s", what, text)
+		}
+	}
+	for range 50 {
+		s.dial() // and nothing else
+	}
+	if a := s.pay("a"); a.status != 201 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if n := s.g.door.Inside(); n > 10 {
+		t.Errorf("%d connections", n)
+	}
+	upstream.wantPaid(t, 1)
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An upgraded connection counts until it has ended.
+func TestUpgradedConnectionLeavesItsPlace(t *testing.T) {
+	upstream := converse(t, func(_ int64, _ *http.Request, conn net.Conn) bool {
+		say(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		_, _ = io.Copy(conn, conn)
+		return false
+	})
+	s := serve(t, upstream.url, payments, impatient)
+	conn := s.dial()
+	say(conn, "GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	readUntil(t, conn, "\r\n\r\n")
+	say(conn, "hello")
+	if got := readUntil(t, conn, "hello"); got != "hello" {
+		t.Errorf("%q", got)
+	}
+	if n := s.g.door.Inside(); n != 1 {
+		t.Errorf("%d are inside", n)
+	}
+	conn.Close()
+	eventually(t, "it has left", func() bool { return s.g.door.Inside() == 0 })
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// A request that is traced has a span of its own, named by its route's pattern; within it, on guarded routes, one of the guard; and one of the request to the upstream, which is
+// told of it by its traceparent header. No span holds a path, a query, a header, an address or a name.
+
+// traceContext is the form in which traces come in and go out: https://www.w3.org/TR/trace-context/.
+var traceContext propagation.TraceContext
+
+// outcomeKey is how a request came out, in the words of the metrics.
+const outcomeKey = attribute.Key("coatcheck.outcome")
+
+// trace gives a request its span. Its name is completed when the route is known.
+func (g *Gateway) trace(r *http.Request, x *exchange) *http.Request {
+	if g.config.Tracer == nil {
+		return r
+	}
+	ctx := traceContext.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+	name, is := methodOf(r)
+	_, version, _ := strings.Cut(r.Proto, "/")
+	ctx, x.span = g.config.Tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), //nolint:spancheck // endTrace ends it
+		trace.WithAttributes(is, semconv.URLScheme("http"), semconv.NetworkProtocolVersion(version)))
+	return r.WithContext(ctx)
+}
+
+// methodOf names a request's method as the semantic conventions do.
+func methodOf(r *http.Request) (name string, is attribute.KeyValue) {
+	if knownMethod(r.Method) != r.Method {
+		return "HTTP", semconv.HTTPRequestMethodOther
+	}
+	return r.Method, semconv.HTTPRequestMethodKey.String(r.Method)
+}
+
+// endTrace ends the span of a request with what came out.
+func (x *exchange) endTrace(r *http.Request, status int) {
+	if x.span == nil {
+		return
+	}
+	if x.route != nil {
+		name, _ := methodOf(r)
+		pattern := x.route.Name
+		if method, path, found := strings.Cut(pattern, " "); found && method == name {
+			pattern = path
+		}
+		x.span.SetName(name + " " + pattern)
+		x.span.SetAttributes(semconv.HTTPRoute(pattern))
+	}
+	x.span.SetAttributes(outcomeKey.String(string(x.outcome)))
+	if status > 0 {
+		x.span.SetAttributes(semconv.HTTPResponseStatusCode(status))
+	}
+	if status == 0 || status >= http.StatusInternalServerError {
+		x.span.SetStatus(codes.Error, "")
+	}
+	x.span.End()
+}
+
+// guarding serves a guarded request, with a span of the guard.
+func (g *Gateway) guarding(w http.ResponseWriter, r *http.Request, x *exchange) {
+	if g.config.Tracer == nil {
+		x.route.handler.ServeHTTP(w, r)
+		return
+	}
+	ctx, span := g.config.Tracer.Start(r.Context(), "idempotency.Guard")
+	defer span.End()
+	x.route.handler.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// traced gives each request that a transport carries a span, and tells the upstream of it.
+func (g *Gateway) traced(transport http.RoundTripper) http.RoundTripper {
+	if g.config.Tracer == nil {
+		return transport
+	}
+	return tracedTransport{transport, g.config.Tracer}
+}
+
+type tracedTransport struct {
+	http.RoundTripper
+
+	tracer trace.Tracer
+}
+
+// RoundTrip implements [http.RoundTripper]. The span ends with the answer's body, or with its headers where the connection becomes another protocol's.
+func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	name, is := methodOf(r)
+	ctx, span := t.tracer.Start(r.Context(), name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(is, semconv.URLScheme(r.URL.Scheme)))
+	r = r.WithContext(ctx)
+	r.Header = r.Header.Clone() // a transport must leave a request as it is
+	traceContext.Inject(ctx, propagation.HeaderCarrier(r.Header))
+	answer, err := t.RoundTripper.RoundTrip(r)
+	if err != nil {
+		span.SetAttributes(semconv.ErrorTypeOther) // the error's text can quote the upstream
+		span.SetStatus(codes.Error, "")
+		span.End()
+		return answer, err
+	}
+	span.SetAttributes(semconv.HTTPResponseStatusCode(answer.StatusCode))
+	if answer.StatusCode >= http.StatusBadRequest {
+		span.SetStatus(codes.Error, "")
+	}
+	if answer.StatusCode == http.StatusSwitchingProtocols {
+		span.End()
+		return answer, nil
+	}
+	answer.Body = &tracedBody{ReadCloser: answer.Body, span: span}
+	return answer, nil
+}
+
+// tracedBody ends its span once, when it ends or is closed.
+type tracedBody struct {
+	io.ReadCloser
+
+	span trace.Span
+	once sync.Once
+}
+
+func (b *tracedBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	if err != nil {
+		b.end(err)
+	}
+	return n, err
+}
+
+// Close ends the body.
+func (b *tracedBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.end(nil)
+	return err
+}
+
+func (b *tracedBody) end(err error) {
+	b.once.Do(func() {
+		if err != nil && !errors.Is(err, io.EOF) {
+			b.span.SetAttributes(semconv.ErrorTypeOther)
+			b.span.SetStatus(codes.Error, "")
+		}
+		b.span.End()
+	})
+}

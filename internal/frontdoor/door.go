@@ -1,0 +1,102 @@
+package frontdoor
+
+import (
+	"container/list"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// The bounds where none are set.
+const (
+	DefaultHeaderTimeout  = 5 * time.Second
+	DefaultIdleTimeout    = 2 * time.Minute
+	DefaultMaxHeader      = 64 << 10
+	DefaultMaxConnections = 10_000
+)
+
+// maxFields is how many header fields a request may have: a map of many small ones takes far more memory than their bytes.
+const maxFields = 256
+
+// Config sets up a door. The zero value of each field means the default beside it.
+type Config struct {
+	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
+	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
+	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. net/http takes 4 KiB more
+	MaxConnections int           // connections that are open at once; 0 = 10000
+	Logger         *slog.Logger  // nil = no log
+}
+
+func (c Config) withDefaults() Config {
+	if c.HeaderTimeout == 0 {
+		c.HeaderTimeout = DefaultHeaderTimeout
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = DefaultIdleTimeout
+	}
+	if c.MaxHeader == 0 {
+		c.MaxHeader = DefaultMaxHeader
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = DefaultMaxConnections
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Door is one server's. It is safe for concurrent use.
+type Door struct {
+	config Config
+
+	mu     sync.Mutex
+	inside map[net.Conn]*visit
+	quiet  list.List     // those inside of which no request is being answered, the longest first
+	change chan struct{} // closed when somebody left or became quiet; nil = nobody waits for that
+	warned time.Time
+}
+
+// New returns a door that nobody has come through.
+func New(config Config) *Door {
+	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}}
+}
+
+// Server is an HTTP server within the bounds. It has to serve on a listener that went through Around.
+func (d *Door) Server(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           fewFields(handler),
+		ReadHeaderTimeout: d.config.HeaderTimeout,
+		IdleTimeout:       d.config.IdleTimeout,
+		MaxHeaderBytes:    d.config.MaxHeader,
+		ConnState:         d.note,
+	}
+}
+
+// Around has a listener let in no more connections than the bound. One more is let in for the one that has been without a request for longest, and if every
+// connection has a request under way, it waits until one has not. Those behind it wait with the operating system.
+func (d *Door) Around(l net.Listener) net.Listener {
+	return &listener{Listener: l, door: d, closed: make(chan struct{})}
+}
+
+// fewFields answers a request with too many header fields as net/http answers one whose header is too large.
+func fewFields(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fields := 0
+		for _, values := range r.Header {
+			fields += len(values)
+		}
+		if fields > maxFields {
+			const text = "431 Request Header Fields Too Large"
+			header := w.Header()
+			header.Set("Content-Type", "text/plain; charset=utf-8")
+			header.Set("Connection", "close")
+			w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
+			_, _ = w.Write([]byte(text)) // the client may have hung up
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

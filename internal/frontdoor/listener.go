@@ -1,0 +1,157 @@
+package frontdoor
+
+import (
+	"container/list"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// warnEvery is how often the log tells that the bound on connections is reached.
+const warnEvery = time.Minute
+
+// visit is a connection that is inside.
+type visit struct {
+	at *list.Element // in the queue of the quiet; nil = not in it
+}
+
+type listener struct {
+	net.Listener
+	door   *Door
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Accept waits for the next connection, and until there is room for it.
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if !l.door.enter(conn, l.closed) {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+// Close ends Accept, also where it waits for room.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// enter lets a connection in; false if the listener was closed before there was room.
+func (d *Door) enter(conn net.Conn, closed <-chan struct{}) bool {
+	for {
+		quietest, change, ok := d.try(conn)
+		switch {
+		case ok && quietest == nil:
+			return true
+		case ok:
+			hangUp(quietest)
+			return true
+		}
+		select {
+		case <-change:
+		case <-closed:
+			return false
+		}
+	}
+}
+
+// try lets a connection in if there is room, or if one has to go for it, which the caller then ends. Else change is closed when it may be tried again.
+func (d *Door) try(conn net.Conn) (leaves net.Conn, change <-chan struct{}, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.inside) >= d.config.MaxConnections {
+		d.warnLocked()
+		front := d.quiet.Front()
+		if front == nil {
+			if d.change == nil {
+				d.change = make(chan struct{})
+			}
+			return nil, d.change, false
+		}
+		leaves, _ = front.Value.(net.Conn)
+		d.leaveLocked(leaves)
+	}
+	d.inside[conn] = &visit{}
+	return leaves, nil, true
+}
+
+func (d *Door) warnLocked() {
+	if now := time.Now(); now.Sub(d.warned) >= warnEvery {
+		d.warned = now
+		d.config.Logger.Warn("as many connections are open as may be: those without a request are closed for new ones; see --max-connections", "connections", len(d.inside))
+	}
+}
+
+// hangUp ends a connection at once: one that speaks TLS would wait for a client that may never read.
+func hangUp(conn net.Conn) {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	_ = conn.Close() // it may be gone already
+}
+
+// note follows the connections, as [http.Server.ConnState]. One whose header has not come whole is quiet, too.
+func (d *Door) note(conn net.Conn, state http.ConnState) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v, ok := d.inside[conn]
+	if !ok {
+		return // it was sent away
+	}
+	switch state {
+	case http.StateNew, http.StateIdle:
+		if v.at == nil {
+			v.at = d.quiet.PushBack(conn)
+		}
+		d.tellLocked()
+	case http.StateActive, http.StateHijacked: // who takes over a connection says when it is Gone
+		d.loudLocked(v)
+	case http.StateClosed:
+		d.leaveLocked(conn)
+	}
+}
+
+// Gone says that a connection has ended that a handler had taken over.
+func (d *Door) Gone(conn net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.leaveLocked(conn)
+}
+
+func (d *Door) leaveLocked(conn net.Conn) {
+	v, ok := d.inside[conn]
+	if !ok {
+		return
+	}
+	d.loudLocked(v)
+	delete(d.inside, conn)
+	d.tellLocked()
+}
+
+func (d *Door) loudLocked(v *visit) {
+	if v.at != nil {
+		d.quiet.Remove(v.at)
+		v.at = nil
+	}
+}
+
+func (d *Door) tellLocked() {
+	if d.change != nil {
+		close(d.change)
+		d.change = nil
+	}
+}
+
+// Inside is how many connections are open.
+func (d *Door) Inside() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.inside)
+}

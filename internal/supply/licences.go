@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/google/licensecheck"
+)
+
+// licencesPage is the list that people read, and that a test holds against the binary.
+const licencesPage = "docs/licences.md"
+
+// allowed are licences, by their SPDX names, of code that may be in the binary: each lets it be used, changed and passed on under another licence beside it, as long as its text goes along.
+var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "ISC", "MIT", "Unlicense", "Zlib"}
+
+// excepted are modules with other licences, each with the reason why it may be there. A module whose licences become others is not excepted any more.
+var excepted = map[string]exception{
+	"codeberg.org/go-fonts/liberation": {
+		found: []string{"BSD-3-Clause", "OFL-1.1"}, why: "fonts, which `coatcheck bench --plot` writes with. Under the Open Font License they may be part of any program; they are not sold by themselves.",
+	},
+	"github.com/ajstarks/svgo": {
+		found: []string{"CC-BY-4.0", unknown}, licences: []string{"CC-BY-4.0"}, why: "by Anthony Starks, who is named here as the licence asks; unchanged.",
+	},
+	"github.com/go-sql-driver/mysql": {
+		found: []string{"MPL-2.0"}, why: "unchanged; the Mozilla Public License covers its own files, whose source is where the Go tool fetches it, by the path and version above.",
+	},
+	"github.com/golang/freetype": {
+		found: []string{unknown}, licences: []string{"FTL"}, more: []string{"licenses/ftl.txt"},
+		why: "its LICENSE leaves the choice of two, of which the FreeType License is taken. Portions of this software are copyright © The FreeType Project (www.freetype.org). All rights reserved.",
+	},
+}
+
+type exception struct {
+	found    []string // what is found in its files
+	licences []string // what it is under; nil = what is found
+	more     []string // files with licences that go along
+	why      string
+}
+
+// held is a module with its licences and their texts.
+type held struct {
+	module
+
+	licences []string // SPDX names
+	texts    []licenceText
+}
+
+type licenceText struct {
+	file string // from the module's folder
+	text []byte
+}
+
+var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([-._].*)?$`)
+
+// licencesOf finds the licences of every module in the binary, and what may not be there. The list is whole even if there is an error.
+func licencesOf(ctx context.Context, root string) ([]held, error) {
+	modules, err := modulesOf(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	var all []held
+	var faults []error
+	for _, m := range modules {
+		one, err := look(m)
+		all, faults = append(all, one), append(faults, err)
+	}
+	return all, errors.Join(faults...)
+}
+
+// look reads the licences of a module. They are those of its folder, and of the folders of its packages that are in the binary.
+func look(m module) (held, error) {
+	one := held{module: m}
+	for _, folder := range m.folders() {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			return one, err
+		}
+		for _, entry := range entries {
+			if entry.IsDir() || !licenceFile.MatchString(entry.Name()) || strings.HasSuffix(entry.Name(), ".go") {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(folder, entry.Name()))
+			if err != nil {
+				return one, err
+			}
+			file, err := filepath.Rel(m.dir, filepath.Join(folder, entry.Name()))
+			if err != nil {
+				return one, err
+			}
+			one.texts = append(one.texts, licenceText{filepath.ToSlash(file), text})
+			one.licences = append(one.licences, namesOf(text)...)
+		}
+	}
+	for _, file := range excepted[m.path].more {
+		text, err := os.ReadFile(filepath.Join(m.dir, file))
+		if err != nil {
+			return one, err
+		}
+		one.texts = append(one.texts, licenceText{file, text})
+	}
+	slices.Sort(one.licences)
+	one.licences = slices.Compact(one.licences)
+	err := one.check()
+	return one, err
+}
+
+// unknown stands for a text that is no licence which anybody knows.
+const unknown = "unknown"
+
+// namesOf are the licences that a text holds. A text of which less than half is a licence is unknown.
+func namesOf(text []byte) (names []string) {
+	coverage := licensecheck.Scan(text)
+	if coverage.Percent < 50 {
+		return []string{unknown}
+	}
+	for _, match := range coverage.Match {
+		names = append(names, match.ID)
+	}
+	return names
+}
+
+// check tells whether a module may be in the binary. One that is excepted has the licences of its exception then.
+func (h *held) check() error {
+	if len(h.licences) == 0 {
+		return fmt.Errorf("%s %s has no file with a licence: nobody may use it", h.path, h.version)
+	}
+	if e := excepted[h.path]; slices.Equal(e.found, h.licences) {
+		if e.licences != nil {
+			h.licences = e.licences
+		}
+		return nil
+	}
+	for _, name := range h.licences {
+		if !slices.Contains(allowed, name) {
+			return fmt.Errorf("%s %s has the licence %s, which is not on the list of those that may be in the binary (internal/supply/licences.go): take another module, or say there why it may",
+				h.path, h.version, name)
+		}
+	}
+	return nil
+}
+
+// page is the list for people.
+func page(all []held) string {
+	var b strings.Builder
+	b.WriteString("# Licences\n\nThe modules whose code is in the binary `coatcheck`, as it is built for Linux, beside Go's standard library (BSD-3-Clause) and this repository itself (Apache-2.0). ")
+	b.WriteString("`make licences` writes this page, and a test fails where a module is missing, or has a licence that is not one of " + strings.Join(allowed, ", "))
+	b.WriteString(" and is not excepted below. What is only in tests, benchmarks, examples and tools is not in the binary, and not here.\n\n")
+	b.WriteString("Most of these licences want their text to go along with a binary: `make release` writes all of them into `bin/licences.txt`.\n\n| module | version | licence |\n|---|---|---|\n")
+	for _, one := range all {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", one.path, one.version, strings.Join(one.licences, ", "))
+	}
+	b.WriteString("\n## Exceptions\n")
+	for _, one := range all {
+		if e, ok := excepted[one.path]; ok {
+			fmt.Fprintf(&b, "\n- %s: %s", one.path, e.why)
+		}
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+func writeLicences(ctx context.Context, root, file string) error {
+	all, faults := licencesOf(ctx, root)
+	if len(all) == 0 {
+		return faults
+	}
+	return errors.Join(faults, os.WriteFile(filepath.Join(root, file), []byte(page(all)), 0o644)) //nolint:gosec // a page for everybody to read
+}
+
+// printTexts prints the licences of all modules, and of Go itself.
+func printTexts(ctx context.Context, root string, out io.Writer) error {
+	all, err := licencesOf(ctx, root)
+	if err != nil {
+		return err
+	}
+	own, err := os.ReadFile(filepath.Join(runtime.GOROOT(), "LICENSE")) //nolint:staticcheck // the go command that runs this has set GOROOT
+	if err != nil {
+		return fmt.Errorf("the licence of Go: %w", err)
+	}
+	all = append([]held{{module: module{path: "Go, its standard library", version: runtime.Version()}, texts: []licenceText{{"LICENSE", own}}}}, all...)
+	for _, one := range all {
+		for _, licence := range one.texts {
+			if _, err := fmt.Fprintf(out, "%s %s, %s\n\n%s\n\n%s\n\n", one.path, one.version, licence.file, strings.TrimSpace(string(licence.text)), strings.Repeat("-", 80)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

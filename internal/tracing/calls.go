@@ -1,0 +1,72 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// flightCalls is how many calls shared a call's round trip, itself among them.
+const flightCalls = attribute.Key("coatcheck.flight.calls")
+
+// calls makes a span of each call to the store that a request is behind. What the process does by itself, such as renewals, has none.
+type calls struct {
+	redisstore.Unobserved
+
+	tracer trace.Tracer
+}
+
+type callKey struct{}
+
+// CallStarted implements [redisstore.Observer].
+func (c calls) CallStarted(ctx context.Context, op string) context.Context {
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		return ctx
+	}
+	about := []attribute.KeyValue{semconv.DBSystemNameRedis, semconv.DBOperationName("EVALSHA"), semconv.DBStoredProcedureName(op)}
+	if op == redisstore.OpIncrBy {
+		about = []attribute.KeyValue{semconv.DBSystemNameRedis, semconv.DBOperationName("INCRBY")}
+	}
+	ctx, span := c.tracer.Start(ctx, "redis "+op, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(about...)) //nolint:spancheck // CallEnded ends it
+	return context.WithValue(ctx, callKey{}, span)                                                                          //nolint:spancheck // as above
+}
+
+// CallEnded implements [redisstore.Observer].
+func (c calls) CallEnded(ctx context.Context, call redisstore.Call) {
+	span, ok := ctx.Value(callKey{}).(trace.Span)
+	if !ok {
+		return
+	}
+	if call.Together > 0 {
+		span.SetAttributes(flightCalls.Int(call.Together))
+	}
+	if call.Word != "" {
+		span.SetAttributes(attribute.String("coatcheck.outcome", call.Word))
+	}
+	if class := classOf(call.Err); class != "" {
+		span.SetAttributes(semconv.ErrorTypeKey.String(class))
+		span.SetStatus(codes.Error, "")
+	}
+	span.End()
+}
+
+// classOf names the class of an error, of which the text may say more than a trace should hold; "" for what is an answer and no failure.
+func classOf(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, redisstore.ErrUnavailable):
+		return "unavailable"
+	case errors.Is(err, redisstore.ErrUnknownOutcome):
+		return "unknown-outcome"
+	case errors.Is(err, redisstore.ErrRefused), errors.Is(err, redisstore.ErrLost):
+		return ""
+	}
+	return "_OTHER"
+}

@@ -1,0 +1,150 @@
+// Package tracing sends traces to a collector by OTLP over HTTP. It is the only place that knows the OpenTelemetry SDK; whoever makes spans uses its interface package alone.
+//
+// A request is never slowed or failed by it: spans that have ended are put into a bounded queue, which a goroutine sends in batches. What the collector does not take in
+// time is dropped, and the log says so, once a minute at most.
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// scope names who makes the spans.
+const scope = "github.com/coatcheck/coatcheck"
+
+// Config says where traces go, and which. Beside it the SDK reads the variables that OpenTelemetry specifies, from the process's environment: OTEL_EXPORTER_OTLP_*,
+// OTEL_BSP_*, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER. What is set here counts before them.
+type Config struct {
+	Endpoint string   // base URL of the collector, such as http://127.0.0.1:4318, behind which comes /v1/traces; "" = as the environment says
+	Sample   *float64 // the part of traces that begin here that is kept, 0 to 1; those that began elsewhere are kept if they are kept there. nil = as the environment says, else all
+	Service  string   // the name under which the traces appear, unless the environment has another
+	Version  string
+	Logger   *slog.Logger // nil = no log
+}
+
+// Wanted tells whether the environment asks for traces.
+func Wanted(getenv func(string) string) bool {
+	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
+		return false
+	}
+	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// CheckEndpoint tells what is wrong with the URL of a collector. The error does not repeat it.
+func CheckEndpoint(text string) error {
+	at, err := url.Parse(text)
+	switch {
+	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "":
+		return errors.New("the URL of an OTLP/HTTP collector is http://host:4318 or https://host, with or without a path in front of /v1/traces")
+	case at.User != nil || at.RawQuery != "" || at.Fragment != "":
+		return errors.New("a user, a password, a query or a fragment does not belong into the URL of a collector: OTEL_EXPORTER_OTLP_HEADERS says who sends")
+	}
+	return nil
+}
+
+// Traces is where spans go. A nil *Traces makes none. It is safe for concurrent use.
+type Traces struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+}
+
+// Open starts the sending, which ends with Close. It asks nobody: a collector that is away shows in the log.
+func Open(ctx context.Context, config Config) (*Traces, error) {
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	otel.SetLogger(logr.FromSlogHandler(config.Logger.Handler()))
+	otel.SetErrorHandler(&complaints{log: config.Logger})
+	var options []otlptracehttp.Option
+	if config.Endpoint != "" {
+		if err := CheckEndpoint(config.Endpoint); err != nil {
+			return nil, err
+		}
+		options = append(options, otlptracehttp.WithEndpointURL(strings.TrimRight(config.Endpoint, "/")+"/v1/traces"))
+	}
+	exporter, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	about, err := resource.New(ctx, resource.WithTelemetrySDK(),
+		resource.WithAttributes(semconv.ServiceName(config.Service), semconv.ServiceVersion(config.Version)), resource.WithFromEnv())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("traces: %w", err), exporter.Shutdown(ctx))
+	}
+	all := []sdk.TracerProviderOption{sdk.WithResource(about), sdk.WithBatcher(exporter)}
+	if config.Sample != nil {
+		all = append(all, sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(*config.Sample))))
+	}
+	provider := sdk.NewTracerProvider(all...)
+	return &Traces{provider, provider.Tracer(scope, trace.WithInstrumentationVersion(config.Version))}, nil
+}
+
+// Tracer makes spans; nil if there are no traces.
+func (t *Traces) Tracer() trace.Tracer { //nolint:ireturn // the tracer is the SDK's, and whoever uses it must not know that
+	if t == nil {
+		return nil
+	}
+	return t.tracer
+}
+
+// Observers are what a store needs to be in the traces.
+func (t *Traces) Observers() []redisstore.Observer {
+	if t == nil {
+		return nil
+	}
+	return []redisstore.Observer{calls{tracer: t.tracer}}
+}
+
+// closeWithin is how long the last spans may take to be sent.
+const closeWithin = 3 * time.Second
+
+// Close sends what has ended and was not sent yet, as far as that takes no more than three seconds, and ends the sending.
+func (t *Traces) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+	defer cancel()
+	return t.provider.Shutdown(ctx)
+}
+
+// complainEvery is how long the log is spared the next complaint.
+const complainEvery = time.Minute
+
+// complaints takes the errors of the sending.
+type complaints struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	next time.Time
+	more int // that were not told
+}
+
+// Handle implements [otel.ErrorHandler].
+func (c *complaints) Handle(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if now.Before(c.next) {
+		c.more++
+		return
+	}
+	c.log.Warn("traces can not be sent, and are dropped", "error", err, "not_told_before", c.more)
+	c.next, c.more = now.Add(complainEvery), 0
+}

@@ -1,0 +1,142 @@
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Kind is what sort of metric one is.
+type Kind string
+
+// The kinds.
+const (
+	Counter   Kind = "counter"
+	Gauge     Kind = "gauge"
+	Histogram Kind = "histogram"
+)
+
+// Metric describes one for people, and for tests.
+type Metric struct {
+	Name   string
+	Kind   Kind
+	Labels []string
+	Help   string
+}
+
+// Unit is what it is measured in, which the end of its name says; what says nothing is a number of things.
+func (m Metric) Unit() string {
+	name := strings.TrimSuffix(m.Name, "_total")
+	for _, unit := range []string{"seconds", "bytes"} {
+		if strings.HasSuffix(name, "_"+unit) {
+			return unit
+		}
+	}
+	return ""
+}
+
+// Registry holds the metrics of one process, those of Go and of the process among them, and lists those that are ours. Metrics are added to it at start-up; a name that is there
+// already is a programmer's mistake and panics.
+type Registry struct {
+	all    *prometheus.Registry
+	listed []Metric
+}
+
+// NewRegistry returns a registry with the metrics of Go, of the process, and coatcheck_build_info with the version of the program.
+func NewRegistry(version string) *Registry {
+	r := &Registry{all: prometheus.NewRegistry()}
+	r.all.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.Gauge("coatcheck_build_info", "Always 1; the labels say which version of the program runs, and which Go it was built with.", "version", "go").
+		WithLabelValues(version, runtime.Version()).Set(1)
+	return r
+}
+
+// Listed describes the metrics that are ours, by name.
+func (r *Registry) Listed() []Metric {
+	listed := slices.Clone(r.listed)
+	slices.SortFunc(listed, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
+	return listed
+}
+
+// Handler answers a scrape, in the text format that every Prometheus reads. What can not be asked for is missing, and the rest is there.
+func (r *Registry) Handler() http.Handler {
+	handler := promhttp.HandlerFor(r.all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	return http.HandlerFunc(func(w http.ResponseWriter, asked *http.Request) {
+		plain := asked.Clone(asked.Context())
+		plain.Header.Del("Accept")
+		handler.ServeHTTP(w, plain)
+	})
+}
+
+// Counter adds a counter with labels.
+func (r *Registry) Counter(name, help string, labels ...string) *prometheus.CounterVec {
+	r.list(name, Counter, help, labels)
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	r.all.MustRegister(vec)
+	return vec
+}
+
+// Gauge adds a gauge with labels.
+func (r *Registry) Gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	r.list(name, Gauge, help, labels)
+	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	r.all.MustRegister(vec)
+	return vec
+}
+
+// Histogram adds a histogram with labels.
+func (r *Registry) Histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	r.list(name, Histogram, help, labels)
+	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	r.all.MustRegister(vec)
+	return vec
+}
+
+// Tell gives the value of a series, one value for each label.
+type Tell func(value float64, labels ...string)
+
+// Ask adds a counter or a gauge whose values are asked for at each scrape. What is not told is not there.
+func (r *Registry) Ask(name string, kind Kind, help string, labels []string, ask func(Tell)) {
+	r.list(name, kind, help, labels)
+	as := prometheus.GaugeValue
+	if kind == Counter {
+		as = prometheus.CounterValue
+	}
+	r.all.MustRegister(asked{prometheus.NewDesc(name, help, labels, nil), as, ask})
+}
+
+func (r *Registry) list(name string, kind Kind, help string, labels []string) {
+	r.listed = append(r.listed, Metric{name, kind, labels, help})
+}
+
+// asked is a collector that asks when it is scraped.
+type asked struct {
+	desc *prometheus.Desc
+	as   prometheus.ValueType
+	ask  func(Tell)
+}
+
+// Describe implements [prometheus.Collector].
+func (a asked) Describe(to chan<- *prometheus.Desc) { to <- a.desc }
+
+// Collect implements [prometheus.Collector].
+func (a asked) Collect(to chan<- prometheus.Metric) {
+	a.ask(func(value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(a.desc, a.as, value, labels...)
+	})
+}
+
+// Buckets of histograms, in seconds.
+var (
+	// Quick are for what one round trip takes.
+	Quick = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
+	// Patient are for requests, which may wait for others.
+	Patient = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	// Long are for what is held.
+	Long = []float64{.01, .1, .5, 1, 5, 15, 30, 60, 300, 900, 3600, 14400}
+)

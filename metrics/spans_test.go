@@ -1,0 +1,92 @@
+package metrics
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestLongestWaitIsThatOfWhoCameFirstAndStillWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewService("v1")
+		want := func(waiting int, longest time.Duration) {
+			t.Helper()
+			text := scraped(s.Registry)
+			for _, line := range []string{fmt.Sprintf("coatcheck_lock_waiting %d\n", waiting), fmt.Sprintf("coatcheck_lock_longest_wait_seconds %v\n", longest.Seconds())} {
+				if !strings.Contains(text, line) {
+					t.Errorf("no line %q", line)
+				}
+			}
+		}
+		want(0, 0)
+		first := s.LockWaits()
+		time.Sleep(10 * time.Second)
+		second := s.LockWaits()
+		time.Sleep(5 * time.Second)
+		want(2, 15*time.Second)
+		first(true)
+		want(1, 5*time.Second)
+		second(false)
+		want(0, 0)
+		for _, line := range []string{`coatcheck_lock_wait_seconds_sum{outcome="granted"} 15`, `coatcheck_lock_wait_seconds_sum{outcome="not_granted"} 5`} {
+			if !strings.Contains(scraped(s.Registry), line+"\n") {
+				t.Errorf("no line %q", line)
+			}
+		}
+	})
+}
+
+func TestHoldTimesAreThoseOfLocksThatWereGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewService("v1")
+		want := func(held int, times int, sum float64) {
+			t.Helper()
+			text := scraped(s.Registry)
+			for _, line := range []string{
+				fmt.Sprintf("coatcheck_lock_held %d\n", held), fmt.Sprintf("coatcheck_lock_hold_seconds_count %d\n", times), fmt.Sprintf("coatcheck_lock_hold_seconds_sum %v\n", sum),
+			} {
+				if !strings.Contains(text, line) {
+					t.Errorf("no line %q", line)
+				}
+			}
+		}
+		for _, token := range []string{"released", "renewed", "lapsed", "lost", "undone"} {
+			s.LockGranted(token, time.Minute)
+		}
+		want(5, 0, 0)
+		time.Sleep(40 * time.Second)
+		s.LockReleased("released", Done)
+		s.LockReleased("released", Done) // a repeat, or another server's
+		s.LockReleased("of another server", Done)
+		s.LockRenewed("renewed", time.Minute, Done)
+		s.LockRenewed("of another server", time.Minute, Done)
+		s.LockRenewed("lapsed", time.Minute, Failed)
+		s.LockRenewed("lost", 0, Gone)
+		s.LockUndone("undone")
+		want(2, 1, 40)
+		time.Sleep(30 * time.Second)
+		want(1, 1, 40) // the lapsed one has ended by itself
+		s.LockReleased("renewed", Done)
+		want(0, 2, 110)
+	})
+}
+
+// A process that grants more than it remembers counts on, and forgets what has ended.
+func TestHoldsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewService("v1")
+		for i := range mostHolds + 5 {
+			s.LockGranted(fmt.Sprint("early", i), time.Second)
+		}
+		if n := len(s.holds.by); n != mostHolds {
+			t.Errorf("%d are remembered", n)
+		}
+		time.Sleep(2 * time.Second)
+		s.LockGranted("late", time.Minute)
+		if n := len(s.holds.by); n != 1 {
+			t.Errorf("%d are remembered when all but one have ended", n)
+		}
+	})
+}

@@ -1,0 +1,241 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// Outcome is what became of a call to the store.
+type Outcome string
+
+// The outcomes.
+const (
+	OK          Outcome = "ok"          // it was answered, whatever the answer is
+	Lost        Outcome = "lost"        // it was answered: what the caller held is no longer theirs
+	Refused     Outcome = "refused"     // nothing was done: what is stored there does not allow it
+	Unavailable Outcome = "unavailable" // nothing was done: the store can not be reached, or takes no writes
+	Unknown     Outcome = "unknown"     // it may have been done
+)
+
+var outcomes = []Outcome{OK, Lost, Refused, Unavailable, Unknown}
+
+// failed stands in the place of what a script decides for a call that was not answered.
+const failed = "failed"
+
+// losses are what scripts answer to somebody who has no longer what they held.
+var losses = []string{"lost", "stale", "gone"}
+
+// decisions says which scripts' answers are counted one by one, and what each can answer.
+var decisions = []struct {
+	script, name, help string
+	words              []string
+}{
+	{
+		"token_issue", "coatcheck_token_issues_total", "Tokens that were asked for, by outcome.",
+		[]string{"ok", "exists"},
+	},
+	{
+		"token_claim", "coatcheck_token_claims_total",
+		"Claims of tokens and keys, by what Redis decided: granted (the operation begins), replay (its answer is there), busy (it is running), in_doubt (it has ended without an answer), " +
+			"mismatch (it was another request), unknown. A request that waits for another one claims again at each look.",
+		[]string{"granted", "replay", "busy", "in-doubt", "mismatch", "unknown"},
+	},
+	{
+		"token_complete", "coatcheck_token_completions_total", "Answers to be recorded, by outcome; stale: another attempt has the claim.",
+		[]string{"ok", "already", "stale", "gone"},
+	},
+	{
+		"token_extend", "coatcheck_token_extensions_total", "Renewals of claims, by outcome; stale: another attempt has the claim, or its answer is there.",
+		[]string{"ok", "stale", "gone"},
+	},
+	{
+		"token_release", "coatcheck_token_releases_total", "Claims that were given back, by outcome.",
+		[]string{"ok", "stale", "gone"},
+	},
+	{
+		"worker_acquire", "coatcheck_worker_grants_total",
+		"Worker ids that were asked for, by outcome; exhausted: all of the pool are taken; quarantined: its state may have been lost; layout: the pool has another one.",
+		[]string{"granted", "layout", "exhausted", "quarantined"},
+	},
+	{
+		"worker_renew", "coatcheck_worker_renewals_total", "Renewals of worker ids' leases, by outcome.",
+		[]string{"ok", "lost", "layout"},
+	},
+	{
+		"worker_release", "coatcheck_worker_releases_total", "Worker ids that were given back, by outcome.",
+		[]string{"ok", "lost"},
+	},
+	{
+		"counter_open", "coatcheck_counter_openings_total",
+		"Counters, and segments' counters, that were looked at before they were used: at first, and whenever state may have been lost. By outcome; hold_off: everything was lost a moment " +
+			"ago; behind: it has gone back and is not moved.",
+		[]string{"ok", "hold-off", "behind", "not-an-integer", "overflow"},
+	},
+	{
+		"counter_incr", "coatcheck_counter_repeatable_total", "Increments with a request id or a limit, by outcome; again: the request was made before and got the same values.",
+		[]string{"ok", "again", "behind", "limit", "not-an-integer", "overflow", "mismatch"},
+	},
+}
+
+// Store are the metrics of a program that uses a store: a registry, and what follows the store's calls. It is a [redisstore.Observer], for [redisstore.Config]. It is safe for
+// concurrent use.
+type Store struct {
+	*Registry
+	redisstore.Unobserved
+
+	calls      map[string]series // by op; it does not change
+	shortfalls prometheus.Counter
+	changes    *prometheus.CounterVec
+	shared     prometheus.Observer
+	flights    prometheus.Observer
+}
+
+// series are those of one op.
+type series struct {
+	outcomes map[Outcome]prometheus.Counter
+	words    map[string]prometheus.Counter // nil = what it decides is not counted
+	took     func() prometheus.Observer    // makes it when it is needed: most programs use few of the scripts
+}
+
+// NewStore returns the metrics of a program of this version.
+func NewStore(version string) *Store {
+	r := NewRegistry(version)
+	s := &Store{Registry: r, calls: map[string]series{}}
+	calls := r.Counter("coatcheck_redis_calls_total",
+		"Scripts and increments that were sent to Redis, or were to be, by outcome: ok (answered), lost (answered: no longer the caller's), refused (what is stored there does not allow "+
+			"it), unavailable (nothing was done), unknown (it may have been done).", "script", "outcome")
+	took := r.Histogram("coatcheck_redis_call_duration_seconds",
+		"How long a script took, with the wait for a connection, for the flight and for replicas. Increments of different counters in one flight are one observation.", Quick, "script")
+	for _, op := range append(scripts.Names(), redisstore.OpIncrBy) {
+		one := series{outcomes: map[Outcome]prometheus.Counter{}, took: sync.OnceValue(func() prometheus.Observer { return took.WithLabelValues(op) })}
+		for _, outcome := range outcomes {
+			one.outcomes[outcome] = calls.WithLabelValues(op, string(outcome))
+		}
+		s.calls[op] = one
+	}
+	s.decided(r)
+	s.flown(r)
+	return s
+}
+
+func (s *Store) decided(r *Registry) {
+	for _, decision := range decisions {
+		counts, words := r.Counter(decision.name, decision.help, "outcome"), map[string]prometheus.Counter{}
+		for _, word := range append(slices.Clone(decision.words), failed) {
+			words[word] = counts.WithLabelValues(label(word))
+		}
+		one := s.calls[decision.script]
+		one.words = words
+		s.calls[decision.script] = one
+	}
+}
+
+// label is a word as labels have it.
+func label(word string) string { return strings.ReplaceAll(word, "-", "_") }
+
+func (s *Store) flown(r *Registry) {
+	s.shared = r.Histogram("coatcheck_redis_flight_calls",
+		"Scripts and increments that shared a round trip. Its sum by its count is how many share one on average.", prometheus.ExponentialBuckets(1, 2, 11)).WithLabelValues()
+	s.flights = r.Histogram("coatcheck_redis_flight_duration_seconds", "How long round trips took, with the wait for a connection and for replicas.", Quick).WithLabelValues()
+	s.shortfalls = r.Counter("coatcheck_redis_wait_shortfalls_total",
+		"Writes that fewer replicas confirmed in time than were asked for. Their callers were told that the outcome is unknown.").WithLabelValues()
+	s.changes = r.Counter("coatcheck_redis_incarnation_changes_total",
+		"Times that Redis was found to be another incarnation, so that confirmed writes may be missing: by a new connection (a failover, a restart without the last data), or by the marker "+
+			"that /readyz looks at (these, and FLUSHALL).", "seen_by")
+	for _, by := range []string{"connection", "marker"} {
+		s.changes.WithLabelValues(by)
+	}
+}
+
+// CallEnded implements [redisstore.Observer].
+func (s *Store) CallEnded(_ context.Context, call redisstore.Call) {
+	op, known := s.calls[call.Op]
+	if !known {
+		return
+	}
+	op.outcomes[outcomeOf(call)].Add(float64(call.N))
+	op.took().Observe(call.Took.Seconds())
+	if _, short := errors.AsType[*redisstore.Shortfall](call.Err); short {
+		s.shortfalls.Add(float64(call.N))
+	}
+	if op.words == nil {
+		return
+	}
+	word := call.Word
+	if call.Err != nil {
+		word = failed
+	}
+	if count := op.words[word]; count != nil {
+		count.Add(float64(call.N))
+	}
+}
+
+func outcomeOf(call redisstore.Call) Outcome {
+	switch err := call.Err; {
+	case err == nil && slices.Contains(losses, call.Word):
+		return Lost
+	case err == nil:
+		return OK
+	case errors.Is(err, redisstore.ErrUnavailable):
+		return Unavailable
+	case errors.Is(err, redisstore.ErrRefused):
+		return Refused
+	case errors.Is(err, redisstore.ErrLost):
+		return Lost
+	}
+	return Unknown
+}
+
+// FlightEnded implements [redisstore.Observer].
+func (s *Store) FlightEnded(flight redisstore.Flight) {
+	s.shared.Observe(float64(flight.Calls))
+	s.flights.Observe(flight.Took.Seconds())
+}
+
+// LifeBegan implements [redisstore.Observer].
+func (s *Store) LifeBegan() { s.changes.WithLabelValues("connection").Inc() }
+
+// MarkerChanged notes that the marker of the incarnation was another, or gone.
+func (s *Store) MarkerChanged() { s.changes.WithLabelValues("marker").Inc() }
+
+// pool says what is told of a store's connections.
+var pool = []struct {
+	name string
+	kind Kind
+	help string
+	of   func(redisstore.PoolStats) float64
+}{
+	{"coatcheck_redis_pool_pending", Gauge, "Calls that wait for a connection.", func(p redisstore.PoolStats) float64 { return float64(p.Pending) }},
+	{"coatcheck_redis_pool_hits_total", Counter, "Times that a connection was free.", func(p redisstore.PoolStats) float64 { return float64(p.Hits) }},
+	{"coatcheck_redis_pool_misses_total", Counter, "Times that no connection was free.", func(p redisstore.PoolStats) float64 { return float64(p.Misses) }},
+	{"coatcheck_redis_pool_waits_total", Counter, "Times that a connection was waited for, since there were as many as there may be.", func(p redisstore.PoolStats) float64 { return float64(p.Waits) }},
+	{"coatcheck_redis_pool_wait_seconds_total", Counter, "How long connections were waited for, all together.", func(p redisstore.PoolStats) float64 { return p.Waited.Seconds() }},
+	{"coatcheck_redis_pool_timeouts_total", Counter, "Times that a connection was waited for in vain.", func(p redisstore.PoolStats) float64 { return float64(p.Timeouts) }},
+	{"coatcheck_redis_pool_stale_total", Counter, "Connections that were found broken or too old, and ended.", func(p redisstore.PoolStats) float64 { return float64(p.Stale) }},
+}
+
+// ShowConnections adds what go-redis knows of a store's connections, which is asked for at each scrape.
+func ShowConnections(r *Registry, store *redisstore.Store) {
+	for _, one := range pool {
+		r.Ask(one.name, one.kind, one.help, nil, func(tell Tell) { tell(one.of(store.PoolStats())) })
+	}
+	r.Ask("coatcheck_redis_pool_connections", Gauge, "Connections to Redis; those that only listen are not among them.", []string{"state"}, func(tell Tell) {
+		p := store.PoolStats()
+		tell(float64(p.Idle), "idle")
+		tell(float64(max(p.Open-p.Idle, 0)), "in_use")
+	})
+}
+
+var _ redisstore.Observer = (*Store)(nil)
+
+// since is how long ago something was, in seconds.
+func since(then time.Time) float64 { return time.Since(then).Seconds() }

@@ -1,0 +1,104 @@
+package metrics
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// Every word that a script can answer has its series: what a script says in its header is what it can.
+func TestEveryDecisionOfAScriptIsCounted(t *testing.T) {
+	replyLines := regexp.MustCompile(`(?s)\n-- Reply  (.*?)\n-- [A-Z]`)
+	word := regexp.MustCompile(`\{'([a-z-]+)'`)
+	texts := map[string]*scripts.Script{}
+	for _, script := range []*scripts.Script{
+		scripts.TokenIssue, scripts.TokenClaim, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
+		scripts.WorkerAcquire, scripts.WorkerRenew, scripts.WorkerRelease, scripts.CounterOpen, scripts.CounterIncr,
+	} {
+		texts[script.Name] = script
+	}
+	for _, decision := range decisions {
+		script := texts[decision.script]
+		if script == nil {
+			t.Errorf("%s: there is no such script, or this test does not know it", decision.script)
+			continue
+		}
+		var says []string
+		for _, match := range word.FindAllStringSubmatch(replyLines.FindStringSubmatch(script.Source)[1], -1) {
+			if !slices.Contains(says, match[1]) {
+				says = append(says, match[1])
+			}
+		}
+		want := slices.Sorted(slices.Values(decision.words))
+		if got := slices.Sorted(slices.Values(says)); !slices.Equal(got, want) {
+			t.Errorf("%s answers %q, and %q are counted", decision.script, got, want)
+		}
+	}
+}
+
+func TestCallsAreCountedByWhatBecameOfThem(t *testing.T) {
+	s := NewStore("v1")
+	for _, call := range []redisstore.Call{
+		{Op: "token_claim", N: 1, Word: "in-doubt"},
+		{Op: "token_complete", N: 1, Word: "stale"},
+		{Op: "worker_renew", N: 1, Word: "lost"},
+		{Op: "token_claim", N: 1, Err: &redisstore.Error{Op: "token_claim", Class: redisstore.ErrUnavailable, Cause: redisstore.ErrUnavailable}},
+		{Op: "token_claim", N: 1, Err: &redisstore.Error{Op: "token_claim", Class: redisstore.ErrUnknownOutcome, Cause: &redisstore.Shortfall{Want: 2, Got: 1}}},
+		{Op: redisstore.OpIncrBy, N: 7},
+		{Op: redisstore.OpIncrBy, N: 1, Err: redisstore.ErrOverflow},
+		{Op: "no script", N: 1},
+		{Op: "token_claim", N: 1, Word: "a word of another version"},
+	} {
+		s.CallEnded(t.Context(), call)
+	}
+	s.FlightEnded(redisstore.Flight{Calls: 8, Took: time.Millisecond})
+	s.LifeBegan()
+	text := scraped(s.Registry)
+	for _, want := range []string{
+		`coatcheck_redis_calls_total{outcome="ok",script="token_claim"} 2`, `coatcheck_redis_calls_total{outcome="lost",script="token_complete"} 1`,
+		`coatcheck_redis_calls_total{outcome="lost",script="worker_renew"} 1`, `coatcheck_redis_calls_total{outcome="unavailable",script="token_claim"} 1`,
+		`coatcheck_redis_calls_total{outcome="unknown",script="token_claim"} 1`, `coatcheck_redis_calls_total{outcome="ok",script="incrby"} 7`,
+		`coatcheck_redis_calls_total{outcome="refused",script="incrby"} 1`, `coatcheck_token_claims_total{outcome="in_doubt"} 1`,
+		`coatcheck_token_claims_total{outcome="failed"} 2`, `coatcheck_token_completions_total{outcome="stale"} 1`, `coatcheck_redis_wait_shortfalls_total 1`,
+		`coatcheck_redis_flight_calls_sum 8`, `coatcheck_redis_flight_calls_count 1`, `coatcheck_redis_incarnation_changes_total{seen_by="connection"} 1`,
+		`coatcheck_redis_call_duration_seconds_count{script="incrby"} 2`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no line %q", want)
+		}
+	}
+	if strings.Contains(text, "no script") || strings.Contains(text, "another version") {
+		t.Error("what is not known is a label")
+	}
+}
+
+func scraped(r *Registry) string {
+	recorder := httptest.NewRecorder()
+	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	request.Header.Set("Accept", "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited")
+	r.Handler().ServeHTTP(recorder, request)
+	if recorder.Header().Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8; escaping=underscores" {
+		return recorder.Header().Get("Content-Type")
+	}
+	return recorder.Body.String()
+}
+
+// A call costs nothing that the collector has to fetch.
+func TestAnObservedCallAllocatesNothing(t *testing.T) {
+	s := NewStore("v1")
+	call := redisstore.Call{Op: "token_claim", N: 1, Word: "granted", Took: time.Millisecond}
+	s.CallEnded(t.Context(), call) // makes its histogram
+	if n := testing.AllocsPerRun(100, func() {
+		s.CallEnded(t.Context(), call)
+		s.FlightEnded(redisstore.Flight{Calls: 1, Took: time.Millisecond})
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

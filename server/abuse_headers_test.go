@@ -1,0 +1,137 @@
+package server_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+func TestFloodsOfHeadersAreRefused(t *testing.T) {
+	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
+	var many strings.Builder
+	for i := range 257 {
+		fmt.Fprintf(&many, "X-%d: y\r\n", i)
+	}
+	for what, header := range map[string]string{
+		"one that is long":      "X-Long: " + strings.Repeat("x", 80<<10) + "\r\n",
+		"many that are long":    strings.Repeat("X-Long: "+strings.Repeat("x", 8<<10)+"\r\n", 10),
+		"many of one name":      strings.Repeat("A:b\r\n", 257),
+		"many of their own":     many.String(),
+		"cookies":               strings.Repeat("Cookie: a=b\r\n", 300),
+		"more than fit":         strings.Repeat("A:b\r\n", 100_000),
+		"a name that is long":   strings.Repeat("x", 80<<10) + ": y\r\n",
+		"a long line, unending": "X-Long: " + strings.Repeat("x", 1<<20),
+	} {
+		answers := s.raw(t, "POST /incr/k HTTP/1.1\r\nHost: x\r\n"+header+"\r\n")
+		if len(answers) > 1 || len(answers) == 1 && answers[0].status != 431 {
+			t.Errorf("%s: %+v", what, answers)
+		}
+	}
+	if answers := s.raw(t, "POST /incr/"+strings.Repeat("k", 80<<10)+" HTTP/1.1\r\nHost: x\r\n\r\n"); len(answers) == 1 && answers[0].status != 431 {
+		t.Errorf("a long path: %+v", answers)
+	}
+	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 {
+		t.Errorf("something was counted: %s", a.body)
+	}
+	if log := s.log.String(); len(log) > 10_000 {
+		t.Errorf("the flood is in the log: %d bytes", len(log))
+	}
+}
+
+// A body that is compressed is not read at all: the largest that it may become is not known before.
+func TestCompressedBodyIsRefusedAndNotInflated(t *testing.T) {
+	s := onEmbedded(t)
+	var bomb bytes.Buffer
+	packed := gzip.NewWriter(&bomb)
+	_, _ = packed.Write(append([]byte(`{"ttl_ms":600000`), bytes.Repeat([]byte(" "), 16<<20)...))
+	if err := packed.Close(); err != nil || bomb.Len() > 1<<17 {
+		t.Fatal(bomb.Len(), err)
+	}
+	token := s.issue(t, "")
+	for _, path := range []string{"/token", "/token/" + token + "/claim", "/incr/k", "/worker/p", "/lock/l", "/payments", "/nope", "/livez"} {
+		for _, coding := range []string{"gzip", "GZIP", "x-gzip", "deflate", "br", "zstd", "gzip, gzip", "identity, gzip", "", "none"} {
+			a := s.do(t, "POST", path, bomb.String(), "Content-Encoding: "+coding, "Idempotency-Key: bomb")
+			if problem := checkProblem(t, a, wire.UnsupportedEncoding); problem.Field != "Content-Encoding" || a.header.Get("Accept-Encoding") != "identity" {
+				t.Errorf("%s %s: %+v", path, coding, problem)
+			}
+		}
+	}
+	for _, header := range []string{"Content-Encoding: identity", "Content-Encoding: Identity "} {
+		must[wire.TokenIssued](t, s, 201, "POST", "/token", "{}", header)
+	}
+	must[wire.TokenIssued](t, s, 201, "POST", "/token", "", "Content-Encoding: gzip") // there is nothing to inflate
+	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 || s.state(t, token) != "issued" || s.ledger(t).Total != 0 {
+		t.Error("something was done")
+	}
+}
+
+// Line ends in what a client chooses end neither a header of the answer nor a line of the log.
+func TestLineEndsOfAClientEndNothing(t *testing.T) {
+	s := onEmbedded(t)
+	before := strings.Count(s.log.String(), "\n")
+	const evil = "Zevil: 1"
+	asked := 0
+	for _, end := range []string{"%0d%0a", "%0a", "%0d", "%E5%98%8A%E5%98%8D", "\\r\\n", "%250d%250a"} {
+		for _, request := range []call{
+			{method: "POST", path: "/incr/k" + end + evil[:5]},
+			{method: "POST", path: "/incr/k?by=1" + end + evil[:5]},
+			{method: "POST", path: "/incr/k?" + end + evil[:5] + "=1"},
+			{method: "GET", path: "/token/t" + end + evil[:5]},
+			{method: "GET", path: "/problems/x" + end + evil[:5]},
+			{method: "GET", path: "/events" + end + evil[:5]},
+			{method: "GET", path: "/console/x" + end + evil[:5]},
+			{method: "POST", path: "/incr/k", header: []string{"X-Request-Id: a" + end + evil}},
+			{method: "POST", path: "/payments", header: []string{"Idempotency-Token: a" + end + evil}, body: "{}"},
+			{method: "POST", path: "/payments", header: []string{"Idempotency-Key: a" + end + evil}, body: "{}"},
+			{method: "DELETE", path: "/lock/l", header: []string{"Lease-Token: a" + end + evil}},
+			{method: "POST", path: "/lock/l", body: `{"owner":"a` + "\\r\\n" + evil + `"}`},
+			{method: "POST", path: "/token", body: `{"scope":"a\n` + evil + `"}`},
+			{method: "Zevil", path: "/incr/k"},
+		} {
+			a, err := s.send(t.Context(), request)
+			if err != nil {
+				continue // Go's client does not send such a path
+			}
+			asked++
+			for name, values := range a.header {
+				if strings.Contains(name+strings.Join(values, ""), "Zevil") && name != "Allow" {
+					t.Errorf("%+v: the answer has %s: %q", request, name, values)
+				}
+			}
+		}
+	}
+	// What Go's client refuses to write: line ends as they are.
+	for _, request := range []string{
+		"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\n" + evil + "\r\nConnection: close\r\n\r\n",
+		"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\r" + evil + "\r\nConnection: close\r\n\r\n",
+		"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\r\n " + evil + "\r\nConnection: close\r\n\r\n",
+		"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\x00" + evil + "\r\nConnection: close\r\n\r\n",
+		"GET /livez\r" + evil + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		"Zevil\r /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+	} {
+		for _, a := range s.raw(t, request) {
+			if asked++; a.header.Get("Zevil") != "" || strings.Contains(a.header.Get("X-Request-Id"), "Zevil") {
+				t.Errorf("%q: %v", request, a.header)
+			}
+		}
+	}
+	log := s.log.String()
+	for line := range strings.Lines(log) {
+		if !strings.HasPrefix(line, "time=") {
+			t.Errorf("a line that nobody has begun: %q", line)
+		}
+	}
+	if strings.Contains(log, "Zevil") {
+		t.Errorf("the log holds what a client chose:\n%s", log)
+	}
+	if lines := strings.Count(log, "\n") - before; asked < 50 || lines > asked {
+		t.Errorf("%d lines for %d requests", lines, asked)
+	}
+}

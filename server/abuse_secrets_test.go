@@ -1,0 +1,75 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// What somebody holds can be ended by their lease's secret, and by nobody's key alone; and no answer, event or line of the log tells that secret to others.
+func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
+	g := serveKeyed(t, server.Config{Dev: true}, map[string]access.Record{"thief": {Role: access.Use, Principal: "thief"}})
+	token := decode[wire.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
+	claim := decode[wire.Claimed](t, g.as(t, "use", "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`), 200).Lease
+	lock := decode[wire.LockGranted](t, g.as(t, "use", "POST", "/lock/l", `{"ttl_ms":600000,"owner":"me"}`), 201)
+	worker := decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/p", `{"ttl_ms":600000}`), 201)
+
+	for _, caller := range []string{"thief", "use", "admin", "read"} {
+		for _, shown := range []string{"", "Lease-Token: guess", "Lease-Token: " + strings.Repeat("A", 22), "Lease-Token: " + token, "Lease-Token: " + g.keys["use"].Text(), fmt.Sprintf("Lease-Token: %d", lock.Fence)} {
+			for _, request := range []call{
+				{method: "DELETE", path: "/lock/l"},
+				{method: "PUT", path: "/lock/l"},
+				{method: "DELETE", path: fmt.Sprintf("/worker/p/%d", worker.WorkerID)},
+				{method: "PUT", path: fmt.Sprintf("/worker/p/%d", worker.WorkerID)},
+				{method: "POST", path: "/token/" + token + "/complete", body: `{"status":200}`},
+				{method: "POST", path: "/token/" + token + "/extend"},
+				{method: "POST", path: "/token/" + token + "/release"},
+			} {
+				var header []string
+				if shown != "" {
+					header = append(header, shown)
+				}
+				if a := g.as(t, caller, request.method, request.path, request.body, header...); a.status < 400 || a.status > 499 {
+					t.Errorf("%s with %q: %s %s: %d %s", caller, shown, request.method, request.path, a.status, a.body)
+				}
+			}
+		}
+	}
+	for _, caller := range []string{"use", "thief", "read", "nobody"} {
+		if a := g.as(t, caller, "DELETE", fmt.Sprintf("/lock/l?force=%d", lock.Fence), ""); a.status != 403 && a.status != 401 {
+			t.Errorf("%s breaks a lock: %d %s", caller, a.status, a.body)
+		}
+	}
+	// As another principal the token is unknown, with its secret too.
+	for _, row := range []call{
+		{method: "GET", path: "/token/" + token},
+		{method: "POST", path: "/token/" + token + "/claim", body: `{"fingerprint":"f"}`},
+		{method: "POST", path: "/token/" + token + "/complete", body: `{"status":200}`, header: []string{"Lease-Token: " + claim}},
+		{method: "POST", path: "/token/" + token + "/release", header: []string{"Lease-Token: " + claim}},
+	} {
+		checkProblem(t, g.as(t, "thief", row.method, row.path, row.body, row.header...), wire.TokenUnknown)
+	}
+	var told strings.Builder
+	for _, path := range []string{"/lock", "/lock/l", "/worker", "/worker/p", "/counter", "/idempotency-policy", "/payments", "/metrics", "/readyz", "/"} {
+		told.Write(g.as(t, "admin", "GET", path, "").body)
+	}
+	told.WriteString(g.log.String())
+	for what, secret := range map[string]string{"claim": claim, "lock": lock.Lease, "worker id": worker.Lease, "token": token, "key": g.keys["use"].Text()} {
+		if strings.Contains(told.String(), secret) {
+			t.Errorf("the secret of the %s is told", what)
+		}
+	}
+	for _, end := range []call{
+		{method: "DELETE", path: "/lock/l", header: []string{"Lease-Token: " + lock.Lease}},
+		{method: "DELETE", path: fmt.Sprintf("/worker/p/%d", worker.WorkerID), header: []string{"Lease-Token: " + worker.Lease}},
+		{method: "POST", path: "/token/" + token + "/complete", body: `{"status":200}`, header: []string{"Lease-Token: " + claim}},
+	} {
+		if a := g.as(t, "use", end.method, end.path, end.body, end.header...); a.status != 204 {
+			t.Errorf("its holder, %s: %d %s", end.path, a.status, a.body)
+		}
+	}
+}

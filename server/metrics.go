@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
+)
+
+// showMetrics adds to the metrics what is asked of this server at each scrape, and the series of all problems that there can be.
+func (s *Server) showMetrics() {
+	var codes []string
+	for _, code := range wire.Codes() {
+		codes = append(codes, string(code))
+	}
+	s.metrics.ExpectProblems(codes...)
+	metrics.ShowConnections(s.metrics.Registry, s.store)
+	s.showSegments(s.metrics.Registry)
+	s.showWorkers(s.metrics.Registry)
+	s.metrics.Ask("coatcheck_counter_moves_total", metrics.Counter,
+		"Counters, and segments' counters, that were behind, or may have been, and were moved past all values that can have been handed out.", []string{"kind"}, func(tell metrics.Tell) {
+			tell(float64(s.counters.Totals().Moved), "counter")
+			if s.sourced != nil {
+				tell(float64(s.sourced.Totals().Moved), "segment")
+			}
+		})
+	s.metrics.Ask("coatcheck_event_listeners", metrics.Gauge, "Clients that listen to /events.", nil, func(tell metrics.Tell) { tell(float64(s.feed.listening())) })
+}
+
+func (s *Server) showSegments(r *metrics.Registry) {
+	for _, one := range []struct {
+		name string
+		kind metrics.Kind
+		help string
+		of   func(segment.Totals) float64
+	}{
+		{"coatcheck_segment_tags", metrics.Gauge, "Tags of segments that are in use.", func(t segment.Totals) float64 { return float64(t.Tags) }},
+		{
+			"coatcheck_segment_starvations_total", metrics.Counter, "Times that callers found no id of a tag in use: one from when the first of them did until a range came.",
+			func(t segment.Totals) float64 { return float64(t.Starved) },
+		},
+		{
+			"coatcheck_segment_went_back_total", metrics.Counter, "Ranges that were refused, since they were not wholly beyond those before: the source has gone back.",
+			func(t segment.Totals) float64 { return float64(t.WentBack) },
+		},
+		{"coatcheck_segment_let_go_total", metrics.Counter, "Tags that were let go because nobody used them.", func(t segment.Totals) float64 { return float64(t.LetGo) }},
+	} {
+		r.Ask(one.name, one.kind, one.help, nil, func(tell metrics.Tell) { tell(one.of(s.segments.Totals())) })
+	}
+	r.Ask("coatcheck_segment_fetches_total", metrics.Counter, "Fetches of ranges for tags, by whether they brought one.", []string{"outcome"}, func(tell metrics.Tell) {
+		totals := s.segments.Totals()
+		tell(float64(totals.Fetches), metrics.Done)
+		tell(float64(totals.Failures), metrics.Failed)
+	})
+}
+
+// counted counts requests, and how long they took.
+func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		began := time.Now()
+		s.metrics.RequestBegan()
+		err := next(c) // it has been answered, see accessLog
+		took := time.Since(began)
+		if isStream(c) {
+			took = -1
+		}
+		s.metrics.RequestEnded(braces(c.Path()), knownMethod(c.Request().Method), c.Response().Status, took)
+		return err
+	}
+}
+
+// scrape answers Prometheus.
+func (s *Server) scrape(c echo.Context) error {
+	fresh(c)
+	s.metrics.Handler().ServeHTTP(c.Response(), c.Request())
+	return nil
+}
+
+// timedSource tells how long fetches take.
+type timedSource struct {
+	segment.Source
+
+	metrics *metrics.Service
+}
+
+// Take implements segment.Source.
+func (t timedSource) Take(ctx context.Context, tag string, step int64) (segment.Range, error) {
+	began := time.Now()
+	got, err := t.Source.Take(ctx, tag, step)
+	t.metrics.Fetched(time.Since(began), err)
+	return got, err
+}
+
+// grantLock asks for a lock, and tells how long that took if it may wait.
+func (s *Server) grantLock(ctx context.Context, name string, request lock.Request) (lock.Grant, error) {
+	if request.Wait == 0 {
+		return s.locks.Grant(ctx, name, request, false)
+	}
+	end := s.metrics.LockWaits()
+	grant, err := s.locks.Grant(ctx, name, request, true)
+	end(err == nil)
+	return grant, err
+}
+
+// extendLock renews a lock. What can not be a token is nobody's: the scripts compare what they are given.
+func (s *Server) extendLock(ctx context.Context, grant lock.Grant) (renewed lock.Grant, err error) {
+	err = lock.ErrLost
+	if secret.Valid(grant.Token) {
+		renewed, err = s.locks.Renew(ctx, grant)
+	}
+	s.metrics.LockRenewed(grant.Token, renewed.TTL, kept(err))
+	return renewed, err
+}
+
+// returnLock gives a lock back.
+func (s *Server) returnLock(ctx context.Context, grant lock.Grant) error {
+	err := lock.ErrLost
+	if secret.Valid(grant.Token) {
+		err = s.locks.Release(ctx, grant)
+	}
+	s.metrics.LockReleased(grant.Token, kept(err))
+	return err
+}
+
+// notGranted is what the metrics call a request for a lock that was refused.
+func notGranted(err error) string {
+	switch {
+	case errors.Is(err, lock.ErrHeld):
+		return metrics.Held
+	case errors.Is(err, lock.ErrInDoubt):
+		return metrics.InDoubt
+	case errors.Is(err, lock.ErrCapacity):
+		return metrics.Capacity
+	}
+	return metrics.Failed
+}
+
+// kept is what they call a renewal or a release.
+func kept(err error) string {
+	switch {
+	case err == nil:
+		return metrics.Done
+	case errors.Is(err, redisstore.ErrLost):
+		return metrics.Gone
+	}
+	return metrics.Failed
+}

@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// How rings are looked at for the metrics: seldom, since every server of a store does it, and never for long, since somebody waits for the scrape.
+const (
+	ringsEvery   = time.Minute
+	ringsTime    = 2 * time.Second
+	ringsKept    = 5 * time.Minute // what was seen is told for that long, should it not be seen again
+	mostRings    = 64              // pools of one look
+	mostRingRead = 1 << 16         // slots of one look
+	ringPageSize = 1024            // slots of one script, which Redis does nothing else meanwhile
+)
+
+// occupancy is how many slots of how many rings are in which state.
+type occupancy struct {
+	slots       map[string]int // by state
+	pools       int            // that were looked at
+	quarantined int            // of them
+	unseen      int            // pools that were not, or not wholly
+	at          time.Time
+}
+
+// rings remembers what the rings were when somebody looked.
+type rings struct {
+	mu    sync.Mutex
+	tried time.Time
+	seen  occupancy
+}
+
+// quarantinedSlots is the state of a slot that could be granted, were its pool not in quarantine.
+const quarantinedSlots = "quarantined"
+
+func (s *Server) showWorkers(r *metrics.Registry) {
+	r.Ask("coatcheck_worker_stamping", metrics.Gauge, "Pools of which this process stamps ids (held), or would if it had a worker id (waiting).", []string{"state"}, func(tell metrics.Tell) {
+		states := map[string]int{"held": 0, "waiting": 0}
+		for _, worker := range s.stampingWorkers() {
+			states[worker.State]++
+		}
+		for state, n := range states {
+			tell(float64(n), state)
+		}
+	})
+	r.Ask("coatcheck_worker_ring_slots", metrics.Gauge,
+		"Worker ids of all pools of the store together, by state: free, held, cooling, or quarantined (free, and not granted since the pool's state may have been lost). Looked at once a "+
+			"minute at most, up to 64 pools.", []string{"state"}, func(tell metrics.Tell) {
+			if seen, ok := s.occupied(); ok {
+				for state, n := range seen.slots {
+					tell(float64(n), state)
+				}
+			}
+		})
+	r.Ask("coatcheck_worker_ring_pools", metrics.Gauge, "Pools of the store, by state: granting, quarantined, or unseen (there are too many, or they could not be read).", []string{"state"},
+		func(tell metrics.Tell) {
+			if seen, ok := s.occupied(); ok {
+				tell(float64(seen.pools-seen.quarantined), "granting")
+				tell(float64(seen.quarantined), "quarantined")
+				tell(float64(seen.unseen), "unseen")
+			}
+		})
+	r.Ask("coatcheck_worker_ring_age_seconds", metrics.Gauge, "How long ago the rings were looked at.", nil, func(tell metrics.Tell) {
+		if seen, ok := s.occupied(); ok {
+			tell(time.Since(seen.at).Seconds())
+		}
+	})
+}
+
+// occupied is what the rings are, or were a moment ago; false if nobody knows.
+func (s *Server) occupied() (occupancy, bool) {
+	s.rings.mu.Lock()
+	defer s.rings.mu.Unlock()
+	if now := time.Now(); s.rings.tried.IsZero() || now.Sub(s.rings.tried) >= ringsEvery {
+		s.rings.tried = now
+		if seen, err := s.lookAtRings(); err == nil {
+			s.rings.seen = seen
+		}
+	}
+	seen := s.rings.seen
+	return seen, !seen.at.IsZero() && time.Since(seen.at) < ringsKept
+}
+
+func (s *Server) lookAtRings() (occupancy, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), ringsTime)
+	defer cancel()
+	names, err := s.pools.Names(ctx, "", "", mostRings+1)
+	if err != nil {
+		return occupancy{}, err
+	}
+	seen := occupancy{slots: map[string]int{string(workerlease.Free): 0, string(workerlease.Held): 0, string(workerlease.Cooling): 0, quarantinedSlots: 0}}
+	if len(names) > mostRings {
+		seen.unseen, names = 1, names[:mostRings]
+	}
+	left := mostRingRead
+	for _, pool := range names {
+		left -= s.lookAtRing(ctx, pool, &seen, left)
+	}
+	seen.at = time.Now()
+	return seen, nil
+}
+
+// lookAtRing adds a pool to what was seen, and tells how many slots it has read. It ends at the last slot that was ever used: all behind it are free.
+func (s *Server) lookAtRing(ctx context.Context, pool string, seen *occupancy, left int) (read int) {
+	states, used := map[string]int{}, 0
+	for {
+		page, err := s.pools.Ring(ctx, pool, read, ringPageSize)
+		if err != nil || read+len(page.Slots) > left {
+			seen.unseen++
+			return read
+		}
+		free := string(workerlease.Free)
+		if page.Quarantined > 0 {
+			free = quarantinedSlots
+		}
+		for _, slot := range page.Slots {
+			if !slot.NotAfter.IsZero() {
+				used++
+			}
+			if slot.State == workerlease.Free {
+				slot.State = workerlease.SlotState(free)
+			}
+			states[string(slot.State)]++
+		}
+		read += len(page.Slots)
+		if used < page.Used && len(page.Slots) == ringPageSize {
+			continue
+		}
+		states[free] += 1<<page.Bits - read
+		for state, n := range states {
+			seen.slots[state] += n
+		}
+		seen.pools++
+		if page.Quarantined > 0 {
+			seen.quarantined++
+		}
+		return read
+	}
+}

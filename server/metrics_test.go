@@ -1,0 +1,443 @@
+package server_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/metrics"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// measured is a service whose metrics see its store.
+type measured struct {
+	*service
+	redis *redistest.Server
+}
+
+// measure starts one on a redis-server of its own.
+func measure(t *testing.T, config server.Config, store redisstore.Config) *measured {
+	t.Helper()
+	redis := redistest.Start(t)
+	return &measured{measureOn(t, redis, config, store), redis}
+}
+
+func measureOn(t *testing.T, redis *redistest.Server, config server.Config, store redisstore.Config) *service {
+	t.Helper()
+	config.Metrics = metrics.NewService("v1.2.3")
+	store.URL, store.Observers = redis.URL(), []redisstore.Observer{config.Metrics}
+	config.Store = storetest.Open(t, store)
+	return serve(t, config)
+}
+
+// figures are the values of series, each by its name without coatcheck_ and its labels as a scrape writes them. Of histograms it is how often something was observed, and the sum where that is a number of things.
+type figures map[string]float64
+
+var (
+	sampleLine = regexp.MustCompile(`(?m)^(coatcheck_[a-z_]+)(\{.*\})? (\S+)$`)
+	inSeconds  = regexp.MustCompile(`_seconds(_sum|_bucket)$|_seconds$`)
+)
+
+// scrape reads the metrics, when all other requests have been counted.
+func (s *service) scrape(t testing.TB) (found figures) {
+	t.Helper()
+	eventually(t, "no other request is under way", func() bool {
+		found = readFigures(t, string(s.do(t, "GET", "/metrics", "").body))
+		return found["http_requests_in_flight"] == 1
+	})
+	return found
+}
+
+func readFigures(t testing.TB, text string) figures {
+	t.Helper()
+	found := figures{}
+	for _, line := range sampleLine.FindAllStringSubmatch(text, -1) {
+		value, err := strconv.ParseFloat(line[3], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(line[1], "_bucket") && (!inSeconds.MatchString(line[1]) || strings.HasSuffix(line[1], "_count")) {
+			found[strings.TrimPrefix(line[1], "coatcheck_")+line[2]] = value
+		}
+	}
+	return found
+}
+
+// of picks those that are not 0 and whose names begin in one of these ways.
+func (f figures) of(beginnings ...string) figures {
+	picked := figures{}
+	for name, value := range f {
+		if value != 0 && slices.ContainsFunc(beginnings, func(beginning string) bool { return strings.HasPrefix(name, beginning) }) {
+			picked[name] = value
+		}
+	}
+	return picked
+}
+
+// what is not about one subject: it moves with every request.
+var everywhere = regexp.MustCompile(`^(http_|redis_(calls|call_|flight|pool)|worker_ring)`)
+
+// moved tells how much the series have moved while something was done.
+func (s *service) moved(t testing.TB, do func()) figures {
+	t.Helper()
+	before := s.scrape(t)
+	do()
+	after := s.scrape(t)
+	moves := figures{}
+	for name, value := range after {
+		if value != before[name] && !everywhere.MatchString(name) {
+			moves[name] = value - before[name]
+		}
+	}
+	return moves
+}
+
+// wantMoves compares what has moved with what should have: that, and nothing else.
+func (s *service) wantMoves(t testing.TB, what string, want figures, do func()) {
+	t.Helper()
+	if got := s.moved(t, do); !maps.Equal(got, want) {
+		t.Errorf("%s moved %v, want %v", what, got, want)
+	}
+}
+
+func TestMetricsOfTokens(t *testing.T) {
+	s := measure(t, server.Config{Dev: true}, redisstore.Config{})
+	token, claimed := "", wire.Claimed{}
+	s.wantMoves(t, "an issue", figures{`token_issues_total{outcome="ok"}`: 1}, func() { token = s.issue(t, "") })
+	s.wantMoves(t, "a claim", figures{`token_claims_total{outcome="granted"}`: 1}, func() { claimed = s.claim(t, token, `{"fingerprint":"f"}`) })
+	again := func(fingerprint string) func() {
+		return func() { s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"`+fingerprint+`"}`) }
+	}
+	s.wantMoves(t, "a second claim", figures{`token_claims_total{outcome="busy"}`: 1}, again("f"))
+	s.wantMoves(t, "another request", figures{`token_claims_total{outcome="mismatch"}`: 1}, again("other"))
+	lease := "Lease-Token: " + claimed.Lease
+	s.wantMoves(t, "a renewal", figures{`token_extensions_total{outcome="ok"}`: 1}, func() { s.do(t, "POST", "/token/"+token+"/extend", "", lease) })
+	s.wantMoves(t, "an answer", figures{`token_completions_total{outcome="ok"}`: 1}, func() { s.do(t, "POST", "/token/"+token+"/complete", `{"status":200}`, lease) })
+	s.wantMoves(t, "a replay", figures{`token_claims_total{outcome="replay"}`: 1}, again("f"))
+	s.wantMoves(t, "a token that nobody has issued", figures{`token_claims_total{outcome="unknown"}`: 1}, func() { s.do(t, "POST", "/token/never/claim", `{"fingerprint":"f"}`) })
+
+	silent := s.issue(t, "")
+	s.claim(t, silent, `{"fingerprint":"f","lease_ms":100}`)
+	eventually(t, "the claim is in doubt", func() bool { return s.state(t, silent) == "in-doubt" })
+	s.wantMoves(t, "a claim of what is in doubt", figures{`token_claims_total{outcome="in_doubt"}`: 1}, func() { s.do(t, "POST", "/token/"+silent+"/claim", `{"fingerprint":"f"}`) })
+
+	pay := func() { s.do(t, "POST", "/payments", payment, "Idempotency-Key: k") }
+	s.wantMoves(t, "a guarded request", figures{`token_claims_total{outcome="granted"}`: 1, `token_completions_total{outcome="ok"}`: 1}, pay)
+	s.wantMoves(t, "its repeat", figures{`token_claims_total{outcome="replay"}`: 1}, pay)
+}
+
+func TestMetricsOfWorkers(t *testing.T) {
+	s := measure(t, server.Config{}, redisstore.Config{})
+	granted := wire.WorkerLease{}
+	acquire := func(body string) func() { return func() { s.do(t, "POST", "/worker/pool", body) } }
+	s.wantMoves(t, "a grant", figures{`worker_grants_total{outcome="granted"}`: 1}, func() {
+		granted = must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/1/21"}`)
+	})
+	at, lease := fmt.Sprintf("/worker/pool/%d", granted.WorkerID), "Lease-Token: "+granted.Lease
+	s.wantMoves(t, "another layout", figures{`worker_grants_total{outcome="layout"}`: 1}, acquire(`{"layout":"41/10/12"}`))
+	s.wantMoves(t, "the last worker id", figures{`worker_grants_total{outcome="granted"}`: 1}, acquire(""))
+	s.wantMoves(t, "one too many", figures{`worker_grants_total{outcome="exhausted"}`: 1}, acquire(""))
+	s.wantRing(t, figures{"held": 2, "free": 0, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0})
+	s.wantMoves(t, "a renewal", figures{`worker_renewals_total{outcome="ok"}`: 1}, func() { s.do(t, "PUT", at, "", lease) })
+	s.wantMoves(t, "a release", figures{`worker_releases_total{outcome="ok"}`: 1}, func() { s.do(t, "DELETE", at, "", lease) })
+	s.wantMoves(t, "a renewal of what is lost", figures{`worker_renewals_total{outcome="lost"}`: 1}, func() { s.do(t, "PUT", at, "", lease) })
+	s.wantMoves(t, "a release by another", figures{`worker_releases_total{outcome="lost"}`: 1}, func() {
+		s.do(t, "DELETE", at, "", "Lease-Token: "+strings.Repeat("a", 22)+".1")
+	})
+	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/wide", "")
+	s.wantRing(t, figures{"held": 2, "free": 1 + 1023, "cooling": 0, "quarantined": 0}, figures{"granting": 2, "quarantined": 0, "unseen": 0})
+
+	careful := measureOn(t, s.redis, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait}}, redisstore.Config{})
+	if err := s.redis.Client().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	careful.wantMoves(t, "a pool that may be lost", figures{`worker_grants_total{outcome="quarantined"}`: 1}, func() { careful.do(t, "POST", "/worker/pool", `{"layout":"41/1/21"}`) })
+}
+
+// wantRing looks at the rings.
+func (s *measured) wantRing(t testing.TB, slots, pools figures) {
+	t.Helper()
+	s.server.ForgetRings()
+	found := s.scrape(t)
+	for state, want := range slots {
+		if got, there := found[`worker_ring_slots{state="`+state+`"}`]; got != want || !there {
+			t.Errorf("%v slots are %s, want %v", got, state, want)
+		}
+	}
+	for state, want := range pools {
+		if got, there := found[`worker_ring_pools{state="`+state+`"}`]; got != want || !there {
+			t.Errorf("%v pools are %s, want %v", got, state, want)
+		}
+	}
+}
+
+// After a restart the last of the state may be missing: who holds goes on, and what is free is not granted.
+func TestRingsInQuarantineAreTold(t *testing.T) {
+	redis := redistest.Start(t, keeping...)
+	s := &measured{measureOn(t, redis, server.Config{}, redisstore.Config{Timeout: time.Second}), redis}
+	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/2/20"}`)
+	s.wantRing(t, figures{"held": 1, "free": 3, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0})
+	redis.Kill()
+	redis.Restart()
+	eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
+	s.wantRing(t, figures{"held": 1, "free": 0, "cooling": 0, "quarantined": 3}, figures{"granting": 0, "quarantined": 1, "unseen": 0})
+}
+
+// Redis is away: what the rings were a moment ago is told on, and the scrape does not fail.
+func TestRingsAreLookedAtOnceInAWhile(t *testing.T) {
+	s := measure(t, server.Config{}, redisstore.Config{Timeout: time.Second})
+	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/1/21"}`)
+	looks := func() float64 { return s.scrape(t)[`redis_calls_total{outcome="ok",script="worker_get"}`] }
+	looks() // that it makes is counted by the next
+	if before, after := looks(), looks(); before != 1 || after != 1 {
+		t.Errorf("%v looks, then %v", before, after)
+	}
+	s.redis.Stop()
+	s.server.ForgetRings()
+	s.scrape(t)
+	found := s.scrape(t)
+	if held, tried := found[`worker_ring_slots{state="held"}`], found[`redis_calls_total{outcome="unavailable",script="name_list"}`]; held != 1 || tried != 1 {
+		t.Errorf("%v held, after %v looks in vain", held, tried)
+	}
+}
+
+func TestMetricsOfLocks(t *testing.T) {
+	s := measure(t, server.Config{}, redisstore.Config{})
+	first := wire.LockGranted{}
+	s.wantMoves(t, "a lock", figures{`lock_requests_total{outcome="granted"}`: 1, "lock_held": 1}, func() { first = s.lock(t, "l", "") })
+	s.wantMoves(t, "a lock that is held", figures{`lock_requests_total{outcome="held"}`: 1}, func() { s.do(t, "POST", "/lock/l", "") })
+	s.wantMoves(t, "a wait in vain", figures{`lock_requests_total{outcome="held"}`: 1, `lock_wait_seconds_count{outcome="not_granted"}`: 1}, func() {
+		s.do(t, "POST", "/lock/l", `{"wait_ms":20}`)
+	})
+	lease := "Lease-Token: " + first.Lease
+	s.wantMoves(t, "a renewal", figures{`lock_renewals_total{outcome="ok"}`: 1}, func() { s.do(t, "PUT", "/lock/l", "", lease) })
+
+	second := make(chan wire.LockGranted, 1)
+	s.wantMoves(t, "a lock that is handed over", figures{
+		`lock_requests_total{outcome="granted"}`: 1, `lock_wait_seconds_count{outcome="granted"}`: 1, `lock_releases_total{outcome="ok"}`: 1, "lock_hold_seconds_count": 1,
+	}, func() {
+		var waiter sync.WaitGroup
+		waiter.Go(func() { second <- s.lock(t, "l", `{"wait_ms":20000}`) })
+		eventually(t, "one waits", func() bool { return readFigures(t, string(s.do(t, "GET", "/metrics", "").body))["lock_waiting"] == 1 })
+		eventually(t, "it stands in line", func() bool { return s.lockInfo(t, "l").Waiting == 1 })
+		if text := string(s.do(t, "GET", "/metrics", "").body); strings.Contains(text, "coatcheck_lock_longest_wait_seconds 0\n") {
+			t.Error("one waits, and has not waited yet")
+		}
+		s.unlock(t, first)
+		waiter.Wait()
+	})
+	held := <-second
+	s.wantMoves(t, "a lock taken by force", figures{"lock_breaks_total": 1}, func() { s.do(t, "DELETE", "/lock/l?force="+strconv.FormatInt(held.Fence, 10), "") })
+	lease = "Lease-Token: " + held.Lease
+	s.wantMoves(t, "a renewal of what is lost", figures{`lock_renewals_total{outcome="lost"}`: 1, "lock_held": -1}, func() { s.do(t, "PUT", "/lock/l", "", lease) })
+	s.wantMoves(t, "a release of what is lost", figures{`lock_releases_total{outcome="lost"}`: 1}, func() { s.do(t, "DELETE", "/lock/l", "", lease) })
+	s.lock(t, "permits", `{"permits":2}`)
+	s.wantMoves(t, "another number of permits", figures{`lock_requests_total{outcome="capacity"}`: 1}, func() { s.do(t, "POST", "/lock/permits", `{"permits":3}`) })
+	if found := s.scrape(t); found["lock_waiting"] != 0 || found["lock_longest_wait_seconds"] != 0 {
+		t.Errorf("%v wait", found["lock_waiting"])
+	}
+}
+
+func TestMetricsOfCountersAndIDs(t *testing.T) {
+	s := measure(t, server.Config{}, redisstore.Config{})
+	const clients = 50
+	moves := s.moved(t, func() {
+		var all sync.WaitGroup
+		for range clients {
+			all.Go(func() { must[wire.Incremented](t, s.service, 200, "POST", "/incr/k?by=3", "") })
+		}
+		all.Wait()
+	})
+	if want := (figures{"counter_increments_total": clients, "counter_values_total": 3 * clients, `counter_openings_total{outcome="ok"}`: 1}); !maps.Equal(moves, want) {
+		t.Errorf("%d at once moved %v, want %v", clients, moves, want)
+	}
+	found := s.scrape(t)
+	if sent := found[`redis_calls_total{outcome="ok",script="incrby"}`]; sent < 1 || sent > clients || found[`redis_call_duration_seconds_count{script="incrby"}`] > sent {
+		t.Errorf("%v INCRBYs for %d requests", sent, clients)
+	}
+	if calls, flights := found["redis_flight_calls_sum"], found["redis_flight_calls_count"]; flights < 1 || calls < flights || found["redis_flight_duration_seconds_count"] < 1 {
+		t.Errorf("%v calls in %v flights", calls, flights)
+	}
+	repeat := func() { s.do(t, "POST", "/incr/k", "", "Idempotency-Key: once") }
+	s.wantMoves(t, "a repeatable increment", figures{"counter_increments_total": 1, "counter_values_total": 1, `counter_repeatable_total{outcome="ok"}`: 1}, repeat)
+	s.wantMoves(t, "its repeat", figures{"counter_increments_total": 1, "counter_values_total": 1, `counter_repeatable_total{outcome="again"}`: 1}, repeat)
+
+	s.wantMoves(t, "UUIDs", figures{`ids_total{kind="uuid"}`: 4}, func() { s.do(t, "GET", "/id/uuid?n=4", "") })
+	s.wantMoves(t, "snowflake ids", figures{`ids_total{kind="snowflake"}`: 5, `worker_grants_total{outcome="granted"}`: 1, `worker_stamping{state="held"}`: 1}, func() {
+		s.do(t, "GET", "/id/snowflake/p?n=5", "")
+	})
+	s.do(t, "GET", "/id/segment/t?n=3", "")
+	eventually(t, "a segment was fetched", func() bool {
+		found := s.scrape(t)
+		return found[`ids_total{kind="segment"}`] == 3 && found["segment_tags"] == 1 && found[`segment_fetches_total{outcome="ok"}`] >= 1 &&
+			found[`segment_fetch_duration_seconds_count{outcome="ok"}`] == found[`segment_fetches_total{outcome="ok"}`]
+	})
+}
+
+// The source fails behind its first range: what was fetched is used up, and then callers starve.
+func TestMetricsOfSegmentsThatStarve(t *testing.T) {
+	var lock sync.Mutex
+	taken := 0
+	source := sourceFunc(func(string, int64) rangeOrError {
+		lock.Lock()
+		defer lock.Unlock()
+		if taken++; taken > 1 {
+			return rangeOrError{err: redisstore.ErrUnavailable}
+		}
+		return rangeOrError{got: segment.Range{Lo: 1, Hi: 11}}
+	})
+	s := measure(t, server.Config{SegmentSource: source, RequestTimeout: time.Second}, redisstore.Config{})
+	s.do(t, "GET", "/id/segment/t?n=10", "")
+	checkProblem(t, s.do(t, "GET", "/id/segment/t", ""), wire.StoreUnavailable)
+	if found := s.scrape(t); found["segment_starvations_total"] != 1 || found[`segment_fetches_total{outcome="ok"}`] != 1 || found[`segment_fetches_total{outcome="failed"}`] < 1 || found[`ids_total{kind="segment"}`] != 10 {
+		t.Errorf("%v", found.of("segment", "ids"))
+	}
+}
+
+func TestMetricsOfLosses(t *testing.T) {
+	s := measure(t, server.Config{}, redisstore.Config{Timeout: time.Second})
+	must[wire.Readiness](t, s.service, 200, "GET", "/readyz", "")
+	must[wire.Incremented](t, s.service, 200, "POST", "/incr/k", "")
+	marker, connection := `redis_incarnation_changes_total{seen_by="marker"}`, `redis_incarnation_changes_total{seen_by="connection"}`
+	s.wantMoves(t, "FLUSHALL", figures{marker: 1}, func() {
+		if err := s.redis.Client().FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.do(t, "GET", "/readyz", "")
+	})
+	s.redis.Stop()
+	s.wantMoves(t, "a Redis that is away", figures{`token_issues_total{outcome="failed"}`: 1}, func() { s.do(t, "POST", "/token", "") })
+	found := s.scrape(t)
+	if found[`redis_calls_total{outcome="unavailable",script="token_issue"}`] != 1 || found[`http_problems_total{code="store-unavailable"}`] != 1 {
+		t.Errorf("%v", found.of("redis_calls", "http_problems"))
+	}
+	s.redis.RestartEmpty()
+	eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
+	if found := s.scrape(t); found[connection] != 1 || found[marker] != 2 {
+		t.Errorf("%v by a connection, %v by the marker", found[connection], found[marker])
+	}
+}
+
+func TestMetricsOfWritesThatNoReplicaConfirms(t *testing.T) {
+	s := measure(t, server.Config{}, redisstore.Config{Ack: 1, Timeout: 500 * time.Millisecond, AckTimeout: 50 * time.Millisecond})
+	s.wantMoves(t, "a write", figures{"redis_wait_shortfalls_total": 1, `token_issues_total{outcome="failed"}`: 1}, func() {
+		checkProblem(t, s.do(t, "POST", "/token", ""), wire.OutcomeUnknown)
+	})
+	if found := s.scrape(t); found[`redis_calls_total{outcome="unknown",script="token_issue"}`] != 1 {
+		t.Errorf("%v", found.of("redis_calls"))
+	}
+}
+
+func TestMetricsOfRequests(t *testing.T) {
+	s := measure(t, server.Config{}, redisstore.Config{})
+	before := s.scrape(t)
+	s.do(t, "GET", "/counter/none", "")
+	s.do(t, "POST", "/incr/k", "")
+	s.do(t, "BREW", "/incr/k", "")
+	s.do(t, "GET", "/nowhere", "")
+	s.do(t, "GET", "/incr/k/more", "")
+	after := s.scrape(t)
+	for name, want := range (figures{
+		`http_requests_total{method="GET",route="/counter/{key}",status="404"}`: 1, `http_requests_total{method="POST",route="/incr/{key}",status="200"}`: 1,
+		`http_request_duration_seconds_count{route="/counter/{key}"}`: 1, `http_problems_total{code="not-found"}`: 3,
+		`redis_calls_total{outcome="ok",script="incrby"}`: 1,
+	}) {
+		if got := after[name] - before[name]; got != want {
+			t.Errorf("%s moved by %v, want %v", name, got, want)
+		}
+	}
+	text := string(s.do(t, "GET", "/metrics", "").body)
+	for _, want := range []string{
+		`coatcheck_build_info{go="go`, `version="v1.2.3"} 1`, `method="other",`, `route="-",status="404"`, `coatcheck_redis_pool_connections{state="idle"}`, "go_goroutines ",
+		"process_resident_memory_bytes ", "coatcheck_redis_pool_wait_seconds_total ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "BREW") {
+		t.Error("a method that a client invented is a label")
+	}
+}
+
+// Everything that a request can hold holds the same word, which no metric may.
+func TestNoMetricHoldsWhatAClientSent(t *testing.T) {
+	store := metrics.NewService("v1.2.3")
+	config := server.Config{Metrics: store, Dev: true, Store: storetest.Open(t, redisstore.Config{Observers: []redisstore.Observer{store}})}
+	s := serveKeyed(t, config, map[string]access.Record{"zebra": {Role: access.Admin}})
+	who := s.bearer("zebra")
+	secrets := []string{s.keys["zebra"].Secret}
+	do := func(method, path, body string, header ...string) answer {
+		return s.do(t, method, path, body, append(header, who...)...)
+	}
+
+	token := decode[wire.TokenIssued](t, do("POST", "/token", `{"scope":"zebra"}`), 201).Token
+	claimed := decode[wire.Claimed](t, do("POST", "/token/"+token+"/claim", `{"fingerprint":"zebra"}`), 200)
+	do("POST", "/token/"+token+"/complete", `{"status":200}`, "Lease-Token: "+claimed.Lease)
+	worker := decode[wire.WorkerLease](t, do("POST", "/worker/zebra", `{"identity":"zebra"}`), 201)
+	do("PUT", "/worker/zebra/0", "", "Lease-Token: zebra")
+	lock := decode[wire.LockGranted](t, do("POST", "/lock/zebra", `{"owner":"zebra"}`), 201)
+	do("POST", "/lock/zebra", `{"owner":"zebra","wait_ms":1}`)
+	do("DELETE", "/lock/zebra", "", "Lease-Token: "+lock.Lease)
+	for _, path := range []string{
+		"/incr/zebra", "/incr/zebra?zebra=zebra", "/counter/zebra", "/id/snowflake/zebra", "/id/segment/zebra", "/id/decode/zebra", "/lock/zebra", "/worker/zebra", "/zebra",
+		"/incr/zebra/zebra", "/api/segment/get/zebra", "/problems/zebra", "/console/zebra", "/token/zebra", "/worker/zebra/zebra", "/%7Azebra", "/incr/zebra%00",
+	} {
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "ZEBRA"} {
+			do(method, path, `{"zebra":"zebra"}`, "Idempotency-Key: zebra", "X-Request-Id: zebra", "Lease-Token: zebra", "Zebra: zebra")
+		}
+	}
+	do("POST", "/payments", `{"amount":1,"currency":"EUR","to":"zebra"}`, "Idempotency-Key: zebra")
+	s.server.ForgetRings()
+	text := string(do("GET", "/metrics", "").body)
+	for _, secret := range append(secrets, token, claimed.Lease, worker.Lease, lock.Lease) {
+		if strings.Contains(text, secret) {
+			t.Errorf("a metric holds the secret %s", secret)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if strings.Contains(strings.ToLower(line), "zebra") {
+			t.Errorf("a metric holds what a client sent: %s", line)
+		}
+	}
+	if found := readFigures(t, text); found[`lock_requests_total{outcome="granted"}`] != 1 || found[`worker_grants_total{outcome="granted"}`] < 1 || found["lock_hold_seconds_count"] != 1 {
+		t.Errorf("the requests were not counted: %v", found.of("lock", "worker"))
+	}
+}
+
+// A label takes no value without bound: statuses are those of HTTP, and routes those of the service.
+func TestLabelsHaveFewValues(t *testing.T) {
+	s := measure(t, server.Config{}, redisstore.Config{})
+	routes := []string{"-"}
+	for _, route := range s.server.Routes() {
+		routes = append(routes, route.Path)
+	}
+	for _, c := range writing {
+		s.do(t, c.method, c.path, c.body, c.header...)
+	}
+	s.scrape(t)
+	for _, label := range regexp.MustCompile(`\b([a-z_]+)="([^"]*)"`).FindAllStringSubmatch(string(s.do(t, "GET", "/metrics", "").body), -1) {
+		name, value := label[1], label[2]
+		status, err := strconv.Atoi(value)
+		switch {
+		case name == "route" && !slices.Contains(routes, value):
+			t.Errorf("route %q", value)
+		case name == "status" && (err != nil || http.StatusText(status) == ""):
+			t.Errorf("status %q", value)
+		}
+	}
+}

@@ -143,3 +143,26 @@ func TestGatewayHasProfilesAtItsAdminSide(t *testing.T) {
 		t.Errorf("clients get %d, and not what the upstream has there", status)
 	}
 }
+
+// What the processes do is in their metrics: the store of each tells the registry that is shown.
+func TestProcessesCountWhatTheyDo(t *testing.T) {
+	p := serve(t)
+	if a := p.do("GET", "/incr/orders", ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	_, body := page(t, p.banner.URL+"/metrics")
+	for _, line := range []string{`coatcheck_counter_increments_total 1`, `coatcheck_redis_calls_total{outcome="ok",script="incrby"} 1`} {
+		if !strings.Contains(body, line+"\n") {
+			t.Errorf("the service's metrics have no %s", line)
+		}
+	}
+
+	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
+	g := runGateway(t, upstream.URL, payRoutes)
+	if a := g.do("POST", "/pay/one", "{}", `Idempotency-Key: "one"`); a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if _, body := page(t, g.banner.AdminURL+"/metrics"); !strings.Contains(body, "coatcheck_token_claims_total{outcome=\"granted\"} 1\n") {
+		t.Error("the gateway's metrics do not count the claim")
+	}
+}

@@ -17,6 +17,7 @@ var varyingKey = regexp.MustCompile(`cck_[a-z0-9]+_[A-Za-z0-9_-]{43}|\b[0-9a-f]{
 // TestCommandsOfTheAccessPage runs every command of docs/access.md in one shell, with a service of its own on a free port, and compares what it prints with the page. With
 // -update it writes that into the page.
 func TestCommandsOfTheAccessPage(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(accessPage)
 	if err != nil {
 		t.Fatal(err)

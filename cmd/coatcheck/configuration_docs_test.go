@@ -11,6 +11,7 @@ const configurationPage = "../../docs/configuration.md"
 
 // TestCommandsOfTheConfigurationPage runs every command of the page, with a service on a free port, and compares what it prints. With -update it writes that into the page.
 func TestCommandsOfTheConfigurationPage(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(configurationPage)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ var today = regexp.MustCompile(`\b20[0-9]{6}\b`)
 
 // TestCommandsOfTheCountersPage runs every command of docs/counters.md in one shell, and compares what it prints with the page. With -update it writes that into the page.
 func TestCommandsOfTheCountersPage(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(countersPage)
 	if err != nil {
 		t.Fatal(err)

@@ -112,6 +112,7 @@ func (u *till) ran(name string) int {
 const payRoutes = "routes:\n  - match: POST /pay/{name}\n    lease_ms: 500\n"
 
 func TestTwoGatewaysRunEachOperationOnce(t *testing.T) {
+	t.Parallel()
 	const operations, repeats, atOnce = 200, 50, 100
 	upstream := newTill(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusCreated)

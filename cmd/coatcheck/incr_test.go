@@ -173,6 +173,7 @@ func TestCountersAreListedSetAndRemoved(t *testing.T) {
 }
 
 func TestAListIsAllPages(t *testing.T) {
+	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
 		var want []string
 		for i := range 230 {

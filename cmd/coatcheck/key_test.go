@@ -78,6 +78,7 @@ func TestKeyOnALineOfTheEnvironment(t *testing.T) {
 
 // Keys in Redis: made, listed, removed, and every service on it follows.
 func TestKeysInRedis(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	blue := newKey(t, "--principal", "orders", "--redis", redis.URL())
 	if !blue.Stored {

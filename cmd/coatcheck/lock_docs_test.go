@@ -18,6 +18,7 @@ var requestID = regexp.MustCompile(`request [A-Z2-7]{26}`)
 
 // TestCommandsOfTheLocksPage runs every command of docs/locks.md in one shell, and compares what it prints with the page. With -update it writes that into the page.
 func TestCommandsOfTheLocksPage(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(locksPage)
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +79,7 @@ func writePage(t *testing.T, file, page string, steps []step, outputs []string) 
 
 // What people copy from the page is what the package has, and what its example runs.
 func TestRecipesOfTheLocksPage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(locksPage)
 	if err != nil {
 		t.Fatal(err)

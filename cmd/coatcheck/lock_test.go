@@ -76,6 +76,7 @@ func TestLockRunTellsTheCommandItsLockAndReleasesItAfterwards(t *testing.T) {
 
 // Each row is a script and the exit code that it ends with.
 func TestLockRunEndsAsItsCommandDoes(t *testing.T) {
+	t.Parallel()
 	p := serve(t)
 	for _, row := range []struct {
 		script string
@@ -119,6 +120,7 @@ func TestLockRunPassesSignalsOn(t *testing.T) {
 
 // A lock that is held: who does not wait hears so, who waits gets it, and a signal ends the waiting and leaves no place behind.
 func TestLockRunWithoutALockToBeHad(t *testing.T) {
+	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
 		one := runLocked(t, at, nil, `echo ready; sleep 60`)
 		one.ready()
@@ -153,6 +155,7 @@ func TestLockRunWithoutALockToBeHad(t *testing.T) {
 }
 
 func TestLockRunSharedAndWithPermits(t *testing.T) {
+	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
 		for _, flags := range [][]string{{"--mode", "shared"}, {"--permits", "2"}} {
 			one, two := runLocked(t, at, flags, `echo ready; sleep 60`), runLocked(t, at, flags, `echo ready; sleep 60`)
@@ -178,6 +181,7 @@ func TestLockRunSharedAndWithPermits(t *testing.T) {
 }
 
 func TestLockLsAndBreak(t *testing.T) {
+	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
 		run := func(args ...string) (int, string, string) { return coatcheck(t, nil, append(args, at...)...) }
 		if code, stdout, stderr := run("lock", "ls"); code != done || stdout != "No lock is held.\n" {

@@ -25,6 +25,7 @@ const operationsPage = "../../docs/operations.md"
 // TestCommandsOfTheOperationsPage does what docs/operations.md says, from certificates to a restore: three Redis servers with TLS and three sentinels, and a service with keys on them.
 // What the commands print is compared with the page. With -update it is written into the page.
 func TestCommandsOfTheOperationsPage(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(operationsPage)
 	if err != nil {
 		t.Fatal(err)

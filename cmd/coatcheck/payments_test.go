@@ -23,6 +23,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 }
 
 func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	servers := []*process{
 		serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "300ms"),
@@ -64,6 +65,7 @@ func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
 
 // The server is killed after the charge and before the answer: nobody can know from the token alone whether the money moved, so nothing runs again.
 func TestKilledServerLeavesTheOutcomeUnknownAndChargesOnce(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	doomed := serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "1m", "--payment-lease", "500ms")
 	other := serve(t, "--dev", "--redis", redis.URL(), "--payment-lease", "500ms")
@@ -117,6 +119,7 @@ func TestStoppedServerFinishesThePaymentThatItBegan(t *testing.T) {
 }
 
 func TestKilledEmbeddedServerKeepsWhatItAnswered(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	doomed := serve(t, "--dev", "--data-dir", dir, "--payment-delay", "1m", "--payment-lease", "500ms")
 	var last wire.Incremented

@@ -45,6 +45,7 @@ func (p *process) logged(text string) int { return strings.Count(p.stderr.String
 
 // On SIGHUP the file of settings is read again: keys, rates, origins, the level of the log and the place of the certificate are taken, all others are said to need a restart.
 func TestSettingsAreReadAgainOnHangup(t *testing.T) {
+	t.Parallel()
 	blue, green := newKey(t, "--principal", "orders"), newKey(t, "--principal", "bills")
 	one, two := certify(t, "one"), certify(t, "two")
 	settings := func(keys, more string, at pair) string {
@@ -174,6 +175,7 @@ func overTLS(t *testing.T, url string, one, two pair, headers ...string) (answer
 
 // The gateway takes another routes file and another level of its log, and tells what needs a restart.
 func TestGatewayReadsItsSettingsAgainOnHangup(t *testing.T) {
+	t.Parallel()
 	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	first, second := file(t, payRoutes), file(t, "routes:\n  - match: POST /buy/{name}\n")
 	path := file(t, "routes: "+first+"\n")

@@ -39,6 +39,7 @@ func TestKeysAreShownByTheirIDsOnly(t *testing.T) {
 // Two services with the same keys and principals, on one Redis: a token is good at both for its principal, at neither for another, and Redis holds no answer
 // that it could read.
 func TestServeWithKeysAndPrincipals(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	args := []string{"--dev", "--redis", server.URL(), "--token-keys", aKey("t", 1), "--answer-keys", aKey("a", 2), "--principal-headers", "Authorization"}
 	one, two := serve(t, args...), serve(t, args...)
@@ -82,6 +83,7 @@ func TestServeWithKeysAndPrincipals(t *testing.T) {
 }
 
 func TestServeWarnsOfARedisThatLosesState(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	p := serve(t, "--redis", server.URL())
 	text := strings.Join(p.banner.Hazards, "\n")

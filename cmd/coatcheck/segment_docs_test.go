@@ -19,6 +19,7 @@ var second = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0
 
 // TestCommandsOfTheSegmentsPage runs every command of docs/segments.md in one shell, on three databases, and compares what it prints with the page.
 func TestCommandsOfTheSegmentsPage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(segmentsPage)
 	if err != nil {
 		t.Fatal(err)

@@ -49,6 +49,7 @@ func (d *drain) taken() int {
 
 // A tag moves to Redis and back, three times, while both places are drained all the time: no id is taken twice, and each place gets its turn.
 func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
+	t.Parallel()
 	sqltest.Each(t, func(t *testing.T, database *sqltest.Server) {
 		url, redis := database.URL(database.Database(t)), redistest.Start(t).URL()
 		for _, args := range [][]string{{"create-table"}, {"seed", "orders", "--step", "50"}} {
@@ -120,6 +121,7 @@ func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
 }
 
 func TestTagIsNotMovedOntoOneThatIsInUse(t *testing.T) {
+	t.Parallel()
 	database := sqltest.Start(t, sqltest.MariaDB)
 	url, redis := database.URL(database.Database(t)), redistest.Start(t).URL()
 	counters := counter.New(storetest.Open(t, redisstore.Config{URL: redis}), server.SegmentCounters(counter.Config{}))
@@ -151,6 +153,7 @@ func TestTagIsNotMovedOntoOneThatIsInUse(t *testing.T) {
 
 // TestCommandsOfTheMigrationPage runs every command of docs/migrating.md that stands behind a prompt.
 func TestCommandsOfTheMigrationPage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../../docs/migrating.md")
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ func segmentRun(t *testing.T, database string, args ...string) (code int, stdout
 }
 
 func TestSegmentCommands(t *testing.T) {
+	t.Parallel()
 	sqltest.Each(t, func(t *testing.T, server *sqltest.Server) {
 		database := server.URL(server.Database(t))
 		for _, row := range []struct {

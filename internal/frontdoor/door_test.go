@@ -17,7 +17,10 @@ import (
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// net/http keeps a connection that it has refused for half a second, so that the refusal is read before the end.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // house is a server behind a door. A request for /wait is answered when the test says so, one for /keep takes its connection over.
 type house struct {

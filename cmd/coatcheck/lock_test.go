@@ -44,6 +44,7 @@ func lockOf(t *testing.T, at []string) wire.Lock {
 }
 
 func TestLockRunTellsTheCommandItsLockAndReleasesItAfterwards(t *testing.T) {
+	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
 		proceed := filepath.Join(t.TempDir(), "proceed")
 		r := runLocked(t, at, []string{"--owner", "web-1", "--ttl", "20s"},

@@ -59,6 +59,7 @@ func TestBannerSaysWhatCanBeLostAndWhatToTry(t *testing.T) {
 
 // A server that stops gives its worker id back, and the next one under the same identity has it at once, behind the last id of the first.
 func TestServeStampsUnderItsIdentityAndGivesItsWorkerIDBackAtItsEnd(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	args := []string{"--redis", redis.URL(), "--identity", "orders-0", "--id-pool", "orders", "--new-pools", "trust"}
 	var first, second wire.Snowflakes
@@ -86,6 +87,7 @@ func TestServeStampsUnderItsIdentityAndGivesItsWorkerIDBackAtItsEnd(t *testing.T
 
 // On a real Redis an unknown pool waits, unless the operator says otherwise.
 func TestServeOnARedisWaitsOutTheQuarantineOfAnUnknownPool(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--redis", redistest.Start(t).URL())
 	a := p.do("GET", "/id/snowflake", "")
 	if a.status != 503 || a.code() != wire.PoolQuarantined || a.header.Get("Retry-After") == "" {

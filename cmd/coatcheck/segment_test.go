@@ -82,6 +82,7 @@ func TestSegmentCommands(t *testing.T) {
 }
 
 func TestSegmentCommandsTellAnAbsentDatabaseFromARefusal(t *testing.T) {
+	t.Parallel()
 	if code, _, errs := segmentRun(t, "", "ls"); code != usage || !strings.Contains(errs, "COATCHECK_SQL") {
 		t.Errorf("no database: %d %s", code, errs)
 	}

@@ -30,6 +30,7 @@ func runUnderLease(t *testing.T, at []string, flags []string, script string) *ru
 }
 
 func TestWorkerRunTellsTheCommandItsLeaseAndReleasesItAfterwards(t *testing.T) {
+	t.Parallel()
 	doors(t, func(t *testing.T, at []string) {
 		flags := []string{"--ttl", "20s", "--identity", "web-1", "--layout", "40/3/4/12", "--epoch", "2024-01-01T00:00:00Z", "--datacenter", "5"}
 		r := runUnderLease(t, at, flags, `env | grep ^WORKER_; echo END=$(head -1 $WORKER_NOT_AFTER_FILE) BOOT=$(tail -1 $WORKER_NOT_AFTER_FILE); stat -c '%a' $WORKER_NOT_AFTER_FILE; exit 3`)
@@ -81,6 +82,7 @@ func TestBothLinesOfTheFileAreOneMoment(t *testing.T) {
 
 // Each row is a script and the exit code that it ends with.
 func TestWorkerRunEndsAsItsCommandDoes(t *testing.T) {
+	t.Parallel()
 	p := serve(t)
 	at := []string{"--server", p.banner.URL}
 	for _, row := range []struct {
@@ -156,6 +158,7 @@ func TestLeaseIsKeptUntilTheWholeGroupHasEnded(t *testing.T) {
 }
 
 func TestWorkerRunWithoutAnIdToBeHad(t *testing.T) {
+	t.Parallel()
 	doors(t, func(t *testing.T, at []string) {
 		one := runUnderLease(t, at, []string{"--layout", "41/1/12"}, `echo ready; cat; sleep 60`)
 		two := runUnderLease(t, at, []string{"--layout", "41/1/12"}, `echo ready; sleep 60`)

@@ -27,35 +27,8 @@ type scribe struct {
 
 func newScribe(t testing.TB) *scribe {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &scribe{url: "http://" + listener.Addr().String()}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var conns []net.Conn
-	all.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			conns = append(conns, conn)
-			mu.Unlock()
-			all.Go(func() { s.serve(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		listener.Close()
-		mu.Lock()
-		for _, conn := range conns {
-			conn.Close()
-		}
-		mu.Unlock()
-		all.Wait()
-	})
+	s := &scribe{}
+	s.url = hear(t, s.serve)
 	return s
 }
 

@@ -257,15 +257,13 @@ type dialogue struct {
 	read atomic.Int64
 }
 
-// converse starts an upstream whose every request is read whole and then given to the test, which answers on the connection. When the test says so, by
-// returning false, the connection is closed.
-func converse(t testing.TB, each func(n int64, request *http.Request, conn net.Conn) bool) *dialogue {
+// hear gives every connection to a new address to serve, and ends them all with the test.
+func hear(t testing.TB, serve func(net.Conn)) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &dialogue{url: "http://" + listener.Addr().String()}
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var conns []net.Conn
@@ -278,7 +276,7 @@ func converse(t testing.TB, each func(n int64, request *http.Request, conn net.C
 			mu.Lock()
 			conns = append(conns, conn)
 			mu.Unlock()
-			all.Go(func() { d.serve(conn, each) })
+			all.Go(func() { serve(conn) })
 		}
 	})
 	t.Cleanup(func() {
@@ -290,6 +288,15 @@ func converse(t testing.TB, each func(n int64, request *http.Request, conn net.C
 		mu.Unlock()
 		all.Wait()
 	})
+	return "http://" + listener.Addr().String()
+}
+
+// converse starts an upstream whose every request is read whole and then given to the test, which answers on the connection. When the test says so, by
+// returning false, the connection is closed.
+func converse(t testing.TB, each func(n int64, request *http.Request, conn net.Conn) bool) *dialogue {
+	t.Helper()
+	d := &dialogue{}
+	d.url = hear(t, func(conn net.Conn) { d.serve(conn, each) })
 	return d
 }
 

@@ -66,16 +66,17 @@ fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
 	trap 'rm -rf "$$work"' EXIT; \
 	module=$$($(GO) list -m); \
 	cache=$$($(GO) env GOCACHE)/fuzz; \
-	found=0; \
+	found=0; failed=; \
 	for package in $$(grep -rl --include='*_test.go' --exclude-dir=bench '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
 		$(GO) test -c -gcflags="$$module/...=-d=libfuzzer" -o "$$work/fuzz.test" $$package || exit 1; \
 		for name in $$("$$work/fuzz.test" -test.list '^Fuzz'); do \
 			found=$$((found + 1)); \
 			echo "$$package $$name"; \
-			(cd $$package && "$$work/fuzz.test" -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir "$$cache/coatcheck/$$package") || exit 1; \
+			(cd $$package && "$$work/fuzz.test" -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir "$$cache/coatcheck/$$package") || failed="$$failed $$name"; \
 		done; \
 	done; \
 	echo "$$found fuzz tests, each for $(FUZZTIME)"; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi; \
 	[ $$found -gt 0 ]
 
 browser: deps ## Run only the console's tests, in a real browser (ARGS=-update takes the pictures of docs/console anew)

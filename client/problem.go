@@ -80,29 +80,39 @@ func retryAfter(header http.Header) time.Duration {
 	return min(max(until.Sub(now), 0), maxWait)
 }
 
-// clean makes a text of somebody else's fit for an error: plain, and without the call's secrets.
+// clean makes a text of somebody else's fit for an error: plain, and without the call's secrets. What is not printed goes first: a secret with such a letter in it would be
+// whole without it.
 func (call call) clean(text string) string {
+	text = printed(text)
 	for _, secret := range []string{call.token, call.lease} {
 		if len(secret) >= 8 { // what is shorter is no secret, and may be part of a word
 			text = strings.ReplaceAll(text, secret, "…")
 		}
 	}
-	return plain(text)
+	return shortened(text)
 }
 
-// plain shortens a text and drops what is not meant to be read, such as a terminal's control sequences.
-func plain(text string) string {
-	var short strings.Builder
+// plain shortens a text and drops what is not meant to be read.
+func plain(text string) string { return shortened(printed(text)) }
+
+// printed drops what is not meant to be read, such as a terminal's control sequences.
+func printed(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// shortened ends a text after maxText characters.
+func shortened(text string) string {
 	n := 0
-	for _, r := range text {
+	for i := range text {
 		if n == maxText {
-			short.WriteRune('…')
-			break
+			return text[:i] + "…"
 		}
-		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
-			short.WriteRune(r)
-			n++
-		}
+		n++
 	}
-	return short.String()
+	return text
 }

@@ -47,10 +47,11 @@ func TestMillisecondsAreRoundedUp(t *testing.T) {
 func TestTextsOfOthersAreMadePlain(t *testing.T) {
 	ask := call{token: "a-secret-token", lease: "a-secret-lease"}
 	for text, want := range map[string]string{
-		"as it is: ü, é":                   "as it is: ü, é",
-		"of a-secret-token/a-secret-lease": "of …/…",
-		"a\r\nb\x1b[31m\x00\xffc\u202e":    "ab[31mc",
-		strings.Repeat("x", maxText+1):     strings.Repeat("x", maxText) + "…",
+		"as it is: ü, é":                                 "as it is: ü, é",
+		"of a-secret-token/a-secret-lease":               "of …/…",
+		"a\r\nb\x1b[31m\x00\xffc\u202e":                  "ab[31mc",
+		"of a-secret\x1b-token/a\xff-se\u202ecret-lease": "of …/…",
+		strings.Repeat("x", maxText+1):                   strings.Repeat("x", maxText) + "…",
 	} {
 		if got := ask.clean(text); got != want {
 			t.Errorf("%q: %q", text, got)
@@ -73,6 +74,7 @@ func FuzzProblem(f *testing.F) {
 	f.Add(503, "application/problem+json", "", lease, "", []byte(`{"code":"`+token+`"}`))
 	seed(409, "application/problem+json", "2", `{"type":"/problems/idempotency-in-progress","title":"t","status":409,"detail":"d","instance":"urn:request:1","code":"idempotency-in-progress","retryable":true,"see":"/token/`+token+`"}`)
 	seed(503, "application/problem+json; charset=utf-8", "Fri, 20 Nov 2099 15:35:40 GMT", `{"code":"store-unavailable","detail":"`+lease+`"}`)
+	seed(503, "application/problem+json", "", `{"code":"store-unavailable","detail":"lease-\u00019xbwmz"}`)
 	seed(502, "text/html", "", "<html>"+token)
 	seed(302, "", "", "")
 	seed(410, "application/problem+json", "-1", `{"code":"lease-lost","title":"\u001b[31m\ud800","detail":["`+lease+`"]}`)

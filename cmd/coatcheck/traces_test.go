@@ -372,8 +372,9 @@ func TestGatewayHandsTheTraceOn(t *testing.T) {
 
 // What a domain writes while it serves a request has the request's id as well: here that its answer could not be recorded.
 func TestLinesOfADomainHaveTheRequest(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
-	p := serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "2s", "--store-timeout", "300ms")
+	p := serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "4s", "--store-timeout", "300ms")
 	paid := make(chan answer, 1)
 	go func() {
 		a, err := p.try("POST", "/payments", payment, "Idempotency-Key: k", "X-Request-Id: mine-2")
@@ -387,12 +388,14 @@ func TestLinesOfADomainHaveTheRequest(t *testing.T) {
 	if a := <-paid; a.status != 201 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	for line := range strings.Lines(p.stderr.String()) {
-		if strings.Contains(line, "could not be recorded yet") && strings.Contains(line, `"request_id":"mine-2"`) {
-			return
+	eventually(t, "the line is there", func() bool {
+		for line := range strings.Lines(p.stderr.String()) {
+			if strings.Contains(line, "could not be recorded yet") && strings.Contains(line, `"request_id":"mine-2"`) {
+				return true
+			}
 		}
-	}
-	t.Errorf("no such line:\n%s", p.stderr)
+		return false
+	})
 }
 
 // Every line of the log is JSON, and those of a request have its id, and its trace where there is one.

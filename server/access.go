@@ -87,7 +87,7 @@ func (p part) Match(methods []string, path string, handler echo.HandlerFunc, mid
 		if call := domainCall(method, path); call != "" && p.server.config.Tracer != nil {
 			around = append(around, p.server.inDomain(call))
 		}
-		p.echo.Add(method, path, handler, append(around, middleware...)...)
+		p.echo.Add(method, path, within(handler, append(around, middleware...)))
 	}
 }
 

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -16,9 +18,23 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
+// through puts what every request passes around the handlers of all routes. Echo would put it together anew for each request.
+func (s *Server) through() echo.MiddlewareFunc {
+	chain := within(func(c echo.Context) error { return c.Handler()(c) }, s.around())
+	return func(echo.HandlerFunc) echo.HandlerFunc { return chain }
+}
+
+// within puts middleware around a handler, the first outermost.
+func within(handler echo.HandlerFunc, around []echo.MiddlewareFunc) echo.HandlerFunc {
+	for _, one := range slices.Backward(around) {
+		handler = one(handler)
+	}
+	return handler
+}
+
 // around is what every request passes through, outermost first.
 func (s *Server) around() []echo.MiddlewareFunc {
-	around := []echo.MiddlewareFunc{requestID}
+	around := []echo.MiddlewareFunc{s.begun}
 	if s.config.Tracer != nil {
 		around = append(around, s.traced)
 	}
@@ -29,11 +45,6 @@ func (s *Server) around() []echo.MiddlewareFunc {
 		s.crossOrigin(),
 		plainBody,
 		s.limitBody,
-		middleware.ContextTimeoutWithConfig(middleware.ContextTimeoutConfig{
-			Skipper:      isStream,
-			Timeout:      s.config.RequestTimeout,
-			ErrorHandler: func(err error, _ echo.Context) error { return err },
-		}),
 		wholePath,
 		s.overhear,
 	)
@@ -81,15 +92,22 @@ func wholePath(next echo.HandlerFunc) echo.HandlerFunc {
 
 var saneID = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
 
-// requestID gives every response the client's X-Request-Id if it sent a sane one, else a new one.
-func requestID(next echo.HandlerFunc) echo.HandlerFunc {
+// begun gives every response the client's X-Request-Id if it sent a sane one, else a new one, and the request the time that it may take, unless it is a stream.
+func (s *Server) begun(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		id := c.Request().Header.Get(echo.HeaderXRequestID)
+		request := c.Request()
+		id := request.Header.Get(echo.HeaderXRequestID)
 		if !saneID.MatchString(id) {
 			id = secret.New()
 		}
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
-		c.SetRequest(c.Request().WithContext(requestlog.With(c.Request().Context(), id)))
+		ctx := requestlog.With(request.Context(), id)
+		if !isStream(c) {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, s.config.RequestTimeout)
+			defer cancel()
+		}
+		c.SetRequest(request.WithContext(ctx))
 		return next(c)
 	}
 }
@@ -100,8 +118,11 @@ func (s *Server) accessLog() echo.MiddlewareFunc {
 		HandleError: true, // the error becomes a problem before the line is written, so that the status is the client's
 		LogMethod:   true, LogStatus: true, LogLatency: true, LogResponseSize: true, LogRoutePath: true,
 		LogValuesFunc: func(c echo.Context, v middleware.RequestLoggerValues) error {
+			if !s.log.Enabled(c.Request().Context(), levelOf(v.Status)) {
+				return nil
+			}
 			line := []slog.Attr{
-				slog.String("method", knownMethod(v.Method)), slog.String("route", braces(v.RoutePath)), slog.Int("status", v.Status),
+				slog.String("method", knownMethod(v.Method)), slog.String("route", s.pattern(v.RoutePath)), slog.Int("status", v.Status),
 				slog.Int64("bytes", v.ResponseSize), slog.Duration("duration", v.Latency),
 			}
 			if who := caller(c); who.Principal != "" {

@@ -57,7 +57,7 @@ func idOrder(c echo.Context) (asked order, err error) {
 		return asked, err
 	}
 	n, err := queryInt(c, "n", 1, 1, maxIDs)
-	asked.n, asked.one = int(n), !c.QueryParams().Has("n")
+	asked.n, asked.one = int(n), !has(c, "n")
 	return asked, err
 }
 
@@ -103,7 +103,7 @@ func (s *Server) idPool(c echo.Context) (string, error) {
 // queryFormat reads a format from the query, one of some. The others are formats too that the route knows and this does not.
 func queryFormat(c echo.Context, formats []snowflake.Format, others ...string) (snowflake.Format, error) {
 	text := c.QueryParam("format")
-	if !c.QueryParams().Has("format") {
+	if !has(c, "format") {
 		return snowflake.Decimal, nil
 	}
 	for _, format := range formats {

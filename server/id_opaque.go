@@ -86,7 +86,7 @@ func opaqueOfPath(c echo.Context, key idempotency.Key, tag string) (int64, error
 // notOpaque refuses what belongs to opaque numbers alone.
 func notOpaque(c echo.Context) error {
 	for _, field := range []string{"tag", "key"} {
-		if c.QueryParams().Has(field) {
+		if has(c, field) {
 			return invalid(field, "only with format=opaque")
 		}
 	}

@@ -248,7 +248,7 @@ func lockOf(c echo.Context) (grant lock.Grant, err error) {
 
 // releaseLock gives a lock back, or with a fence to force takes it from the holder who has that.
 func (s *Server) releaseLock(c echo.Context) error {
-	if c.QueryParams().Has("force") {
+	if has(c, "force") {
 		return s.breakLock(c)
 	}
 	grant, err := lockOf(c)

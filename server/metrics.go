@@ -72,7 +72,7 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 		if isStream(c) {
 			took = -1
 		}
-		s.metrics.RequestEnded(braces(c.Path()), knownMethod(c.Request().Method), c.Response().Status, took)
+		s.metrics.RequestEnded(s.pattern(c.Path()), knownMethod(c.Request().Method), c.Response().Status, took)
 		return err
 	}
 }

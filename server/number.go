@@ -30,16 +30,15 @@ type numbering struct {
 
 // numbering reads template, calendar, zone and at, and sets what they mean for the request. Without template and calendar the counter is the one that the path names.
 func (s *Server) numbering(c echo.Context, key string, request *counter.Request) (n numbering, err error) {
-	query := c.QueryParams()
-	if !query.Has("template") && !query.Has("calendar") {
+	if !has(c, "template") && !has(c, "calendar") {
 		for _, field := range []string{"zone", "at"} {
-			if query.Has(field) {
+			if has(c, field) {
 				return n, invalid(field, "only with template or calendar")
 			}
 		}
 		return numbering{key: key}, nil
 	}
-	if query.Has("ttl_ms") {
+	if has(c, "ttl_ms") {
 		return n, invalid("ttl_ms", fmt.Sprintf("not with template or calendar: the counter of a period is kept until %v behind its end", keptBehind))
 	}
 	zone, err := s.queryZone(c)
@@ -67,7 +66,7 @@ func (s *Server) numbering(c echo.Context, key string, request *counter.Request)
 
 // count finds the counter: that of the calendar's period, or of the template's, or the one for ever if neither has a date.
 func (n *numbering) count(c echo.Context, key string) (period number.Period, err error) {
-	if c.QueryParams().Has("calendar") {
+	if has(c, "calendar") {
 		return n.countBy(c.QueryParam("calendar"), key)
 	}
 	n.key = key
@@ -108,7 +107,7 @@ func says(err error) string { return strings.TrimPrefix(err.Error(), "number: ")
 
 // queryTemplate reads the template, if there is one, and has the counter stop where it ends.
 func queryTemplate(c echo.Context, request *counter.Request) (*number.Template, error) {
-	if !c.QueryParams().Has("template") {
+	if !has(c, "template") {
 		return nil, nil //nolint:nilnil // no template is no error
 	}
 	template, err := number.ParseTemplate(c.QueryParam("template"))
@@ -130,7 +129,7 @@ var zoneForm = regexp.MustCompile(`^[A-Za-z0-9_+-]{1,40}(/[A-Za-z0-9_+-]{1,40}){
 // queryZone reads the zone whose calendar counts; UTC if none is given.
 func (s *Server) queryZone(c echo.Context) (*time.Location, error) {
 	text := c.QueryParam("zone")
-	if !c.QueryParams().Has("zone") {
+	if !has(c, "zone") {
 		return time.UTC, nil
 	}
 	if known, ok := s.zones.Load(text); ok {

@@ -117,6 +117,14 @@ func (s *Server) problem(c echo.Context) error {
 	return c.HTML(http.StatusOK, page)
 }
 
+// pattern is braces of a route's path.
+func (s *Server) pattern(path string) string {
+	if known, ok := s.patterns[path]; ok {
+		return known
+	}
+	return braces(path)
+}
+
 // braces writes Echo's /token/:token as /token/{token}.
 func braces(path string) string {
 	segments := strings.Split(path, "/")

@@ -35,11 +35,16 @@ func name(c echo.Context, param string) (string, error) {
 
 // segmentOf finds a parameter's part of the path by the template, which has as many segments as the path.
 func segmentOf(c echo.Context, param string) (string, error) {
-	at := slices.Index(strings.Split(c.Path(), "/"), ":"+param)
-	if at < 0 {
-		return "", echo.ErrNotFound
+	template, path := c.Path(), rawPath(c.Request().URL)
+	for more := true; more; {
+		var wanted, found string
+		wanted, template, more = strings.Cut(template, "/")
+		found, path, _ = strings.Cut(path, "/")
+		if strings.HasPrefix(wanted, ":") && wanted[1:] == param {
+			return found, nil
+		}
 	}
-	return strings.Split(rawPath(c.Request().URL), "/")[at], nil
+	return "", echo.ErrNotFound
 }
 
 // rawPath is the path as the client wrote it. URL.EscapedPath encodes a path anew if it holds a character that should have been encoded, and then an
@@ -64,6 +69,9 @@ func takes(known ...string) echo.MiddlewareFunc {
 }
 
 func onlyQuery(c echo.Context, known []string) error {
+	if c.Request().URL.RawQuery == "" {
+		return nil
+	}
 	query, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
 		return invalid("query", "not percent-encoded as it should be")
@@ -88,9 +96,14 @@ func printable(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
+// has tells whether a query has a field.
+func has(c echo.Context, field string) bool {
+	return c.Request().URL.RawQuery != "" && c.QueryParams().Has(field)
+}
+
 // queryInt reads a whole number from the query, within bounds; absent means its default.
 func queryInt(c echo.Context, field string, absent, least, most int64) (int64, error) {
-	if !c.QueryParams().Has(field) {
+	if !has(c, field) {
 		return absent, nil
 	}
 	n, err := strconv.ParseInt(c.QueryParam(field), 10, 64)
@@ -102,7 +115,7 @@ func queryInt(c echo.Context, field string, absent, least, most int64) (int64, e
 
 // queryTime reads a moment from the query; the zero time if it is not there.
 func queryTime(c echo.Context, field string) (time.Time, error) {
-	if !c.QueryParams().Has(field) {
+	if !has(c, field) {
 		return time.Time{}, nil
 	}
 	at, err := time.Parse(time.RFC3339, c.QueryParam(field))

@@ -12,7 +12,7 @@ func (s *Server) routes() *echo.Echo {
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = s.writeError
-	e.Use(s.around()...)
+	e.Use(s.through())
 
 	at := s.roster(e)
 	s.tokenRoutes(at)
@@ -22,6 +22,9 @@ func (s *Server) routes() *echo.Echo {
 	s.operationRoutes(at)
 	s.consoleRoutes(at)
 	s.listed = at.complete()
+	for _, route := range e.Routes() {
+		s.patterns[route.Path] = braces(route.Path)
+	}
 	return e
 }
 

@@ -131,6 +131,7 @@ type Server struct {
 	ledger   *ledger.Ledger
 	guarded  []wire.RoutePolicy // routes behind the idempotency middleware, for GET /idempotency-policy
 	listed   []Route
+	patterns map[string]string // of the routes, by Echo's paths: see pattern
 	flows    *access.Flows
 	origins  atomic.Pointer[[]string]
 	guesses  access.Guesses
@@ -158,7 +159,7 @@ func New(config Config) *Server {
 		config: config, store: config.Store, log: config.Logger,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
 		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), feed: newFeed(), now: time.Now,
-		metrics: config.Metrics,
+		metrics: config.Metrics, patterns: map[string]string{},
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,

@@ -88,7 +88,7 @@ func (s *Server) traced(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		request := c.Request()
 		ctx := traceContext.Extract(request.Context(), propagation.HeaderCarrier(request.Header))
-		name, about := spanOf(request, braces(c.Path()))
+		name, about := spanOf(request, s.pattern(c.Path()))
 		ctx, span := s.config.Tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
 		defer span.End()
 		c.SetRequest(request.WithContext(ctx))

@@ -13,7 +13,7 @@ func (s *Server) uuids(c echo.Context) error {
 	}
 	version, newID := c.QueryParam("version"), uuid.NewV7
 	switch {
-	case version == "7", !c.QueryParams().Has("version"):
+	case version == "7", !has(c, "version"):
 		version = "7"
 	case version == "4":
 		newID = uuid.NewRandom

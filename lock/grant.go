@@ -24,8 +24,16 @@ type Grant struct {
 	Since, Until, Now time.Time // by the Redis server, at the last reply
 
 	sent time.Time       // the local moment before the last confirmed request was sent
+	good time.Duration   // for how long from then it is good; 0 = TTL
 	held *redislock.Lock // redislock's part of an exclusive lock; nil if another process obtained it
 	keys []string        // of the lock with the name that it was granted under
+}
+
+func (g Grant) goodFor() time.Duration {
+	if g.good == 0 {
+		return g.TTL
+	}
+	return g.good
 }
 
 // asker is a request on its way.
@@ -40,10 +48,19 @@ type asker struct {
 	alone  bool          // it is handed nothing on within this process, and hands nothing on
 	kind   sameness      // what it has in common with others of its line, if it is not alone
 	placed bool          // it may have a place in the queue at Redis
+	enters bool          // it may begin with what a message says, before it has asked for its grant: see accept
+	looks  int64         // how often it has asked
+	waited look          // that was answered: wait
 	turn   chan struct{} // closed when it was handed a lease on; nil if it never waits for that
 	told   chan struct{} // closed when it is to ask Redis
 	asks   bool          // it does so; under the mutex of the lines, as is what follows
 	handed *lease        // what it was handed on
+}
+
+// look is one question of a request.
+type look struct {
+	number int64
+	sent   time.Time
 }
 
 func (l *Locks) ask(name string, request Request) (*asker, error) {
@@ -64,8 +81,9 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 
 // enter asks once. With an inbox the request waits in line.
 func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
+	a.looks++
 	args := []any{
-		a.Token, a.Owner, letters[a.Mode], a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, l.terms,
+		a.Token, a.Owner, letters[a.Mode], a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, l.terms, a.looks,
 	}
 	a.sent = time.Now()
 	if a.Mode != Exclusive {

@@ -59,7 +59,7 @@ func (l *Locks) begin(ctx context.Context, e *lease) *Lock {
 	k := &Lock{locks: l, lease: e, turn: l.lines.handings(e)}
 	k.first = e.current(k.turn)
 	k.keeper = keepalive.Start(ctx, k.first.sent, k.first.sent.Round(0), keepalive.Config{
-		TTL: k.first.TTL, Margin: l.config.Margin, Renew: k.renew, Strict: true, Late: errLate, Lost: isLost, Failed: k.failed,
+		TTL: k.first.TTL, First: k.first.good, Margin: l.config.Margin, Renew: k.renew, Strict: true, Late: errLate, Lost: isLost, Failed: k.failed,
 	})
 	l.lines.begun(k.keeper.Context(), e)
 	if k.turn == 0 {

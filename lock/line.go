@@ -46,9 +46,10 @@ type lease struct {
 	kind    sameness
 	listing listing
 
-	mu    sync.Mutex // of what renewals change
-	sent  time.Time  // before the last request that was confirmed
-	doubt bool       // a renewal that was sent is not confirmed
+	mu    sync.Mutex    // of what renewals change
+	sent  time.Time     // before the last request that was confirmed
+	good  time.Duration // what that is good for
+	doubt bool          // a renewal that was sent is not confirmed
 
 	// What follows is under the mutex of the lines.
 	holder context.Context // of the Lock that has it; nil while it goes from one to the next
@@ -56,14 +57,14 @@ type lease struct {
 }
 
 func newLease(a *asker, grant Grant) *lease {
-	return &lease{grant: grant, kind: a.kind, sent: grant.sent}
+	return &lease{grant: grant, kind: a.kind, sent: grant.sent, good: grant.goodFor()}
 }
 
 // confirmed notes that a request which was sent at that moment was granted.
 func (e *lease) confirmed(sent time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.sent, e.doubt = sent, false
+	e.sent, e.good, e.doubt = sent, e.grant.TTL, false
 }
 
 // doubted notes that a renewal is about to be sent.
@@ -73,20 +74,18 @@ func (e *lease) doubted() {
 	e.doubt = true
 }
 
-// since is when the last request was sent that was confirmed.
-func (e *lease) since() time.Time {
+// since is when the last request was sent that was confirmed, and for how long from then it is good.
+func (e *lease) since() (sent time.Time, good time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.sent
+	return e.sent, e.good
 }
 
 // fresh tells whether at least half of the lease is left, by monotonic and wall time, and nothing is in doubt.
 func (e *lease) fresh() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
-	age := max(now.Sub(e.sent), now.Round(0).Sub(e.sent.Round(0)))
-	return !e.doubt && age <= e.grant.TTL/2
+	return !e.doubt && age(e.sent) <= e.good/2
 }
 
 // current is the grant of who has the lease now: a fence of his own, and as long as is left.
@@ -95,10 +94,10 @@ func (e *lease) current(handed int) Grant {
 	if handed == 0 {
 		return grant
 	}
-	sent := e.since()
+	sent, good := e.since()
 	grant.Fence += int64(handed)
 	grant.Now = e.grant.Now.Add(time.Since(e.grant.sent))
-	grant.Since, grant.Until, grant.sent = grant.Now, e.grant.Now.Add(sent.Sub(e.grant.sent)+grant.TTL), sent
+	grant.Since, grant.Until, grant.sent, grant.good = grant.Now, e.grant.Now.Add(sent.Sub(e.grant.sent)+good), sent, good
 	return grant
 }
 
@@ -272,6 +271,7 @@ var errHanded = errors.New("lock: handed on")
 
 // obtain asks for a lock in the way that its request says.
 func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error) {
+	a.enters = true
 	if a.alone || !wait {
 		grant, err := l.grant(ctx, a, wait)
 		if err != nil {

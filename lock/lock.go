@@ -39,7 +39,7 @@ const (
 // Config is what the users of a store's locks share. The zero value of each field means the default beside it.
 type Config struct {
 	Owner string // says for people who holds a lock, as [Request].Owner; "" = host:pid
-	// Window is how long a waiter whose turn has come may take to claim the lock, before it goes to the next; MinTTL to a minute; 0 = DefaultWindow. Waiters
+	// Window is how long a waiter whose turn has come may take to ask for the lock, before it goes to the next; MinTTL to a minute; 0 = DefaultWindow. Waiters
 	// look by themselves about as often.
 	Window time.Duration
 	// Margin is how long before the lease can end the holder's context does; 0 = a tenth of its TTL, a second at most.

@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,11 +23,28 @@ type post struct {
 	closed  bool
 }
 
-// news is what a waiter is told: that its turn may have come, or, if the lock was given back in this very process, its grant.
+// news is what a waiter is told: that its turn may have come; that the lock was handed over to it; or, if it was given back in this very process, its grant.
 type news struct {
 	handed    bool      // its turn in the line of its process has come, whose lease it has
-	fence     int64     // 0 = not granted yet: it has to ask
-	now, sent time.Time // by the Redis server, and the local moment before it was asked
+	fence     int64     // 0 = it has to ask
+	look      int64     // the waiter's newest look, as Redis knew it when it handed the lock over; 0 = it did not
+	now, sent time.Time // by the Redis server, and, unless it was handed over, the local moment before it was asked
+}
+
+// readNews reads a message, 'token fence since look'. One that can not be read has its waiter look.
+func readNews(message string) (token string, what news) {
+	token, rest, _ := strings.Cut(message, " ")
+	words := strings.Fields(rest)
+	if len(words) != 3 {
+		return token, news{}
+	}
+	fence, err1 := strconv.ParseInt(words[0], 10, 64)
+	since, err2 := strconv.ParseInt(words[1], 10, 64)
+	look, err3 := strconv.ParseInt(words[2], 10, 64)
+	if errors.Join(err1, err2, err3) != nil || fence <= 0 || look <= 0 {
+		return token, news{}
+	}
+	return token, news{fence: fence, look: look, now: time.UnixMilli(since).UTC()}
 }
 
 // listens tells whether what is published arrives.
@@ -130,7 +149,7 @@ func (p *post) read(ctx context.Context, l *Locks) error {
 	}
 	p.set(true)
 	for {
-		token, missed, err := inbox.Next(ctx)
+		message, missed, err := inbox.Next(ctx)
 		if err != nil {
 			return errors.Join(err, inbox.Close())
 		}
@@ -138,7 +157,7 @@ func (p *post) read(ctx context.Context, l *Locks) error {
 			p.tellAll()
 			continue
 		}
-		p.tell(token, news{})
+		p.tell(readNews(message))
 	}
 }
 

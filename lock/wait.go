@@ -41,7 +41,9 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 			if reply.Word() == "granted" || reply.Word() == "capacity" {
 				return a.granted(reply)
 			}
-			last = refusal(reply)
+			if last = refusal(reply); reply.Word() == "waiting" {
+				a.waited = look{a.looks, a.sent}
+			}
 			if pause, err = l.untilLook(reply); err != nil {
 				return Grant{}, err
 			}
@@ -58,6 +60,10 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 			return Grant{}, l.giveUp(ctx, a, last)
 		case heard.handed:
 			return Grant{}, errHanded
+		case heard.look != 0:
+			if grant, ok := l.accept(a, heard); ok {
+				return grant, nil
+			}
 		case heard.fence != 0:
 			return a.passed(heard), nil
 		}
@@ -84,6 +90,24 @@ func (l *Locks) untilLook(reply redisstore.Reply) (time.Duration, error) {
 		pause = min(pause, left+time.Duration(1+2*min(place, nearest))*time.Millisecond)
 	}
 	return pause, nil
+}
+
+// accept is the grant that a message tells, with which its holder begins at once: he asks for the rest of his TTL while he works. Redis keeps the lock for him for a claim window from
+// when it handed it over, which was after it had answered the look that the message names. So he counts on it for that long from when he sent that look, and on no clock of
+// another machine. If too little is left of that, more of it is wanted as a margin, or replicas are to confirm the grant, he asks first.
+func (l *Locks) accept(a *asker, heard news) (Grant, bool) {
+	span := min(l.config.Window, a.TTL)
+	grant := Grant{
+		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(span), Now: heard.now.Add(-time.Since(a.waited.sent)), sent: a.waited.sent, good: span, keys: a.keys,
+	}
+	early := a.enters && heard.look == a.waited.number && age(a.waited.sent) <= span/2
+	return grant, early && l.config.Margin <= span/10 && l.store.Ack() == 0
+}
+
+// age is how long a moment has been over, by monotonic or wall time, whichever says more.
+func age(moment time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(moment), now.Round(0).Sub(moment.Round(0)))
 }
 
 // passed is the grant that Redis has passed on when another of this process gave the lock back.

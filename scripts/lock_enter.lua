@@ -6,7 +6,7 @@
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p permits  [4] ttl  [5] ttl and a minute: how long the fence is remembered
 --        [6] inbox: the channel on which the waiter's process listens; '' = do not wait  [7] permits wanted  [8] permits there are, 0 unless mode is p
---        [9] terms, see lib/lock_grant
+--        [9] terms, see lib/lock_grant  [10] which look of the waiter's this is, a whole number: the message that hands the lock over says it
 -- Reply  {'granted', fence, since, now} the lease ends one ttl from now | {'waiting', how many are before, left} | {'held', since, left}
 --        | {'capacity', permits there are} in use with another number | {'doubt', wait} state may have been lost
 -- Units  spans in milliseconds; times in milliseconds since 1970 of this server; left is until a lease ends by itself, -1 = never; since is 0 if it is not known
@@ -62,7 +62,7 @@ if wait > 0 then
 end
 
 local function wait_in_line()
-  redis.call('HSET', waiters, token, table.concat({want.mode, ARGV[7], ARGV[8], ARGV[4], integer(now + patience), inbox, want.owner}, ' '))
+  redis.call('HSET', waiters, token, table.concat({want.mode, ARGV[7], ARGV[8], ARGV[4], integer(now + patience), inbox, ARGV[10], want.owner}, ' '))
   if not place then
     local behind = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
     redis.call('ZADD', queue, integer(math.max((tonumber(behind) or 0) + 1, now_us)), token)

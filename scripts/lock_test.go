@@ -23,6 +23,7 @@ type ask struct {
 	permits  int64  // 1
 	capacity int    // 0
 	ttl      int64  // an hour
+	look     int64  // 1
 	inbox    string // does not wait
 	patience int64  // an hour
 	window   int64  // a minute
@@ -48,7 +49,7 @@ func (a ask) args() []any {
 	}
 	ttl := def(a.ttl, hour)
 	return []any{
-		tokenOf(a.token), "owner-" + a.token, mode, ttl, ttl + minute, a.inbox, def(a.permits, 1), a.capacity, terms(def(a.patience, hour), def(a.window, minute), counts, a.span),
+		tokenOf(a.token), "owner-" + a.token, mode, ttl, ttl + minute, a.inbox, def(a.permits, 1), a.capacity, terms(def(a.patience, hour), def(a.window, minute), counts, a.span), def(a.look, 1),
 	}
 }
 

@@ -25,6 +25,7 @@ const look = time.Second
 // Config says what to keep. TTL, Renew and Lost are required.
 type Config struct {
 	TTL    time.Duration                   // what a grant and a renewal are good for
+	First  time.Duration                   // what the grant is good for, if that is less than TTL; 0 = TTL. Its margin is a tenth of it, if that is less than Margin
 	Margin time.Duration                   // how long before the lease can end it counts as ended, half of TTL at most; 0 = a tenth of TTL, a second at most
 	Renew  func(ctx context.Context) error // asks for one more TTL; its context ends with the lease, and after a third of TTL, to make room for another try
 	Lost   func(err error) bool            // tells whether a renewal's error says that the lease is gone
@@ -39,6 +40,9 @@ func (c Config) withDefaults() Config {
 		c.Margin = min(c.TTL/10, time.Second)
 	}
 	c.Margin = min(c.Margin, c.TTL/2)
+	if c.First <= 0 {
+		c.First = c.TTL
+	}
 	if c.Failed == nil {
 		c.Failed = func(error) {}
 	}
@@ -63,15 +67,17 @@ type Keeper struct {
 	mu       sync.Mutex
 	sent     time.Time // before the last confirmed request was sent
 	sentWall time.Time
-	deadline *time.Timer // nil before the goroutine has begun
+	good     time.Duration // what that request is good for
+	deadline *time.Timer   // nil before the goroutine has begun
 }
 
 // Start keeps a lease that was granted, until the context ends, the lease does, or Stop is called. sent is the local moment before the grant was asked for, with
 // its monotonic reading, or earlier if not all of TTL was left then; wall is what the wall clock said at that moment.
 func Start(ctx context.Context, sent, wall time.Time, config Config) *Keeper {
 	k := &Keeper{config: config.withDefaults(), ended: make(chan struct{}), sent: sent, sentWall: wall}
+	k.good = k.config.First
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
-	k.next = sent.Add(jitter(k.config.TTL / 3))
+	k.next = sent.Add(jitter(k.good / 3))
 	// Many leases are held for a moment. The goroutine begins when there is something to do: the
 	// first look, or the first renewal, which comes before the end.
 	k.start = time.AfterFunc(min(look, time.Until(k.next)), k.begin)
@@ -112,6 +118,12 @@ func (k *Keeper) Stop() {
 	}
 }
 
+func (k *Keeper) goodFor() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.good
+}
+
 func (k *Keeper) left() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -119,12 +131,20 @@ func (k *Keeper) left() time.Duration {
 }
 
 func (k *Keeper) leftLocked() time.Duration {
-	return min(k.awakeLocked(), k.config.TTL-k.config.Margin-k.config.Wall().Sub(k.sentWall))
+	return min(k.awakeLocked(), k.usableLocked()-k.config.Wall().Sub(k.sentWall))
+}
+
+// usableLocked is for how long after the last confirmed request the lease can be trusted.
+func (k *Keeper) usableLocked() time.Duration {
+	if k.good < k.config.TTL {
+		return k.good - min(k.config.Margin, k.good/10)
+	}
+	return k.good - k.config.Margin
 }
 
 // awakeLocked is what is left by the monotonic clock alone.
 func (k *Keeper) awakeLocked() time.Duration {
-	return k.config.TTL - k.config.Margin - time.Since(k.sent)
+	return k.usableLocked() - time.Since(k.sent)
 }
 
 // expire ends the lease when its time is over, unless a renewal has just been confirmed.
@@ -146,11 +166,11 @@ func (k *Keeper) confirm(sent, sentWall time.Time) {
 		k.cancel(k.config.Late)
 		return
 	}
-	k.sent, k.sentWall = sent, sentWall
+	k.sent, k.sentWall, k.good = sent, sentWall, k.config.TTL
 	k.deadline.Reset(k.awakeLocked())
 }
 
-// run renews three times in a TTL, counted from when the last renewal was sent, and more often while renewals fail.
+// run renews three times in what the last renewal is good for, counted from when it was sent, and more often while renewals fail.
 func (k *Keeper) run() {
 	next := k.next
 	for first := true; k.sleep(next, first); first = false {
@@ -172,13 +192,13 @@ func (k *Keeper) run() {
 			return
 		default:
 			k.config.Failed(err)
-			next = time.Now().Add(jitter(k.config.TTL / 12))
+			next = time.Now().Add(jitter(k.goodFor() / 12))
 		}
 	}
 }
 
 func (k *Keeper) renew() error {
-	ctx, cancel := context.WithTimeout(k.ctx, k.config.TTL/3)
+	ctx, cancel := context.WithTimeout(k.ctx, k.goodFor()/3)
 	defer cancel()
 	return k.config.Renew(ctx)
 }

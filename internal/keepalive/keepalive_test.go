@@ -220,6 +220,50 @@ func TestLeaseEndsWhateverRedisDoes(t *testing.T) {
 	}
 }
 
+// A grant that is good for less than a TTL is renewed within that, and ends with it if it is not.
+func TestGrantForLessThanATTL(t *testing.T) {
+	const first = 3 * time.Second
+	short := func(c *keepalive.Config) { c.First = first }
+	synctest.Test(t, func(t *testing.T) {
+		f := &far{answer: func(context.Context, int) error { return errDown }}
+		began := time.Now()
+		k := keep(t, f, short)
+		wantEnd(t, k, began, first*9/10, keepalive.ErrDeadline)
+		asked := append([]time.Time{began}, f.times()...)
+		wantGaps(t, gaps(asked)[:1], first/3)
+		wantGaps(t, gaps(asked)[1:], first/12)
+		if len(asked) < 5 {
+			t.Errorf("%d renewals", len(asked)-1)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := &far{answer: func(ctx context.Context, n int) error {
+			switch n {
+			case 1: // hangs, and leaves time for another
+				<-ctx.Done()
+				return ctx.Err()
+			case 2:
+				return nil
+			}
+			return errDown
+		}}
+		k := keep(t, f, short)
+		if left := k.Valid(); left != first*9/10 {
+			t.Errorf("%v at first", left)
+		}
+		<-k.Context().Done()
+		wantEnd(t, k, f.times()[1], ttl-margin, keepalive.ErrDeadline)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := &far{}
+		k := keep(t, f, short)
+		f.jump(first)
+		if left := k.Valid(); left > 0 {
+			t.Errorf("%v, and wall time has gone on by %v", left, first)
+		}
+	})
+}
+
 // A renewal that hangs must leave time for another one.
 func TestOneRenewalThatHangsCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

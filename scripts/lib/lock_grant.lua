@@ -27,11 +27,15 @@ local function in_run(first, fence)
   return behind == 0 or (first ~= '0' and behind > 0 and behind <= run_length)
 end
 
--- mint writes the next fence down for a token, behind the run of the last one (lib/lock_run). Those who hold a lock together hand nothing on: between them nothing is left out.
-local function mint(fences, state, token, inbox, life)
+-- upcoming is the fence that is minted next, behind the run of the last one (lib/lock_run). Those who hold a lock together hand nothing on: between them nothing is left out.
+local function upcoming(state)
   local together = state.kind == 's' or state.kind == 'p'
-  local taken = tonumber(state.last.number or 0) + (together and 0 or run_length)
-  state.last = {number = integer(next_fence(taken)), token = token, since = integer(now), inbox = inbox}
+  return integer(next_fence(tonumber(state.last.number or 0) + (together and 0 or run_length)))
+end
+
+-- mint writes the next fence down for a token.
+local function mint(fences, state, token, inbox, life)
+  state.last = {number = upcoming(state), token = token, since = integer(now), inbox = inbox}
   write_fence(fences, state.last.number, token, state.last.since, inbox, life)
 end
 
@@ -86,9 +90,14 @@ local function drop(queue, waiters, token)
   redis.call('HDEL', waiters, token)
 end
 
--- reaches wakes a process, and tells whether it listens where Redis can tell (`counts`).
-local function reaches(channel, token, counts)
-  return redis.call('PUBLISH', channel, token) > 0 or not counts
+-- reaches tells a process, and whether it listens, where Redis can tell (`counts`).
+local function reaches(channel, message, counts)
+  return redis.call('PUBLISH', channel, message) > 0 or not counts
+end
+
+-- invitation tells a waiter that the lock is about to be his: 'token fence since look'.
+local function invitation(token, want, state)
+  return table.concat({token, upcoming(state), integer(now), want.look}, ' ')
 end
 
 -- hand_over gives the lock to those at the head of the queue, as far as there is room, each for the claim window, within which it has to ask for its grant. Passed over are
@@ -116,7 +125,7 @@ local function hand_over(lock, fences, queue, waiters, holders, state, me, own, 
       admit(lock, fences, holders, state, token, want, want.ttl, '-')
       drop(queue, waiters, token)
       told[#told + 1] = {token, state.last.number}
-    elseif reaches(want.inbox, token, counts) then
+    elseif reaches(want.inbox, invitation(token, want, state), counts) then
       admit(lock, fences, holders, state, token, want, math.min(window, want.ttl), want.inbox)
       drop(queue, waiters, token)
     else

@@ -1,0 +1,179 @@
+package lock
+
+import (
+	"bytes"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// rivals are two processes: what the second asks of a lock is counted, and reaches nobody once it is cut off.
+type rivals struct {
+	one, other *Locks
+	asked      atomic.Int64
+	cut        atomic.Bool
+}
+
+func openRivals(t *testing.T, config Config) *rivals {
+	t.Helper()
+	server := redistest.Start(t)
+	r := &rivals{}
+	proxy := redistest.StartProxy(t, server.Addr(), func(request []byte) (redistest.Fate, func()) {
+		if !bytes.Contains(request, []byte(":lock:{early}")) {
+			return redistest.Pass, nil
+		}
+		r.asked.Add(1)
+		if r.cut.Load() {
+			return redistest.Swallow, nil
+		}
+		return redistest.Pass, nil
+	})
+	r.one = open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), config)
+	r.other = open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL(), Timeout: time.Second}), config)
+	return r
+}
+
+// Who is handed a lock by another process begins with the message, and asks nothing of Redis before. Redis knows of it.
+func TestHeirBeginsWithTheMessage(t *testing.T) {
+	r := openRivals(t, Config{Window: 30 * time.Second})
+	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}, {TTL: time.Minute, Mode: Permits, Permits: 1, Capacity: 1}} {
+		held := must(t, r.one, "early", Request{})
+		heir := inLine(t, r.other, "early", request, 1)
+		before := r.asked.Load()
+		release(t, held)
+		got := heir.granted(t)
+		if n := r.asked.Load() - before; n != 0 {
+			t.Errorf("mode %q: %d requests", request.Mode, n)
+		}
+		shown := info(t, r.one, "early")
+		if got.Fence() <= held.Fence() || len(shown.Holders) != 1 || shown.Holders[0].Fence != got.Fence() || !shown.Holders[0].Since.Equal(got.Since()) {
+			t.Errorf("mode %q: fence %d since %v after %d; Redis has %+v", request.Mode, got.Fence(), got.Since(), held.Fence(), shown.Holders)
+		}
+		wantHeld(t, r.one, "early", Request{})
+		release(t, got)
+	}
+}
+
+// Before a window has passed it has asked for the rest of its TTL.
+func TestHeirAsksForTheRestOfItsTTL(t *testing.T) {
+	r := openRivals(t, Config{Window: 2 * time.Second})
+	held := must(t, r.one, "early", Request{})
+	heir := inLine(t, r.other, "early", Request{TTL: time.Minute}, 1)
+	release(t, held)
+	got := heir.granted(t)
+	until(t, "it counts on more than a window", func() bool { return got.Validity() > 2*time.Second })
+	if left := time.Until(info(t, r.one, "early").Holders[0].Until); left < 30*time.Second {
+		t.Errorf("Redis has it for %v", left)
+	}
+	time.Sleep(2 * time.Second) // the window
+	if got.Err() != nil {
+		t.Error(got.Err())
+	}
+	wantHeld(t, r.one, "early", Request{})
+	release(t, got)
+}
+
+// One that can not ask ends with its window, and the lock goes to the next.
+func TestHeirThatCanNotAskEndsWithItsWindow(t *testing.T) {
+	r := openRivals(t, Config{Window: 2 * time.Second})
+	held := must(t, r.one, "early", Request{})
+	heir := inLine(t, r.other, "early", Request{TTL: time.Minute}, 1)
+	r.cut.Store(true)
+	release(t, held)
+	got := heir.granted(t)
+	next := wait(t, r.one, "early", Request{})
+	select {
+	case <-got.Done():
+	case <-next.result:
+		t.Fatal("the next one has it, and this one does not know")
+	}
+	wantIs(t, got.Err(), ErrLost)
+	after := next.granted(t)
+	if after.Fence() <= got.Fence() {
+		t.Errorf("fence %d after %d", after.Fence(), got.Fence())
+	}
+	r.cut.Store(false)
+	release(t, after)
+}
+
+// A message is worth a grant only where the look that it names says how much of the window is left at least, and that is enough.
+func TestNewsThatIsNoGrant(t *testing.T) {
+	const window = 30 * time.Second
+	look2 := func(ago time.Duration) look { return look{2, time.Now().Add(-ago)} }
+	told := news{fence: 7, look: 2, now: time.Now()}
+	for _, row := range []struct {
+		name   string
+		config Config
+		ack    int
+		a      asker
+		told   news
+		want   bool
+	}{
+		{"a grant", Config{}, 0, asker{enters: true, waited: look2(0)}, told, true},
+		{"half of the window is over", Config{}, 0, asker{enters: true, waited: look2(window/2 + time.Second)}, told, false},
+		{"not quite half of it", Config{}, 0, asker{enters: true, waited: look2(window/2 - time.Second)}, told, true},
+		{"an earlier look, whose lease is over or not", Config{}, 0, asker{enters: true, waited: look{3, time.Now()}}, told, false},
+		{"a look whose answer has not come", Config{}, 0, asker{enters: true, waited: look{1, time.Now()}}, told, false},
+		{"no look was answered", Config{}, 0, asker{enters: true}, told, false},
+		{"the wall clock has gone on, as after a suspend", Config{}, 0, asker{enters: true, waited: look{2, time.Now().Round(0).Add(-window)}}, told, false},
+		{"the grant is wanted as a value", Config{}, 0, asker{waited: look2(0)}, told, false},
+		{"replicas are to confirm it", Config{}, 1, asker{enters: true, waited: look2(0)}, told, false},
+		{"a longer margin is wanted", Config{Margin: window/10 + 1}, 0, asker{enters: true, waited: look2(0)}, told, false},
+		{"a TTL that is shorter than the window", Config{}, 0, asker{enters: true, waited: look2(2 * time.Second), Request: Request{TTL: 3 * time.Second}}, told, false},
+	} {
+		row.config.Window = window
+		if row.a.TTL == 0 {
+			row.a.TTL = time.Minute
+		}
+		locks := open(t, embeddedStore(t).WithAck(row.ack), row.config)
+		grant, got := locks.accept(&row.a, row.told)
+		if got != row.want || grant.Fence != 7 || grant.goodFor() != min(window, row.a.TTL) || !grant.sent.Equal(row.a.waited.sent) {
+			t.Errorf("%s: %v, %+v", row.name, got, grant)
+		}
+	}
+}
+
+// A stale message, of a window that has passed, has its waiter look, and does not give it what is another's.
+func TestStaleNewsGivesNothing(t *testing.T) {
+	r := openRivals(t, Config{Window: 30 * time.Second})
+	held := must(t, r.one, "early", Request{})
+	heir := inLine(t, r.other, "early", Request{TTL: time.Minute}, 1)
+	before := r.asked.Load()
+	r.other.post.mu.Lock()
+	for _, told := range r.other.post.waiting {
+		wake(told, news{fence: 1 << 52, look: 1, now: time.Now()}) // its first look waited for nothing
+	}
+	r.other.post.mu.Unlock()
+	until(t, "it looks", func() bool { return r.asked.Load() > before })
+	heir.stillWaits(t)
+	release(t, held)
+	if got := heir.granted(t); got.Fence() <= held.Fence() || got.Fence() == 1<<52 {
+		t.Errorf("fence %d after %d", got.Fence(), held.Fence())
+	} else {
+		release(t, got)
+	}
+}
+
+func FuzzReadNews(f *testing.F) {
+	for _, text := range []string{"", "t", "t 5 1700000000000 1", "t 5 1700000000000", "t 5 1700000000000 1 2", "t 0 1 1", "t -5 1 1", "t 5 1 0", " 5 1 1", "t  5 1 1", "t x y z", "t 9223372036854775808 1 1"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		token, what := readNews(text)
+		if bytes.ContainsRune([]byte(token), ' ') || what.handed || !what.sent.IsZero() {
+			t.Errorf("%q: %q %+v", text, token, what)
+		}
+		if what == (news{}) {
+			return
+		}
+		written := token + " " + strconv.FormatInt(what.fence, 10) + " " + strconv.FormatInt(what.now.UnixMilli(), 10) + " " + strconv.FormatInt(what.look, 10)
+		if again, same := readNews(written); what.fence <= 0 || what.look <= 0 || again != token || same != what {
+			t.Errorf("%q: %q %+v, again %q %+v", text, token, what, again, same)
+		}
+	})
+}

@@ -83,6 +83,7 @@ var layers = map[string][]string{
 
 	"internal/apitest":   {"openapi"},
 	"internal/linktest":  {},
+	"internal/logtest":   {},
 	"internal/proctest":  {},
 	"internal/redistest": {"internal/proctest"},
 	"internal/sqltest":   {"internal/proctest"},
@@ -92,7 +93,7 @@ var layers = map[string][]string{
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "internal/linktest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest"}
+var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "internal/linktest", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{

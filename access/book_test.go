@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -98,7 +98,7 @@ func TestWrongSecretOfAKnownIDIsAsBadAsAnUnknownID(t *testing.T) {
 func TestFileWithAFaultLeavesTheOneBeforeInForce(t *testing.T) {
 	key := access.NewKey()
 	file := filepath.Join(t.TempDir(), "keys.yaml")
-	var log buffer
+	var log logtest.Text
 	write(t, file, "keys:\n"+entry(key, "orders", ""))
 	book := open(t, access.Config{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for _, fault := range []struct{ text, says string }{
@@ -164,7 +164,7 @@ func TestFileThatEverybodyCanReadIsWarnedOf(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var log buffer
+		var log logtest.Text
 		open(t, access.Config{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if strings.Contains(log.String(), "everybody on this machine") != exposed {
 			t.Errorf("exposed %v: %s", exposed, log.String())
@@ -344,22 +344,4 @@ func eventually(t *testing.T, what string, is func() bool) {
 			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
-}
-
-// buffer is a log that is read while it is written.
-type buffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/logtest"
 )
 
 // childDir names, for the child process of TestKillLosesNothingThatWasAnswered, the data directory; childBytes its CompactBytes.
@@ -164,8 +166,8 @@ func TestATornEndOfTheLastLogIsDropped(t *testing.T) {
 			torn := append(slices.Clone(whole[:len(whole)-cut]), make([]byte, zeros)...)
 			dir := leave(t, dir)
 			writeFile(t, filepath.Join(dir, filepath.Base(log)), torn)
-			var logged record
-			s := open(t, Config{Dir: dir, Logger: logged.logger()})
+			var logged logtest.Text
+			s := open(t, Config{Dir: dir, Logger: logged.Logger()})
 			c := client(t, s)
 			want(t, c, "a3", "GET", "a")
 			want(t, c, "b3", "GET", "b")
@@ -275,8 +277,8 @@ func TestAClockThatWentBackIsLogged(t *testing.T) {
 	}
 	later := fmt.Sprintf(`{"format":1,"incarnation":%q,"clean":true,"last":%q}`, s.Incarnation(), time.Now().Add(time.Hour).Format(time.RFC3339))
 	writeFile(t, filepath.Join(dir, stateName), []byte(later))
-	var logged record
-	again := open(t, Config{Dir: dir, Logger: logged.logger()})
+	var logged logtest.Text
+	again := open(t, Config{Dir: dir, Logger: logged.Logger()})
 	if again.Incarnation() != s.Incarnation() || !strings.Contains(logged.String(), "the clock stands before") {
 		t.Fatalf("logged %s", logged.String())
 	}

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/logtest"
 )
 
 // dump tells everything that a store holds: value and expiry of every key.
@@ -366,8 +368,8 @@ func TestAStoreThatCanNotWriteRefusesEverything(t *testing.T) {
 	for name, short := range map[string]bool{"nothing is written": false, "half is written": true} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			var logged record
-			s := open(t, Config{Dir: dir, Logger: logged.logger()})
+			var logged logtest.Text
+			s := open(t, Config{Dir: dir, Logger: logged.Logger()})
 			c := client(t, s)
 			want(t, c, "1", "INCR", "n")
 			idle, err := s.Dial(t.Context())
@@ -480,8 +482,8 @@ func TestASnapshotShowsNothingThatTheLogDoesNotHave(t *testing.T) {
 
 func TestASnapshotThatFailsLeavesTheLogs(t *testing.T) {
 	dir := t.TempDir()
-	var logged record
-	s := open(t, Config{Dir: dir, Logger: logged.logger(), CompactBytes: 1})
+	var logged logtest.Text
+	s := open(t, Config{Dir: dir, Logger: logged.Logger(), CompactBytes: 1})
 	c := client(t, s)
 	if err := os.Mkdir(filepath.Join(dir, snapshotName+".new"), 0o700); err != nil {
 		t.Fatal(err)

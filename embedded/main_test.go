@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -77,23 +75,3 @@ func refused(t testing.TB, c *redis.Client, begin string, words ...any) {
 		t.Fatalf("%v: got %v, %v, want an error that begins with %q", words, reply, err, begin)
 	}
 }
-
-// record keeps what is logged.
-type record struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
-}
-
-func (r *record) logger() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -44,13 +45,13 @@ type rig struct {
 	url    string
 	file   string
 	client *http.Client
-	log    *journal
+	log    *logtest.Text
 }
 
 // start starts a gateway that ends with the test.
 func start(t testing.TB, upstream, routes string, set ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, log: &journal{}, client: newClient(t)}
+	r := &rig{t: t, log: &logtest.Text{}, client: newClient(t)}
 	r.g = r.open(upstream, routes, set...)
 	web := httptest.NewServer(r.g)
 	web.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
@@ -73,7 +74,7 @@ func (r *rig) open(upstream, routes string, set ...func(*Config)) *Gateway {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	config := Config{Upstream: target, RoutesFile: r.file, Logger: r.log.logger()}
+	config := Config{Upstream: target, RoutesFile: r.file, Logger: r.log.Logger()}
 	for _, set := range set {
 		set(&config)
 	}
@@ -99,7 +100,7 @@ func (r *rig) close() {
 // unconnected is a gateway whose upstream is never asked.
 func unconnected(t testing.TB) *Gateway {
 	t.Helper()
-	r := &rig{t: t, log: &journal{}}
+	r := &rig{t: t, log: &logtest.Text{}}
 	r.g = r.open("http://127.0.0.1:1", payments)
 	t.Cleanup(r.close)
 	return r.g
@@ -325,26 +326,4 @@ func eventually(t testing.TB, what string, is func() bool) {
 			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
-}
-
-// journal keeps what is logged.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
-func (j *journal) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -31,7 +32,7 @@ type served struct {
 
 func serve(t *testing.T, upstream, routes string, set ...func(*Config)) *served {
 	t.Helper()
-	s := &served{rig: &rig{t: t, log: &journal{}, client: newClient(t)}, ended: make(chan error, 1)}
+	s := &served{rig: &rig{t: t, log: &logtest.Text{}, client: newClient(t)}, ended: make(chan error, 1)}
 	s.g = s.open(upstream, routes, set...)
 	var listeners []net.Listener
 	for range 2 {
@@ -214,7 +215,7 @@ func (s *served) refused() {
 }
 
 func TestServeReportsAListenerThatFails(t *testing.T) {
-	r := &rig{t: t, log: &journal{}}
+	r := &rig{t: t, log: &logtest.Text{}}
 	g := r.open("http://127.0.0.1:1", payments)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

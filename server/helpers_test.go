@@ -11,13 +11,13 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/internal/apitest"
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -34,15 +34,15 @@ type service struct {
 	server *server.Server
 	addr   string
 	client *http.Client
-	log    *journal
+	log    *logtest.Text
 }
 
 // serve starts a service that ends with the test. Unless the test says otherwise it takes an unknown worker-id pool for a new one. Routes of the test's own are added
 // before it listens.
 func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *service {
 	t.Helper()
-	log := &journal{}
-	config.Logger = log.logger()
+	log := &logtest.Text{}
+	config.Logger = log.Logger()
 	if config.Workers.NewPools == "" {
 		config.Workers.NewPools = workerlease.Trust
 	}
@@ -184,26 +184,4 @@ func eventually(t testing.TB, what string, is func() bool) {
 			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
-}
-
-// journal keeps what is logged.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
-func (j *journal) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/internal/apitest"
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -30,8 +31,8 @@ type stoppable struct {
 func listen(t *testing.T, config server.Config) *stoppable {
 	t.Helper()
 	s := &stoppable{ended: make(chan error, 1), begun: make(chan struct{}, 10), proceed: make(chan struct{})}
-	s.log = &journal{}
-	config.Logger = s.log.logger()
+	s.log = &logtest.Text{}
+	config.Logger = s.log.Logger()
 	s.server, s.client = server.New(config), newClient(t)
 	s.client.Transport = apitest.RoundTripper(t, s.client.Transport, func(path string) bool { return path == "/wait" })
 	s.server.Handle("GET", "/wait", func(w http.ResponseWriter, _ *http.Request) {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/gateway"
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -43,7 +44,7 @@ func runGateway(t *testing.T, upstream, routes string, args ...string) *gatewayP
 // startGateway starts it with these arguments.
 func startGateway(t *testing.T, args ...string) *gatewayProcess {
 	t.Helper()
-	g := &gatewayProcess{process: &process{t: t, stderr: &syncBuffer{}, forOthers: true}}
+	g := &gatewayProcess{process: &process{t: t, stderr: &logtest.Text{}, forOthers: true}}
 	args = append([]string{"gateway", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)
 	g.cmd = exec.Command(os.Args[0], args...)
 	g.cmd.Env = append(os.Environ(), asProgram+"=1")
@@ -368,7 +369,7 @@ func TestGatewayBanner(t *testing.T) {
 // The gateway in this process: it ends with its context, and leaves nothing behind.
 func TestGatewayRunsUntilItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	var stderr syncBuffer
+	var stderr logtest.Text
 	stdout, banner := io.Pipe()
 	code := make(chan int)
 	go func() {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/proctest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -74,7 +75,7 @@ func runOperationsPage(t *testing.T, page string, steps []step) []string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it takes half a minute
 	defer cancel()
-	var out syncBuffer
+	var out logtest.Text
 	bash := exec.CommandContext(ctx, "bash", "-c", script)
 	bash.Dir, bash.Env, bash.Stdout = folder, append(os.Environ(), "PATH="+programs(t)+":"+os.Getenv("PATH")), &out
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // whatever it starts ends with it

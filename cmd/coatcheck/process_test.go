@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/internal/apitest"
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	t      testing.TB
 	cmd    *exec.Cmd
-	stderr *syncBuffer
+	stderr *logtest.Text
 	banner started
 	waited sync.Once
 
@@ -46,7 +46,7 @@ type process struct {
 // serve starts `coatcheck serve` on a free port as a process of its own, which ends with the test.
 func serve(t testing.TB, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, stderr: &syncBuffer{}}
+	p := &process{t: t, stderr: &logtest.Text{}}
 	p.cmd = exec.Command(os.Args[0], append([]string{"serve", "--json", "--listen", "127.0.0.1:0"}, args...)...)
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stderr = p.stderr
@@ -156,22 +156,4 @@ func (p *process) ledger() wire.Ledger {
 	var ledger wire.Ledger
 	p.do("GET", "/payments", "").into(p.t, &ledger)
 	return ledger
-}
-
-// syncBuffer is a buffer that a process writes while a test reads.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -147,8 +148,8 @@ func children(t testing.TB, pid int) (pids []int) {
 type running struct {
 	t      testing.TB
 	cmd    *exec.Cmd
-	stderr *syncBuffer
-	stdout *syncBuffer
+	stderr *logtest.Text
+	stdout *logtest.Text
 	path   string // of the beats
 	ended  chan struct{}
 }
@@ -156,7 +157,7 @@ type running struct {
 // start starts the program as a process of its own.
 func start(t testing.TB, args ...string) *running {
 	t.Helper()
-	r := &running{t: t, stderr: &syncBuffer{}, stdout: &syncBuffer{}, ended: make(chan struct{})}
+	r := &running{t: t, stderr: &logtest.Text{}, stdout: &logtest.Text{}, ended: make(chan struct{})}
 	r.cmd = exec.Command(os.Args[0], args...)
 	r.cmd.Env = append(os.Environ(), asProgram+"=1")
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr

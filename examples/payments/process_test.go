@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,17 +11,18 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/logtest"
 )
 
 // process is this test binary, running as one of its programs.
 type process struct {
 	t      testing.TB
 	url    string
-	stderr syncBuffer
+	stderr logtest.Text
 	gate   string // a file: while it is there the process waits at its gate
 	cmd    *exec.Cmd
 	ended  chan struct{}
@@ -189,22 +189,4 @@ func (a answer) code() string {
 	}
 	_ = json.Unmarshal([]byte(a.body), &problem)
 	return problem.Code
-}
-
-// syncBuffer is a buffer that a process writes while a test reads.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
@@ -35,7 +36,7 @@ func TestStoppedServiceFinishesWhatItBegan(t *testing.T) {
 
 func TestServiceOnTheEmbeddedStoreSaysWhatToTry(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	var stdout, stderr syncBuffer
+	var stdout, stderr logtest.Text
 	code := make(chan int)
 	go func() { code <- run(ctx, []string{"--db", newFile(t), "--listen", "127.0.0.1:0"}, &stdout, &stderr) }()
 	eventually(t, "the banner is there", func() bool { return strings.Contains(stdout.String(), "--crash-at after-commit") })
@@ -75,7 +76,7 @@ func TestWrongUsage(t *testing.T) {
 		{"--db " + newFile(t) + " --listen " + taken.Addr().String(), failed, "address already in use"},
 	} {
 		t.Run(row.args, func(t *testing.T) {
-			var stdout, stderr syncBuffer
+			var stdout, stderr logtest.Text
 			if code := run(t.Context(), strings.Fields(row.args), &stdout, &stderr); code != row.code {
 				t.Errorf("exit code %d, want %d", code, row.code)
 			}

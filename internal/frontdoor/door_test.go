@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/logtest"
 )
 
 // net/http keeps a connection that it has refused for half a second, so that the refusal is read before the end.
@@ -27,7 +28,7 @@ type house struct {
 	t       *testing.T
 	door    *frontdoor.Door
 	addr    string
-	log     journal
+	log     logtest.Text
 	begun   chan struct{}
 	proceed chan struct{}
 	kept    chan net.Conn
@@ -267,22 +268,4 @@ func many(n int) string {
 		fmt.Fprintf(&all, "A%d: b\r\n", i)
 	}
 	return all.String()
-}
-
-// journal keeps what is logged.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
 }

@@ -1,0 +1,33 @@
+// Package logtest keeps what a log or a process writes, so that a test can read it meanwhile.
+package logtest
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+)
+
+// Text is all that was written to it. Its zero value is empty. It is safe for concurrent use.
+type Text struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write never fails.
+func (t *Text) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(p)
+}
+
+// String is what was written until now.
+func (t *Text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+// Logger writes lines of all levels to the text.
+func (t *Text) Logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(t, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

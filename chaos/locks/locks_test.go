@@ -17,7 +17,7 @@ func TestEveryHistoryIsExplainedWhateverBreaks(t *testing.T) {
 		name  string
 		kinds []fault
 		ack   int
-	}{{"one replica confirms", kinds, 1}, {"both replicas confirm", live, 2}} {
+	}{{"one replica confirms", kinds, 1}, {"both replicas confirm", live, 2}, {"none confirms, and the master stays", sparing, 0}} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			wanted := chaostest.Wanted(t)

@@ -56,7 +56,7 @@ function askForKey() {
   main.replaceChildren(el('h1', {}, 'Who is asking?'), el('p', {}, 'This server wants to know. Show it an API key.'), el('button', { type: 'button', onclick: askForKey }, 'Show a key'));
   document.getElementById('forget').hidden = true;
   const refused = hasKey() ? current().refused || 'That key is not taken.' : '';
-  if (asking) {
+  if (asking?.dialog.open) {
     asking.complain(refused);
     return;
   }
@@ -78,7 +78,7 @@ function askForKey() {
   dialog.addEventListener('close', () => {
     input.value = '';
     dialog.remove();
-    asking = null;
+    if (asking?.dialog === dialog) asking = null; // the event comes late: somebody may have asked again
   });
   asking = {
     dialog,

@@ -21,11 +21,11 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/frontdoor", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/frontdoor", "internal/names", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
-var domain = []string{"redisstore", "scripts", "internal/wire", "internal/secret", "internal/keepalive"}
+var domain = []string{"redisstore", "scripts", "internal/wire", "internal/secret", "internal/keepalive", "internal/names"}
 
 // layers says for each folder of Go code which of our packages it may import. A new package has to be placed here before it compiles in the tests.
 // Some are places kept for packages to come.
@@ -54,7 +54,7 @@ var layers = map[string][]string{
 	"embedded":   {},
 	"scripts":    {},
 
-	"client": {"internal/wire", "internal/holder", "internal/keepalive", "internal/secret", "snowflake"},
+	"client": {"internal/wire", "internal/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
 
 	"chaos":             {}, // only tests
 	"chaos/counters":    {}, // only tests
@@ -70,6 +70,7 @@ var layers = map[string][]string{
 	"internal/leasesim":  {},
 	"internal/loadgen":   {},
 	"internal/ledger":    {"redisstore", "scripts", "internal/wire", "internal/secret"},
+	"internal/names":     {},
 	"internal/secret":    {},
 	"internal/frontdoor": {},
 	"internal/wire":      {},

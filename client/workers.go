@@ -4,11 +4,11 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -123,12 +123,10 @@ func (c *Client) onLease(ctx context.Context, lease WorkerLease, call call, quer
 	return c.onNamed(ctx, lease.Pool, call)
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
-
 // onNamed asks about something that has a name: a pool, a lock, a counter, a tag. What can not be one is not sent: it would be another path.
 func (c *Client) onNamed(ctx context.Context, name string, call call) error {
-	if !nameForm.MatchString(name) || name == "." || name == ".." {
-		return call.invalid("a name has 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, and more than dots")
+	if !names.InPath(name) {
+		return call.invalid("a name has " + names.Rule + ", and more than dots")
 	}
 	return c.exchange(ctx, call)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -14,7 +15,7 @@ const maxListed = 1000
 
 // Get reads a counter: the last value that was handed out, unless others are adding now. ErrUnknown if it was never used. It changes nothing and repairs nothing.
 func (c *Counters) Get(ctx context.Context, key string) (int64, error) {
-	if !wellFormed(key) {
+	if !names.Valid(key) {
 		return 0, Request{By: 1}.check(key)
 	}
 	reply, err := c.store.Run(ctx, scripts.CounterGet, []string{c.key(key)})
@@ -60,7 +61,7 @@ func (c *Counters) Set(ctx context.Context, key string, value int64, ttl time.Du
 
 // Reset removes a counter: it begins again at 1. ErrUnknown if there is none.
 func (c *Counters) Reset(ctx context.Context, key string) error {
-	if !wellFormed(key) {
+	if !names.Valid(key) {
 		return Request{By: 1}.check(key)
 	}
 	err := c.set(ctx, key, "", 0)
@@ -100,7 +101,7 @@ func (c *Counters) List(ctx context.Context, prefix, behind string, n int) (page
 	if n < 1 || n > maxListed {
 		return nil, false, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxListed)
 	}
-	if prefix != "" && !wellFormed(prefix) || behind != "" && !wellFormed(behind) {
+	if prefix != "" && !names.Valid(prefix) || behind != "" && !names.Valid(behind) {
 		return nil, false, fmt.Errorf("%w: prefix and the key behind which to begin: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
 	}
 	for len(page) == 0 {

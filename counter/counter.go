@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -69,8 +70,8 @@ type Request struct {
 
 func (r Request) check(key string) error {
 	switch {
-	case !wellFormed(key):
-		return fmt.Errorf("%w: key: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+	case !names.Valid(key):
+		return fmt.Errorf("%w: key: %s", ErrRequest, names.Rule)
 	case r.By < 1 || r.By > MaxBy:
 		return fmt.Errorf("%w: by %d: 1 to %d", ErrRequest, r.By, MaxBy)
 	case r.TTL != 0 && (r.TTL < MinTTL || r.TTL > MaxTTL):
@@ -79,16 +80,6 @@ func (r Request) check(key string) error {
 		return fmt.Errorf("%w: limit %d is negative", ErrRequest, r.Limit)
 	}
 	return nil
-}
-
-// wellFormed tells whether a key is 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ - and no other.
-func wellFormed(key string) bool {
-	for _, c := range []byte(key) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > ':') && c != '.' && c != '_' && c != '~' && c != '@' && c != '-' {
-			return false
-		}
-	}
-	return key != "" && len(key) <= 200
 }
 
 // Incr adds 1 to a counter and returns the value that the caller now owns. A counter that was never used starts at 0, so its first value is 1.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -46,7 +47,7 @@ type Waiter struct {
 
 // Get shows who holds a lock and who waits for it. A lock that nobody uses has no holders, and is no error.
 func (l *Locks) Get(ctx context.Context, name string) (Info, error) {
-	if !wellFormed(name) {
+	if !names.Valid(name) {
 		return Info{}, fmt.Errorf("%w: name", ErrRequest)
 	}
 	reply, err := l.run(ctx, scripts.LockGet, l.keys(name)[:5], shown)
@@ -127,7 +128,7 @@ func modeOf(letter string) Mode {
 // holder's: a resource that is told of it refuses the holder from then on, who hears of it at its next renewal. The lock goes to the next who waits. ErrNoHolder: nobody holds
 // it with that fence.
 func (l *Locks) Break(ctx context.Context, name string, fence int64) (int64, error) {
-	if !wellFormed(name) {
+	if !names.Valid(name) {
 		return 0, fmt.Errorf("%w: name", ErrRequest)
 	}
 	reply, err := l.run(ctx, scripts.LockBreak, l.keys(name), fence, l.terms)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bsm/redislock"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -91,7 +92,7 @@ func process() string {
 func (c Config) Check() error {
 	c = c.withDefaults()
 	switch {
-	case !wellFormed(c.Owner):
+	case !names.Valid(c.Owner):
 		return fmt.Errorf("lock: owner: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -")
 	case c.Window < MinTTL || c.Window > time.Minute:
 		return fmt.Errorf("lock: window %v: %v to 1m", c.Window, MinTTL)

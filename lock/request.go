@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
@@ -46,16 +47,6 @@ type Request struct {
 	Token string
 }
 
-// wellFormed tells whether a name, or an owner, is 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ - and no other.
-func wellFormed(name string) bool {
-	for _, c := range []byte(name) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > ':') && c != '.' && c != '_' && c != '~' && c != '@' && c != '-' {
-			return false
-		}
-	}
-	return name != "" && len(name) <= 200
-}
-
 func (r Request) withDefaults(config Config) Request {
 	if r.TTL == 0 {
 		r.TTL = min(DefaultTTL, config.LongestTTL)
@@ -83,15 +74,15 @@ var errToken = fmt.Errorf("%w: token: 22 characters of base64url", ErrRequest)
 // check is for a request with its defaults. Its token is another matter: most are new and need no look.
 func (r Request) check(name string, longest time.Duration) error {
 	switch {
-	case !wellFormed(name):
-		return fmt.Errorf("%w: name: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+	case !names.Valid(name):
+		return fmt.Errorf("%w: name: %s", ErrRequest, names.Rule)
 	case r.TTL < MinTTL || r.TTL > longest:
 		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, longest)
 	case r.Wait < 0:
 		return fmt.Errorf("%w: wait %v is negative", ErrRequest, r.Wait)
 	case letters[r.Mode] == "":
 		return fmt.Errorf("%w: mode %q: exclusive, shared or permits", ErrRequest, r.Mode)
-	case !wellFormed(r.Owner):
+	case !names.Valid(r.Owner):
 		return fmt.Errorf("%w: owner: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
 	}
 	return r.checkPermits()

@@ -16,8 +16,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// names makes a source with tags of the names tag-0, tag-1 and so on, each from 1 by 10.
-func names(count int) *shelf {
+// tags makes a source with tags of the names tag-0, tag-1 and so on, each from 1 by 10.
+func tags(count int) *shelf {
 	source := newShelf("tag-0", 1, 10)
 	for i := range count {
 		source.add(fmt.Sprintf("tag-%d", i), 1)
@@ -38,7 +38,7 @@ func uses(t *testing.T, s *Segments, from, to int, want int64) {
 func TestTagThatNobodyAsksForIsLetGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		log := &bytes.Buffer{}
-		s := open(t, names(2), Config{Idle: 10 * time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		s := open(t, tags(2), Config{Idle: 10 * time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
 		quiet := handle(t, s, "tag-0")
 		uses(t, s, 0, 2, 1)
 		for want := int64(2); want < 9; want++ { // as soon as one uses it once in a while it stays
@@ -143,7 +143,7 @@ func TestHandlesOutliveTheirTags(t *testing.T) {
 // With as many tags in use as may be another one is refused, and none of them loses an id. When one was unused for long enough it makes room: the one unused for longest.
 func TestTagsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source := names(30)
+		source := tags(30)
 		s := open(t, source, Config{MaxTags: 20})
 		uses(t, s, 0, 20, 1)
 		for range 3 {
@@ -181,7 +181,7 @@ func TestTagsAreBounded(t *testing.T) {
 // Names that the source does not have can neither push a tag out nor keep a new one from coming in, as long as fewer than MaxTags are being looked up.
 func TestMadeUpNamesPushNobodyOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, gate := names(20), newGate()
+		source, gate := tags(20), newGate()
 		s := open(t, source, Config{MaxTags: 20})
 		uses(t, s, 0, 19, 1)
 		time.Sleep(time.Hour) // all may make room
@@ -226,7 +226,7 @@ func TestMadeUpNamesPushNobodyOut(t *testing.T) {
 // Where one more tag has room and two come at once, one of them is refused, and pushes nobody out that is in use.
 func TestLastRoomIsForOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		source, gate := names(22), newGate()
+		source, gate := tags(22), newGate()
 		s := open(t, source, Config{MaxTags: 20})
 		uses(t, s, 0, 19, 1)
 		time.Sleep(DefaultPeriod / 3) // unused for a while, and that was noticed, but not for long enough
@@ -294,7 +294,7 @@ func TestWhatWasSeenOutlivesTheTag(t *testing.T) {
 // Of tags that were let go no more is kept than of those in use.
 func TestWhatIsKeptOfOldTagsIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, names(500), Config{MaxTags: 7, Idle: time.Second})
+		s := open(t, tags(500), Config{MaxTags: 7, Idle: time.Second})
 		for i := range 500 {
 			uses(t, s, i, i+1, 1)
 			time.Sleep(2 * time.Second)

@@ -122,7 +122,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 	if c.Period != 15*time.Minute || c.MaxStep != 1_000_000 || c.MaxTags != 10_000 || c.Idle != 24*time.Hour || c.Timeout != 5*time.Second || c.Ahead != 0.1 || c.Logger == nil {
 		t.Errorf("the defaults are %+v", c)
 	}
-	for _, mistake := range []func(){func() { New(nil, Config{}) }, func() { New(names(1), Config{MaxTags: -1}) }} {
+	for _, mistake := range []func(){func() { New(nil, Config{}) }, func() { New(tags(1), Config{MaxTags: -1}) }} {
 		func() {
 			defer func() {
 				if recover() == nil {

@@ -89,7 +89,7 @@ func greedy(t *testing.T, s *Segments, n int) (ids []int64) {
 
 // Callers of many tags that come and go, while others look at the stats and in the end all is closed under their hands.
 func TestUseUntilClosedIsSafe(t *testing.T) {
-	source := names(40)
+	source := tags(40)
 	s := New(source, Config{MaxTags: 30})
 	var all sync.WaitGroup
 	for i := range 32 {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 // Segments hands out ids of many tags from one source. It is safe for concurrent use. Close ends it.
@@ -93,8 +94,6 @@ func (s *Segments) NextN(ctx context.Context, tag string, ids []int64) error {
 	return c.tag.NextN(ctx, ids)
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
-
 // open finds a tag's chain, or makes one.
 func (s *Segments) open(name string) (*chain, error) {
 	s.mu.RLock()
@@ -103,8 +102,8 @@ func (s *Segments) open(name string) (*chain, error) {
 	if c != nil {
 		return c, nil
 	}
-	if !nameForm.MatchString(name) {
-		return nil, fmt.Errorf("%w: tag: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+	if !names.Valid(name) {
+		return nil, fmt.Errorf("%w: tag: %s", ErrRequest, names.Rule)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

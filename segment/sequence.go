@@ -70,7 +70,7 @@ func NewSequence(db *sql.DB, dialect Dialect, config SequenceConfig) *Sequence {
 // It answers [ErrUnknownTag], [ErrOtherStep], [ErrExhausted] and [ErrBadRow] with nothing handed out. Other errors are [redisstore.ErrUnavailable] if the transaction has not
 // been committed, and [redisstore.ErrUnknownOutcome] if it may have been. Nothing is sent twice. Each of them may cost a number: a gap.
 func (s *Sequence) Take(ctx context.Context, tag string, _ int64) (taken Range, err error) {
-	if !tagName.MatchString(tag) {
+	if !tagName(tag) {
 		return Range{}, ErrUnknownTag
 	}
 	err = s.database.transact(ctx, "sequence take", func(ctx context.Context, tx *transaction) error {
@@ -160,7 +160,7 @@ func (s *Sequence) CreateTable(ctx context.Context) error {
 
 // Seed adds a tag whose ids are first and above, and records the step with it. A tag that is there stays as it is: [ErrTagExists].
 func (s *Sequence) Seed(ctx context.Context, tag string, first int64) error {
-	if !tagName.MatchString(tag) || first < 0 {
+	if !tagName(tag) || first < 0 {
 		return fmt.Errorf("%w: tag %q, first id %d: 1 to 128 characters of A–Z a–z 0–9 . _ : ~ @ -, and no negative number", ErrRequest, tag, first)
 	}
 	return s.database.transact(ctx, "sequence seed", func(ctx context.Context, tx *transaction) error {

@@ -70,7 +70,7 @@ func (l *LeafAlloc) Take(ctx context.Context, tag string, step int64) (Range, er
 	if step < 0 {
 		return Range{}, fmt.Errorf("%w: step %d is negative", ErrRequest, step)
 	}
-	if !tagName.MatchString(tag) {
+	if !tagName(tag) {
 		return Range{}, ErrUnknownTag
 	}
 	var taken Range

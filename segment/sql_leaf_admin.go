@@ -39,7 +39,7 @@ func (l *LeafAlloc) Seed(ctx context.Context, tag string, maxID, step int64, des
 
 func checkSeed(tag string, maxID, step int64, description string) error {
 	switch {
-	case !tagName.MatchString(tag):
+	case !tagName(tag):
 		return fmt.Errorf("%w: tag %q: 1 to 128 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest, tag)
 	case maxID < 0:
 		return fmt.Errorf("%w: max_id %d is negative", ErrRequest, maxID)
@@ -83,7 +83,7 @@ func (l *LeafAlloc) Retire(ctx context.Context, tag string) (maxID int64, err er
 
 // change makes a change of a tag's row that can be repeated, and returns the max_id behind it. A database that takes another tag for this one changes nothing: row refuses.
 func (l *LeafAlloc) change(ctx context.Context, op, tag string, steps func(context.Context, *transaction) error) (maxID int64, err error) {
-	if !tagName.MatchString(tag) {
+	if !tagName(tag) {
 		return 0, ErrUnknownTag
 	}
 	var row leafRow

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -148,7 +149,7 @@ func (s *Server) listCounters(c echo.Context) error {
 func queryPage(c echo.Context) (prefix, cursor string, err error) {
 	prefix, cursor = c.QueryParam("prefix"), c.QueryParam("cursor")
 	for _, field := range []string{"prefix", "cursor"} {
-		if text := c.QueryParam(field); text != "" && !nameForm.MatchString(text) {
+		if text := c.QueryParam(field); text != "" && !names.Valid(text) {
 			return "", "", invalid(field, nameRule)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -100,7 +101,7 @@ func (s *Server) decodeStyle(c echo.Context) (style snowflake.Style, err error) 
 }
 
 func (s *Server) poolStyle(c echo.Context, pool string) (style snowflake.Style, err error) {
-	if !nameForm.MatchString(pool) {
+	if !names.Valid(pool) {
 		return style, &fault{wire.InvalidName, "pool", nameRule}
 	}
 	if err := mayTouch(c, "pool", pool); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/number"
 )
@@ -38,7 +39,7 @@ func (s *Server) decodeOpaque(c echo.Context) error {
 		}
 	}
 	tag := query.Get("tag")
-	if !nameForm.MatchString(tag) {
+	if !names.Valid(tag) {
 		return &fault{wire.InvalidName, "tag", "of which tag the number is; " + nameRule}
 	}
 	if err := mayTouch(c, "tag", tag); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
@@ -89,7 +90,7 @@ func (s *Server) lockRequest(c echo.Context) (request lock.Request, err error) {
 		return request, err
 	}
 	request.Wait = min(request.Wait, s.config.RequestTimeout*9/10) // so that there is time to give the place back, and to say so
-	if asked.Owner != "" && !nameForm.MatchString(asked.Owner) {
+	if asked.Owner != "" && !names.Valid(asked.Owner) {
 		return request, invalid("owner", nameRule)
 	}
 	request.Owner = asked.Owner
@@ -102,7 +103,7 @@ func (s *Server) lockRequest(c echo.Context) (request lock.Request, err error) {
 
 // address is where a client that does not name itself comes from.
 func address(c echo.Context) string {
-	if at := c.RealIP(); nameForm.MatchString(at) {
+	if at := c.RealIP(); names.Valid(at) {
 		return at
 	}
 	return "unnamed"

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/number"
 )
@@ -76,7 +77,7 @@ func (n *numbering) count(c echo.Context, key string) (period number.Period, err
 	if period.Label != "" {
 		n.key += ":" + period.Label
 	}
-	if !nameForm.MatchString(n.key) {
+	if !names.Valid(n.key) {
 		return period, invalid("template", printable(n.key)+" would be the counter, which is no name; say which counters there are to be with calendar, such as {yyyyMMdd}, or take a shorter key")
 	}
 	return period, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -69,7 +70,7 @@ func paymentOf(c echo.Context) (wire.PaymentRequest, error) {
 		return request, invalid("amount", "1 to 1000000000, in the currency's smallest unit")
 	case !currencyForm.MatchString(request.Currency):
 		return request, invalid("currency", "three capital letters, such as EUR")
-	case !nameForm.MatchString(request.To):
+	case !names.Valid(request.To):
 		return request, invalid("to", nameRule)
 	}
 	return request, nil

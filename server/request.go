@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,12 +11,11 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
-
-const nameRule = "1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, percent-decoded once"
+const nameRule = names.Rule + ", percent-decoded once"
 
 // name reads a name from the path, where the route's template says, if the caller may touch it. Echo gives some parameters decoded and others not, so this reads the path as it came
 // and decodes the segment exactly once.
@@ -27,7 +25,7 @@ func name(c echo.Context, param string) (string, error) {
 		return "", err
 	}
 	text, err := url.PathUnescape(escaped)
-	if err != nil || !nameForm.MatchString(text) {
+	if err != nil || !names.Valid(text) {
 		return "", &fault{wire.InvalidName, param, nameRule}
 	}
 	return text, mayTouch(c, param, text)

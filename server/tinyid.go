@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -182,7 +183,7 @@ func (s *Server) tinyidOwn(c echo.Context) (access.Caller, bool) {
 		return access.Caller{}, false
 	}
 	bizType := c.Request().Form.Get("bizType")
-	ok := nameForm.MatchString(bizType) && s.tinyidKnows(bizType, c.Request().Form.Get("token"))
+	ok := names.Valid(bizType) && s.tinyidKnows(bizType, c.Request().Form.Get("token"))
 	return access.Caller{Role: access.Use, Principal: "tinyid", Names: access.Names{bizType}}, ok
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -24,7 +25,7 @@ func (s *Server) issueToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if request.Scope != "" && !nameForm.MatchString(request.Scope) {
+	if request.Scope != "" && !names.Valid(request.Scope) {
 		return invalid("scope", nameRule)
 	}
 	if err := mayTouch(c, "scope", request.Scope); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -43,7 +44,7 @@ func workerRequest(c echo.Context) (workerlease.Request, error) {
 	if err := body(c, &asked); err != nil {
 		return workerlease.Request{}, err
 	}
-	if asked.Identity != "" && !nameForm.MatchString(asked.Identity) {
+	if asked.Identity != "" && !names.Valid(asked.Identity) {
 		return workerlease.Request{}, invalid("identity", nameRule)
 	}
 	request, err := poolRequest(asked.PoolRequest)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -35,7 +36,7 @@ func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) 
 // proof is what a holder can tell of its lease, as worker_renew takes it. A part of it is none.
 func proof(lease Lease) []any {
 	shape := Shape{Layout: lease.Layout, Bits: lease.Bits, Datacenter: lease.Datacenter, Epoch: lease.Epoch}
-	if lease.NotAfter.IsZero() || shape.check() != nil || !identityForm.MatchString(lease.Identity) || lease.Fence <= 0 || lease.Epoch.IsZero() {
+	if lease.NotAfter.IsZero() || shape.check() != nil || lease.Identity != "" && !names.Valid(lease.Identity) || lease.Fence <= 0 || lease.Epoch.IsZero() {
 		return []any{"", "", "", "", "", "", ""}
 	}
 	return []any{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -113,13 +114,11 @@ type Request struct {
 	Ack                                   int // replicas that must have the grant and each renewal; 0 = what the store asks for
 }
 
-var identityForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{0,200}$`)
-
 func (r Request) check() error {
 	switch {
 	case r.TTL != 0 && (r.TTL < MinTTL || r.TTL > MaxTTL):
 		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, MaxTTL)
-	case !identityForm.MatchString(r.Identity):
+	case r.Identity != "" && !names.Valid(r.Identity):
 		return fmt.Errorf("%w: identity: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
 	case r.Ack < 0 || r.Ack > 100:
 		return fmt.Errorf("%w: ack %d: 0 to 100 replicas", ErrRequest, r.Ack)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/names"
 	numbers "github.com/coatcheck/coatcheck/number"
 )
 
@@ -30,8 +31,8 @@ func splitKey(text string) (key, calendar string, err error) {
 		}
 		text, calendar = text[:colon], text[colon+1:]
 	}
-	if !poolName.MatchString(text) || text == "." || text == ".." {
-		return "", "", fmt.Errorf("%q can not be a counter's key: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -, and behind a colon a date such as {yyyyMMdd}", text)
+	if !names.InPath(text) {
+		return "", "", fmt.Errorf("%q can not be a counter's key: %s, and behind a colon a date such as {yyyyMMdd}", text, names.Rule)
 	}
 	return text, calendar, nil
 }
@@ -98,7 +99,7 @@ func (n *numbering) count(zone *time.Location) (err error) {
 		return err
 	}
 	n.key += ":" + n.period.Label
-	if !poolName.MatchString(n.key) {
+	if !names.Valid(n.key) {
 		return fmt.Errorf("--template: %q would be the counter, which can not be; end KEY in a date, as orders:{yyyyMMdd}", n.key)
 	}
 	return nil

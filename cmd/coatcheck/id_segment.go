@@ -9,6 +9,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
@@ -81,8 +82,8 @@ func oneTag(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usageError{fmt.Errorf("one tag belongs here, not %d", len(args))}
 	}
-	if !poolName.MatchString(args[0]) || args[0] == "." || args[0] == ".." {
-		return usageError{fmt.Errorf("%q can not be a tag: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", args[0])}
+	if !names.InPath(args[0]) {
+		return usageError{fmt.Errorf("%q can not be a tag: %s", args[0], names.Rule)}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -223,8 +224,8 @@ func ownerOf(name string) string {
 }
 
 func checkLock(name string) error {
-	if !poolName.MatchString(name) || name == "." || name == ".." {
-		return usageError{fmt.Errorf("%q can not be a lock's name: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", name)}
+	if !names.InPath(name) {
+		return usageError{fmt.Errorf("%q can not be a lock's name: %s", name, names.Rule)}
 	}
 	return nil
 }

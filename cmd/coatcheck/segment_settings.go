@@ -7,6 +7,7 @@ import (
 	"time"
 	_ "time/tzdata" // where the machine has no time zones, the numbers of /incr know them all the same
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -82,7 +83,7 @@ func parseTinyid(text string) (tokens []server.TinyidToken, err error) {
 	}
 	for i, part := range strings.Split(text, ",") {
 		tag, token, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if !poolName.MatchString(tag) || token == "" {
+		if !names.Valid(tag) || token == "" {
 			return nil, fmt.Errorf("token %d: tag=token, the tag a name, the token at least one character and no comma", i+1)
 		}
 		tokens = append(tokens, server.TinyidToken{BizType: tag, Token: token})

@@ -15,6 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -237,13 +238,11 @@ func headers(name, value, help string, into *[]string) *setting {
 	}}
 }
 
-var poolName = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
-
 // named is a name as the HTTP interface takes it.
 func named(name, value, help string, into *string) *setting {
 	return &setting{name: name, value: value, unit: "name", help: help, parse: func(s string) error {
-		if !poolName.MatchString(s) {
-			return fmt.Errorf("%q is not a name: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", s)
+		if !names.Valid(s) {
+			return fmt.Errorf("%q is not a name: %s", s, names.Rule)
 		}
 		*into = s
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -63,8 +64,8 @@ func (p *program) workerRunCommand() *cobra.Command {
 }
 
 func checkPool(name string) error {
-	if !poolName.MatchString(name) || name == "." || name == ".." {
-		return usageError{fmt.Errorf("%q can not be a pool's name: 1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", name)}
+	if !names.InPath(name) {
+		return usageError{fmt.Errorf("%q can not be a pool's name: %s", name, names.Rule)}
 	}
 	return nil
 }

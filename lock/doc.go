@@ -42,10 +42,10 @@
 // it as he does.
 //
 // Else a lock goes from one to the next in one step: the release writes it in the next one's name and publishes one message to that process, with the fence. The next one
-// has a claim window ([Config].Window) to ask for its grant. He who waits in [Locks.Acquire] begins at once, and asks within a third of that window: until he has an answer he counts
+// has a claim window ([Config].Window) to ask for its grant. He who waits in [Locks.Acquire] begins at once, and asks if he still has it after 20 ms: until he has an answer he counts
 // on the window alone, less a tenth, and from when he sent the question after which, as the message says, he was handed the lock; a Redis that does not answer takes the lock
-// from him so much sooner. He asks first if half of that time is over already, if replicas are to confirm his grant (redisstore.Config.Ack), or if [Config].Margin is more than a tenth of the
-// window. If it waits in the same process there is no message and nothing to ask: the reply to the release has its
+// from him so much sooner. He asks first if half of that time is over already, if replicas are to confirm his grant (redisstore.Config.Ack), if [Config].Margin is more than a tenth of the
+// window, or if he wants it so ([Request].WholeTTL). If it waits in the same process there is no message and nothing to ask: the reply to the release has its
 // grant, with a fence of its own, counted from before the release was sent. Waiters also look by themselves, when the holder's lease can end and about once in a
 // window, and any look moves the queue on: a lost message, or a process that died in the queue, holds nobody up for longer than a window.
 //

@@ -38,18 +38,16 @@ func openRivals(t *testing.T, config Config) *rivals {
 	return r
 }
 
-// Who is handed a lock by another process begins with the message, and asks nothing of Redis before. Redis knows of it.
+// Who is handed a lock by another process begins with the message, and needs no answer from Redis for that. Redis knows of it.
 func TestHeirBeginsWithTheMessage(t *testing.T) {
 	r := openRivals(t, Config{Window: 30 * time.Second})
 	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}, {TTL: time.Minute, Mode: Permits, Permits: 1, Capacity: 1}} {
 		held := must(t, r.one, "early", Request{})
 		heir := inLine(t, r.other, "early", request, 1)
-		before := r.asked.Load()
+		r.cut.Store(true)
 		release(t, held)
-		got := heir.granted(t)
-		if n := r.asked.Load() - before; n != 0 {
-			t.Errorf("mode %q: %d requests", request.Mode, n)
-		}
+		got := heir.granted(t) // so nothing that it has asked for was answered
+		r.cut.Store(false)
 		shown := info(t, r.one, "early")
 		if got.Fence() <= held.Fence() || len(shown.Holders) != 1 || shown.Holders[0].Fence != got.Fence() || !shown.Holders[0].Since.Equal(got.Since()) {
 			t.Errorf("mode %q: fence %d since %v after %d; Redis has %+v", request.Mode, got.Fence(), got.Since(), held.Fence(), shown.Holders)
@@ -57,6 +55,23 @@ func TestHeirBeginsWithTheMessage(t *testing.T) {
 		wantHeld(t, r.one, "early", Request{})
 		release(t, got)
 	}
+}
+
+// Who wants a whole TTL asks first, and has it.
+func TestHeirThatWantsAWholeTTLAsksFirst(t *testing.T) {
+	r := openRivals(t, Config{Window: 30 * time.Second})
+	held := must(t, r.one, "early", Request{})
+	heir := inLine(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true}, 1)
+	before := r.asked.Load()
+	release(t, held)
+	got := heir.granted(t)
+	if valid, asked := got.Validity(), r.asked.Load()-before; asked == 0 || valid < 45*time.Second {
+		t.Errorf("%v after %d requests", valid, asked)
+	}
+	next := waitHere(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true})
+	queued(t, r.other, "early", 1) // not behind the other within the process
+	release(t, got)
+	release(t, next.granted(t))
 }
 
 // Before a window has passed it has asked for the rest of its TTL.

@@ -22,7 +22,7 @@ func (l *Locks) Election(name string) *Election { return &Election{l, name} }
 // Campaign waits until this candidate leads. It leads until the lock's context ends, or it resigns with Release. Request.Owner names the candidate to observers;
 // the mode is Exclusive. The errors are those of Acquire.
 func (e *Election) Campaign(ctx context.Context, request Request) (*Lock, error) {
-	request.Mode, request.Capacity, request.Permits = Exclusive, 0, 0
+	request.Mode, request.Capacity, request.Permits, request.WholeTTL = Exclusive, 0, 0, true
 	if request.Token == "" {
 		request.Token = secret.New() // a leader is not followed within his process without observers seeing it
 	}

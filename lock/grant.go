@@ -72,7 +72,7 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 	if err := request.check(name, l.config.LongestTTL); err != nil {
 		return nil, err
 	}
-	a := &asker{Request: request, name: name, keys: l.keys(name), alone: known || request.Mode != Exclusive}
+	a := &asker{Request: request, name: name, keys: l.keys(name), alone: known || request.Mode != Exclusive || request.WholeTTL}
 	if !a.alone {
 		a.kind = sameness{name, request.Owner, request.TTL}
 	}

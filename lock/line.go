@@ -271,7 +271,7 @@ var errHanded = errors.New("lock: handed on")
 
 // obtain asks for a lock in the way that its request says.
 func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error) {
-	a.enters = true
+	a.enters = !a.WholeTTL
 	if a.alone || !wait {
 		grant, err := l.grant(ctx, a, wait)
 		if err != nil {

@@ -42,6 +42,9 @@ type Request struct {
 	Capacity int
 	// Owner says for people who holds it, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" = Config.Owner.
 	Owner string
+	// WholeTTL has it begin with its whole TTL: what another process hands over is asked for first, a round trip later, and nothing is handed on within the process. For those who
+	// look at Validity once, at the beginning, and for work that a Redis which does not answer must not end in its first moment.
+	WholeTTL bool
 	// Token is the secret that names this request, as internal/secret makes them: 22 characters of base64url. The same token asked again gets the same grant, after a
 	// reply that was lost. Two requests must never share one. "" = a new one.
 	Token string

@@ -92,7 +92,7 @@ func (l *Locks) untilLook(reply redisstore.Reply) (time.Duration, error) {
 	return pause, nil
 }
 
-// accept is the grant that a message tells, with which its holder begins at once: he asks for the rest of his TTL while he works. Redis keeps the lock for him for a claim window from
+// accept is the grant that a message tells, with which its holder begins at once: he asks for the rest of his TTL while he works, if that takes longer than a moment. Redis keeps the lock for him for a claim window from
 // when it handed it over, which was after it had answered the look that the message names. So he counts on it for that long from when he sent that look, and on no clock of
 // another machine. If too little is left of that, more of it is wanted as a margin, or replicas are to confirm the grant, he asks first.
 func (l *Locks) accept(a *asker, heard news) (Grant, bool) {

@@ -142,7 +142,7 @@ func shownLock(info client.LockInfo) wire.Lock {
 type storedLocks struct{ locks *lock.Locks }
 
 func (s storedLocks) acquire(ctx context.Context, name string, terms lockTerms) (heldLock, error) {
-	request := lock.Request{TTL: terms.ttl, Wait: terms.wait, Mode: lock.Mode(terms.mode), Owner: terms.owner}
+	request := lock.Request{TTL: terms.ttl, Wait: terms.wait, Mode: lock.Mode(terms.mode), Owner: terms.owner, WholeTTL: true}
 	if request.Mode == lock.Permits {
 		request.Capacity = int(terms.permits)
 	}

@@ -22,10 +22,13 @@ var (
 // look is how often the wall clock is compared with the monotonic one while there is nothing else to do.
 const look = time.Second
 
+// soon is when a grant that is good for less than a TTL is renewed first. What takes less is never renewed, and what takes longer has its whole TTL then.
+const soon = 20 * time.Millisecond
+
 // Config says what to keep. TTL, Renew and Lost are required.
 type Config struct {
 	TTL    time.Duration                   // what a grant and a renewal are good for
-	First  time.Duration                   // what the grant is good for, if that is less than TTL; 0 = TTL. Its margin is a tenth of it, if that is less than Margin
+	First  time.Duration                   // what the grant is good for, if that is less than TTL; 0 = TTL. Its margin is a tenth of it, if that is less than Margin, and it is renewed soon
 	Margin time.Duration                   // how long before the lease can end it counts as ended, half of TTL at most; 0 = a tenth of TTL, a second at most
 	Renew  func(ctx context.Context) error // asks for one more TTL; its context ends with the lease, and after a third of TTL, to make room for another try
 	Lost   func(err error) bool            // tells whether a renewal's error says that the lease is gone
@@ -78,6 +81,9 @@ func Start(ctx context.Context, sent, wall time.Time, config Config) *Keeper {
 	k.good = k.config.First
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 	k.next = sent.Add(jitter(k.good / 3))
+	if k.good < k.config.TTL {
+		k.next = time.Now().Add(min(soon, k.good/10))
+	}
 	// Many leases are held for a moment. The goroutine begins when there is something to do: the
 	// first look, or the first renewal, which comes before the end.
 	k.start = time.AfterFunc(min(look, time.Until(k.next)), k.begin)

@@ -3,6 +3,7 @@ package lock
 import (
 	"bytes"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -180,7 +181,7 @@ func FuzzReadNews(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		token, what := readNews(text)
-		if bytes.ContainsRune([]byte(token), ' ') || what.handed || !what.sent.IsZero() {
+		if strings.Contains(token, " ") || what.handed || !what.sent.IsZero() {
 			t.Errorf("%q: %q %+v", text, token, what)
 		}
 		if what == (news{}) {

@@ -41,10 +41,8 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 			if reply.Word() == "granted" || reply.Word() == "capacity" {
 				return a.granted(reply)
 			}
-			if last = refusal(reply); reply.Word() == "waiting" {
-				a.waited = look{a.looks, a.sent}
-			}
-			if pause, err = l.untilLook(reply); err != nil {
+			last = refusal(reply)
+			if pause, err = l.untilLook(a, reply); err != nil {
 				return Grant{}, err
 			}
 		} else if waiting.Err() == nil {
@@ -70,8 +68,8 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 	}
 }
 
-// untilLook is how long a waiter may sleep after a reply, if nobody tells it.
-func (l *Locks) untilLook(reply redisstore.Reply) (time.Duration, error) {
+// untilLook is how long a waiter may sleep after a reply, if nobody tells it. One that has its place in the queue is noted: see accept.
+func (l *Locks) untilLook(a *asker, reply redisstore.Reply) (time.Duration, error) {
 	if reply.Word() == "doubt" {
 		doubt := &InDoubt{}
 		err := reply.Scan(&doubt.Wait)
@@ -84,6 +82,7 @@ func (l *Locks) untilLook(reply redisstore.Reply) (time.Duration, error) {
 	if err := reply.Scan(&place, &left); err != nil {
 		return 0, err
 	}
+	a.waited = look{a.looks, a.sent}
 	often := min(l.config.Window*time.Duration(max(nearest, place))/nearest, slowest*l.config.Window)
 	pause := often - rand.N(often/5) //nolint:gosec // it spreads the looks of many and hides nothing
 	if left >= 0 {                   // one after the other, so that the first look can move all of them on

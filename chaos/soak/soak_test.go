@@ -82,9 +82,12 @@ func (r *rig) look(p *process) figures {
 	return f
 }
 
-// compare tells what is left behind by those who have left. Connections to Redis and what serves them stay, up to their bound.
+// pools is how many the service holds an id of at most, with two goroutines each: of any pool that clients have named.
+const pools = 64
+
+// compare tells what is left behind by those who have left. Connections to Redis and from the gateway stay, up to their bound, and what serves them.
 func compare(name string, before, after figures) string {
-	if after.descriptors > before.descriptors+100 || after.goroutines > before.goroutines+150 {
+	if after.descriptors > before.descriptors+100 || after.goroutines > before.goroutines+2*pools+100 {
 		return fmt.Sprintf("%s has %d descriptors and %d goroutines, and had %d and %d", name, after.descriptors, after.goroutines, before.descriptors, before.goroutines)
 	}
 	return ""

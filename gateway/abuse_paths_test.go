@@ -50,6 +50,21 @@ func TestDisguisedRequestsDoNotPassTheGuard(t *testing.T) {
 	}
 }
 
+// A client that takes no compressed answer gets none: nobody asks for one on the way, to unpack it.
+func TestNobodyAsksForCompressionOnTheWay(t *testing.T) {
+	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, strings.Join(r.Header.Values("Accept-Encoding"), ",")+"|")
+	})
+	s := serve(t, upstream.URL, payments)
+	for _, path := range []string{"/payments", "/open"} {
+		conn := s.dial()
+		say(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		if text := untilEnd(t, path, conn); !strings.HasPrefix(text, "HTTP/1.1 200 ") || !strings.HasSuffix(text, "\n|") {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+}
+
 // A compressed body is bytes to the gateway: compared and passed on as it came, and never inflated.
 func TestCompressedBodiesPassAsTheyCame(t *testing.T) {
 	var bomb bytes.Buffer

@@ -117,7 +117,8 @@ func (k *Lock) Err() error {
 	return cause
 }
 
-// Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic and wall time; 0 or less: not any more. A process that was
+// Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic and wall time; 0 or less: not any more. Just after another process has handed
+// the lock over it is less than a claim window, and soon most of the TTL: see [Request].WholeTTL. A process that was
 // paused hears of its loss late: look before each step that matters, and let the resource check the fence.
 func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // checkReplication returns nil when master feeds all of replicas and each of them says so.
@@ -23,6 +25,27 @@ func checkReplication(ctx context.Context, master *Server, replicas []*Server) e
 		if !strings.Contains(info, "master_link_status:up") {
 			return fmt.Errorf("replica %s has no link to its master", r.Addr())
 		}
+	}
+	return nil
+}
+
+// checkConfirmation returns nil when that many replicas confirm a write, which leaves nothing behind. One that a master calls online may not have been sent any write yet: the master
+// waits for its first word, up to a second.
+func checkConfirmation(ctx context.Context, master *Server, replicas int) error {
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
+	defer cancel()
+	var confirmed *redis.Cmd
+	_, err := master.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.Set(ctx, "redistest", "x", 0)
+		pipe.Del(ctx, "redistest")
+		confirmed = pipe.Do(ctx, "wait", replicas, (queryLimit / 10).Milliseconds())
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write to %s: %w", master.Addr(), err)
+	}
+	if n, _ := confirmed.Int(); n < replicas {
+		return fmt.Errorf("%d of the %d replicas of %s confirm a write", n, replicas, master.Addr())
 	}
 	return nil
 }

@@ -43,7 +43,10 @@ func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 		set.servers = append(set.servers, replica)
 	}
 	err := await(t, startLimit, func(ctx context.Context) error {
-		return checkReplication(ctx, master, set.servers[1:])
+		if err := checkReplication(ctx, master, set.servers[1:]); err != nil {
+			return err
+		}
+		return checkConfirmation(ctx, master, replicas)
 	})
 	if err != nil {
 		t.Fatalf("redistest: StartSentinel: %v", err)

@@ -83,7 +83,7 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
 	a.looks++
 	args := []any{
-		a.Token, a.Owner, letters[a.Mode], a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, l.terms, a.looks,
+		&a.Token, &a.Owner, a.Mode.letter(), a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, &l.terms, a.looks,
 	}
 	a.sent = time.Now()
 	if a.Mode != Exclusive {
@@ -112,10 +112,16 @@ func (a *asker) granted(reply redisstore.Reply) (Grant, error) {
 	if reply.Word() != "granted" {
 		return Grant{}, refusal(reply)
 	}
-	grant := Grant{Name: a.name, Token: a.Token, TTL: a.TTL, sent: a.sent, held: a.held, keys: a.keys}
-	err := reply.Scan(&grant.Fence, &grant.Since, &grant.Now)
-	grant.Until = grant.Now.Add(a.TTL)
-	return grant, err
+	fence, err1 := reply.Number(0)
+	since, err2 := reply.Number(1)
+	ms, err3 := reply.Number(2)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return Grant{}, err
+	}
+	now := time.UnixMilli(ms).UTC()
+	return Grant{
+		Name: a.name, Token: a.Token, Fence: fence, TTL: a.TTL, Since: time.UnixMilli(since).UTC(), Until: now.Add(a.TTL), Now: now, sent: a.sent, held: a.held, keys: a.keys,
+	}, nil
 }
 
 // Grant asks for a lock and returns the grant as a value; with wait it stands in line, as Acquire does. The errors are those of Acquire.
@@ -207,7 +213,7 @@ func (l *Locks) Release(ctx context.Context, grant Grant) error {
 // leave gives back what a token has, a lock or a place in the queue, and tells those of this process who have got it.
 func (l *Locks) leave(ctx context.Context, keys []string, token string) error {
 	sent := time.Now()
-	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.post.address(), l.terms)
+	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.post.address(), &l.terms)
 	if err != nil {
 		return err
 	}

@@ -116,8 +116,8 @@ func at(ms int64) time.Time {
 }
 
 func modeOf(letter string) Mode {
-	for mode, written := range letters {
-		if written == letter {
+	for _, mode := range []Mode{Exclusive, Shared, Permits} {
+		if mode.letter() == letter {
 			return mode
 		}
 	}

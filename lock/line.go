@@ -362,7 +362,7 @@ func (l *Locks) giveBack(ctx context.Context, e *lease) {
 
 // release gives a lease back.
 func (l *Locks) release(ctx context.Context, e *lease) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+	ctx, cancel := l.parted(ctx)
 	defer cancel()
 	listed := e.listing.stop()
 	err := l.leave(ctx, e.grant.keys, e.grant.Token)

@@ -26,7 +26,18 @@ const (
 	Permits   Mode = "permits"   // by as many as there are permits
 )
 
-var letters = map[Mode]string{Exclusive: "x", Shared: "s", Permits: "p"}
+// letter is the mode's name in the scripts; nil if there is no such mode.
+func (m Mode) letter() any {
+	switch m {
+	case Exclusive:
+		return "x"
+	case Shared:
+		return "s"
+	case Permits:
+		return "p"
+	}
+	return nil
+}
 
 // Request says how to lock. The zero value is an exclusive lock with the defaults.
 type Request struct {
@@ -83,7 +94,7 @@ func (r Request) check(name string, longest time.Duration) error {
 		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, longest)
 	case r.Wait < 0:
 		return fmt.Errorf("%w: wait %v is negative", ErrRequest, r.Wait)
-	case letters[r.Mode] == "":
+	case r.Mode.letter() == nil:
 		return fmt.Errorf("%w: mode %q: exclusive, shared or permits", ErrRequest, r.Mode)
 	case !names.Valid(r.Owner):
 		return fmt.Errorf("%w: owner: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)

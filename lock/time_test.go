@@ -291,7 +291,7 @@ func keysIn(t *testing.T, store *redisstore.Store) int {
 
 // redisScript makes a script for a test.
 func redisScript(text string) *scripts.Script {
-	return (&scripts.Script{Name: "test", Source: text}).Behind("", 0, 0, 0)
+	return (&scripts.Script{Name: "test", Source: text}).Behind("", 0, 9, 0)
 }
 
 // After a loss nothing is granted until every lease that may be open has ended; what is held is kept, and after that all is as before.

@@ -21,6 +21,15 @@ const (
 // parting is how long giving something back may take when its context has ended.
 const parting = 2 * time.Second
 
+// parted is a context for that. It needs no timer where a call of the store ends sooner by itself.
+func (l *Locks) parted(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx = context.WithoutCancel(ctx)
+	if l.store.Timeout() <= parting {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, parting)
+}
+
 // patience is how long a waiter that does not look keeps its place.
 func (l *Locks) patience() time.Duration { return missed * slowest * l.config.Window }
 
@@ -153,7 +162,7 @@ func (l *Locks) abandon(ctx context.Context, a *asker, err error) {
 }
 
 func (l *Locks) leaveBehind(ctx context.Context, a *asker) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+	ctx, cancel := l.parted(ctx)
 	defer cancel()
 	if err := l.leave(ctx, a.keys, a.Token); err != nil && !errors.Is(err, ErrLost) {
 		l.log.WarnContext(ctx, "lock: a place in the queue could not be given back, and ends by itself", "name", a.name, "error", err)

@@ -18,7 +18,7 @@ const (
 	maxFlights = 8                      // pipelines under way to one server
 	maxBatch   = 256                    // calls in one of them
 	maxRiders  = 1024                   // riders in one of them
-	crowd      = 64                     // calls that do not wait for a flight to land
+	crowd      = 32                     // calls that do not wait for a flight to land
 	flightGap  = 250 * time.Microsecond // how long calls wait for a flight to land before they go out beside it
 	riderGap   = 4 * time.Millisecond   // the same for riders, where the way is short: their next flight is the larger for it
 	shortWay   = time.Millisecond       // what the quickest of many flights takes at most where the way is short
@@ -30,7 +30,9 @@ type combiners struct {
 	by      map[destination]*combiner
 	flights sync.WaitGroup
 
-	increments sync.Pool // of *increment; of one store, since a channel must not go from one bubble of testing/synctest to another
+	// What is used again. It is of one store, since a channel must not go from one bubble of testing/synctest to another.
+	increments sync.Pool // of *increment
+	trips      sync.Pool // of *trip
 }
 
 type destination struct {
@@ -83,11 +85,9 @@ type job struct {
 	landed chan struct{} // has room for the one message that tells it
 }
 
-// boarding is a job for the call. That of an INCRBY is used again.
+// boarding is the call's job, ready to wait for a flight.
 func (c *call) boarding(words []any) *job {
-	if c.job == nil {
-		return &job{call: c, words: words, landed: make(chan struct{}, 1)}
-	}
+	c.job.words = words
 	c.job.state.Store(queued)
 	return c.job
 }
@@ -348,8 +348,9 @@ func (m *marks) clear() {
 // boards tells whether the job goes with the flight that is about to leave: not if its caller has gone, and not if the store's time for it is over.
 func (j *job) boards(now time.Time) bool {
 	if !now.Before(j.call.deadline) && j.state.CompareAndSwap(queued, left) {
-		j.err = context.DeadlineExceeded
-		j.landed <- struct{}{}
+		j.reply, j.err = nil, context.DeadlineExceeded
+		j.landed <- struct{}{} // it may be used again at once
+		return false
 	}
 	return j.state.CompareAndSwap(queued, boarded)
 }

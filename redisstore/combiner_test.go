@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -198,5 +199,48 @@ func TestFlightThatHangsIsOvertaken(t *testing.T) {
 		t.Errorf("the first call ended first: %v", err)
 	default:
 		unknown(t, <-stuck)
+	}
+}
+
+var echo = script("echo", "return {'ok', ARGV[1]}", true)
+
+// Callers that leave at any moment, and a server that is too slow at times, must not bring one caller the answer of another: what a call needs is used again.
+func TestNobodyHasTheAnswerOfAnother(t *testing.T) {
+	store := open(t, redistest.Start(t).URL(), func(c *redisstore.Config) { c.Timeout = 50 * time.Millisecond })
+	warm(t, store, 4)
+	ended := make(chan struct{})
+	var answers, left atomic.Int64
+	var all sync.WaitGroup
+	for caller := range 32 {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.N(6))*time.Millisecond)
+				asked := fmt.Sprint(caller, "-", i)
+				reply, err := store.Run(ctx, echo, []string{store.Key("test", "x")}, asked)
+				cancel()
+				switch {
+				case err != nil:
+					left.Add(1)
+				case reply[1] != asked:
+					t.Errorf("%s was answered %s", asked, reply[1])
+					return
+				default:
+					answers.Add(1)
+				}
+			}
+		})
+	}
+	for range 20 {
+		_, _ = number(t.Context(), store, slow, "x") // it may take longer than a call may
+	}
+	close(ended)
+	all.Wait()
+	if answers.Load() < 100 || left.Load() < 100 {
+		t.Errorf("%d answers, and %d left", answers.Load(), left.Load())
 	}
 }

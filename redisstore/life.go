@@ -32,12 +32,14 @@ var ErrOtherLife = Refusal("another incarnation of the server")
 
 // RunFor is [Store.Run], and tells the life in which the script ran: not a current one if that ended meanwhile.
 func (s *Store) RunFor(ctx context.Context, script *scripts.Script, keys []string, args ...any) (Reply, Life, error) {
-	call := s.call(script)
-	reply, err := s.run(ctx, call, keys, args)
-	if call.life.n == 0 && call.life.of != nil {
-		call.life.n = 1 // it was the first to connect
+	trip := s.trip(script, keys, args, nil)
+	defer s.ended(trip)
+	reply, err := s.run(ctx, keys[0], trip)
+	life := trip.call.life
+	if life.n == 0 && life.of != nil {
+		life.n = 1 // it was the first to connect
 	}
-	return reply, call.life, err
+	return reply, life, err
 }
 
 // lives counts the incarnations behind one client's connections.

@@ -15,6 +15,19 @@ func (r Reply) Word() string { return r[0] }
 // Values returns what follows the outcome.
 func (r Reply) Values() []string { return r[1:] }
 
+// Number reads one of the values, the first being 0. Its errors are those of Scan.
+func (r Reply) Number(i int) (int64, error) {
+	values := r.Values()
+	if i >= len(values) {
+		return 0, fmt.Errorf("%w: a reply of %d values where %d belong", ErrUnknownOutcome, len(values), i+1)
+	}
+	n, err := strconv.ParseInt(values[i], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: value %d of the reply: %w", ErrUnknownOutcome, i+1, err)
+	}
+	return n, nil
+}
+
 // Scan reads the values behind the outcome in order: into *string, *int, *int64, *time.Time (milliseconds since 1970, as UTC) or *time.Duration
 // (milliseconds). A reply that is too short or not a number is a script that breaks its contract: an error of class [ErrUnknownOutcome].
 func (r Reply) Scan(into ...any) error {

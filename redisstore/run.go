@@ -18,27 +18,65 @@ import (
 const redirects = 5
 
 // Run runs a script on the server that holds the first key, by its hash, and waits for the store's acknowledgement if the script writes. All keys must
-// share a hash tag. Arguments are strings, byte slices and integers. It is safe for concurrent use, never sends a script twice unless Redis said that
-// it did not run, and ends within the context's deadline and the store's timeout. The error is an [*Error].
+// share a hash tag. Arguments are strings, byte slices, integers, and pointers to them, which spare a copy; they and the keys must not be changed after the call. It is safe
+// for concurrent use, never sends a script twice unless Redis said that it did not run, and ends within the context's deadline and the store's timeout. The error is an [*Error].
 func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (Reply, error) {
-	return s.run(ctx, s.call(script), keys, args)
+	trip := s.trip(script, keys, args, nil)
+	defer s.ended(trip)
+	return s.run(ctx, keys[0], trip)
 }
 
-func (s *Store) call(script *scripts.Script) *call {
-	call := &call{script: script, ack: s.ack, ackTimeout: s.ackTimeout, deadline: time.Now().Add(s.timeout)}
-	if script.Reads {
-		call.ack = 0
+// trip is a run of a script with all that it needs, which is used again: there are many of them.
+type trip struct {
+	call  call
+	job   job
+	words []any // of the command
+}
+
+// trip takes one that is used no more, or makes one.
+func (s *Store) trip(script *scripts.Script, keys []string, args, more []any) *trip {
+	t, _ := s.combiners.trips.Get().(*trip)
+	if t == nil {
+		t = &trip{}
+		t.job = job{call: &t.call, landed: make(chan struct{}, 1)}
+		t.call.job = &t.job
 	}
-	return call
+	c := &t.call
+	c.script, c.ack, c.ackTimeout, c.deadline = script, s.ack, s.ackTimeout, time.Now().Add(s.timeout)
+	if script.Reads {
+		c.ack = 0
+	}
+	c.life, c.bySource, c.asking, c.together = Life{}, false, false, 0
+	c.sent.Store(false)
+	t.words = append(t.words[:0], "evalsha", c, len(keys))
+	for i := range keys {
+		t.words = append(t.words, &keys[i])
+	}
+	t.words = append(append(t.words, args...), more...)
+	return t
 }
 
-func (s *Store) run(ctx context.Context, call *call, keys []string, args []any) (Reply, error) {
+// ended has a trip used again, unless others still have it in their hands.
+func (s *Store) ended(t *trip) {
+	if t.call.abandoned {
+		return
+	}
+	clear(t.words)
+	if t.call.bySource {
+		t.call.text = nil // it is large
+	}
+	t.job.words, t.job.cmd, t.job.reply, t.job.err = nil, nil, nil, nil
+	s.combiners.trips.Put(t)
+}
+
+func (s *Store) run(ctx context.Context, key string, trip *trip) (Reply, error) {
+	call := &trip.call
 	if len(s.observers) == 0 {
-		return s.runUnseen(ctx, call, keys, args)
+		return s.runUnseen(ctx, key, trip)
 	}
 	began := time.Now()
 	ctx = s.observers.started(ctx, call.script.Name)
-	reply, err := s.runUnseen(ctx, call, keys, args)
+	reply, err := s.runUnseen(ctx, key, trip)
 	ended := Call{Op: call.script.Name, N: 1, Took: time.Since(began), Err: err}
 	if err == nil {
 		ended.Word = reply.Word()
@@ -50,8 +88,9 @@ func (s *Store) run(ctx context.Context, call *call, keys []string, args []any) 
 	return reply, err
 }
 
-func (s *Store) runUnseen(ctx context.Context, call *call, keys []string, args []any) (Reply, error) {
-	reply, err := s.route(ctx, keys[0], call, words(call, keys, args))
+func (s *Store) runUnseen(ctx context.Context, key string, trip *trip) (Reply, error) {
+	call := &trip.call
+	reply, err := s.route(ctx, key, call, trip.words)
 	if err == nil && len(reply) > 0 {
 		return reply, nil
 	}
@@ -74,6 +113,7 @@ func (s *Store) suspect(ctx context.Context, err error) {
 type call struct {
 	script     *scripts.Script // nil for an INCRBY
 	key        []byte          // of an INCRBY
+	text       []byte          // what stands for the script in the command
 	life       Life            // in which it runs; what an INCRBY is meant for
 	sum        int64           // what an INCRBY came to
 	ack        int
@@ -84,7 +124,8 @@ type call struct {
 	incr       *redis.IntCmd // of an INCRBY
 	mark       Mark          // of an INCRBY
 	unmarked   bool          // the mark was not there behind an INCRBY
-	job        *job          // of an INCRBY
+	job        *job          // on which it goes with others
+	limit      limited       // of a call that goes by itself
 	of         *increment    // whose call it is; nil for a script
 	abandoned  bool          // its caller has gone while others had it in their hands
 	together   int           // calls on its round trip, for observers
@@ -98,19 +139,12 @@ func (c *call) MarshalBinary() ([]byte, error) {
 	if c.script == nil {
 		return c.key, nil
 	}
+	text := c.script.SHA
 	if c.bySource {
-		return []byte(c.script.Source), nil
+		text = c.script.Source
 	}
-	return []byte(c.script.SHA), nil
-}
-
-func words(c *call, keys []string, args []any) []any {
-	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, "evalsha", c, len(keys))
-	for _, key := range keys {
-		words = append(words, key)
-	}
-	return append(words, args...)
+	c.text = append(c.text[:0], text...)
+	return c.text, nil
 }
 
 // route sends the command to the key's server and follows what Redis answers without having run it.
@@ -216,14 +250,31 @@ func (c *call) result(run redis.Cmder) (Reply, error) {
 	return run.(*redis.StringSliceCmd).Result()
 }
 
+// limited is a context that also has the deadline of the store, for one call that goes by itself: go-redis gives it to the connection, and needs no timer for it.
+// Its Done does not tell of that deadline; to get a connection, and to dial one, takes no longer than the store's timeout anyway.
+type limited struct {
+	context.Context
+
+	deadline time.Time
+}
+
+// Deadline is the sooner one of both.
+func (l *limited) Deadline() (time.Time, bool) {
+	if sooner, ok := l.Context.Deadline(); ok && sooner.Before(l.deadline) {
+		return sooner, true
+	}
+	return l.deadline, true
+}
+
 // alone writes the command, with ASKING before it and WAIT behind it where they belong, on one connection.
 func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Reply, error) {
 	c.together = 1
 	if c.of != nil && c.ack == 0 && !c.asking && c.mark.Key != "" {
 		return nil, c.of.alone(ctx, node)
 	}
-	ctx, cancel := context.WithDeadline(ctx, c.deadline)
-	defer cancel()
+	c.limit = limited{ctx, c.deadline}
+	defer func() { c.limit.Context = nil }()
+	ctx = &c.limit
 	run := c.command(ctx, words)
 	if c.ack == 0 && !c.asking && c.mark.Key == "" {
 		_ = node.Process(ctx, run) // the command has its error

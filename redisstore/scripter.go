@@ -153,7 +153,9 @@ func (s *Scripter) run(ctx context.Context, sha, text string, keys []string, arg
 		return false, &Error{Op: behind.Script.Name, Class: ErrUnavailable, Cause: cause}
 	}
 	both := s.both(join{sha, behind.Script, len(keys), len(behind.Args), len(args)}, text)
-	reply, err := s.store.Run(ctx, both, behind.Keys, slices.Concat(behind.Args, args)...)
+	trip := s.store.trip(both, behind.Keys, behind.Args, args)
+	defer s.store.ended(trip)
+	reply, err := s.store.run(ctx, behind.Keys[0], trip)
 	if err != nil {
 		return false, err
 	}

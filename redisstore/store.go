@@ -157,6 +157,9 @@ func (s *Store) Address() string { return s.address }
 // Ack is how many replicas confirm a write before it counts.
 func (s *Store) Ack() int { return s.ack }
 
+// Timeout is how long a call of the store takes at most.
+func (s *Store) Timeout() time.Duration { return s.timeout }
+
 // Ping tells whether every master answers within the context and the store's timeout. The error is an [*Error] of class [ErrUnavailable].
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)

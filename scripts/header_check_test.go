@@ -95,13 +95,13 @@ func check(name, text string, parts map[string]string) (faults []string) {
 			fault("nothing of lib/%s.lua is used", part)
 		}
 	}
-	faults = append(faults, file.checkIndexes("KEYS")...)
-	faults = append(faults, file.checkIndexes("ARGV")...)
-	faults = append(faults, file.checkReplies()...)
 	code := file.code
 	for _, part := range used {
 		code += "\n" + parse(part, parts[part]).code
 	}
+	faults = append(faults, file.checkIndexes("KEYS", code)...)
+	faults = append(faults, file.checkIndexes("ARGV", code)...)
+	faults = append(faults, file.checkReplies()...)
 	faults = append(faults, checkCalls(code)...)
 	return append(faults, checkEffect(file.header["Effect"], code)...)
 }
@@ -132,13 +132,13 @@ func (f lua) needs(part string, used []string, parts map[string]string) bool {
 	return slices.ContainsFunc(defined, func(name string) bool { return regexp.MustCompile(`\b` + name + `\b`).MatchString(text) })
 }
 
-// checkIndexes compares what the header documents of KEYS or ARGV with what the code uses.
-func (f lua) checkIndexes(table string) (faults []string) {
+// checkIndexes compares what the header documents of KEYS or ARGV with what the code and its parts use.
+func (f lua) checkIndexes(table, code string) (faults []string) {
 	told, used := map[string]bool{}, map[string]bool{}
 	for _, found := range documented.FindAllStringSubmatch(f.header[table], -1) {
 		told[found[1]] = true
 	}
-	for _, found := range regexp.MustCompile(table+`(?:\[([^\]]*)\])?`).FindAllStringSubmatch(f.code, -1) {
+	for _, found := range regexp.MustCompile(table+`(?:\[([^\]]*)\])?`).FindAllStringSubmatch(code, -1) {
 		if !regexp.MustCompile(`^\d+$`).MatchString(found[1]) {
 			faults = append(faults, fmt.Sprintf("%s is used as %s: only %s[number] can be checked", table, found[0], table))
 			continue

@@ -7,6 +7,7 @@
 -- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p permits  [4] ttl  [5] ttl and a minute: how long the fence is remembered
 --        [6] inbox: the channel on which the waiter's process listens; '' = do not wait  [7] permits wanted  [8] permits there are, 0 unless mode is p
 --        [9] terms, see lib/lock_grant  [10] which look of the waiter's this is, a whole number: the message that hands the lock over says it
+--        [11] only behind redislock's script: what that has returned, true for a lock that it has obtained
 -- Reply  {'granted', fence, since, now} the lease ends one ttl from now | {'waiting', how many are before, left} | {'held', since, left}
 --        | {'capacity', permits there are} in use with another number | {'doubt', wait} state may have been lost
 -- Units  spans in milliseconds; times in milliseconds since 1970 of this server; left is until a lease ends by itself, -1 = never; since is 0 if it is not known

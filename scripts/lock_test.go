@@ -68,10 +68,14 @@ func terms(patience, window int64, counts string, span int) string {
 // enter asks for the lock as its users do: redislock's part of an exclusive lock is a SET NX with the lease.
 func (b *box) enter(a ask) []string {
 	b.Helper()
+	args := a.args()
 	if a.mode == "" {
-		b.do("SET", lockKeys[0], tokenOf(a.token)+"owner-"+a.token, "NX", "PX", a.args()[3])
+		b.do("SET", lockKeys[0], tokenOf(a.token)+"owner-"+a.token, "NX", "PX", args[3])
+		if value, ok := b.do("GET", lockKeys[0]).(string); ok && strings.HasPrefix(value, tokenOf(a.token)) {
+			args = append(args, "OK")
+		}
 	}
-	return b.run(scripts.LockEnter, a.keys(), a.args()...)
+	return b.run(scripts.LockEnter, a.keys(), args...)
 }
 
 // hold must be granted, and returns the fence.

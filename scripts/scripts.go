@@ -114,10 +114,10 @@ func hash(source string) string {
 }
 
 // Behind returns one script that runs another text first, and then this one, whose reply it answers. That text is a whole script of somebody else's: as its KEYS it
-// has the first `keys` keys of the call, as its ARGV the `args` arguments that follow the first `own`, which are this script's. What it returns is dropped;
-// an error in it ends both.
+// has the first `keys` keys of the call, as its ARGV the `args` arguments that follow the first `own`, which are this script's. What it returns stands in ARGV then, behind
+// this script's own arguments; an error in it ends both.
 func (s *Script) Behind(text string, keys, own, args int) *Script {
-	source := "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source
+	source := fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source
 	return &Script{Name: s.Name, Source: source, SHA: hash(source)}
 }
 

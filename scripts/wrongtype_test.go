@@ -121,6 +121,8 @@ var misuses = []misuse{
 	{"lock_enter: lock, alone", scripts.LockEnter, lockKeys[:5], 0, args(alone.args()...), ""},
 	{"lock_enter: fences, alone", scripts.LockEnter, lockKeys[:5], 1, obtained(alone.args()...), ""},
 	{"lock_enter: queue, alone", scripts.LockEnter, lockKeys[:5], 2, obtained(alone.args()...), ""},
+	{"lock_enter: fences of a lock just obtained", scripts.LockEnter, lockKeys[:5], 1, obtained(append(alone.args(), "OK")...), ""},
+	{"lock_enter: queue of a lock just obtained", scripts.LockEnter, lockKeys[:5], 2, obtained(append(alone.args(), "OK")...), ""},
 	{"lock_enter: marker, alone", scripts.LockEnter, lockKeys, 5, obtained(ask{token: "a", span: 1000}.args()...), ""},
 	{"lock_enter: lock that is held", scripts.LockEnter, lockKeys, 0, inTurn("", "", newcomer.args()...), ""},
 	{"lock_enter: fences of a lock that is held", scripts.LockEnter, lockKeys, 1, inTurn("", "", newcomer.args()...), ""},

@@ -63,9 +63,9 @@ type Keeper struct {
 	config Config
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	next   time.Time     // of the first renewal
-	start  *time.Timer   // of the goroutine
-	ended  chan struct{} // closed when the goroutine has ended
+	next   time.Time      // of the first renewal
+	start  *time.Timer    // of the goroutine
+	runs   sync.WaitGroup // the goroutine, from before it begins
 
 	mu       sync.Mutex
 	sent     time.Time // before the last confirmed request was sent
@@ -77,7 +77,7 @@ type Keeper struct {
 // Start keeps a lease that was granted, until the context ends, the lease does, or Stop is called. sent is the local moment before the grant was asked for, with
 // its monotonic reading, or earlier if not all of TTL was left then; wall is what the wall clock said at that moment.
 func Start(ctx context.Context, sent, wall time.Time, config Config) *Keeper {
-	k := &Keeper{config: config.withDefaults(), ended: make(chan struct{}), sent: sent, sentWall: wall}
+	k := &Keeper{config: config.withDefaults(), sent: sent, sentWall: wall}
 	k.good = k.config.First
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 	k.next = sent.Add(jitter(k.good / 3))
@@ -86,13 +86,14 @@ func Start(ctx context.Context, sent, wall time.Time, config Config) *Keeper {
 	}
 	// Many leases are held for a moment. The goroutine begins when there is something to do: the
 	// first look, or the first renewal, which comes before the end.
+	k.runs.Add(1)
 	k.start = time.AfterFunc(min(look, time.Until(k.next)), k.begin)
 	return k
 }
 
 // begin is the goroutine.
 func (k *Keeper) begin() {
-	defer close(k.ended)
+	defer k.runs.Done()
 	k.mu.Lock()
 	k.deadline = time.AfterFunc(k.awakeLocked(), k.expire)
 	k.mu.Unlock()
@@ -114,9 +115,9 @@ func (k *Keeper) Valid() time.Duration {
 func (k *Keeper) Stop() {
 	k.cancel(ErrReleased)
 	if k.start.Stop() {
-		close(k.ended) // it never begins
+		k.runs.Done() // it never begins
 	}
-	<-k.ended
+	k.runs.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.deadline != nil {

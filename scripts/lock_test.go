@@ -333,6 +333,22 @@ func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
 	})
 }
 
+// A server whose time is behind, or has just come up to the last fence, mints the next one behind the run of that. The last fence is set a little ahead, by another span each
+// time, so that some grants come when the time is within its run.
+func TestFenceOfAFreeLockLiesBehindTheLastRun(t *testing.T) {
+	const aheadBy = "local now = redis.call('TIME') local last = string.format('%.0f', now[1] * 1000000 + now[2] + ARGV[1]) " +
+		"redis.call('SET', KEYS[1], last .. ' 1 0 -') return last"
+	each(t, func(t *testing.T, b *box) {
+		for i := range 800 {
+			last := number(t, b.do("EVAL", aheadBy, 1, lockKeys[1], i).(string))
+			if fence := b.hold(ask{token: "a"}); fence <= last+run {
+				t.Fatalf("after %d, %d µs ahead, the fence is %d: its run is %d long", last, i, fence, run)
+			}
+			b.left("a")
+		}
+	})
+}
+
 // Behind the fence of an exclusive grant there is a run of others, which its process gives to those to whom it hands the lock on by itself: each of them renews it and is
 // broken, the next fence lies behind them, however it is minted, and a holder among others has none but his own.
 func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {

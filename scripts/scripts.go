@@ -5,7 +5,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -68,21 +67,24 @@ var (
 	LedgerList   = load("ledger_list")
 )
 
-var (
-	usesLine   = regexp.MustCompile(`(?m)^-- Uses +(.*)$`)
-	laterLine  = regexp.MustCompile(`(?m)^-- From here on: (.*)$`)
-	effectLine = regexp.MustCompile(`(?m)^-- Effect none$`)
-)
-
 // load reads an embedded script and puts the library parts it uses before it. Those that a line `-- From here on: …` names come in its place: a server spends no time
 // on what only such requests need that get there. A missing file is a programmer's mistake and panics at start-up.
 func load(name string) *Script {
-	body := read(name + ".lua")
-	source := laterLine.ReplaceAllStringFunc(body, func(line string) string { return parts(laterLine.FindStringSubmatch(line)[1]) })
-	if uses := usesLine.FindStringSubmatch(body); uses != nil && uses[1] != "none" {
-		source = parts(uses[1]) + source
+	var before, body strings.Builder
+	reads := false
+	for line := range strings.Lines(read(name + ".lua")) {
+		text := strings.TrimSuffix(line, "\n")
+		if uses, is := strings.CutPrefix(text, "-- Uses "); is && before.Len() == 0 && strings.TrimSpace(uses) != "none" {
+			before.WriteString(parts(uses))
+		}
+		if later, is := strings.CutPrefix(text, "-- From here on: "); is {
+			line = parts(later) + line[len(text):]
+		}
+		reads = reads || text == "-- Effect none"
+		body.WriteString(line)
 	}
-	return &Script{Name: name, Source: source, SHA: hash(source), Reads: effectLine.MatchString(body)}
+	source := before.String() + body.String()
+	return &Script{Name: name, Source: source, SHA: hash(source), Reads: reads}
 }
 
 // Names lists all operations, by the names of their files, in the order of the alphabet.

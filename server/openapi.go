@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/labstack/echo/v4"
 
@@ -22,15 +23,15 @@ func publish(media string, text []byte) published {
 	return published{media, `"` + hex.EncodeToString(sum[:16]) + `"`, text}
 }
 
-// documents serves the OpenAPI document, and the page that is made from it.
+// documents serves the OpenAPI document, and the page that is made from it for the first who asks: that takes most of the time in which the service could start.
 func (s *Server) documents(at part, looks []string) {
-	document, page := publish("application/yaml", openapi.Document()), publish(echo.MIMETextHTMLCharsetUTF8, openapi.Page())
-	policy := openapi.PagePolicy()
+	document := publish("application/yaml", openapi.Document())
+	page := sync.OnceValue(func() published { return publish(echo.MIMETextHTMLCharsetUTF8, openapi.Page()) })
 	at.Match(looks, "/openapi.yaml", document.send)
 	at.Match(looks, "/docs", func(c echo.Context) error {
-		c.Response().Header().Set(echo.HeaderContentSecurityPolicy, policy)
+		c.Response().Header().Set(echo.HeaderContentSecurityPolicy, openapi.PagePolicy())
 		c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
-		return page.send(c)
+		return page().send(c)
 	})
 }
 

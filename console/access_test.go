@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,30 @@ func TestPageAsksForAKeyAndKeepsItInItsMemory(t *testing.T) {
 	b.shows("main", "Who is asking?")
 	b.click("main button")
 	b.shows("dialog", "An API key, please")
+}
+
+// The browser tells that a dialog was closed after what happens next: here somebody asks again before that.
+func TestDialogThatWasClosedIsOpenedAgainAtOnce(t *testing.T) {
+	p := book(t)
+	b := open(t, serve(t, server.Config{Access: p.Book}).page("counters"))
+	b.shows("dialog", "An API key, please")
+	dialogs := eval[[]int](b, `new Promise((done) => {
+		const [dialog, again] = [document.querySelector('dialog'), document.querySelector('main button')];
+		const open = () => document.querySelectorAll('dialog[open]').length;
+		dialog.addEventListener('close', () => setTimeout(() => {
+			const reopened = open();
+			document.querySelector('main button').click(); // for the dialog that is open
+			done([reopened, open()]);
+		}));
+		dialog.querySelector('button[type=button]').click();
+		again.click();
+	})`)
+	if !slices.Equal(dialogs, []int{1, 1}) {
+		t.Errorf("%d dialogs are open after asking again, and once more", dialogs)
+	}
+	b.types("dialog input", p.keys["read"]+"\r")
+	b.asksNothing()
+	b.shows("cc-status", "You: read-person, read")
 }
 
 func TestKeyThatEndsIsAskedForAgain(t *testing.T) {

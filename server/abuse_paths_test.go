@@ -12,6 +12,9 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
+// beyond is longer than what any route has behind another one's path.
+const beyond = "/livez/livez/livez"
+
 // disguises are other ways to write a path, of which some server or other takes each for the path itself.
 func disguises(path string) []string {
 	rest := path[1:]
@@ -20,7 +23,7 @@ func disguises(path string) []string {
 		path, "/" + path, "//" + path, "/." + path, "/./" + path, "/x/.." + path, "/livez/.." + path, "/console/../" + rest, "/problems/.." + path,
 		"/%2e" + path, "/%2e/" + rest, "/x/%2e%2e" + path, "/x/%2E%2E/" + rest, "/livez%2f.." + path, "/x/..%2f" + rest, "/%2f" + rest, "/%2F" + rest, "/%5c" + rest, "/%252f" + rest, "/x/%252e%252e" + path,
 		"/x/..;" + path, "/;" + path, "/;x=y" + path, path + ";", path + ";x=y", path + "%3b", path + "/", path + "//", path + "/.", path + "/..", path + "/%2e%2e/..", path + "%2f", path + "%2F..%2Flivez",
-		path + "%00", path + "%00.css", path + "%0a", path + "%20", path + ".json", path + "?", path + "?x", path + "#", path + "%23", path + "%3f", path + "/livez", path + "/../../livez", path + "%2f..%2f..%2flivez",
+		path + "%00", path + "%00.css", path + "%0a", path + "%20", path + ".json", path + "?", path + "?x", path + "#", path + "%23", path + "%3f", path + "/livez", path + beyond, path + "/../../livez", path + "%2f..%2f..%2flivez",
 		"/%c0%ae%c0%ae" + path, "/x%c0%af.." + path, "/%e0%80%af" + rest, "/x/%u002e%u002e" + path, "/\xff" + path, path + "\xff", path + "%ff", "\\" + rest, "/x\\.." + path, "/x\\..\\" + rest,
 		strings.ToUpper(path), "/%" + hex(path[1]) + path[2:], path[:len(path)-1] + "%" + hex(path[len(path)-1]), strings.ReplaceAll(path, "/", "//"), "/" + strings.ReplaceAll(rest, "/", "%2f"), "/" + strings.ReplaceAll(rest, "/", "/./"),
 		"http://elsewhere" + path, "http://x" + path, "https://x:443" + path, "http://user:pass@x" + path, "http://x//" + path, "http:" + path, "HTTP://LIVEZ" + path, "http://[::1]" + path, "ftp://x" + path,
@@ -37,7 +40,8 @@ func hex(c byte) string {
 	return string([]byte{digits[c>>4], digits[c&15]})
 }
 
-// What a caller may do is decided on the path by which the handler is found: however a path is written, who may not ask for it gets nothing of it.
+// What a caller may do is decided on the path by which the handler is found: however a path is written, who may not ask for it gets nothing of it. One that goes on where a
+// route ends is found by no handler, so that nobody is told what would be there.
 func TestDisguisedPathsReachNoRouteThatTheCallerMayNotAskFor(t *testing.T) {
 	redis := redistest.Start(t)
 	g := serveKeyed(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Dev: true}, nil)
@@ -86,6 +90,8 @@ func (g *keyed) tryDisguises(t *testing.T, route server.Route, caller, path stri
 		}
 		for _, a := range g.raw(t, route.Method+" "+disguise+" HTTP/1.1\r\n"+header+"\r\n\r\n") {
 			switch {
+			case strings.HasSuffix(disguise, beyond) && a.status != http.StatusNotFound:
+				t.Errorf("%s by %s: %s goes on behind the route, and is answered %d %.200s", route.Path, caller, disguise, a.status, a.body)
 			case a.status >= 300 && a.status < 500 || a.status == 501 || a.status == 505:
 			case refusal(bare, a) == "door":
 			case a.status == 200 && open[string(a.body)] != "":

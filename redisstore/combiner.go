@@ -217,22 +217,30 @@ func (c *combiner) fly() {
 	f := &flight{combiner: c}
 	for f.board() {
 		f.send()
-		if len(f.aboard) == 0 {
-			continue
-		}
-		for range f.yields() {
-			runtime.Gosched()
+		if len(f.aboard) > 0 {
+			f.giveWay()
 		}
 	}
 }
 
-// yields is how often to give way. Over a long way who misses a flight loses much more than a few turns: another processor may take this goroutine up at once.
-func (f *flight) yields() int {
-	if f.far {
-		return 16
+// giveWay lets those who have just been answered ask again. Over a long way who misses a flight loses all of the next one: there it gives way for a small part of that, since
+// another processor may take this goroutine up at once.
+func (f *flight) giveWay() {
+	runtime.Gosched()
+	if !f.far {
+		return
 	}
-	return 1
+	landed := time.Now()
+	for range mostTurns {
+		if time.Since(landed) >= f.took/32 {
+			return
+		}
+		runtime.Gosched()
+	}
 }
+
+// mostTurns is how often a goroutine gives way at most, if time stands still.
+const mostTurns = 1000
 
 // board takes the calls that wait, or ends the flight if there are none. It does not wait for more to come: a turn of the scheduler costs more than a
 // small batch of scripts does.

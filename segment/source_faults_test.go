@@ -55,7 +55,7 @@ func (l leafTable) behind(t *testing.T, f *fault, timeout time.Duration) *segmen
 
 // Each row breaks one fetch at one of its steps. What the fetch is told must be true, and what it was not told must be a gap.
 func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
-	const hang = 300 * time.Millisecond
+	const hang = time.Second
 	eachServer(t, func(t *testing.T, server *sqltest.Server) {
 		l := newLeafTable(t, server)
 		begin := map[sqltest.Kind]string{sqltest.MariaDB: "START TRANSACTION", sqltest.PostgreSQL: "BEGIN"}[server.Kind()]
@@ -122,7 +122,7 @@ func TestLinkThatBreaksWithoutAWordKeepsNoRowLockedForLong(t *testing.T) {
 		l.seed(t, "orders", 1, 10)
 		ended := make(chan struct{})
 		f := &fault{words: regexp.MustCompile(`COMMIT\b`), fate: redistest.CutBefore, then: func() { <-ended }}
-		leaf := l.behind(t, f, 300*time.Millisecond)
+		leaf := l.behind(t, f, time.Second)
 		defer close(ended)
 		_, err := leaf.Take(t.Context(), "orders", 0)
 		refused(t, err, redisstore.ErrUnknownOutcome)

@@ -39,20 +39,6 @@ func openRivals(t *testing.T, config Config) *rivals {
 	return r
 }
 
-// grantedSoon is granted for tests on the wall clock, of a lock that comes with a message or not for the rest of the window.
-func (w waiter) grantedSoon(t testing.TB) *Lock {
-	t.Helper()
-	select {
-	case lock := <-w.result:
-		return lock
-	case err := <-w.err:
-		t.Fatalf("not granted: %v", err)
-	case <-time.After(10 * time.Second):
-		t.Fatal("not granted within 10 s")
-	}
-	return nil
-}
-
 // Who is handed a lock by another process begins with the message, and needs no answer from Redis for that. Redis knows of it.
 func TestHeirBeginsWithTheMessage(t *testing.T) {
 	r := openRivals(t, Config{Window: 30 * time.Second})
@@ -61,7 +47,7 @@ func TestHeirBeginsWithTheMessage(t *testing.T) {
 		heir := inLine(t, r.other, "early", request, 1)
 		r.cut.Store(true)
 		release(t, held)
-		got := heir.grantedSoon(t) // so nothing that it has asked for was answered
+		got := heir.grantedWithin(t, 10*time.Second) // so nothing that it has asked for was answered
 		r.cut.Store(false)
 		shown := info(t, r.one, "early")
 		if got.Fence() <= held.Fence() || len(shown.Holders) != 1 || shown.Holders[0].Fence != got.Fence() || !shown.Holders[0].Since.Equal(got.Since()) {

@@ -149,13 +149,18 @@ func until(t testing.TB, what string, ask func() bool) {
 
 func (w waiter) granted(t testing.TB) *Lock {
 	t.Helper()
+	return w.grantedWithin(t, time.Hour)
+}
+
+func (w waiter) grantedWithin(t testing.TB, limit time.Duration) *Lock {
+	t.Helper()
 	select {
 	case lock := <-w.result:
 		return lock
 	case err := <-w.err:
 		t.Fatalf("not granted: %v", err)
-	case <-time.After(time.Hour):
-		t.Fatal("not granted")
+	case <-time.After(limit):
+		t.Fatalf("not granted within %v", limit)
 	}
 	return nil
 }

@@ -88,6 +88,7 @@ return {'ok', count}
 var soundParts = map[string]string{
 	"clock": "-- clock: the time.\nlocal now = redis.call('TIME')[1]\n",
 	"gate":  "-- gate: whether it is open.\nlocal function open()\n  return true\nend\n",
+	"luck":  "-- luck: whether there is any, of guests or not.\nlocal function room(key, most)\n  return ARGV[3] and most ~= key\nend\n",
 	"room":  "-- room: whether there is any.\nlocal function room(key, most)\n  return redis.call('HLEN', key) < tonumber(most)\nend\n",
 }
 
@@ -117,6 +118,7 @@ func TestHeaderCheckRefusesEveryFault(t *testing.T) {
 		{"argument not documented", "room(list, ARGV[2])", "room(list, ARGV[2] + ARGV[4])", "ARGV[4] is used and not documented"},
 		{"argument not used", "room(list, ARGV[2])", "room(list, 10)", "ARGV[2] is documented and not used"},
 		{"argument mentioned elsewhere only", "--        [2] how many", "--        ARGV[2] is how many", "ARGV[2] is used and not documented"},
+		{"argument of a part not documented", "clock room", "clock luck", "ARGV[3] is used and not documented"},
 		{"keys by a loop", "redis.call('GET', KEYS[2])", "redis.call('GET', KEYS[#KEYS])", "KEYS is used as"},
 		{"all arguments", "room(list, ARGV[2])", "room(list, unpack(ARGV))", "ARGV is used as"},
 		{"reply not listed", "return {'full'}", "return {'closed'}", "reply closed is given and not listed"},

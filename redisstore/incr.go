@@ -90,17 +90,34 @@ type increment struct {
 	by    int64
 	words [3]any
 
-	node *redis.Client   // what follows is of one that goes by itself
-	pipe redis.Pipeliner // of the node
-	cmds [2]redis.Cmder
-	read *redis.StringCmd // of the mark
-	mark string           // its key
+	limit limited // what follows is of one that goes by itself
+	node  *redis.Client
+	pipe  redis.Pipeliner // of the node
+	cmds  [2]redis.Cmder
+	read  *redis.StringCmd // of the mark
+	mark  string           // its key
+}
+
+// limited is a context that also has the deadline of the store, for one call to a connection that nobody else waits for: go-redis gives it to the connection, and needs no
+// timer for it. Its Done does not tell of that deadline.
+type limited struct {
+	context.Context
+
+	deadline time.Time
+}
+
+// Deadline is the sooner one of both.
+func (l *limited) Deadline() (time.Time, bool) {
+	if sooner, ok := l.Context.Deadline(); ok && sooner.Before(l.deadline) {
+		return sooner, true
+	}
+	return l.deadline, true
 }
 
 // alone sends the INCRBY by itself and reads its mark behind it, with as little as go-redis needs for that.
 func (in *increment) alone(ctx context.Context, node *redis.Client) error {
 	c := &in.call
-	c.limit = limited{ctx, c.deadline}
+	in.limit = limited{ctx, c.deadline}
 	if in.node != node {
 		in.node, in.pipe = node, node.Pipeline()
 	}
@@ -110,9 +127,9 @@ func (in *increment) alone(ctx context.Context, node *redis.Client) error {
 	in.read.SetVal("")
 	in.read.SetErr(nil)
 	in.cmds = [2]redis.Cmder{c.incr, in.read}
-	_ = in.pipe.BatchProcess(&c.limit, in.cmds[:]...) // it only takes the commands in
-	_, _ = in.pipe.Exec(&c.limit)                     // each command has its own error
-	c.limit.Context = nil
+	_ = in.pipe.BatchProcess(&in.limit, in.cmds[:]...) // it only takes the commands in
+	_, _ = in.pipe.Exec(&in.limit)                     // each command has its own error
+	in.limit.Context = nil
 	_, err := c.result(c.incr)
 	c.unmarked = !c.mark.in(in.read)
 	return err

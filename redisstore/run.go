@@ -125,7 +125,6 @@ type call struct {
 	mark       Mark          // of an INCRBY
 	unmarked   bool          // the mark was not there behind an INCRBY
 	job        *job          // on which it goes with others
-	limit      limited       // of a call that goes by itself
 	of         *increment    // whose call it is; nil for a script
 	abandoned  bool          // its caller has gone while others had it in their hands
 	together   int           // calls on its round trip, for observers
@@ -250,31 +249,14 @@ func (c *call) result(run redis.Cmder) (Reply, error) {
 	return run.(*redis.StringSliceCmd).Result()
 }
 
-// limited is a context that also has the deadline of the store, for one call that goes by itself: go-redis gives it to the connection, and needs no timer for it.
-// Its Done does not tell of that deadline; to get a connection, and to dial one, takes no longer than the store's timeout anyway.
-type limited struct {
-	context.Context
-
-	deadline time.Time
-}
-
-// Deadline is the sooner one of both.
-func (l *limited) Deadline() (time.Time, bool) {
-	if sooner, ok := l.Context.Deadline(); ok && sooner.Before(l.deadline) {
-		return sooner, true
-	}
-	return l.deadline, true
-}
-
 // alone writes the command, with ASKING before it and WAIT behind it where they belong, on one connection.
 func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Reply, error) {
 	c.together = 1
 	if c.of != nil && c.ack == 0 && !c.asking && c.mark.Key != "" {
 		return nil, c.of.alone(ctx, node)
 	}
-	c.limit = limited{ctx, c.deadline}
-	defer func() { c.limit.Context = nil }()
-	ctx = &c.limit
+	ctx, cancel := context.WithDeadline(ctx, c.deadline)
+	defer cancel()
 	run := c.command(ctx, words)
 	if c.ack == 0 && !c.asking && c.mark.Key == "" {
 		_ = node.Process(ctx, run) // the command has its error

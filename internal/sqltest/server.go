@@ -139,10 +139,11 @@ func (s *Server) makeDir() (err error) {
 
 func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
 
-// command is a program that runs in the server's directory, as the server's user, with nothing of the machine's settings for clients.
+// command is a program that runs in the server's directory, as the server's user, with nothing of the machine's settings for clients. Its temporary files are there too: a
+// MariaDB that starts removes those of every other in the same directory.
 func (s *Server) command(args []string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // a server's program, which ends with the test
-	cmd.Dir, cmd.Env = s.dir, []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=" + s.dir}
+	cmd.Dir, cmd.Env = s.dir, []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=" + s.dir, "TMPDIR=" + s.dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.engine.as}
 	return cmd
 }

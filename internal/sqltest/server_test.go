@@ -70,6 +70,22 @@ func TestDatabasesAreApart(t *testing.T) {
 	})
 }
 
+// A MariaDB that starts takes all temporary tables in its directory for leavings of its own and removes them: two of them in /tmp make each other fail.
+func TestServerLeavesTheTemporaryTablesOfOthersAlone(t *testing.T) {
+	others, err := os.CreateTemp("/tmp", "#sql-temptable-*.MAI") // where a server has them that is told nothing else
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(others.Name()) })
+	if err := others.Close(); err != nil {
+		t.Fatal(err)
+	}
+	Start(t, MariaDB)
+	if _, err := os.Stat(others.Name()); err != nil {
+		t.Errorf("what another server has: %v", err)
+	}
+}
+
 func TestServerLeavesNothingBehind(t *testing.T) {
 	for _, kind := range []Kind{MariaDB, PostgreSQL} {
 		t.Run(string(kind), func(t *testing.T) {

@@ -73,12 +73,12 @@ func locksCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wri
 }
 
 // turns measures each way once in each round; another one begins each time.
-func (m *lockMatch) turns(ways []string, measure func(way string) ([]float64, error)) (map[string][][]float64, error) {
+func (m *lockMatch) turns(ctx context.Context, ways []string, measure func(ctx context.Context, way string) ([]float64, error)) (map[string][][]float64, error) {
 	values := map[string][][]float64{}
 	for round := range m.rounds {
 		for i := range ways {
 			way := ways[(i+round)%len(ways)]
-			got, err := measure(way)
+			got, err := m.inTime(ctx, way, measure)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", way, err)
 			}
@@ -86,6 +86,19 @@ func (m *lockMatch) turns(ways []string, measure func(way string) ([]float64, er
 		}
 	}
 	return values, nil
+}
+
+// inTime measures a way once. One that takes much longer than its span is given up: a peer may wait for a message that never comes.
+func (m *lockMatch) inTime(ctx context.Context, way string, measure func(ctx context.Context, way string) ([]float64, error)) ([]float64, error) {
+	limit := 30*time.Second + 8*m.span + time.Duration(m.hands)*time.Second
+	late := fmt.Errorf("it has not ended after %v", limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
+	defer cancel()
+	got, err := measure(ctx, way)
+	if err != nil && ctx.Err() != nil {
+		return nil, errors.Join(context.Cause(ctx), err)
+	}
+	return got, err
 }
 
 // rows adds a row for each way with one of its values, beside that of another way.
@@ -110,7 +123,7 @@ func (m *lockMatch) rows(what, unit string, ways []string, values map[string][][
 func (m *lockMatch) pairs(ctx context.Context) error {
 	ways := []string{bareTrips, coatcheck, redislockWay, redsyncWay, rueidislockIt}
 	for _, callers := range []int{1, inFlight} {
-		values, err := m.turns(ways, func(way string) ([]float64, error) {
+		values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {
 			client, err := openLocks(ctx, way, m.redis.addr)
 			if err != nil {
 				return nil, err
@@ -164,7 +177,7 @@ func pairOnce(ctx context.Context, client lockClient, name string) error {
 // handOffs measures how long it takes from the call that gives a lock back until the only one who waits has it. They are two clients, as two processes would be.
 func (m *lockMatch) handOffs(ctx context.Context) error {
 	ways := []string{coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt, syncMutex}
-	values, err := m.turns(ways, func(way string) ([]float64, error) {
+	values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {
 		sum, worst := 0.0, 0.0
 		pair, err := m.two(ctx, way)
 		if err != nil {

@@ -94,7 +94,7 @@ func contend(ctx context.Context, client lockClient, name string, section time.D
 func (m *lockMatch) contests(ctx context.Context) error {
 	ways := []string{syncMutex, coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt}
 	for _, section := range []time.Duration{time.Millisecond, 0} {
-		values, err := m.turns(ways, func(way string) ([]float64, error) { return m.contest(ctx, way, section) })
+		values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) { return m.contest(ctx, way, section) })
 		if err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ const (
 // crowds measures how long the last of a crowd waits, and what it costs.
 func (m *lockMatch) crowds(ctx context.Context) error {
 	ways := []string{coatcheck, redislockWay, redsyncWay, rueidislockIt}
-	values, err := m.turns(ways, func(way string) ([]float64, error) { return m.crowdOf(ctx, way) })
+	values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) { return m.crowdOf(ctx, way) })
 	if err != nil {
 		return err
 	}

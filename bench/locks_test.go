@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestLocksComparesEveryWay(t *testing.T) {
@@ -24,6 +27,23 @@ func TestLocksComparesEveryWay(t *testing.T) {
 			t.Errorf("%s was not measured", way)
 		}
 	}
+}
+
+// A way that never comes to an end is told by its name, and the comparison ends.
+func TestAWayThatHangsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &lockMatch{rounds: 2, span: time.Second, hands: 1}
+		_, err := m.turns(t.Context(), []string{"quick", "hanging"}, func(ctx context.Context, way string) ([]float64, error) {
+			if way == "hanging" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return []float64{1}, nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "hanging: it has not ended after 39s") {
+			t.Error(err)
+		}
+	})
 }
 
 // Owner changes, fairness and the waits of those who never had it are counted as the README says.

@@ -95,6 +95,8 @@ func eachRing(b *testing.B, prepare func(server *box, bits int) func(i int, to r
 				server := open(b, "redis")
 				server.crowd(bits)
 				send := prepare(server, bits)
+				server.load(scripts.WorkerAcquire)
+				server.load(scripts.WorkerRenew)
 				server.do("CONFIG", "RESETSTAT")
 				pipe := server.client.Pipeline()
 				i := 0

@@ -37,7 +37,7 @@ var kinds = []string{"embedded", "redis"}
 // patience is how long a test waits for what must come; only a hang takes that long.
 const patience = 20 * time.Second
 
-// box is one Redis that a test has for itself, with all scripts loaded.
+// box is one Redis that a test has for itself. It gets to know a script when the test first runs it.
 type box struct {
 	testing.TB
 	kind    string
@@ -90,17 +90,14 @@ func connect(t testing.TB, kind string, options *redis.Options) *box {
 	t.Helper()
 	b := &box{TB: t, kind: kind, client: redis.NewClient(options)}
 	t.Cleanup(func() { _ = b.client.Close() })
-	b.load()
 	return b
 }
 
-// load makes all scripts known to the server, as after each of its starts.
-func (b *box) load() {
+// load makes a script known to the server.
+func (b *box) load(script *scripts.Script) {
 	b.Helper()
-	for _, script := range all {
-		if sha := b.do("SCRIPT", "LOAD", script.Source); sha != script.SHA {
-			b.Fatalf("%s: its hash is %s, Redis calls it %s", script.Name, script.SHA, sha)
-		}
+	if sha := b.do("SCRIPT", "LOAD", script.Source); sha != script.SHA {
+		b.Fatalf("%s: its hash is %s, Redis calls it %s", script.Name, script.SHA, sha)
 	}
 }
 
@@ -124,6 +121,10 @@ func (b *box) try(script *scripts.Script, keys []string, args ...any) ([]string,
 		script = other
 	}
 	answer, err := b.client.EvalSha(b.Context(), script.SHA, keys, args...).Result()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		b.load(script)
+		answer, err = b.client.EvalSha(b.Context(), script.SHA, keys, args...).Result()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,6 @@ func TestServerThatStartedEmptyGrantsNothing(t *testing.T) {
 	b.create(ask)
 	g := b.lease(ask)
 	server.RestartEmpty()
-	b.load()
 	b.quarantined(ask, g.till+minute)
 	p := g.proof()
 	word(t, b.prove(p), "ok", 3)
@@ -110,7 +109,6 @@ func TestServerThatStartedWithAnOlderSnapshotGrantsNothing(t *testing.T) {
 	forgotten := b.lease(lease{nonce: "n1", identity: "bob"})
 	server.Kill()
 	server.Restart()
-	b.load()
 	if head := b.head(); head["records"] != "1" {
 		t.Fatalf("the snapshot has %v", head)
 	}

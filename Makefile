@@ -3,7 +3,7 @@
 GO       ?= go
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 20s
-ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
 LONGEST  := ./cmd/coatcheck ./server ./chaos ./scripts ./client ./lock
 # More for one run: make run ARGS='--listen 127.0.0.1:9090', make test-go ARGS='-run TestClaim ./idempotency'
 ARGS     ?=
@@ -43,8 +43,8 @@ deploy-check: ## Have Compose's loader, Helm's engine and Kubernetes' types read
 
 # Every step runs even if one before it has failed, so that one run tells all; the counts come last. bench is a module of its own. Inputs are counted and not timed: go test
 # can call it a failure that a fuzzing's time is over. The time limit is for two slow cores: cmd/coatcheck starts some hundred processes. What takes longest begins
-# first, so that no core is idle at the end, and one package more than there are cores runs at a time, since tests of servers wait for a quarter of their time. (Four on
-# two cores passed as well.) go vet has had its say by then.
+# first, so that no core is idle at the end, and two packages more than there are cores run at a time, since tests of servers wait for a third of their time. go vet has had
+# its say by then.
 test: deps ## Run everything a change has to pass: go vet, the linter, a short fuzzing, all tests with the race detector
 	@failed=; \
 	echo '$(GO) vet ./...'; $(GO) vet ./... || failed="$$failed vet"; \

@@ -46,6 +46,8 @@ func TestTenThousandCountersArePagedAndSearchedOnTheServer(t *testing.T) {
 	b.shows("tbody tr:first-child", "key-00000")
 	b.types(b.labelled("Names that begin with"), "key-099")
 	b.shows("tbody tr:first-child", "key-09900")
+	b.click(".pager button:last-child") // another search begins with its first page
+	b.shows("tbody tr:first-child", "key-09950")
 	b.types(b.labelled("Names that begin with"), "key-09999")
 	b.shows(".count", "Page 1: 1 counter")
 	b.shows("tbody", "10,000")

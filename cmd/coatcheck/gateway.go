@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -102,6 +103,7 @@ func (p *program) gatewayCommand() *cobra.Command {
 		if *only {
 			return p.print(shownRoutes(routes), "The routes file is in order.\n\n"+routesTable(routes))
 		}
+		defer runtime.KeepAlive(spareHeap())
 		return p.gateway(cc.Context(), l, c)
 	}
 	return command

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +30,7 @@ func (p *program) serveCommand() *cobra.Command {
 		if err := l.complete(c, p); err != nil {
 			return err
 		}
+		defer runtime.KeepAlive(spareHeap())
 		return p.serve(c.Context(), l)
 	}
 	return command

@@ -15,6 +15,7 @@ import (
 // counterMatch is a running comparison of ways to add to counters.
 type counterMatch struct {
 	plan   plan
+	keys   []int // how many the calls go to, by lot
 	result *table
 }
 
@@ -28,9 +29,6 @@ var counterParts = []struct {
 	{"ack", (*counterMatch).acknowledged},
 }
 
-// keysOfMany is how many keys the calls go to where they do not all go to one.
-const keysOfMany = 1000
-
 // countersCommand compares ways to add to counters: over loopback, over a long way, and with acknowledgement by a replica.
 func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("counters", flag.ContinueOnError)
@@ -38,9 +36,14 @@ func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.
 	flags.IntVar(&m.plan.rounds, "rounds", 5, "rounds, in each of which every side is measured once")
 	flags.Float64Var(&m.plan.seconds, "seconds", 0.5, "length of each measured span")
 	flags.StringVar(&m.plan.list, "callers", "1,64,256,1024", "numbers of concurrent callers")
+	keys := flags.String("keys", "1,1000", "numbers of keys that the calls go to")
 	m.plan.out.flags(flags)
 	parts := flags.String("parts", "", "which parts to measure, with commas between them: near, far, ack; all if empty")
 	if err := m.plan.parse(flags, args); err != nil {
+		return err
+	}
+	var err error
+	if m.keys, err = numbers(*keys); err != nil {
 		return err
 	}
 	about, err := aboutMachine(ctx)
@@ -148,9 +151,9 @@ type counterPlace struct {
 	ways  []string
 }
 
-// everywhere measures on one key and on many, with each number of callers.
+// everywhere measures on each number of keys, with each number of callers.
 func (m *counterMatch) everywhere(ctx context.Context, place counterPlace) error {
-	for _, keys := range []int{1, keysOfMany} {
+	for _, keys := range m.keys {
 		for _, callers := range m.plan.conns {
 			samples := map[string][]countSample{}
 			for round := range m.plan.rounds {

@@ -98,6 +98,9 @@ func incrCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writ
 	return m.plan.out.write(stdout, m.result)
 }
 
+// keysOfMany is how many keys the requests go to where they do not all go to one.
+const keysOfMany = 1000
+
 // incr measures GET /incr/{key} on one key and on many.
 func (m *incrMatch) incr(ctx context.Context) (err error) {
 	defer func() {

@@ -83,6 +83,7 @@ var layers = map[string][]string{
 	"chaos/internal/chaostest": {"internal/redistest", "redisstore"},
 
 	"internal/apitest":   {"openapi"},
+	"internal/expect":    {},
 	"internal/linktest":  {},
 	"internal/logtest":   {},
 	"internal/proctest":  {},
@@ -94,7 +95,7 @@ var layers = map[string][]string{
 }
 
 // testHelpers may be imported by tests and by each other.
-var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "internal/linktest", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest"}
+var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "internal/expect", "internal/linktest", "internal/logtest", "internal/proctest", "internal/redistest", "internal/sqltest", "internal/storetest"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{

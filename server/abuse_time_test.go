@@ -58,7 +58,7 @@ func (s *service) drip(t *testing.T, beginning, piece string, pause time.Duratio
 			return answers, sent
 		}
 		body, _ := io.ReadAll(response.Body)
-		answers = append(answers, answer{response.StatusCode, response.Header, body})
+		answers = append(answers, answer{shortened(beginning), response.StatusCode, response.Header, body})
 	}
 }
 

@@ -116,7 +116,7 @@ func (g *keyed) head(t *testing.T, caller, method, path string) answer {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
 	defer response.Body.Close()
-	got := answer{status: response.StatusCode, header: response.Header}
+	got := answer{asked: caller + ": " + method + " " + path, status: response.StatusCode, header: response.Header}
 	if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		got.body, _ = io.ReadAll(io.LimitReader(response.Body, 4096)) // what counts is there, or missing
 	}

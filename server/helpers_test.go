@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/internal/apitest"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -66,9 +68,12 @@ func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *
 	return s
 }
 
+// patience ends a test that hangs.
+const patience = 2 * time.Minute
+
 // newClient returns a client whose deadline only tells a hang.
 func newClient(t testing.TB) *http.Client {
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 20 * time.Second}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: patience}
 	t.Cleanup(client.CloseIdleConnections)
 	return client
 }
@@ -81,11 +86,61 @@ type call struct {
 	chunked      bool // the body's length is not told ahead
 }
 
-// answer is what came back.
+// String is the call as failures show it.
+func (c call) String() string {
+	text := fmt.Sprintf("%s %s", c.method, shortened(c.path))
+	if len(c.header) > 0 {
+		text += fmt.Sprintf(" with %s", shortened(fmt.Sprintf("%q", c.header)))
+	}
+	if c.body != "" {
+		text += fmt.Sprintf(" and body %s", shortened(c.body))
+	}
+	if c.chunked {
+		text += " in chunks"
+	}
+	return text
+}
+
+// shortened is the beginning of a text that may be megabytes long.
+func shortened(text string) string {
+	const most = 300
+	if len(text) <= most {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes)", text[:most], len(text))
+}
+
+// answer is what came back, and what was asked.
 type answer struct {
+	asked  string
 	status int
 	header http.Header
 	body   []byte
+}
+
+// String is the request and its answer as failures show them.
+func (a answer) String() string {
+	return fmt.Sprintf("%s: answered %d %v %s", a.asked, a.status, a.header, shortened(string(a.body)))
+}
+
+// wantStatus fails the test if the answer has another status, and goes on.
+func (a answer) wantStatus(t testing.TB, want int) {
+	t.Helper()
+	if a.status != want {
+		t.Errorf("%v; want status %d", a, want)
+	}
+}
+
+// wantHeader fails the test if the header has another value, and goes on. The value "" stands for a header that is missing.
+func (a answer) wantHeader(t testing.TB, name, want string) {
+	t.Helper()
+	expect.Equal(t, a.asked+": header "+name, a.header.Get(name), want)
+}
+
+// wantBody fails the test if the answer has another body, and goes on.
+func (a answer) wantBody(t testing.TB, want string) {
+	t.Helper()
+	expect.Equal(t, a.asked+": body", string(a.body), want)
 }
 
 func (s *service) send(ctx context.Context, c call) (answer, error) {
@@ -111,7 +166,7 @@ func (s *service) send(ctx context.Context, c call) (answer, error) {
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	return answer{response.StatusCode, response.Header, text}, err
+	return answer{c.String(), response.StatusCode, response.Header, text}, err
 }
 
 // do sends a request that must be answered, whatever the answer is.
@@ -119,7 +174,7 @@ func (s *service) do(t testing.TB, method, path, body string, header ...string) 
 	t.Helper()
 	got, err := s.send(t.Context(), call{method: method, path: path, body: body, header: header})
 	if err != nil {
-		t.Fatalf("%s %.80s: %v", method, path, err)
+		t.Fatalf("%s %s: %v", method, shortened(path), err)
 	}
 	return got
 }
@@ -133,13 +188,13 @@ func must[T any](t testing.TB, s *service, status int, method, path, body string
 func decode[T any](t testing.TB, a answer, status int) (message T) {
 	t.Helper()
 	if a.status != status {
-		t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
+		t.Fatalf("%v; want status %d", a, status)
 	}
 	if len(a.body) == 0 {
 		return message
 	}
 	if err := strictly(a.body, &message); err != nil {
-		t.Fatalf("%v: %s", err, a.body)
+		t.Fatalf("%v; want a %T: %v", a, message, err)
 	}
 	return message
 }
@@ -161,7 +216,7 @@ func (s *service) claim(t testing.TB, token, body string) wire.Claimed {
 	t.Helper()
 	claimed := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", body)
 	if claimed.Outcome != "granted" {
-		t.Fatalf("claim: %+v", claimed)
+		t.Fatalf("claiming token %s with %s: got %+v, want outcome granted", token, body, claimed)
 	}
 	return claimed
 }
@@ -179,9 +234,5 @@ func (s *service) ledger(t testing.TB) wire.Ledger {
 // eventually waits for something that happens in the background.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
+	expect.Eventually(t, what, is)
 }

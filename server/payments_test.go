@@ -23,7 +23,7 @@ func (s inside) pay() answer {
 	request.Header.Set("Idempotency-Key", "slow")
 	w := httptest.NewRecorder()
 	s.handler.ServeHTTP(w, request)
-	return answer{w.Code, w.Header(), w.Body.Bytes()}
+	return answer{"POST /payments", w.Code, w.Header(), w.Body.Bytes()}
 }
 
 func inBubble(t *testing.T, config server.Config, test func(*testing.T, inside)) {
@@ -67,7 +67,7 @@ func TestPaymentLongerThanARequestMayTakeIsToldAsUnknownAndDoesNotRunAgain(t *te
 		wantReplay(t, s.pay(), cut)
 		w := httptest.NewRecorder()
 		s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/payments", nil))
-		if ledger := decode[wire.Ledger](t, answer{w.Code, w.Header(), w.Body.Bytes()}, 200); ledger.Total != 1 {
+		if ledger := decode[wire.Ledger](t, answer{"GET /payments", w.Code, w.Header(), w.Body.Bytes()}, 200); ledger.Total != 1 {
 			t.Errorf("%+v", ledger)
 		}
 	})

@@ -57,7 +57,7 @@ func checkProblem(t testing.TB, a answer, code wire.Code) wire.Problem {
 	}
 	var problem wire.Problem
 	if err := strictly(a.body, &problem); err != nil {
-		t.Fatalf("%d %s: %v: %.300s", a.status, a.header.Get("Content-Type"), err, a.body)
+		t.Fatalf("%v; want a problem of code %s: %v", a, code, err)
 	}
 	kind, _ := wire.Lookup(code)
 	id := a.header.Get("X-Request-Id")
@@ -78,12 +78,12 @@ func checkProblem(t testing.TB, a answer, code wire.Code) wire.Problem {
 		{"short enough to be read", len(a.body) < 1500, true},
 	} {
 		if check.got != check.want {
-			t.Errorf("%s %v, want %v: %.400s", check.what, check.got, check.want, a.body)
+			t.Errorf("%s: %s %v, want %v: %.400s", a.asked, check.what, check.got, check.want, a.body)
 		}
 	}
 	if wait := a.header.Get("Retry-After"); wait != "" {
 		if seconds, err := strconv.Atoi(wait); err != nil || seconds < 1 {
-			t.Errorf("Retry-After %q: whole seconds from 1", wait)
+			t.Errorf("%s: Retry-After %q, want whole seconds from 1", a.asked, wait)
 		}
 	}
 	return problem

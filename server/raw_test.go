@@ -38,7 +38,7 @@ func (s *service) raw(t *testing.T, request string) (answers []answer) {
 			return answers
 		}
 		body, _ := io.ReadAll(response.Body)
-		answers = append(answers, answer{response.StatusCode, response.Header, body})
+		answers = append(answers, answer{shortened(request), response.StatusCode, response.Header, body})
 	}
 }
 
@@ -115,7 +115,7 @@ func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
 			}
 			text, _ := io.ReadAll(response.Body)
 			conn.Close()
-			checkProblem(t, answer{response.StatusCode, response.Header, text}, "invalid-request")
+			checkProblem(t, answer{"POST " + path + " with " + body, response.StatusCode, response.Header, text}, "invalid-request")
 		}
 	}
 	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 || s.ledger(t).Total != 0 {

@@ -91,7 +91,6 @@ var layers = map[string][]string{
 	"internal/sqltest":   {"internal/proctest"},
 	"internal/storetest": {"internal/redistest", "redisstore"},
 	"internal/supply":    {},
-	"internal/testcount": {},
 }
 
 // testHelpers may be imported by tests and by each other.
@@ -311,7 +310,7 @@ func TestMisplacedImportsAreFound(t *testing.T) {
 		{"internal/storetest", ours + "internal/redistest", ""},
 		{"internal/redistest", ours + "redisstore", "internal/redistest may not import redisstore"},
 		{"redisstore", ours + "internal/storetest", "redisstore imports internal/storetest, which is for tests"},
-		{"internal/testcount", ours + "internal/wire", "internal/testcount may not import internal/wire"},
+		{"internal/expect", ours + "internal/wire", "internal/expect may not import internal/wire"},
 
 		// Names that only begin alike are others.
 		{"counter", "github.com/coatcheck/coatcheckers/counter", ""},

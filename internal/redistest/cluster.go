@@ -169,7 +169,7 @@ func (c *Cluster) URL() string {
 func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
 // MasterOf returns the node that serves key's slot now. While none does, because the master is down or paused and no
-// replica has taken over yet, it waits for one. It fails the test when that takes more than 30 s.
+// replica has taken over yet, it waits for one. It fails the test when that takes minutes.
 func (c *Cluster) MasterOf(key string) *Server {
 	c.t.Helper()
 	var master *Server

@@ -1,10 +1,15 @@
 // Package redistest gives a test a Redis of its own: one server, a Sentinel set or a Cluster, on free loopback ports,
-// gone when the test ends.
+// gone when the test ends. Or it gives it a part of one that all tests of the binary share.
 //
 //	srv := redistest.Start(t)
 //	store, err := redisstore.Open(t.Context(), srv.URL())
 //	...
 //	srv.Kill() // and see what the code under test makes of it
+//
+// A test that needs some Redis and leaves it as it is shares one with all others of the binary, which costs no start:
+//
+//	redis := redistest.Shared(t)
+//	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: redis.URL, Prefix: redis.Prefix})
 //
 // What a test may rely on:
 //
@@ -13,7 +18,7 @@
 //   - A server that does not come up fails the test, with the last lines of the server's log. So does a machine without
 //     redis-server: nothing here ever skips.
 //   - Nothing outlives the test. Servers end with the test's cleanup; on Linux they also end when the test binary is
-//     killed, however that happens.
+//     killed, however that happens. Shared servers end with the test binary.
 //   - A server keeps its port through Kill, Stop and Restart. On Linux the port is reserved all that while, so no other
 //     program is given it; elsewhere it is only unlikely.
 //   - A test that failed shows the end of each server's log.

@@ -33,6 +33,9 @@ func (s *Server) launchLocked() error {
 	}
 	// The log is what the server prints, so that it holds complaints about options, too.
 	cmd.Stdout, cmd.Stderr = log, log
+	if _, outlives := s.t.(*binary); outlives {
+		return s.launchTied(cmd)
+	}
 	p, err := proctest.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		return err
@@ -43,6 +46,21 @@ func (s *Server) launchLocked() error {
 		return fmt.Errorf("%s on %s: %w; its log ends:\n%s", s.binary, s.Addr(), err, s.logTail())
 	}
 	return nil
+}
+
+// launchTied is launchLocked for a server that ends with the test binary.
+func (s *Server) launchTied(cmd *exec.Cmd) error {
+	p, err := proctest.StartTied(cmd, s.dir)
+	if err != nil {
+		return err
+	}
+	s.tied = p
+	err = await(s.t, startLimit, func(ctx context.Context) error { return s.probe(ctx, p.Pid()) })
+	if err != nil {
+		err = fmt.Errorf("%s on %s: does not answer: %w; its log ends:\n%s", s.binary, s.Addr(), err, s.logTail())
+		p.End()
+	}
+	return err
 }
 
 // awaitReady returns nil once p answers, or says why it will not.

@@ -2,42 +2,65 @@ package redistest
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/proctest"
 )
 
 const helperVariable = "REDISTEST_HELPER"
 
-// TestServerDiesWithAKilledTestBinary runs this test binary once more, with a server, and kills it. What tells that the
-// server is gone is its port: until somebody collects its exit, its process id stays.
+// These tests run this test binary once more, with a server, and kill it. What tells that the server
+// is gone is its port: until somebody collects its exit, its process id stays.
+
 func TestServerDiesWithAKilledTestBinary(t *testing.T) {
 	if os.Getenv(helperVariable) != "" {
 		fmt.Printf("server %s\n", Start(t).Addr())
 		select {}
 	}
 	t.Parallel()
+	diesWithItsBinary(t)
+}
+
+func TestSharedServerDiesWithAKilledTestBinaryAndLeavesNoFiles(t *testing.T) {
+	if os.Getenv(helperVariable) != "" {
+		fmt.Printf("server %s\n", strings.TrimPrefix(Shared(t).URL, "redis://"))
+		select {}
+	}
+	t.Parallel()
+	dir := diesWithItsBinary(t)
+	expect.Eventually(t, "the files of the shared server are removed", func() bool {
+		left, err := filepath.Glob(filepath.Join(dir, "redistest*"))
+		return err == nil && len(left) == 0
+	})
+}
+
+// diesWithItsBinary runs the calling test alone in another process, kills that and waits for the end
+// of the server that it started. It returns the directory for its files, which it had no chance to
+// remove.
+func diesWithItsBinary(t *testing.T) (files string) {
+	t.Helper()
+	files = t.TempDir()
 	binary, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("path of this test binary: %v", err)
 	}
-	cmd := exec.Command(binary, "-test.run=^TestServerDiesWithAKilledTestBinary$")
-	// The helper has no chance to remove its files, so they are to lie in a directory of ours.
-	cmd.Env = append(os.Environ(), helperVariable+"=1", "TMPDIR="+t.TempDir())
+	cmd := exec.Command(binary, "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), helperVariable+"=1", "TMPDIR="+files)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("output of the helper: %v", err)
 	}
 	helper, err := proctest.Start(cmd, syscall.SIGKILL)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("start of the helper: %v", err)
 	}
 	t.Cleanup(helper.Kill)
 
@@ -45,25 +68,18 @@ func TestServerDiesWithAKilledTestBinary(t *testing.T) {
 	for lines := bufio.NewScanner(out); addr == "" && lines.Scan(); {
 		addr, _ = strings.CutPrefix(lines.Text(), "server ")
 	}
-	dial := func(ctx context.Context) error {
+	dial := func() error {
 		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "tcp", addr)
+		conn, err := dialer.DialContext(t.Context(), "tcp", addr)
 		if err == nil {
 			_ = conn.Close()
 		}
 		return err
 	}
-	if err := dial(t.Context()); err != nil {
+	if err := dial(); err != nil {
 		t.Fatalf("the helper's server at %q: %v", addr, err)
 	}
 	helper.Kill()
-	err = await(t, startLimit, func(ctx context.Context) error {
-		if dial(ctx) == nil {
-			return fmt.Errorf("the server at %s outlives its test binary", addr)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	expect.Eventually(t, "the server at "+addr+" ends with its test binary", func() bool { return dial() != nil })
+	return files
 }

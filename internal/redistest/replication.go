@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -38,7 +39,7 @@ func checkConfirmation(ctx context.Context, master *Server, replicas int) error 
 	_, err := master.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		pipe.Set(ctx, "redistest", "x", 0)
 		pipe.Del(ctx, "redistest")
-		confirmed = pipe.Do(ctx, "wait", replicas, (queryLimit / 10).Milliseconds())
+		confirmed = pipe.Do(ctx, "wait", replicas, (200 * time.Millisecond).Milliseconds())
 		return nil
 	})
 	if err != nil {

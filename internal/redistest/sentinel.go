@@ -160,7 +160,7 @@ func (s *SentinelSet) Replicas() []*Server {
 }
 
 // WaitForMaster waits until the sentinels agree on another master than not and that one accepts writes, and returns it.
-// With a nil not any master will do. It fails the test when that takes more than 30 s.
+// With a nil not any master will do. It fails the test when that takes minutes.
 func (s *SentinelSet) WaitForMaster(not *Server) *Server {
 	s.t.Helper()
 	var master *Server

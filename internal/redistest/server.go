@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	startLimit    = 60 * time.Second  // for a server to answer after its start
-	stopLimit     = 60 * time.Second  // for a server to end after SIGTERM; it may wait 10 s for replicas that lag
-	failoverLimit = 120 * time.Second // for a failover, even one whose first election failed
-	queryLimit    = 2 * time.Second   // for a server to answer one question of ours, while we wait for something
+	startLimit    = 2 * time.Minute // for a server to answer after its start
+	stopLimit     = 2 * time.Minute // for a server to end after SIGTERM; it may wait 10 s for replicas that lag
+	failoverLimit = 4 * time.Minute // for a failover, even one whose first elections failed
+	queryLimit    = 5 * time.Second // for a server to answer one question of ours, while we wait for something
 	pollEvery     = 2 * time.Millisecond
 	logLines      = 20 // of a server's log are shown with a failure
 )
@@ -44,6 +44,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	process *proctest.Process // the latest; nil before the first start
+	tied    *proctest.Tied    // in place of process, of a server that outlives its test
 	paused  bool
 	ended   bool
 }

@@ -1,5 +1,5 @@
-// Package storetest runs a test on every kind of store: the embedded one, a private redis-server and a private cluster. The same test on all of them keeps
-// the fake honest.
+// Package storetest runs a test on every kind of store: the embedded one, a redis-server and a
+// cluster. The same test on all of them keeps the fake honest.
 package storetest
 
 import (
@@ -10,22 +10,29 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// patience is longer than a call takes on a machine that is busy with other tests.
-const patience = 20 * time.Second
+// patience is how long a call may take on a machine that is busy with other tests.
+const patience = time.Minute
 
-// Each runs the test on the embedded store, on a redis-server and on a cluster of three masters, each new and gone when the test ends.
+// Each runs the test on the embedded store, on a redis-server and on a cluster of three masters.
+// The servers are those of [redistest.Shared]: the store's prefix keeps the test's keys apart, and
+// the test must leave the servers as they are.
 func Each(t *testing.T, test func(t *testing.T, store *redisstore.Store)) {
 	t.Helper()
-	for _, kind := range []struct {
-		name string
-		url  func(t *testing.T) string
-	}{
-		{"embedded", func(*testing.T) string { return "embedded:" }},
-		{"redis", func(t *testing.T) string { return redistest.Start(t).URL() }},
-		{"cluster", func(t *testing.T) string { return redistest.StartCluster(t, 3, 0).URL() }},
-	} {
-		t.Run(kind.name, func(t *testing.T) { test(t, Open(t, redisstore.Config{URL: kind.url(t), Timeout: patience})) })
-	}
+	t.Run("embedded", func(t *testing.T) {
+		test(t, Open(t, redisstore.Config{URL: "embedded:", Timeout: patience}))
+	})
+	t.Run("redis", func(t *testing.T) { test(t, Redis(t)) })
+	t.Run("cluster", func(t *testing.T) { test(t, Cluster(t)) })
+}
+
+// Redis opens a store of its own prefix on the redis-server that all tests of the binary share.
+func Redis(t testing.TB) *redisstore.Store { return inSpace(t, redistest.Shared(t)) }
+
+// Cluster opens a store of its own prefix on the cluster that all tests of the binary share.
+func Cluster(t testing.TB) *redisstore.Store { return inSpace(t, redistest.SharedCluster(t)) }
+
+func inSpace(t testing.TB, space redistest.Space) *redisstore.Store {
+	return Open(t, redisstore.Config{URL: space.URL, Prefix: space.Prefix, Timeout: patience})
 }
 
 // Open opens a store that is closed with the test.
@@ -33,7 +40,7 @@ func Open(t testing.TB, config redisstore.Config) *redisstore.Store {
 	t.Helper()
 	store, err := redisstore.OpenConfig(t.Context(), config)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("opening the store: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {

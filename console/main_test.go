@@ -1,100 +1,28 @@
 package console_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
-	"slices"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/chromedp/chromedp"
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-var update = flag.Bool("update", false, "write the pictures of docs/console anew")
-
-// chromium is one browser for all tests; each has tabs of its own in it, which share nothing with those of others.
-var chromium struct {
-	once sync.Once
-	ctx  context.Context
-	end  context.CancelFunc
-	err  error
-}
+// atEnd ends the browser that the tests share, if they have started one.
+var atEnd = func() {}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	code := m.Run()
-	if chromium.end != nil {
-		chromium.end()
-	}
+	atEnd()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
-}
-
-// browser starts the browser, if no test has yet.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	chromium.once.Do(startBrowser)
-	if chromium.err != nil {
-		t.Fatal(chromium.err)
-	}
-	return chromium.ctx
-}
-
-func startBrowser() {
-	path, err := findBrowser()
-	if err != nil {
-		chromium.err = err
-		return
-	}
-	folder, err := os.MkdirTemp("", "coatcheck-browser")
-	if err != nil {
-		chromium.err = err
-		return
-	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(path), chromedp.UserDataDir(folder), chromedp.WindowSize(1280, 900),
-		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en"),
-	)
-	if os.Getuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // its sandbox does not run as root
-	}
-	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, cancel := chromedp.NewContext(allocator)
-	chromium.ctx = ctx
-	chromium.end = func() {
-		_ = chromedp.Cancel(ctx) // waits until the browser has ended
-		cancel()
-		endAllocator()
-		_ = os.RemoveAll(folder)
-	}
-	start := make(chan error, 1)
-	go func() { start <- chromedp.Do(ctx) }()
-	select {
-	case chromium.err = <-start:
-	case <-time.After(time.Minute):
-		chromium.err = fmt.Errorf("%s did not start within a minute", path)
-	}
-}
-
-// findBrowser finds a browser. Without one the tests fail: make deps installs it.
-func findBrowser() (string, error) {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("no chromium and no google-chrome in PATH: make deps installs one")
 }

@@ -1,3 +1,5 @@
+//go:build check
+
 package segment_test
 
 import (

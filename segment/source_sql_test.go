@@ -1,17 +1,17 @@
+//go:build check
+
 package segment_test
 
 import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"os"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/sqltest"
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 )
 
@@ -118,23 +118,6 @@ func execute(t *testing.T, db *sql.DB, statement string) {
 	}
 }
 
-func take(t *testing.T, source segment.Source, tag string, step int64) segment.Range {
-	t.Helper()
-	taken, err := source.Take(t.Context(), tag, step)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return taken
-}
-
-// refused fails the test unless an error is the one that is wanted, and of one class.
-func refused(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) || errors.Is(err, redisstore.ErrRefused) == errors.Is(err, redisstore.ErrUnknownOutcome) {
-		t.Errorf("got %v, want %v", err, want)
-	}
-}
-
 // book is what takers were given, kept outside of any store.
 type book struct {
 	mu     sync.Mutex
@@ -188,26 +171,4 @@ func (b *book) check(t *testing.T) []segment.Range {
 	}
 	slices.SortFunc(b.ranges, func(a, b segment.Range) int { return cmp.Compare(a.Lo, b.Lo) })
 	return b.ranges
-}
-
-func TestSQLConfigurationsAreChecked(t *testing.T) {
-	for _, table := range []string{"leaf alloc", "a.b.c", "1a", "a-b", "a;", "a`b", `a"b`, ".a", "a.", "ä", "a\n"} {
-		if (segment.LeafConfig{Table: table}).Check() == nil || (segment.SequenceConfig{Table: table}).Check() == nil {
-			t.Errorf("table %q is good", table)
-		}
-	}
-	for _, table := range []string{"", "leaf_alloc", "ids.leaf_alloc", "_A9"} {
-		if err := (segment.LeafConfig{Table: table}).Check(); err != nil {
-			t.Errorf("table %q: %v", table, err)
-		}
-	}
-	if (segment.LeafConfig{Timeout: 1}).Check() == nil || (segment.SequenceConfig{Step: -1}).Check() == nil || (segment.StripedConfig{Timeout: -1}).Check() == nil {
-		t.Error("what is out of bounds is good")
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("a dialect that there is not is good")
-		}
-	}()
-	segment.NewLeafAlloc(nil, "sqlite", segment.LeafConfig{})
 }

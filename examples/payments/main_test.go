@@ -21,17 +21,26 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// asProgram makes the test binary behave as a program, so that a test can start it as a process of its own, pause it and kill it: "payments", or "matrix"
-// (see effects_test.go).
+// asProgram makes the test binary behave as one of programs, so that a test can start it as a process
+// of its own, pause it and kill it.
 const asProgram = "PAYMENTS_TEST_AS_PROGRAM"
+
+var programs = map[string]func(context.Context) int{
+	"payments": func(ctx context.Context) int {
+		return (&program{stdout: os.Stdout, at: gateFromEnv()}).run(ctx, os.Args[1:], os.Stderr)
+	},
+}
+
+// register adds a program of a file that is not always compiled.
+func register(name string, run func(context.Context) int) string {
+	programs[name] = run
+	return name
+}
 
 func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	switch os.Getenv(asProgram) {
-	case "payments":
-		os.Exit((&program{stdout: os.Stdout, at: gateFromEnv()}).run(ctx, os.Args[1:], os.Stderr))
-	case "matrix":
-		os.Exit(runMatrix(ctx))
+	if run := programs[os.Getenv(asProgram)]; run != nil {
+		os.Exit(run(ctx))
 	}
 	stop()
 	goleak.VerifyTestMain(m)

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 const anyHash = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f"
@@ -43,32 +43,33 @@ func TestOthersThanThisMachineAreRefusedWithoutTLSAndKeys(t *testing.T) {
 		{"0.0.0.0:0", join(secure, []string{"--tls-client-ca", made.cert, "--tls-client-auth", "require"}), ""},
 		{"0.0.0.0:0", []string{"--insecure"}, ""},
 	} {
-		code, _, stderr := coatcheck(t, nil, append([]string{"config", "check", "--listen", row.listen}, row.args...)...)
-		if row.fault == "" && code != done || row.fault != "" && (code != usage || !strings.Contains(stderr, row.fault) || !strings.Contains(stderr, "--insecure")) {
-			t.Errorf("%s %v: %d %s", row.listen, row.args, code, stderr)
+		checked := execute(t, nil, append([]string{"config", "check", "--listen", row.listen}, row.args...)...)
+		if row.fault == "" {
+			checked.exits(done)
+			continue
 		}
+		checked.exits(usage, row.fault, "--insecure")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // if it starts, it ends
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // if it starts, it ends
 	defer cancel()
 	var stdout, stderr strings.Builder
 	code := run(ctx, []string{"serve", "--listen", "0.0.0.0:0"}, func(string) string { return "" }, &stdout, &stderr)
-	if code != usage || !strings.Contains(stderr.String(), "can be reached from other machines") {
-		t.Errorf("serve: %d %s", code, stderr.String())
-	}
+	const serving = "serve --listen 0.0.0.0:0"
+	expect.Equal(t, "exit code of "+serving, code, usage)
+	expect.Contains(t, "stderr of "+serving, stderr.String(), "can be reached from other machines")
 }
 
 func TestInsecureIsWarnedOfAtEachStart(t *testing.T) {
 	p := serve(t, "--listen", "0.0.0.0:0", "--insecure")
-	if len(p.banner.Warnings) != 2 || !strings.Contains(p.banner.Warnings[0], "encrypt it") {
-		t.Errorf("%q", p.banner.Warnings)
+	warnings := p.banner.Warnings
+	if len(warnings) != 2 {
+		t.Fatalf("the banner warns of %q, want two warnings", warnings)
 	}
-	if people := p.banner.people(&config{}); !strings.Contains(people, "WARNING     insecure: other machines can reach this service; encrypt it") {
-		t.Errorf("%s", people)
-	}
+	expect.Contains(t, "first warning of the banner", warnings[0], "encrypt it")
+	expect.Contains(t, "banner for people", p.banner.people(&config{}), "WARNING     insecure: other machines can reach this service; encrypt it")
 	p.stop()
-	if log := p.stderr.String(); strings.Count(log, "insecure: other machines") != 2 {
-		t.Errorf("%s", log)
-	}
+	log := p.stderr.String()
+	expect.Equal(t, "warnings in the log "+log, strings.Count(log, "insecure: other machines"), 2)
 }
 
 func TestSettingsOfAccessThatDoNotGoTogether(t *testing.T) {
@@ -91,42 +92,27 @@ func TestSettingsOfAccessThatDoNotGoTogether(t *testing.T) {
 		{[]string{"--cors-origins", "https://a.example/"}, "an origin is scheme"},
 		{[]string{"--cors-origins", "a.example"}, "an origin is scheme"},
 	} {
-		if code, _, stderr := coatcheck(t, nil, append([]string{"config", "check"}, row.args...)...); code != usage || !strings.Contains(stderr, row.fault) {
-			t.Errorf("%v: %d %s", row.args, code, stderr)
-		}
+		execute(t, nil, append([]string{"config", "check"}, row.args...)...).exits(usage, row.fault)
 	}
-	if code, _, stderr := coatcheck(t, nil, "config", "check", keys, "--rate", "5/s", "--burst", "9", "--cors-origins", "https://a.example,http://localhost:3000"); code != done {
-		t.Errorf("%d %s", code, stderr)
-	}
+	execute(t, nil, "config", "check", keys, "--rate", "5/s", "--burst", "9", "--cors-origins", "https://a.example,http://localhost:3000").exits(done)
 }
 
 // On SIGHUP the file is read again: a new key is good at once, and a file with a fault changes nothing.
 func TestFileOfKeysIsReadAgainOnHangup(t *testing.T) {
 	blue, green := newKey(t, "--principal", "orders"), newKey(t, "--principal", "orders")
 	file := filepath.Join(t.TempDir(), "keys.yaml")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("keys:\n" + recordYAML(blue.Record))
+	overwrite(t, file, "keys:\n"+recordYAML(blue.Record))
 	p := serve(t, "--access", file)
-	status := func(made madeKey) int { return p.do("POST", "/incr/k", "", "X-API-Key: "+made.Key).status }
-	if status(blue) != 200 || status(green) != 401 {
-		t.Errorf("%d, %d", status(blue), status(green))
+	statuses := func() [2]int { // of the blue key and of the green one
+		status := func(made madeKey) int { return p.do("POST", "/incr/k", "", "X-API-Key: "+made.Key).status }
+		return [2]int{status(blue), status(green)}
 	}
-	hangup := func() {
-		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("keys:\n" + recordYAML(green.Record))
-	hangup()
-	eventually(t, "the new key is good and the old one is not", func() bool { return status(green) == 200 && status(blue) == 401 })
-	write("keys:\n" + recordYAML(blue.Record) + "    color: blue\n")
-	hangup()
-	eventually(t, "the fault is told", func() bool { return strings.Contains(p.stderr.String(), "unknown field") })
-	if status(blue) != 401 || status(green) != 200 {
-		t.Errorf("%d, %d", status(blue), status(green))
-	}
+	expect.Equal(t, "statuses with a key of the file and with another", statuses(), [2]int{200, 401})
+	overwrite(t, file, "keys:\n"+recordYAML(green.Record))
+	hangup(t, p)
+	expect.Eventually(t, "the new key is good and the old one is not", func() bool { return statuses() == [2]int{401, 200} })
+	overwrite(t, file, "keys:\n"+recordYAML(blue.Record)+"    color: blue\n")
+	hangup(t, p)
+	expect.Eventually(t, "the fault is told", func() bool { return strings.Contains(p.stderr.String(), "unknown field") })
+	expect.Equal(t, "statuses with the old key and with the new one after a file with a fault", statuses(), [2]int{401, 200})
 }

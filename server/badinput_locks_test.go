@@ -1,26 +1,10 @@
 package server_test
 
 import (
-	"slices"
 	"strings"
-	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/redistest"
-	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
-
-func TestBadLockRequestsAreRefusedAndChangeNothing(t *testing.T) {
-	redis := redistest.Start(t)
-	f := newFixture(t, storetest.Open(t, redisstore.Config{URL: redis.URL()}))
-	f.fill = strings.NewReplacer(
-		"{held}", f.s.lock(t, "held", `{"ttl_ms":600000}`).Lease,
-		"{other}", f.s.lock(t, "other", `{"ttl_ms":600000,"permits":2}`).Lease,
-		"{w0}", f.made["{w0}"])
-	rows := slices.Concat(badLockNames(), badLockRoutes(), badLockFields(), badLockQueries(), badLockHeaders(), badLockStates())
-	f.refuseAll(t, rows, func(t testing.TB) map[string]string { return dump(t, redis.Client()) })
-}
 
 var (
 	acquireLock = call{method: "POST", path: "/lock/fresh"}

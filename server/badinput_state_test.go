@@ -101,7 +101,7 @@ func badStates() (rows []bad) {
 	add("layout-mismatch", "POST", "/worker/other", `{"layout":"41/1/12","epoch":"2021-01-01T00:00:00Z"}`)
 	add("layout-mismatch", "POST", "/worker/other", `{"ttl_ms":30000}`)
 	add("layout-mismatch", "PUT", "/worker/pool/0", `{"ttl_ms":30000}`, "Lease-Token: {w0}")
-	for _, body := range []string{"", `{"layout":"41/1/12","ttl_ms":600000}`, `{"layout":"41/10/12"}`} {
+	for _, body := range []string{"", `{"layout":"41/1/12","ttl_ms":3600000}`, `{"layout":"41/10/12"}`} {
 		add("pool-exists", "PUT", "/worker/pool", body)
 	}
 	add("not-found", "GET", "/id/snowflake", "") // this server has no default pool

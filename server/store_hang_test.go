@@ -16,11 +16,7 @@ func (f *fixture) atOnce(t *testing.T, calls []call) []answer {
 	answers := make([]answer, len(calls))
 	var wg sync.WaitGroup
 	for i, c := range calls {
-		c.path, c.body = f.fill.Replace(c.path), f.fill.Replace(c.body)
-		c.header = slices.Clone(c.header)
-		for j, h := range c.header {
-			c.header[j] = f.fill.Replace(h)
-		}
+		c = f.filled(c)
 		wg.Go(func() {
 			a, err := f.s.send(context.WithoutCancel(t.Context()), c)
 			if err != nil {

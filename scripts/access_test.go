@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -26,21 +27,19 @@ func TestAPIKeysAreAddedOnceListedAndRemoved(t *testing.T) {
 		b.same(before)
 		reply := b.run(scripts.KeyList, apiKeys)
 		if len(reply) != 5 {
-			t.Fatalf("got %q", reply)
+			t.Fatalf("key_list of two keys: got %q, want ok and four values", reply)
 		}
 		listed := map[string]string{reply[1]: reply[2], reply[3]: reply[4]}
 		second, record, _ := strings.Cut(listed["blue"], " ")
 		between(t, "added at", number(t, second), from, b.now()/1000)
-		if record != `{"a": 1}` || !strings.HasSuffix(listed["green"], " ") {
-			t.Errorf("got %q", listed)
-		}
+		expect.Equal(t, "the record of the key blue", record, `{"a": 1}`)
+		_, record, _ = strings.Cut(listed["green"], " ")
+		expect.Equal(t, "the record of the key green", record, "")
 		want(t, b.run(scripts.KeyRemove, apiKeys, "blue"), "removed")
 		before = b.look(apiKeys...)
 		want(t, b.run(scripts.KeyRemove, apiKeys, "blue"), "none")
 		b.same(before)
-		if reply := b.run(scripts.KeyList, apiKeys); len(reply) != 3 || reply[1] != "green" {
-			t.Errorf("got %q", reply)
-		}
+		want(t, b.run(scripts.KeyList, apiKeys), "ok", "green", listed["green"])
 	})
 }
 
@@ -59,9 +58,7 @@ func TestFlowIsSwappedByWhoKnowsIt(t *testing.T) {
 		from := b.now()
 		reply := b.run(scripts.RateGet, rateKey)
 		word(b, reply, "ok", 2)
-		if reply[1] != "-1" {
-			t.Errorf("got %q", reply)
-		}
+		expect.Equal(t, "rate_get of a flow that nobody knows", reply[1], "-1")
 		between(t, "now", nanos(t, reply[2]), from, b.now())
 
 		const first, second = "1795276418192343123", "1795276418192343124" // beyond 2^53, and apart by one
@@ -75,14 +72,12 @@ func TestFlowIsSwappedByWhoKnowsIt(t *testing.T) {
 		for _, stale := range []string{"-1", second, strconv.Itoa(0)} {
 			reply = b.run(scripts.RateSwap, rateKey, stale, second, hour)
 			word(b, reply, "other", 2)
-			if reply[1] != first {
-				t.Errorf("from %s: got %q", stale, reply)
-			}
+			expect.Equal(t, "rate_swap from "+stale, reply[1], first)
 			between(t, "now", nanos(t, reply[2]), from, b.now())
 		}
 		b.same(before)
 		word(b, b.run(scripts.RateSwap, rateKey, first, second, 100), "done", 1)
-		b.until(func() bool { return b.run(scripts.RateGet, rateKey)[1] == "-1" })
+		expect.Eventually(t, "the flow is forgotten after 100 ms", func() bool { return b.run(scripts.RateGet, rateKey)[1] == "-1" })
 		word(b, b.run(scripts.RateSwap, rateKey, second, first, hour), "other", 2)
 	})
 }

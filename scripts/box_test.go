@@ -1,21 +1,18 @@
 package scripts_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/coatcheck/coatcheck/embedded"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -34,10 +31,10 @@ var all = []*scripts.Script{
 
 var kinds = []string{"embedded", "redis"}
 
-// patience is how long a test waits for what must come; only a hang takes that long.
-const patience = 20 * time.Second
+// patience is how long a command may wait for what must come; only a hang takes that long.
+const patience = 2 * time.Minute
 
-// box is one Redis that a test has for itself. It gets to know a script when the test first runs it.
+// box is one Redis that a test has for itself. It gets to know a script when a test first runs it.
 type box struct {
 	testing.TB
 	kind    string
@@ -59,36 +56,15 @@ func each(t *testing.T, test func(t *testing.T, b *box)) {
 
 func open(t testing.TB, kind string) *box {
 	t.Helper()
-	options := &redis.Options{
-		Protocol: 2, MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-	if kind == "embedded" {
-		own, err := embedded.Open(embedded.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = own.Close() })
-		options.Addr = "127.0.0.1:0" // never dialed
-		options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return own.Dial(ctx) }
-	} else {
-		options.Addr = redistest.Start(t).Addr()
-	}
-	return connect(t, kind, options)
+	return &box{TB: t, kind: kind, client: stores.take(t, kind)}
 }
 
 // serve is a redis-server as a box.
 func serve(t testing.TB, server *redistest.Server) *box {
 	t.Helper()
-	return connect(t, "redis", &redis.Options{
-		Addr: server.Addr(), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-}
-
-func connect(t testing.TB, kind string, options *redis.Options) *box {
-	t.Helper()
-	b := &box{TB: t, kind: kind, client: redis.NewClient(options)}
+	options := clientOptions()
+	options.Addr = server.Addr()
+	b := &box{TB: t, kind: "redis", client: redis.NewClient(options)}
 	t.Cleanup(func() { _ = b.client.Close() })
 	return b
 }
@@ -117,6 +93,7 @@ func (b *box) do(words ...any) any {
 // try runs a script as EVALSHA.
 func (b *box) try(script *scripts.Script, keys []string, args ...any) ([]string, error) {
 	b.Helper()
+	lastCall.Store(b.Name(), call{script.Name, keys, args})
 	if other := b.instead[script]; other != nil {
 		script = other
 	}
@@ -164,16 +141,6 @@ func (b *box) tick() {
 	b.Helper()
 	for start := b.now(); b.now() == start; {
 		time.Sleep(200 * time.Microsecond)
-	}
-}
-
-// until asks again and again until the answer is as wanted.
-func (b *box) until(ask func() bool) {
-	b.Helper()
-	for limit := time.Now().Add(patience); !ask(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(limit) {
-			b.Fatal("it did not come to that")
-		}
 	}
 }
 
@@ -231,7 +198,7 @@ func (b *box) fields(key string) map[string]string {
 	b.Helper()
 	fields, err := b.client.HGetAll(b.Context(), key).Result()
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("HGETALL %s: %v", key, err)
 	}
 	return fields
 }
@@ -244,19 +211,44 @@ func (b *box) same(before map[string]record) {
 		is := after[key]
 		drift := is.expiry - was.expiry
 		if is.kind != was.kind || is.content != was.content || drift < -slack || drift > slack || (is.expiry < 0) != (was.expiry < 0) {
-			b.Errorf("%s changed\nfrom %+v\nto   %+v", key, was, is)
+			b.Errorf("%s: %s changed\nfrom %+v\nto   %+v", lastAsked(b), key, was, is)
 		}
 	}
 }
 
-// slack is what two readings of one expiry may differ by, in milliseconds. What must not change an expiry would change it by minutes.
-const slack = 1000
+// slack is by how much, in milliseconds, two readings of one expiry may differ, and what a busy
+// machine may take between a command and the next reading of the clock. What must not change an
+// expiry would change it by more.
+const slack = 25_000
+
+// lastCall is the last run of a script in each test, by the test's name.
+var lastCall sync.Map
+
+type call struct {
+	script string
+	keys   []string
+	args   []any
+}
+
+// lastAsked is what a test asked of a script last, for its failures.
+func lastAsked(t testing.TB) string {
+	last, is := lastCall.Load(t.Name())
+	if !is {
+		return "before any script ran"
+	}
+	c := last.(call)
+	var words []string
+	for _, arg := range c.args {
+		words = append(words, strconv.Quote(fmt.Sprint(arg)))
+	}
+	return fmt.Sprintf("last asked: %s %s | %s", c.script, strings.Join(c.keys, " "), strings.Join(words, " "))
+}
 
 // want fails the test unless a reply is exactly as wanted.
 func want(t testing.TB, reply []string, words ...string) {
 	t.Helper()
 	if !slices.Equal(reply, words) {
-		t.Fatalf("got %q, want %q", reply, words)
+		t.Fatalf("%s: got %q, want %q", lastAsked(t), reply, words)
 	}
 }
 
@@ -264,7 +256,7 @@ func want(t testing.TB, reply []string, words ...string) {
 func word(t testing.TB, reply []string, outcome string, values int) {
 	t.Helper()
 	if reply[0] != outcome || len(reply) != values+1 {
-		t.Fatalf("got %q, want %s with %d values", reply, outcome, values)
+		t.Fatalf("%s: got %q, want %s with %d values", lastAsked(t), reply, outcome, values)
 	}
 }
 
@@ -272,7 +264,7 @@ func number(t testing.TB, text string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: got a value that is no number: %v", lastAsked(t), err)
 	}
 	return n
 }
@@ -281,6 +273,6 @@ func number(t testing.TB, text string) int64 {
 func between(t testing.TB, what string, n, low, high int64) {
 	t.Helper()
 	if n < low || n > high {
-		t.Fatalf("%s is %d, want %d to %d", what, n, low, high)
+		t.Fatalf("%s: %s is %d, want %d to %d", lastAsked(t), what, n, low, high)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -72,9 +74,7 @@ func (b *box) heldOff(o opening) {
 	b.Helper()
 	reply := b.open(o)
 	word(b, reply, "hold-off", 2)
-	if left := number(b, reply[1]); left < 1 || left > number(b, fmt.Sprint(o.args()[6])) {
-		b.Fatalf("%d ms are left", left)
-	}
+	between(b, "the time left of the hold-off", number(b, reply[1]), 1, number(b, fmt.Sprint(o.args()[6])))
 }
 
 // later has another incarnation hold the state.
@@ -103,21 +103,17 @@ func TestCounterInOrderIsOpenedAsItIs(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		first := b.at(opening{}, "", false)
 		if first.life != "0" || first.left != -1 {
-			t.Errorf("%+v", first)
+			t.Errorf("a counter that is not there is opened as %+v, want life 0 and no end", first)
 		}
 		b.do("SET", counterKeys[0], "9007199254740993")
 		before := b.look(openKeys...)
 		for _, o := range []opening{
 			{}, {era: first.era}, {floor: "9007199254740993", life: "0", era: first.era}, {floor: "9007199254740992", life: "0"}, {floor: "-5", life: "0", refuse: true},
 		} {
-			if got := b.at(o, "9007199254740993", false); got != (opened{"9007199254740993", "0", first.era, -1, false}) {
-				t.Errorf("%+v: %+v", o, got)
-			}
+			expect.Equal(t, fmt.Sprintf("counter_open with %+v", o), b.at(o, "9007199254740993", false), opened{"9007199254740993", "0", first.era, -1, false})
 		}
 		b.same(before)
-		if b.do("EXISTS", openKeys[1]) != int64(0) {
-			t.Error("a counter that has nothing to say has a record")
-		}
+		expect.Equal(t, "EXISTS of the record of a counter in order", b.do("EXISTS", openKeys[1]).(int64), 0)
 	})
 }
 
@@ -139,7 +135,7 @@ func TestCounterBehindWhatWasSeenMovesByTheMargin(t *testing.T) {
 			before := b.look(openKeys...)
 			reply := b.open(opening{floor: row.floor, life: "0", margin: row.margin, refuse: true})
 			if reply[0] != "behind" || reply[1] != row.value || reply[2] != "0" || len(reply) != 4 {
-				t.Errorf("%+v refused: %q", row, reply)
+				t.Errorf("counter_open with %+v, refusing: got %q, want behind at %q in life 0", row, reply, row.value)
 			}
 			b.same(before)
 			b.at(opening{floor: row.floor, life: "0", margin: row.margin}, row.to, true)
@@ -160,17 +156,16 @@ func TestCounterOfAnotherIncarnationMovesOnce(t *testing.T) {
 		later(b)
 		before := b.look(openKeys[:2]...)
 		reply := b.open(opening{refuse: true})
-		if reply[0] != "behind" || reply[1] != "60" || reply[2] != "0" || reply[3] == era {
-			t.Errorf("%q", reply)
+		want(t, reply[:3], "behind", "60", "0")
+		if reply[3] == era {
+			t.Errorf("another incarnation has the era %s as well", era)
 		}
 		b.same(before)
 		first := b.at(opening{era: era}, "1060", true)
 		if number(t, first.era) <= number(t, era) {
 			t.Errorf("the era %s follows %s", first.era, era)
 		}
-		if again := b.at(opening{era: era}, "1060", false); again.era != first.era {
-			t.Errorf("%+v after %+v", again, first)
-		}
+		expect.Equal(t, "the era of the counter opened again", b.at(opening{era: era}, "1060", false).era, first.era)
 		b.at(opening{floor: "50", life: "0", era: first.era}, "1060", false)
 		later(b)
 		b.at(opening{floor: "5000", life: "0"}, "6000", true) // beyond the larger of both
@@ -220,7 +215,7 @@ func TestHoldOffTakesInWhatEachHasSeen(t *testing.T) {
 		b.do("SET", openKeys[0], "90")
 		b.do("FLUSHALL")
 		if reply := b.run(scripts.CounterEra, openKeys[2:], era, hour); reply[0] != "changed" || number(t, reply[2]) < hour-slack {
-			t.Fatalf("%q", reply)
+			t.Fatalf("counter_era after everything was lost: got %q, want changed, and about an hour to wait", reply)
 		}
 		for i, o := range []opening{
 			{era: era}, {floor: "100", life: "0", era: era}, {floor: "99", life: "0", era: era}, {floor: "9007199254740993", life: "0", era: era},
@@ -233,7 +228,7 @@ func TestHoldOffTakesInWhatEachHasSeen(t *testing.T) {
 		b.soonOver()
 		before := b.look(openKeys[:2]...)
 		if reply := b.open(opening{refuse: true}); reply[0] != "behind" || reply[1] != "" {
-			t.Errorf("one that has seen nothing, and refuses: %q", reply)
+			t.Errorf("opened by one that has seen nothing, and refuses: got %q, want behind at no value", reply)
 		}
 		b.same(before)
 		b.at(opening{}, "9007199254741993", true)
@@ -248,7 +243,7 @@ func TestHoldOffIsOnlyForALossOfEverything(t *testing.T) {
 		later(b) // a failover
 		reply := b.run(scripts.CounterEra, openKeys[2:], era, hour)
 		if reply[0] != "changed" || reply[1] == era || reply[2] != "0" {
-			t.Errorf("another incarnation: %q", reply)
+			t.Errorf("counter_era in another incarnation: got %q, want changed, an era that is not %s, and no wait", reply, era)
 		}
 		second := reply[1]
 		want(t, b.run(scripts.CounterEra, openKeys[2:], second, hour), "same")
@@ -259,7 +254,7 @@ func TestHoldOffIsOnlyForALossOfEverything(t *testing.T) {
 		b.at(opening{}, "", false)
 		reply = b.run(scripts.CounterEra, openKeys[2:], second, hour)
 		if reply[0] != "changed" || number(t, reply[2]) < hour-slack {
-			t.Errorf("everything lost, and found by one who knew: %q", reply)
+			t.Errorf("counter_era after everything was lost, by one who knew: got %q, want changed, and about an hour to wait", reply)
 		}
 		b.heldOff(opening{})
 		b.heldOff(opening{era: second})
@@ -270,7 +265,7 @@ func TestHoldOffIsOnlyForALossOfEverything(t *testing.T) {
 func TestHoldOffEnds(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.heldOff(opening{era: "1", span: 200})
-		b.until(func() bool { return b.open(opening{era: "1", span: 200})[0] == "ok" })
+		expect.Eventually(t, "the hold-off of 200 ms ends", func() bool { return b.open(opening{era: "1", span: 200})[0] == "ok" })
 		b.at(opening{era: "1"}, "", false) // nobody had seen anything
 		want(t, b.incr(1), "ok", "1")
 		b.at(opening{}, "1", false)
@@ -286,9 +281,8 @@ func TestHoldOffKeepsLivesAndEnds(t *testing.T) {
 		b.soonOver()
 		b.do("DEL", openKeys[0])
 		got := b.at(opening{}, "1100", true)
-		if got.life != "55" || got.left < hour-2*slack || got.left > hour {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "the life after the hold-off", got.life, "55")
+		between(t, "the time left after the hold-off", got.left, hour-2*slack, hour)
 		between(t, "the end of the record", b.expiry(openKeys[1]), b.now()+hour-2*slack, b.now()+hour)
 	})
 }
@@ -307,9 +301,7 @@ func TestCounterSetDuringAHoldOffIsInOrder(t *testing.T) {
 func TestCounterThatHasExpiredBeginsAgain(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		first := b.at(opening{ttl: hour}, "", false)
-		if first.left < hour-slack || first.left > hour {
-			t.Errorf("%+v", first)
-		}
+		between(t, "the time left of a counter opened with a TTL", first.left, hour-slack, hour)
 		want(t, b.incr(1), "ok", "1") // not without the TTL
 		between(t, "the counter's end", b.expiry(openKeys[0]), b.now()+hour-slack, b.now()+hour)
 		b.at(opening{ttl: 2 * hour}, "1", false)
@@ -320,9 +312,7 @@ func TestCounterThatHasExpiredBeginsAgain(t *testing.T) {
 		b.at(gone, "", false)
 		want(t, b.incr(2), "ok", "2")
 		b.do("PERSIST", openKeys[0]) // a stray value, added in the moment in which it expired
-		if got := b.at(gone, "2", false); got.left < hour-slack {
-			t.Errorf("%+v", got)
-		}
+		between(t, "the time left of a stray value", b.at(gone, "2", false).left, hour-slack, hour)
 		later(b) // and so in another incarnation
 		b.do("DEL", openKeys[0])
 		b.at(gone, "", false)
@@ -359,7 +349,7 @@ func TestRecordEndsWithItsCounter(t *testing.T) {
 
 func TestServerOutOfMemoryIsNoOverflow(t *testing.T) {
 	t.Parallel()
-	b := open(t, "redis")
+	b := serve(t, redistest.Start(t)) // of its own, since it stays without memory
 	b.begin()
 	b.do("SET", openKeys[0], "5")
 	b.do("CONFIG", "SET", "maxmemory", 1)
@@ -367,7 +357,7 @@ func TestServerOutOfMemoryIsNoOverflow(t *testing.T) {
 	_, openErr := b.try(scripts.CounterOpen, openKeys, opening{floor: "9", life: "0"}.args()...)
 	for _, err := range []error{incrErr, openErr} {
 		if err == nil || !strings.Contains(err.Error(), "OOM") {
-			t.Errorf("got %v", err)
+			t.Errorf("on a server without memory: got error %v, want one with OOM", err)
 		}
 	}
 }

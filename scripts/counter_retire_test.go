@@ -38,9 +38,7 @@ func TestCounterThatMayHaveGoneBackIsNotRetired(t *testing.T) {
 		b.opens(opening{})
 		b.do("SET", openKeys[2], "0123456789012345678901234567890123456789 1 0 0") // of another incarnation
 		want(t, b.retire(), "not-in-order")
-		if at := b.opens(opening{}); !at.moved || at.value != "1007" {
-			t.Errorf("%+v", at)
-		}
+		b.at(opening{}, "1007", true)
 		want(t, b.retire(), "ok", "1007")
 	})
 }

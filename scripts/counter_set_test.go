@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -50,9 +51,7 @@ func TestCounterThatIsSetBackIsOfAnotherLife(t *testing.T) {
 		b.begin()
 		b.do("SET", openKeys[0], "100")
 		want(t, b.set("200", 0), "ok", "100") // forward
-		if got := b.at(opening{floor: "100", life: "0"}, "200", false); got.life != "0" {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "the life of a counter that was set forward", b.at(opening{floor: "100", life: "0"}, "200", false).life, "0")
 		for _, row := range []struct{ before, value string }{{"200", "199"}, {"-5", "-6"}, {"9007199254740993", "9007199254740992"}, {"abc", "5"}, {"abc", ""}, {"7", ""}, {"", "3"}} {
 			b.do("DEL", openKeys[0])
 			if row.before != "" {
@@ -63,10 +62,10 @@ func TestCounterThatIsSetBackIsOfAnotherLife(t *testing.T) {
 			b.run(scripts.CounterSet, openKeys, row.value, 0, hour)
 			got := b.at(opening{floor: "9223372036854775000", life: was, refuse: true}, row.value, false)
 			if got.life == was || got.life == "0" {
-				t.Errorf("%+v: life %s after %s", row, got.life, was)
+				t.Errorf("set from %q to %q: it is of life %s as before, or of none; that was %s", row.before, row.value, got.life, was)
 			}
 			if reply := b.open(opening{floor: "9223372036854775000", life: got.life, refuse: true}); reply[0] != "behind" {
-				t.Errorf("%+v: one that has seen it in its new life: %q", row, reply)
+				t.Errorf("set from %q to %q, and opened by one that has seen it in its new life: got %q, want behind", row.before, row.value, reply)
 			}
 		}
 		b.do("DEL", openKeys[0])
@@ -128,9 +127,7 @@ func TestAddingWithAFloorALimitAndARequest(t *testing.T) {
 		want(t, add(1, hour, "6", ""), "behind")
 		want(t, add(1, hour, "5", "5"), "limit")
 		want(t, b.count(), "ok", "5")
-		if b.do("EXISTS", counterKeys[3]) != int64(0) {
-			t.Error("a request that was refused is recorded")
-		}
+		expect.Equal(t, "EXISTS of the record of a request that was refused", b.do("EXISTS", counterKeys[3]).(int64), 0)
 		want(t, add(1, hour, "5", "6"), "ok", "6")
 		want(t, add(1, hour, "100", "1"), "again", "6")
 
@@ -169,9 +166,7 @@ func TestRequestIsRecordedOnlyWhereTheCounterIsInOrder(t *testing.T) {
 		}
 		want(t, b.run(scripts.CounterEra, openKeys[2:], "", hour)[:1], "changed")
 		want(t, b.incrOnce(1), "behind") // the era has begun, and the counter was not opened in it
-		if b.do("EXISTS", counterKeys[3]) != int64(0) {
-			t.Error("it is recorded")
-		}
+		expect.Equal(t, "EXISTS of the record of a request to a counter that is not in order", b.do("EXISTS", counterKeys[3]).(int64), 0)
 		b.at(opening{}, "1060", true)
 		want(t, b.incrOnce(1), "ok", "1061")
 		later(b)

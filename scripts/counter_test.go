@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -157,7 +158,7 @@ func TestRequestIsForgottenAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.begin()
 		want(t, b.run(scripts.CounterIncr, counterKeys, 1, 150, "", "", ""), "ok", "1")
-		b.until(func() bool { return b.expiry(counterKeys[3]) == -2 })
+		expect.Eventually(t, "the request is forgotten after 150 ms", func() bool { return b.expiry(counterKeys[3]) == -2 })
 		want(t, b.run(scripts.CounterIncr, counterKeys, 1, 150, "", "", ""), "ok", "2")
 	})
 }

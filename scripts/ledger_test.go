@@ -42,7 +42,7 @@ func TestLedgerListsTheNewestChargesOldestFirst(t *testing.T) {
 				}
 				micros, err := strconv.ParseFloat(reply[3+2*i], 64) // Redis writes a score as it likes
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("the newest %d: the time of charge %d is no number: %v", most, i, err)
 				}
 				between(t, "charged at", int64(micros), before*1000, b.now()*1000+999)
 			}
@@ -56,7 +56,7 @@ func TestLedgerKeepsEqualChargesApartByTheirIDs(t *testing.T) {
 		b.charge(`{"id":"a","amount":5}`)
 		b.charge(`{"id":"b","amount":5}`)
 		if reply := b.run(scripts.LedgerList, ledgerKey, 10); reply[1] != "2" {
-			t.Errorf("got %q, want both charges", reply)
+			t.Errorf("ledger_list of two equal charges: got %q, want both", reply)
 		}
 	})
 }
@@ -68,7 +68,7 @@ func TestFullLedgerDropsItsOldestThousand(t *testing.T) {
 			old = append(old, redis.Z{Score: float64(i), Member: fmt.Sprintf("old %05d", i)})
 		}
 		if err := b.client.ZAdd(t.Context(), ledgerKey[0], old...).Err(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("filling the ledger: %v", err)
 		}
 		b.charge("new")
 		reply := b.run(scripts.LedgerList, ledgerKey, 10_000)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -60,7 +61,7 @@ func TestFenceIsRaisedOnlyWhileTheLockIsTheTokensOwn(t *testing.T) {
 		want(t, b.run(scripts.LockBreak, lockKeys[:5], next, terms(hour, minute, "0", 0))[:1], "broken")
 		lost("b")
 		b.hold(ask{token: "c", ttl: 100})
-		b.until(func() bool { return b.do("EXISTS", lockKeys[0]).(int64) == 0 })
+		expect.Eventually(t, "the lease of 100 ms ends", func() bool { return b.do("EXISTS", lockKeys[0]).(int64) == 0 })
 		lost("c")
 		b.hold(ask{token: "s", mode: "s"})
 		lost("s") // it is not of an exclusive lock

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -179,9 +180,7 @@ func TestFreeLockWithAQueueIsNotForNewcomers(t *testing.T) {
 		b.enter(ask{token: "b", inbox: "in-b"})
 		b.do("DEL", lockKeys[0]) // ended
 		word(t, b.enter(ask{token: "c"}), "held", 2)
-		if got := fmt.Sprint(b.do("GET", lockKeys[0])); !strings.HasPrefix(got, tokenOf("b")) {
-			t.Errorf("%q holds", got)
-		}
+		expect.Contains(t, "GET of the lock whose holder has gone and for which b waits", fmt.Sprint(b.do("GET", lockKeys[0])), tokenOf("b"))
 	})
 }
 
@@ -198,7 +197,9 @@ func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 
 		b.enter(ask{token: "d", inbox: "in", patience: 100})
 		b.enter(ask{token: "e", inbox: "in"})
-		b.until(func() bool { return b.now() > number(t, strings.Fields(b.fields(lockKeys[3])[tokenOf("d")])[4]) })
+		expect.Eventually(t, "d has not asked for longer than its patience of 100 ms", func() bool {
+			return b.now() > number(t, strings.Fields(b.fields(lockKeys[3])[tokenOf("d")])[4])
+		})
 		heirs(t, b.leave("c", "in", terms(hour, minute, "0", 0)), "e")
 		b.left("e")
 		b.noKeys()
@@ -212,9 +213,7 @@ func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 		b.left("f")
 		b.do("DEL", lockKeys[0]) // g has let its window pass
 		b.hold(ask{token: "j", inbox: "alive"})
-		if n := b.do("ZCARD", lockKeys[2]).(int64); n != 0 {
-			t.Errorf("%d still wait", n)
-		}
+		expect.Equal(t, "ZCARD of the queue after a process has let a window pass", b.do("ZCARD", lockKeys[2]).(int64), 0)
 	})
 }
 
@@ -228,7 +227,7 @@ func TestLeaseThatEndsIsNoWindowThatPassed(t *testing.T) {
 		b.tick()
 		b.left("a")
 		b.hold(ask{token: "b", mode: "s", ttl: 100})
-		b.until(func() bool {
+		expect.Eventually(t, "the reader's lease of 100 ms ends and c holds the lock", func() bool {
 			word(t, b.enter(ask{token: "d", inbox: "other"}), "waiting", 2)
 			return strings.HasPrefix(fmt.Sprint(b.do("GET", lockKeys[0])), tokenOf("c"))
 		})
@@ -269,13 +268,12 @@ func TestPermitsAreCounted(t *testing.T) {
 		b.hold(ask{token: "a", mode: "p", capacity: 3, permits: 2})
 		word(t, b.enter(ask{token: "b", mode: "p", capacity: 3, permits: 2}), "held", 2)
 		want(t, b.enter(ask{token: "b", mode: "p", capacity: 4}), "capacity", "3")
-		b.hold(ask{token: "b", mode: "p", capacity: 3, ttl: 100})
+		b.hold(ask{token: "b", mode: "p", capacity: 3})
 		word(t, b.enter(ask{token: "c", mode: "p", capacity: 3}), "held", 2)
-		b.until(func() bool { return b.enter(ask{token: "c", mode: "p", capacity: 3})[0] == "granted" }) // b's lease has ended
+		b.hold(ask{token: "b", mode: "p", capacity: 3, ttl: 100}) // asked again, with a short lease
+		expect.Eventually(t, "b's lease of 100 ms ends and its permit is free", func() bool { return b.enter(ask{token: "c", mode: "p", capacity: 3})[0] == "granted" })
 		want(t, b.leave("b"), "gone")
-		if n := b.do("HLEN", lockKeys[4]).(int64); n != 2 {
-			t.Errorf("%d records of two holders", n)
-		}
+		expect.Equal(t, "HLEN of the holders, of which there are two", b.do("HLEN", lockKeys[4]).(int64), 2)
 		b.left("a")
 		b.left("c")
 		b.noKeys()
@@ -336,17 +334,21 @@ func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
 // A server whose time is behind, or has just come up to the last fence, mints the next one behind the run of that. The last fence is set a little ahead, by another span each
 // time, so that some grants come when the time is within its run.
 func TestFenceOfAFreeLockLiesBehindTheLastRun(t *testing.T) {
+	each(t, func(t *testing.T, b *box) { fencesBehindRuns(t, b, b.grants()) })
+}
+
+func fencesBehindRuns(t *testing.T, b *box, grants int) {
+	t.Helper()
 	const aheadBy = "local now = redis.call('TIME') local last = string.format('%.0f', now[1] * 1000000 + now[2] + ARGV[1]) " +
 		"redis.call('SET', KEYS[1], last .. ' 1 0 -') return last"
-	each(t, func(t *testing.T, b *box) {
-		for i := range 800 {
-			last := number(t, b.do("EVAL", aheadBy, 1, lockKeys[1], i).(string))
-			if fence := b.hold(ask{token: "a"}); fence <= last+run {
-				t.Fatalf("after %d, %d µs ahead, the fence is %d: its run is %d long", last, i, fence, run)
-			}
-			b.left("a")
+	for i := range grants {
+		ahead := i * thousand / grants
+		last := number(t, b.do("EVAL", aheadBy, 1, lockKeys[1], ahead).(string))
+		if fence := b.hold(ask{token: "a"}); fence <= last+run {
+			t.Fatalf("after %d, %d µs ahead, the fence is %d: its run is %d long", last, ahead, fence, run)
 		}
-	})
+		b.left("a")
+	}
 }
 
 // Behind the fence of an exclusive grant there is a run of others, which its process gives to those to whom it hands the lock on by itself: each of them renews it and is
@@ -372,15 +374,12 @@ func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {
 		}{{"", 0, true}, {"", 1, true}, {"", run, true}, {"", -1, false}, {"", run + 1, false}, {"s", 0, true}, {"s", 1, false}} {
 			first := hold(row.mode)
 			fence := first + row.behind
-			if renewed := renew(fence) == "ok"; renewed != row.its {
-				t.Errorf("%+v: renewed: %v", row, renewed)
-			}
+			asked := fmt.Sprintf("fence %d after that of a grant in mode %q", row.behind, row.mode)
+			expect.Equal(t, "renewed with "+asked, renew(fence) == "ok", row.its)
 			broken := breaking(fence)
-			if broken[0] == "broken" != (row.behind == 0) { // lists show the first, and no other may have been given to anybody
-				t.Errorf("%+v: %q", row, broken)
-			}
+			expect.Equal(t, "broken by "+asked, broken[0] == "broken", row.behind == 0) // lists show the first, and no other may have been given to anybody
 			if row.behind == 0 && row.mode == "" && number(t, broken[1]) <= first+run {
-				t.Errorf("%+v: the fence %s lies within the run that begins with %d", row, broken[1], first)
+				t.Errorf("broken by %s: the fence %s lies within the run that begins with %d", asked, broken[1], first)
 			}
 		}
 		first := hold("")
@@ -408,13 +407,13 @@ func TestLockShowsHoldersAndWaitersWithoutTheirTokens(t *testing.T) {
 		reply = show(10)
 		want(t, append(reply[:1:1], reply[2:7]...), "ok", fmt.Sprint(fence), "x", "0", "1", "2")
 		if len(reply) != 10 || !strings.HasSuffix(reply[7], " 1 owner-a") || !strings.HasPrefix(reply[8], "p 2 ") || !strings.HasSuffix(reply[9], " owner-c") {
-			t.Errorf("%q", reply)
+			t.Errorf("lock_get: got %q, want 10 values: the holder ends in ` 1 owner-a`, the waiters begin with `p 2 ` and end in ` owner-c`", reply)
 		}
 		if text := strings.Join(reply, " "); strings.Contains(text, "aaa") || strings.Contains(text, "bbb") {
 			t.Errorf("a token is shown: %q", reply)
 		}
 		if got := show(1); len(got) != 9 {
-			t.Errorf("%q", got)
+			t.Errorf("lock_get with one waiter at most: got %q, want 9 values", got)
 		}
 		b.left("a")
 		reply = show(1)
@@ -427,35 +426,34 @@ func TestLockShowsHoldersAndWaitersWithoutTheirTokens(t *testing.T) {
 
 func TestNothingIsGrantedWhileLeasesMayBeLost(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		const span = 300
+		const span = int(hour)
 		reply := b.enter(ask{token: "a", span: span})
 		word(t, reply, "doubt", 1)
-		between(t, "wait", number(t, reply[1]), 1, span)
+		between(t, "wait", number(t, reply[1]), hour-slack, hour)
 		word(t, b.enter(ask{token: "b", mode: "s", span: span}), "doubt", 1)
-		if n := b.do("EXISTS", lockKeys[0]).(int64); n != 0 {
-			t.Error("what redislock obtained was kept")
-		}
-		b.until(func() bool { return b.enter(ask{token: "a", span: span})[0] == "granted" })
+		expect.Equal(t, "EXISTS of the lock that redislock obtained, and nobody was granted", b.do("EXISTS", lockKeys[0]).(int64), 0)
+		b.doubtEndsIn(100)
+		expect.Eventually(t, "a is granted the lock when the doubt ends", func() bool { return b.enter(ask{token: "a", span: span})[0] == "granted" })
 		b.enter(ask{token: "w", inbox: "in", span: span})
 		b.do("SET", lockKeys[5], "another-life 0")
 		word(t, b.enter(ask{token: "a", span: span}), "granted", 3)         // it is held all the same
 		want(t, b.leave("a", "in", terms(hour, minute, "0", span)), "left") // and not handed over
 		word(t, b.enter(ask{token: "w", inbox: "in", span: span}), "doubt", 1)
-		b.until(func() bool { return b.enter(ask{token: "w", inbox: "in", span: span})[0] == "granted" })
+		b.doubtEndsIn(100)
+		expect.Eventually(t, "the waiter is granted the lock when the doubt ends", func() bool { return b.enter(ask{token: "w", inbox: "in", span: span})[0] == "granted" })
 	})
+}
+
+// doubtEndsIn makes the time in which leases may be lost end so many milliseconds from now.
+func (b *box) doubtEndsIn(ms int64) {
+	b.Helper()
+	life, _, _ := strings.Cut(b.do("GET", lockKeys[5]).(string), " ")
+	b.do("SET", lockKeys[5], fmt.Sprint(life, " ", b.now()+ms))
 }
 
 func TestFencesOfALockRiseEvenIfItsRecordWasLost(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		next := rising(t)
-		for i := range grants {
-			token := string(rune('a' + i%2)) // a token that comes again right away would get the same grant
-			next(b.hold(ask{token: token, mode: []string{"", "s", "p"}[i%3], capacity: i % 3 / 2}))
-			b.left(token)
-			if i%4 == 0 {
-				b.do("DEL", lockKeys[1])
-			}
-		}
+		fencesOfALock(t, b, b.grants())
 		b.do("SET", lockKeys[1], "9007199254740000 - 1 -")
 		for i, token := range []string{"a", "b", "c"} {
 			want := 9007199254740000 + int64(i+1)*(run+1)
@@ -463,6 +461,19 @@ func TestFencesOfALockRiseEvenIfItsRecordWasLost(t *testing.T) {
 			b.left(token)
 		}
 	})
+}
+
+func fencesOfALock(t *testing.T, b *box, grants int) {
+	t.Helper()
+	next := rising(t)
+	for i := range grants {
+		token := string(rune('a' + i%2)) // a token that comes again right away would get the same grant
+		next(b.hold(ask{token: token, mode: []string{"", "s", "p"}[i%3], capacity: i % 3 / 2}))
+		b.left(token)
+		if i%4 == 0 {
+			b.do("DEL", lockKeys[1])
+		}
+	}
 }
 
 func TestNamesOfLocksAreListedForTheirLease(t *testing.T) {
@@ -473,7 +484,7 @@ func TestNamesOfLocksAreListedForTheirLease(t *testing.T) {
 		note("short", 100)
 		note("gone", minute)
 		note("gone", 0)
-		b.until(func() bool { return len(b.run(scripts.LockNames, listKey)) == 2 })
+		expect.Eventually(t, "the name noted for 100 ms is gone", func() bool { return len(b.run(scripts.LockNames, listKey)) == 2 })
 		want(t, b.run(scripts.LockNames, listKey), "ok", "long")
 		note("other", minute)
 		between(t, "members", b.do("ZCARD", listKey[0]).(int64), 2, 2)

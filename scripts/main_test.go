@@ -16,6 +16,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
+	stores.run.end()
 	if code == 0 {
 		code = verdict()
 	}

@@ -2,10 +2,10 @@ package scripts_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -22,7 +22,7 @@ func (b *box) names(prefix, behind string, n int) []string {
 	b.Helper()
 	reply := b.run(scripts.NameList, nameKey, prefix, behind, n)
 	if reply[0] != "ok" {
-		b.Fatalf("got %q", reply)
+		b.Fatalf("name_list of %d behind %q that begin with %q: got %q, want ok", n, behind, prefix, reply)
 	}
 	return reply[1:]
 }
@@ -97,8 +97,6 @@ func TestPagesOfNamesMissNothing(t *testing.T) {
 				t.Fatalf("the pages never end: %q", got)
 			}
 		}
-		if !slices.Equal(got, all) {
-			t.Errorf("got %q", got)
-		}
+		expect.Equal(t, "name_list page by page", got, all)
 	})
 }

@@ -3,6 +3,8 @@ package scripts_test
 import (
 	"strconv"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func TestFirstClaimIsGrantedAndWrittenDown(t *testing.T) {
@@ -87,7 +89,7 @@ func TestReleasedTokenTakesAnotherRequest(t *testing.T) {
 		reply := b.claim(claim{owner: "bob", fingerprint: "other"})
 		word(t, reply, "granted", 3)
 		if number(t, reply[1]) <= fence || reply[2] != "2" {
-			t.Errorf("got %q after fence %d, want a larger fence and attempt 2", reply, fence)
+			t.Errorf("token_claim: got %q after fence %d, want a larger fence and attempt 2", reply, fence)
 		}
 	})
 }
@@ -99,7 +101,7 @@ func TestReleaserThatClaimsAgainIsANewAttempt(t *testing.T) {
 		reply := b.claim(claim{})
 		word(t, reply, "granted", 3)
 		if number(t, reply[1]) <= fence || reply[2] != "2" {
-			t.Errorf("got %q after fence %d, want a larger fence and attempt 2", reply, fence)
+			t.Errorf("token_claim: got %q after fence %d, want a larger fence and attempt 2", reply, fence)
 		}
 	})
 }
@@ -149,7 +151,7 @@ func TestScopeOfARouteMustFitThatOfTheToken(t *testing.T) {
 				before := b.look(tokenKey...)
 				reply := b.claim(claim{scope: row.route, issued: true})
 				if reply[0] != row.outcome {
-					t.Fatalf("got %q, want %s", reply, row.outcome)
+					t.Fatalf("%s: got %q, want %s", lastAsked(t), reply, row.outcome)
 				}
 				if row.outcome == "mismatch" {
 					b.same(before)
@@ -184,7 +186,7 @@ func TestSilentClaimIsTakenOverOnlyIfBothPoliciesSaySo(t *testing.T) {
 				before := b.look(tokenKey...)
 				reply := b.claim(claim{owner: "bob", policy: row.asked})
 				if reply[0] != row.outcome {
-					t.Fatalf("got %q, want %s", reply, row.outcome)
+					t.Fatalf("%s: got %q, want %s", lastAsked(t), reply, row.outcome)
 				}
 				if row.outcome == "in-doubt" {
 					between(t, "lapsed since", number(t, reply[1]), 1, patience.Milliseconds())
@@ -192,7 +194,7 @@ func TestSilentClaimIsTakenOverOnlyIfBothPoliciesSaySo(t *testing.T) {
 					return
 				}
 				if number(t, reply[1]) <= fence || reply[2] != "2" {
-					t.Errorf("got %q after fence %d, want a larger fence and attempt 2", reply, fence)
+					t.Errorf("token_claim: got %q after fence %d, want a larger fence and attempt 2", reply, fence)
 				}
 				for _, late := range [][]string{b.complete("ann", "late"), b.extend("ann", minute), b.release("ann")} {
 					want(t, late, "stale")
@@ -211,19 +213,19 @@ func TestLeaseLapsesByTheServersClock(t *testing.T) {
 				b.do("DEL", tokenKey[0])
 				end := number(t, b.claim(claim{policy: row.made, lease: 100})[3])
 				var last []string
-				b.until(func() bool {
+				expect.Eventually(t, "the lease of 100 ms lapses", func() bool {
 					from := b.now()
 					last = b.claim(claim{owner: "bob", policy: row.asked})
 					if last[0] == "busy" && from >= end {
 						t.Fatalf("busy at %d, the lease ended at %d", from, end)
 					}
 					if last[0] != "busy" && b.now() < end {
-						t.Fatalf("%q before the lease ended at %d", last, end)
+						t.Fatalf("claimed by another: got %q before the lease ended at %d", last, end)
 					}
 					return last[0] != "busy"
 				})
 				if last[0] != row.outcome {
-					t.Errorf("got %q, want %s", last, row.outcome)
+					t.Errorf("%s: got %q, want %s", lastAsked(t), last, row.outcome)
 				}
 			})
 		}

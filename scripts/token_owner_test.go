@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -177,7 +178,7 @@ func TestCompletedRecordEndsAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any")
 		b.run(scripts.TokenComplete, tokenKey, "ann", "done", 150)
-		b.until(func() bool { return b.token()[0] == "unknown" })
+		expect.Eventually(t, "the record kept for 150 ms is gone", func() bool { return b.token()[0] == "unknown" })
 		want(t, b.complete("ann", "done"), "gone")
 		want(t, b.release("ann"), "gone")
 		want(t, b.extend("ann", minute), "gone")

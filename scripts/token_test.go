@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -121,7 +122,7 @@ func TestIssuingAgainAnswersTheSameUntilTheTokenIsUsed(t *testing.T) {
 func TestIssuedTokenThatEndedIsUnknown(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.issue(120, "")
-		b.until(func() bool { return b.token()[0] == "unknown" })
+		expect.Eventually(t, "the token issued for 120 ms ends", func() bool { return b.token()[0] == "unknown" })
 		want(t, b.claim(claim{issued: true}), "unknown")
 		if kind := b.look(tokenKey...)[tokenKey[0]].kind; kind != "none" {
 			t.Errorf("the refused claim made a %s", kind)
@@ -146,7 +147,7 @@ func TestTokenGetShowsEveryState(t *testing.T) {
 			reply := b.token()
 			word(t, reply, want, 5)
 			if number(t, reply[2]) != fence || reply[3] != attempts || reply[4] != "pay" {
-				t.Errorf("got %q, want fence %d and %s attempts in scope pay", reply, fence, attempts)
+				t.Errorf("token_get: got %q, want fence %d and %s attempts in scope pay", reply, fence, attempts)
 			}
 			b.same(before)
 		}

@@ -12,11 +12,11 @@ func TestIdentityGetsItsIDAgain(t *testing.T) {
 		b.lease(lease{nonce: "n2"})
 		second := b.lease(lease{nonce: "n3", identity: "ann"})
 		if second.id != first.id || second.from < first.from || second.fence <= first.fence {
-			t.Errorf("got %+v, want the id of %+v", second, first)
+			t.Errorf("leased by the same identity: got %+v, want the id of %+v, no earlier window and a larger fence", second, first)
 		}
 		b.pass(2 * hour) // its window lapses
 		if third := b.lease(lease{nonce: "n4", identity: "ann"}); third.id != first.id || third.from < second.till-2*hour {
-			t.Errorf("got %+v, want the id of %+v", third, second)
+			t.Errorf("leased by the same identity after its window has lapsed: got %+v, want the id of %+v and a window behind its own", third, second)
 		}
 		if names := b.fields(poolKeys[2]); !maps.Equal(names, map[string]string{"n:n2": "1", "n:n4": "0", "i:ann": "0"}) {
 			t.Errorf("the names are %v", names)
@@ -27,12 +27,12 @@ func TestIdentityGetsItsIDAgain(t *testing.T) {
 
 func TestIdentityIsHonouredOnlyBehindTheWindow(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		first := b.lease(lease{nonce: "n1", identity: "ann", ttl: 300})
+		first := b.lease(lease{nonce: "n1", identity: "ann"})
 		second := b.lease(lease{nonce: "n2", identity: "ann"})
 		if second.id == first.id {
 			t.Fatalf("two holders have worker id %s", first.id)
 		}
-		b.until(func() bool { return b.now() >= second.till })
+		b.pass(2 * hour)
 		if third := b.lease(lease{nonce: "n3", identity: "ann"}); third.id != second.id {
 			t.Errorf("got worker id %s, want %s, the last of that identity", third.id, second.id)
 		}
@@ -96,7 +96,7 @@ func TestNamesAreOnlyBelievedWhereTheRecordAgrees(t *testing.T) {
 				lie()
 				got := b.lease(lease{nonce: "n7", identity: "cid", bits: 2})
 				if got.id == g.id || number(t, got.id) > 3 || got.fence <= g.fence {
-					t.Errorf("got %+v", got)
+					t.Errorf("leased where %s: got %+v, want a larger fence and a worker id up to 3 that is not %+v's", name, got, g)
 				}
 				b.sound()
 				b.do("HDEL", poolKeys[0], "s:"+got.id)

@@ -74,7 +74,7 @@ func TestPlainRequestsAreAnsweredFirst(t *testing.T) {
 		for name, ask := range plainRequests {
 			t.Run(name, func(t *testing.T) {
 				if reply := ask(only.on(t), ready(b.on(t))); reply[0] != "ok" && reply[0] != "granted" {
-					t.Errorf("got %q", reply)
+					t.Errorf("%s: got %q, want granted or ok", lastAsked(t), reply)
 				}
 				b.on(t).sound()
 			})
@@ -139,7 +139,7 @@ func TestFirstPartLeavesTheRestWhatIsNotPlain(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				open := ready(b.on(t))
 				if reply := special(only.on(t))[name](open); reply[0] != "not plain" {
-					t.Errorf("got %q", reply)
+					t.Errorf("%s: got %q, want it left to the rest of the script, as `not plain`", lastAsked(t), reply)
 				}
 			})
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -113,9 +114,7 @@ func TestRenewNoticesEveryLoss(t *testing.T) {
 				noticed := b.now()
 				reply := b.prove(p)
 				word(t, reply, "ok", 3) // it is proven whatever was lost
-				if number(t, reply[1]) != number(t, reply[3])+hour || reply[2] != fmt.Sprint(hour) {
-					t.Errorf("got %q", reply)
-				}
+				want(t, reply, "ok", fmt.Sprint(number(t, reply[3])+hour), fmt.Sprint(hour), reply[3])
 				b.quarantined(lease{skew: 1000}, noticed+hour+1000)
 				fields := b.fields(poolKeys[0])
 				want(t, b.record("1"), "n1", fmt.Sprint(g.from), reply[1], fmt.Sprint(g.fence), "h", "")
@@ -138,9 +137,8 @@ func TestLossOfIndexOrNamesStopsNobody(t *testing.T) {
 				g := b.lease(lease{nonce: "n0", identity: "ann"})
 				b.do("DEL", key)
 				word(t, b.renew(g, ""), "ok", 3)
-				if next := b.lease(lease{nonce: "n1", identity: "ann", newPools: "wait"}); next.id != "1" {
-					t.Errorf("got %+v", next)
-				}
+				next := b.lease(lease{nonce: "n1", identity: "ann", newPools: "wait"})
+				expect.Equal(t, "the worker id leased after "+key+" was lost", next.id, "1")
 				word(t, b.giveBack(g), "ok", 2)
 			})
 		})
@@ -215,7 +213,7 @@ func TestQuarantineEndsExactlyAndGrantsGoOn(t *testing.T) {
 		b.do("HDEL", poolKeys[0], "s:"+lost.id)
 		end := b.quarantined(ask, lost.till+50)
 		var reply []string
-		b.until(func() bool {
+		expect.Eventually(t, "the quarantine of 250 ms ends", func() bool {
 			ask.nonce = "n2"
 			reply = b.acquire(ask)
 			return reply[0] != "quarantined"
@@ -245,7 +243,7 @@ func TestRepeatOfAcquireInQuarantineAndBehindIt(t *testing.T) {
 		word(t, b.acquire(lease{nonce: "n0"}), "quarantined", 1) // nobody knows whether it stands
 		b.pass(2 * hour)
 		if again := b.lease(lease{nonce: "n0"}); again.id == g.id || again.fence <= g.fence || again.till <= b.now() {
-			t.Errorf("got %+v behind %+v, which has ended", again, g)
+			t.Errorf("a repeat after its lease has ended: got %+v, want another id, a larger fence and an open window; it was %+v", again, g)
 		}
 		b.lease(lease{nonce: "n1", identity: "ann"})
 		b.do("DEL", poolKeys[0])
@@ -261,7 +259,7 @@ func TestRepeatOfAcquireInQuarantineAndBehindIt(t *testing.T) {
 		word(t, b.renew(kept, ""), "ok", 3)
 		b.setHead("quarantine", b.now())
 		if again := b.lease(lease{nonce: "n2"}); again.id != kept.id || again.from != kept.from || again.fence != kept.fence {
-			t.Errorf("got %+v, want %+v", again, kept)
+			t.Errorf("a repeat of a lease that was kept alive: got %+v, want %+v", again, kept)
 		}
 	})
 }
@@ -288,9 +286,7 @@ func TestReleaseInQuarantineFreesTheSlotForLater(t *testing.T) {
 		word(t, b.giveBack(g), "ok", 2)
 		b.quarantined(lease{}, g.till)
 		b.pass(hour)
-		if next := b.lease(lease{nonce: "n2"}); next.id != g.id {
-			t.Errorf("got %+v", next)
-		}
+		expect.Equal(t, "the worker id leased after the quarantine", b.lease(lease{nonce: "n2"}).id, g.id)
 		b.sound()
 	})
 }

@@ -60,10 +60,10 @@ func TestNextWindowBeginsBehindTheLastTimestampUsed(t *testing.T) {
 				b.sound()
 				next := b.lease(lease{nonce: "n2", bits: 1}) // at once
 				if next.id != g.id || next.from != max(number(t, reply[1]), next.from) {
-					t.Errorf("%+v follows %+v, which ended at %s", next, g, reply[1])
+					t.Errorf("leased after a release: got %+v, want the id of %+v, from %s on at the earliest", next, g, reply[1])
 				}
 				if number(t, reply[1]) > b.now() && next.from != number(t, reply[1]) {
-					t.Errorf("%+v begins elsewhere than at %s", next, reply[1])
+					t.Errorf("leased after a release that ends later: %+v begins elsewhere than at %s", next, reply[1])
 				}
 				b.sound()
 			})
@@ -101,7 +101,7 @@ func TestLossAfterLateWindows(t *testing.T) {
 		ask.nonce = "n3"
 		late := b.lease(ask)
 		if late.id != first.id || late.from != first.till-10 {
-			t.Fatalf("%+v follows %+v", late, first)
+			t.Fatalf("leased after a release: got %+v, want the id of %+v, from 10 ms before its end on", late, first)
 		}
 		b.do("FLUSHALL")
 		ask.nonce = "n4"

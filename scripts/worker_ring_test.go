@@ -6,11 +6,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // fill leases every slot of a ring of two bits for an hour, a second after each other.
 func (b *box) fill() []grant {
+	b.Helper()
+	return b.fillEvery(1000)
+}
+
+// fillEvery is fill with another time between the grants.
+func (b *box) fillEvery(ms int64) []grant {
 	b.Helper()
 	var grants []grant
 	for i := range 4 {
@@ -19,9 +26,9 @@ func (b *box) fill() []grant {
 			b.Fatalf("grant %d is worker id %s", i, g.id)
 		}
 		grants = append(grants, g)
-		b.pass(1000)
+		b.pass(ms)
 		for at := range grants {
-			grants[at] = grants[at].past(1000)
+			grants[at] = grants[at].past(ms)
 		}
 	}
 	return grants
@@ -94,8 +101,8 @@ func TestRepeatsDoNotMoveASlotBack(t *testing.T) {
 
 func TestReleasedSlotWaitsForItsTurnBehindLapsedOnes(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		grants := b.fill()
-		const later = 3_596_500 // the first lease has ended then, and no other
+		grants := b.fillEvery(10 * minute)
+		const later = 25 * minute // the first lease has ended then, and no other
 		b.pass(later)
 		b.free(grants[2].past(later))
 		for i, id := range []string{"0", "2"} {
@@ -129,12 +136,12 @@ func TestFullRingGrantsAgainWhenTheFirstLeaseEnds(t *testing.T) {
 			b.lease(lease{nonce: nonce, ttl: 300})
 		}
 		var reply []string
-		b.until(func() bool {
+		expect.Eventually(t, "the first of the leases of 300 ms ends", func() bool {
 			reply = b.acquire(lease{nonce: "e"})
 			return reply[0] == "granted"
 		})
 		if reply[1] != first.id || number(t, reply[2]) < first.till || number(t, reply[6]) < first.till {
-			t.Errorf("got %q, want worker id %s from %d on, and not earlier", reply, first.id, first.till)
+			t.Errorf("leased when the first lease ended: got %q, want worker id %s from %d on, and not earlier", reply, first.id, first.till)
 		}
 	})
 }
@@ -155,7 +162,7 @@ func TestSlotRestsBehindItsWindowForTheCooldown(t *testing.T) {
 		b.exhausted(lease{cooldown: hour}, grants[0].till)
 		b.exhausted(lease{cooldown: minute}, grants[0].till-hour+minute)
 		if g := b.lease(lease{nonce: "no rest"}); g.id != "0" || g.from < grants[0].till-hour {
-			t.Errorf("got %+v, want worker id 0", g)
+			t.Errorf("leased without a rest: got %+v, want worker id 0, after its window", g)
 		}
 	})
 }
@@ -229,7 +236,7 @@ func TestReleasedSlotIsGrantedByAClockThatIsBehind(t *testing.T) {
 		b.pass(-minute)
 		g := b.lease(lease{nonce: "next"})
 		if g.id != "2" || g.from <= b.now() {
-			t.Errorf("got %+v, want worker id 2 from a later moment on", g)
+			t.Errorf("leased by a clock that is behind: got %+v, want worker id 2 from a later moment on", g)
 		}
 		b.exhausted(lease{}, g.till)
 	})

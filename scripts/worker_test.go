@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -34,7 +35,7 @@ func TestGrantNamesItsWindowAndThePool(t *testing.T) {
 		b.sound()
 		for _, key := range poolKeys {
 			if expiry := b.expiry(key); expiry != -1 {
-				t.Errorf("%s ends at %d", key, expiry)
+				t.Errorf("%s ends at %d, want it to stay", key, expiry)
 			}
 		}
 		second := b.acquire(lease{nonce: "n2", datacenter: 3, ttl: minute, bits: 10})
@@ -78,7 +79,7 @@ func TestSameNonceAfterItsEndIsANewLease(t *testing.T) {
 				b.tick()
 				again := b.lease(lease{nonce: name})
 				if again.id == old.id || again.from <= old.from || again.fence <= old.fence || again.till <= b.now() {
-					t.Errorf("got %+v behind %+v", again, old)
+					t.Errorf("asked again after the lease has ended: got %+v, want another id, a later window and a larger fence than %+v", again, old)
 				}
 				want(t, b.renew(old, ""), "lost")
 				want(t, b.prove(old.proof()), "lost")
@@ -191,7 +192,7 @@ func TestRenewAndReleaseNeedTheVeryGrant(t *testing.T) {
 func TestEndedLeaseIsNeverRevived(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		g := b.lease(lease{nonce: "n1", ttl: 100})
-		b.until(func() bool { return b.now() >= g.till })
+		expect.Eventually(t, "the lease of 100 ms ends", func() bool { return b.now() >= g.till })
 		before := b.look(poolKeys...)
 		want(t, b.renew(g, "100"), "lost") // though nobody took its slot
 		want(t, b.prove(g.proof()), "lost")
@@ -276,7 +277,7 @@ func TestWorkerGetShowsAPageOfTheRing(t *testing.T) {
 		b.do("HDEL", poolKeys[0], "s:1") // a record that is lost leaves its place empty, and is noticed
 		reply := page(0, 3)
 		if !slices.Equal(reply[9:], []string{records[0], "", records[2]}) || reply[6] != "2" || reply[7] != "60000" {
-			t.Errorf("got %q", reply)
+			t.Errorf("worker_get of a page with a lost record: got %q, want the records %q and `` between them, 2 records in all and a wait of 60000", reply, []string{records[0], records[2]})
 		}
 	})
 }
@@ -296,7 +297,7 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 		end := number(t, b.head()["quarantine"])
 		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
 		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
-			t.Errorf("got %q, the quarantine ends at %d", reply, end)
+			t.Errorf("worker_get in quarantine: got %q, the quarantine ends at %d", reply, end)
 		}
 		replid := b.replid()
 		b.setHead("incarnation", "between") // and before anybody noticed that: what is left is longer than a ttl

@@ -273,11 +273,11 @@ func TestKeyOfAnotherKindIsAnErrorAndNothingChanges(t *testing.T) {
 				switch {
 				case misuse.answer != "":
 					if err != nil {
-						t.Fatal(err)
+						t.Fatalf("%s: %v", lastAsked(t), err)
 					}
 					want(t, reply, misuse.answer)
 				case err == nil:
-					t.Errorf("got %q, want an error", reply)
+					t.Errorf("%s: got %q, want an error", lastAsked(t), reply)
 				case !strings.Contains(err.Error(), "WRONGTYPE"):
 					t.Errorf("got the error %v, want one with WRONGTYPE", err)
 				}

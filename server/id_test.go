@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -38,6 +38,15 @@ func (s *service) ids(t testing.TB, path string) wire.Snowflakes {
 	return must[wire.Snowflakes](t, s, 200, "GET", path, "")
 }
 
+// wantAroundNow fails the test if a time is not of now. Ten minutes are more than a busy machine takes
+// between a stamp and its check, and less than a wrong epoch or zone makes.
+func wantAroundNow(t testing.TB, what string, at time.Time) {
+	t.Helper()
+	if now := time.Now(); now.Sub(at).Abs() > 10*time.Minute {
+		t.Errorf("%s: got %v, want about %v", what, at, now)
+	}
+}
+
 // numbers reads ids in decimal, and checks that they rise and are of one worker id and of now.
 func numbers(t testing.TB, got wire.Snowflakes) (ids []snowflake.ID) {
 	t.Helper()
@@ -45,11 +54,13 @@ func numbers(t testing.TB, got wire.Snowflakes) (ids []snowflake.ID) {
 	for i, text := range got.IDs {
 		id, err := snowflake.Parse(text)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("id %q of pool %s: %v", text, got.Pool, err)
 		}
 		parts := layout.Decode(id, snowflake.DefaultEpoch)
-		if apart := time.Since(parts.Time).Abs(); parts.Worker != got.WorkerID || apart > time.Minute || i > 0 && id <= ids[i-1] {
-			t.Fatalf("%d behind %v: %+v, worker id %d", id, ids, parts, got.WorkerID)
+		wantAroundNow(t, "time of id "+text, parts.Time)
+		expect.MustEqual(t, "worker id of id "+text, parts.Worker, got.WorkerID)
+		if i > 0 && id <= ids[i-1] {
+			t.Fatalf("%d ids of pool %s: id %d at place %d comes after %d, want them to rise", len(got.IDs), got.Pool, id, i, ids[i-1])
 		}
 		ids = append(ids, id)
 	}
@@ -59,39 +70,35 @@ func numbers(t testing.TB, got wire.Snowflakes) (ids []snowflake.ID) {
 func (s *service) idsOfTheDefaultPool(t *testing.T) {
 	a := s.do(t, "GET", "/id/snowflake", "")
 	one := decode[wire.Snowflakes](t, a, 200)
-	if one.Pool != "main" || one.WorkerID != 0 || len(one.IDs) != 1 || one.ID != one.IDs[0] || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%+v %v", one, a.header)
-	}
-	if want := fmt.Sprintf(`{"pool":"main","worker_id":0,"id":%q,"ids":[%q]}`+"\n", one.ID, one.ID); string(a.body) != want || a.header.Get("Content-Type") != "application/json" {
-		t.Errorf("%q %v, want %q", a.body, a.header, want)
-	}
+	a.wantHeader(t, "Cache-Control", "no-store")
+	a.wantHeader(t, "Content-Type", "application/json")
+	a.wantBody(t, fmt.Sprintf(`{"pool":"main","worker_id":0,"id":%q,"ids":[%q]}`+"\n", one.ID, one.ID))
 	last := numbers(t, one)[0]
 	for _, n := range []int{1, 2, 255, 256, 257, 5000, 10_000} {
 		got := s.ids(t, "/id/snowflake?n="+strconv.Itoa(n))
 		ids := numbers(t, got)
-		if len(ids) != n || got.ID != "" || ids[0] <= last {
-			t.Errorf("n=%d: %d ids from %d behind %d, id %q", n, len(ids), ids[0], last, got.ID)
+		expect.MustEqual(t, fmt.Sprintf("ids with n=%d", n), len(ids), n)
+		expect.Equal(t, fmt.Sprintf("the one id with n=%d", n), got.ID, "")
+		if ids[0] <= last {
+			t.Errorf("n=%d: ids begin with %d, want more than %d, which came before", n, ids[0], last)
 		}
 		last = ids[n-1]
 	}
-	if slot := must[wire.WorkerRing](t, s, 200, "GET", "/worker/main?n=1", "").Slots[0]; slot.State != "held" || slot.Holder != "host-1" {
-		t.Errorf("%+v", slot)
-	}
+	slot := must[wire.WorkerRing](t, s, 200, "GET", "/worker/main?n=1", "").Slots[0]
+	expect.Equal(t, "GET /worker/main?n=1: state", slot.State, "held")
+	expect.Equal(t, "GET /worker/main?n=1: holder", slot.Holder, "host-1")
 }
 
 func (s *service) idsOfAPool(t *testing.T) {
-	must[wire.WorkerLease](t, s, 201, "POST", "/worker/shared", "") // another has worker id 0
+	must[wire.WorkerLease](t, s, 201, "POST", "/worker/shared", `{"ttl_ms":3600000}`) // another has worker id 0
 	got := s.ids(t, "/id/snowflake/shared?n=3")
-	if ids := numbers(t, got); got.Pool != "shared" || got.WorkerID != 1 || len(ids) != 3 {
-		t.Errorf("%+v", got)
-	}
-	if got := s.ids(t, "/id/snowflake/a%3Ab"); got.Pool != "a:b" {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "GET /id/snowflake/shared?n=3: number of ids", len(numbers(t, got)), 3)
+	expect.Equal(t, "GET /id/snowflake/shared?n=3", got, wire.Snowflakes{Pool: "shared", WorkerID: 1, IDs: got.IDs})
+	expect.Equal(t, "GET /id/snowflake/a%3Ab: pool", s.ids(t, "/id/snowflake/a%3Ab").Pool, "a:b")
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/browsers", `{"layout":"41/5/7"}`)
 	for _, text := range s.ids(t, "/id/snowflake/browsers?n=300").IDs {
 		if id, err := snowflake.Parse(text); err != nil || id >= 1<<53 {
-			t.Errorf("%s: JavaScript would round it", text)
+			t.Errorf("GET /id/snowflake/browsers?n=300: got id %s, want less than 2^53, so that JavaScript does not round it", text)
 		}
 	}
 }
@@ -123,20 +130,19 @@ func (s *service) idFormats(t *testing.T) {
 			for _, text := range got.IDs {
 				id, err := row.parse(text)
 				if err != nil || id <= last {
-					t.Fatalf("%s: %q behind %d: %v", query, text, last, err)
+					t.Fatalf("GET /id/snowflake?%s: %q is read as %d, %v; want more than %d, which came before", query, text, id, err, last)
 				}
 				last = id
 			}
-			if one != (got.ID == got.IDs[0]) {
-				t.Errorf("%s: id %q", query, got.ID)
+			want := ""
+			if one {
+				want = got.IDs[0]
 			}
+			expect.Equal(t, "GET /id/snowflake?"+query+": id", got.ID, want)
 		}
 	}
 	for _, width := range []string{"1", "17"} { // an id has 18 digits from 2023 until 2057
-		problem := checkProblem(t, s.do(t, "GET", "/id/snowflake?format=padded&width="+width, ""), wire.InvalidRequest)
-		if problem.Field != "width" || !strings.Contains(problem.Detail, "18 digits") {
-			t.Errorf("%+v", problem)
-		}
+		wantField(t, s.do(t, "GET", "/id/snowflake?format=padded&width="+width, ""), wire.InvalidRequest, "width", "18 digits")
 	}
 }
 
@@ -154,16 +160,17 @@ func (s *service) idsAsText(t *testing.T) {
 		{"?n=3", "*/*", 0, false},
 	} {
 		a := s.do(t, "GET", "/id/snowflake"+row.query, "", "Accept: "+row.accept)
-		if a.status != 200 || a.header.Get("Cache-Control") != "no-store" || strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") != row.text {
-			t.Errorf("%+v: %d %v", row, a.status, a.header)
-		}
+		a.wantStatus(t, 200)
+		a.wantHeader(t, "Cache-Control", "no-store")
+		media, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
+		expect.Equal(t, a.asked+": media type is text/plain", media == "text/plain", row.text)
 		if !row.text {
 			decode[wire.Snowflakes](t, a, 200)
 			continue
 		}
 		lines := strings.Split(string(a.body), "\n")
 		if len(lines) != row.lines+1 || lines[row.lines] != "" || !slices.IsSortedFunc(lines[:row.lines], strings.Compare) {
-			t.Errorf("%+v: %d lines: %.200s", row, len(lines), a.body)
+			t.Errorf("%v; want %d lines that rise", a, row.lines)
 		}
 	}
 }
@@ -177,35 +184,31 @@ func (s *service) idsAtOnce(t *testing.T) {
 			a, err := s.send(context.WithoutCancel(t.Context()), call{method: "GET", path: fmt.Sprintf("/id/snowflake/at-once?n=%d", 1+i*97)})
 			var got wire.Snowflakes
 			if err != nil || a.status != 200 || strictly(a.body, &got) != nil {
-				t.Errorf("%v %d %.200s", err, a.status, a.body)
+				t.Errorf("%v, error %v; want ids", a, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			for _, id := range got.IDs {
 				if seen[id] {
-					t.Errorf("%s twice", id)
+					t.Errorf("id %s was stamped twice", id)
 				}
 				seen[id] = true
 			}
 		})
 	}
 	wg.Wait()
-	if ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/at-once?n=1", ""); ring.Used != 1 {
-		t.Errorf("one server leased %d worker ids", ring.Used)
-	}
+	expect.Equal(t, "worker ids that one server leased for 12 requests at once", must[wire.WorkerRing](t, s, 200, "GET", "/worker/at-once?n=1", "").Used, 1)
 }
 
 func (s *service) idsExhausted(t *testing.T) {
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/taken", `{"layout":"41/1/12","ttl_ms":60000}`)
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/taken", `{"layout":"41/1/12","ttl_ms":3600000}`)
 	for range 2 {
 		must[wire.WorkerLease](t, s, 201, "POST", "/worker/taken", "")
 	}
 	for range 2 {
 		a := s.do(t, "GET", "/id/snowflake/taken", "", "Accept: text/plain")
 		checkProblem(t, a, wire.PoolExhausted)
-		if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 60 {
-			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
-		}
+		a.wantRetryAfter(t, 1, 3600)
 	}
 }
 
@@ -213,21 +216,22 @@ func (s *service) idsDecoded(t *testing.T) {
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/decoded", `{"layout":"41/5/5/12","epoch":"2024-01-01T00:00:00Z","datacenter":3}`)
 	for _, format := range snowflake.Formats() {
 		got := s.ids(t, "/id/snowflake/decoded?format="+string(format))
-		parts := must[wire.DecodedID](t, s, 200, "GET", "/id/decode/"+got.ID+"?pool=decoded&datacenter=3&format="+string(format), "")
-		if time.Since(parts.Time).Abs() > time.Minute || parts.WorkerID != got.WorkerID || parts.Datacenter != 3 || parts.Layout != "41/5/5/12" || parts.Epoch.Year() != 2024 {
-			t.Errorf("%+v of %+v", parts, got)
-		}
+		path := "/id/decode/" + got.ID + "?pool=decoded&datacenter=3&format=" + string(format)
+		parts := must[wire.DecodedID](t, s, 200, "GET", path, "")
+		wantAroundNow(t, "GET "+path+": time", parts.Time)
+		expect.Equal(t, "GET "+path, parts, wire.DecodedID{
+			ID: parts.ID, Time: parts.Time, WorkerID: got.WorkerID, Datacenter: 3, Sequence: parts.Sequence, Layout: "41/5/5/12",
+			Epoch: time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC),
+		})
 	}
 }
 
 func TestServerWithoutADefaultPoolSaysSo(t *testing.T) {
 	s := onEmbedded(t)
-	if problem := checkProblem(t, s.do(t, "GET", "/id/snowflake", ""), wire.NotFound); problem.Field != "pool" || !strings.Contains(problem.Detail, "/id/snowflake/{pool}") {
-		t.Errorf("%+v", problem)
-	}
+	wantField(t, s.do(t, "GET", "/id/snowflake", ""), wire.NotFound, "pool", "/id/snowflake/{pool}")
 	s.ids(t, "/id/snowflake/p")
 	if a := s.do(t, "GET", "/readyz", ""); strings.Count(string(a.body), `"pool"`) != 1 {
-		t.Errorf("%s", a.body)
+		t.Errorf("%v; want one pool", a)
 	}
 }
 
@@ -235,12 +239,8 @@ func TestMorePoolsThanThisServerStampsForAreRefused(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), IDPool: "main", IDPools: 2})
 	s.ids(t, "/id/snowflake/second")
 	a := s.do(t, "GET", "/id/snowflake/third", "")
-	if problem := checkProblem(t, a, wire.PoolExhausted); !strings.Contains(problem.Detail, "2 pools at most") {
-		t.Errorf("%+v", problem)
-	}
-	if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 500 || wait > 600 {
-		t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
-	}
+	wantDetail(t, a, wire.PoolExhausted, "2 pools at most")
+	a.wantRetryAfter(t, 500, 600) // of ten minutes, since the second pool has just been used
 	checkProblem(t, s.do(t, "GET", "/worker/third", ""), wire.NotFound)
 	s.ids(t, "/id/snowflake")
 }
@@ -251,45 +251,52 @@ func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testi
 	for range 3 {
 		a := s.do(t, "GET", "/id/snowflake", "")
 		checkProblem(t, a, wire.PoolQuarantined)
-		if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 31 {
-			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
-		}
+		a.wantRetryAfter(t, 1, 31)
 	}
 	ready := must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
-	if !ready.Ready || len(ready.Workers) != 1 {
-		t.Fatalf("%+v", ready)
-	}
-	if w := ready.Workers[0]; w.Pool != "main" || w.State != "waiting" || w.WorkerID != nil || !w.NotAfter.IsZero() || !strings.Contains(w.Reason, "may have been lost") {
-		t.Errorf("%+v", w)
-	}
+	expect.Equal(t, "GET /readyz: ready", ready.Ready, true)
+	expect.MustEqual(t, "GET /readyz: number of workers", len(ready.Workers), 1)
+	expect.Contains(t, "GET /readyz: the worker's reason", ready.Workers[0].Reason, "may have been lost")
+	expect.Equal(t, "GET /readyz: worker", ready.Workers[0], wire.StampingWorker{Pool: "main", State: "waiting", Reason: ready.Workers[0].Reason})
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/main", "") // an operator knows that it is new
 	eventually(t, "ids are stamped", func() bool { return s.do(t, "GET", "/id/snowflake", "").status == 200 })
 	ready = must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
-	if w := ready.Workers[0]; w.State != "held" || w.WorkerID == nil || *w.WorkerID != 0 || !w.NotAfter.After(time.Now()) || w.Reason != "" {
-		t.Errorf("%+v", w)
-	}
-	if body := s.do(t, "GET", "/readyz", "").body; !json.Valid(body) || !strings.Contains(string(body), `"worker_id":0`) {
-		t.Errorf("%s", body)
-	}
+	w, id := ready.Workers[0], 0
+	expect.Equal(t, "GET /readyz: worker once its pool is declared", w, wire.StampingWorker{Pool: "main", State: "held", WorkerID: &id, NotAfter: w.NotAfter})
+	expect.Equal(t, "GET /readyz: the worker's not_after is told", w.NotAfter.IsZero(), false)
+	expect.Contains(t, "GET /readyz", string(s.do(t, "GET", "/readyz", "").body), `"worker_id":0`)
 }
 
 func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 	redis := redistest.Start(t)
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second}), IDPool: "main"})
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second})
+	shape := workerlease.Shape{Layout: snowflake.DefaultLayout, Bits: 10, Epoch: snowflake.DefaultEpoch}
+	if err := workerlease.New(store, workerlease.Config{}).Create(t.Context(), "main", shape, time.Hour); err != nil {
+		t.Fatalf("declaring pool main: %v", err)
+	}
+	s := serve(t, server.Config{Store: store, IDPool: "main"})
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/short", `{"ttl_ms":3000}`)
 	s.ids(t, "/id/snowflake")
 	s.ids(t, "/id/snowflake/short")
 	redis.Kill()
-	s.ids(t, "/id/snowflake?n=100") // for half a minute
+	s.ids(t, "/id/snowflake?n=100") // for an hour
 	a := s.do(t, "GET", "/id/snowflake/another", "")
-	if problem := checkProblem(t, a, wire.StoreUnavailable); a.header.Get("Retry-After") == "" || !strings.HasPrefix(problem.Detail, "No id was stamped: ") || strings.Contains(problem.Detail, "127.0.0.1") {
-		t.Errorf("%v %+v", a.header, problem)
+	if problem := checkProblem(t, a, wire.StoreUnavailable); !strings.HasPrefix(problem.Detail, "No id was stamped: ") {
+		t.Errorf("%s: detail: got %q, want it to begin with %q", a.asked, problem.Detail, "No id was stamped: ")
+	}
+	expect.Equal(t, a.asked+": Retry-After is told", a.header.Get("Retry-After") != "", true)
+	if strings.Contains(string(a.body), "127.0.0.1") {
+		t.Errorf("%v; want nothing of the store's address", a)
 	}
 	eventually(t, "the short lease ends", func() bool { a = s.do(t, "GET", "/id/snowflake/short", ""); return a.status != 200 })
 	checkProblem(t, a, wire.StoreUnavailable)
-	if ready := must[wire.Readiness](t, s, 503, "GET", "/readyz", ""); ready.Ready || len(ready.Workers) != 3 || ready.Workers[1].State != "held" || ready.Workers[2].State != "waiting" {
-		t.Errorf("%+v", ready)
+	ready := must[wire.Readiness](t, s, 503, "GET", "/readyz", "")
+	expect.Equal(t, "GET /readyz: ready", ready.Ready, false)
+	states := map[string]string{}
+	for _, worker := range ready.Workers {
+		states[worker.Pool] = worker.State
 	}
+	expect.Equal(t, "GET /readyz: states of the workers", states, map[string]string{"another": "waiting", "main": "held", "short": "waiting"})
 	redis.Restart()
 	eventually(t, "ids are stamped again", func() bool { return s.do(t, "GET", "/id/snowflake/short", "").status == 200 })
 	s.ids(t, "/id/snowflake")
@@ -298,8 +305,6 @@ func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 func TestMoreIDsThanALayoutHasInTheTimeOfARequestAreRefusedWithNoneStamped(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: time.Second})
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/slow", `{"layout":"32/10/0@s"}`)
-	a := s.do(t, "GET", "/id/snowflake/slow?n=100", "")
-	if problem := checkProblem(t, a, wire.StoreUnavailable); !strings.Contains(problem.Detail, "32/10/0@s has 1 in 1s") {
-		t.Errorf("%+v", problem)
-	}
+	eventually(t, "a worker id is leased", func() bool { return s.do(t, "GET", "/id/snowflake/slow", "").status == 200 })
+	wantDetail(t, s.do(t, "GET", "/id/snowflake/slow?n=100", ""), wire.StoreUnavailable, "32/10/0@s has 1 in 1s")
 }

@@ -8,12 +8,14 @@ import (
 	"net"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // scribe is an upstream that writes down every byte that it is sent, and answers each request with an empty answer.
@@ -65,11 +67,7 @@ func (s *scribe) take() (heads, uris []string) {
 // raw sends bytes as they are on a connection of their own, and returns the statuses of all answers until the gateway ends the connection.
 func (r *rig) raw(text string) (statuses []int) {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn := r.dial()
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	defer conn.Close()
@@ -78,7 +76,7 @@ func (r *rig) raw(text string) (statuses []int) {
 	for {
 		answer, err := http.ReadResponse(reader, nil)
 		if late, ok := err.(net.Error); ok && late.Timeout() { //nolint:errorlint // a connection's own error is not wrapped
-			r.t.Errorf("%.60q: neither an answer nor an end", text)
+			r.t.Errorf("%.60q: got statuses %v, and then neither an answer nor an end within %v", text, statuses, patience)
 		}
 		if err != nil {
 			return statuses
@@ -151,16 +149,13 @@ func TestUpstreamNeverSeesAHiddenRequest(t *testing.T) {
 			sent[path] = what
 			statuses := r.raw("POST " + path + " HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n" + form.rest)
 			if !form.certain && (len(statuses) > 1 || len(statuses) == 1 && statuses[0] == 200) {
-				t.Errorf("%s, %s: answered %v", path, what, statuses)
+				t.Errorf("POST %s with %s: got statuses %v, want no 200 and no second answer", path, what, statuses)
 			}
 		}
 	}
-	if statuses := r.raw("POST /twice HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" + strings.Replace(hidden, "/hidden", "/twice", 1)); !slices.Equal(statuses, []int{200, 200}) {
-		t.Errorf("two requests that everybody sees: %v", statuses)
-	}
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	statuses := r.raw("POST /twice HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" + strings.Replace(hidden, "/hidden", "/twice", 1))
+	expect.Equal(t, "two requests that everybody sees", statuses, []int{200, 200})
+	r.wantEnd()
 	heads, uris := upstream.take()
 	seen := map[string]int{}
 	for i, uri := range uris {
@@ -172,7 +167,7 @@ func TestUpstreamNeverSeesAHiddenRequest(t *testing.T) {
 		checkPlain(t, uri+", "+what, heads[i])
 	}
 	if seen["/twice"] != 2 || len(seen) < len(doubtful)/2 {
-		t.Errorf("hardly anything came through: %v", seen)
+		t.Errorf("requests that the upstream saw: got %v, want /twice 2 times and at least %d others", seen, len(doubtful)/2)
 	}
 }
 
@@ -206,33 +201,28 @@ func TestAuthorityOfAClientLeadsNowhereElse(t *testing.T) {
 	for _, target := range []string{
 		"http://elsewhere.example/open", "https://elsewhere.example:443/open", "http://user:secret@elsewhere.example/open", "http://169.254.169.254/open", "HTTP://ELSEWHERE/open", "/open",
 	} {
-		if statuses := r.raw("POST " + target + " HTTP/1.1\r\nHost: internal.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); !slices.Equal(statuses, []int{200}) {
-			t.Errorf("%s: %v", target, statuses)
-		}
+		statuses := r.raw("POST " + target + " HTTP/1.1\r\nHost: internal.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		expect.Equal(t, "POST "+target, statuses, []int{200})
 		heads, uris := upstream.take()
-		if len(uris) != 1 || uris[0] != "/open" || !strings.Contains(heads[0], "\r\nHost: "+host+"\r\n") || strings.Contains(heads[0], "secret") {
-			t.Errorf("%s: %q", target, heads)
-		}
+		expect.MustEqual(t, "what the upstream was asked after POST "+target, uris, []string{"/open"})
+		expect.Contains(t, "what the upstream was asked after POST "+target, heads[0], "\r\nHost: "+host+"\r\n")
+		expect.Equal(t, "the password of POST "+target+" is passed on", strings.Contains(heads[0], "secret"), false)
 	}
 	for _, request := range []string{
 		"POST http://elsewhere.example/guarded HTTP/1.1\r\nHost: x", "POST http://SHOP.example/orders HTTP/1.1\r\nHost: x", "POST /orders HTTP/1.1\r\nHost: shop.example.", "POST /orders HTTP/1.1\r\nHost: Shop.Example:8080",
 	} {
-		if statuses := r.raw(request + "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); !slices.Equal(statuses, []int{400}) {
-			t.Errorf("%q is not guarded: %v", request, statuses)
-		}
+		statuses := r.raw(request + "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		expect.Equal(t, request+" without a key on a guarded route", statuses, []int{400})
 	}
 	for _, request := range []string{
 		"POST /open HTTP/1.1\r\nHost: a\r\nHost: b", "POST /open HTTP/1.1", "POST /open HTTP/1.1\r\nHost: a b", "POST /open HTTP/1.1\r\nHost: a/b", "POST //x HTTP/3.0\r\nHost: a", "POST open HTTP/1.1\r\nHost: a",
 		"POST http:// HTTP/1.1\r\nHost: a\x00", "CONNECT elsewhere.example:443 HTTP/1.1\r\nHost: elsewhere.example:443", "PRI * HTTP/2.0\r\nHost: x",
 	} {
 		if statuses := r.raw(request + "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); len(statuses) == 1 && statuses[0] < 400 {
-			t.Errorf("%q: %v", request, statuses)
+			t.Errorf("%q: got statuses %v, want it refused", request, statuses)
 		}
 	}
-	if _, uris := upstream.take(); len(uris) > 0 {
-		t.Errorf("the upstream was asked for %q", uris)
-	}
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	_, uris := upstream.take()
+	expect.Equal(t, "what the upstream was asked", uris, nil, cmpopts.EquateEmpty())
+	r.wantEnd()
 }

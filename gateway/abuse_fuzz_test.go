@@ -49,7 +49,7 @@ func FuzzRequests(f *testing.F) {
 			checkPlain(t, text, head)
 			target, err := url.ParseRequestURI(uris[i])
 			if err == nil && path.Clean("/"+target.Path) == "/guarded" {
-				t.Errorf("%q passed the guard as %q", text, uris[i])
+				t.Errorf("%q passed the guard as %q, want it refused without a key", text, uris[i])
 			}
 			for line := range strings.SplitSeq(head, "\r\n") {
 				name, value, _ := strings.Cut(line, ": ")
@@ -57,13 +57,13 @@ func FuzzRequests(f *testing.F) {
 					seen[value]++
 				}
 				if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "X-Forwarded-For") && value != "127.0.0.1" || strings.EqualFold(name, "Forwarded") {
-					t.Errorf("%q: the upstream was told %q", text, line)
+					t.Errorf("%q: the upstream was told %q, want the client's true address, 127.0.0.1", text, line)
 				}
 			}
 		}
 		for id, times := range seen {
 			if times > 1 || !strings.HasPrefix(id, "id-") {
-				t.Errorf("%q: the upstream saw %s %d times", text, id, times)
+				t.Errorf("%q: the upstream saw the request %s %d times, want one that was asked, once", text, id, times)
 			}
 		}
 	})

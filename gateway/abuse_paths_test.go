@@ -5,9 +5,11 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -26,28 +28,24 @@ func TestDisguisedRequestsDoNotPassTheGuard(t *testing.T) {
 		}
 		statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		if len(statuses) != 1 || statuses[0] != 400 && statuses[0] != 307 && statuses[0] != 301 {
-			t.Errorf("%s: %v", line, statuses)
+			t.Errorf("%s: got statuses %v, want [400], [307] or [301]", line, statuses)
 		}
 	}
 	for _, line := range []string{"POST \\payments", "POST payments", "POST /pay ments", "POST /payments\x00", "POST /payments%", "POST /payments%zz", "PO ST /payments", "POST\t/payments"} {
-		if statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); len(statuses) != 1 || statuses[0] != 400 {
-			t.Errorf("%q: %v", line, statuses)
-		}
+		statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		expect.Equal(t, strconv.Quote(line), statuses, []int{400})
 	}
 	if heads, _ := upstream.take(); len(heads) > 0 {
-		t.Errorf("the upstream was asked: %q", heads)
+		t.Errorf("what the upstream was asked: got %q, want nothing", heads)
 	}
 	for _, line := range []string{"GET /payments", "POST /payments%20", "POST /paymentsx", "POST /payment;s", "POST /x;/payments", "POST /a/1/c", "GET /;admin/x", "GET /a\\b"} {
-		if statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); len(statuses) != 1 || statuses[0] != 200 {
-			t.Errorf("%s: %v", line, statuses)
-		}
+		statuses := r.raw(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		expect.Equal(t, line+", which no route guards", statuses, []int{200})
 	}
 	if log := r.log.String(); strings.Contains(log, "elsewhere") || strings.Contains(log, "..") {
 		t.Errorf("the log holds a path:\n%s", log)
 	}
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.wantEnd()
 }
 
 // A client that takes no compressed answer gets none: nobody asks for one on the way, to unpack it.
@@ -60,7 +58,7 @@ func TestNobodyAsksForCompressionOnTheWay(t *testing.T) {
 		conn := s.dial()
 		say(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		if text := untilEnd(t, path, conn); !strings.HasPrefix(text, "HTTP/1.1 200 ") || !strings.HasSuffix(text, "\n|") {
-			t.Errorf("%s: %s", path, text)
+			t.Errorf("POST %s: got %q, want 200 and no Accept-Encoding", path, text)
 		}
 	}
 }
@@ -71,13 +69,12 @@ func TestCompressedBodiesPassAsTheyCame(t *testing.T) {
 	packed := gzip.NewWriter(&bomb)
 	_, _ = packed.Write(bytes.Repeat([]byte(" "), 16<<20))
 	if err := packed.Close(); err != nil || bomb.Len() > 1<<20 {
-		t.Fatal(bomb.Len(), err)
+		t.Fatalf("packing 16 MiB of spaces: got %d bytes and error %v, want less than 1 MiB", bomb.Len(), err)
 	}
 	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if !bytes.Equal(body, bomb.Bytes()) || r.Header.Get("Content-Encoding") != "gzip" {
-			t.Errorf("%d bytes, %v", len(body), r.Header)
-		}
+		expect.Equal(t, r.URL.Path+": the body arrives as it was sent", bytes.Equal(body, bomb.Bytes()), true)
+		expect.Equal(t, r.URL.Path+": Content-Encoding", r.Header.Get("Content-Encoding"), "gzip")
 		w.Header().Set("Content-Encoding", "gzip")
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write(body)
@@ -86,9 +83,10 @@ func TestCompressedBodiesPassAsTheyCame(t *testing.T) {
 	for _, path := range []string{"/payments", "/json", "/open"} {
 		for i := range 2 {
 			a := r.do("POST", path, bomb.String(), "Idempotency-Key: a", "Content-Encoding: gzip", "Content-Type: application/json", "Accept-Encoding: gzip")
-			if a.status != 201 || a.body != bomb.String() || a.header.Get("Content-Encoding") != "gzip" || (a.header.Get("Idempotent-Replayed") == "true") != (i == 1 && path != "/open") {
-				t.Errorf("%s: %d %d %v", path, a.status, len(a.body), a.header)
-			}
+			expect.Equal(t, a.asked, a.status, 201)
+			expect.Equal(t, a.asked+": the body comes back as it was sent", a.body == bomb.String(), true)
+			r.wantHeader(a, "Content-Encoding", "gzip")
+			r.wantReplayed(a, i == 1 && path != "/open")
 		}
 	}
 	upstream.wantPaid(t, 4)

@@ -7,26 +7,27 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
+// impatient has a gateway soon give up what does not come. A header is what these tests do send, and it may take its time.
 func impatient(c *Config) {
-	c.BodyTimeout, c.StallTimeout, c.HeaderTimeout, c.IdleTimeout = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond, 50*time.Millisecond
+	c.BodyTimeout, c.StallTimeout, c.HeaderTimeout, c.IdleTimeout = 200*time.Millisecond, 200*time.Millisecond, 3*time.Second, 50*time.Millisecond
 }
 
 func (r *rig) dial() net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Fatal(err) // names the call
 	}
 	r.t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second)) // only tells a hang
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	return conn
 }
 
@@ -35,13 +36,14 @@ func untilEnd(t *testing.T, what string, conn net.Conn) string {
 	t.Helper()
 	text, err := io.ReadAll(conn)
 	if late, ok := err.(net.Error); ok && late.Timeout() { //nolint:errorlint // a connection's own error is not wrapped
-		t.Errorf("%s: the gateway waits for it", what)
+		t.Errorf("%s: got %.200q, and no end of the connection within %v", what, text, patience)
 	}
 	return string(text)
 }
 
 // A body that is said to come and does not holds neither an answer that does not need it nor the connection.
 func TestBodyThatDoesNotComeHoldsNothing(t *testing.T) {
+	t.Parallel() // it waits
 	upstream := newShop(t, nil)
 	s := serve(t, upstream.URL, `routes: [{match: /payments}]`, impatient)
 	for what, row := range map[string]struct{ head, want string }{
@@ -56,54 +58,35 @@ func TestBodyThatDoesNotComeHoldsNothing(t *testing.T) {
 			conn := s.dial()
 			say(conn, row.head+"Host: x\r\n"+framing)
 			if text := untilEnd(t, what, conn); !strings.HasPrefix(text, row.want) {
-				t.Errorf("%s, %q: %.200s", what, framing, text)
+				t.Errorf("%s, and then %q: got %.200q, want %s", what, framing, text, row.want)
 			}
 		}
 	}
 	upstream.wantPaid(t, 0)
-	eventually(t, "nobody is inside", func() bool { return s.g.door.Inside() == 0 })
-	if err := s.end(); err != nil {
-		t.Error(err)
-	}
+	expect.Eventually(t, "nobody is inside", func() bool { return s.g.door.Inside() == 0 })
+	s.wantEnd()
 }
 
 // The same where the service behind has answered, and did not want the body.
 func TestAnswerThatComesBeforeTheBodyIsSent(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var upstream sync.WaitGroup
-	defer upstream.Wait()
-	defer listener.Close()
-	upstream.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			upstream.Go(func() {
-				defer conn.Close()
-				if request, err := http.ReadRequest(bufio.NewReader(conn)); err == nil && request.Method == http.MethodPost {
-					say(conn, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
-				}
-				_, _ = io.Copy(io.Discard, conn)
-			})
+	upstream := hear(t, func(conn net.Conn) {
+		defer conn.Close()
+		if request, err := http.ReadRequest(bufio.NewReader(conn)); err == nil && request.Method == http.MethodPost {
+			say(conn, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
 		}
+		_, _ = io.Copy(io.Discard, conn)
 	})
-	s := serve(t, "http://"+listener.Addr().String(), payments, impatient)
+	s := serve(t, upstream, payments, impatient)
 	conn := s.dial()
 	say(conn, "POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("some", 2000))
 	if text := untilEnd(t, "an open route", conn); text != "" && !strings.HasPrefix(text, "HTTP/1.1 403 ") && !strings.HasPrefix(text, "HTTP/1.1 503 ") {
-		t.Errorf("%s", text)
+		t.Errorf("POST /open with a body that the upstream does not want: got %.200q, want 403, 503 or nothing", text)
 	}
 	short := s.dial()
 	say(short, "POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nsome") // so little that the upstream has not heard of it
 	untilEnd(t, "an open route with a short body", short)
-	eventually(t, "nobody is inside", func() bool { return s.g.door.Inside() == 0 })
-	if err := s.end(); err != nil {
-		t.Error(err)
-	}
+	expect.Eventually(t, "nobody is inside", func() bool { return s.g.door.Inside() == 0 })
+	s.wantEnd()
 }
 
 // The bound is for what is left of a body: an answer may take longer than it, be it a stream, once the body is there.
@@ -129,9 +112,7 @@ func TestStreamBehindABodyOutlivesTheBoundOfTheBody(t *testing.T) {
 	twice := time.NewTimer(500 * time.Millisecond) // more than twice the bounds of body and stall
 	<-twice.C
 	close(proceed)
-	if a := <-answered; a.body != "first last" {
-		t.Errorf("%+v\n%s", a, r.log)
-	}
+	expect.Equal(t, "POST /open", (<-answered).said(), "200 first last")
 }
 
 // A client that takes nothing of its answer is cut off, and what was read for it is let go.
@@ -145,56 +126,49 @@ func TestClientThatTakesNothingIsCutOff(t *testing.T) {
 			}
 		}
 	})
-	s := serve(t, upstream.URL, `routes: [{match: POST /kept, max_answer_bytes: 20000000}, {match: POST /streamed}]`, impatient, on(storetest.Open(t, redisstore.Config{URL: "embedded:", Timeout: 20 * time.Second})))
+	s := serve(t, upstream.URL, `routes: [{match: POST /kept, max_answer_bytes: 20000000}, {match: POST /streamed}]`, impatient, on(storetest.Open(t, redisstore.Config{URL: "embedded:", Timeout: time.Minute})))
 	for _, path := range []string{"/open", "/streamed", "/kept"} {
 		conn := s.dial()
 		_ = conn.(*net.TCPConn).SetReadBuffer(4096)
 		say(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a\r\nContent-Length: 0\r\n\r\n")
 		if got := readUntil(t, conn, "\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
-			t.Errorf("%s: %s", path, got)
+			t.Errorf("POST %s: got %q, want 200", path, got)
 		}
-		eventually(t, path+" is over", func() bool { return s.g.door.Inside() == 0 })
+		expect.Eventually(t, path+" is over", func() bool { return s.g.door.Inside() == 0 })
 	}
 	// What was kept is there for who comes again.
 	conn := s.dial()
 	say(conn, "POST /kept HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a\r\nContent-Length: 0\r\n\r\n")
-	if head := readUntil(t, conn, "\r\n\r\n"); !strings.Contains(head, "\r\nIdempotent-Replayed: true\r\n") {
-		t.Errorf("%s", head)
-	}
+	expect.Contains(t, "POST /kept again", readUntil(t, conn, "\r\n\r\n"), "\r\nIdempotent-Replayed: true\r\n")
 	conn.Close()
-	if err := s.end(); err != nil {
-		t.Error(err)
-	}
+	s.wantEnd()
 }
 
 func TestHeadersAndConnectionsOfClientsAreBounded(t *testing.T) {
+	t.Parallel() // it waits
 	upstream := newShop(t, nil)
 	s := serve(t, upstream.URL, payments, impatient, func(c *Config) { c.MaxConnections = 10 })
 	slow := s.dial()
 	say(slow, "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 	if text := untilEnd(t, "a header", slow); strings.HasPrefix(text, "HTTP/1.1 2") {
-		t.Errorf("%s", text)
+		t.Errorf("a header that does not end: got %q, want no answer of success", text)
 	}
 	for what, header := range map[string]string{"size": "X: " + strings.Repeat("y", 80<<10) + "\r\n", "number": strings.Repeat("X: y\r\n", 257)} {
 		conn := s.dial()
 		say(conn, "POST /payments HTTP/1.1\r\nHost: x\r\nIdempotency-Key: a\r\n"+header+"\r\n")
 		if text := untilEnd(t, what, conn); text != "" && !strings.HasPrefix(text, "HTTP/1.1 431 ") {
-			t.Errorf("%s: %s", what, text)
+			t.Errorf("a header over the limit of %s: got %.200q, want 431 or nothing", what, text)
 		}
 	}
 	for range 50 {
 		s.dial() // and nothing else
 	}
-	if a := s.pay("a"); a.status != 201 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	s.wantStatus(s.pay("a"), 201)
 	if n := s.g.door.Inside(); n > 10 {
-		t.Errorf("%d connections", n)
+		t.Errorf("connections inside: got %d, want 10 at most", n)
 	}
 	upstream.wantPaid(t, 1)
-	if err := s.end(); err != nil {
-		t.Error(err)
-	}
+	s.wantEnd()
 }
 
 // An upgraded connection counts until it has ended.
@@ -209,15 +183,9 @@ func TestUpgradedConnectionLeavesItsPlace(t *testing.T) {
 	say(conn, "GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	readUntil(t, conn, "\r\n\r\n")
 	say(conn, "hello")
-	if got := readUntil(t, conn, "hello"); got != "hello" {
-		t.Errorf("%q", got)
-	}
-	if n := s.g.door.Inside(); n != 1 {
-		t.Errorf("%d are inside", n)
-	}
+	expect.Equal(t, "echo of an upgraded connection", readUntil(t, conn, "hello"), "hello")
+	expect.Equal(t, "connections inside", s.g.door.Inside(), 1)
 	conn.Close()
-	eventually(t, "it has left", func() bool { return s.g.door.Inside() == 0 })
-	if err := s.end(); err != nil {
-		t.Error(err)
-	}
+	expect.Eventually(t, "it has left", func() bool { return s.g.door.Inside() == 0 })
+	s.wantEnd()
 }

@@ -5,13 +5,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -23,8 +23,8 @@ func TestGuardedRequestRunsOnceAndIsReplayed(t *testing.T) {
 		r := start(t, upstream.URL, payments, on(store))
 		first := r.pay("order-1")
 		r.wantPaid(first, "paid 1", false)
-		if fence, err := strconv.ParseInt(first.header.Get("X-Fence"), 10, 64); err != nil || fence < 1 {
-			t.Errorf("the upstream got the fence %q", first.header.Get("X-Fence"))
+		if fence := number64(t, first.header.Get("X-Fence")); fence < 1 {
+			t.Errorf("fence that the upstream got: %d, want a positive one", fence)
 		}
 		r.wantPaid(r.pay("order-1"), "paid 1", true)
 		r.wantPaid(r.pay("order-2"), "paid 2", false)
@@ -41,7 +41,7 @@ func TestGuardedRequestRunsOnceAndIsReplayed(t *testing.T) {
 
 // What was written to the upstream and got no answer is in doubt at once, on every kind of failure, and nothing runs again under hold.
 func TestUpstreamWithoutAWholeAnswerLeavesTheTokenInDoubt(t *testing.T) {
-	routes := `routes: [{match: POST /payments, lease_ms: 60000, upstream_timeout_ms: 300, max_answer_bytes: 1000}]`
+	routes := `routes: [{match: POST /payments, lease_ms: 3600000, upstream_timeout_ms: 2000, max_answer_bytes: 1000}]`
 	for name, act := range map[string]func(conn net.Conn) bool{
 		"closes":              func(net.Conn) bool { return false },
 		"resets":              func(conn net.Conn) bool { _ = conn.(*net.TCPConn).SetLinger(0); return false },
@@ -63,25 +63,19 @@ func TestUpstreamWithoutAWholeAnswerLeavesTheTokenInDoubt(t *testing.T) {
 		"only informational answer": func(conn net.Conn) bool { return !say(conn, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			upstream := converse(t, func(_ int64, _ *http.Request, conn net.Conn) bool { return act(conn) })
 			r := start(t, upstream.url, routes)
 			token := r.issue()
 			first := r.do("POST", "/payments", "x", "Idempotency-Token: "+token)
 			r.wantCode(first, wire.OutcomeUnknown)
-			if first.problem().See != "/token/"+token {
-				t.Errorf("see %q", first.problem().See)
-			}
-			if state := r.state(token); state != idempotency.InDoubt {
-				t.Errorf("the token is %s", state)
-			}
+			expect.Equal(t, first.asked+": see", first.problem().See, "/token/"+token)
+			r.wantState(token, idempotency.InDoubt)
 			again := r.do("POST", "/payments", "x", "Idempotency-Token: "+token)
 			r.wantCode(again, wire.IdempotencyUnknown)
-			if again.problem().See != "/token/"+token || !strings.Contains(again.header.Get("Link"), policyPath) {
-				t.Errorf("see %q, link %q", again.problem().See, again.header.Get("Link"))
-			}
-			if n := upstream.read.Load(); n != 1 {
-				t.Errorf("the upstream was asked %d times", n)
-			}
+			expect.Equal(t, again.asked+": see", again.problem().See, "/token/"+token)
+			expect.Contains(t, again.asked+": Link", again.header.Get("Link"), policyPath)
+			upstream.wantRead(t, 1)
 		})
 	}
 }
@@ -98,19 +92,17 @@ func TestLargeAnswerThatBreaksOffCutsTheClientOff(t *testing.T) {
 	})
 	r := start(t, upstream.url, `routes: [{match: POST /payments, max_answer_bytes: 1000}]`)
 	if a, err := r.send(t.Context(), "POST", "/payments", "x", "Idempotency-Key: a"); err == nil {
-		t.Errorf("a whole answer: %d, %d bytes", a.status, len(a.body))
+		t.Errorf("%s: got a whole answer of %d and %d bytes, want the connection cut", a.asked, a.status, len(a.body))
 	}
 	again := r.do("POST", "/payments", "x", "Idempotency-Key: a")
-	if again.status != 201 || again.header.Get("Idempotent-Body") != "not-kept" || again.body != "" {
-		t.Errorf("%d %v %q", again.status, again.header, again.body)
-	}
-	if n := upstream.read.Load(); n != 1 {
-		t.Errorf("the upstream was asked %d times", n)
-	}
+	expect.Equal(t, again.asked, again.said(), "201 ")
+	r.wantHeader(again, "Idempotent-Body", "not-kept")
+	upstream.wantRead(t, 1)
 }
 
 // The limit of time is for the answer to come. One that is too large to keep is recorded as such when it grows over the limit, and may then take longer.
 func TestLargeAnswerMayTakeLongerThanTheLimit(t *testing.T) {
+	t.Parallel() // it waits
 	rest := make(chan struct{})
 	upstream := newShop(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, 2000))
@@ -118,28 +110,25 @@ func TestLargeAnswerMayTakeLongerThanTheLimit(t *testing.T) {
 		<-rest
 		_, _ = w.Write(make([]byte, 3000))
 	})
-	r := start(t, upstream.URL, `routes: [{match: POST /payments, max_answer_bytes: 1000, upstream_timeout_ms: 300}]`)
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, max_answer_bytes: 1000, upstream_timeout_ms: 3000}]`)
 	request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/payments", strings.NewReader("x"))
 	request.Header.Set("Idempotency-Key", "a")
 	response, err := r.client.Do(request)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("a guarded request: %v", err)
 	}
 	defer response.Body.Close()
-	limit := time.NewTimer(600 * time.Millisecond) // twice the route's limit
+	limit := time.NewTimer(6 * time.Second) // twice the route's limit
 	<-limit.C
 	close(rest)
-	if body, err := io.ReadAll(response.Body); err != nil || len(body) != 5000 {
-		t.Errorf("%d bytes, %v", len(body), err)
-	}
+	body, err := io.ReadAll(response.Body)
+	expect.Error(t, "reading the answer", err, nil)
+	expect.Equal(t, "bytes of the answer", len(body), 5000)
 }
 
 func TestUpstreamThatCanNotBeReachedGivesTheClaimBack(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := listen(t)
 		address := listener.Addr().String()
 		listener.Close()
 		r := start(t, "http://"+address, payments, on(store))
@@ -147,15 +136,12 @@ func TestUpstreamThatCanNotBeReachedGivesTheClaimBack(t *testing.T) {
 		for _, header := range []string{"Idempotency-Token: " + token, "Idempotency-Key: k"} {
 			a := r.do("POST", "/payments", "x", header)
 			r.wantCode(a, wire.UpstreamUnavailable)
-			if a.header.Get("Retry-After") == "" {
-				t.Error("no Retry-After")
-			}
+			expect.Equal(t, a.asked+": Retry-After is there", a.header.Get("Retry-After") != "", true)
 		}
-		if state := r.state(token); state != idempotency.Issued {
-			t.Errorf("the token is %s", state)
-		}
-		if listener, err = net.Listen("tcp", address); err != nil {
-			t.Fatal(err)
+		r.wantState(token, idempotency.Issued)
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err) // names the call
 		}
 		upstream := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })}
 		go func() { _ = upstream.Serve(listener) }()
@@ -188,12 +174,10 @@ func TestHangUpEndsNothing(t *testing.T) {
 	}()
 	<-begun
 	hangUp()
-	if err := <-gone; err == nil {
-		t.Error("an answer came")
-	}
+	expect.Error(t, "the request of the client that hung up", <-gone, context.Canceled)
 	r.wantCode(r.do("POST", "/payments", "x", "Idempotency-Key: a"), wire.InProgress)
 	close(proceed)
-	r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: a", "Prefer: wait=20"), "paid", true)
+	r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: a", willWait), "paid", true)
 	upstream.wantPaid(t, 1)
 }
 
@@ -221,18 +205,12 @@ func TestAnotherWayToWriteAPathIsGuardedToo(t *testing.T) {
 	upstream := newShop(t, nil)
 	r := start(t, upstream.URL, `routes: [{match: POST /payments}, {match: "POST /a/{id}/b"}]`)
 	for _, path := range []string{"/payments", "//payments", "/./payments", "/x/../payments", "/x/%2e%2e/payments", "/%70ayments", "/%2fpayments", "/x//..%2f..//payments", "/a/1/b", "/a%2f1%2fb", "/payments?x=1"} {
-		if a := r.do("POST", path, "x"); a.problem().Code != wire.KeyMissing {
-			t.Errorf("%s passed: %d %s", path, a.status, a.body)
-		}
+		r.wantCode(r.do("POST", path, "x"), wire.KeyMissing)
 	}
 	for _, path := range []string{"/paymentsx", "/a/1/c", "/payments/1", "/"} {
-		if a := r.do("POST", path, "x"); a.status != 201 {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		r.wantStatus(r.do("POST", path, "x"), 201)
 	}
-	if a := r.do("GET", "/payments", ""); a.status != 201 {
-		t.Errorf("another method: %d", a.status)
-	}
+	r.wantStatus(r.do("GET", "/payments", ""), 201)
 }
 
 func TestStatusesThatAreNotKeptRunAgain(t *testing.T) {
@@ -240,35 +218,33 @@ func TestStatusesThatAreNotKeptRunAgain(t *testing.T) {
 	upstream := newShop(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 	r := start(t, upstream.URL, `routes: [{match: POST /payments, keep: [2xx, 4xx]}]`)
 	for range 2 {
-		if a := r.pay("a"); a.status != 503 {
-			t.Errorf("%d", a.status)
-		}
+		r.wantStatus(r.pay("a"), 503)
 	}
 	status = 404
 	r.pay("a")
-	if a := r.pay("a"); a.status != 404 || a.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	again := r.pay("a")
+	r.wantStatus(again, 404)
+	r.wantReplayed(again, true)
 	upstream.wantPaid(t, 3)
 }
 
-func TestBodiesAreBoundedInSizeAndTime(t *testing.T) {
+func TestBodiesAreBoundedInSize(t *testing.T) {
 	upstream := newShop(t, nil)
-	r := start(t, upstream.URL, `routes: [{match: POST /payments, max_body_bytes: 10}]`, func(c *Config) { c.BodyTimeout = 200 * time.Millisecond })
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, max_body_bytes: 10}]`)
 	r.wantCode(r.do("POST", "/payments", "01234567890", "Idempotency-Key: a"), wire.PayloadTooLarge)
 	r.wantPaid(r.do("POST", "/payments", "0123456789", "Idempotency-Key: a"), "paid 1", false)
+	upstream.wantPaid(t, 1)
+}
 
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+func TestBodiesAreBoundedInTime(t *testing.T) {
+	upstream := newShop(t, nil)
+	r := start(t, upstream.URL, payments, func(c *Config) { c.BodyTimeout = 200 * time.Millisecond })
+	conn := r.dial()
 	say(conn, "POST /payments HTTP/1.1\r\nHost: x\r\nIdempotency-Key: b\r\nContent-Length: 5\r\n\r\n12")
 	text, err := io.ReadAll(conn) // the rest never comes
-	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 400 ") || !strings.Contains(string(text), `"invalid-request"`) {
-		t.Errorf("%v %s", err, text)
-	}
-	upstream.wantPaid(t, 1)
+	expect.Error(t, "reading the answer to a body that does not come", err, nil)
+	expect.Contains(t, "answer to a body that does not come", string(text), "HTTP/1.1 400 ", `"invalid-request"`)
+	upstream.wantPaid(t, 0)
 }
 
 // The bound on the body's time is lifted when the body is there: a request that waits for another one's answer may wait for longer.
@@ -284,7 +260,7 @@ func TestBoundOnTheBodyEndsWithTheBody(t *testing.T) {
 	go func() { first <- r.pay("a") }()
 	<-begun
 	waited := make(chan answer, 1)
-	go func() { waited <- r.do("POST", "/payments", `{"amount":1}`, "Idempotency-Key: a", "Prefer: wait=20") }()
+	go func() { waited <- r.do("POST", "/payments", `{"amount":1}`, "Idempotency-Key: a", willWait) }()
 	limit := time.NewTimer(400 * time.Millisecond) // four times the bound
 	<-limit.C
 	close(proceed)
@@ -294,12 +270,12 @@ func TestBoundOnTheBodyEndsWithTheBody(t *testing.T) {
 
 func readUntil(t *testing.T, conn net.Conn, end string) string {
 	t.Helper()
-	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	var text strings.Builder
 	one := make([]byte, 1)
 	for !strings.HasSuffix(text.String(), end) {
 		if _, err := conn.Read(one); err != nil {
-			t.Fatalf("%v after %q", err, text.String())
+			t.Fatalf("reading until %q: %v after %q", end, err, text.String())
 		}
 		text.Write(one)
 	}
@@ -314,18 +290,13 @@ func TestExpectContinueIsAnsweredOnGuardedAndOtherRoutes(t *testing.T) {
 	})
 	r := start(t, upstream.URL, payments)
 	for _, path := range []string{"/payments", "/other"} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := r.dial()
 		say(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: 5\r\n\r\n")
-		if got := readUntil(t, conn, "\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 100 ") {
-			t.Errorf("%s: %s", path, got)
-		}
+		expect.Contains(t, "POST "+path+" that expects 100", readUntil(t, conn, "\r\n\r\n"), "HTTP/1.1 100 ")
 		say(conn, "hello")
 		text, err := io.ReadAll(conn)
 		if err != nil || !strings.Contains(string(text), "HTTP/1.1 201") || !strings.HasSuffix(string(text), "hello") {
-			t.Errorf("%s: %v %s", path, err, text)
+			t.Errorf("POST %s: got %q and error %v, want 201 and hello", path, text, err)
 		}
 		conn.Close()
 	}
@@ -339,9 +310,9 @@ func TestManyRepeatsAtOnceRunOnce(t *testing.T) {
 		for i := range 40 {
 			wg.Go(func() {
 				r := gateways[i%2]
-				if a, err := r.send(t.Context(), "POST", "/payments", "x", "Idempotency-Key: a", "Prefer: wait=20"); err != nil || a.status != 201 || a.body != "paid 1" {
-					t.Errorf("%v %d %s", err, a.status, a.body)
-				}
+				a, err := r.send(t.Context(), "POST", "/payments", "x", "Idempotency-Key: a", willWait)
+				expect.Error(t, "one of many requests", err, nil)
+				expect.Equal(t, "one of many requests", a.said(), "201 paid 1")
 			})
 		}
 		wg.Wait()

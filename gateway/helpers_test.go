@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -34,8 +36,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// payments is the routes file of most tests.
-const payments = `routes: [{match: POST /payments, upstream_timeout_ms: 15000}]`
+// patience only ends a test that hangs.
+const patience = 2 * time.Minute
+
+// payments is the routes file of most tests. Nothing in it ends by itself while a test runs.
+const payments = `routes: [{match: POST /payments, lease_ms: 3600000, max_wait_ms: 100000, upstream_timeout_ms: 100000}]`
+
+// willWait has a request wait for as long as that routes file allows.
+const willWait = "Prefer: wait=100"
 
 // rig is a gateway behind a listener, with a client of it.
 type rig struct {
@@ -69,10 +77,11 @@ func start(t testing.TB, upstream, routes string, set ...func(*Config)) *rig {
 func (r *rig) open(upstream, routes string, set ...func(*Config)) *Gateway {
 	r.t.Helper()
 	r.file = filepath.Join(r.t.TempDir(), "routes.yaml")
+	r.t.Cleanup(r.tellLog)
 	r.write(routes)
 	target, err := ParseUpstream(upstream)
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("upstream %s: %v", upstream, err)
 	}
 	config := Config{Upstream: target, RoutesFile: r.file, Logger: r.log.Logger()}
 	for _, set := range set {
@@ -84,9 +93,16 @@ func (r *rig) open(upstream, routes string, set ...func(*Config)) *Gateway {
 	r.store = config.Store
 	g, err := New(config)
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("New with %s: %v", routes, err)
 	}
 	return g
+}
+
+// tellLog shows, for a test that has failed, the last lines of the gateway's log.
+func (r *rig) tellLog() {
+	if lines := strings.Split(r.log.String(), "\n"); r.t.Failed() && len(lines) > 1 {
+		r.t.Logf("the gateway's log ends with\n%s", strings.Join(lines[max(0, len(lines)-12):], "\n"))
+	}
 }
 
 func (r *rig) close() {
@@ -121,13 +137,14 @@ func (r *rig) write(routes string) {
 
 // newClient returns a client whose deadline only tells a hang, and that sends nothing again by itself.
 func newClient(t testing.TB) *http.Client {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	t.Cleanup(client.CloseIdleConnections)
 	return client
 }
 
 // answer is what came back.
 type answer struct {
+	asked   string // the request, such as "GET /x", with its headers
 	status  int
 	header  http.Header
 	body    string
@@ -163,7 +180,14 @@ func (r *rig) send(ctx context.Context, method, path, body string, headers ...st
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	return answer{response.StatusCode, response.Header, string(text), response.Trailer}, err
+	return answer{describe(method, path, headers), response.StatusCode, response.Header, string(text), response.Trailer}, err
+}
+
+func describe(method, path string, headers []string) string {
+	if len(headers) == 0 {
+		return method + " " + path
+	}
+	return fmt.Sprintf("%s %s with %s", method, path, strings.Join(headers, ", "))
 }
 
 // do sends a request that must be answered, whatever the answer is.
@@ -171,7 +195,7 @@ func (r *rig) do(method, path, body string, headers ...string) answer {
 	r.t.Helper()
 	a, err := r.send(r.t.Context(), method, path, body, headers...)
 	if err != nil {
-		r.t.Fatalf("%s %s: %v\n%s", method, path, err, r.log)
+		r.t.Fatalf("%s: %v", describe(method, path, headers), err)
 	}
 	return a
 }
@@ -185,35 +209,65 @@ func (r *rig) pay(key string) answer {
 func (r *rig) wantCode(a answer, code wire.Code) {
 	r.t.Helper()
 	kind, _ := wire.Lookup(code)
-	if p := a.problem(); a.status != kind.Status || p.Code != code || p.Retryable != kind.Retryable || a.header.Get("X-Request-Id") == "" || p.Instance != "urn:request:"+a.header.Get("X-Request-Id") {
-		r.t.Errorf("got %d %s, want %s\n%s", a.status, a.body, code, r.log)
+	got := a.problem()
+	if got.Code != code {
+		r.t.Errorf("%s: got %d %.500q, want a problem of code %s", a.asked, a.status, a.body, code)
+		return
 	}
+	id := a.header.Get("X-Request-Id")
+	expect.Equal(r.t, a.asked+": X-Request-Id is there", id != "", true)
+	want := got
+	want.Retryable, want.Instance = kind.Retryable, "urn:request:"+id
+	expect.Equal(r.t, a.asked+": problem", got, want)
+	expect.Equal(r.t, a.asked+": status", a.status, kind.Status)
+}
+
+// wantStatus wants a status, and shows the body of an answer that has another.
+func (r *rig) wantStatus(a answer, status int) {
+	r.t.Helper()
+	if a.status != status {
+		r.t.Errorf("%s: got %d %.500q, want %d", a.asked, a.status, a.body, status)
+	}
+}
+
+// said is an answer's status and body.
+func (a answer) said() string { return fmt.Sprintf("%d %s", a.status, a.body) }
+
+// wantHeader wants one of an answer's headers to have a value; "" for none.
+func (r *rig) wantHeader(a answer, name, value string) {
+	r.t.Helper()
+	expect.Equal(r.t, a.asked+": header "+name, a.header.Get(name), value)
+}
+
+// wantReplayed wants an answer to say whether it is a replay.
+func (r *rig) wantReplayed(a answer, replayed bool) {
+	r.t.Helper()
+	r.wantHeader(a, "Idempotent-Replayed", map[bool]string{true: "true"}[replayed])
 }
 
 func (r *rig) wantPaid(a answer, body string, replayed bool) {
 	r.t.Helper()
-	if a.status != 201 || a.body != body || (a.header.Get("Idempotent-Replayed") == "true") != replayed {
-		r.t.Errorf("got %d %q, replayed %q; want %q, %v\n%s", a.status, a.body, a.header.Get("Idempotent-Replayed"), body, replayed, r.log)
-	}
+	expect.Equal(r.t, a.asked, a.said(), "201 "+body)
+	r.wantReplayed(a, replayed)
 }
 
 // issue issues a token for everybody.
 func (r *rig) issue() string {
 	r.t.Helper()
-	token, err := r.g.tokens.Issue(r.t.Context(), "", "", time.Minute)
+	token, err := r.g.tokens.Issue(r.t.Context(), "", "", time.Hour)
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("issuing a token: %v", err)
 	}
 	return token.Value
 }
 
-func (r *rig) state(token string) idempotency.State {
+func (r *rig) wantState(token string, want idempotency.State) {
 	r.t.Helper()
 	status, err := r.g.tokens.Status(r.t.Context(), idempotency.IssuedToken("", token))
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("asking for the token's state: %v", err)
 	}
-	return status.State
+	expect.Equal(r.t, "state of the token", status.State, want)
 }
 
 // shop is an upstream that counts its payments.
@@ -247,9 +301,7 @@ func newShop(t testing.TB, pay http.HandlerFunc) *shop {
 
 func (s *shop) wantPaid(t testing.TB, times int64) {
 	t.Helper()
-	if n := s.paid.Load(); n != times {
-		t.Errorf("the upstream ran %d times, want %d", n, times)
-	}
+	expect.Equal(t, "runs of the upstream", s.paid.Load(), times)
 }
 
 // dialogue is an upstream that speaks on the bare connection. It counts the requests that it has read whole.
@@ -258,13 +310,19 @@ type dialogue struct {
 	read atomic.Int64
 }
 
-// hear gives every connection to a new address to serve, and ends them all with the test.
-func hear(t testing.TB, serve func(net.Conn)) (url string) {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(err) // names the call
 	}
+	return listener
+}
+
+// hear gives every connection to a new address to serve, and ends them all with the test.
+func hear(t testing.TB, serve func(net.Conn)) (url string) {
+	t.Helper()
+	listener := listen(t)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var conns []net.Conn
@@ -292,6 +350,12 @@ func hear(t testing.TB, serve func(net.Conn)) (url string) {
 	return "http://" + listener.Addr().String()
 }
 
+// wantRead wants that many requests to have been read whole.
+func (d *dialogue) wantRead(t testing.TB, times int64) {
+	t.Helper()
+	expect.Equal(t, "requests that the upstream has read", d.read.Load(), times)
+}
+
 // converse starts an upstream whose every request is read whole and then given to the test, which answers on the connection. When the test says so, by
 // returning false, the connection is closed.
 func converse(t testing.TB, each func(n int64, request *http.Request, conn net.Conn) bool) *dialogue {
@@ -314,16 +378,6 @@ func (d *dialogue) serve(conn net.Conn, each func(int64, *http.Request, net.Conn
 		}
 		if !each(d.read.Add(1), request, conn) {
 			return
-		}
-	}
-}
-
-// eventually waits for something that happens in the background.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
 }

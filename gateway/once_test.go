@@ -8,11 +8,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -55,31 +57,25 @@ func TestGuardedRequestIsNotSentAgainOnAnotherConnection(t *testing.T) {
 		t.Run(row.method+" "+row.body, func(t *testing.T) {
 			requests := make(chan asked, 5)
 			upstream := dying(t, requests)
-			r := start(t, upstream.url, "routes: [{match: /x}]", func(c *Config) { c.UpstreamIdle = time.Minute })
-			if a := r.do(row.method, "/x", row.body, "Idempotency-Key: one", "X-Idempotency-Key: one"); a.status != 200 {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			r := start(t, upstream.url, "routes: [{match: /x}]", func(c *Config) { c.UpstreamIdle = time.Hour })
+			r.wantStatus(r.do(row.method, "/x", row.body, "Idempotency-Key: one", "X-Idempotency-Key: one"), 200)
 			a := r.do(row.method, "/x", row.body, "Idempotency-Key: two", "X-Idempotency-Key: two")
 			if row.method != "HEAD" {
 				r.wantCode(a, wire.OutcomeUnknown)
-			} else if a.status != 503 {
-				t.Errorf("%d", a.status)
+			} else {
+				r.wantStatus(a, 503)
 			}
-			if a := r.do(row.method, "/x", row.body, "Idempotency-Key: two", "X-Idempotency-Key: two"); a.status != 409 {
-				t.Errorf("a repeat: %d %s", a.status, a.body)
-			}
-			if n := upstream.read.Load(); n != 2 {
-				t.Fatalf("the upstream was asked %d times", n)
-			}
+			r.wantStatus(r.do(row.method, "/x", row.body, "Idempotency-Key: two", "X-Idempotency-Key: two"), 409)
+			expect.MustEqual(t, "requests that the upstream has read", upstream.read.Load(), 2)
 			first, second := <-requests, <-requests
-			if first.from != second.from {
-				t.Error("the connection was not used again: this test says nothing")
-			}
-			for _, got := range []asked{first, second} {
-				lengthless := row.body == "" && row.method != "POST" && row.method != "PUT" && row.method != "PATCH"
-				if got.method != row.method || got.chunked || lengthless != (got.length == "") || len(got.key) != 1 {
-					t.Errorf("on the wire: %+v", got)
+			expect.Equal(t, "the second request came over the first one's connection (else this test says nothing)", second.from, first.from)
+			for i, got := range []asked{first, second} {
+				length := strconv.Itoa(len(row.body))
+				if row.body == "" && row.method != "POST" && row.method != "PUT" && row.method != "PATCH" {
+					length = ""
 				}
+				want := asked{method: row.method, from: got.from, length: length, key: []string{[]string{"one", "two"}[i]}}
+				expect.Equal(t, "request on the wire", got, want)
 			}
 		})
 	}
@@ -90,13 +86,9 @@ func TestOtherRequestsAreSentAgainAsNetHTTPDoes(t *testing.T) {
 	upstream := dying(t, requests)
 	r := start(t, upstream.url, payments)
 	for range 2 {
-		if a := r.do("GET", "/x", ""); a.status != 200 {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		r.wantStatus(r.do("GET", "/x", ""), 200)
 	}
-	if n := upstream.read.Load(); n != 3 {
-		t.Errorf("the upstream was asked %d times", n)
-	}
+	upstream.wantRead(t, 3)
 }
 
 func TestHTTPSUpstreamIsAskedOnceAndOverHTTP1ForGuardedRequests(t *testing.T) {
@@ -118,18 +110,12 @@ func TestHTTPSUpstreamIsAskedOnceAndOverHTTP1ForGuardedRequests(t *testing.T) {
 	r := start(t, upstream.URL, "routes: [{match: /guarded}]", func(c *Config) {
 		c.TLS = upstream.Client().Transport.(*http.Transport).TLSClientConfig
 	})
-	if a := r.do("GET", "/open", ""); a.body != "HTTP/2.0" {
-		t.Errorf("not guarded: %s", a.body)
-	}
-	if a := r.do("POST", "/guarded", "", "Idempotency-Key: a"); a.body != "HTTP/1.1" {
-		t.Errorf("guarded: %s", a.body)
-	}
+	expect.Equal(t, "the protocol of GET /open", r.do("GET", "/open", "").body, "HTTP/2.0")
+	expect.Equal(t, "the protocol of POST /guarded", r.do("POST", "/guarded", "", "Idempotency-Key: a").body, "HTTP/1.1")
 	for _, method := range []string{"POST", "GET", "DELETE"} {
 		before := guarded.Load()
 		r.wantCode(r.do(method, "/guarded", "", "Idempotency-Key: "+method), wire.OutcomeUnknown)
-		if n := guarded.Load() - before; n != 1 {
-			t.Errorf("%s was sent %d times", method, n)
-		}
+		expect.Equal(t, "how often "+method+" /guarded was sent", guarded.Load()-before, 1)
 	}
 }
 
@@ -143,9 +129,7 @@ func TestUntrustedUpstreamIsNeverAsked(t *testing.T) {
 	for range 2 { // the claim is given back
 		r.wantCode(r.pay("a"), wire.UpstreamUnavailable)
 	}
-	if asked.Load() != 0 {
-		t.Error("it was asked")
-	}
+	expect.Equal(t, "requests to an upstream that is not trusted", asked.Load(), 0)
 }
 
 // A connection that takes no byte: net/http fails before anything is written, and the claim is given back.

@@ -1,12 +1,16 @@
 package gateway
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -17,24 +21,17 @@ func soon(c *Config) { c.WatchEvery = 5 * time.Millisecond }
 func TestChangedRoutesFileIsPutInForce(t *testing.T) {
 	upstream := newShop(t, nil)
 	s := serve(t, upstream.URL, payments, soon)
-	if a := s.do("POST", "/orders", "x"); a.status != 201 {
-		t.Errorf("%d", a.status)
-	}
+	s.wantStatus(s.do("POST", "/orders", "x"), 201)
 	s.write("routes: [{match: POST /orders, accept: token}]")
-	eventually(t, "the new route guards", func() bool { return s.do("POST", "/orders", "x").problem().Code == wire.KeyMissing })
-	if a := s.do("POST", "/payments", "x"); a.status != 201 {
-		t.Errorf("the old route: %d %s", a.status, a.body)
-	}
-	if a := s.do("GET", "/idempotency-policy", ""); !strings.Contains(a.body, "POST /orders") || strings.Contains(a.body, "/payments") {
-		t.Errorf("%s", a.body)
-	}
+	expect.Eventually(t, "the new route guards", func() bool { return s.do("POST", "/orders", "x").problem().Code == wire.KeyMissing })
+	s.wantStatus(s.do("POST", "/payments", "x"), 201)
+	policy := s.do("GET", "/idempotency-policy", "")
+	expect.Contains(t, policy.asked, policy.body, "POST /orders")
+	expect.Equal(t, policy.asked+": names the old route", strings.Contains(policy.body, "/payments"), false)
 	_, body := s.side("/metrics")
-	if strings.Contains(body, `route="POST /payments"`) || !strings.Contains(body, "coatcheck_gateway_routes 1\n") || !strings.Contains(body, `coatcheck_gateway_reloads_total{result="ok"} 2`) {
-		t.Errorf("%s", body)
-	}
-	if err := s.end(); err != nil {
-		t.Error(err)
-	}
+	expect.Contains(t, "GET /metrics", body, "coatcheck_gateway_routes 1\n", `coatcheck_gateway_reloads_total{result="ok"} 2`)
+	expect.Equal(t, "GET /metrics: names the old route", strings.Contains(body, `route="POST /payments"`), false)
+	s.wantEnd()
 }
 
 func TestWrongRoutesFileKeepsTheRoutesBeforeIt(t *testing.T) {
@@ -42,35 +39,25 @@ func TestWrongRoutesFileKeepsTheRoutesBeforeIt(t *testing.T) {
 	s := serve(t, upstream.URL, payments, soon)
 	_, before := s.readiness()
 	s.write("routes: [{match: POST /orders, lease_ms: 1, colour: red}]")
-	eventually(t, "the faults are told", func() bool { _, ready := s.readiness(); return len(ready.RoutesFaults) == 2 })
+	expect.Eventually(t, "the faults are told", func() bool { _, ready := s.readiness(); return len(ready.RoutesFaults) == 2 })
 	status, now := s.readiness()
-	if status != 200 || !now.Ready || now.Version != before.Version || now.Routes != 1 {
-		t.Errorf("%d %+v", status, now)
-	}
+	expect.Equal(t, "GET /readyz with a wrong file", status, 200)
+	expect.Equal(t, "GET /readyz with a wrong file", now, before, cmpopts.IgnoreFields(Readiness{}, "RoutesFaults"))
 	s.wantCode(s.do("POST", "/payments", "x"), wire.KeyMissing)
-	if err := s.g.Reload(); err == nil || !strings.Contains(err.Error(), "colour") {
-		t.Errorf("%v", err)
-	}
+	expect.Contains(t, "error of Reload", fmt.Sprint(s.g.Reload()), "colour")
 	if err := os.Remove(s.file); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the missing file is told", func() bool {
+	expect.Eventually(t, "the missing file is told", func() bool {
 		_, ready := s.readiness()
 		return len(ready.RoutesFaults) == 1 && strings.Contains(ready.RoutesFaults[0], "no such file")
 	})
-	if _, body := s.side("/metrics"); !strings.Contains(body, `coatcheck_gateway_reloads_total{result="failed"} 3`) {
-		t.Errorf("%s", body)
-	}
+	_, body := s.side("/metrics")
+	expect.Contains(t, "GET /metrics", body, `coatcheck_gateway_reloads_total{result="failed"} 3`)
 	s.write(payments)
-	eventually(t, "all is well", func() bool { _, ready := s.readiness(); return len(ready.RoutesFaults) == 0 })
-	for _, fault := range []string{"colour: unknown field", "lease_ms: a whole number", "no such file"} {
-		if !strings.Contains(s.log.String(), fault) {
-			t.Errorf("the log does not say %q:\n%s", fault, s.log)
-		}
-	}
-	if err := s.end(); err != nil {
-		t.Error(err)
-	}
+	expect.Eventually(t, "all is well", func() bool { _, ready := s.readiness(); return len(ready.RoutesFaults) == 0 })
+	expect.Contains(t, "log", s.log.String(), "colour: unknown field", "lease_ms: a whole number", "no such file")
+	s.wantEnd()
 }
 
 // A file that is being written looks like a shorter one: it is taken only when it stands still.
@@ -86,32 +73,31 @@ func TestFileThatIsBeingWrittenIsNotTaken(t *testing.T) {
 	g.look()
 	write("routes:\n  - match: POST /a\n  - match: POST /b\n")
 	g.look()
-	if g.routes.Load().version != version {
-		t.Error("a version that was seen once is in force")
+	expect.Equal(t, "version in force when another was seen once", g.routes.Load().version, version)
+	wantRoutes := func(when string, faults int) {
+		t.Helper()
+		expect.Equal(t, "routes in force "+when, len(g.routes.Load().routes), 2)
+		if got := g.file.faults(); len(got) != faults {
+			t.Errorf("faults %s: got %q, want %d", when, got, faults)
+		}
 	}
 	g.look()
-	if n := len(g.routes.Load().routes); n != 2 {
-		t.Errorf("%d routes", n)
-	}
+	wantRoutes("when a version was seen twice", 0)
 	write("routes: []")
 	g.look()
 	g.look()
 	g.look()
-	if n := len(g.routes.Load().routes); n != 2 || len(g.file.faults()) != 1 {
-		t.Errorf("%d routes, %v", n, g.file.faults())
-	}
+	wantRoutes("with an empty file", 1)
 	if err := os.Remove(g.file.path); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Reload(); err == nil {
-		t.Error("a missing file was read")
+		t.Error("Reload without a file: got no error")
 	}
 	write("routes:\n  - match: POST /a\n  - match: POST /b\n")
 	g.look()
 	g.look()
-	if n := len(g.routes.Load().routes); n != 2 || len(g.file.faults()) != 0 {
-		t.Errorf("%d routes, %v", n, g.file.faults())
-	}
+	wantRoutes("with the file back", 0)
 }
 
 func TestRequestUnderWayKeepsItsRoute(t *testing.T) {
@@ -126,17 +112,11 @@ func TestRequestUnderWayKeepsItsRoute(t *testing.T) {
 	go func() { told <- r.do("POST", "/payments", "x", "Idempotency-Key: a") }()
 	<-begun
 	r.write("routes: [{match: POST /orders}]")
-	if err := r.g.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Error(t, "Reload", r.g.Reload(), nil)
 	close(proceed)
-	if a := <-told; a.status != 201 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	r.wantStatus(<-told, 201)
 	r.write(payments)
-	if err := r.g.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Error(t, "Reload", r.g.Reload(), nil)
 	r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: a"), "", true)
 }
 
@@ -156,7 +136,7 @@ func TestNewTellsWhatIsWrong(t *testing.T) {
 		"is a director": {Store: store, Upstream: upstream, RoutesFile: t.TempDir()},
 	} {
 		if _, err := New(config); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("New: got error %v, want it to say %q", err, name)
 		}
 	}
 }

@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 const contractFile = `
@@ -32,11 +35,13 @@ func TestRoutesFileOfTheContractIsTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, routes := range []Routes{whole, short} {
-		r := routes[0]
-		if r.Name != "POST /payments" || r.Accept != idempotency.TokenOrKey || r.Policy != idempotency.Hold || r.Lease != 30*time.Second || r.Retention != 24*time.Hour ||
-			r.Ack != 0 || r.MaxBody != 1<<20 || r.MaxAnswer != 1<<20 || r.MaxWait != 30*time.Second || r.CanonicalJSON || r.Optional || r.UpstreamTimeout != 30*time.Second || r.Keep != nil {
-			t.Errorf("%+v", r)
-		}
+		expect.Equal(t, "ParseRoutes", routes, Routes{{
+			Route: idempotency.Route{
+				Name: "POST /payments", Accept: idempotency.TokenOrKey, Policy: idempotency.Hold, Lease: 30 * time.Second, Retention: 24 * time.Hour,
+				MaxBody: 1 << 20, MaxAnswer: 1 << 20, MaxWait: 30 * time.Second,
+			},
+			UpstreamTimeout: 30 * time.Second,
+		}}, asRead)
 	}
 }
 
@@ -65,16 +70,25 @@ routes:
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := routes[0]
-	if r.Accept != idempotency.TokenOnly || r.Policy != idempotency.Takeover || r.Lease != 500*time.Millisecond || r.Retention != time.Minute || r.Ack != 2 ||
-		r.MaxBody != 10 || r.MaxAnswer != 20 || r.MaxWait >= 0 || r.UpstreamTimeout != 700*time.Millisecond || !r.CanonicalJSON || !r.Optional || r.Scope != "orders" ||
-		strings.Join(r.Keep, " ") != "2xx 404" || strings.Join(r.Headers, " ") != "X-Tenant" {
-		t.Errorf("%+v", r)
+	expect.MustEqual(t, "routes that ParseRoutes has read", len(routes), 2)
+	expect.Equal(t, "the route with every field", routes[0], Route{
+		Route: idempotency.Route{
+			Name: "PUT /orders/{id}", Accept: idempotency.TokenOnly, Policy: idempotency.Takeover, Lease: 500 * time.Millisecond, Retention: time.Minute, Ack: 2,
+			MaxBody: 10, MaxAnswer: 20, MaxWait: routes[0].MaxWait, CanonicalJSON: true, Optional: true, Scope: "orders",
+			Keep: []string{"2xx", "404"}, Headers: []string{"X-Tenant"},
+		},
+		UpstreamTimeout: 700 * time.Millisecond,
+	}, asRead)
+	if wait := routes[0].MaxWait; wait >= 0 {
+		t.Errorf("max_wait_ms: 0: got %v, want less than 0, which is not at all", wait)
 	}
-	if r := routes[1]; r.Name != "/both" || r.Accept != idempotency.KeyOnly || r.MaxWait != 5*time.Second {
-		t.Errorf("%+v", r)
-	}
+	got := routes[1].Route
+	expect.Equal(t, "the second route", idempotency.Route{Name: got.Name, Accept: got.Accept, MaxWait: got.MaxWait},
+		idempotency.Route{Name: "/both", Accept: idempotency.KeyOnly, MaxWait: 5 * time.Second})
 }
+
+// asRead leaves out on which line of the file a route stands.
+var asRead = cmpopts.IgnoreFields(Route{}, "line")
 
 func TestRoutesFileFaults(t *testing.T) {
 	for name, row := range map[string]struct{ file, want string }{
@@ -133,7 +147,7 @@ func TestRoutesFileFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			routes, err := ParseRoutes([]byte(row.file))
 			if err == nil {
-				t.Fatalf("accepted: %+v", routes)
+				t.Fatalf("got %+v and no error, want an error that says %q", routes, row.want)
 			}
 			if !strings.Contains(err.Error(), row.want) {
 				t.Errorf("%q does not say %q", err, row.want)
@@ -148,17 +162,13 @@ func TestRoutesFileFaults(t *testing.T) {
 func TestAllFaultsOfTheRoutesFileAreToldTogether(t *testing.T) {
 	_, err := ParseRoutes([]byte("routes:\n  - match: POST /a\n    lease_ms: 1\n    colour: red\n  - policy: none\n  - match: POST /b\n    ack: -1\n"))
 	if err == nil {
-		t.Fatal("accepted")
+		t.Fatal("a file with five faults: got no error")
 	}
 	want := []string{"line 3: lease_ms", "line 4: colour", "line 5: policy", "line 5: match: missing", "line 7: ack"}
 	if lines := strings.Split(err.Error(), "\n"); len(lines) != len(want) {
-		t.Errorf("%d faults:\n%v", len(lines), err)
+		t.Errorf("got %d faults, want %d:\n%v", len(lines), len(want), err)
 	}
-	for _, part := range want {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q is missing in\n%v", part, err)
-		}
-	}
+	expect.Contains(t, "error", err.Error(), want...)
 }
 
 func FuzzRoutesFile(f *testing.F) {
@@ -173,7 +183,7 @@ func FuzzRoutesFile(f *testing.F) {
 			return
 		}
 		if len(routes) == 0 {
-			t.Fatal("accepted without a route")
+			t.Fatalf("ParseRoutes of %q: got no route and no error", file)
 		}
 		for _, route := range routes {
 			if err := route.Check(); err != nil {
@@ -184,8 +194,11 @@ func FuzzRoutesFile(f *testing.F) {
 		for _, method := range []string{"GET", "POST"} {
 			table.match(httptest.NewRequest(method, "/a/b", nil))
 		}
-		if len(table.published.Routes) != len(routes) || len(table.byPattern) != len(routes) {
-			t.Fatalf("%d routes, %d published, %d by pattern", len(routes), len(table.published.Routes), len(table.byPattern))
+		expect.Equal(t, "published routes", len(table.published.Routes), len(routes))
+		for _, route := range routes {
+			if found := table.byPattern[route.Name]; found == nil || found.Name != route.Name {
+				t.Fatalf("the table has %v under %q, want that route", found, route.Name)
+			}
 		}
 	})
 }

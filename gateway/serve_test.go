@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -12,8 +11,10 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
@@ -30,23 +31,18 @@ type served struct {
 	ended chan error
 }
 
+// serve starts a gateway that stops in good order, however long that takes, unless set says how long it may.
 func serve(t *testing.T, upstream, routes string, set ...func(*Config)) *served {
 	t.Helper()
 	s := &served{rig: &rig{t: t, log: &logtest.Text{}, client: newClient(t)}, ended: make(chan error, 1)}
+	set = append([]func(*Config){func(c *Config) { c.StopTimeout = patience }}, set...)
 	s.g = s.open(upstream, routes, set...)
-	var listeners []net.Listener
-	for range 2 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		listeners = append(listeners, listener)
-	}
-	s.url, s.admin = "http://"+listeners[0].Addr().String(), "http://"+listeners[1].Addr().String()
+	clients, admin := listen(t), listen(t)
+	s.url, s.admin = "http://"+clients.Addr().String(), "http://"+admin.Addr().String()
 	ctx, stop := context.WithCancel(t.Context())
 	s.stop = stop
 	t.Cleanup(stop)
-	go func() { s.ended <- s.g.Serve(ctx, listeners[0], listeners[1]) }()
+	go func() { s.ended <- s.g.Serve(ctx, clients, admin) }()
 	return s
 }
 
@@ -56,10 +52,16 @@ func (s *served) end() error {
 	select {
 	case err := <-s.ended:
 		return err
-	case <-time.After(20 * time.Second):
-		s.t.Fatal("Serve does not end")
+	case <-time.After(patience):
+		s.t.Fatalf("waited %v in vain: Serve ends once its context has", patience)
 		return nil
 	}
+}
+
+// wantEnd stops the gateway and wants it to end in good order.
+func (s *served) wantEnd() {
+	s.t.Helper()
+	expect.Error(s.t, "Serve", s.end(), nil)
 }
 
 // side asks the gateway's own side.
@@ -67,12 +69,12 @@ func (s *served) side(path string) (status int, body string) {
 	s.t.Helper()
 	response, err := s.client.Get(s.admin + path)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("the gateway's own side: %v", err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("reading the answer to GET %s: %v", path, err)
 	}
 	return response.StatusCode, string(text)
 }
@@ -81,7 +83,7 @@ func (s *served) readiness() (status int, ready Readiness) {
 	s.t.Helper()
 	status, body := s.side("/readyz")
 	if err := json.Unmarshal([]byte(body), &ready); err != nil {
-		s.t.Fatalf("%v: %s", err, body)
+		s.t.Fatalf("GET /readyz: got %d %q: %v", status, body, err)
 	}
 	return status, ready
 }
@@ -94,10 +96,11 @@ func TestStopDrainsFinishesGuardedWorkAndLeavesNothingBehind(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 	})
 	store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
-	s := serve(t, upstream.URL, payments, on(store), func(c *Config) { c.DrainDelay = time.Second })
-	if status, ready := s.readiness(); status != 200 || !ready.Ready || ready.Store != "embedded" || ready.Routes != 1 || len(ready.Version) != 12 || len(ready.Incarnation) != 40 {
-		t.Errorf("%d %+v", status, ready)
-	}
+	s := serve(t, upstream.URL, payments, on(store), func(c *Config) { c.DrainDelay = 100 * time.Millisecond })
+	status, ready := s.readiness()
+	expect.Equal(t, "GET /readyz", status, 200)
+	expect.Equal(t, "lengths of version and incarnation", [2]int{len(ready.Version), len(ready.Incarnation)}, [2]int{12, 40})
+	expect.Equal(t, "GET /readyz", ready, Readiness{Ready: true, Store: "embedded", Routes: 1}, cmpopts.IgnoreFields(Readiness{}, "Version", "Incarnation", "LoadedAt"))
 	ctx, hangUp := context.WithCancel(t.Context())
 	gone := make(chan struct{})
 	go func() {
@@ -108,13 +111,12 @@ func TestStopDrainsFinishesGuardedWorkAndLeavesNothingBehind(t *testing.T) {
 	hangUp()
 	<-gone
 	s.stop()
-	eventually(t, "/readyz says that it is stopping", func() bool {
+	expect.Eventually(t, "/readyz says that it is stopping", func() bool {
 		status, ready := s.readiness()
 		return status == 503 && ready.Reason == "stopping"
 	})
-	if status, _ := s.side("/livez"); status != 200 {
-		t.Errorf("/livez while draining: %d", status)
-	}
+	status, _ = s.side("/livez")
+	expect.Equal(t, "GET /livez while draining", status, 200)
 	s.refused()
 	select {
 	case err := <-s.ended:
@@ -122,13 +124,9 @@ func TestStopDrainsFinishesGuardedWorkAndLeavesNothingBehind(t *testing.T) {
 	default:
 	}
 	close(proceed)
-	if err := s.end(); err != nil {
-		t.Errorf("Serve: %v", err)
-	}
+	s.wantEnd()
 	other := start(t, upstream.URL, payments, on(store))
-	if a := other.do("POST", "/payments", "x", "Idempotency-Key: a"); a.status != 201 || a.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	other.wantPaid(other.do("POST", "/payments", "x", "Idempotency-Key: a"), "", true)
 	upstream.wantPaid(t, 1)
 }
 
@@ -148,21 +146,19 @@ func TestStopEndsGuardedWorkThatTakesTooLong(t *testing.T) {
 		told <- s.do("POST", "/payments", "x", "Idempotency-Token: "+token)
 	}()
 	<-begun
-	if err := s.end(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Serve: %v", err)
-	}
+	expect.Error(t, "Serve", s.end(), context.DeadlineExceeded)
 	s.wantCode(<-told, wire.OutcomeUnknown)
 	other := start(t, upstream.URL, payments, on(store))
-	if state := other.state(token); state != idempotency.InDoubt {
-		t.Errorf("the token is %s", state)
-	}
+	other.wantState(token, idempotency.InDoubt)
 }
 
-func TestStopClosesUpgradedConnectionsAtItsEnd(t *testing.T) {
+// echoing is an upgraded connection through a gateway whose upstream sends back what it is sent.
+func echoing(t *testing.T, set ...func(*Config)) (s *served, echo func() error, hangUp func()) {
+	t.Helper()
 	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
 		socket, err := websocket.Accept(w, r, nil)
 		if err != nil {
-			t.Error(err)
+			t.Errorf("accepting the WebSocket: %v", err)
 			return
 		}
 		defer func() { _ = socket.CloseNow() }()
@@ -173,39 +169,46 @@ func TestStopClosesUpgradedConnectionsAtItsEnd(t *testing.T) {
 			}
 		}
 	})
-	s := serve(t, upstream.URL, payments, func(c *Config) { c.StopTimeout = time.Second })
+	s = serve(t, upstream.URL, payments, set...)
 	socket, _, err := websocket.Dial(t.Context(), s.url+"/socket", nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("opening a WebSocket: %v", err)
 	}
-	defer func() { _ = socket.CloseNow() }()
-	echo := func() error {
+	hangUp = func() { _ = socket.CloseNow() }
+	t.Cleanup(hangUp)
+	echo = func() error {
 		if err := socket.Write(t.Context(), websocket.MessageText, []byte("hello")); err != nil {
 			return err
 		}
 		_, _, err := socket.Read(t.Context())
 		return err
 	}
-	if err := echo(); err != nil {
-		t.Fatal(err)
-	}
+	return s, echo, hangUp
+}
+
+func TestUpgradedConnectionGoesOnWhileTheGatewayStops(t *testing.T) {
+	s, echo, hangUp := echoing(t)
+	expect.Error(t, "echo", echo(), nil)
 	s.stop()
 	s.refused()
-	if err := echo(); err != nil {
-		t.Errorf("while the gateway stops: %v", err)
-	}
-	if err := s.end(); err != nil {
-		t.Errorf("Serve: %v", err)
-	}
+	expect.Error(t, "echo while the gateway stops", echo(), nil)
+	hangUp()
+	s.wantEnd()
+}
+
+func TestStopClosesUpgradedConnectionsAtItsEnd(t *testing.T) {
+	s, echo, _ := echoing(t, func(c *Config) { c.StopTimeout = 200 * time.Millisecond })
+	expect.Error(t, "echo", echo(), nil)
+	s.wantEnd()
 	if err := echo(); err == nil {
-		t.Error("the connection is still open")
+		t.Error("echo after the end: got an answer, want the connection closed")
 	}
 }
 
 // refused waits until new connections are refused.
 func (s *served) refused() {
 	s.t.Helper()
-	eventually(s.t, "new connections are refused", func() bool {
+	expect.Eventually(s.t, "new connections are refused", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err == nil {
 			conn.Close()
@@ -217,42 +220,30 @@ func (s *served) refused() {
 func TestServeReportsAListenerThatFails(t *testing.T) {
 	r := &rig{t: t, log: &logtest.Text{}}
 	g := r.open("http://127.0.0.1:1", payments)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	closed, admin := listen(t), listen(t)
 	closed.Close()
-	admin, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Serve(t.Context(), closed, admin); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Serve: %v", err)
-	}
+	expect.Error(t, "Serve on a closed listener", g.Serve(t.Context(), closed, admin), net.ErrClosed)
 }
 
 func TestStoreThatIsAwayIsNotReadyAndNothingRuns(t *testing.T) {
 	redis := redistest.Start(t)
 	upstream := newShop(t, nil)
 	s := serve(t, upstream.URL, payments, on(storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 500 * time.Millisecond})))
-	if status, ready := s.readiness(); status != 200 || ready.Store != "standalone" {
-		t.Errorf("%d %+v", status, ready)
-	}
+	status, ready := s.readiness()
+	expect.Equal(t, "GET /readyz", status, 200)
+	expect.Equal(t, "GET /readyz: store", ready.Store, "standalone")
 	redis.Kill()
-	if status, ready := s.readiness(); status != 503 || ready.Ready || ready.Reason == "" {
-		t.Errorf("%d %+v", status, ready)
-	}
+	status, ready = s.readiness()
+	expect.Equal(t, "GET /readyz without Redis", status, 503)
+	expect.Equal(t, "GET /readyz without Redis: ready", ready.Ready, false)
+	expect.Equal(t, "GET /readyz without Redis: a reason is told", ready.Reason != "", true)
 	s.wantCode(s.pay("a"), wire.StoreUnavailable)
 	upstream.wantPaid(t, 0)
-	if a := s.do("GET", "/other", ""); a.status != 201 {
-		t.Errorf("what is not guarded: %d %s", a.status, a.body)
-	}
+	s.wantStatus(s.do("GET", "/other", ""), 201)
 	redis.Restart()
-	eventually(t, "it recovers by itself", func() bool { return s.pay("a").status == 201 })
+	expect.Eventually(t, "it recovers by itself", func() bool { return s.pay("a").status == 201 })
 	upstream.wantPaid(t, 2)
-	if err := s.end(); err != nil {
-		t.Error(err)
-	}
+	s.wantEnd()
 }
 
 // An answer that can not be recorded, since the store went away, is the truth all the same; it is recorded when the store is back.
@@ -266,7 +257,7 @@ func TestStoreThatGoesAwayWhileTheUpstreamWorks(t *testing.T) {
 	r := start(t, upstream.URL, payments, on(storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 500 * time.Millisecond})))
 	r.wantPaid(r.pay("a"), "paid", false)
 	redis.Restart()
-	eventually(t, "the answer is recorded", func() bool { return r.pay("a").status == 201 })
+	expect.Eventually(t, "the answer is recorded", func() bool { return r.pay("a").status == 201 })
 	r.wantPaid(r.pay("a"), "paid", true)
 	upstream.wantPaid(t, 1)
 }

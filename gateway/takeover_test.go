@@ -10,13 +10,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
+// The first hears of it with its next heartbeat, a third of the lease later.
 func TestTakeoverRunsAgainWithALargerFenceAndTheFirstIsTold(t *testing.T) {
+	t.Parallel() // it waits
 	fences := make(chan string, 2)
 	first := make(chan struct{})
 	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
@@ -32,12 +35,12 @@ func TestTakeoverRunsAgainWithALargerFenceAndTheFirstIsTold(t *testing.T) {
 	})
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
-	r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 900}]`, on(store))
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 9000}]`, on(store))
 	told := make(chan answer, 1)
 	go func() { told <- r.do("POST", "/payments", "x", "Idempotency-Key: a") }()
 	<-first
 	var second answer
-	eventually(t, "the lease has lapsed at a moment when somebody asks", func() bool {
+	expect.Eventually(t, "the lease has lapsed at a moment when somebody asks", func() bool {
 		lapse(t, redis.Client())
 		second = r.do("POST", "/payments", "x", "Idempotency-Key: a")
 		return second.status == 201
@@ -45,7 +48,7 @@ func TestTakeoverRunsAgainWithALargerFenceAndTheFirstIsTold(t *testing.T) {
 	r.wantCode(<-told, wire.Superseded)
 	old, young := <-fences, <-fences
 	if a, b := number64(t, old), number64(t, young); a >= b {
-		t.Errorf("fences %d, %d", a, b)
+		t.Errorf("fences: got %d and then %d, want the second to be larger", a, b)
 	}
 	r.wantPaid(second, young, false)
 	r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: a"), young, true)
@@ -54,6 +57,7 @@ func TestTakeoverRunsAgainWithALargerFenceAndTheFirstIsTold(t *testing.T) {
 
 // A store that does not answer for a whole lease: somebody else may run by now, so the attempt is ended. What its client is told is not its answer.
 func TestAttemptThatCanNotProveItsClaimIsEndedAndNotRecorded(t *testing.T) {
+	t.Parallel() // it waits
 	redis := redistest.Start(t)
 	var runs atomic.Int64
 	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
@@ -65,10 +69,10 @@ func TestAttemptThatCanNotProveItsClaimIsEndedAndNotRecorded(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusCreated)
 	})
-	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 300 * time.Millisecond})
-	r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 600}]`, on(store))
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 3 * time.Second})
+	r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 6000}]`, on(store))
 	r.wantCode(r.pay("a"), wire.Superseded)
-	eventually(t, "another attempt may run", func() bool { return r.pay("a").status == 201 })
+	expect.Eventually(t, "another attempt may run", func() bool { return r.pay("a").status == 201 })
 	r.wantPaid(r.pay("a"), "", true)
 	upstream.wantPaid(t, 2)
 }
@@ -87,14 +91,14 @@ func TestAnswerOfAReplacedAttemptIsNotLetOut(t *testing.T) {
 		})
 		redis := redistest.Start(t)
 		store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
-		r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 60000, max_answer_bytes: 100}]`, on(store))
+		r := start(t, upstream.URL, `routes: [{match: POST /payments, policy: takeover, lease_ms: 3600000, max_answer_bytes: 100}]`, on(store))
 		told := make(chan answer, 1)
 		go func() { told <- r.do("POST", "/payments", "x", "Idempotency-Key: a") }()
 		<-begun
 		lapse(t, redis.Client())
-		if a := r.do("POST", "/payments", "x", "Idempotency-Key: a"); a.status != 200 || len(a.body) != size {
-			t.Errorf("%d, %d bytes", a.status, len(a.body))
-		}
+		a := r.do("POST", "/payments", "x", "Idempotency-Key: a")
+		expect.Equal(t, a.asked, a.status, 200)
+		expect.Equal(t, a.asked+": bytes", len(a.body), size)
 		close(proceed)
 		r.wantCode(<-told, wire.Superseded)
 		upstream.wantPaid(t, 2)
@@ -106,7 +110,7 @@ func lapse(t *testing.T, client *redis.Client) {
 	t.Helper()
 	keys, err := client.Keys(t.Context(), "coatcheck:token:{*").Result()
 	if err != nil || len(keys) == 0 {
-		t.Fatalf("%v %v", keys, err)
+		t.Fatalf("keys of claims: got %q and error %v, want at least one", keys, err)
 	}
 	for _, key := range keys {
 		if err := client.HSet(t.Context(), key, "until", "1").Err(); err != nil {
@@ -119,7 +123,7 @@ func number64(t *testing.T, text string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(err) // names the text
 	}
 	return n
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
@@ -48,7 +50,7 @@ func startRival(t testing.TB, redis *redistest.Server) *rival {
 	c := &rival{t: t, locks: lock.New(storetest.Open(t, redisstore.Config{URL: redis.URL()}), lock.Config{Owner: "rival"}), got: make(chan *lock.Lock, 1)}
 	t.Cleanup(func() {
 		if err := c.locks.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("close of the rival's locks: %v", err)
 		}
 	})
 	return c
@@ -74,20 +76,27 @@ func (c *rival) toldBeforeFree(r *running) {
 	var held *lock.Lock
 	select {
 	case held = <-c.got:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute): // a hang
 	}
 	if held == nil {
 		c.t.Fatal("the rival does not get the lock")
 	}
 	for _, path := range []string{r.path, r.path + ".forked"} {
+		name := filepath.Base(path)
+		expect.Eventually(c.t, name+" is there, and its process has ended", func() bool {
+			b := readBeats(c.t, path)
+			return b.pid != 0 && goneProcess(b.pid)
+		})
 		b := readBeats(c.t, path)
-		eventually(c.t, "the command has ended", func() bool { return b.pid != 0 && goneProcess(b.pid) })
-		if b = readBeats(c.t, path); b.all < 10 || b.last >= held.Since().UnixMilli() {
-			c.t.Errorf("%s: the last of %d beats came %v after another had the lock", filepath.Base(path), b.all, time.UnixMilli(b.last).Sub(held.Since()))
+		if b.all < enoughBeats {
+			c.t.Errorf("%s: got %d beats, want %d at least", name, b.all, enoughBeats)
+		}
+		if b.last >= held.Since().UnixMilli() {
+			c.t.Errorf("%s: the last of %d beats came %v after another had the lock", name, b.all, time.UnixMilli(b.last).Sub(held.Since()))
 		}
 	}
 	if err := held.Release(context.Background()); err != nil {
-		c.t.Error(err)
+		c.t.Errorf("release of the rival's lock: %v", err)
 	}
 }
 
@@ -95,7 +104,7 @@ func (c *rival) toldBeforeFree(r *running) {
 func TestCommandNeverRunsBesideTheNextHolder(t *testing.T) {
 	service := func(t *testing.T, redis *redistest.Server) *process {
 		t.Helper()
-		return serve(t, "--redis", redis.URL())
+		return serveProcess(t, "--redis", redis.URL())
 	}
 	for _, row := range []struct {
 		name  string
@@ -107,7 +116,7 @@ func TestCommandNeverRunsBesideTheNextHolder(t *testing.T) {
 		}},
 		{"service stopped", func(t *testing.T, redis *redistest.Server) ([]string, func(), func()) {
 			p := service(t, redis)
-			return []string{"--server", p.banner.URL}, func() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }, nil
+			return []string{"--server", p.banner.URL}, func() { p.signal(syscall.SIGSTOP) }, nil
 		}},
 		{"service in a black hole", func(t *testing.T, redis *redistest.Server) ([]string, func(), func()) {
 			link := linktest.Start(t, strings.TrimPrefix(service(t, redis).banner.URL, "http://"))
@@ -134,9 +143,7 @@ func TestCommandNeverRunsBesideTheNextHolder(t *testing.T) {
 			r.renewed()
 			c.wait()
 			fault()
-			if code := r.code(); code != tryLater || !strings.Contains(r.stderr.String(), "was lost") || !strings.Contains(r.stderr.String(), "start the command again") {
-				t.Errorf("%d %s", code, r.stderr)
-			}
+			r.exits(tryLater, "was lost", "start the command again")
 			if mend != nil {
 				mend()
 			}
@@ -150,7 +157,7 @@ func TestCommandUnderALockNeverOutlivesThoseWhoWatchIt(t *testing.T) {
 	eachWatcherFault(t, func(t *testing.T) (*running, *process, func()) {
 		redis := redistest.Start(t)
 		c := startRival(t, redis)
-		p := serve(t, "--redis", redis.URL())
+		p := serveProcess(t, "--redis", redis.URL())
 		r := lockRunBeating(t, []string{"--server", p.banner.URL}, "deaf", "fork")
 		r.renewed()
 		c.wait()
@@ -161,14 +168,11 @@ func TestCommandUnderALockNeverOutlivesThoseWhoWatchIt(t *testing.T) {
 // A lock that was broken is another's at once, so its holder's command has no time left to end by itself, however long its grace.
 func TestCommandIsKilledWhenItsLockIsBroken(t *testing.T) {
 	lockDoors(t, func(t *testing.T, at []string) {
-		r := runLocked(t, at, []string{"--ttl", "3s"}, `trap 'echo asked to end' TERM; echo ready; while :; do sleep 0.05; done`)
+		r := runLocked(t, at, []string{"--ttl", breakable}, `trap 'echo asked to end' TERM; echo ready; while :; do sleep 0.05; done`)
 		r.ready()
-		if code, _, stderr := coatcheck(t, nil, append([]string{"lock", "break", "deploy", "--yes"}, at...)...); code != done {
-			t.Fatalf("%d %s", code, stderr)
-		}
-		if code := r.code(); code != tryLater || !strings.Contains(r.stderr.String(), "Somebody broke it") || strings.Contains(r.stdout.String(), "asked") {
-			t.Errorf("%d %s %s", code, r.stdout, r.stderr)
-		}
+		execute(t, nil, append([]string{"lock", "break", "deploy", "--yes"}, at...)...).exits(done)
+		r.exits(tryLater, "Somebody broke it")
+		lacks(t, "stdout of the command whose lock was broken", r.stdout.String(), "asked")
 	})
 }
 
@@ -186,13 +190,13 @@ func TestVerdictOnACommandThatWasKilled(t *testing.T) {
 		{report{Ended: true, Code: 3}, true, 3},              // just before
 	} {
 		s := &supervision{tenure: lostTenure{}, outcome: row.report, killed: row.killed, cause: lock.ErrLost}
-		err, code := s.verdict(), tryLater
+		err, code := s.verdict(), 0
 		if ended, own := errors.AsType[exitError](err); own {
 			code = ended.code
+		} else if _, later := errors.AsType[laterError](err); later {
+			code = tryLater
 		}
-		if code != row.code || code == tryLater && !errors.As(err, &laterError{}) {
-			t.Errorf("%+v, killed %v: %d %v, want %d", row.report, row.killed, code, err, row.code)
-		}
+		expect.Equal(t, fmt.Sprintf("exit code of the report %+v, killed %v, whose error is %v", row.report, row.killed, err), code, row.code)
 	}
 }
 

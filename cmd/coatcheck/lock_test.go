@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -21,25 +21,25 @@ func lockDoors(t *testing.T, test func(t *testing.T, at []string)) {
 	t.Run("redis", func(t *testing.T) { test(t, []string{"--redis", redistest.Start(t).URL()}) })
 }
 
+// runLocked starts a script under the lock deploy. Flags can say another TTL than an hour.
 func runLocked(t *testing.T, at, flags []string, script string) *running {
 	t.Helper()
-	args := append([]string{"lock", "run"}, at...)
+	args := append([]string{"lock", "run", "--ttl", "1h"}, at...)
 	return start(t, append(append(args, flags...), "deploy", "--", "sh", "-c", script)...)
 }
 
 // ready waits until a command has said that it is.
 func (r *running) ready() {
 	r.t.Helper()
-	eventually(r.t, "it is ready", func() bool { return strings.Contains(r.stdout.String(), "ready") })
+	expect.Eventually(r.t, "the command of coatcheck "+strings.Join(r.cmd.Args[1:], " ")+" says that it is ready", func() bool {
+		return strings.Contains(r.stdout.String(), "ready")
+	})
 }
 
 func lockOf(t *testing.T, at []string) wire.Lock {
 	t.Helper()
-	code, stdout, stderr := coatcheck(t, nil, append([]string{"lock", "ls", "--json", "deploy"}, at...)...)
 	var shown wire.Lock
-	if err := json.Unmarshal([]byte(stdout), &shown); code != done || err != nil {
-		t.Fatalf("%d %s %s", code, stdout, stderr)
-	}
+	execute(t, nil, append([]string{"lock", "ls", "--json", "deploy"}, at...)...).exits(done).into(&shown)
 	return shown
 }
 
@@ -47,28 +47,29 @@ func TestLockRunTellsTheCommandItsLockAndReleasesItAfterwards(t *testing.T) {
 	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
 		proceed := filepath.Join(t.TempDir(), "proceed")
-		r := runLocked(t, at, []string{"--owner", "web-1", "--ttl", "20s"},
+		r := runLocked(t, at, []string{"--owner", "web-1"},
 			`echo $LOCK_NAME; echo $LOCK_FENCE; echo $LOCK_NOT_AFTER_FILE; head -1 $LOCK_NOT_AFTER_FILE; echo ready; while [ ! -e '`+proceed+`' ]; do sleep 0.02; done; exit 3`)
 		r.ready()
 		shown := lockOf(t, at)
-		if shown.Mode != "exclusive" || len(shown.Holders) != 1 || shown.Holders[0].Owner != "web-1" {
-			t.Fatalf("%+v", shown)
-		}
+		expect.Equal(t, "mode of the lock in lock ls", shown.Mode, "exclusive")
+		expect.MustEqual(t, "owners in lock ls", ownersOf(shown), []string{"web-1"})
 		if err := os.WriteFile(proceed, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code := r.code(); code != 3 {
-			t.Fatalf("%d %s", code, r.stderr)
-		}
+		r.exits(3)
 		told := strings.Fields(r.stdout.String())
-		until, _ := strconv.ParseInt(told[3], 10, 64)
+		if len(told) != 5 {
+			t.Fatalf("the command was told %q, want a name, a fence, a file, its first line, and its own word", told)
+		}
+		until, err := strconv.ParseInt(told[3], 10, 64)
+		expect.Error(t, "first line of $LOCK_NOT_AFTER_FILE", err, nil)
 		holder := shown.Holders[0]
-		if told[0] != "deploy" || told[1] != strconv.FormatInt(holder.Fence, 10) || until > holder.Until.UnixMilli() {
-			t.Errorf("%q of %+v", told, holder)
+		expect.Equal(t, "$LOCK_NAME", told[0], "deploy")
+		expect.Equal(t, "$LOCK_FENCE", told[1], strconv.FormatInt(holder.Fence, 10))
+		if until > holder.Until.UnixMilli() {
+			t.Errorf("$LOCK_NOT_AFTER_FILE says %d, want no more than lock ls, %d", until, holder.Until.UnixMilli())
 		}
-		if shown := lockOf(t, at); len(shown.Holders) != 0 {
-			t.Errorf("%+v", shown)
-		}
+		expect.Equal(t, "owners after the command's end", ownersOf(lockOf(t, at)), nil)
 		if _, err := os.Stat(filepath.Dir(told[2])); !os.IsNotExist(err) {
 			t.Errorf("the file's folder is left: %v", err)
 		}
@@ -90,11 +91,10 @@ func TestLockRunEndsAsItsCommandDoes(t *testing.T) {
 		{`cat; echo out; echo err >&2`, 0},
 	} {
 		r := runLocked(t, []string{"--server", p.banner.URL}, nil, row.script)
-		if code := r.code(); code != row.code || strings.Contains(r.stderr.String(), "coatcheck") {
-			t.Errorf("%s: %d %s", row.script, code, r.stderr)
-		}
-		if row.script[:3] == "cat" && (r.stdout.String() != "out\n" || r.stderr.String() != "err\n") {
-			t.Errorf("%q %q", r.stdout, r.stderr)
+		r.exits(row.code)
+		lacks(t, "stderr of "+row.script, r.stderr.String(), "coatcheck")
+		if row.script[:3] == "cat" {
+			expect.Equal(t, "stdout and stderr of "+row.script, [2]string{r.stdout.String(), r.stderr.String()}, [2]string{"out\n", "err\n"})
 		}
 	}
 }
@@ -112,9 +112,8 @@ func TestLockRunPassesSignalsOn(t *testing.T) {
 			if err := r.cmd.Process.Signal(row.signal); err != nil {
 				t.Fatal(err)
 			}
-			if code := r.code(); code != 42 || !strings.Contains(r.stdout.String(), "got") {
-				t.Errorf("%d %s %s", code, r.stdout, r.stderr)
-			}
+			r.exits(42)
+			expect.Contains(t, "stdout of the command after SIG"+row.trap, r.stdout.String(), "got")
 		})
 	}
 }
@@ -123,35 +122,29 @@ func TestLockRunPassesSignalsOn(t *testing.T) {
 func TestLockRunWithoutALockToBeHad(t *testing.T) {
 	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
-		one := runLocked(t, at, nil, `echo ready; sleep 60`)
+		one := runLocked(t, at, nil, `echo ready; sleep 600`)
 		one.ready()
-		two := runLocked(t, at, nil, `echo ready`)
-		if code := two.code(); code != tryLater || two.stdout.String() != "" || !strings.Contains(two.stderr.String(), "held by others, since 2") || !strings.Contains(two.stderr.String(), "--wait") {
-			t.Errorf("%d %s", code, two.stderr)
+		refused := func(what string, r *running, stderr ...string) {
+			t.Helper()
+			r.exits(tryLater, stderr...)
+			expect.Equal(t, "stdout of the command that "+what, r.stdout.String(), "")
 		}
-		three := runLocked(t, at, []string{"--wait", "300ms"}, `echo ready`)
-		if code := three.code(); code != tryLater || three.stdout.String() != "" {
-			t.Errorf("%d %s", code, three.stderr)
-		}
+		refused("does not wait", runLocked(t, at, nil, `echo ready`), "held by others, since 2", "--wait")
+		refused("waits in vain", runLocked(t, at, []string{"--wait", "300ms"}, `echo ready`))
 		waiting := func(n int) {
-			eventually(t, fmt.Sprintf("%d stand in line", n), func() bool { return lockOf(t, at).Waiting == n })
+			expect.Eventually(t, fmt.Sprintf("%d stand in line", n), func() bool { return lockOf(t, at).Waiting == n })
 		}
-		four := runLocked(t, at, []string{"--wait", "1m"}, `echo ready`)
+		four := runLocked(t, at, []string{"--wait", "1h"}, `echo ready`)
 		waiting(1)
-		five := runLocked(t, at, []string{"--wait", "1m", "--owner", "five"}, `echo ready`)
+		five := runLocked(t, at, []string{"--wait", "1h", "--owner", "five"}, `echo ready`)
 		waiting(2)
-		if queue := lockOf(t, at).Queue; queue[1].Owner != "five" {
-			t.Errorf("%+v", queue)
-		}
+		expect.Equal(t, "owner of the second place in lock ls", lockOf(t, at).Queue[1].Owner, "five")
 		_ = four.cmd.Process.Signal(syscall.SIGTERM)
-		if code := four.code(); code != tryLater || four.stdout.String() != "" {
-			t.Errorf("%d %s", code, four.stderr)
-		}
+		refused("is asked to end while it waits", four)
 		waiting(1)
 		_ = one.cmd.Process.Signal(syscall.SIGTERM)
-		if code := five.code(); code != done || five.stdout.String() != "ready\n" {
-			t.Errorf("%d %s", code, five.stderr)
-		}
+		five.exits(done)
+		expect.Equal(t, "stdout of the command that waited longer than the holder ran", five.stdout.String(), "ready\n")
 	})
 }
 
@@ -159,25 +152,19 @@ func TestLockRunSharedAndWithPermits(t *testing.T) {
 	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
 		for _, flags := range [][]string{{"--mode", "shared"}, {"--permits", "2"}} {
-			one, two := runLocked(t, at, flags, `echo ready; sleep 60`), runLocked(t, at, flags, `echo ready; sleep 60`)
+			one, two := runLocked(t, at, flags, `echo ready; sleep 600`), runLocked(t, at, flags, `echo ready; sleep 600`)
 			one.ready()
 			two.ready()
-			if r := runLocked(t, at, nil, `echo ready`); r.code() != tryLater {
-				t.Errorf("%v beside an exclusive one: %s", flags, r.stderr)
-			}
-			if r := runLocked(t, at, flags, `echo ready`); (r.code() == done) != (flags[0] == "--mode") {
-				t.Errorf("%v a third: %s", flags, r.stderr)
-			}
-			if flags[0] == "--permits" {
-				if r := runLocked(t, at, []string{"--permits", "3"}, `echo ready`); r.code() != failed || !strings.Contains(r.stderr.String(), "it has 2") {
-					t.Errorf("another number of permits: %s", r.stderr)
-				}
+			runLocked(t, at, nil, `echo ready`).exits(tryLater) // an exclusive one beside them
+			if third := runLocked(t, at, flags, `echo ready`); flags[0] == "--mode" {
+				third.exits(done)
+			} else {
+				third.exits(tryLater)
+				runLocked(t, at, []string{"--permits", "3"}, `echo ready`).exits(failed, "it has 2")
 			}
 			for _, r := range []*running{one, two} {
 				_ = r.cmd.Process.Signal(syscall.SIGTERM)
-				if code := r.code(); code != 128+15 {
-					t.Errorf("%d %s", code, r.stderr)
-				}
+				r.exits(128 + 15)
 			}
 		}
 	})
@@ -186,74 +173,86 @@ func TestLockRunSharedAndWithPermits(t *testing.T) {
 func TestLockLsAndBreak(t *testing.T) {
 	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
-		run := func(args ...string) (int, string, string) { return coatcheck(t, nil, append(args, at...)...) }
-		if code, stdout, stderr := run("lock", "ls"); code != done || stdout != "No lock is held.\n" {
-			t.Errorf("%d %s %s", code, stdout, stderr)
+		run := func(args ...string) result {
+			t.Helper()
+			return execute(t, nil, append(args, at...)...)
 		}
-		if code, stdout, _ := run("lock", "ls", "deploy"); code != done || stdout != "Nobody holds deploy.\n" {
-			t.Errorf("%d %s", code, stdout)
-		}
-		if code, _, stderr := run("lock", "break", "deploy", "--yes"); code != failed || !strings.Contains(stderr, "nobody holds lock deploy") {
-			t.Errorf("%d %s", code, stderr)
-		}
-		one := runLocked(t, at, []string{"--owner", "web-1", "--ttl", "3s"}, `echo ready; sleep 60`)
+		expect.Equal(t, "lock ls of no locks", run("lock", "ls").exits(done).stdout, "No lock is held.\n")
+		expect.Equal(t, "lock ls of a lock that nobody holds", run("lock", "ls", "deploy").exits(done).stdout, "Nobody holds deploy.\n")
+		run("lock", "break", "deploy", "--yes").exits(failed, "nobody holds lock deploy")
+		one := runLocked(t, at, []string{"--owner", "web-1", "--ttl", breakable}, `echo ready; sleep 600`)
 		one.ready()
-		two := runLocked(t, at, []string{"--owner", "web-2", "--wait", "1m"}, `echo $LOCK_FENCE`)
-		eventually(t, "it stands in line", func() bool { return lockOf(t, at).Waiting == 1 })
-		shown := lockOf(t, at)
-		fence := strconv.FormatInt(shown.Holders[0].Fence, 10)
-		eventually(t, "it is listed", func() bool {
-			_, stdout, _ := run("lock", "ls")
-			return strings.Contains(stdout, "deploy") && strings.Contains(stdout, "web-1") && strings.Contains(stdout, fence)
+		two := runLocked(t, at, []string{"--owner", "web-2", "--wait", "1h"}, `echo $LOCK_FENCE`)
+		expect.Eventually(t, "web-2 stands in line", func() bool { return lockOf(t, at).Waiting == 1 })
+		first := lockOf(t, at).Holders[0].Fence
+		fence := strconv.FormatInt(first, 10)
+		expect.Eventually(t, "lock ls shows deploy, web-1 and its fence", func() bool {
+			list := run("lock", "ls").stdout
+			return strings.Contains(list, "deploy") && strings.Contains(list, "web-1") && strings.Contains(list, fence)
 		})
 		var list wire.Locks
-		if _, stdout, _ := run("lock", "ls", "--json"); json.Unmarshal([]byte(stdout), &list) != nil || len(list.Locks) != 1 || list.Locks[0].Holders[0].Owner != "web-1" || list.Locks[0].Waiting != 1 {
-			t.Errorf("%s", stdout)
+		run("lock", "ls", "--json").exits(done).into(&list)
+		if len(list.Locks) != 1 {
+			t.Fatalf("lock ls --json: got %+v, want one lock", list.Locks)
 		}
-		if code, stdout, _ := run("lock", "ls", "deploy"); code != done || !strings.Contains(stdout, "web-1") || !strings.Contains(stdout, "PLACE") || !strings.Contains(stdout, "web-2") {
-			t.Errorf("%d %s", code, stdout)
-		}
-		if code, _, stderr := run("lock", "break", "deploy"); code != usage || !strings.Contains(stderr, "--fence "+fence+" --yes") || lockOf(t, at).Waiting != 1 {
-			t.Errorf("%d %s", code, stderr)
-		}
-		if code, _, stderr := run("lock", "break", "deploy", "--fence", "5", "--yes"); code != failed || !strings.Contains(stderr, fence+" (web-1)") {
-			t.Errorf("%d %s", code, stderr)
-		}
-		code, stdout, stderr := run("lock", "break", "deploy", "--yes")
-		minted, err := strconv.ParseInt(strings.TrimSpace(stdout), 10, 64)
-		if code != done || err != nil || minted <= shown.Holders[0].Fence {
-			t.Errorf("%d %s %s", code, stdout, stderr)
-		}
-		if code := two.code(); code != done {
-			t.Errorf("%d %s", code, two.stderr)
-		}
-		if after, err := strconv.ParseInt(strings.TrimSpace(two.stdout.String()), 10, 64); err != nil || after <= shown.Holders[0].Fence {
-			t.Errorf("the next one's fence %s after %s", two.stdout, fence)
-		}
-		if code := one.code(); code != tryLater || !strings.Contains(one.stderr.String(), "was lost") || !strings.Contains(one.stderr.String(), "Somebody broke it") {
-			t.Errorf("%d %s", code, one.stderr)
-		}
+		expect.Equal(t, "owners in lock ls --json", ownersOf(list.Locks[0]), []string{"web-1"})
+		expect.Equal(t, "waiting in lock ls --json", list.Locks[0].Waiting, 1)
+		run("lock", "ls", "deploy").exits(done).prints("web-1", "PLACE", "web-2")
+
+		run("lock", "break", "deploy").exits(usage, "--fence "+fence+" --yes")
+		run("lock", "break", "deploy", "--fence", "5", "--yes").exits(failed, fence+" (web-1)")
+		expect.Equal(t, "waiting after two breaks that were refused", lockOf(t, at).Waiting, 1)
+		isLater(t, "lock break --yes", run("lock", "break", "deploy", "--yes").exits(done).stdout, first)
+		two.exits(done)
+		isLater(t, "$LOCK_FENCE of the next holder", two.stdout.String(), first)
+		one.exits(tryLater, "was lost", "Somebody broke it")
 	})
+}
+
+// breakable is a TTL of which a third, when the holder renews its lease and hears that it was broken, is not long to wait for.
+const breakable = "12s"
+
+// ownersOf lists the owners of a lock's holders.
+func ownersOf(shown wire.Lock) (owners []string) {
+	for _, holder := range shown.Holders {
+		owners = append(owners, holder.Owner)
+	}
+	return owners
+}
+
+// isLater checks that a text is a fence, and larger than an earlier one.
+func isLater(t *testing.T, what, text string, earlier int64) {
+	t.Helper()
+	if fence, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err != nil || fence <= earlier {
+		t.Errorf("%s: got %q, want a fence larger than %d", what, text, earlier)
+	}
 }
 
 func TestLockBreakOfSeveralHoldersNeedsAFence(t *testing.T) {
 	at := []string{"--redis", redistest.Start(t).URL()}
-	one, two := runLocked(t, at, []string{"--mode", "shared"}, `echo ready; sleep 60`), runLocked(t, at, []string{"--mode", "shared"}, `echo ready; sleep 60`)
+	one, two := runLocked(t, at, []string{"--mode", "shared"}, `echo ready; sleep 600`), runLocked(t, at, []string{"--mode", "shared"}, `echo ready; sleep 600`)
 	one.ready()
 	two.ready()
-	code, _, stderr := coatcheck(t, nil, append([]string{"lock", "break", "deploy", "--yes"}, at...)...)
-	holders := lockOf(t, at).Holders
-	if code != usage || len(holders) != 2 || !strings.Contains(stderr, strconv.FormatInt(holders[1].Fence, 10)) {
-		t.Errorf("%d %s", code, stderr)
+	fences := func() (fences []int64) {
+		for _, holder := range lockOf(t, at).Holders {
+			fences = append(fences, holder.Fence)
+		}
+		return fences
 	}
-	code, stdout, stderr := coatcheck(t, nil, append([]string{"lock", "break", "deploy", "--yes", "--json", "--fence", strconv.FormatInt(holders[1].Fence, 10)}, at...)...)
+	both := fences()
+	if len(both) != 2 {
+		t.Fatalf("fences in lock ls: got %d, want two", both)
+	}
+	second := strconv.FormatInt(both[1], 10)
+	execute(t, nil, append([]string{"lock", "break", "deploy", "--yes"}, at...)...).exits(usage, second)
+	expect.Equal(t, "fences after a break that names none", fences(), both)
 	var broken wire.LockBroken
-	if err := json.Unmarshal([]byte(stdout), &broken); code != done || err != nil || broken.Name != "deploy" || broken.Fence <= holders[1].Fence {
-		t.Errorf("%d %s %s", code, stdout, stderr)
+	execute(t, nil, append([]string{"lock", "break", "deploy", "--yes", "--json", "--fence", second}, at...)...).exits(done).into(&broken)
+	expect.Equal(t, "name in lock break --json", broken.Name, "deploy")
+	if broken.Fence <= both[1] {
+		t.Errorf("fence in lock break --json: got %d, want more than %d", broken.Fence, both[1])
 	}
-	if left := lockOf(t, at).Holders; len(left) != 1 || left[0].Fence != holders[0].Fence {
-		t.Errorf("%+v", left)
-	}
+	expect.Equal(t, "fences after the break of "+second, fences(), both[:1])
 }
 
 // Each row is a command line and the exit code that scripts decide by.
@@ -298,9 +297,6 @@ func TestLockExitCodes(t *testing.T) {
 		{"break a --fence -1", usage, "fence"},
 		{"break a --yes --server " + p.banner.URL, tryLater, "store-unavailable"},
 	} {
-		code, _, stderr := coatcheck(t, nil, append([]string{"lock"}, strings.Fields(row.args)...)...)
-		if code != row.code || !strings.Contains(stderr, row.stderr) {
-			t.Errorf("%v: %d %s", row.args, code, stderr)
-		}
+		execute(t, nil, append([]string{"lock"}, strings.Fields(row.args)...)...).exits(row.code, row.stderr)
 	}
 }

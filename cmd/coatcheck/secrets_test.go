@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -21,19 +24,15 @@ func TestKeysAreShownByTheirIDsOnly(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	env := map[string]string{"COATCHECK_TOKEN_KEYS": aKey("new", 1) + "," + aKey("old", 2), "COATCHECK_ANSWER_KEYS": aKey("a", 3)}
 	code := run(context.Background(), []string{"config", "print"}, func(name string) string { return env[name] }, &stdout, &stderr)
-	if code != done || !strings.Contains(stdout.String(), `token-keys: "new:…,old:…"`) || !strings.Contains(stdout.String(), `answer-keys: "a:…"`) {
-		t.Errorf("%d\n%s%s", code, stdout.String(), stderr.String())
-	}
+	expect.Equal(t, "exit code of config print, which wrote "+stderr.String(), code, done)
+	expect.Contains(t, "config print", stdout.String(), `token-keys: "new:…,old:…"`, `answer-keys: "a:…"`)
 	env["COATCHECK_TOKEN_KEYS"] = "k:hunter2"
 	env["COATCHECK_PRINCIPAL_HEADERS"] = "Authorization, X User"
 	stderr.Reset()
 	code = run(context.Background(), []string{"config", "check"}, func(name string) string { return env[name] }, &stdout, &stderr)
-	if code != usage || !strings.Contains(stderr.String(), "token-keys (COATCHECK_TOKEN_KEYS)") || !strings.Contains(stderr.String(), `"X User"`) {
-		t.Errorf("%d %s", code, stderr.String())
-	}
-	if strings.Contains(stdout.String()+stderr.String(), "hunter2") {
-		t.Error("a secret is shown")
-	}
+	expect.Equal(t, "exit code of config check, which wrote "+stderr.String(), code, usage)
+	expect.Contains(t, "stderr of config check", stderr.String(), "token-keys (COATCHECK_TOKEN_KEYS)", `"X User"`)
+	lacks(t, "config print, then config check", stdout.String()+stderr.String(), "hunter2")
 }
 
 // Two services with the same keys and principals, on one Redis: a token is good at both for its principal, at neither for another, and Redis holds no answer
@@ -47,22 +46,18 @@ func TestServeWithKeysAndPrincipals(t *testing.T) {
 	var token wire.TokenIssued
 	one.do("POST", "/token", "", alice).into(t, &token)
 	if !strings.HasPrefix(token.Token, "t.") {
-		t.Errorf("the token is not signed: %s", token.Token)
+		t.Errorf("the token is not signed by key t: %s", token.Token)
 	}
 	header := "Idempotency-Token: " + token.Token
-	if a := two.do("POST", "/payments", payment, header, bob); a.status != http.StatusGone || a.code() != wire.TokenUnknown {
-		t.Errorf("to another principal: %d %s", a.status, a.body)
-	}
-	first, again := two.do("POST", "/payments", payment, header, alice), one.do("POST", "/payments", payment, header, alice)
-	if first.status != http.StatusCreated || again.status != http.StatusCreated || !bytes.Equal(first.body, again.body) {
-		t.Errorf("%d %s, then %d %s", first.status, first.body, again.status, again.body)
-	}
-	if a := one.do("GET", "/token/"+token.Token, "", bob); a.status != http.StatusGone {
-		t.Errorf("its state, to another principal: %d %s", a.status, a.body)
-	}
+	foreign := two.answers(http.StatusGone, "POST", "/payments", payment, header, bob)
+	expect.Equal(t, "code of a payment with the token of another principal", foreign.code(), wire.TokenUnknown)
+	first := two.answers(http.StatusCreated, "POST", "/payments", payment, header, alice)
+	again := one.answers(http.StatusCreated, "POST", "/payments", payment, header, alice)
+	expect.Equal(t, "the payment repeated at the other service", string(again.body), string(first.body))
+	one.answers(http.StatusGone, "GET", "/token/"+token.Token, "", bob)
 	keys, err := server.Client().Keys(t.Context(), "*token*").Result()
 	if err != nil || len(keys) == 0 {
-		t.Fatalf("%v, %v", keys, err)
+		t.Fatalf("keys of tokens in Redis: got %q and error %v, want one at least", keys, err)
 	}
 	for _, key := range keys {
 		record, err := server.Client().HGetAll(t.Context(), key).Result()
@@ -70,35 +65,22 @@ func TestServeWithKeysAndPrincipals(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, value := range record {
-			if strings.Contains(value, "acct_1") {
-				t.Errorf("%s holds %q", name, value)
-			}
+			lacks(t, "field "+name+" of "+key, value, "acct_1")
 		}
 	}
 	one.stop()
 	two.stop() // their logs are whole then
-	if logs := one.stderr.String() + two.stderr.String(); strings.Contains(logs, token.Token) {
-		t.Error("the token is in a log")
-	}
+	lacks(t, "the logs", one.stderr.String()+two.stderr.String(), token.Token)
 }
 
 func TestServeWarnsOfARedisThatLosesState(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	p := serve(t, "--redis", server.URL())
-	text := strings.Join(p.banner.Hazards, "\n")
-	if !strings.Contains(text, "evicts keys") || !strings.Contains(text, "keeps nothing on disk") {
-		t.Errorf("the banner says %q", text)
-	}
+	expect.Contains(t, "hazards of the banner", strings.Join(p.banner.Hazards, "\n"), "evicts keys", "keeps nothing on disk")
 	p.stop() // its log is whole then
-	if logs := p.stderr.String(); !strings.Contains(logs, "maxmemory-policy noeviction") || !strings.Contains(logs, "appendonly yes") {
-		t.Errorf("the log says %s", logs)
-	}
-	if people := p.banner.people(&config{}); !strings.Contains(people, "WARNING     "+server.Addr()) {
-		t.Errorf("people read\n%s", people)
-	}
+	expect.Contains(t, "log", p.stderr.String(), "maxmemory-policy noeviction", "appendonly yes")
+	expect.Contains(t, "banner for people", p.banner.people(&config{}), "WARNING     "+server.Addr())
 	safe := redistest.Start(t, "--appendonly", "yes")
-	if p := serve(t, "--redis", safe.URL()); len(p.banner.Hazards) > 0 {
-		t.Errorf("a safe one: %q", p.banner.Hazards)
-	}
+	expect.Equal(t, "hazards of a Redis that keeps all on disk", serve(t, "--redis", safe.URL()).banner.Hazards, nil, cmpopts.EquateEmpty())
 }

@@ -152,7 +152,7 @@ func keepsNamesTogether(t *testing.T, store *redisstore.Store) {
 			keys = append(keys, keys[0])
 		}
 		if _, err := store.Run(t.Context(), both, keys); err != nil {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("%d: Run on two keys of the name %q: %v", i, name, err)
 		}
 		if store.Mode() != redisstore.Cluster {
 			continue

@@ -1,9 +1,11 @@
 package redisstore_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
@@ -24,9 +26,8 @@ func TestHazardsTellWhatARedisCanLose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t, row.args...)
 			found, err := open(t, server.URL(), nil).Hazards(t.Context())
-			if err != nil || len(found) != len(row.want) {
-				t.Fatalf("%v, %v", found, err)
-			}
+			expect.Error(t, "Hazards", err, nil)
+			expect.MustEqual(t, fmt.Sprintf("number of hazards, which are %q", found), len(found), len(row.want))
 			for i, want := range row.want {
 				if !strings.Contains(found[i].String(), want) || found[i].Server != server.Addr() || found[i].Fix == "" {
 					t.Errorf("%q, want %q", found[i], want)
@@ -39,8 +40,10 @@ func TestHazardsTellWhatARedisCanLose(t *testing.T) {
 func TestHazardsAreThoseOfEveryMaster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	found, err := open(t, cluster.URL(), nil).Hazards(t.Context())
-	if err != nil || len(found) != 3 || found[0].Server == found[1].Server {
-		t.Errorf("%v, %v", found, err)
+	expect.Error(t, "Hazards of a cluster", err, nil)
+	expect.MustEqual(t, fmt.Sprintf("number of hazards, which are %q", found), len(found), 3)
+	if found[0].Server == found[1].Server {
+		t.Errorf("hazards of a cluster: got two of %s, want one of each master", found[0].Server)
 	}
 }
 
@@ -49,16 +52,15 @@ func TestHazardsOfASilentServer(t *testing.T) {
 	server := redistest.Start(t)
 	do(t, server, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-config")
 	found, err := open(t, strings.Replace(server.URL(), "redis://", "redis://app:pw@", 1), nil).Hazards(t.Context())
-	if err != nil || len(found) != 0 {
-		t.Errorf("%v, %v", found, err)
-	}
+	expect.Error(t, "Hazards without a right to CONFIG", err, nil)
+	expect.Equal(t, "Hazards without a right to CONFIG", found, nil)
 	server.Kill()
 	_, err = open(t, server.URL(), nil).Hazards(t.Context())
 	refused(t, err)
 }
 
 func TestHazardsOfTheEmbeddedStore(t *testing.T) {
-	if found, err := open(t, "embedded:", nil).Hazards(t.Context()); err != nil || len(found) != 0 {
-		t.Errorf("%v, %v", found, err)
-	}
+	found, err := open(t, "embedded:", nil).Hazards(t.Context())
+	expect.Error(t, "Hazards", err, nil)
+	expect.Equal(t, "Hazards", found, nil)
 }

@@ -16,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -39,25 +42,34 @@ func TestInspectTellsTheFactsOfAServer(t *testing.T) {
 	url := strings.Replace(srv.URL(), "redis://", "redis://:secret-word@", 1)
 	var told []string
 	facts := inspect(t, redisstore.Config{URL: url + "/3"}, redisstore.InspectOptions{Progress: func(doing string, _, _ int) { told = append(told, doing) }})
-	if facts.Mode != redisstore.Standalone || !facts.LoggedIn || facts.TLS || facts.Database != 3 || len(facts.Servers) != 1 || len(told) != 1 {
-		t.Fatalf("%+v %q", facts, told)
-	}
+	about := facts
+	about.Servers = nil
+	expect.Equal(t, "inspection of the whole", about, redisstore.Inspection{Mode: redisstore.Standalone, Address: about.Address, LoggedIn: true, Database: 3})
+	expect.Equal(t, "calls of Progress", len(told), 1)
+	expect.MustEqual(t, "number of servers", len(facts.Servers), 1)
 	s := facts.Servers[0]
-	if s.Away != "" || !s.Master || !s.Loopback || s.Info["aof_enabled"] != "1" || s.Config["maxmemory"] != "104857600" || s.ConfigUnseen != "" || s.Missing != nil || s.MissingUnseen != "" || s.ScriptFails != "" {
-		t.Errorf("%+v", s)
-	}
+	expect.Equal(t, "why the server is away", s.Away, "")
+	expect.Equal(t, "it is a master", s.Master, true)
+	expect.Equal(t, "it is on this host", s.Loopback, true)
+	expect.Equal(t, "INFO: aof_enabled", s.Info["aof_enabled"], "1")
+	expect.Equal(t, "CONFIG: maxmemory", s.Config["maxmemory"], "104857600")
+	expect.Equal(t, "why its configuration is not known", s.ConfigUnseen, "")
+	expect.Equal(t, "commands that it does not know", s.Missing, nil)
+	expect.Equal(t, "why that is not known", s.MissingUnseen, "")
+	expect.Equal(t, "failure of a script", s.ScriptFails, "")
 	if s.Config["requirepass"] != "set" || strings.Contains(strings.Join(slices.Collect(values(s.Config)), " "), "secret-word") {
 		t.Errorf("the password is told: %q", s.Config)
 	}
-	if s.Clock.Err != "" || s.Clock.Within <= 0 || s.Clock.Offset.Abs() > s.Clock.Within+100*time.Millisecond { // one clock, which may be stepped
-		t.Errorf("%+v", s.Clock)
+	expect.Equal(t, "why the clock is not known", s.Clock.Err, "")
+	if s.Clock.Within <= 0 || s.Clock.Offset.Abs() > s.Clock.Within+100*time.Millisecond { // one clock, which may be stepped
+		t.Errorf("clock of a server on this host: got %+v, want an offset of Within or less", s.Clock)
 	}
-	if s.Ping.N != 5 || s.Script.N != 5 || s.Ping.P50 > s.Ping.P99 || s.Script.Max == 0 {
-		t.Errorf("%+v %+v", s.Ping, s.Script)
+	expect.Equal(t, "samples of PING", s.Ping.N, 5)
+	expect.Equal(t, "samples of a script", s.Script.N, 5)
+	if s.Ping.P50 > s.Ping.P99 || s.Script.Max == 0 {
+		t.Errorf("round trips: got PING %+v, script %+v, want P50 up to P99, and a longest", s.Ping, s.Script)
 	}
-	if s.Reach == nil || s.Reach.Err != "" || s.Reach.Asked != 0 {
-		t.Errorf("%+v", s.Reach)
-	}
+	expect.Equal(t, "what became of a write", s.Reach, &redisstore.Reach{}, cmpopts.IgnoreFields(redisstore.Reach{}, "Took"))
 }
 
 func values(m map[string]string) func(yield func(string) bool) {
@@ -74,16 +86,16 @@ func values(m map[string]string) func(yield func(string) bool) {
 func TestInspectLeavesNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	if facts := inspect(t, redisstore.Config{URL: srv.URL()}, redisstore.InspectOptions{ReadOnly: true}); facts.Servers[0].Reach != nil {
-		t.Errorf("%+v", facts.Servers[0].Reach)
-	}
+	facts := inspect(t, redisstore.Config{URL: srv.URL()}, redisstore.InspectOptions{ReadOnly: true})
+	expect.Equal(t, "what became of a write that is not to be", facts.Servers[0].Reach, nil)
 	if n := srv.Client().DBSize(t.Context()).Val(); n != 0 {
 		t.Errorf("%d keys", n)
 	}
 	inspect(t, redisstore.Config{URL: srv.URL(), Prefix: "mine:"}, redisstore.InspectOptions{})
 	keys := srv.Client().Keys(t.Context(), "*").Val()
-	if len(keys) != 1 || !strings.HasPrefix(keys[0], "mine:doctor:{") || srv.Client().TTL(t.Context(), keys[0]).Val() > 10*time.Second || srv.Client().TTL(t.Context(), keys[0]).Val() < 0 {
-		t.Errorf("%q", keys)
+	expect.MustEqual(t, fmt.Sprintf("number of keys, which are %q", keys), len(keys), 1)
+	if ttl := srv.Client().TTL(t.Context(), keys[0]).Val(); !strings.HasPrefix(keys[0], "mine:doctor:{") || ttl > 10*time.Second || ttl < 0 {
+		t.Errorf("Inspect left %q for %v, want a key that begins with mine:doctor:{ for 10s at most", keys[0], ttl)
 	}
 }
 
@@ -96,19 +108,24 @@ func TestInspectFindsTheReplicasOfASetAndItsSentinels(t *testing.T) {
 		t.Fatalf("%d sentinels, %d servers: %+v", len(facts.Sentinels), len(facts.Servers), facts)
 	}
 	for _, s := range facts.Sentinels {
-		if s.Away != "" || s.Master != set.Master().Addr() || s.Quorum != 2 || s.Others != 2 || s.DownAfter != 500*time.Millisecond || len(s.Replicas) != 2 || s.NoQuorum != "" || s.Down {
-			t.Errorf("%+v", s)
-		}
+		asked := "what sentinel " + s.Addr + " says"
+		expect.Equal(t, asked+": replicas", len(s.Replicas), 2)
+		s.Replicas = nil
+		expect.Equal(t, asked, s, redisstore.InspectedSentinel{Addr: s.Addr, Master: set.Master().Addr(), Quorum: 2, Others: 2, DownAfter: 500 * time.Millisecond, FailoverTimeout: 3 * time.Second})
 	}
 	masters := 0
 	for _, s := range facts.Servers {
 		if s.Master {
 			masters++
-			if len(s.Replicas) != 2 || s.Reach == nil || s.Reach.Asked != 2 || s.Reach.Got != 2 || s.Replicas[0].State != "online" {
-				t.Errorf("%+v %+v", s.Replicas, s.Reach)
+			expect.Equal(t, "what became of the master's write", s.Reach, &redisstore.Reach{Asked: 2, Got: 2}, cmpopts.IgnoreFields(redisstore.Reach{}, "Took"))
+			expect.MustEqual(t, "number of the master's replicas", len(s.Replicas), 2)
+			expect.Equal(t, "state of its first replica", s.Replicas[0].State, "online")
+		} else {
+			expect.Equal(t, "what became of a replica's write", s.Reach, nil)
+			expect.Equal(t, "INFO of a replica: master_link_status", s.Info["master_link_status"], "up")
+			if s.Script.N == 0 {
+				t.Errorf("round trips of scripts to replica %s: got none, want some", s.Addr)
 			}
-		} else if s.Reach != nil || s.Info["master_link_status"] != "up" || s.Script.N == 0 {
-			t.Errorf("%+v", s)
 		}
 	}
 	if masters != 1 {
@@ -118,7 +135,7 @@ func TestInspectFindsTheReplicasOfASetAndItsSentinels(t *testing.T) {
 	set.Replicas()[0].Kill()
 	facts = inspect(t, redisstore.Config{URL: set.Master().URL()}, redisstore.InspectOptions{})
 	if len(facts.Servers) < 2 || !facts.Servers[0].Master {
-		t.Errorf("%+v", facts.Servers)
+		t.Errorf("servers that the master's URL leads to: got %+v, want the master and its replicas", facts.Servers)
 	}
 }
 
@@ -126,16 +143,23 @@ func TestInspectReadsAClustersSlots(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
 	facts := inspect(t, redisstore.Config{URL: cluster.URL(), Ack: 1}, redisstore.InspectOptions{})
-	if facts.Cluster == nil || len(facts.Servers) != 6 || len(facts.Cluster.Nodes) != 6 || facts.Cluster.Uncovered != 0 || len(facts.Cluster.Moving) != 0 || len(facts.Cluster.Failing) != 0 || len(facts.Cluster.States) != 6 {
-		t.Fatalf("%+v", facts.Cluster)
+	expect.MustEqual(t, "number of servers", len(facts.Servers), 6)
+	if facts.Cluster == nil {
+		t.Fatal("got no cluster, want one")
 	}
+	about := facts.Cluster
+	expect.Equal(t, "nodes of the cluster", len(about.Nodes), 6)
+	expect.Equal(t, "states that nodes tell", len(about.States), 6)
+	expect.Equal(t, "slots that no node serves", about.Uncovered, 0)
+	expect.Equal(t, "slots that are on the move", len(about.Moving), 0)
+	expect.Equal(t, "nodes that fail", len(about.Failing), 0)
 	for _, s := range facts.Servers {
-		if s.Master && (s.Reach == nil || s.Reach.Err != "" || s.Reach.Got != 1) {
-			t.Errorf("%s: %+v", s.Addr, s.Reach)
+		if s.Master {
+			expect.Equal(t, "what became of a write to "+s.Addr, s.Reach, &redisstore.Reach{Asked: 1, Got: 1}, cmpopts.IgnoreFields(redisstore.Reach{}, "Took"))
 		}
-		if s.Denied != nil || s.DeniedUnseen != "" || s.Missing != nil {
-			t.Errorf("%+v", s)
-		}
+		expect.Equal(t, "commands denied by "+s.Addr, s.Denied, nil)
+		expect.Equal(t, "why they are not known", s.DeniedUnseen, "")
+		expect.Equal(t, "commands unknown to "+s.Addr, s.Missing, nil)
 	}
 	owner, other := cluster.MasterOf("a"), cluster.Nodes()[0]
 	if other == owner {
@@ -175,20 +199,25 @@ func TestInspectFindsWhatAUserMayNotDo(t *testing.T) {
 		return inspect(t, redisstore.Config{URL: url}, redisstore.InspectOptions{}).Servers[0]
 	}
 	s := look(user("unscripted", "~*", "&*", "+@all", "-eval", "-evalsha"))
-	if !slices.Equal(s.Denied, []string{"EVAL", "EVALSHA"}) || !strings.Contains(s.ScriptFails, "NOPERM") {
-		t.Errorf("%q %q %q", s.Denied, s.DeniedUnseen, s.ScriptFails)
-	}
+	expect.Equal(t, "commands denied to unscripted", s.Denied, []string{"EVAL", "EVALSHA"})
+	expect.Contains(t, "failure of a script of unscripted", s.ScriptFails, "NOPERM")
 	s = look(user("elsewhere", "~other:*", "&*", "+@all"))
-	if !slices.Contains(s.Denied, "GET") || slices.Contains(s.Denied, "TIME") || !strings.Contains(s.Reach.Err, "NOPERM") {
-		t.Errorf("%q %+v", s.Denied, s.Reach)
+	if !slices.Contains(s.Denied, "GET") || slices.Contains(s.Denied, "TIME") {
+		t.Errorf("commands denied to elsewhere: got %q, want GET among them and TIME not", s.Denied)
 	}
+	expect.Contains(t, "failure of a write by elsewhere", s.Reach.Err, "NOPERM")
 	s = look(user("managed", "~*", "&*", "+@all", "-@admin", "-@dangerous", "+info")) // as hosted Redis is
-	if s.ConfigUnseen == "" || len(s.Config) != 0 || s.DeniedUnseen == "" || s.ScriptFails != "" || s.Info["redis_version"] == "" || s.Reach.Err != "" {
-		t.Errorf("%q %q %q %+v", s.ConfigUnseen, s.DeniedUnseen, s.ScriptFails, s.Reach)
+	expect.Equal(t, "configuration seen by managed", len(s.Config), 0)
+	expect.Equal(t, "failure of a script of managed", s.ScriptFails, "")
+	expect.Equal(t, "failure of a write by managed", s.Reach.Err, "")
+	if s.ConfigUnseen == "" || s.DeniedUnseen == "" || s.Info["redis_version"] == "" {
+		t.Errorf("seen by managed: got %+v, want a version, and why configuration and rights are not known", s)
 	}
 	s = look(user("mute", "+ping"))
-	if s.Away != "" || len(s.Info) != 0 || s.MissingUnseen == "" || s.Clock.Err == "" || s.ScriptFails == "" {
-		t.Errorf("%+v", s)
+	expect.Equal(t, "why the server is away for mute", s.Away, "")
+	expect.Equal(t, "INFO seen by mute", len(s.Info), 0)
+	if s.MissingUnseen == "" || s.Clock.Err == "" || s.ScriptFails == "" {
+		t.Errorf("seen by mute: got %+v, want why commands, clock and scripts are not known", s)
 	}
 }
 
@@ -196,8 +225,10 @@ func TestInspectFindsCommandsThatWereRenamed(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--rename-command", "INCRBY", "incrby-hidden", "--rename-command", "CONFIG", "")
 	s := inspect(t, redisstore.Config{URL: srv.URL()}, redisstore.InspectOptions{}).Servers[0]
-	if !slices.Equal(s.Missing, []string{"INCRBY"}) || s.ConfigUnseen == "" || s.Denied != nil {
-		t.Errorf("%q %q %q", s.Missing, s.ConfigUnseen, s.Denied)
+	expect.Equal(t, "commands that the server does not know", s.Missing, []string{"INCRBY"})
+	expect.Equal(t, "commands that it denies", s.Denied, nil)
+	if s.ConfigUnseen == "" {
+		t.Error("no reason is told for the configuration that is not seen")
 	}
 }
 
@@ -213,9 +244,8 @@ func TestInspectRefusesWhatHasNoRedis(t *testing.T) {
 	srv.Kill()
 	for _, url := range []string{srv.URL(), "redis+sentinel://" + srv.Addr() + "/m", "redis+cluster://" + srv.Addr()} {
 		_, err := redisstore.Inspect(t.Context(), redisstore.Config{URL: url}, redisstore.InspectOptions{})
-		if !errors.Is(err, redisstore.ErrUnavailable) || !strings.Contains(err.Error(), "refused") {
-			t.Errorf("%s: %v", url, err)
-		}
+		expect.Error(t, "Inspect of "+url, err, redisstore.ErrUnavailable)
+		expect.Contains(t, "Inspect of "+url, fmt.Sprint(err), "refused")
 	}
 }
 
@@ -260,9 +290,8 @@ func TestSweepRemovesWhatBeginsWithAText(t *testing.T) {
 			t.Fatal(err)
 		}
 		removed, err := store.Sweep(t.Context(), "bench:", "workers")
-		if err != nil || removed != 2 {
-			t.Fatalf("%d %v", removed, err)
-		}
+		expect.Error(t, "Sweep", err, nil)
+		expect.MustEqual(t, "keys swept", removed, 2)
 		for name, want := range map[string]int64{"bench:a": 0, "bench:b": 0, "bench": 3, "orders": 3, "xbench:a": 3} {
 			if n := counted(t, store, name); n != want {
 				t.Errorf("%s is %d", name, n)
@@ -270,13 +299,11 @@ func TestSweepRemovesWhatBeginsWithAText(t *testing.T) {
 		}
 		names := script("names", "return redis.call('ZRANGE', KEYS[1], 0, -1)", true)
 		left, err := store.Run(t.Context(), names, []string{store.Key("workers", "names")})
-		if err != nil || !slices.Equal([]string(left), []string{"bench", "orders", "zebra"}) {
-			t.Errorf("%q %v", left, err)
-		}
+		expect.Error(t, "ZRANGE of the names", err, nil)
+		expect.Equal(t, "names left", []string(left), []string{"bench", "orders", "zebra"})
 		for _, wrong := range []string{"", "a", "*", "ab*", "a{b"} {
-			if _, err := store.Sweep(t.Context(), wrong); !errors.Is(err, redisstore.ErrRefused) {
-				t.Errorf("%q: %v", wrong, err)
-			}
+			_, err := store.Sweep(t.Context(), wrong)
+			expect.Error(t, fmt.Sprintf("Sweep(%q)", wrong), err, redisstore.ErrRefused)
 		}
 	})
 }
@@ -287,8 +314,9 @@ func TestInspectMeasuresTheOffsetOfAClock(t *testing.T) {
 	for _, off := range []time.Duration{7 * time.Second, -7 * time.Second} {
 		srv := clockOff(t, off)
 		s := inspect(t, redisstore.Config{URL: "redis://" + srv}, redisstore.InspectOptions{}).Servers[0]
-		if s.Clock.Err != "" || s.Clock.Within < time.Millisecond || (s.Clock.Offset-off).Abs() > s.Clock.Within+100*time.Millisecond { // this host's may be stepped
-			t.Errorf("%v: %+v", off, s.Clock)
+		expect.Equal(t, "why the clock is not known", s.Clock.Err, "")
+		if s.Clock.Within < time.Millisecond || (s.Clock.Offset-off).Abs() > s.Clock.Within+100*time.Millisecond { // this host's may be stepped
+			t.Errorf("clock that is off by %v: got %+v, want that, give or take Within of 1ms or more", off, s.Clock)
 		}
 	}
 }

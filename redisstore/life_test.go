@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -57,9 +58,8 @@ func TestIncrByOnEveryKindOfStore(t *testing.T) {
 		mustIncr(t, store, "k", 9223372036854775807, life, 9223372036854775807)
 		for range 2 {
 			_, err := incrBy(t, store, "k", 1, life)
-			if !errors.Is(err, redisstore.ErrOverflow) || !errors.Is(err, redisstore.ErrRefused) {
-				t.Errorf("%v", err)
-			}
+			expect.Error(t, "IncrBy beyond the greatest integer", err, redisstore.ErrOverflow)
+			expect.Error(t, "IncrBy beyond the greatest integer", err, redisstore.ErrRefused)
 		}
 		text := script("text", "redis.call('SET', KEYS[1], ARGV[1]) return {'ok'}", false)
 		list := script("list", "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false)
@@ -74,9 +74,8 @@ func TestIncrByOnEveryKindOfStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := incrBy(t, store, "k", 1, life)
-			if !errors.Is(err, redisstore.ErrNotAnInteger) || !errors.Is(err, redisstore.ErrRefused) {
-				t.Errorf("%v", err)
-			}
+			expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrNotAnInteger)
+			expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrRefused)
 		}
 		if !life.Current() {
 			t.Error("a refusal ended the life")
@@ -152,8 +151,9 @@ func TestIncrByWhoseConnectionTurnsOutToBeNewIsNobodys(t *testing.T) {
 		return errors.Is(err, redisstore.ErrOtherLife)
 	})
 	_, ran, err := store.RunFor(t.Context(), peek, []string{store.Key("test", "k")})
-	if err != nil || !ran.Current() || ran == life {
-		t.Errorf("%v", err)
+	expect.Error(t, "RunFor in the new life", err, nil)
+	if !ran.Current() || ran == life {
+		t.Errorf("life after the change: got %+v, current %v, want a current one that is not %+v", ran, ran.Current(), life)
 	}
 	// and so for a script: it tells a life that is over
 	was := ran
@@ -239,7 +239,7 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 	_, err := incrBy(t, store.WithAck(1), "k", 1, life)
 	var short *redisstore.Shortfall
 	if unknown(t, err); !errors.As(err, &short) || short.Want != 1 {
-		t.Errorf("%v", err)
+		t.Errorf("IncrBy without a replica: got error %v, want a Shortfall of 1", err)
 	}
 	for says, fault := range map[string][2][]any{
 		"OOM":        {{"CONFIG", "SET", "maxmemory", "1"}, {"CONFIG", "SET", "maxmemory", "0"}},

@@ -1,14 +1,15 @@
 package redisstore
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func TestSlotsAreThoseOfACluster(t *testing.T) {
-	if slot("123456789") != 0x31C3%slots { // the check value of CRC16/XMODEM
-		t.Errorf("%d", slot("123456789"))
-	}
+	expect.Equal(t, "slot of 123456789", slot("123456789"), 0x31C3%slots) // the check value of CRC16/XMODEM
 	for n, tag := range tags() {
 		if slot(tag) != n {
 			t.Fatalf("tag %q of slot %d lies in %d", tag, n, slot(tag))
@@ -30,7 +31,5 @@ func TestMarkerLiesInTheSlotOfTheName(t *testing.T) {
 		}
 		seen[marker] = true
 	}
-	if len(seen) != 5 {
-		t.Errorf("%v", seen)
-	}
+	expect.Equal(t, fmt.Sprintf("number of markers, which are %v", seen), len(seen), 5)
 }

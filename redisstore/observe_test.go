@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -142,9 +143,7 @@ func TestObserversAreToldOfRidersTogether(t *testing.T) {
 	calls, flown := watch.take(t)
 	added, refused := 0, 0
 	for _, call := range calls {
-		if call.Op != redisstore.OpIncrBy {
-			t.Errorf("%+v", call)
-		}
+		expect.Equal(t, "operation of a call", call.Op, redisstore.OpIncrBy)
 		if call.Err != nil {
 			refused += call.N
 		} else {
@@ -196,7 +195,7 @@ func TestPoolStatsTellOfConnections(t *testing.T) {
 		warm(t, store, 3)
 		p := store.PoolStats()
 		if p.Open < 1 || p.Idle > p.Open || p.Hits+p.Misses < 1 || p.Pending != 0 || p.Timeouts != 0 {
-			t.Errorf("%+v", p)
+			t.Errorf("PoolStats of an idle store that was used: got %+v, want open connections, uses, and none pending", p)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -221,8 +222,10 @@ func TestAskReturnsAsSoonAsItIsDecided(t *testing.T) {
 				})
 				heard, votes := strings.Builder{}, answers.Votes()
 				for _, said := range answers.Said {
-					if voiced := strings.ToLower(row.say[said.Server : said.Server+1]); said.Err == nil && (said.Value != voiced || said.Yes != (voiced == "y")) {
-						t.Errorf("%+v", said)
+					if said.Err == nil {
+						voiced := strings.ToLower(row.say[said.Server : said.Server+1])
+						expect.Equal(t, fmt.Sprintf("what server %d said", said.Server), said.Value, voiced)
+						expect.Equal(t, fmt.Sprintf("vote of server %d", said.Server), said.Yes, voiced == "y")
 					}
 					heard.WriteString(map[bool]string{true: said.Value, false: "e"}[said.Err == nil])
 				}
@@ -276,9 +279,7 @@ func TestNobodyIsAskedForAnEndedContextOrByAClosedQuorum(t *testing.T) {
 			t.Error("asked")
 			return 0, true, nil
 		})
-		if votes := answers.Votes(); votes.Silent != 3 {
-			t.Errorf("%+v", votes)
-		}
+		expect.Equal(t, "votes where none is asked", answers.Votes(), redisstore.Votes{Silent: 3, Of: 3})
 		return answers.Silence(ctx, "any")
 	}
 	ended, cancel := context.WithCancel(t.Context())

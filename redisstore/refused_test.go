@@ -20,7 +20,7 @@ func do(t testing.TB, server *redistest.Server, words ...any) any {
 	t.Helper()
 	answer, err := server.Client().Do(t.Context(), words...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		t.Fatalf("%v: %v", words, err)
+		t.Fatalf("command %v: %v", words, err)
 	}
 	return answer
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -78,9 +79,9 @@ func TestRidersOfOneFlightAreAnsweredOneByOne(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]int64{"d": 0, "e": 0} { // what did not fly has not been sent
-		if got, err := server.Client().Exists(ctx, key).Result(); err != nil || got != want {
-			t.Errorf("%s: %d, %v", key, got, err)
-		}
+		got, err := server.Client().Exists(ctx, key).Result()
+		expect.Error(t, "EXISTS "+key, err, nil)
+		expect.Equal(t, "EXISTS "+key, got, want)
 	}
 }
 

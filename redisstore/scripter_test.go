@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -34,20 +35,19 @@ func TestLibrarysScriptRunsWithOursBehindIt(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			all.Go(func() {
 				first, err := takes(t, store, scripter, name, "me")
-				if err != nil || first.Reply.Word() != "mine" || first.Reply[1] != "2" || first.Reply[2] != "2" || first.Reply[3] != "1" {
-					t.Errorf("%v %v", first.Reply, err)
-				}
+				expect.Error(t, "first take of "+name, err, nil)
+				expect.Equal(t, "first take of "+name, first.Reply, redisstore.Reply{"mine", "2", "2", "1"})
 				second, err := takes(t, store, scripter, name, "you")
-				if !errors.Is(err, redis.Nil) || second.Reply.Word() != "theirs" || second.Reply[3] != "2" {
-					t.Errorf("%v %v", second.Reply, err)
-				}
+				expect.Error(t, "take of what another has", err, redis.Nil)
+				expect.Equal(t, "take of what another has", second.Reply.Word(), "theirs")
+				expect.Equal(t, "takes of "+name, second.Reply[3], "2")
 			})
 		}
 		all.Wait()
 		flush(t, store) // servers forget, the scripter does not
-		if again, err := takes(t, store, scripter, "a", "me"); err != nil || again.Reply[3] != "3" {
-			t.Errorf("%v %v", again.Reply, err)
-		}
+		again, err := takes(t, store, scripter, "a", "me")
+		expect.Error(t, "take after SCRIPT FLUSH", err, nil)
+		expect.Equal(t, "takes of a", again.Reply[3], "3")
 	})
 }
 
@@ -76,19 +76,13 @@ func TestLibrarysScriptKeepsTheClassesOfErrors(t *testing.T) {
 
 func TestScripterKnowsTheTextsThatItWasTold(t *testing.T) {
 	scripter := open(t, "embedded:", nil).Scripter()
-	if known := scripter.ScriptExists(t.Context(), library.Hash()).Val(); len(known) != 1 || known[0] {
-		t.Errorf("%v", known)
-	}
+	known := scripter.ScriptExists(t.Context(), library.Hash()).Val()
+	expect.Equal(t, "SCRIPT EXISTS before its text came", known, []bool{false})
 	if err := scripter.EvalShaRO(t.Context(), library.Hash(), nil).Err(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		t.Errorf("%v", err)
+		t.Errorf("EVALSHA_RO before its text came: got error %v, want NOSCRIPT", err)
 	}
-	if sha := scripter.ScriptLoad(t.Context(), "return 1").Val(); sha != redis.NewScript("return 1").Hash() {
-		t.Errorf("%q", sha)
-	}
-	if known := scripter.ScriptExists(t.Context(), redis.NewScript("return 1").Hash()).Val(); !known[0] {
-		t.Errorf("%v", known)
-	}
-	if err := scripter.EvalRO(t.Context(), "return 2", nil).Err(); !errors.Is(err, redisstore.ErrRefused) {
-		t.Errorf("%v", err)
-	}
+	expect.Equal(t, "SCRIPT LOAD", scripter.ScriptLoad(t.Context(), "return 1").Val(), redis.NewScript("return 1").Hash())
+	known = scripter.ScriptExists(t.Context(), redis.NewScript("return 1").Hash()).Val()
+	expect.Equal(t, "SCRIPT EXISTS after SCRIPT LOAD", known, []bool{true})
+	expect.Error(t, "EVAL_RO of a text that is no library's", scripter.EvalRO(t.Context(), "return 2", nil).Err(), redisstore.ErrRefused)
 }

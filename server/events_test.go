@@ -10,12 +10,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -38,7 +40,7 @@ type listening struct {
 
 func (s *service) listen(t *testing.T, header ...string) *listening {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+"/events", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -47,9 +49,9 @@ func (s *service) listen(t *testing.T, header ...string) *listening {
 		name, value, _ := strings.Cut(one, ": ")
 		request.Header.Set(name, value)
 	}
-	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	response, err := (&http.Transport{DisableKeepAlives: true, DialContext: s.dial}).RoundTrip(request)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("GET /events: %v", err)
 	}
 	l := &listening{T: t, status: response.StatusCode, header: response.Header, lines: bufio.NewScanner(response.Body)}
 	l.close = func() {
@@ -100,9 +102,29 @@ func (l *listening) event() (event wire.Event, id string) {
 	l.Helper()
 	m := l.until("")
 	if err := strictly([]byte(m.data), &event); err != nil {
-		l.Fatalf("%v: %s", err, m.data)
+		l.Fatalf("GET /events: the data %s: %v", m.data, err)
 	}
 	return event, m.id
+}
+
+// wantEvent reads the next event, and checks all of it but when it was.
+func (l *listening) wantEvent(what string, want wire.Event) {
+	l.Helper()
+	got, _ := l.event()
+	if got.At.IsZero() {
+		l.Errorf("%s: got event %+v, want one that says when", what, got)
+	}
+	got.At = time.Time{}
+	expect.Equal(l, what+": the event that tells of it", got, want)
+}
+
+// wantEnd reads to the end of the stream, which says why it ends.
+func (l *listening) wantEnd(reason string) {
+	l.Helper()
+	expect.Equal(l, "GET /events: the last message", l.until("end").data, `{"reason":"`+reason+`"}`)
+	if m, more := l.next(); more {
+		l.Errorf("GET /events: after the end comes %+v, want nothing", m)
+	}
 }
 
 // events reads that many and says them short.
@@ -119,143 +141,170 @@ func TestWhatHappensIsToldWithoutSecrets(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store, Dev: true})
 		l := s.listen(t)
-		if l.status != 200 || l.header.Get("Content-Type") != "text/event-stream" || l.header.Get("Cache-Control") != "no-store" || l.header.Get("X-Request-Id") == "" {
-			t.Fatalf("%d %v", l.status, l.header)
+		expect.MustEqual(t, "GET /events: status", l.status, 200)
+		expect.Equal(t, "GET /events: Content-Type", l.header.Get("Content-Type"), "text/event-stream")
+		expect.Equal(t, "GET /events: Cache-Control", l.header.Get("Cache-Control"), "no-store")
+		expect.Equal(t, "GET /events: has an X-Request-Id", l.header.Get("X-Request-Id") != "", true)
+		l.wantHello()
+		secrets := append(s.doToLeases(t, l), s.doToTokens(t)...)
+		l.wantEvent("a claim of a token that is in doubt", wire.Event{Kind: "token.in-doubt"})
+		want := map[string]int64{
+			"token.issued": 2, "token.claimed": 3, "token.replayed": 2, "token.completed": 1, "token.in-doubt": 1, "lock.granted": 2,
 		}
-		hello := wire.EventHello{}
-		if err := strictly([]byte(l.until("hello").data), &hello); err != nil || hello.Scope != "process" || hello.Kept < 1 || len(hello.Kinds) < 10 || hello.Since.IsZero() || hello.Tally["token.issued"] != 0 {
-			t.Errorf("%+v %v", hello, err)
-		}
-		s.do(t, "PUT", "/counter/c", `{"value":7}`)
-		s.do(t, "DELETE", "/counter/c", "")
-		s.do(t, "PUT", "/worker/declared", "")
-		worker := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"box"}`)
-		s.do(t, "PUT", "/worker/p/0", "", "Lease-Token: AAAAAAAAAAAAAAAAAAAAAA")
-		s.do(t, "DELETE", "/worker/p/0", "", "Lease-Token: "+worker.Lease)
-		lock := must[wire.LockGranted](t, s, 201, "POST", "/lock/l", `{"owner":"me"}`)
-		s.do(t, "DELETE", "/lock/l", "", "Lease-Token: "+lock.Lease)
-		s.do(t, "DELETE", "/lock/l", "", "Lease-Token: "+lock.Lease)
-		again := must[wire.LockGranted](t, s, 201, "POST", "/lock/l", "")
-		s.do(t, "DELETE", fmt.Sprintf("/lock/l?force=%d", again.Fence), "")
-		want := []string{
-			"counter.set c", "counter.removed c", "pool.created declared", "worker.granted p", "worker.lost p", "worker.released p",
-			"lock.granted l", "lock.released l", "lock.lost l", "lock.granted l", "lock.broken l",
-		}
-		if got := l.events(len(want)); !slices.Equal(got, want) {
-			t.Errorf("got  %q\nwant %q", got, want)
-		}
-
-		token := s.issue(t, "")
-		claimed := s.claim(t, token, `{"fingerprint":"f"}`)
-		s.do(t, "POST", "/token/"+token+"/complete", `{"status":200,"headers":{},"body_base64":""}`, "Lease-Token: "+claimed.Lease)
-		s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
-		payment := `{"amount":1,"currency":"EUR","to":"a"}`
-		s.do(t, "POST", "/payments", payment, "Idempotency-Key: order-secret-1")
-		s.do(t, "POST", "/payments", payment, "Idempotency-Key: order-secret-1")
-		doubtful := s.issue(t, "")
-		s.claim(t, doubtful, `{"fingerprint":"f","lease_ms":100}`)
-		eventually(t, "the claim lapses", func() bool { return s.state(t, doubtful) == "in-doubt" })
-		s.do(t, "POST", "/token/"+doubtful+"/claim", `{"fingerprint":"f"}`)
-		if got, _ := l.event(); got.Kind != "token.in-doubt" || got.Name != "" {
-			t.Errorf("%+v", got)
-		}
-		for {
-			told := wire.EventTally{}
-			if err := strictly([]byte(l.until("tally").data), &told); err != nil {
-				t.Fatal(err)
-			}
-			n := told.Tally
-			if n["token.issued"] == 2 && n["token.claimed"] == 3 && n["token.replayed"] == 2 && n["token.completed"] == 1 && n["token.in-doubt"] == 1 && n["lock.granted"] == 2 {
-				break
+		for told := (wire.EventTally{}); !contains(told.Tally, want); {
+			told = wire.EventTally{}
+			if data := l.until("tally").data; strictly([]byte(data), &told) != nil {
+				t.Fatalf("GET /events: got tally %s, want %v", data, want)
 			}
 		}
 		l.close()
-		for _, secret := range []string{token, doubtful, worker.Lease, lock.Lease, again.Lease, claimed.Lease, "order-secret-1"} {
+		for _, secret := range secrets {
 			if strings.Contains(l.all.String(), secret) {
-				t.Errorf("the stream holds %q", secret)
+				t.Errorf("GET /events: the stream holds the secret %q:\n%s", secret, l.all.String())
 			}
 		}
 	})
 }
 
-func TestGrantTellsWhoAndWithWhichFence(t *testing.T) {
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"})})
-	l := s.listen(t)
-	worker := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"box"}`)
-	if got, _ := l.event(); *got.WorkerID != 0 || got.Fence != worker.Fence || got.Holder != "box" || got.At.IsZero() {
-		t.Errorf("%+v", got)
+// contains reports whether all has these numbers.
+func contains(all, some map[string]int64) bool {
+	for name, n := range some {
+		if all[name] != n {
+			return false
+		}
 	}
-	lock := must[wire.LockGranted](t, s, 201, "POST", "/lock/l", `{"owner":"me"}`)
-	if got, _ := l.event(); got.Fence != lock.Fence || got.Holder != "me" {
-		t.Errorf("%+v", got)
+	return true
+}
+
+func (l *listening) wantHello() {
+	l.Helper()
+	data := l.until("hello").data
+	hello := wire.EventHello{}
+	if err := strictly([]byte(data), &hello); err != nil {
+		l.Fatalf("GET /events: hello %s: %v", data, err)
 	}
-	s.do(t, "PUT", "/counter/c", `{"value":-7}`)
-	if got, _ := l.event(); *got.Value != -7 {
-		t.Errorf("%+v", got)
+	if hello.Scope != "process" || hello.Kept < 1 || len(hello.Kinds) < 10 || hello.Since.IsZero() || hello.Tally["token.issued"] != 0 {
+		l.Errorf("GET /events: got hello %s, want scope process, a time, how many are kept, ten kinds or more, and no tokens", data)
 	}
 }
 
+// doToLeases does to counters, workers and locks what a listener is told, and returns the secrets that were in it.
+func (s *service) doToLeases(t *testing.T, l *listening) (secrets []string) {
+	t.Helper()
+	s.do(t, "PUT", "/counter/c", `{"value":7}`)
+	s.do(t, "DELETE", "/counter/c", "")
+	s.do(t, "PUT", "/worker/declared", "")
+	worker := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"box","ttl_ms":3600000}`)
+	s.do(t, "PUT", "/worker/p/0", "", "Lease-Token: AAAAAAAAAAAAAAAAAAAAAA")
+	s.do(t, "DELETE", "/worker/p/0", "", "Lease-Token: "+worker.Lease)
+	lock := must[wire.LockGranted](t, s, 201, "POST", "/lock/l", `{"owner":"me","ttl_ms":3600000}`)
+	s.do(t, "DELETE", "/lock/l", "", "Lease-Token: "+lock.Lease)
+	s.do(t, "DELETE", "/lock/l", "", "Lease-Token: "+lock.Lease)
+	again := must[wire.LockGranted](t, s, 201, "POST", "/lock/l", `{"ttl_ms":3600000}`)
+	s.do(t, "DELETE", fmt.Sprintf("/lock/l?force=%d", again.Fence), "")
+	want := []string{
+		"counter.set c", "counter.removed c", "pool.created declared", "worker.granted p", "worker.lost p", "worker.released p",
+		"lock.granted l", "lock.released l", "lock.lost l", "lock.granted l", "lock.broken l",
+	}
+	expect.Equal(t, "GET /events: what was done to a counter, a worker id and a lock", l.events(len(want)), want)
+	return []string{worker.Lease, lock.Lease, again.Lease}
+}
+
+// doToTokens completes, replays and loses tokens, and returns the secrets that were in it.
+func (s *service) doToTokens(t *testing.T) (secrets []string) {
+	t.Helper()
+	token := s.issue(t, "")
+	claimed := s.claim(t, token, forAnHour)
+	s.do(t, "POST", "/token/"+token+"/complete", `{"status":200,"headers":{},"body_base64":""}`, "Lease-Token: "+claimed.Lease)
+	s.do(t, "POST", "/token/"+token+"/claim", forAnHour)
+	s.do(t, "POST", "/payments", payment, "Idempotency-Key: order-secret-1")
+	s.do(t, "POST", "/payments", payment, "Idempotency-Key: order-secret-1")
+	doubtful := s.issue(t, "")
+	s.claim(t, doubtful, `{"fingerprint":"f","lease_ms":100}`)
+	eventually(t, "the claim lapses", func() bool { return s.state(t, doubtful) == "in-doubt" })
+	s.do(t, "POST", "/token/"+doubtful+"/claim", `{"fingerprint":"f"}`)
+	return []string{token, doubtful, claimed.Lease, "order-secret-1"}
+}
+
+func TestGrantTellsWhoAndWithWhichFence(t *testing.T) {
+	s := onEmbedded(t)
+	l := s.listen(t)
+	worker := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"box"}`)
+	l.wantEvent("POST /worker/p", wire.Event{Kind: "worker.granted", Name: "p", WorkerID: new(0), Fence: worker.Fence, Holder: "box"})
+	lock := must[wire.LockGranted](t, s, 201, "POST", "/lock/l", `{"owner":"me"}`)
+	l.wantEvent("POST /lock/l", wire.Event{Kind: "lock.granted", Name: "l", Fence: lock.Fence, Holder: "me"})
+	s.do(t, "PUT", "/counter/c", `{"value":-7}`)
+	l.wantEvent("PUT /counter/c", wire.Event{Kind: "counter.set", Name: "c", Value: new(int64(-7))})
+}
+
 func TestListenerThatComesBackGetsWhatItMissed(t *testing.T) {
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"})})
+	s := onEmbedded(t)
 	set := func(key string) { s.do(t, "PUT", "/counter/"+key, `{"value":1}`) }
 	set("before")
 	l := s.listen(t)
 	set("a")
 	got, id := l.event()
-	if got.Name != "a" {
-		t.Fatalf("%+v: what was before is told", got)
-	}
+	expect.MustEqual(t, "GET /events: the first event after the stream began", got.Name, "a")
 	l.close()
 	set("b")
 	set("c")
-	if back := s.listen(t, "Last-Event-ID: "+id).events(2); !slices.Equal(back, []string{"counter.set b", "counter.set c"}) {
-		t.Errorf("%q", back)
-	}
-	for _, unknown := range []string{"x.1", "x", strings.Split(id, ".")[0] + ".99999", strings.Split(id, ".")[0] + ".-1", "."} {
+	expect.Equal(t, "GET /events with Last-Event-ID "+id, s.listen(t, "Last-Event-ID: "+id).events(2), []string{"counter.set b", "counter.set c"})
+	life, _, _ := strings.Cut(id, ".")
+	for _, unknown := range []string{"x.1", "x", life + ".99999", life + ".-1", "."} {
+		asked := "GET /events with Last-Event-ID " + unknown
 		l := s.listen(t, "Last-Event-ID: "+unknown)
-		if m := l.until("missed"); m.data != "{}" {
-			t.Errorf("%q: %+v", unknown, m)
-		}
+		expect.Equal(t, asked+": what was missed", l.until("missed").data, "{}")
 		set("d")
-		if got, _ := l.event(); got.Name != "d" {
-			t.Errorf("%q: %+v", unknown, got)
-		}
+		got, _ := l.event()
+		expect.Equal(t, asked+": the next event", got.Name, "d")
 		l.close()
 	}
 }
 
 func TestListenerThatIsTooFarBehindIsToldSo(t *testing.T) {
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"})})
+	s := onEmbedded(t)
 	l := s.listen(t)
 	s.do(t, "PUT", "/counter/first", `{"value":1}`)
 	_, id := l.event()
 	l.close()
 	for i := range 1100 {
-		s.do(t, "PUT", fmt.Sprint("/counter/k", i), `{"value":1}`)
+		s.server.Tell(fmt.Sprint("k", i))
 	}
 	l = s.listen(t, "Last-Event-ID: "+id)
 	missed := wire.EventMissed{}
-	if err := json.Unmarshal([]byte(l.until("missed").data), &missed); err != nil || missed.AtMost != 1100-1024 {
-		t.Errorf("%+v %v", missed, err)
+	data := l.until("missed").data
+	if err := json.Unmarshal([]byte(data), &missed); err != nil || missed.AtMost != 1100-1024 {
+		t.Errorf("GET /events, 1100 events behind: got missed %s (%v), want at most %d", data, err, 1100-1024)
 	}
-	if got, _ := l.event(); got.Name != fmt.Sprint("k", 1100-1024) {
-		t.Errorf("%+v", got)
+	got, _ := l.event()
+	expect.Equal(t, "GET /events, 1100 events behind: the first that is told", got.Name, fmt.Sprint("k", 1100-1024))
+}
+
+// dialDeaf connects a client that asks for the events and takes next to nothing.
+func (s *service) dialDeaf(t *testing.T) net.Conn {
+	t.Helper()
+	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		return errors.Join(raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) }), err)
+	}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", s.addr)
+	if err != nil {
+		t.Fatalf("connecting to the service: %v", err)
 	}
+	t.Cleanup(func() { conn.Close() })
+	fmt.Fprintf(conn, "GET /events HTTP/1.1\r\nHost: %s\r\n\r\n", s.addr)
+	return conn
 }
 
 // A client that reads nothing holds up neither those that do nor the work.
 func TestListenerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"})})
-	deaf, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer deaf.Close()
-	fmt.Fprintf(deaf, "GET /events HTTP/1.1\r\nHost: %s\r\n\r\n", s.addr)
+	s := onEmbedded(t)
+	deaf := s.dialDeaf(t)
+	eventually(t, "the deaf client listens", func() bool { return s.server.Listeners() == 1 })
 	l := s.listen(t)
 	l.until("hello")
 	long := strings.Repeat("k", 190)
-	for round := range 40 { // more than the buffers of a connection take
+	for round := range 5 { // more than the buffers of a connection take
 		for i := range 1000 {
 			s.server.Tell(fmt.Sprint(long, round, ".", i))
 		}
@@ -265,54 +314,102 @@ func TestListenerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	}
 	s.do(t, "PUT", "/counter/c", `{"value":1}`)
 	if strings.Contains(l.all.String(), "event: missed") {
-		t.Error("who reads has missed something")
+		t.Error("GET /events: a client that reads has missed something, because another does not read")
 	}
 	late := bufio.NewScanner(deaf)
 	for late.Scan() && late.Text() != "event: missed" { // or the server has given it up
 		if strings.Contains(late.Text(), `"c"`) {
-			t.Fatal("the deaf one has heard everything: this test is none")
+			t.Fatal("the deaf client has heard everything: this test shows nothing")
 		}
 	}
 }
 
 func TestListenersAreLimited(t *testing.T) {
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"})})
+	s := onEmbedded(t)
 	var all []*listening
 	for range 64 {
 		l := s.listen(t)
 		l.until("hello")
 		all = append(all, l)
 	}
-	if l := s.listen(t); l.status != 429 || l.header.Get("Retry-After") == "" || l.header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("%d %v", l.status, l.header)
-	}
+	l := s.listen(t)
+	expect.Equal(t, "the 65th GET /events: status", l.status, 429)
+	expect.Equal(t, "the 65th GET /events: Content-Type", l.header.Get("Content-Type"), "application/problem+json")
+	expect.Equal(t, "the 65th GET /events: has a Retry-After", l.header.Get("Retry-After") != "", true)
 	all[0].close()
-	eventually(t, "the place is free again", func() bool {
+	eventually(t, "the place of a listener that left is free again", func() bool {
 		l := s.listen(t)
 		defer l.close()
 		return l.status == 200
 	})
 }
 
+// pipes is a listener within the process, for tests whose time is not real.
+type pipes struct {
+	dialled chan net.Conn
+	closed  context.Context
+	close   context.CancelFunc
+}
+
+func newPipes(ctx context.Context) *pipes {
+	p := &pipes{dialled: make(chan net.Conn)}
+	p.closed, p.close = context.WithCancel(ctx)
+	return p
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.dialled <- theirs:
+		return ours, nil
+	case <-p.closed.Done():
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept implements net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.dialled:
+		return conn, nil
+	case <-p.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *pipes) Close() error {
+	p.close()
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
+
 func TestStreamOutlivesTheTimeOfARequestAndEndsWithTheServer(t *testing.T) {
-	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), RequestTimeout: time.Second})
-	s.client.Transport = &http.Transport{DisableKeepAlives: true}
-	l := s.listen(t)
-	l.until("hello")
-	for begun := time.Now(); time.Since(begun) < 6500*time.Millisecond; { // an answer of another kind has RequestTimeout and 5 s
-		s.do(t, "PUT", "/counter/c", `{"value":1}`)
-		l.event()
-	}
-	s.stop()
-	if m := l.until("end"); m.data != `{"reason":"stopping"}` {
-		t.Errorf("%+v", m)
-	}
-	if _, more := l.next(); more {
-		t.Error("there is more behind the end")
-	}
-	if err := s.end(t); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		in := newPipes(t.Context())
+		s := &service{
+			server: server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: time.Second}),
+			addr:   "inside", client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: in.dial}}, dial: in.dial,
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		ended := make(chan error, 1)
+		go func() { ended <- s.server.Serve(ctx, in) }()
+		l := s.listen(t)
+		l.until("hello")
+		for range 20 {
+			time.Sleep(3 * time.Second) // an answer of another kind has RequestTimeout and 5 s in all
+			s.do(t, "PUT", "/counter/c", `{"value":1}`)
+			l.event()
+		}
+		stop()
+		l.wantEnd("stopping")
+		expect.Error(t, "Serve", <-ended, nil)
+	})
 }
 
 // accessOf is a book with a key for each role and names, in a file that can be written anew.
@@ -329,23 +426,27 @@ func accessOf(t *testing.T, callers ...access.Record) (book *access.Book, keys [
 		}
 		text += "}\n"
 	}
+	return openBook(t, file, text), keys, file
+}
+
+// openBook opens a file of keys that holds this text.
+func openBook(t *testing.T, file, text string) *access.Book {
+	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing the file of keys: %v", err)
 	}
 	book, err := access.Open(t.Context(), access.Config{File: file})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("opening the file of keys: %v\n%s", err, text)
 	}
 	t.Cleanup(book.Close)
-	return book, keys, file
+	return book
 }
 
 func TestListenersHearOnlyOfTheirNames(t *testing.T) {
 	book, keys, _ := accessOf(t, access.Record{Role: access.Admin}, access.Record{Role: access.Read, Names: access.Names{"orders*", "jobs"}})
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Access: book})
-	if l := s.listen(t); l.status != 401 {
-		t.Errorf("without a key: %d", l.status)
-	}
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
+	expect.Equal(t, "GET /events without a key: status", s.listen(t).status, 401)
 	all, some := s.listen(t, keys[0]), s.listen(t, keys[1])
 	all.until("hello")
 	some.until("hello")
@@ -359,26 +460,21 @@ func TestListenersHearOnlyOfTheirNames(t *testing.T) {
 	})
 	s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`, keys[0])
 	s.do(t, "PUT", "/counter/orders-last", `{"value":1}`, keys[0])
-	if got := all.events(7); got[0] != "counter.set bills" || got[5] != "token.in-doubt" {
-		t.Errorf("%q", got)
-	}
-	if got, want := some.events(4), []string{"counter.set orders-1", "counter.set jobs", "counter.set orders", "counter.set orders-last"}; !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, "GET /events by an admin", all.events(7), []string{
+		"counter.set bills", "counter.set orders-1", "counter.set jobs", "counter.set jobs-2", "counter.set orders", "token.in-doubt", "counter.set orders-last",
+	})
+	expect.Equal(t, "GET /events by one who may read orders* and jobs", some.events(4), []string{
+		"counter.set orders-1", "counter.set jobs", "counter.set orders", "counter.set orders-last",
+	})
 }
 
 func TestStreamEndsWithTheRightToIt(t *testing.T) {
 	book, keys, file := accessOf(t, access.Record{Role: access.Read})
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Access: book}, func(s *server.Server) { s.SetBeat(time.Second) })
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book}, func(s *server.Server) { s.SetBeat(time.Second) })
 	l := s.listen(t, keys[0])
 	l.until(":") // in silence it hears that the server is still there
 	if err := errors.Join(os.WriteFile(file, []byte("keys: []\n"), 0o600), book.Reload(t.Context())); err != nil {
-		t.Fatal(err)
+		t.Fatalf("taking all keys away: %v", err)
 	}
-	if m := l.until("end"); m.data != `{"reason":"unauthorized"}` {
-		t.Errorf("%+v", m)
-	}
-	if _, more := l.next(); more {
-		t.Error("there is more behind the end")
-	}
+	l.wantEnd("unauthorized")
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -37,6 +38,7 @@ type service struct {
 	addr   string
 	client *http.Client
 	log    *logtest.Text
+	dial   func(ctx context.Context, network, addr string) (net.Conn, error) // nil: by TCP
 }
 
 // serve starts a service that ends with the test. Unless the test says otherwise it takes an unknown worker-id pool for a new one. Routes of the test's own are added
@@ -54,7 +56,13 @@ func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *
 	for _, add := range routes {
 		add(s.server)
 	}
-	web := httptest.NewServer(s.server.Handler())
+	web := httptest.NewUnstartedServer(s.server.Handler())
+	web.Config.ConnState = func(conn net.Conn, state http.ConnState) {
+		if state == http.StateNew { // with megabytes, a client that reads nothing would be noticed late
+			_ = conn.(*net.TCPConn).SetWriteBuffer(16 << 10)
+		}
+	}
+	web.Start()
 	s.addr = web.Listener.Addr().String()
 	t.Cleanup(func() {
 		s.client.CloseIdleConnections()

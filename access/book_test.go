@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
@@ -41,13 +42,17 @@ func open(t *testing.T, config access.Config) *access.Book {
 	return book
 }
 
-// check tells whether a key is good for a principal; "" is a key that is not known.
+// check reports whether a key is good for a principal; "" is a key that is not known.
 func check(t *testing.T, book *access.Book, key access.Key, principal string) {
 	t.Helper()
 	caller, err := book.Key(key.Text())
-	if principal == "" && !errors.Is(err, access.ErrBadKey) || principal != "" && (err != nil || caller.Principal != principal || caller.KeyID != key.ID) {
-		t.Errorf("%v, want %q: %+v, %v", key, principal, caller, err)
+	if principal == "" {
+		expect.Error(t, fmt.Sprint("the unknown ", key), err, access.ErrBadKey)
+		return
 	}
+	expect.Error(t, fmt.Sprint(key), err, nil)
+	expect.Equal(t, fmt.Sprint("the principal of ", key), caller.Principal, principal)
+	expect.Equal(t, fmt.Sprint("the id of ", key), caller.KeyID, key.ID)
 }
 
 // Two keys of one principal are good at once; after the change the old one is taken out.
@@ -89,9 +94,8 @@ func TestWrongSecretOfAKnownIDIsAsBadAsAnUnknownID(t *testing.T) {
 	check(t, book, access.Key{ID: key.ID, Secret: access.NewKey().Secret}, "")
 	check(t, book, access.Key{ID: "other", Secret: key.Secret}, "")
 	for _, text := range []string{"", "Basic", key.Secret, strings.ToUpper(key.Text())} {
-		if _, err := book.Key(text); !errors.Is(err, access.ErrBadKey) {
-			t.Errorf("%q: %v", text, err)
-		}
+		_, err := book.Key(text)
+		expect.Error(t, fmt.Sprintf("the key %q", text), err, access.ErrBadKey)
 	}
 }
 
@@ -108,24 +112,20 @@ func TestFileWithAFaultLeavesTheOneBeforeInForce(t *testing.T) {
 	} {
 		write(t, file, fault.text)
 		err := book.Reload(t.Context())
-		if err == nil || !strings.Contains(err.Error(), fault.says) || !strings.Contains(strings.Join(book.Faults(), " "), fault.says) || !strings.Contains(log.String(), fault.says) {
-			t.Errorf("%v, faults %q, log %s", err, book.Faults(), log.String())
-		}
+		expect.Contains(t, "the error of Reload", fmt.Sprint(err), fault.says)
+		expect.Contains(t, "the faults", strings.Join(book.Faults(), " "), fault.says)
+		expect.Contains(t, "the log", log.String(), fault.says)
 		check(t, book, key, "orders")
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if err := book.Reload(t.Context()); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
+	expect.Error(t, "Reload without the file", book.Reload(t.Context()), os.ErrNotExist)
 	check(t, book, key, "orders")
 	write(t, file, "keys:\n"+entry(key, "bills", ""))
 	reload(t, book)
 	check(t, book, key, "bills")
-	if faults := book.Faults(); len(faults) > 0 {
-		t.Errorf("%q", faults)
-	}
+	expect.Equal(t, "the faults of a file that is good again", len(book.Faults()), 0)
 	if text := log.String(); strings.Contains(text, key.Hash().String()) {
 		t.Errorf("a hash is in the log:\n%s", text)
 	}
@@ -181,9 +181,8 @@ func TestKeyEndsAtItsTime(t *testing.T) {
 		time.Sleep(time.Hour - time.Nanosecond)
 		check(t, book, key, "orders")
 		time.Sleep(time.Nanosecond)
-		if _, err := book.Key(key.Text()); !errors.Is(err, access.ErrExpired) {
-			t.Errorf("%v", err)
-		}
+		_, err := book.Key(key.Text())
+		expect.Error(t, "a key at its end", err, access.ErrExpired)
 		if _, err := book.Key(access.Key{ID: key.ID, Secret: access.NewKey().Secret}.Text()); !errors.Is(err, access.ErrBadKey) {
 			t.Errorf("a wrong secret learns of the end: %v", err)
 		}
@@ -212,18 +211,22 @@ func TestKeysInTheStore(t *testing.T) {
 		if err := access.Add(t.Context(), store, record(green, "bills", access.Read)); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "both are known", func() bool { return known(book, blue) && known(book, green) })
+		expect.Eventually(t, "both keys are known", func() bool { return known(book, blue) && known(book, green) })
 		check(t, book, blue, "orders")
 		list, err := access.List(t.Context(), store)
-		if err != nil || len(list) != 2 || list[0].Err != nil || list[0].Added.IsZero() || list[0].ID >= list[1].ID {
-			t.Errorf("%+v, %v", list, err)
+		expect.Error(t, "List", err, nil)
+		expect.MustEqual(t, "the number of records", len(list), 2)
+		expect.Error(t, "the first record", list[0].Err, nil)
+		expect.Equal(t, "the first record lacks when it was added", list[0].Added.IsZero(), false)
+		if list[0].ID >= list[1].ID {
+			t.Errorf("List: got %s before %s, want them in order", list[0].ID, list[1].ID)
 		}
 		for i, want := range []bool{true, false} {
-			if was, err := access.Remove(t.Context(), store, blue.ID); was != want || err != nil {
-				t.Errorf("removal %d: %v, %v", i+1, was, err)
-			}
+			was, err := access.Remove(t.Context(), store, blue.ID)
+			expect.Error(t, fmt.Sprintf("removal %d", i+1), err, nil)
+			expect.Equal(t, fmt.Sprintf("removal %d: the key was there", i+1), was, want)
 		}
-		eventually(t, "the removed one is refused", func() bool { return !known(book, blue) })
+		expect.Eventually(t, "the removed key is refused", func() bool { return !known(book, blue) })
 		check(t, book, green, "bills")
 	})
 }
@@ -235,7 +238,7 @@ func known(book *access.Book, key access.Key) bool {
 
 func TestKeysStayWhileTheStoreIsAway(t *testing.T) {
 	server := redistest.Start(t)
-	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 200 * time.Millisecond})
+	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 20 * time.Second})
 	key, late := access.NewKey(), access.NewKey()
 	if err := access.Add(t.Context(), store, record(key, "orders", access.Use)); err != nil {
 		t.Fatal(err)
@@ -244,9 +247,7 @@ func TestKeysStayWhileTheStoreIsAway(t *testing.T) {
 	check(t, book, key, "orders")
 	server.Kill()
 	for range 3 {
-		if err := book.Reload(t.Context()); !errors.Is(err, redisstore.ErrUnavailable) {
-			t.Errorf("%v", err)
-		}
+		expect.Error(t, "Reload while the store is away", book.Reload(t.Context()), redisstore.ErrUnavailable)
 		check(t, book, key, "orders")
 		check(t, book, late, "")
 	}
@@ -256,7 +257,7 @@ func TestKeysStayWhileTheStoreIsAway(t *testing.T) {
 		t.Errorf("before the store was read: %v", err)
 	}
 	server.Restart()
-	eventually(t, "the store is read", func() bool { _, err := fresh.Key(key.Text()); return !errors.Is(err, access.ErrNotRead) })
+	expect.Eventually(t, "the store is read", func() bool { _, err := fresh.Key(key.Text()); return !errors.Is(err, access.ErrNotRead) })
 }
 
 // What somebody else has written there counts for nothing, and harms no other.
@@ -284,9 +285,9 @@ func TestRecordInTheStoreThatCanNotBeReadCountsForNothing(t *testing.T) {
 			wrong++
 		}
 	}
-	if err != nil || len(list) != 4 || wrong != 3 {
-		t.Errorf("%+v, %v", list, err)
-	}
+	expect.Error(t, "List", err, nil)
+	expect.Equal(t, "the number of records", len(list), 4)
+	expect.Equal(t, "those that can not be read", wrong, 3)
 }
 
 func TestFileCountsBeforeTheEnvironmentAndThatBeforeTheStore(t *testing.T) {
@@ -322,26 +323,19 @@ func TestCertificatesAndNobody(t *testing.T) {
 		{x509.Certificate{}, "", access.None},
 	} {
 		caller, ok := book.Certificate(&row.cert)
-		if ok != (row.principal != "") || caller.Principal != row.principal || caller.Role != row.role {
-			t.Errorf("%+v: %+v, %v", row, caller, ok)
-		}
-		if own := row.principal == "bills"; ok && (caller.Limit == limit) == own {
-			t.Errorf("its limit: %+v", caller.Limit)
-		}
-	}
-	if nobody := book.Nobody(); nobody.Role != access.Read || !nobody.Names.Allow("public:1") || nobody.Names.Allow("x") || nobody.Principal != "" || nobody.Limit != limit {
-		t.Errorf("%+v", nobody)
-	}
-	if nobody := open(t, access.Config{}).Nobody(); nobody.Role != access.None {
-		t.Errorf("%+v", nobody)
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
+		asked := fmt.Sprintf("the certificate of CN %q, DNS names %q and URIs %v", row.cert.Subject.CommonName, row.cert.DNSNames, row.cert.URIs)
+		expect.Equal(t, asked+" is known", ok, row.principal != "")
+		expect.Equal(t, asked+": the principal", caller.Principal, row.principal)
+		expect.Equal(t, asked+": the role", caller.Role, row.role)
+		if ok {
+			expect.Equal(t, asked+" has a limit of its own", caller.Limit != limit, row.principal == "bills")
 		}
 	}
+	nobody := book.Nobody()
+	expect.Equal(t, "the role of nobody", nobody.Role, access.Read)
+	expect.Equal(t, "nobody may use public:1", nobody.Names.Allow("public:1"), true)
+	expect.Equal(t, "nobody may use x", nobody.Names.Allow("x"), false)
+	expect.Equal(t, "the principal of nobody", nobody.Principal, "")
+	expect.Equal(t, "the limit of nobody", nobody.Limit, limit)
+	expect.Equal(t, "the role of nobody where the file has none", open(t, access.Config{}).Nobody().Role, access.None)
 }

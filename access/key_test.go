@@ -16,7 +16,7 @@ func TestNewKeysAreDifferentAndSurviveBeingWritten(t *testing.T) {
 		key := access.NewKey()
 		read, err := access.ParseKey(key.Text())
 		if err != nil || read != key || seen[key.Secret] || seen[key.ID] {
-			t.Fatalf("%s: %v, %v", key.Text(), read, err)
+			t.Fatalf("got %v and error %v of %s, want the key that was written, with an id and a secret that no other has", read, err, key.Text())
 		}
 		seen[key.Secret], seen[key.ID] = true, true
 		sum := sha256.Sum256([]byte(key.Secret))
@@ -45,7 +45,7 @@ func TestWhatIsNoKeyIsRefusedWithoutBeingQuoted(t *testing.T) {
 	} {
 		key, err := access.ParseKey(text)
 		if err == nil || key != (access.Key{}) || strings.Contains(err.Error(), good.Secret) {
-			t.Errorf("%q: %v, %v", text, key, err)
+			t.Errorf("reading %q: got %v and error %v, want no key and an error without the secret", text, key, err)
 		}
 	}
 }

@@ -3,37 +3,38 @@ package access_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 var hash = strings.Repeat("0f", 32)
 
 func TestRecordsOnALine(t *testing.T) {
 	records, err := access.ParseRecords(" k7x2:use:orders:orders:*|bills:*:" + hash + ",\n ops1:admin:ops::" + hash + "\n")
-	if err != nil || len(records) != 2 {
-		t.Fatalf("%+v, %v", records, err)
-	}
-	if r := records[0]; r.ID != "k7x2" || r.Role != access.Use || r.Principal != "orders" || strings.Join(r.Names, " ") != "orders:* bills:*" || r.Hash.String() != hash {
-		t.Errorf("%+v", r)
-	}
-	if r := records[1]; r.Role != access.Admin || !r.Names.All() {
-		t.Errorf("%+v", r)
-	}
+	expect.Error(t, "two records", err, nil)
+	expect.MustEqual(t, "the number of records", len(records), 2)
+	noHash := cmpopts.IgnoreFields(access.Record{}, "Hash")
+	expect.Equal(t, "the first record", records[0], access.Record{ID: "k7x2", Role: access.Use, Principal: "orders", Names: access.Names{"orders:*", "bills:*"}}, noHash)
+	expect.Equal(t, "its hash", records[0].Hash.String(), hash)
+	expect.Equal(t, "the role of the second record", records[1].Role, access.Admin)
+	expect.Equal(t, "the second record is for all names", records[1].Names.All(), true)
 	for _, r := range records {
 		line, ok := r.Line()
 		again, err := access.ParseRecords(line)
-		if !ok || err != nil || len(again) != 1 || !reflect.DeepEqual(again[0], r) {
-			t.Errorf("%q: %+v, %v", line, again, err)
-		}
+		expect.Equal(t, r.ID+" can be written on a line", ok, true)
+		expect.Error(t, "reading "+line, err, nil)
+		expect.Equal(t, "reading "+line, again, []access.Record{r})
 	}
-	if _, err := access.ParseRecords(""); err != nil {
-		t.Error(err)
-	}
+	_, err = access.ParseRecords("")
+	expect.Error(t, "records of an empty line", err, nil)
 }
 
 func TestEveryFaultOfALineIsToldAndNoSecretQuoted(t *testing.T) {
@@ -96,18 +97,20 @@ func TestFileOfKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(set.Keys) != 2 || len(set.Certificates) != 3 || set.Anonymous.Role != access.Read || set.Anonymous.Names[0] != "public:*" {
-		t.Errorf("%+v", set)
-	}
+	expect.MustEqual(t, "the number of keys", len(set.Keys), 2)
+	expect.Equal(t, "the number of certificates", len(set.Certificates), 3)
+	expect.Equal(t, "the role of nobody", set.Anonymous.Role, access.Read)
+	expect.Equal(t, "the names of nobody", set.Anonymous.Names, access.Names{"public:*"})
 	blue := set.Keys[0]
-	if blue.Rate.String() != "100/s" || blue.Burst != 20 || !blue.NotAfter.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) || blue.Label != "the orders service" {
-		t.Errorf("%+v", blue)
-	}
+	expect.Equal(t, "the rate", blue.Rate.String(), "100/s")
+	expect.Equal(t, "the burst", blue.Burst, 20)
+	expect.Equal(t, "its end", blue.NotAfter.UTC(), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
+	expect.Equal(t, "its label", blue.Label, "the orders service")
 	text, err := json.Marshal(blue)
+	expect.Error(t, "writing a record as JSON", err, nil)
 	var again access.Record
-	if err != nil || json.Unmarshal(text, &again) != nil || !reflect.DeepEqual(again, blue) {
-		t.Errorf("%s, %v, %+v", text, err, again)
-	}
+	expect.Error(t, fmt.Sprintf("reading %s", text), json.Unmarshal(text, &again), nil)
+	expect.Equal(t, fmt.Sprintf("reading %s", text), again, blue)
 }
 
 func TestEveryFaultOfAFileIsToldWithItsLine(t *testing.T) {
@@ -162,9 +165,9 @@ func TestWhatIsNoFileOfKeysIsRefused(t *testing.T) {
 			t.Errorf("%q is taken", text)
 		}
 	}
-	if set, err := access.Parse([]byte("keys:\n")); err != nil || len(set.Keys) != 0 {
-		t.Errorf("%+v, %v", set, err)
-	}
+	set, err := access.Parse([]byte("keys:\n"))
+	expect.Error(t, "a file without keys", err, nil)
+	expect.Equal(t, "the keys of a file without any", len(set.Keys), 0)
 }
 
 func FuzzFile(f *testing.F) {

@@ -1,3 +1,5 @@
+//go:build check
+
 package main
 
 import (
@@ -46,6 +48,6 @@ func TestCommandsOfTheSegmentsPage(t *testing.T) {
 		}
 	}
 	if len(databases) != 3 {
-		t.Errorf("the page names %d databases", len(databases))
+		t.Errorf("the page names %d databases, want 3", len(databases))
 	}
 }

@@ -1,3 +1,5 @@
+//go:build check
+
 package main
 
 import (
@@ -9,9 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/sqltest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
@@ -54,7 +56,7 @@ func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
 		url, redis := database.URL(database.Database(t)), redistest.Start(t).URL()
 		for _, args := range [][]string{{"create-table"}, {"seed", "orders", "--step", "50"}} {
 			if code, _, errs := segmentRun(t, url, args...); code != done {
-				t.Fatal(errs)
+				t.Fatalf("segment %s: got exit code %d: %s", args, code, errs)
 			}
 		}
 		db, dialect, err := openSQL(url)
@@ -90,16 +92,10 @@ func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
 			for range 2 { // repeating it is harmless
 				var out, errs bytes.Buffer
 				code := run(t.Context(), []string{"segment", "move", "orders", "--from", from, "--to", to, "--step", "50"}, func(string) string { return "" }, &out, &errs)
-				if code != done || strings.Contains(out.String()+errs.String(), sqltest.Password) {
-					t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
-				}
+				result{t, "coatcheck segment move", code, out.String(), errs.String()}.exits(done).conceals(sqltest.Password)
 			}
 			before := arrived.taken()
-			for deadline := time.Now().Add(20 * time.Second); arrived.taken() < before+20; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("nobody gets ids where the tag went")
-				}
-			}
+			expect.Eventually(t, "20 ranges are taken where the tag went", func() bool { return arrived.taken() >= before+20 })
 		}
 		for range 3 {
 			move(url, redis, &atRedis)
@@ -108,7 +104,7 @@ func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
 		enough()
 		draining.Wait()
 		if err := errors.Join(atSQL.fault, atRedis.fault); err != nil {
-			t.Error(err)
+			t.Errorf("taking ids while the tag moves: %v", err)
 		}
 		all := slices.Concat(atSQL.ranges, atRedis.ranges)
 		slices.SortFunc(all, func(a, b [2]int64) int { return int(a[0] - b[0]) })
@@ -145,9 +141,8 @@ func TestTagIsNotMovedOntoOneThatIsInUse(t *testing.T) {
 		{[]string{"move", "orders", "--from", url, "--to", "ftp://x"}, usage, "neither a database nor a Redis"},
 	} {
 		code, out, errs := segmentRun(t, url, row.args...)
-		if code != row.code || !strings.Contains(out+errs, row.says) {
-			t.Errorf("%q: exit code %d, %s%s; want %d and %q", row.args, code, out, errs, row.code, row.says)
-		}
+		ended := result{t, "coatcheck segment " + strings.Join(row.args, " "), code, out, errs}.exits(row.code)
+		expect.Contains(t, ended.line, out+errs, row.says)
 	}
 }
 

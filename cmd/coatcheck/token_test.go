@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -16,48 +16,37 @@ import (
 func TestTokenIsIssuedAndShown(t *testing.T) {
 	p := serve(t, "--dev")
 	env := map[string]string{"COATCHECK_SERVER": p.banner.URL}
-	code, stdout, stderr := coatcheck(t, env, "token", "issue", "--ttl", "10m", "--scope", "billing")
-	token := strings.TrimSuffix(stdout, "\n")
-	if code != done || len(token) < 20 || strings.ContainsAny(token, " \n") {
-		t.Fatalf("%d %q %s", code, stdout, stderr)
+	issued := execute(t, env, "token", "issue", "--ttl", "10h", "--scope", "billing").exits(done)
+	token := strings.TrimSuffix(issued.stdout, "\n")
+	if len(token) < 20 || strings.ContainsAny(token, " \n") {
+		t.Fatalf("%s prints %q, want one word of 20 characters at least", issued.line, issued.stdout)
 	}
-	code, stdout, stderr = coatcheck(t, nil, "token", "show", "--server", p.banner.URL, "--", token)
-	if code != done || !strings.Contains(stdout, "issued") || !strings.Contains(stdout, "billing") || strings.Contains(stdout, "fence") {
-		t.Errorf("%d %s %s", code, stdout, stderr)
-	}
+	shown := execute(t, nil, "token", "show", "--server", p.banner.URL, "--", token).exits(done).prints("issued", "billing")
+	lacks(t, shown.line, shown.stdout, "fence")
 	var status wire.TokenStatus
-	code, stdout, _ = coatcheck(t, env, "token", "show", "--json", "--", token)
-	if err := json.Unmarshal([]byte(stdout), &status); code != done || err != nil || status.State != "issued" || status.Scope != "billing" {
-		t.Errorf("%d %s %v", code, stdout, err)
-	}
-	if left := time.Until(status.ExpiresAt); left < time.Minute || left > time.Hour {
-		t.Errorf("it expires in %v", left)
+	execute(t, env, "token", "show", "--json", "--", token).exits(done).into(&status)
+	expect.Equal(t, "state and scope in token show --json", [2]string{status.State, status.Scope}, [2]string{"issued", "billing"})
+	if left := time.Until(status.ExpiresAt); left < time.Hour || left > 11*time.Hour {
+		t.Errorf("a token of 10 hours expires in %v", left)
 	}
 }
 
 func TestTokenForMachinesAndItsStateAfterUse(t *testing.T) {
 	p := serve(t, "--dev")
 	var issued wire.TokenIssued
-	code, stdout, stderr := coatcheck(t, map[string]string{"COATCHECK_SERVER": p.banner.URL, "COATCHECK_TTL": "1h"}, "token", "issue", "--json")
-	if err := json.Unmarshal([]byte(stdout), &issued); code != done || err != nil || issued.Token == "" || issued.Scope != "" {
-		t.Fatalf("%d %s %s", code, stdout, stderr)
+	issue := execute(t, map[string]string{"COATCHECK_SERVER": p.banner.URL, "COATCHECK_TTL": "1h"}, "token", "issue", "--json").exits(done).into(&issued)
+	if issued.Token == "" || issued.Scope != "" {
+		t.Fatalf("%s prints %s, want a token without a scope", issue.line, issue.stdout)
 	}
-	if a := p.do("POST", "/payments", payment, "Idempotency-Token: "+issued.Token); a.status != 201 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	code, stdout, stderr = coatcheck(t, nil, "token", "show", "--server", p.banner.URL, "--", issued.Token)
-	for _, part := range []string{"completed", "attempts     1", "fence", "lease until"} {
-		if code != done || !strings.Contains(stdout, part) {
-			t.Errorf("%q is missing in %d %s %s", part, code, stdout, stderr)
-		}
-	}
+	p.answers(201, "POST", "/payments", payment, "Idempotency-Token: "+issued.Token)
+	execute(t, nil, "token", "show", "--server", p.banner.URL, "--", issued.Token).exits(done).prints("completed", "attempts     1", "fence", "lease until")
 }
 
 func TestTokenCommandReadsTheFileOfTheService(t *testing.T) {
 	p := serve(t)
 	path := file(t, "server: "+p.banner.URL+"\nredis: redis://elsewhere:1\nttl: 2h\n")
-	if code, stdout, stderr := coatcheck(t, map[string]string{"COATCHECK_CONFIG": path}, "token", "issue"); code != done || stdout == "" {
-		t.Errorf("%d %s", code, stderr)
+	if issued := execute(t, map[string]string{"COATCHECK_CONFIG": path}, "token", "issue").exits(done); issued.stdout == "" {
+		t.Errorf("%s prints nothing, want a token", issued.line)
 	}
 }
 
@@ -98,10 +87,8 @@ func TestTokenExitCodes(t *testing.T) {
 		{[]string{"token", "issue", "--server", proxy.URL}, tryLater, "502"},
 		{[]string{"token", "show", "made-up", "--server", proxy.URL}, tryLater, "502"},
 	} {
-		code, _, stderr := coatcheck(t, nil, row.args...)
-		if code != row.code || !strings.Contains(stderr, row.stderr) || strings.Contains(stderr, "SecretToken") {
-			t.Errorf("%v: %d %s", row.args, code, stderr)
-		}
+		ended := execute(t, nil, row.args...).exits(row.code, row.stderr)
+		lacks(t, "stderr of "+ended.line, ended.stderr, "SecretToken")
 	}
 }
 
@@ -109,7 +96,5 @@ func TestTokenIsTriedLaterWhenTheStoreIsAway(t *testing.T) {
 	redis := redistest.Start(t)
 	p := serve(t, "--redis", redis.URL())
 	redis.Kill()
-	if code, _, stderr := coatcheck(t, nil, "token", "issue", "--server", p.banner.URL); code != tryLater || !strings.Contains(stderr, "store-unavailable") {
-		t.Errorf("%d %s", code, stderr)
-	}
+	execute(t, nil, "token", "issue", "--server", p.banner.URL).exits(tryLater, "store-unavailable")
 }

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -31,7 +32,7 @@ type guarded struct {
 func newGuarded(t *testing.T, store *redisstore.Store) *guarded {
 	g := &guarded{begun: make(chan struct{}, 100), proceed: make(chan struct{})}
 	add := func(s *server.Server, path string, handler func(http.ResponseWriter, *http.Request) error) {
-		s.HandleGuarded("POST", path, idempotency.Route{Name: "POST " + path}, handler)
+		s.HandleGuarded("POST", path, idempotency.Route{Name: "POST " + path, Lease: time.Hour}, handler)
 	}
 	g.service = serve(t, server.Config{Store: store, Dev: true}, func(s *server.Server) {
 		add(s, "/slow", func(w http.ResponseWriter, _ *http.Request) error {
@@ -80,9 +81,7 @@ func TestGuardedRoutesOverHTTP(t *testing.T) {
 func (g *guarded) badHeader(t *testing.T) {
 	before := g.ledger(t).Total
 	token := g.issue(t, "")
-	if problem := checkProblem(t, g.do(t, "POST", "/payments", payment), wire.KeyMissing); problem.See != "/idempotency-policy" {
-		t.Errorf("%+v", problem)
-	}
+	wantSee(t, g.do(t, "POST", "/payments", payment), wire.KeyMissing, "/idempotency-policy")
 	var headers [][]string
 	for _, key := range badKeys {
 		headers = append(headers, []string{"Idempotency-Key: " + key})
@@ -97,13 +96,10 @@ func (g *guarded) badHeader(t *testing.T) {
 		[]string{"Idempotency-Token: " + token, "Idempotency-Key: a"},
 		[]string{"Idempotency-Token: " + token, "Idempotency-Key: "})
 	for _, header := range headers {
-		if problem := checkProblem(t, g.do(t, "POST", "/payments", payment, header...), wire.KeyMalformed); problem.See != "/idempotency-policy" {
-			t.Errorf("%q: %+v", header, problem)
-		}
+		wantSee(t, g.do(t, "POST", "/payments", payment, header...), wire.KeyMalformed, "/idempotency-policy")
 	}
-	if after := g.ledger(t).Total; after != before || g.state(t, token) != "issued" {
-		t.Errorf("%d payments became %d, the token is %s", before, after, g.state(t, token))
-	}
+	expect.Equal(t, "payments after requests that were refused", g.ledger(t).Total, before)
+	expect.Equal(t, "the token after requests that were refused", g.state(t, token), "issued")
 }
 
 func (g *guarded) sameKey(t *testing.T) {
@@ -125,19 +121,17 @@ func (g *guarded) sameKey(t *testing.T) {
 // wantReplay checks that an answer is the one that was given before.
 func wantReplay(t *testing.T, a, first answer) {
 	t.Helper()
-	if a.status != first.status || !bytes.Equal(a.body, first.body) {
-		t.Errorf("replayed %d %q, want %d %q", a.status, a.body, first.status, first.body)
-	}
-	if a.header.Get("Idempotent-Replayed") != "true" || first.header.Get("Idempotent-Replayed") != "" {
-		t.Errorf("Idempotent-Replayed: %q, at first %q", a.header.Get("Idempotent-Replayed"), first.header.Get("Idempotent-Replayed"))
-	}
-	if a.header.Get("X-Request-Id") == first.header.Get("X-Request-Id") {
-		t.Error("the request id was replayed")
+	a.wantStatus(t, first.status)
+	a.wantBody(t, string(first.body))
+	a.wantHeader(t, "Idempotent-Replayed", "true")
+	first.wantHeader(t, "Idempotent-Replayed", "")
+	if id := a.header.Get("X-Request-Id"); id == first.header.Get("X-Request-Id") {
+		t.Errorf("%s: the request id %q was replayed, want another", a.asked, id)
 	}
 	for name, values := range first.header {
 		own := []string{"Date", "X-Request-Id", "Set-Cookie", "Connection", "X-Hop", "Content-Length"}
 		if !slices.Contains(own, name) && !slices.Equal(a.header.Values(name), values) {
-			t.Errorf("%s: replayed %q, want %q", name, a.header.Values(name), values)
+			t.Errorf("%s: header %s: replayed %q, want %q", a.asked, name, a.header.Values(name), values)
 		}
 	}
 }
@@ -149,26 +143,22 @@ func (g *guarded) inProgress(t *testing.T) {
 		go func() {
 			a, err := g.send(context.WithoutCancel(t.Context()), call{method: "POST", path: "/slow", header: []string{header}})
 			if err != nil {
-				t.Error(err)
+				t.Errorf("POST /slow with %s: %v", header, err)
 			}
 			first <- a
 		}()
 		<-g.begun
 		for range 3 {
 			a := g.do(t, "POST", "/slow", "", header)
-			problem := checkProblem(t, a, wire.InProgress)
-			if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 30 || problem.See != see {
-				t.Errorf("%v %+v", a.header, problem)
-			}
+			wantSee(t, a, wire.InProgress, see)
+			a.wantRetryAfter(t, 1, 3600)
 		}
 		checkProblem(t, g.do(t, "POST", "/slow", "other", header), wire.PayloadMismatch)
 		g.proceed <- struct{}{}
 		answered := <-first
 		wantReplay(t, g.do(t, "POST", "/slow", "", header), answered)
 	}
-	if len(g.begun) != 0 {
-		t.Errorf("it ran %d times more", len(g.begun))
-	}
+	expect.Equal(t, "runs of POST /slow besides the two first attempts", len(g.begun), 0)
 }
 
 func (g *guarded) panics(t *testing.T) {
@@ -176,13 +166,10 @@ func (g *guarded) panics(t *testing.T) {
 	checkProblem(t, g.do(t, "POST", "/panic", "", "Idempotency-Token: "+token), wire.InternalError)
 	for range 2 {
 		a := g.do(t, "POST", "/panic", "", "Idempotency-Token: "+token)
-		if problem := checkProblem(t, a, wire.IdempotencyUnknown); problem.See != "/token/"+token || a.header.Get("Retry-After") != "" {
-			t.Errorf("%v %+v", a.header, problem)
-		}
+		wantSee(t, a, wire.IdempotencyUnknown, "/token/"+token)
+		a.wantHeader(t, "Retry-After", "")
 	}
-	if state := g.state(t, token); state != "in-doubt" {
-		t.Errorf("state %s", state)
-	}
+	expect.Equal(t, "the token after a panic: state", g.state(t, token), "in-doubt")
 	checkProblem(t, g.do(t, "POST", "/panic", "", "Idempotency-Key: panic"), wire.InternalError)
 	checkProblem(t, g.do(t, "POST", "/panic", "", "Idempotency-Key: panic"), wire.IdempotencyUnknown)
 }
@@ -197,14 +184,13 @@ func (g *guarded) hangUp(t *testing.T) {
 	}()
 	<-g.begun
 	hangUp()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	expect.Error(t, "POST /slow of a client that hangs up", <-gone, context.Canceled)
 	g.proceed <- struct{}{}
 	eventually(t, "the answer is recorded", func() bool { return g.state(t, token) == "completed" })
-	if a := g.do(t, "POST", "/slow", "", "Idempotency-Token: "+token); a.status != 200 || string(a.body) != "slow" || a.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
-	}
+	a := g.do(t, "POST", "/slow", "", "Idempotency-Token: "+token)
+	a.wantStatus(t, 200)
+	a.wantBody(t, "slow")
+	a.wantHeader(t, "Idempotent-Replayed", "true")
 }
 
 func (g *guarded) mismatch(t *testing.T) {
@@ -223,17 +209,16 @@ func (g *guarded) mismatch(t *testing.T) {
 	remote := g.issue(t, "")
 	g.claim(t, remote, `{"fingerprint":"f"}`)
 	checkProblem(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+remote), wire.PayloadMismatch)
-	if after := g.ledger(t).Total; after != before+1 || g.state(t, scoped) != "issued" {
-		t.Errorf("%d payments became %d, the refused token is %s", before, after, g.state(t, scoped))
-	}
+	expect.Equal(t, "payments made", g.ledger(t).Total-before, 1)
+	expect.Equal(t, "the token that was refused: state", g.state(t, scoped), "issued")
 }
 
 func (g *guarded) otherRoute(t *testing.T) {
 	first := g.do(t, "POST", "/payments", payment, "Idempotency-Key: everywhere")
 	decode[wire.Payment](t, first, 201)
-	if a := g.do(t, "POST", "/rich", payment, "Idempotency-Key: everywhere"); a.status != 202 || a.header.Get("Idempotent-Replayed") != "" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	a := g.do(t, "POST", "/rich", payment, "Idempotency-Key: everywhere")
+	a.wantStatus(t, 202)
+	a.wantHeader(t, "Idempotent-Replayed", "")
 	wantReplay(t, g.do(t, "POST", "/payments", payment, "Idempotency-Key: everywhere"), first)
 	checkProblem(t, g.do(t, "POST", "/payments", `{"amount":1,"currency":"EUR","to":"a"}`, "Idempotency-Key: everywhere"), wire.PayloadMismatch)
 }
@@ -242,35 +227,31 @@ func (g *guarded) unknown(t *testing.T) {
 	before := g.ledger(t).Total
 	brief := g.issue(t, `{"ttl_ms":1000}`)
 	for _, never := range []string{"never", "AAAAAAAAAAAAAAAAAAAAAA", brief + "x", brief[1:], strings.ToUpper(brief) + "-"} {
-		if problem := checkProblem(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+never), wire.TokenUnknown); problem.See != "" {
-			t.Errorf("%+v", problem)
-		}
+		wantSee(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+never), wire.TokenUnknown, "")
 	}
 	eventually(t, "the token expires", func() bool { return g.do(t, "GET", "/token/"+brief, "").status == 410 })
 	checkProblem(t, g.do(t, "GET", "/token/"+brief, ""), wire.TokenUnknown)
 	checkProblem(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+brief), wire.TokenUnknown)
 	checkProblem(t, g.do(t, "POST", "/token/"+brief+"/claim", `{"fingerprint":"f"}`), wire.TokenUnknown)
-	if after := g.ledger(t).Total; after != before {
-		t.Errorf("%d payments became %d", before, after)
-	}
+	expect.Equal(t, "payments made with unknown tokens", g.ledger(t).Total-before, 0)
 }
 
 func (g *guarded) replay(t *testing.T) {
 	token := g.issue(t, "")
 	first := g.do(t, "POST", "/rich", "body", "Idempotency-Token: "+token)
-	if first.status != 202 || first.header.Get("Set-Cookie") == "" || first.header.Get("X-Hop") == "" || len(first.header.Values("X-Many")) != 2 {
-		t.Fatalf("%d %v", first.status, first.header)
-	}
+	first.wantStatus(t, 202)
+	first.wantHeader(t, "Set-Cookie", "session=secret")
+	first.wantHeader(t, "X-Hop", "this connection's")
+	expect.Equal(t, first.asked+": header X-Many", first.header.Values("X-Many"), []string{"one", "two"})
 	status := must[wire.TokenStatus](t, g.service, 200, "GET", "/token/"+token, "")
-	if status.State != "completed" || status.Attempts != 1 || strconv.FormatInt(status.Fence, 10) != first.header.Get("X-Fence") {
-		t.Errorf("%+v, the handler had fence %s", status, first.header.Get("X-Fence"))
-	}
+	expect.Equal(t, "the token: state", status.State, "completed")
+	expect.Equal(t, "the token: attempts", status.Attempts, 1)
+	expect.Equal(t, "the token: fence, which the handler had", strconv.FormatInt(status.Fence, 10), first.header.Get("X-Fence"))
 	for range 3 {
 		again := g.do(t, "POST", "/rich", "body", "Idempotency-Token: "+token)
 		wantReplay(t, again, first)
-		if again.header.Get("Set-Cookie") != "" || again.header.Get("X-Hop") != "" {
-			t.Errorf("replayed what belongs to one client or connection: %v", again.header)
-		}
+		again.wantHeader(t, "Set-Cookie", "") // belongs to one client
+		again.wantHeader(t, "X-Hop", "")      // belongs to one connection
 	}
 }
 
@@ -284,17 +265,16 @@ func (g *guarded) failedCheck(t *testing.T) {
 	token := g.issue(t, "")
 	for range 2 {
 		checkProblem(t, g.do(t, "POST", "/payments", `{"amount":0}`, "Idempotency-Token: "+token), wire.InvalidRequest)
-		if state := g.state(t, token); state != "issued" {
-			t.Fatalf("state %s", state)
-		}
+		expect.MustEqual(t, "the token after a payment of 0: state", g.state(t, token), "issued")
 	}
 	paid := must[wire.Payment](t, g.service, 201, "POST", "/payments", payment, "Idempotency-Token: "+token)
-	if paid.Amount != 1299 || paid.Currency != "EUR" || paid.To != "acct_1" || paid.ID == "" || paid.Fence < 1 || paid.ChargedAt.IsZero() {
-		t.Errorf("%+v", paid)
+	expect.Equal(t, "POST /payments", paid, wire.Payment{ID: paid.ID, Amount: 1299, Currency: "EUR", To: "acct_1", Fence: paid.Fence, ChargedAt: paid.ChargedAt})
+	if paid.ID == "" || paid.Fence < 1 || paid.ChargedAt.IsZero() {
+		t.Errorf("POST /payments: got %+v, want an id, a fence from 1 and a time", paid)
 	}
-	if status := must[wire.TokenStatus](t, g.service, 200, "GET", "/token/"+token, ""); status.Attempts != 3 || status.Fence != paid.Fence {
-		t.Errorf("%+v after %+v", status, paid)
-	}
+	status := must[wire.TokenStatus](t, g.service, 200, "GET", "/token/"+token, "")
+	expect.Equal(t, "the token: attempts", status.Attempts, 3)
+	expect.Equal(t, "the token: fence, which the payment has", status.Fence, paid.Fence)
 }
 
 func (g *guarded) manyAtOnce(t *testing.T) {
@@ -305,7 +285,7 @@ func (g *guarded) manyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			a, err := g.send(context.WithoutCancel(t.Context()), call{method: "POST", path: "/payments", body: payment, header: []string{"Idempotency-Key: at-once"}})
 			if err != nil {
-				t.Error(err)
+				t.Errorf("payment %d of %d at once: %v", i, len(answers), err)
 			}
 			answers[i] = a
 		})
@@ -320,11 +300,11 @@ func (g *guarded) manyAtOnce(t *testing.T) {
 			checkProblem(t, a, wire.InProgress)
 		}
 	}
-	if len(made) != 1 || made[string(last.body)] == 0 || last.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%d different answers: %v; the repeat: %v %s", len(made), made, last.header, last.body)
+	if len(made) != 1 || made[string(last.body)] == 0 {
+		t.Errorf("%d at once: got the answers %v, want all of them to be that of the repeat, %s", len(answers), made, last.body)
 	}
+	last.wantHeader(t, "Idempotent-Replayed", "true")
 	ledger := g.ledger(t)
-	if newest := ledger.Payments[len(ledger.Payments)-1]; ledger.Total != before+1 || !strings.Contains(string(last.body), fmt.Sprintf("%q", newest.ID)) {
-		t.Errorf("%d payments became %d; the newest is %+v", before, ledger.Total, newest)
-	}
+	expect.Equal(t, "payments made", ledger.Total-before, 1)
+	expect.Contains(t, "the answer, which has the id of the newest payment", string(last.body), fmt.Sprintf("%q", ledger.Payments[len(ledger.Payments)-1].ID))
 }

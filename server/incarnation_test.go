@@ -1,8 +1,10 @@
 package server
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -20,9 +22,7 @@ func TestIncarnationsTellOfEveryNewLifeOnce(t *testing.T) {
 		{redisstore.Incarnation{ID: "c", Change: redisstore.New}, true},                    // FLUSHALL: the same server, and nothing in it
 		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, false},                  //
 	} {
-		if got := life.changed(row.found); got != row.want {
-			t.Errorf("look %d, %+v: %v", i+1, row.found, got)
-		}
+		expect.Equal(t, fmt.Sprintf("look %d, which finds %+v: the state has changed", i+1, row.found), life.changed(row.found), row.want)
 	}
 	var late incarnations
 	if !late.changed(redisstore.Incarnation{ID: "b", Previous: "a", Change: redisstore.Changed}) {

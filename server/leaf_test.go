@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -27,9 +28,9 @@ var errorTime = regexp.MustCompile(`"timestamp":[0-9]{13},`)
 func wantDoor(t *testing.T, a answer, status int, kind, body string) {
 	t.Helper()
 	got := errorTime.ReplaceAllString(string(a.body), `"timestamp":0,`)
-	if a.status != status || got != body || a.header.Get("Content-Type") != kind {
-		t.Errorf("%d %s %s\nwant %d %s %s", a.status, a.header.Get("Content-Type"), got, status, kind, body)
-	}
+	a.wantStatus(t, status)
+	a.wantHeader(t, "Content-Type", kind)
+	expect.Equal(t, a.asked+": body", got, body)
 }
 
 const (
@@ -49,9 +50,9 @@ func TestLeafsSegmentDoor(t *testing.T) {
 		wantDoor(t, s.do(t, method, "/api/segment/get/leaf-segment-test", "whatever"), 200, javaText, strconv.Itoa(id))
 		id++
 	}
-	if a := s.do(t, "HEAD", "/api/segment/get/leaf-segment-test", ""); a.status != 200 || len(a.body) != 0 {
-		t.Errorf("%d %q", a.status, a.body)
-	}
+	head := s.do(t, "HEAD", "/api/segment/get/leaf-segment-test", "")
+	head.wantStatus(t, 200)
+	head.wantBody(t, "")
 	wantDoor(t, s.do(t, "GET", "/api/segment/get/leaf%2Dsegment-test?any=thing&any=thing", "", "Accept: application/json"), 200, javaText, "7")
 	for _, path := range []string{
 		"/api/segment/get/unknown", "/api/segment/get/a%20b", "/api/segment/get/a%2Fb", "/api/segment/get/%00", "/api/segment/get/%C3%A9", "/api/segment/get/<b>", "/api/segment/get/" + strings.Repeat("a", 201),
@@ -73,16 +74,12 @@ func TestLeafsVectors(t *testing.T) {
 	for want := int64(1); want < 20_000; {
 		got := s.segmentIDs(t, "t?n=500")
 		for _, text := range got.IDs {
-			if text != strconv.FormatInt(want, 10) {
-				t.Fatalf("%s, want %d", text, want)
-			}
+			expect.MustEqual(t, "the next id of row (1, 2000)", text, strconv.FormatInt(want, 10))
 			want++
 		}
 	}
 	s.server.Close(t.Context()) // whatever is fetched has come
-	if len(taken) < 5 || fmt.Sprint(taken[:5]) != "[2001 4001 8001 16001 32001]" {
-		t.Errorf("%v", taken)
-	}
+	expect.Equal(t, "max_id after each of the first five fetches", taken[:min(5, len(taken))], []int64{2001, 4001, 8001, 16001, 32001})
 }
 
 func TestLeafsSegmentDoorWithoutIDs(t *testing.T) {
@@ -96,7 +93,7 @@ func TestLeafsSegmentDoorWithoutIDs(t *testing.T) {
 	}
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: leafRow("t", 1, 10)})
 	if err := s.server.Close(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("closing the service: %v", err)
 	}
 	wantDoor(t, s.do(t, "GET", path, ""), 500, javaJSON, leafError(path, -1))
 	wantDoor(t, s.do(t, "GET", "/api/snowflake/get/t", ""), 500, javaJSON, leafError("/api/snowflake/get/t", -1))
@@ -109,30 +106,28 @@ func TestLeafsSnowflakeDoor(t *testing.T) {
 		spread := false
 		for _, path := range []string{"/api/snowflake/get/a", "/api/snowflake/get/b", "/api/snowflake/get/a%2Fb", "/api/snowflake/get/%00", "/api/snowflake/get/" + strings.Repeat("a", 999)} {
 			a := s.do(t, "POST", path, "")
+			a.wantStatus(t, 200)
+			a.wantHeader(t, "Content-Type", javaText)
 			id, err := snowflake.Parse(string(a.body))
-			if err != nil || a.status != 200 || a.header.Get("Content-Type") != javaText || id <= last {
-				t.Fatalf("%s: %d %q behind %d", path, a.status, a.body, last)
+			if err != nil || id <= last {
+				t.Fatalf("%v; want an id above %d", a, last)
 			}
-			if parts := layout.Decode(id, epoch); time.Since(parts.Time).Abs() > time.Minute || parts.Worker != 0 {
-				t.Errorf("%+v", parts)
-			} else if parts.Sequence > 16 { // more than so many requests in one millisecond
+			parts := layout.Decode(id, epoch)
+			wantAroundNow(t, a.asked+": time of the id", parts.Time)
+			expect.Equal(t, a.asked+": worker id", parts.Worker, 0)
+			if parts.Sequence > 16 { // more than so many requests in one millisecond
 				spread = true
 			}
 			last = id
 		}
 		if !spread {
-			t.Error("every sequence begins near 0")
+			t.Error("ids of five requests: every sequence is 16 or less, want them to begin anywhere")
 		}
 		ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/leaf?n=1", "")
-		if ring.Layout != "41/10/12" || !ring.Epoch.Equal(epoch) || ring.Used != 1 {
-			t.Errorf("%+v", ring)
-		}
-		if ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/default?n=1", ""); !ring.Epoch.Equal(snowflake.DefaultEpoch) {
-			t.Errorf("%+v", ring)
-		}
-		if a := s.do(t, "GET", "/id/decode/"+last.String()+"?pool=leaf", ""); a.status != 200 {
-			t.Errorf("%s", a.body)
-		}
+		expect.Equal(t, "GET /worker/leaf?n=1", ring.WorkerPool, wire.WorkerPool{Pool: "leaf", Layout: "41/10/12", Epoch: epoch, Size: 1024, Used: 1, TTL: ring.TTL})
+		ring = must[wire.WorkerRing](t, s, 200, "GET", "/worker/default?n=1", "")
+		expect.Equal(t, "GET /worker/default?n=1: epoch", ring.Epoch, snowflake.DefaultEpoch)
+		s.do(t, "GET", "/id/decode/"+last.String()+"?pool=leaf", "").wantStatus(t, 200)
 	})
 }
 
@@ -191,7 +186,7 @@ func TestLeafsDecode(t *testing.T) {
 func cells(t *testing.T, a answer) (heads, data string) {
 	t.Helper()
 	if a.status != 200 || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
-		t.Fatalf("%d %v %s", a.status, a.header, a.body)
+		t.Fatalf("%v; want status 200 and a page", a)
 	}
 	for _, cell := range regexp.MustCompile(`<(th|td)>([^<]*)</`).FindAllStringSubmatch(string(a.body), -1) {
 		if cell[1] == "th" {
@@ -208,25 +203,23 @@ func TestLeafsPages(t *testing.T) {
 		return []server.SegmentTag{{Tag: "a", Max: 2001, Step: 2000, Updated: "2026-11-21 10:00:00.0"}, {Tag: "<b>", Max: 1, Step: 1}}, nil
 	}
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: leafRow("a", 1, 2000), SegmentTags: tags})
-	if heads, data := cells(t, s.do(t, "GET", "/cache", "")); heads != "name init next pos value0 max0 step0 value1 max1 step1 " || data != "" {
-		t.Errorf("%s %s", heads, data)
-	}
+	heads, data := cells(t, s.do(t, "GET", "/cache", ""))
+	expect.Equal(t, "GET /cache: heads", heads, "name init next pos value0 max0 step0 value1 max1 step1 ")
+	expect.Equal(t, "GET /cache before the first id: cells", data, "")
 	s.segmentIDs(t, "a?n=50")
-	if _, data := cells(t, s.do(t, "GET", "/cache", "")); data != "a true false 0 51 2001 2000 0 0 0 " {
-		t.Errorf("%s", data)
-	}
+	_, data = cells(t, s.do(t, "GET", "/cache", ""))
+	expect.Equal(t, "GET /cache after 50 ids: cells", data, "a true false 0 51 2001 2000 0 0 0 ")
 	s.segmentIDs(t, "a?n=500")
 	eventually(t, "the next is there", func() bool {
 		_, data := cells(t, s.do(t, "POST", "/cache", ""))
 		return data == "a true true 0 551 2001 2000 2001 4001 2000 "
 	})
-	if heads, data := cells(t, s.do(t, "GET", "/db", "")); heads != "tag max step update " || data != "a 2001 2000 2026-11-21 10:00:00.0 &lt;b&gt; 1 1  " {
-		t.Errorf("%s %s", heads, data)
-	}
+	heads, data = cells(t, s.do(t, "GET", "/db", ""))
+	expect.Equal(t, "GET /db: heads", heads, "tag max step update ")
+	expect.Equal(t, "GET /db: cells", data, "a 2001 2000 2026-11-21 10:00:00.0 &lt;b&gt; 1 1  ")
 	own := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentStep: 20})
 	own.segmentIDs(t, "b")
 	own.segmentIDs(t, "a")
-	if _, data := cells(t, own.do(t, "GET", "/db", "")); data != "a 21 20  b 21 20  " {
-		t.Errorf("%s", data)
-	}
+	_, data = cells(t, own.do(t, "GET", "/db", ""))
+	expect.Equal(t, "GET /db with the store's counters: cells", data, "a 21 20  b 21 20  ")
 }

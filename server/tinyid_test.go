@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
@@ -86,14 +87,14 @@ func TestTinyidsRanges(t *testing.T) {
 		wantDoor(t, a, 200, javaText, row.want)
 		var current, loading, last, delta, remainder int64
 		if _, err := fmt.Sscanf(string(a.body), "%d,%d,%d,%d,%d", &current, &loading, &last, &delta, &remainder); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v; want five numbers: %v", a, err)
 		}
 		var ids []int64
 		for id := current + delta; id <= last; id += delta {
 			ids = append(ids, id)
 		}
 		if ids[0] != row.r.Lo || ids[len(ids)-1] != last || last >= row.r.Hi || last+delta < row.r.Hi || ids[0]%delta != remainder {
-			t.Errorf("%+v: %v", row.r, ids)
+			t.Errorf("%s: a client makes the ids %v of %s, want all of %+v and each congruent to the remainder", a.asked, ids, a.body, row.r)
 		}
 	}
 }
@@ -102,9 +103,8 @@ func TestTinyidsBatches(t *testing.T) {
 	s := onTinyid(t, leafRow("test", 1, 100_000))
 	for size, want := range map[string]int{"1000": 1000, "100000": 100_000, "100001": 100_000, "1000000000": 100_000, "2147483647": 100_000} {
 		a := s.do(t, "GET", "/tinyid/id/nextIdSimple?"+tinyidTest+"&batchSize="+size, "")
-		if got := strings.Count(string(a.body), ",") + 1; a.status != 200 || got != want {
-			t.Errorf("%s: %d ids", size, got)
-		}
+		a.wantStatus(t, 200)
+		expect.Equal(t, a.asked+": number of ids", strings.Count(string(a.body), ",")+1, want)
 	}
 	for _, size := range []string{"abc", "1e9", "1.5", "2147483648", "1,2"} {
 		wantDoor(t, s.do(t, "GET", "/tinyid/id/nextId?bizType=x&batchSize="+size, ""), 400, javaJSON, `{"timestamp":0,"status":400,"error":"Bad Request",`+
@@ -130,12 +130,14 @@ func TestTinyidsFaultsAreToldAndNothingOfTheStoresAddress(t *testing.T) {
 	s := onTinyid(t, sourceFunc(func(string, int64) rangeOrError { return rangeOrError{err: err} }))
 	for _, path := range []string{"nextId", "nextSegmentId"} {
 		a := s.do(t, "GET", "/tinyid/id/"+path+"?"+tinyidTest, "")
-		if a.status != 200 || !strings.HasPrefix(string(a.body), `{"data":null,"code":6,"message":"`) || strings.Contains(string(a.body), "secret.example") {
-			t.Errorf("%d %s", a.status, a.body)
+		a.wantStatus(t, 200)
+		if text := string(a.body); !strings.HasPrefix(text, `{"data":null,"code":6,"message":"`) || strings.Contains(text, "secret.example") {
+			t.Errorf("%v; want code 6 with a message, and nothing of the store's address", a)
 		}
 		wantDoor(t, s.do(t, "GET", "/tinyid/id/"+path+"Simple?"+tinyidTest, ""), 200, javaText, "")
 	}
-	if log := s.log.String(); !strings.Contains(log, "secret.example") || strings.Contains(log, tinyidTokens[0].Token) {
-		t.Errorf("the log: %s", log)
+	expect.Contains(t, "the log, which operators read", s.log.String(), "secret.example")
+	if log := s.log.String(); strings.Contains(log, tinyidTokens[0].Token) {
+		t.Errorf("the log holds the token %q, want none:\n%s", tinyidTokens[0].Token, log)
 	}
 }

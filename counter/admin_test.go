@@ -1,7 +1,6 @@
 package counter_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -78,9 +78,8 @@ func (c counters) reset(t *testing.T, other counters) {
 	if err := c.Reset(t.Context(), "removed"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Get(t.Context(), "removed"); !errors.Is(err, counter.ErrUnknown) {
-		t.Errorf("%v", err)
-	}
+	_, err := c.Get(t.Context(), "removed")
+	expect.Error(t, "Get of a removed counter", err, counter.ErrUnknown)
 	wantRefused(t, c.Reset(t.Context(), "removed"), counter.ErrUnknown)
 	if keys := c.listed(t, "removed"); len(keys) != 0 {
 		t.Errorf("listed: %v", keys)
@@ -96,18 +95,16 @@ func (c counters) reset(t *testing.T, other counters) {
 
 func (c counters) limit(t *testing.T) {
 	for i := range int64(3) {
-		if got, err := c.Add(t.Context(), "limited", counter.Request{Limit: 3}); err != nil || got.Value != i+1 {
-			t.Errorf("%+v %v", got, err)
-		}
+		got, err := c.Add(t.Context(), "limited", counter.Request{Limit: 3})
+		expect.Error(t, "Add below the limit", err, nil)
+		expect.Equal(t, "Add below the limit", got.Value, i+1)
 	}
 	for _, id := range []string{"", "id"} {
 		_, err := c.Add(t.Context(), "limited", counter.Request{Limit: 3, RequestID: id})
 		wantRefused(t, err, counter.ErrLimit)
 	}
 	c.want(t, "limited", 3)
-	if got := c.incr(t, "limited", 1, "id"); got.Value != 4 { // a refusal is not recorded
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "Add without a limit, by the id of a refused request", c.incr(t, "limited", 1, "id").Value, 4) // a refusal is not recorded
 	_, err := c.Add(t.Context(), "never", counter.Request{By: 5, Limit: 4})
 	wantRefused(t, err, counter.ErrLimit)
 	_, err = c.Get(t.Context(), "never")
@@ -157,9 +154,10 @@ func (c counters) listed(t *testing.T, prefix string) (keys []string) {
 }
 
 func (c counters) pages(t *testing.T) {
-	if page, more, err := c.List(t.Context(), "", "", 10); len(page) != 0 || more || err != nil {
-		t.Errorf("%v %v %v", page, more, err)
-	}
+	page, more, err := c.List(t.Context(), "", "", 10)
+	expect.Error(t, "List of no counters", err, nil)
+	expect.Equal(t, "List of no counters", len(page), 0)
+	expect.Equal(t, "more than no counters", more, false)
 	for i := range int64(25) {
 		key := fmt.Sprintf("p:%02d", i)
 		switch i % 3 {
@@ -182,7 +180,7 @@ func (c counters) pages(t *testing.T) {
 		var err error
 		page, more, err = c.List(t.Context(), "p:", behind, 5)
 		if err != nil || len(page) > 5 || len(page) == 0 && more {
-			t.Fatalf("%v, %v", page, err)
+			t.Fatalf("List of 5 after %q: got %v, more %v, %v, want up to 5, and none only at the end", behind, page, more, err)
 		}
 		for _, one := range page {
 			got = append(got, fmt.Sprint(one.Key, " ", one.Value, " ", one.Err))
@@ -195,12 +193,8 @@ func (c counters) pages(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q\nwant %q", got, want)
-	}
-	if keys := c.listed(t, "p:1"); !slices.Equal(keys, []string{"p:16", "p:17", "p:18", "p:19"}) {
-		t.Errorf("%q", keys)
-	}
+	expect.Equal(t, "List in pages of 5", got, want)
+	expect.Equal(t, "List of p:1", c.listed(t, "p:1"), []string{"p:16", "p:17", "p:18", "p:19"})
 }
 
 func TestProcessKnowsABoundedNumberOfKeys(t *testing.T) {

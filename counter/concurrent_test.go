@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func (c counters) manyAtOnce(t *testing.T) {
@@ -18,7 +19,7 @@ func (c counters) manyAtOnce(t *testing.T) {
 				by := int64((caller+i)%3 + 1)
 				r, err := c.Add(t.Context(), "many", counter.Request{By: by})
 				if err != nil {
-					t.Errorf("%v", err)
+					t.Errorf("Add of %d by one of many: %v", by, err)
 					return
 				}
 				if r.Value-r.First+1 != by {
@@ -62,9 +63,7 @@ func (c counters) oneRequestManyTimes(t *testing.T) {
 	}
 	wg.Wait()
 	for _, r := range got {
-		if r != (counter.Range{First: 1, Value: 7}) {
-			t.Errorf("%+v", r)
-		}
+		expect.Equal(t, "range of a request that was sent often", r, counter.Range{First: 1, Value: 7})
 	}
 	c.want(t, "one", 7)
 }

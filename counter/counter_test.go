@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -140,9 +141,7 @@ func (c counters) noInteger(t *testing.T) {
 
 func (c counters) overflow(t *testing.T) {
 	c.put(t, "full", "SET", "9223372036854775806")
-	if got := c.incr(t, "full", 1, ""); got.First != math.MaxInt64 || got.Value != math.MaxInt64 {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "Incr to the greatest value", c.incr(t, "full", 1, ""), counter.Range{First: math.MaxInt64, Value: math.MaxInt64})
 	for _, by := range []int64{1, counter.MaxBy} {
 		_, err := c.Add(t.Context(), "full", counter.Request{By: by})
 		wantRefused(t, err, counter.ErrOverflow)
@@ -151,9 +150,7 @@ func (c counters) overflow(t *testing.T) {
 	c.put(t, "nearly", "SET", "9223372036854775800")
 	_, err := c.Add(t.Context(), "nearly", counter.Request{By: 8, RequestID: "id"})
 	wantRefused(t, err, counter.ErrOverflow)
-	if got := c.incr(t, "nearly", 7, "id"); got.First != 9223372036854775801 || got.Value != math.MaxInt64 {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "Add up to the greatest value", c.incr(t, "nearly", 7, "id"), counter.Range{First: 9223372036854775801, Value: math.MaxInt64})
 }
 
 // A Lua number, like a JSON number in many languages, has 53 bits.
@@ -190,9 +187,8 @@ func (c counters) repeat(t *testing.T) {
 	first := c.incr(t, "repeat", 3, "first")
 	second := c.incr(t, "repeat", 3, "second")
 	c.incr(t, "repeat", 5, "")
-	if first != (counter.Range{First: 1, Value: 3}) || second != (counter.Range{First: 4, Value: 6}) {
-		t.Errorf("%+v %+v", first, second)
-	}
+	expect.Equal(t, "the first request", first, counter.Range{First: 1, Value: 3})
+	expect.Equal(t, "the second request", second, counter.Range{First: 4, Value: 6})
 	for range 3 {
 		if got := c.incr(t, "repeat", 3, "first"); got != first {
 			t.Errorf("first again: %+v", got)
@@ -213,9 +209,7 @@ func (c counters) otherBy(t *testing.T) {
 		_, err := c.Add(t.Context(), "other-by", counter.Request{By: by, RequestID: "id"})
 		wantRefused(t, err, counter.ErrOtherRequest)
 	}
-	if got := c.incr(t, "other-by", 3, "id"); got != first {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "the request sent again", c.incr(t, "other-by", 3, "id"), first)
 	c.want(t, "other-by", 3)
 }
 
@@ -224,9 +218,7 @@ func (c counters) refusedRequest(t *testing.T) {
 	_, err := c.Add(t.Context(), "mended", counter.Request{By: 1, RequestID: "id"})
 	wantRefused(t, err, counter.ErrNotAnInteger)
 	c.put(t, "mended", "SET", "41")
-	if got := c.incr(t, "mended", 1, "id"); got.Value != 42 {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "the request that was refused before", c.incr(t, "mended", 1, "id").Value, 42)
 	c.put(t, "mended", "DEL")
 	if got := c.incr(t, "mended", 1, "id"); got.Value != 42 {
 		t.Errorf("a request that was answered, after its counter was removed: %+v", got)

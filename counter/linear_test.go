@@ -10,6 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -42,9 +43,7 @@ func TestModelKnowsAHistoryThatIsNotLinearizable(t *testing.T) {
 		"later, and less": {[]porcupine.Operation{op(0, 0, 1, 1, 2), op(1, 2, 3, 1, 1)}, false},
 		"an old read":     {[]porcupine.Operation{op(0, 0, 1, 1, 1), op(1, 2, 3, 0, 0)}, false},
 	} {
-		if legal := porcupine.CheckOperations(counterModel, row.history); legal != row.legal {
-			t.Errorf("%s: %v", name, legal)
-		}
+		expect.Equal(t, "whether the checker finds fit: "+name, porcupine.CheckOperations(counterModel, row.history), row.legal)
 	}
 }
 
@@ -59,7 +58,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 		for round := range 30 {
 			history := record(t, processes, fmt.Sprint("k", round))
 			if result := porcupine.CheckOperationsTimeout(counterModel, history, patience); result != porcupine.Ok {
-				t.Fatalf("%v: %v", result, history)
+				t.Fatalf("round %d: the history is %v, want %v: %v", round, result, porcupine.Ok, history)
 			}
 		}
 	})

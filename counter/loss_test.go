@@ -61,7 +61,7 @@ func TestIdleProcessSaysWhatItHasSeen(t *testing.T) {
 			_, err := other.Incr(t.Context(), "k")
 			var held *counter.HoldOffError
 			if !errors.As(err, &held) || held.RetryAfter <= 0 || held.RetryAfter > 3*time.Second {
-				t.Errorf("%v %+v", err, held)
+				t.Errorf("Incr after the loss: got %v, want a HoldOffError of up to 3s", err)
 			}
 			wantRefused(t, err, counter.ErrHoldOff)
 			if how.name == "moved" {
@@ -205,7 +205,7 @@ func TestCounterThatIsBehindByHandMoves(t *testing.T) {
 			_, err := refusing.Incr(t.Context(), "k")
 			var behind *counter.BehindError
 			if wantRefused(t, err, counter.ErrBehind); !errors.As(err, &behind) || behind.Seen != 101 || behind.Value > 61 {
-				t.Errorf("%+v", behind)
+				t.Errorf("Incr behind what was seen: got %+v, want 101 seen and a value of up to 61", behind)
 			}
 			do(t, server, words...)
 			if got, err := once.Add(t.Context(), "k", counter.Request{RequestID: "id"}); err != nil || got.Value != 102+margin+1 {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -120,7 +121,7 @@ func TestCallerWhoGivesUpLeavesAGap(t *testing.T) {
 	second := call(ctx, 10)
 	cancel() // it waits, or has ended before
 	if err := <-second; !errors.Is(err, context.Canceled) || errors.Is(err, redisstore.ErrRefused) == errors.Is(err, redisstore.ErrUnknownOutcome) {
-		t.Errorf("%v", err)
+		t.Errorf("Add whose context ended: got error %v, want %v that is either refused or unknown", err, context.Canceled)
 	}
 	third := call(t.Context(), 3)
 	g.shut.Store(false)
@@ -132,8 +133,9 @@ func TestCallerWhoGivesUpLeavesAGap(t *testing.T) {
 	if a.First > b.First {
 		a, b = b, a
 	}
-	if a != (counter.Range{First: 2, Value: 2}) || b.Value-b.First != 2 || b.First != 3 && b.First != 13 {
-		t.Errorf("%+v %+v", a, b)
+	expect.Equal(t, "the first range", a, counter.Range{First: 2, Value: 2})
+	if b.Value-b.First != 2 || b.First != 3 && b.First != 13 {
+		t.Errorf("the second range: got %+v, want three values from 3 on, or from 13 on", b)
 	}
 	c.gets(t, "k", b.Value+1)
 }

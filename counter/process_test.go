@@ -73,7 +73,7 @@ func (c counters) gets(t testing.TB, key string, want int64) {
 func do(t testing.TB, server *redistest.Server, words ...any) {
 	t.Helper()
 	if err := server.Client().Do(t.Context(), words...).Err(); err != nil {
-		t.Fatalf("%v: %v", words, err)
+		t.Fatalf("command %v: %v", words, err)
 	}
 }
 

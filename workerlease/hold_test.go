@@ -3,11 +3,13 @@ package workerlease_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -97,18 +99,19 @@ func TestCooldown(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := p.Acquire(t.Context(), "p", of(1))
-		if has, ok := errors.AsType[*workerlease.Exhausted](err); !ok || has.Wait != time.Minute {
-			t.Errorf("%v", err)
+		has, ok := errors.AsType[*workerlease.Exhausted](err)
+		if !ok {
+			t.Fatalf("Acquire of a pool that cools: got error %v, want an Exhausted", err)
 		}
+		expect.Equal(t, "wait for an id that cools", has.Wait, time.Minute)
 		time.Sleep(31 * time.Second)
 		ring, err := p.Ring(t.Context(), "p", 0, 2)
-		if err != nil || ring.Slots[0].State != workerlease.Cooling || ring.Slots[1].State != workerlease.Cooling {
-			t.Errorf("%+v %v", ring, err)
+		expect.MustEqual(t, "error of Ring", err, nil)
+		for id, slot := range ring.Slots {
+			expect.Equal(t, fmt.Sprintf("state of worker id %d", id), slot.State, workerlease.Cooling)
 		}
 		time.Sleep(29 * time.Second)
-		if lease := p.acquire(t, "p", of(1)); lease.WorkerID != 0 {
-			t.Errorf("%+v", lease)
-		}
+		expect.Equal(t, "worker id that has cooled", p.acquire(t, "p", of(1)).WorkerID, 0)
 	})
 }
 
@@ -119,14 +122,13 @@ func TestTwoPoolsAreHeldApart(t *testing.T) {
 		a := p.hold(t, "a", request, workerlease.HoldOptions{})
 		b := p.hold(t, "b", request, workerlease.HoldOptions{})
 		second := p.hold(t, "b", of(2), workerlease.HoldOptions{})
-		if idOf(t, a) != 0 || idOf(t, b) != 0 || idOf(t, second) != 1 {
-			t.Errorf("%d, %d and %d", idOf(t, a), idOf(t, b), idOf(t, second))
-		}
+		expect.Equal(t, "worker ids held", []int{idOf(t, a), idOf(t, b), idOf(t, second)}, []int{0, 0, 1})
 		p.forget(t, "a")
 		time.Sleep(time.Minute)
-		if a.Err() != nil || b.Err() != nil || b.Release(t.Context(), time.Time{}) != nil || a.Err() != nil {
-			t.Errorf("%v, %v", a.Err(), b.Err())
-		}
+		expect.Error(t, "hold of the pool that was forgotten", a.Err(), nil)
+		expect.Error(t, "hold of the other pool", b.Err(), nil)
+		expect.Error(t, "Release of the other pool", b.Release(t.Context(), time.Time{}), nil)
+		expect.Error(t, "hold of the pool that was forgotten, after the Release", a.Err(), nil)
 	})
 }
 
@@ -176,18 +178,16 @@ func TestHolderReacquiresAfterItsLeaseWasTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, workerlease.ErrLost) || !errors.Is(cause, redisstore.ErrLost) {
-			t.Errorf("%v", cause)
-		}
+		expect.Error(t, "cause of the context's end", context.Cause(ctx), workerlease.ErrLost)
+		expect.Error(t, "cause of the context's end", context.Cause(ctx), redisstore.ErrLost)
 		time.Sleep(time.Second)
 		if id := idOf(t, h); id != 1 {
 			t.Errorf("it holds %d", id)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if len(events) != 3 || !errors.Is(events[1].Err, workerlease.ErrLost) {
-			t.Errorf("%+v", events)
-		}
+		expect.MustEqual(t, fmt.Sprintf("number of events, which are %+v", events), len(events), 3)
+		expect.Error(t, "the second event", events[1].Err, workerlease.ErrLost)
 	})
 }
 
@@ -201,9 +201,7 @@ func TestHolderIsDoneWhenThePoolHasBecomeAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-h.Done()
-		if err := h.Err(); !errors.Is(err, workerlease.ErrOtherPool) {
-			t.Errorf("%v", err)
-		}
+		expect.Error(t, "end of the hold", h.Err(), workerlease.ErrOtherPool)
 	})
 }
 

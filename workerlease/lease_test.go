@@ -2,10 +2,12 @@ package workerlease_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -27,9 +29,10 @@ func (p pools) renew(t *testing.T) {
 		t.Errorf("pool, worker id and token alone: %+v %v", bare, err)
 	}
 	ring, err := p.Ring(t.Context(), "renewed", 0, 1)
-	if err != nil || !ring.Slots[0].NotAfter.Equal(bare.NotAfter) || !ring.Slots[0].NotBefore.Equal(lease.NotBefore) || ring.Slots[0].Fence != lease.Fence {
-		t.Errorf("%+v %v", ring, err)
-	}
+	expect.MustEqual(t, "error of Ring", err, nil)
+	expect.Equal(t, "NotAfter in the ring", ring.Slots[0].NotAfter, bare.NotAfter)
+	expect.Equal(t, "NotBefore in the ring", ring.Slots[0].NotBefore, lease.NotBefore)
+	expect.Equal(t, "fence in the ring", ring.Slots[0].Fence, lease.Fence)
 }
 
 // A pool has one TTL: how long a quarantine lasts must not depend on who notices a loss.
@@ -37,9 +40,7 @@ func (p pools) oneTTL(t *testing.T) {
 	request := of(2)
 	request.TTL = 0
 	lease := p.acquire(t, "ttl", request)
-	if lease.TTL != workerlease.DefaultTTL {
-		t.Errorf("%+v", lease)
-	}
+	expect.Equal(t, "TTL by default", lease.TTL, workerlease.DefaultTTL)
 	for _, ttl := range []time.Duration{-1, 1, workerlease.MinTTL - 1, workerlease.MaxTTL + 1} {
 		other := lease
 		other.TTL = ttl
@@ -51,14 +52,16 @@ func (p pools) oneTTL(t *testing.T) {
 		other.TTL = ttl
 		_, err := p.Renew(t.Context(), other, 0)
 		wantIs(t, err, workerlease.ErrOtherPool, redisstore.ErrRefused)
-		if has, ok := errors.AsType[*workerlease.OtherPool](err); !ok || has.TTL != lease.TTL {
-			t.Errorf("%v", err)
+		has, ok := errors.AsType[*workerlease.OtherPool](err)
+		if !ok {
+			t.Fatalf("Renew with a TTL of %v: got error %v, want an OtherPool", ttl, err)
 		}
+		expect.Equal(t, "TTL that the refusal tells", has.TTL, lease.TTL)
 	}
 	request.TTL = workerlease.MaxTTL
-	if long := p.acquire(t, "long", request); long.TTL != workerlease.MaxTTL || long.NotAfter.Sub(long.NotBefore) != workerlease.MaxTTL {
-		t.Errorf("%+v", long)
-	}
+	long := p.acquire(t, "long", request)
+	expect.Equal(t, "longest TTL", long.TTL, workerlease.MaxTTL)
+	expect.Equal(t, "longest window", long.NotAfter.Sub(long.NotBefore), workerlease.MaxTTL)
 	request.TTL = 0
 	if long := p.acquire(t, "long", request); long.TTL != workerlease.MaxTTL {
 		t.Errorf("who asks for none gets the pool's: %+v", long)
@@ -115,8 +118,9 @@ func (p pools) release(t *testing.T) {
 	wantIs(t, err, workerlease.ErrLost, redisstore.ErrLost)
 	p.wantOpen(t, leases[0])
 	next := p.acquire(t, "released", of(1))
-	if next.WorkerID != 1 || next.Fence <= leases[1].Fence {
-		t.Errorf("%+v", next)
+	expect.Equal(t, "worker id that was released", next.WorkerID, 1)
+	if next.Fence <= leases[1].Fence {
+		t.Errorf("fence of a worker id that was released: got %d, want more than %d", next.Fence, leases[1].Fence)
 	}
 	_, err = p.Renew(t.Context(), leases[1], 0) // with all that it was
 	wantIs(t, err, workerlease.ErrLost, redisstore.ErrLost)
@@ -176,9 +180,8 @@ func (p pools) repeat(t *testing.T) {
 	}
 	p.wantOpen(t, first)
 	ring, err := p.Ring(t.Context(), "repeat", 0, 10)
-	if err != nil || ring.Used != 2 {
-		t.Errorf("%+v %v", ring, err)
-	}
+	expect.Error(t, "Ring", err, nil)
+	expect.Equal(t, "worker ids in use", ring.Used, 2)
 }
 
 func (p pools) ring(t *testing.T) {
@@ -201,9 +204,13 @@ func (p pools) ring(t *testing.T) {
 			t.Errorf("%+v: %d slots, %v", page, len(ring.Slots), err)
 			continue
 		}
-		if ring.Layout != "41/4/12" || ring.Bits != 4 || !ring.Epoch.Equal(epoch) || ring.Used != 10 || ring.TTL != 30*time.Second || ring.Now.Before(leases[9].Now) {
-			t.Errorf("%+v: %+v", page, ring)
+		asked := fmt.Sprintf("ring from %d on", page.from)
+		if ring.Now.Before(leases[9].Now) {
+			t.Errorf("%s: got the time %v, want one from %v on", asked, ring.Now, leases[9].Now)
 		}
+		about := ring
+		about.Now, about.Slots = time.Time{}, nil
+		expect.Equal(t, asked, about, workerlease.Ring{Layout: "41/4/12", Epoch: epoch, Bits: 4, TTL: 30 * time.Second, Used: 10})
 		for i, slot := range ring.Slots {
 			if id := page.from + i; id >= len(leases) {
 				if slot != (workerlease.Slot{WorkerID: id, State: workerlease.Free}) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -16,9 +17,7 @@ func TestConfig(t *testing.T) {
 	for _, good := range []workerlease.Config{
 		{}, {NewPools: workerlease.Wait}, {NewPools: workerlease.Trust}, {Skew: time.Nanosecond}, {Skew: time.Minute}, {Cooldown: workerlease.MaxTTL},
 	} {
-		if err := good.Check(); err != nil {
-			t.Errorf("%+v: %v", good, err)
-		}
+		expect.Error(t, fmt.Sprintf("Check of %+v", good), good.Check(), nil)
 	}
 	for _, bad := range []workerlease.Config{
 		{NewPools: "perhaps"}, {Skew: -time.Second}, {Skew: time.Minute + 1}, {Cooldown: -1}, {Cooldown: workerlease.MaxTTL + 1},
@@ -48,14 +47,18 @@ func (p pools) create(t *testing.T) {
 		t.Fatal(err)
 	}
 	ring, err := p.Ring(t.Context(), "declared", 0, 10)
-	if err != nil || ring.Layout != "41/5/5/12" || ring.Bits != 5 || ring.Datacenter != 7 || !ring.Epoch.Equal(epoch) || ring.TTL != time.Minute || ring.Used != 0 || ring.Quarantined != 0 {
-		t.Errorf("%+v %v", ring, err)
-	}
+	expect.Error(t, "Ring", err, nil)
+	ring.Now, ring.Slots = time.Time{}, nil
+	expect.Equal(t, "Ring of a declared pool", ring, workerlease.Ring{Layout: "41/5/5/12", Epoch: epoch, Datacenter: 7, Bits: 5, TTL: time.Minute})
 	again := p.Create(t.Context(), "declared", of(2).Shape, 0)
 	wantIs(t, again, workerlease.ErrExists, redisstore.ErrRefused)
-	if has, ok := errors.AsType[*workerlease.OtherPool](again); !ok || has.Layout != "41/5/5/12" || has.Datacenter != 7 || has.TTL != time.Minute || errors.Is(again, workerlease.ErrOtherPool) {
-		t.Errorf("%v", again)
+	has, ok := errors.AsType[*workerlease.OtherPool](again)
+	if !ok || errors.Is(again, workerlease.ErrOtherPool) {
+		t.Fatalf("Create of a pool that exists: got error %v, want an OtherPool that is not ErrOtherPool", again)
 	}
+	expect.Equal(t, "layout that the refusal tells", has.Layout, "41/5/5/12")
+	expect.Equal(t, "datacenter that the refusal tells", has.Datacenter, 7)
+	expect.Equal(t, "TTL that the refusal tells", has.TTL, time.Minute)
 	lease, err := p.wary().Acquire(t.Context(), "declared", workerlease.Request{Shape: of(2).Shape})
 	if err != nil || lease.Layout != "41/5/5/12" || lease.Bits != 5 || lease.Datacenter != 7 || lease.TTL != time.Minute {
 		t.Errorf("a pool that was declared new waits for nothing and is what was declared: %+v %v", lease, err)
@@ -72,16 +75,16 @@ func (p pools) create(t *testing.T) {
 
 func (p pools) datacenter(t *testing.T) {
 	request := workerlease.Request{TTL: 30 * time.Second, Shape: workerlease.Shape{Layout: "41/5/5/12", Bits: 5, Datacenter: 3, Epoch: epoch}, WantDatacenter: true}
-	if lease := p.acquire(t, "far", request); lease.Datacenter != 3 || lease.WorkerID != 0 {
-		t.Errorf("%+v", lease)
-	}
+	lease := p.acquire(t, "far", request)
+	expect.Equal(t, "datacenter of the first lease", lease.Datacenter, 3)
+	expect.Equal(t, "worker id of the first lease", lease.WorkerID, 0)
 	request.Shape.Datacenter = 4
 	_, err := p.Acquire(t.Context(), "far", request)
 	wantIs(t, err, workerlease.ErrOtherPool, redisstore.ErrRefused)
 	request.WantDatacenter = false
-	if lease := p.acquire(t, "far", request); lease.Datacenter != 3 || lease.WorkerID != 1 {
-		t.Errorf("%+v", lease)
-	}
+	lease = p.acquire(t, "far", request)
+	expect.Equal(t, "datacenter of a lease that wants none", lease.Datacenter, 3)
+	expect.Equal(t, "worker id of the second lease", lease.WorkerID, 1)
 }
 
 func (p pools) listed(t *testing.T) {
@@ -114,7 +117,7 @@ func (p pools) listed(t *testing.T) {
 	}
 	all, err := p.Names(t.Context(), "", "", workerlease.MaxNames)
 	if err != nil || !slices.IsSorted(all) || !slices.Contains(all, "liste") || len(all) < 27 {
-		t.Errorf("%v %v", all, err)
+		t.Errorf("Names: got %v, %v, want 27 or more in order, liste among them", all, err)
 	}
 	for _, n := range []int{-1, 0, workerlease.MaxNames + 1} {
 		_, err := p.Names(t.Context(), "", "", n)
@@ -125,9 +128,9 @@ func (p pools) listed(t *testing.T) {
 	if _, err := p.Ring(t.Context(), "listed-07", 0, 1); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := p.Names(t.Context(), "", "", 10); err != nil || !slices.Equal(all, []string{"listed-07"}) {
-		t.Errorf("%v %v", all, err)
-	}
+	all, err = p.Names(t.Context(), "", "", 10)
+	expect.Error(t, "Names after the list's loss", err, nil)
+	expect.Equal(t, "Names after the list's loss", all, []string{"listed-07"})
 }
 
 func (p pools) sticky(t *testing.T) {
@@ -145,14 +148,14 @@ func (p pools) sticky(t *testing.T) {
 	for _, i := range []int{1, 2, 0} {
 		request.Identity = before[i].Identity
 		again := p.acquire(t, "sticky", request)
-		if again.WorkerID != before[i].WorkerID || again.Identity != request.Identity || again.Token == before[i].Token || again.Fence <= before[i].Fence {
-			t.Errorf("%+v after %+v", again, before[i])
+		expect.Equal(t, "worker id of the same identity", again.WorkerID, before[i].WorkerID)
+		expect.Equal(t, "identity of the lease", again.Identity, request.Identity)
+		if again.Token == before[i].Token || again.Fence <= before[i].Fence {
+			t.Errorf("lease of the same identity: got %+v, want another token and a greater fence than %+v", again, before[i])
 		}
 	}
 	// Its id is in use, so another process under the same name gets another.
-	if second := p.acquire(t, "sticky", request); second.WorkerID != 3 {
-		t.Errorf("%+v", second)
-	}
+	expect.Equal(t, "worker id of a second process of the same identity", p.acquire(t, "sticky", request).WorkerID, 3)
 }
 
 // quarantine: an unknown pool may be one whose state was lost.
@@ -163,7 +166,7 @@ func (p pools) quarantine(t *testing.T) {
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
 	has, ok := errors.AsType[*workerlease.Quarantined](err)
 	if !ok || has.Wait <= 0 || has.Wait > 400*time.Millisecond || !strings.Contains(err.Error(), has.Wait.String()) {
-		t.Fatalf("%v", err)
+		t.Fatalf("Acquire of an unknown pool: got error %v, want a Quarantined that tells its wait of up to 400ms", err)
 	}
 	_, err = p.Acquire(t.Context(), "unknown", request) // it is known by now, and trust is for those that are not
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
@@ -171,9 +174,9 @@ func (p pools) quarantine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lease, err := h.Current(); err != nil || lease.WorkerID != 0 {
-		t.Errorf("%+v %v", lease, err)
-	}
+	lease, err := h.Current()
+	expect.Error(t, "Current after the quarantine", err, nil)
+	expect.Equal(t, "worker id after the quarantine", lease.WorkerID, 0)
 	if err := h.Release(t.Context(), time.Time{}); err != nil {
 		t.Error(err)
 	}

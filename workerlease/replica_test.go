@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -114,9 +115,7 @@ func TestRenewalThatIsNotAcknowledgedExtendsNothing(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := h.Err(); !errors.Is(err, workerlease.ErrDeadline) {
-		t.Errorf("%v", err)
-	}
+	expect.Error(t, "end of the hold", h.Err(), workerlease.ErrDeadline)
 	_, err = p.Renew(t.Context(), before, 0)
 	wantShortfall(t, err)
 	if lease, err := p.Renew(t.Context(), before, 1); err != nil || !lease.NotAfter.After(before.NotAfter) {
@@ -189,9 +188,7 @@ func TestHoldersOfAClusterDependOnTheirShardOnly(t *testing.T) {
 	b := p.hold(t, other, request, workerlease.HoldOptions{})
 	dead.Pause() // a cluster that has lost slots for good serves none
 	<-a.Context().Done()
-	if err := a.Err(); !errors.Is(err, workerlease.ErrDeadline) {
-		t.Errorf("%v", err)
-	}
+	expect.Error(t, "end of the hold", a.Err(), workerlease.ErrDeadline)
 	_ = idOf(t, b)
 	dead.Resume()
 	until(t, "it is served again", func() bool { _, err := p.Acquire(t.Context(), "a", request); return err == nil })

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -51,9 +52,8 @@ func TestRenewalJustBeforeTheEndKeepsTheLease(t *testing.T) {
 		for range 100 {
 			time.Sleep(lease.TTL - time.Millisecond)
 			renewed, err := p.Renew(t.Context(), lease, 0)
-			if err != nil || renewed.NotAfter.Sub(renewed.Now) != lease.TTL {
-				t.Fatalf("%+v %v", renewed, err)
-			}
+			expect.MustEqual(t, "error of Renew", err, nil)
+			expect.MustEqual(t, "lease after Renew", renewed.NotAfter.Sub(renewed.Now), lease.TTL)
 		}
 		time.Sleep(lease.TTL)
 		p.wantLost(t, "p", lease.WorkerID, lease.Token)
@@ -67,13 +67,15 @@ func TestExhaustedPoolTellsWhenASlotIsFree(t *testing.T) {
 		second := p.acquire(t, "p", of(1))
 		_, err := p.Acquire(t.Context(), "p", of(1))
 		var exhausted *workerlease.Exhausted
-		if !errors.As(err, &exhausted) || exhausted.Wait != 20*time.Second {
-			t.Fatalf("%v", err)
+		if !errors.As(err, &exhausted) {
+			t.Fatalf("Acquire of a pool in use: got error %v, want an Exhausted", err)
 		}
+		expect.MustEqual(t, "wait for the first lease's end", exhausted.Wait, 20*time.Second)
 		time.Sleep(exhausted.Wait - time.Millisecond)
-		if _, err = p.Acquire(t.Context(), "p", of(1)); !errors.As(err, &exhausted) || exhausted.Wait != time.Millisecond {
-			t.Fatalf("%v", err)
+		if _, err = p.Acquire(t.Context(), "p", of(1)); !errors.As(err, &exhausted) {
+			t.Fatalf("Acquire of a pool in use: got error %v, want an Exhausted", err)
 		}
+		expect.MustEqual(t, "wait just before the first lease's end", exhausted.Wait, time.Millisecond)
 		time.Sleep(exhausted.Wait)
 		third := p.acquire(t, "p", of(1))
 		if third.WorkerID != first.WorkerID || third.NotBefore.Before(first.NotAfter) {

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -107,12 +108,14 @@ func (p pools) firstGrant(t *testing.T) {
 	request := of(2)
 	request.TTL, request.Identity = 0, "orders-0"
 	lease := p.acquire(t, "first", request)
-	if lease.Pool != "first" || lease.WorkerID != 0 || lease.Fence < 1 || lease.Fence >= 1<<53 || lease.Token == "" {
-		t.Errorf("%+v", lease)
+	expect.Equal(t, "pool", lease.Pool, "first")
+	expect.Equal(t, "first worker id", lease.WorkerID, 0)
+	if lease.Fence < 1 || lease.Fence >= 1<<53 || lease.Token == "" {
+		t.Errorf("first lease: got %+v, want a fence from 1 to 2^53 and a token", lease)
 	}
-	if lease.TTL != workerlease.DefaultTTL || lease.Layout != "41/2/12" || !lease.Epoch.Equal(epoch) {
-		t.Errorf("%+v", lease)
-	}
+	expect.Equal(t, "TTL by default", lease.TTL, workerlease.DefaultTTL)
+	expect.Equal(t, "layout", lease.Layout, "41/2/12")
+	expect.Equal(t, "epoch", lease.Epoch, epoch)
 	if !lease.NotBefore.Equal(lease.Now) || lease.NotAfter.Sub(lease.NotBefore) != lease.TTL || lease.Now.Location() != time.UTC {
 		t.Errorf("the window is %v to %v at %v", lease.NotBefore, lease.NotAfter, lease.Now)
 	}
@@ -132,7 +135,7 @@ func (p pools) inTurn(t *testing.T) {
 		wantIs(t, err, workerlease.ErrExhausted, redisstore.ErrRefused)
 		var exhausted *workerlease.Exhausted
 		if !errors.As(err, &exhausted) || exhausted.Wait <= 0 || exhausted.Wait > 30*time.Second || !strings.Contains(err.Error(), exhausted.Wait.String()) {
-			t.Errorf("%+v: %v", exhausted, err)
+			t.Errorf("Acquire of a pool in use: got error %v, want an Exhausted that tells its wait of up to 30s", err)
 		}
 	}
 	if other := p.acquire(t, "another turn", of(2)); other.WorkerID != 0 {
@@ -182,9 +185,14 @@ func (p pools) layout(t *testing.T) {
 		_, err := p.Acquire(t.Context(), "shaped", insist)
 		wantIs(t, err, workerlease.ErrOtherPool, redisstore.ErrRefused)
 		var has *workerlease.OtherPool
-		if !errors.As(err, &has) || has.Layout != "41/2/12" || !has.Epoch.Equal(epoch) || has.Datacenter != 0 || has.TTL != 30*time.Second || !strings.Contains(err.Error(), "41/2/12") {
-			t.Errorf("%+v: %v", has, err)
+		if !errors.As(err, &has) {
+			t.Fatalf("Acquire of another pool than there is: got error %v, want an OtherPool", err)
 		}
+		expect.Contains(t, "the refusal", err.Error(), "41/2/12")
+		expect.Equal(t, "layout that the refusal tells", has.Layout, "41/2/12")
+		expect.Equal(t, "epoch that the refusal tells", has.Epoch, epoch)
+		expect.Equal(t, "datacenter that the refusal tells", has.Datacenter, 0)
+		expect.Equal(t, "TTL that the refusal tells", has.TTL, 30*time.Second)
 	}
 	same := of(2)
 	same.WantLayout, same.WantEpoch, same.WantDatacenter = true, true, true

@@ -19,11 +19,12 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// coatcheck runs the program in this process and returns what it printed.
+// coatcheck runs the program in this process and returns what it printed. Its arguments are never nil, which cobra
+// takes for those of the test binary.
 func coatcheck(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err strings.Builder
-	code = run(t.Context(), args, func(name string) string { return env[name] }, &out, &err)
+	code = run(t.Context(), append([]string{}, args...), func(name string) string { return env[name] }, &out, &err)
 	return code, out.String(), err.String()
 }
 

@@ -11,12 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/internal/logtest"
@@ -32,45 +30,51 @@ type gatewayProcess struct {
 	routes string // its file
 }
 
-// runGateway starts `coatcheck gateway` on free ports as a process of its own, which ends with the test.
+// runGateway starts `coatcheck gateway` on free ports in this process. It ends with the test.
 func runGateway(t *testing.T, upstream, routes string, args ...string) *gatewayProcess {
 	t.Helper()
+	g := newGateway(t)
+	g.routes = file(t, routes)
+	g.read(g.run(gatewayArgs(append([]string{"--upstream", upstream, "--routes", g.routes}, args...))))
+	return g
+}
+
+// runGatewayProcess starts it as a process of its own, which can be killed and gets signals.
+func runGatewayProcess(t *testing.T, upstream, routes string, args ...string) *gatewayProcess {
+	t.Helper()
 	at := file(t, routes)
-	g := startGateway(t, append([]string{"--upstream", upstream, "--routes", at}, args...)...)
+	g := startGatewayProcess(t, append([]string{"--upstream", upstream, "--routes", at}, args...)...)
 	g.routes = at
 	return g
 }
 
-// startGateway starts it with these arguments.
-func startGateway(t *testing.T, args ...string) *gatewayProcess {
+// startGatewayProcess starts such a process with these arguments.
+func startGatewayProcess(t *testing.T, args ...string) *gatewayProcess {
 	t.Helper()
-	g := &gatewayProcess{process: &process{t: t, stderr: &logtest.Text{}, forOthers: true}}
-	args = append([]string{"gateway", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)
-	g.cmd = exec.Command(os.Args[0], args...)
-	g.cmd.Env = append(os.Environ(), asProgram+"=1")
-	g.cmd.Stderr = g.stderr
-	g.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stdout, err := g.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(g.kill)
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	if err != nil || json.Unmarshal(line, &g.banner) != nil {
-		g.kill()
-		t.Fatalf("no banner: %s %v\n%s", line, err, g.stderr)
-	}
-	g.process.banner = g.banner.started
+	g := newGateway(t)
+	g.read(g.fork(gatewayArgs(args)))
 	return g
+}
+
+func newGateway(t *testing.T) *gatewayProcess {
+	return &gatewayProcess{process: &process{t: t, stderr: &logtest.Text{}, forOthers: true}}
+}
+
+func gatewayArgs(more []string) []string {
+	return append([]string{"gateway", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, more...)
+}
+
+// read takes the gateway's banner.
+func (g *gatewayProcess) read(stdout io.Reader) {
+	g.t.Helper()
+	g.process.read(stdout, &g.banner)
+	g.process.banner = g.banner.started
 }
 
 // readiness asks the gateway's own side.
 func (g *gatewayProcess) readiness() (ready gateway.Readiness, err error) {
 	g.t.Helper()
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(g.banner.AdminURL + "/readyz")
 	if err != nil {
 		return ready, err
@@ -114,7 +118,7 @@ const payRoutes = "routes:\n  - match: POST /pay/{name}\n    lease_ms: 500\n"
 
 func TestTwoGatewaysRunEachOperationOnce(t *testing.T) {
 	t.Parallel()
-	const operations, repeats, atOnce = 200, 50, 100
+	const operations, repeats, atOnce = 20, 50, 100
 	upstream := newTill(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprintf(w, "paid with fence %s", r.Header.Get("Idempotency-Fence"))
@@ -124,7 +128,7 @@ func TestTwoGatewaysRunEachOperationOnce(t *testing.T) {
 		runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL(), "--log-level", "warn", "--store-timeout", "10s"),
 		runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL(), "--log-level", "warn", "--store-timeout", "10s"),
 	}
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}}
 	defer client.CloseIdleConnections()
 	pay := func(operation, repeat int) (string, error) {
 		url := fmt.Sprintf("%s/pay/%d", gateways[repeat%2].banner.URL, operation)
@@ -188,7 +192,7 @@ func TestKilledGatewayLeavesTheOutcomeUnknown(t *testing.T) {
 		<-r.Context().Done()
 	})
 	redis := redistest.Start(t)
-	doomed := runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL())
+	doomed := runGatewayProcess(t, upstream.URL, payRoutes, "--redis", redis.URL())
 	other := runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL())
 	token := serve(t, "--redis", redis.URL()).issue()
 	lost := make(chan error)
@@ -251,7 +255,7 @@ func TestStoppedGatewayFinishesWhatItBegan(t *testing.T) {
 
 func TestGatewayReadsItsRoutesAgain(t *testing.T) {
 	upstream := newTill(t, func(http.ResponseWriter, *http.Request) {})
-	g := runGateway(t, upstream.URL, payRoutes)
+	g := runGatewayProcess(t, upstream.URL, payRoutes)
 	if a := g.do("POST", "/orders", "x"); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -259,9 +263,7 @@ func TestGatewayReadsItsRoutesAgain(t *testing.T) {
 		if err := os.WriteFile(g.routes, []byte(routes), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		g.signal(syscall.SIGHUP)
 	}
 	change("routes: [{match: POST /orders}]")
 	eventually(t, "the new route guards", func() bool { return g.do("POST", "/orders", "x").code() == wire.KeyMissing })

@@ -10,8 +10,8 @@ import (
 // Until a service's heap has twice the spare memory it is not collected, which is far more than a service that has just begun would get.
 func TestServiceAndGatewayHaveRoomForGarbage(t *testing.T) {
 	for name, admin := range map[string]string{
-		"service": serve(t, "--admin-listen", "127.0.0.1:0").banner.AdminURL,
-		"gateway": runGateway(t, "http://127.0.0.1:1", payRoutes).banner.AdminURL,
+		"service": serveProcess(t, "--admin-listen", "127.0.0.1:0").banner.AdminURL,
+		"gateway": runGatewayProcess(t, "http://127.0.0.1:1", payRoutes).banner.AdminURL,
 	} {
 		eventually(t, name+" collects garbage at 32 MiB and more", func() bool { return nextCollection(t, admin) >= 2*mostSpare })
 	}

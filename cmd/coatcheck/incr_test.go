@@ -3,15 +3,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
@@ -101,13 +101,18 @@ func ttlOfCounter(t *testing.T, at []string, key string) int {
 	if at[0] != "--redis" {
 		return -1
 	}
-	found := storetest.Open(t, redisstore.Config{URL: at[1]}).Key("counter", key)
-	out, err := exec.Command("redis-cli", "-u", at[1], "TTL", found).Output()
-	seconds := 0
-	if _, scanned := fmt.Sscan(string(out), &seconds); err != nil || scanned != nil || seconds <= 0 {
-		t.Errorf("%s: %s %v", found, out, err)
+	options, err := redis.ParseURL(at[1])
+	if err != nil {
+		t.Fatal(err)
 	}
-	return seconds
+	client := redis.NewClient(options)
+	defer client.Close()
+	found := storetest.Open(t, redisstore.Config{URL: at[1]}).Key("counter", key)
+	left, err := client.TTL(t.Context(), found).Result()
+	if err != nil || left <= 0 {
+		t.Errorf("TTL %s: got %v, %v, want one", found, left, err)
+	}
+	return int(left.Seconds())
 }
 
 // Each row is refused before anything is asked, or by what is asked, and nothing is added.
@@ -226,7 +231,7 @@ func TestACounterThatHoldsNoInteger(t *testing.T) {
 func TestIncrWithoutAnybodyToAskIsToBeTriedAgain(t *testing.T) {
 	redis := redistest.Start(t)
 	gone := serve(t)
-	gone.kill()
+	gone.stop()
 	p := serve(t, "--redis", redis.URL(), "--counter-hold-off", "1m")
 	served := []string{"--server", p.banner.URL}
 	tell(t, served, []told{{"incr orders", done, "1\n"}})
@@ -312,20 +317,27 @@ func TestProcessesThatIncrAtOnceGetDifferentValues(t *testing.T) {
 	}
 }
 
-// A signal ends a command that waits for a service which stands still.
+// A signal ends a command that waits for a service which stands still: here nobody takes its connection.
 func TestASignalEndsIncr(t *testing.T) {
-	p := serve(t)
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	still, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, "incr", "orders", "--server", p.banner.URL)
-	eventually(t, "it has begun", func() bool {
-		name, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(r.cmd.Process.Pid), "comm"))
-		return err == nil && len(name) > 0
-	})
+	defer still.Close()
+	connected := make(chan net.Conn, 1)
+	go func() {
+		conn, _ := still.Accept() // nil once the test has ended
+		connected <- conn
+	}()
+	r := start(t, "incr", "orders", "--server", "http://"+still.Addr().String())
+	conn := <-connected // so it has begun
+	if conn == nil {
+		t.Fatal("the service that stands still has no connection")
+	}
+	defer conn.Close()
 	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	if code := r.code(); code == done || r.stdout.String() != "" {
-		t.Errorf("%d %s", code, r.stdout)
+	if code := r.code(); code != failed && code != tryLater || r.stdout.String() != "" {
+		t.Errorf("incr after SIGTERM: got exit code %d and %q, want %d or %d and nothing", code, r.stdout, failed, tryLater)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestFileOfKeysIsReadAgainOnHangup(t *testing.T) {
 	blue, green := newKey(t, "--principal", "orders"), newKey(t, "--principal", "orders")
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	overwrite(t, file, "keys:\n"+recordYAML(blue.Record))
-	p := serve(t, "--access", file)
+	p := serveProcess(t, "--access", file)
 	statuses := func() [2]int { // of the blue key and of the green one
 		status := func(made madeKey) int { return p.do("POST", "/incr/k", "", "X-API-Key: "+made.Key).status }
 		return [2]int{status(blue), status(green)}

@@ -67,7 +67,7 @@ func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
 func TestKilledServerLeavesTheOutcomeUnknownAndChargesOnce(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	doomed := serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "1m", "--payment-lease", "500ms")
+	doomed := serveProcess(t, "--dev", "--redis", redis.URL(), "--payment-delay", "1m", "--payment-lease", "500ms")
 	other := serve(t, "--dev", "--redis", redis.URL(), "--payment-lease", "500ms")
 	token := doomed.issue()
 	lost := make(chan error)
@@ -121,7 +121,7 @@ func TestStoppedServerFinishesThePaymentThatItBegan(t *testing.T) {
 func TestKilledEmbeddedServerKeepsWhatItAnswered(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	doomed := serve(t, "--dev", "--data-dir", dir, "--payment-delay", "1m", "--payment-lease", "500ms")
+	doomed := serveProcess(t, "--dev", "--data-dir", dir, "--payment-delay", "1m", "--payment-lease", "500ms")
 	var last wire.Incremented
 	for range 10 {
 		doomed.do("POST", "/incr/orders", "").into(t, &last)

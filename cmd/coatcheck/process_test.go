@@ -4,12 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // asProgram makes the test binary behave as the program, so that a test can start it as a process of its own and kill it.
@@ -29,65 +31,144 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	// A program that was built with the race detector sleeps for a second at its end.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE"))
+	redisstore.LogTo(slog.New(slog.DiscardHandler)) // before any client runs
 	goleak.VerifyTestMain(m)
 }
 
-// process is a running `coatcheck serve`.
+// process is a service or a gateway that runs: in this process, or in one of its own.
 type process struct {
 	t      testing.TB
-	cmd    *exec.Cmd
 	stderr *logtest.Text
 	banner started
-	waited sync.Once
+
+	end   func()    // of its context, where it runs in this process
+	cmd   *exec.Cmd // of its own process, else nil
+	code  int       // that it ended with, once ended is closed
+	ended chan struct{}
 
 	forOthers bool // it answers for another service, so that the document of ours says nothing of it
 }
 
-// serve starts `coatcheck serve` on a free port as a process of its own, which ends with the test.
+// serve starts `coatcheck serve` on a free port in this process. It ends with the test.
 func serve(t testing.TB, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, stderr: &logtest.Text{}}
-	p.cmd = exec.Command(os.Args[0], append([]string{"serve", "--json", "--listen", "127.0.0.1:0"}, args...)...)
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
-	p.cmd.Stderr = p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.kill)
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	if err != nil || json.Unmarshal(line, &p.banner) != nil {
-		p.kill()
-		t.Fatalf("no banner: %s %v\n%s", line, err, p.stderr)
-	}
+	p.read(p.run(serveArgs(args)), &p.banner)
 	return p
 }
 
-// kill ends the process at once, as kill -9 does.
-func (p *process) kill() {
-	p.waited.Do(func() {
-		_ = p.cmd.Process.Kill() // it may have ended by itself
-		_ = p.cmd.Wait()         // its exit status is the signal's
-	})
+// serveProcess starts it as a process of its own, which can be killed and gets signals.
+func serveProcess(t testing.TB, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, stderr: &logtest.Text{}}
+	p.read(p.fork(serveArgs(args)), &p.banner)
+	return p
 }
 
-// stop asks the process to end and returns its exit code.
+func serveArgs(more []string) []string {
+	return append([]string{"serve", "--json", "--listen", "127.0.0.1:0"}, more...)
+}
+
+// run runs the program in this process until it is stopped, and returns its standard output.
+func (p *process) run(args []string) io.Reader {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	stdout, into := io.Pipe()
+	p.end, p.ended = cancel, make(chan struct{})
+	go func() {
+		defer close(p.ended)
+		p.code = run(ctx, args, os.Getenv, into, p.stderr)
+		_ = into.Close() // the reader takes it as the end
+	}()
+	p.t.Cleanup(func() { p.stop() })
+	return stdout
+}
+
+// fork runs the program in a process of its own, and returns its standard output.
+func (p *process) fork(args []string) io.Reader {
+	p.t.Helper()
+	p.cmd = exec.Command(os.Args[0], args...)
+	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Stderr = p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stdout, into, err := os.Pipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.cmd.Stdout = into
+	err = p.cmd.Start()
+	_ = into.Close() // the other process has it
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.ended = make(chan struct{})
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // the exit code says it
+		p.code = p.cmd.ProcessState.ExitCode()
+	}()
+	p.t.Cleanup(func() {
+		p.kill()
+		_ = stdout.Close()
+	})
+	return stdout
+}
+
+// read takes the banner, which is the first line of standard output. What follows is of no interest.
+func (p *process) read(stdout io.Reader, banner any) {
+	p.t.Helper()
+	lines := bufio.NewReader(stdout)
+	line, err := lines.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, banner)
+	}
+	if err != nil {
+		p.t.Fatalf("no banner, but %q: %v\n%s", line, err, p.stderr)
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }() // until it ends
+}
+
+// signal sends a signal to a process of its own.
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if p.cmd == nil {
+		p.t.Fatalf("%v is for a process of its own: start it with serveProcess", s)
+	}
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Errorf("send %v: %v", s, err)
+	}
+}
+
+// kill ends a process of its own at once, as kill -9 does. It may have ended by itself.
+func (p *process) kill() {
+	p.t.Helper()
+	if p.cmd == nil {
+		p.t.Fatal("kill -9 is for a process of its own: start it with serveProcess")
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+// stop asks it to end, as SIGTERM does, and returns its exit code.
 func (p *process) stop() int {
 	p.t.Helper()
-	code := -1
-	p.waited.Do(func() {
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			p.t.Error(err)
-		}
-		_ = p.cmd.Wait() // the exit code is what is asked for
-		code = p.cmd.ProcessState.ExitCode()
-	})
-	return code
+	if p.cmd == nil {
+		p.end()
+	} else if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Errorf("send SIGTERM: %v", err)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.t.Errorf("it has not ended %v after it was told to:\n%s", patience, p.stderr)
+		return -1
+	}
+	return p.code
 }
+
+// patience ends what hangs. On a busy machine everything may take long.
+const patience = 2 * time.Minute
 
 // answer is a response, read to its end.
 type answer struct {
@@ -123,7 +204,7 @@ func (p *process) try(method, path, body string, headers ...string) (answer, err
 	if !p.forOthers {
 		transport = apitest.RoundTripper(p.t, transport)
 	}
-	client := &http.Client{Timeout: 20 * time.Second, Transport: transport}
+	client := &http.Client{Timeout: patience, Transport: transport}
 	response, err := client.Do(request)
 	if err != nil {
 		return answer{}, err

@@ -11,13 +11,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func hangup(t *testing.T, p *process) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	p.signal(syscall.SIGHUP)
 }
 
 func overwrite(t *testing.T, path, text string) {
@@ -43,6 +43,14 @@ const aRequest = `"msg":"request"`
 // logged counts what the process has said.
 func (p *process) logged(text string) int { return strings.Count(p.stderr.String(), text) }
 
+// wrote checks how often the process has said something.
+func (p *process) wrote(times int, text string) {
+	p.t.Helper()
+	if n := p.logged(text); n != times {
+		p.t.Errorf("the log says %q %d times, want %d:\n%s", text, n, times, p.stderr)
+	}
+}
+
 // On SIGHUP the file of settings is read again: keys, rates, origins, the level of the log and the place of the certificate are taken, all others are said to need a restart.
 func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 	t.Parallel()
@@ -52,7 +60,7 @@ func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 		return fmt.Sprintf("# ours\naccess-keys: %q\ntls-cert: %s\ntls-key: %s\n%s", keys, at.cert, at.key, more)
 	}
 	path := file(t, settings(lineOf(t, blue), "", one))
-	p := serve(t, "--config", path)
+	p := serveProcess(t, "--config", path)
 	address := strings.TrimPrefix(p.banner.URL, "https://")
 	status := func(made madeKey, headers ...string) answer {
 		a, err := overTLS(t, p.banner.URL+"/incr/k", one, two, append(headers, "X-API-Key: "+made.Key)...)
@@ -61,53 +69,41 @@ func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 		}
 		return a
 	}
-	if status(blue).status != 200 || status(green).status != 401 || subject(t, address) != "one" {
-		t.Fatal("it does not begin as it is set")
-	}
+	expect.MustEqual(t, "statuses with a key of the settings, and with another, at the beginning", [2]int{status(blue).status, status(green).status}, [2]int{200, 401})
+	expect.MustEqual(t, "the certificate at the beginning", subject(t, address), "one")
 
 	both := lineOf(t, blue) + "," + lineOf(t, green)
 	overwrite(t, path, settings(both, "rate: 1/h\ncors-origins: https://shop.example\nlog-level: warn\nprefix: 'other:'\nmax-body: 2048\n", two))
 	hangup(t, p)
-	eventually(t, "the new settings are in force", func() bool { return subject(t, address) == "two" && status(green).status != 401 })
-	eventually(t, "the rate counts", func() bool { return status(green).status == 429 })
-	if a := status(blue, "Origin: https://shop.example"); a.header.Get("Access-Control-Allow-Origin") != "https://shop.example" {
-		t.Errorf("%v", a.header)
-	}
-	for _, name := range []string{"prefix", "max-body"} {
-		if p.logged(`restart needed","setting":"`+name+`"`) != 1 {
-			t.Errorf("a restart for %s is not asked for:\n%s", name, p.stderr)
-		}
-	}
-	if p.logged("restart needed") != 2 {
-		t.Errorf("%s", p.stderr)
-	}
+	expect.Eventually(t, "the new settings are in force", func() bool { return subject(t, address) == "two" && status(green).status != 401 })
+	expect.Eventually(t, "the rate counts", func() bool { return status(green).status == 429 })
+	const origin = "https://shop.example"
+	expect.Equal(t, "Access-Control-Allow-Origin of a request from "+origin, status(blue, "Origin: "+origin).header.Get("Access-Control-Allow-Origin"), origin)
+	p.wrote(1, `restart needed","setting":"prefix"`)
+	p.wrote(1, `restart needed","setting":"max-body"`)
+	p.wrote(2, "restart needed")
 	lines := p.logged(aRequest)
 	status(blue)
-	if p.logged(aRequest) != lines {
-		t.Error("the log still holds what is below warn")
-	}
+	expect.Equal(t, "requests in a log of what is above info", p.logged(aRequest), lines)
 
 	wrong := settings("nonsense", "rate: fast\ncors-origins: '*'\nlog-level: info\nlogg-level: info\n", one)
 	overwrite(t, path, wrong)
 	hangup(t, p)
-	eventually(t, "each fault is told", func() bool {
+	expect.Eventually(t, "each fault is told", func() bool {
 		return p.logged("access-keys (") == 1 && p.logged("rate (") == 1 && p.logged("cors-origins (") == 1 && p.logged("is log-level meant?") == 1
 	})
-	if p.logged("those that were read before stay in force") != 4 || subject(t, address) != "two" || status(green).status != 429 || p.logged(aRequest) != lines {
-		t.Errorf("a wrong file has changed something:\n%s", p.stderr)
-	}
+	p.wrote(4, "those that were read before stay in force")
+	expect.Equal(t, "the certificate after a wrong file", subject(t, address), "two")
+	status(green).is(t, "a request above the rate after a wrong file", 429)
+	p.wrote(lines, aRequest)
 
 	overwrite(t, path, "access-keys: ''\ntls-cert: ''\ntls-key: ''\n")
 	hangup(t, p)
-	eventually(t, "access and TLS are not turned off by a slip", func() bool {
+	expect.Eventually(t, "access and TLS are not turned off by a slip", func() bool {
 		return p.logged(`"setting":"access-keys"`) == 1 && p.logged(`"setting":"tls-cert"`) == 1 && p.logged(`"setting":"tls-key"`) == 1
 	})
-	if status(madeKey{Key: "cck_none"}).status != 401 {
-		t.Error("everybody is let in")
-	}
-	if code := p.stop(); code != done {
-		t.Errorf("exit code %d", code)
-	}
+	status(madeKey{Key: "cck_none"}).is(t, "a request with a key that nobody has", 401)
+	expect.Equal(t, "exit code", p.stop(), done)
 }
 
 // A certificate that can not be read takes the other new settings with it: all of them are taken, or none.
@@ -116,7 +112,7 @@ func TestNewSettingsAreTakenTogetherOrNotAtAll(t *testing.T) {
 	at := certify(t, "localhost")
 	rest := fmt.Sprintf("tls-cert: %s\ntls-key: %s\n", at.cert, at.key)
 	path := file(t, "access-keys: '"+lineOf(t, blue)+"'\n"+rest)
-	p := serve(t, "--config", path)
+	p := serveProcess(t, "--config", path)
 	get := func() int {
 		a, err := overTLS(t, p.banner.URL+"/incr/k", at, at, "X-API-Key: "+blue.Key)
 		if err != nil {
@@ -127,23 +123,19 @@ func TestNewSettingsAreTakenTogetherOrNotAtAll(t *testing.T) {
 	other := newKey(t, "--principal", "orders")
 	overwrite(t, path, "access-keys: '"+lineOf(t, other)+"'\ntls-cert: none.pem\ntls-key: none.key\nlog-level: error\n")
 	hangup(t, p)
-	eventually(t, "it is told", func() bool { return p.logged("new settings can not be taken") == 1 && p.logged("none.pem") > 0 })
-	if status := get(); status != 200 {
-		t.Errorf("%d", status)
-	}
+	expect.Eventually(t, "it is told", func() bool { return p.logged("new settings can not be taken") == 1 && p.logged("none.pem") > 0 })
+	expect.Equal(t, "status with the key that was good before a certificate that is missing", get(), 200)
 	overwrite(t, path, "access: none.yaml\naccess-keys: '"+lineOf(t, blue)+"'\n"+rest)
 	hangup(t, p)
-	eventually(t, "a missing file of keys is told", func() bool { return p.logged("new settings can not be taken") == 2 && p.logged("none.yaml") > 0 })
-	if status := get(); status != 200 {
-		t.Errorf("%d", status)
-	}
+	expect.Eventually(t, "a missing file of keys is told", func() bool { return p.logged("new settings can not be taken") == 2 && p.logged("none.yaml") > 0 })
+	expect.Equal(t, "status with the key that was good before a file of keys that is missing", get(), 200)
 	keys := filepath.Join(t.TempDir(), "keys.yaml")
 	overwrite(t, keys, "keys:\n"+recordYAML(other.Record))
 	overwrite(t, path, "access: "+keys+"\n"+rest)
 	hangup(t, p)
-	eventually(t, "a file takes over from the environment's keys", func() bool { return get() == 401 })
+	expect.Eventually(t, "a file takes over from the environment's keys", func() bool { return get() == 401 })
 	overwrite(t, keys, "keys:\n"+recordYAML(blue.Record))
-	eventually(t, "and is followed from then on", func() bool { return get() == 200 })
+	expect.Eventually(t, "and is followed from then on", func() bool { return get() == 200 })
 }
 
 // overTLS asks a service that may show either certificate.
@@ -163,7 +155,7 @@ func overTLS(t *testing.T, url string, one, two pair, headers ...string) (answer
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Add(name, value)
 	}
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: trusted}}}
+	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: trusted}}}
 	response, err := client.Do(request)
 	if err != nil {
 		return answer{}, err
@@ -179,27 +171,23 @@ func TestGatewayReadsItsSettingsAgainOnHangup(t *testing.T) {
 	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	first, second := file(t, payRoutes), file(t, "routes:\n  - match: POST /buy/{name}\n")
 	path := file(t, "routes: "+first+"\n")
-	g := startGateway(t, "--upstream", upstream.URL, "--config", path)
+	g := startGatewayProcess(t, "--upstream", upstream.URL, "--config", path)
 	guarded := func(path string) bool { return g.do("POST", path, "x").status == http.StatusBadRequest } // it wants a key
-	if !guarded("/pay/a") || guarded("/buy/a") {
-		t.Fatal("it does not begin as it is set")
-	}
+	both := func() [2]bool { return [2]bool{guarded("/pay/a"), guarded("/buy/a")} }
+	expect.MustEqual(t, "/pay/a and /buy/a are guarded at the beginning", both(), [2]bool{true, false})
 	overwrite(t, path, "routes: "+second+"\nbody-timeout: 5s\nlog-level: error\n")
 	hangup(t, g.process)
-	eventually(t, "the other file is in force", func() bool { return guarded("/buy/a") && !guarded("/pay/a") })
-	eventually(t, "a restart is asked for", func() bool { return g.logged(`restart needed","setting":"body-timeout"`) == 1 })
+	expect.Eventually(t, "the other file is in force", func() bool { return both() == [2]bool{false, true} })
+	expect.Eventually(t, "a restart is asked for", func() bool { return g.logged(`restart needed","setting":"body-timeout"`) == 1 })
 	lines := g.logged(aRequest)
 	guarded("/buy/a")
-	if g.logged(aRequest) != lines {
-		t.Error("the log still holds what is below error")
-	}
+	expect.Equal(t, "requests in a log of errors", g.logged(aRequest), lines)
 	overwrite(t, path, "routes: "+file(t, "routes: none\n")+"\nlog-level: info\n")
 	hangup(t, g.process)
-	eventually(t, "the fault is told", func() bool { return g.logged("new settings can not be taken") == 1 })
-	if !guarded("/buy/a") || guarded("/pay/a") || g.logged(aRequest) != lines {
-		t.Errorf("a wrong file has changed something:\n%s", g.stderr)
-	}
+	expect.Eventually(t, "the fault is told", func() bool { return g.logged("new settings can not be taken") == 1 })
+	expect.Equal(t, "/pay/a and /buy/a are guarded after a wrong file", both(), [2]bool{false, true})
+	g.wrote(lines, aRequest)
 	overwrite(t, second, payRoutes)
 	hangup(t, g.process)
-	eventually(t, "the file in force is read again", func() bool { return guarded("/pay/a") })
+	expect.Eventually(t, "the file in force is read again", func() bool { return guarded("/pay/a") })
 }

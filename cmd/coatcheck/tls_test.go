@@ -16,9 +16,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // pair is a certificate that is its own authority, and its key, in files.
@@ -98,7 +99,7 @@ func ask(t *testing.T, conn net.Conn, answers *bufio.Reader) int {
 // A new certificate is shown to those who come, and a connection that is there goes on. A pair with a fault changes nothing.
 func TestCertificateIsReadAgainWithoutDroppingConnections(t *testing.T) {
 	at := certify(t, "one")
-	p := serve(t, "--tls-cert", at.cert, "--tls-key", at.key)
+	p := serveProcess(t, "--tls-cert", at.cert, "--tls-key", at.key)
 	address, ok := strings.CutPrefix(p.banner.URL, "https://")
 	if !ok {
 		t.Fatalf("the banner says %s", p.banner.URL)
@@ -109,35 +110,23 @@ func TestCertificateIsReadAgainWithoutDroppingConnections(t *testing.T) {
 	}
 	defer conn.Close()
 	answers := bufio.NewReader(conn)
-	if status := ask(t, conn, answers); status != 200 {
-		t.Fatalf("%d", status)
-	}
-	hangup := func() {
-		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-	}
+	expect.MustEqual(t, "status on a new connection", ask(t, conn, answers), 200)
 	at.write(t, "two")
-	hangup()
-	eventually(t, "the new certificate is shown", func() bool { return subject(t, address) == "two" })
-	if status := ask(t, conn, answers); status != 200 {
-		t.Errorf("the old connection: %d", status)
-	}
+	hangup(t, p)
+	expect.Eventually(t, "the new certificate is shown", func() bool { return subject(t, address) == "two" })
+	expect.Equal(t, "status on the old connection after a new certificate", ask(t, conn, answers), 200)
 	other := certify(t, "three")
 	text, err := os.ReadFile(other.cert)
-	if err != nil || os.WriteFile(at.cert, text, 0o600) != nil { // of another key
+	if err != nil {
 		t.Fatal(err)
 	}
-	hangup()
-	eventually(t, "the fault is told", func() bool { return strings.Contains(p.stderr.String(), "private key does not match") })
-	if name := subject(t, address); name != "two" {
-		t.Errorf("%s is shown", name)
-	}
+	overwrite(t, at.cert, string(text)) // of another key
+	hangup(t, p)
+	expect.Eventually(t, "the fault is told", func() bool { return strings.Contains(p.stderr.String(), "private key does not match") })
+	expect.Equal(t, "the certificate after a pair with a fault", subject(t, address), "two")
 	at.write(t, "four")
-	eventually(t, "it is found without being told", func() bool { return subject(t, address) == "four" })
-	if status := ask(t, conn, answers); status != 200 {
-		t.Errorf("the old connection: %d", status)
-	}
+	expect.Eventually(t, "it is found without being told", func() bool { return subject(t, address) == "four" })
+	expect.Equal(t, "status on the old connection after a new certificate", ask(t, conn, answers), 200)
 }
 
 func TestTLSOfNowAndHTTP2(t *testing.T) {
@@ -150,9 +139,8 @@ func TestTLSOfNowAndHTTP2(t *testing.T) {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	if response.StatusCode != http.StatusOK || response.ProtoMajor != 2 {
-		t.Errorf("%s by %s", response.Status, response.Proto)
-	}
+	expect.Equal(t, "status of GET /livez", response.StatusCode, http.StatusOK)
+	expect.Equal(t, "protocol of GET /livez", response.Proto, "HTTP/2.0")
 	old := &tls.Config{RootCAs: at.pool(t), MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
 	if conn, err := tls.Dial("tcp", strings.TrimPrefix(p.banner.URL, "https://"), old); err == nil {
 		conn.Close()
@@ -160,9 +148,7 @@ func TestTLSOfNowAndHTTP2(t *testing.T) {
 	}
 	if response, err := http.Get("http://" + strings.TrimPrefix(p.banner.URL, "https://") + "/livez"); err == nil {
 		response.Body.Close()
-		if response.StatusCode != http.StatusBadRequest {
-			t.Errorf("without TLS: %s", response.Status)
-		}
+		expect.Equal(t, "status of GET /livez without TLS", response.StatusCode, http.StatusBadRequest)
 	}
 }
 
@@ -171,19 +157,16 @@ func TestCommandsAndHealthCheckOverTLS(t *testing.T) {
 	at, other := certify(t, "localhost"), certify(t, "localhost")
 	p := serve(t, "--tls-cert", at.cert, "--tls-key", at.key)
 	listen := strings.TrimPrefix(p.banner.URL, "https://")
-	if code, stdout, stderr := coatcheck(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", at.cert); code != done || stdout != "1\n" {
-		t.Errorf("%d %s %s", code, stdout, stderr)
+	counted := execute(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", at.cert).exits(done)
+	expect.Equal(t, counted.line, counted.stdout, "1\n")
+	strange := execute(t, nil, "incr", "k", "--server", p.banner.URL)
+	if strange.code == done {
+		t.Errorf("%s: got exit code %d, want a failure", strange.line, strange.code)
 	}
-	if code, _, stderr := coatcheck(t, nil, "incr", "k", "--server", p.banner.URL); code == done || !strings.Contains(stderr, "certificate") {
-		t.Errorf("%d %s", code, stderr)
-	}
-	if code, _, _ := coatcheck(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", at.key); code != usage {
-		t.Errorf("a file without authorities: %d", code)
-	}
+	expect.Contains(t, "stderr of "+strange.line, strange.stderr, "certificate")
+	execute(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", at.key).exits(usage) // a file without authorities
 	for cert, want := range map[pair]int{at: done, other: failed} {
-		if code, _, stderr := coatcheck(t, nil, "healthcheck", "--listen", listen, "--tls-cert", cert.cert, "--tls-key", cert.key); code != want {
-			t.Errorf("%d, want %d: %s", code, want, stderr)
-		}
+		execute(t, nil, "healthcheck", "--listen", listen, "--tls-cert", cert.cert, "--tls-key", cert.key).exits(want)
 	}
 }
 
@@ -215,15 +198,9 @@ func TestClientCertificates(t *testing.T) {
 			response.Body.Close()
 			return response.StatusCode
 		}
-		if status := get(&client); status != 200 {
-			t.Errorf("%s: the known one: %d", mode, status)
-		}
-		if status := get(&stranger); status != 0 {
-			t.Errorf("%s: one of another authority: %d", mode, status)
-		}
-		want := map[string]int{"request": 401, "require": 0}[mode]
-		if status := get(nil); status != want {
-			t.Errorf("%s: none: %d, want %d", mode, status, want)
-		}
+		const none = 0 // there is no answer
+		expect.Equal(t, mode+": status with the known certificate", get(&client), 200)
+		expect.Equal(t, mode+": status with one of another authority", get(&stranger), none)
+		expect.Equal(t, mode+": status without a certificate", get(nil), map[string]int{"request": 401, "require": none}[mode])
 	}
 }

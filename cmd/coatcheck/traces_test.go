@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -127,19 +128,14 @@ func TestTracesLeadFromTheRequestThroughTheDomainToTheScripts(t *testing.T) {
 	issue, issueParent, header := begun(1)
 	p.do("POST", "/token", "", header).into(t, &token)
 	first, firstParent, header := begun(2)
-	if a := p.do("POST", "/payments", payment, header, "Idempotency-Token: "+token.Token); a.status != 201 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	p.answers(201, "POST", "/payments", payment, header, "Idempotency-Token: "+token.Token)
 	again, againParent, header := begun(3)
-	if a := p.do("POST", "/payments", payment, header, "Idempotency-Token: "+token.Token); a.status != 201 || a.header.Get("Idempotent-Replayed") != "true" {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := p.answers(201, "POST", "/payments", payment, header, "Idempotency-Token: "+token.Token)
+	expect.Equal(t, "Idempotent-Replayed of the payment's repeat", a.header.Get("Idempotent-Replayed"), "true")
 	probe, probeParent, header := begun(4)
 	p.do("GET", "/readyz", "", header)
 	lost, lostParent, header := begun(5)
-	if a := p.do("PUT", "/lock/Zname", `{}`, header, "Lease-Token: Zlease"); a.status < 400 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	p.answers(410, "PUT", "/lock/Zname", `{}`, header, "Lease-Token: Zlease")
 	if code := p.stop(); code != done {
 		t.Errorf("exit code %d\n%s", code, p.stderr)
 	}
@@ -153,18 +149,10 @@ func TestTracesLeadFromTheRequestThroughTheDomainToTheScripts(t *testing.T) {
 		{"a probe", traces.tree(probe, probeParent), ""},
 		{"a refusal", traces.tree(lost, lostParent, statusCode, problem), "PUT /lock/{name} 410 lease-lost\n  lock.Renew lease-lost\n"},
 	} {
-		if row.got != row.want {
-			t.Errorf("%s:\n%s\nwant:\n%s", row.name, row.got, row.want)
-		}
+		expect.Equal(t, "trace of "+row.name, row.got, row.want)
 	}
-	for _, text := range []string{`"service.name"`, `"coatcheck"`, `"db.system.name"`, `"http.route"`, `"coatcheck.flight.calls"`} {
-		if !strings.Contains(traces.text.String(), text) {
-			t.Errorf("no %s", text)
-		}
-	}
-	if want := "/v1/traces"; slices.ContainsFunc(traces.paths, func(path string) bool { return path != want }) {
-		t.Errorf("sent to %q", traces.paths)
-	}
+	expect.Contains(t, "what the collector was sent", traces.text.String(), `"service.name"`, `"coatcheck"`, `"db.system.name"`, `"http.route"`, `"coatcheck.flight.calls"`)
+	expect.Equal(t, "paths of the collector that were asked for", slices.Compact(traces.paths), []string{"/v1/traces"})
 }
 
 // Everything that a client chooses or must keep secret goes through, well and badly, with Redis there and away; no trace holds any of it.
@@ -199,9 +187,10 @@ func TestTracesNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 	walk()
 	p.stop() // the store is away, which it may say
 	text := traces.text.String()
-	if n := len(traces.spans()); n < 40 || !strings.Contains(text, `"unavailable"`) {
-		t.Errorf("%d spans", n)
+	if n := len(traces.spans()); n < 40 {
+		t.Errorf("got %d spans, want 40 at least", n)
 	}
+	expect.Contains(t, "what the collector was sent", text, `"unavailable"`)
 	for _, secret := range []string{"Z", token, lease.Lease, "acct_1"} {
 		if i := strings.Index(text, secret); i >= 0 {
 			t.Errorf("a trace holds %q: %s", secret, text[max(0, i-200):min(len(text), i+50)])
@@ -214,12 +203,12 @@ func TestTracesSayHowManyCallsSharedARoundTrip(t *testing.T) {
 	redis, traces := redistest.Start(t), newReceiver(t)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50") // ms
 	p := serve(t, "--redis", redis.URL(), "--trace-endpoint", traces.URL)
-	eventually(t, "a call has shared its round trip", func() bool {
+	expect.Eventually(t, "a call has shared its round trip", func() bool {
 		var callers sync.WaitGroup
 		for range 32 {
 			callers.Go(func() {
 				if _, err := p.try("POST", "/token", ""); err != nil {
-					t.Error(err)
+					t.Errorf("POST /token: %v", err)
 				}
 			})
 		}
@@ -243,24 +232,20 @@ func TestTracesByTheVariablesOfOpenTelemetry(t *testing.T) {
 	p.do("POST", "/incr/a", "", header)
 	p.stop()
 	if got := traces.tree(trace, parent); !strings.HasPrefix(got, "POST /incr/{key}\n  counter.Add\n    redis ") {
-		t.Errorf("%s", got)
+		t.Errorf("got trace\n%s\nwant POST /incr/{key}, counter.Add below it, and a script below that", got)
 	}
 	for _, span := range traces.spans() {
 		if hex.EncodeToString(span.GetTraceId()) != trace {
 			t.Errorf("%s is of a trace that nobody keeps", span.GetName())
 		}
 	}
-	if !strings.Contains(traces.text.String(), "orders-ids") {
-		t.Error("the service has another name")
-	}
+	expect.Contains(t, "what the collector was sent", traces.text.String(), "orders-ids")
 	t.Setenv("OTEL_SDK_DISABLED", "true")
 	before := len(traces.spans())
 	p = serve(t)
 	p.do("POST", "/incr/a", "", header)
 	p.stop()
-	if n := len(traces.spans()); n != before {
-		t.Errorf("%d spans of who wants none", n-before)
-	}
+	expect.Equal(t, "spans of all services after one that is to send none", len(traces.spans()), before)
 }
 
 func TestTraceSampleKeepsAPart(t *testing.T) {
@@ -282,9 +267,8 @@ func TestTraceSampleKeepsAPart(t *testing.T) {
 		{"--trace-sample", "2"}, {"--trace-sample", "NaN"}, {"--trace-sample", "-0.1"}, {"--trace-endpoint", "collector:4318"},
 		{"--trace-endpoint", "http://user:Zpassword@h"}, {"--trace-endpoint", "grpc://h"}, {"--trace-endpoint", "http://h?Zkey=1"},
 	} {
-		if code, _, stderr := coatcheck(t, nil, append([]string{"config", "check"}, args...)...); code != usage || !strings.Contains(stderr, args[0][2:]) || strings.Contains(stderr, "Z") {
-			t.Errorf("%q: %d %s", args, code, stderr)
-		}
+		ended := execute(t, nil, append([]string{"config", "check"}, args...)...).exits(usage, args[0][2:])
+		lacks(t, "stderr of "+ended.line, ended.stderr, "Z")
 	}
 }
 
@@ -308,19 +292,15 @@ func TestACollectorThatIsAwayOrHangsFailsNothing(t *testing.T) {
 	for name, url := range map[string]string{"away": away.URL, "hangs": hanging.URL} {
 		p := serve(t, "--trace-endpoint", url)
 		for i := range 100 {
-			if a := p.do("POST", "/incr/a", ""); a.status != 200 {
-				t.Fatalf("%s: %d %s", name, a.status, a.body)
-			}
+			p.answers(200, "POST", "/incr/a", "")
 			if i == 50 {
-				eventually(t, "it is told", func() bool { return strings.Contains(p.stderr.String(), "traces can not be sent") })
+				expect.Eventually(t, "it is told", func() bool { return strings.Contains(p.stderr.String(), "traces can not be sent") })
 			}
 		}
 		if code := p.stop(); code != done {
 			t.Errorf("%s: exit code %d\n%s", name, code, p.stderr)
 		}
-		if n := strings.Count(p.stderr.String(), "traces can not be sent"); n != 1 {
-			t.Errorf("%s: told %d times\n%s", name, n, p.stderr)
-		}
+		p.wrote(1, "traces can not be sent")
 	}
 }
 
@@ -352,22 +332,17 @@ func TestGatewayHandsTheTraceOn(t *testing.T) {
 		{"its repeat", traces.tree(again, againParent, statusCode, outcome), "POST /pay/{name} 200 replay\n  idempotency.Guard\n    redis token_claim replay\n"},
 		{"unguarded", traces.tree(open, openParent, statusCode, outcome), "GET 200 unguarded\n  GET 200\n"},
 	} {
-		if row.got != row.want {
-			t.Errorf("%s:\n%s\nwant:\n%s", row.name, row.got, row.want)
-		}
+		expect.Equal(t, "trace of "+row.name, row.got, row.want)
 	}
-	sent := ""
+	var sent []string
 	for _, span := range traces.spans() {
 		if hex.EncodeToString(span.GetTraceId()) == trace && span.GetKind() == wiretrace.Span_SPAN_KIND_CLIENT && span.GetName() == "POST" {
-			sent = "00-" + trace + "-" + hex.EncodeToString(span.GetSpanId()) + "-01"
+			sent = append(sent, "00-"+trace+"-"+hex.EncodeToString(span.GetSpanId())+"-01")
 		}
 	}
-	if sent == "" || paid != sent {
-		t.Errorf("the upstream was told %q, want %q", paid, sent)
-	}
-	if text := traces.text.String(); strings.Contains(text, "Z") || !strings.Contains(text, "coatcheck-gateway") {
-		t.Error(text)
-	}
+	expect.Equal(t, "Traceparent that the upstream was told, and that of the gateway's request", []string{paid}, sent)
+	lacks(t, "what the collector was sent", traces.text.String(), "Z")
+	expect.Contains(t, "what the collector was sent", traces.text.String(), "coatcheck-gateway")
 }
 
 // What a domain writes while it serves a request has the request's id as well: here that its answer could not be recorded.
@@ -379,16 +354,15 @@ func TestLinesOfADomainHaveTheRequest(t *testing.T) {
 	go func() {
 		a, err := p.try("POST", "/payments", payment, "Idempotency-Key: k", "X-Request-Id: mine-2")
 		if err != nil {
-			t.Error(err)
+			t.Errorf("POST /payments: %v", err)
 		}
 		paid <- a
 	}()
-	eventually(t, "the charge is made", func() bool { return len(p.ledger().Payments) == 1 })
+	expect.Eventually(t, "the charge is made", func() bool { return len(p.ledger().Payments) == 1 })
 	redis.Kill()
-	if a := <-paid; a.status != 201 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	eventually(t, "the line is there", func() bool {
+	a := <-paid
+	a.is(t, "a payment whose answer can not be recorded", 201)
+	expect.Eventually(t, "a line of the log says that an answer could not be recorded, and which request it was of", func() bool {
 		for line := range strings.Lines(p.stderr.String()) {
 			if strings.Contains(line, "could not be recorded yet") && strings.Contains(line, `"request_id":"mine-2"`) {
 				return true
@@ -411,9 +385,8 @@ func TestLinesOfTheLogHaveRequestAndTrace(t *testing.T) {
 	} {
 		p := serve(t, append([]string{"--redis", redis.URL(), "--log-format", "json", "--log-level", "debug"}, row.args...)...)
 		trace, _, header := begun(1)
-		if a := p.do("POST", "/incr/a", "", header, "X-Request-Id: mine-1"); a.header.Get("X-Request-Id") != "mine-1" {
-			t.Errorf("%v", a.header)
-		}
+		a := p.do("POST", "/incr/a", "", header, "X-Request-Id: mine-1")
+		expect.Equal(t, row.name+": X-Request-Id", a.header.Get("X-Request-Id"), "mine-1")
 		given := p.do("GET", "/nope", "").header.Get("X-Request-Id")
 		p.stop()
 		found := map[string]map[string]any{}
@@ -426,11 +399,14 @@ func TestLinesOfTheLogHaveRequestAndTrace(t *testing.T) {
 				found[id] = fields
 			}
 		}
-		if line := found["mine-1"]; line["route"] != "/incr/{key}" || (line["trace_id"] == trace) != row.kept || (line["span_id"] != nil) != row.kept {
-			t.Errorf("%s: %v", row.name, line)
+		line := found["mine-1"]
+		asked := fmt.Sprintf("%s: line %v", row.name, line)
+		expect.Equal(t, asked+": route", line["route"], any("/incr/{key}"))
+		expect.Equal(t, asked+": has the trace", line["trace_id"] == trace, row.kept)
+		expect.Equal(t, asked+": has a span", line["span_id"] != nil, row.kept)
+		if given == "" {
+			t.Errorf("%s: GET /nope: no X-Request-Id", row.name)
 		}
-		if line := found[given]; given == "" || line["status"] != 404.0 {
-			t.Errorf("%s: %q %v", row.name, given, line)
-		}
+		expect.Equal(t, row.name+": status in the line of GET /nope", found[given]["status"], any(404.0))
 	}
 }

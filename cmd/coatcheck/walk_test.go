@@ -1,7 +1,8 @@
+//go:build check
+
 package main
 
 import (
-	"flag"
 	"os"
 	"os/exec"
 	"regexp"
@@ -11,9 +12,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
-
-// update writes what the walk prints into the README: go test ./cmd/coatcheck -run Walk -update.
-var update = flag.Bool("update", false, "write the walk's real output into the README")
 
 const (
 	readme  = "../../README.md"

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -123,27 +122,6 @@ func goneProcess(pid int) bool {
 	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
 }
 
-// children lists the processes that a process has started.
-func children(t testing.TB, pid int) (pids []int) {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range stats {
-		stat, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		if words := strings.Fields(rest); len(words) > 1 && words[1] == strconv.Itoa(pid) && words[0] != "Z" {
-			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			pids = append(pids, child)
-		}
-	}
-	return pids
-}
-
 // running is a `worker run` of a process that beats, as a process of its own.
 type running struct {
 	t      testing.TB
@@ -176,25 +154,6 @@ func start(t testing.TB, args ...string) *running {
 	return r
 }
 
-// workerRunBeating starts `worker run` with flags, and what its command does besides beating.
-func workerRunBeating(t testing.TB, flags []string, words ...string) *running {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "beats")
-	args := append([]string{"worker", "run", "--wait", "30s"}, flags...)
-	args = append(args, "orders", "--", os.Args[0], asCommand, path)
-	r := start(t, append(args, append(words, "beat")...)...)
-	r.path = path
-	t.Cleanup(func() { // whatever the test has broken
-		for _, path := range []string{path, path + ".forked"} {
-			if b := readBeats(t, path); b.pid != 0 && !goneProcess(b.pid) {
-				t.Errorf("process %d of %s outlived everything", b.pid, path)
-				_ = syscall.Kill(b.pid, syscall.SIGKILL)
-			}
-		}
-	})
-	return r
-}
-
 // code waits for the exit code.
 func (r *running) code() int {
 	r.t.Helper()
@@ -204,51 +163,6 @@ func (r *running) code() int {
 		r.t.Fatalf("it runs on: %s", r.stderr)
 	}
 	return r.cmd.ProcessState.ExitCode()
-}
-
-// renewed waits until the command has seen its lease renewed.
-func (r *running) renewed() {
-	r.t.Helper()
-	eventually(r.t, "the command sees a renewal", func() bool {
-		select {
-		case <-r.ended:
-			r.t.Fatalf("it has ended with %d: %s", r.cmd.ProcessState.ExitCode(), r.stderr)
-		default:
-		}
-		return readBeats(r.t, r.path).ends > 1
-	})
-}
-
-// guard is the process id of the guard.
-func (r *running) guard() int {
-	r.t.Helper()
-	pids := children(r.t, r.cmd.Process.Pid)
-	if len(pids) != 1 {
-		r.t.Fatalf("%d processes were started by worker run", len(pids))
-	}
-	return pids[0]
-}
-
-// inTime checks that the command and what it has started have ended, and that neither has run at or behind the end of its window.
-func (r *running) inTime(paths ...string) {
-	r.t.Helper()
-	for _, path := range append([]string{r.path}, paths...) {
-		if late := r.late(path); len(late) > 0 {
-			r.t.Errorf("%s: %d beats at or behind the end: %q", filepath.Base(path), len(late), late)
-		}
-	}
-}
-
-// late waits until a process has ended that beats, and returns its beats at or behind the end of its window.
-func (r *running) late(path string) []string {
-	r.t.Helper()
-	b := readBeats(r.t, path)
-	eventually(r.t, "the command has ended", func() bool { return b.pid != 0 && goneProcess(b.pid) })
-	b = readBeats(r.t, path)
-	if b.all < enoughBeats {
-		r.t.Errorf("%s: %d beats", filepath.Base(path), b.all)
-	}
-	return b.late
 }
 
 func ringOf(t *testing.T, at []string, pool string) wire.WorkerRing {

@@ -1,8 +1,13 @@
+//go:build check
+
 package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
@@ -22,12 +28,12 @@ func TestCommandNeverOutlivesItsWindow(t *testing.T) {
 		begin func(t *testing.T) (flags []string, fault func())
 	}{
 		{"service killed", func(t *testing.T) ([]string, func()) {
-			p := serve(t)
+			p := serveProcess(t)
 			return []string{"--server", p.banner.URL}, p.kill
 		}},
 		{"service stopped", func(t *testing.T) ([]string, func()) {
-			p := serve(t)
-			return []string{"--server", p.banner.URL}, func() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+			p := serveProcess(t)
+			return []string{"--server", p.banner.URL}, func() { p.signal(syscall.SIGSTOP) }
 		}},
 		{"service in a black hole", func(t *testing.T) ([]string, func()) {
 			link := linktest.Start(t, strings.TrimPrefix(serve(t).banner.URL, "http://"))
@@ -59,9 +65,7 @@ func TestCommandNeverOutlivesItsWindow(t *testing.T) {
 				r.renewed()
 				o.look()
 				fault()
-				if code := r.code(); code != tryLater || !strings.Contains(r.stderr.String(), "was lost") || !strings.Contains(r.stderr.String(), "start the command again") {
-					t.Errorf("%d %s", code, r.stderr)
-				}
+				r.exits(tryLater, "was lost", "start the command again")
 				return append(r.late(r.path), r.late(r.path+".forked")...)
 			})
 		})
@@ -130,7 +134,7 @@ func (o *onlooker) heldUp() time.Duration { return time.Duration(o.worst.Load())
 
 func TestCommandNeverOutlivesThoseWhoWatchIt(t *testing.T) {
 	eachWatcherFault(t, func(t *testing.T) (*running, *process, func()) {
-		p := serve(t)
+		p := serveProcess(t)
 		return workerRunBeating(t, []string{"--server", p.banner.URL, "--ttl", "2s"}, "deaf", "fork"), p, nil
 	})
 }
@@ -141,7 +145,7 @@ func eachWatcherFault(t *testing.T, begin func(t *testing.T) (r *running, p *pro
 	t.Helper()
 	signal := func(pid int, s syscall.Signal) {
 		if err := syscall.Kill(pid, s); err != nil {
-			t.Error(err)
+			t.Errorf("signal %v to process %d: %v", s, pid, err)
 		}
 	}
 	for _, row := range []struct {
@@ -166,13 +170,98 @@ func eachWatcherFault(t *testing.T, begin func(t *testing.T) (r *running, p *pro
 			r, p, after := begin(t)
 			r.renewed()
 			row.fault(r, p)
-			if code := r.code(); code != row.code || !strings.Contains(r.stderr.String(), row.says) {
-				t.Errorf("%d %s", code, r.stderr)
-			}
+			r.exits(row.code, row.says)
 			if after != nil {
 				after()
 			}
 			r.inTime(r.path + ".forked")
 		})
 	}
+}
+
+// children lists the processes that a process has started.
+func children(t testing.TB, pid int) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range stats {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if words := strings.Fields(rest); len(words) > 1 && words[1] == strconv.Itoa(pid) && words[0] != "Z" {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+// workerRunBeating starts `worker run` with flags, and what its command does besides beating.
+func workerRunBeating(t testing.TB, flags []string, words ...string) *running {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "beats")
+	args := append([]string{"worker", "run", "--wait", "30s"}, flags...)
+	args = append(args, "orders", "--", os.Args[0], asCommand, path)
+	r := start(t, append(args, append(words, "beat")...)...)
+	r.path = path
+	t.Cleanup(func() { // whatever the test has broken
+		for _, path := range []string{path, path + ".forked"} {
+			if b := readBeats(t, path); b.pid != 0 && !goneProcess(b.pid) {
+				t.Errorf("process %d of %s outlived everything", b.pid, path)
+				_ = syscall.Kill(b.pid, syscall.SIGKILL)
+			}
+		}
+	})
+	return r
+}
+
+// renewed waits until the command has seen its lease renewed.
+func (r *running) renewed() {
+	r.t.Helper()
+	expect.Eventually(r.t, "the command sees a renewal", func() bool {
+		select {
+		case <-r.ended:
+			r.t.Fatalf("it has ended with %d: %s", r.cmd.ProcessState.ExitCode(), r.stderr)
+		default:
+		}
+		return readBeats(r.t, r.path).ends > 1
+	})
+}
+
+// guard is the process id of the guard.
+func (r *running) guard() int {
+	r.t.Helper()
+	pids := children(r.t, r.cmd.Process.Pid)
+	if len(pids) != 1 {
+		r.t.Fatalf("processes %v were started by worker run, want one", pids)
+	}
+	return pids[0]
+}
+
+// inTime checks that the command and what it has started have ended, and that neither has run at or behind the end of its window.
+func (r *running) inTime(paths ...string) {
+	r.t.Helper()
+	for _, path := range append([]string{r.path}, paths...) {
+		if late := r.late(path); len(late) > 0 {
+			r.t.Errorf("%s: %d beats at or behind the end: %q", filepath.Base(path), len(late), late)
+		}
+	}
+}
+
+// late waits until a process has ended that beats, and returns its beats at or behind the end of its window.
+func (r *running) late(path string) []string {
+	r.t.Helper()
+	expect.Eventually(r.t, filepath.Base(path)+" is there, and its process has ended", func() bool {
+		b := readBeats(r.t, path)
+		return b.pid != 0 && goneProcess(b.pid)
+	})
+	b := readBeats(r.t, path)
+	if b.all < enoughBeats {
+		r.t.Errorf("%s: got %d beats, want %d at least", filepath.Base(path), b.all, enoughBeats)
+	}
+	return b.late
 }

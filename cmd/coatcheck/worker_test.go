@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -23,20 +25,19 @@ func doors(t *testing.T, test func(t *testing.T, at []string)) {
 	})
 }
 
+// runUnderLease starts a script with a worker id of the pool orders. Flags can say another TTL than an hour.
 func runUnderLease(t *testing.T, at []string, flags []string, script string) *running {
 	t.Helper()
-	args := append([]string{"worker", "run"}, at...)
+	args := append([]string{"worker", "run", "--ttl", "1h"}, at...)
 	return start(t, append(append(args, flags...), "orders", "--", "sh", "-c", script)...)
 }
 
 func TestWorkerRunTellsTheCommandItsLeaseAndReleasesItAfterwards(t *testing.T) {
 	t.Parallel()
 	doors(t, func(t *testing.T, at []string) {
-		flags := []string{"--ttl", "20s", "--identity", "web-1", "--layout", "40/3/4/12", "--epoch", "2024-01-01T00:00:00Z", "--datacenter", "5"}
+		flags := []string{"--identity", "web-1", "--layout", "40/3/4/12", "--epoch", "2024-01-01T00:00:00Z", "--datacenter", "5"}
 		r := runUnderLease(t, at, flags, `env | grep ^WORKER_; echo END=$(head -1 $WORKER_NOT_AFTER_FILE) BOOT=$(tail -1 $WORKER_NOT_AFTER_FILE); stat -c '%a' $WORKER_NOT_AFTER_FILE; exit 3`)
-		if code := r.code(); code != 3 {
-			t.Fatalf("%d %s", code, r.stderr)
-		}
+		r.exits(3)
 		told := map[string]string{}
 		for line := range strings.Lines(r.stdout.String()) {
 			for word := range strings.FieldsSeq(line) {
@@ -44,19 +45,17 @@ func TestWorkerRunTellsTheCommandItsLeaseAndReleasesItAfterwards(t *testing.T) {
 				told[name] = value
 			}
 		}
-		for name, want := range map[string]string{
+		slot := ringOf(t, at, "orders").Slots[0]
+		want := map[string]string{
 			"WORKER_ID": "0", "WORKER_POOL": "orders", "WORKER_LAYOUT": "40/3/4/12", "WORKER_EPOCH_MS": "1704067200000", "WORKER_DATACENTER": "5", "600": "",
-		} {
-			if got, ok := told[name]; !ok || got != want {
-				t.Errorf("%s is %q in %s", name, got, r.stdout)
-			}
+			"WORKER_FENCE": strconv.FormatInt(slot.Fence, 10), "WORKER_NOT_BEFORE_MS": strconv.FormatInt(slot.NotBefore.UnixMilli(), 10), "WORKER_NOT_AFTER_MS": told["END"],
 		}
-		ring := ringOf(t, at, "orders")
-		slot := ring.Slots[0]
-		if told["WORKER_FENCE"] != strconv.FormatInt(slot.Fence, 10) || told["WORKER_NOT_BEFORE_MS"] != strconv.FormatInt(slot.NotBefore.UnixMilli(), 10) ||
-			told["WORKER_NOT_AFTER_MS"] != told["END"] || slot.Holder != "web-1" || slot.State != "free" {
-			t.Errorf("%v\n%+v", told, slot)
+		others := func(name, _ string) bool {
+			_, wanted := want[name]
+			return !wanted
 		}
+		expect.Equal(t, "what the command was told, and the mode of its file", told, want, cmpopts.IgnoreMapEntries(others))
+		expect.Equal(t, "state and holder of the worker id after the command's end", [2]string{slot.State, slot.Holder}, [2]string{"free", "web-1"})
 		if _, err := os.Stat(filepath.Dir(told["WORKER_NOT_AFTER_FILE"])); !os.IsNotExist(err) {
 			t.Errorf("the file's folder is left: %v", err)
 		}
@@ -66,11 +65,12 @@ func TestWorkerRunTellsTheCommandItsLeaseAndReleasesItAfterwards(t *testing.T) {
 // The second line of the file is the end on the clock of /proc/uptime, and no later than the first by the server's clock, which is this machine's.
 func TestBothLinesOfTheFileAreOneMoment(t *testing.T) {
 	p := serve(t)
-	r := runUnderLease(t, []string{"--server", p.banner.URL}, []string{"--ttl", "1h"}, `cat $WORKER_NOT_AFTER_FILE`)
-	if code := r.code(); code != 0 {
-		t.Fatalf("%d %s", code, r.stderr)
-	}
+	r := runUnderLease(t, []string{"--server", p.banner.URL}, nil, `cat $WORKER_NOT_AFTER_FILE`)
+	r.exits(0)
 	lines := strings.Fields(r.stdout.String())
+	if len(lines) != 2 {
+		t.Fatalf("the file holds %q, want two lines", lines)
+	}
 	server, _ := strconv.ParseInt(lines[0], 10, 64)
 	boot, _ := strconv.ParseInt(lines[1], 10, 64)
 	now := sinceBoot()
@@ -98,11 +98,10 @@ func TestWorkerRunEndsAsItsCommandDoes(t *testing.T) {
 		{`cat; echo out; echo err >&2`, 0},
 	} {
 		r := runUnderLease(t, at, nil, row.script)
-		if code := r.code(); code != row.code || strings.Contains(r.stderr.String(), "coatcheck") {
-			t.Errorf("%s: %d %s", row.script, code, r.stderr)
-		}
-		if row.script[:3] == "cat" && (r.stdout.String() != "out\n" || r.stderr.String() != "err\n") {
-			t.Errorf("%q %q", r.stdout, r.stderr)
+		r.exits(row.code)
+		lacks(t, "stderr of "+row.script, r.stderr.String(), "coatcheck")
+		if row.script[:3] == "cat" {
+			expect.Equal(t, "stdout and stderr of "+row.script, [2]string{r.stdout.String(), r.stderr.String()}, [2]string{"out\n", "err\n"})
 		}
 	}
 }
@@ -116,25 +115,22 @@ func TestWorkerRunPassesSignalsOn(t *testing.T) {
 	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGHUP, "HUP"}, {syscall.SIGUSR1, "USR1"}, {syscall.SIGUSR2, "USR2"}} {
 		t.Run(row.trap, func(t *testing.T) {
 			r := runUnderLease(t, []string{"--server", p.banner.URL}, nil, `trap 'echo got; exit 42' `+row.trap+`; echo ready; while :; do sleep 0.05; done`)
-			eventually(t, "it is ready", func() bool { return strings.Contains(r.stdout.String(), "ready") })
+			r.ready()
 			if err := r.cmd.Process.Signal(row.signal); err != nil {
 				t.Fatal(err)
 			}
-			if code := r.code(); code != 42 || !strings.Contains(r.stdout.String(), "got") {
-				t.Errorf("%d %s %s", code, r.stdout, r.stderr)
-			}
+			r.exits(42)
+			expect.Contains(t, "stdout of the command after SIG"+row.trap, r.stdout.String(), "got")
 		})
 	}
 }
 
 func TestSignalsThatTheCommandDoesNotTakeEndIt(t *testing.T) {
 	p := serve(t)
-	r := runUnderLease(t, []string{"--server", p.banner.URL}, nil, `echo ready; sleep 60`)
-	eventually(t, "it is ready", func() bool { return strings.Contains(r.stdout.String(), "ready") })
+	r := runUnderLease(t, []string{"--server", p.banner.URL}, nil, `echo ready; sleep 600`)
+	r.ready()
 	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	if code := r.code(); code != 128+15 {
-		t.Errorf("%d %s", code, r.stderr)
-	}
+	r.exits(128 + 15)
 }
 
 // The lease is kept until what the command has left behind in its group is gone, which is told to end, and then made to.
@@ -143,13 +139,11 @@ func TestLeaseIsKeptUntilTheWholeGroupHasEnded(t *testing.T) {
 	at := []string{"--server", p.banner.URL}
 	path := filepath.Join(t.TempDir(), "beats")
 	script := "'" + os.Args[0] + "' " + asCommand + " '" + path + "' deaf & while ! grep -q pid '" + path + "'; do sleep 0.02; done; exit 9"
-	r := runUnderLease(t, at, []string{"--ttl", "1h", "--grace", "500ms"}, script)
-	if code := r.code(); code != 9 {
-		t.Fatalf("%d %s", code, r.stderr)
-	}
+	r := runUnderLease(t, at, []string{"--grace", "500ms"}, script)
+	r.exits(9)
 	b := readBeats(t, path)
 	if b.pid == 0 || !goneProcess(b.pid) {
-		t.Errorf("process %d is left", b.pid)
+		t.Errorf("process %d, which the command left behind, is there after the lease's end; want it to be known and gone", b.pid)
 	}
 	slot := ringOf(t, at, "orders").Slots[0]
 	if slot.State != "free" || slot.NotAfter.UnixMilli() < b.last {
@@ -160,24 +154,16 @@ func TestLeaseIsKeptUntilTheWholeGroupHasEnded(t *testing.T) {
 func TestWorkerRunWithoutAnIdToBeHad(t *testing.T) {
 	t.Parallel()
 	doors(t, func(t *testing.T, at []string) {
-		one := runUnderLease(t, at, []string{"--layout", "41/1/12"}, `echo ready; cat; sleep 60`)
-		two := runUnderLease(t, at, []string{"--layout", "41/1/12"}, `echo ready; sleep 60`)
-		for _, r := range []*running{one, two} {
-			eventually(t, "it holds an id", func() bool { return strings.Contains(r.stdout.String(), "ready") })
-		}
-		three := runUnderLease(t, at, nil, `echo ready`)
-		if code := three.code(); code != tryLater || !strings.Contains(three.stderr.String(), "Try again in") || !strings.Contains(three.stderr.String(), "--wait") {
-			t.Errorf("%d %s", code, three.stderr)
-		}
-		four := runUnderLease(t, at, []string{"--wait", "1m"}, `echo ready`)
+		one := runUnderLease(t, at, []string{"--layout", "41/1/12"}, `echo ready; cat; sleep 600`)
+		two := runUnderLease(t, at, []string{"--layout", "41/1/12"}, `echo ready; sleep 600`)
+		one.ready()
+		two.ready()
+		runUnderLease(t, at, nil, `echo ready`).exits(tryLater, "Try again in", "--wait")
+		four := runUnderLease(t, at, []string{"--wait", "1h"}, `echo ready`)
 		_ = one.cmd.Process.Signal(syscall.SIGTERM)
-		if code := four.code(); code != done || four.stdout.String() != "ready\n" {
-			t.Errorf("%d %s", code, four.stderr)
-		}
-		five := runUnderLease(t, at, []string{"--layout", "41/10/12"}, `echo ready`)
-		if code := five.code(); code != failed || !strings.Contains(five.stderr.String(), "41/1/12") {
-			t.Errorf("%d %s", code, five.stderr)
-		}
+		four.exits(done)
+		expect.Equal(t, "stdout of the command that waited for an id", four.stdout.String(), "ready\n")
+		runUnderLease(t, at, []string{"--layout", "41/10/12"}, `echo ready`).exits(failed, "41/1/12")
 	})
 }
 
@@ -188,39 +174,22 @@ func TestPoolInQuarantineSaysHowToDeclareItNew(t *testing.T) {
 		"redis":   {"--redis", redis.URL(), "--prefix", "b:"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := runUnderLease(t, at, nil, `true`)
-			if code := r.code(); code != tryLater || !strings.Contains(r.stderr.String(), "coatcheck worker create orders") || !strings.Contains(r.stderr.String(), "Try again in") {
-				t.Errorf("%d %s", code, r.stderr)
-			}
-			code, stdout, stderr := coatcheck(t, nil, append([]string{"worker", "create", "invoices", "--ttl", "5s", "--layout", "41/5/7"}, at...)...)
-			if code != done || !strings.Contains(stdout, "41/5/7") || !strings.Contains(stdout, "5s") {
-				t.Errorf("%d %s %s", code, stdout, stderr)
-			}
-			if code, _, stderr := coatcheck(t, nil, append([]string{"worker", "create", "invoices"}, at...)...); code != failed || !strings.Contains(stderr, "there already") {
-				t.Errorf("again: %d %s", code, stderr)
-			}
-			s := start(t, append(append([]string{"worker", "run"}, at...), "invoices", "--", "true")...)
-			if code := s.code(); code != done {
-				t.Errorf("%d %s", code, s.stderr)
-			}
-			code, stdout, stderr = coatcheck(t, nil, append([]string{"worker", "ls"}, at...)...)
-			if code != done || !strings.Contains(stdout, "invoices") {
-				t.Errorf("%d %s %s", code, stdout, stderr)
-			}
+			runUnderLease(t, at, nil, `true`).exits(tryLater, "coatcheck worker create orders", "Try again in")
+			execute(t, nil, append([]string{"worker", "create", "invoices", "--ttl", "1h", "--layout", "41/5/7"}, at...)...).exits(done).prints("41/5/7", "1h")
+			execute(t, nil, append([]string{"worker", "create", "invoices"}, at...)...).exits(failed, "there already")
+			start(t, append(append([]string{"worker", "run"}, at...), "invoices", "--", "true")...).exits(done)
+			execute(t, nil, append([]string{"worker", "ls"}, at...)...).exits(done).prints("invoices")
 		})
 	}
 }
 
 func TestWorkerLsWithoutPools(t *testing.T) {
 	doors(t, func(t *testing.T, at []string) {
-		code, stdout, stderr := coatcheck(t, nil, append([]string{"worker", "ls", "--json"}, at...)...)
 		var list wire.WorkerPools
-		if err := json.Unmarshal([]byte(stdout), &list); code != done || err != nil || list.Pools == nil {
-			t.Errorf("%d %s %s", code, stdout, stderr)
+		if ls := execute(t, nil, append([]string{"worker", "ls", "--json"}, at...)...).exits(done).into(&list); list.Pools == nil {
+			t.Errorf("%s prints %s, want a list of pools", ls.line, ls.stdout)
 		}
-		if code, _, stderr := coatcheck(t, nil, append([]string{"worker", "ls", "nobodys"}, at...)...); code != failed {
-			t.Errorf("%d %s", code, stderr)
-		}
+		execute(t, nil, append([]string{"worker", "ls", "nobodys"}, at...)...).exits(failed)
 	})
 }
 
@@ -277,9 +246,6 @@ func TestWorkerExitCodes(t *testing.T) {
 		{[]string{"id", "decode", "--pool", "a", "--redis", redis.URL(), "1"}, tryLater, "refused"},
 		{[]string{"guard"}, usage, "worker run"},
 	} {
-		code, _, stderr := coatcheck(t, nil, row.args...)
-		if code != row.code || !strings.Contains(stderr, row.stderr) {
-			t.Errorf("%v: %d %s", row.args, code, stderr)
-		}
+		execute(t, nil, row.args...).exits(row.code, row.stderr)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -31,17 +32,15 @@ func TestFloodsOfHeadersAreRefused(t *testing.T) {
 	} {
 		answers := s.raw(t, "POST /incr/k HTTP/1.1\r\nHost: x\r\n"+header+"\r\n")
 		if len(answers) > 1 || len(answers) == 1 && answers[0].status != 431 {
-			t.Errorf("%s: %+v", what, answers)
+			t.Errorf("a flood of headers, %s: got %v, want 431 or no answer", what, answers)
 		}
 	}
 	if answers := s.raw(t, "POST /incr/"+strings.Repeat("k", 80<<10)+" HTTP/1.1\r\nHost: x\r\n\r\n"); len(answers) == 1 && answers[0].status != 431 {
-		t.Errorf("a long path: %+v", answers)
+		t.Errorf("a long path: got %v, want 431 or no answer", answers)
 	}
-	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 {
-		t.Errorf("something was counted: %s", a.body)
-	}
+	s.do(t, "GET", "/counter/k", "").wantStatus(t, 404)
 	if log := s.log.String(); len(log) > 10_000 {
-		t.Errorf("the flood is in the log: %d bytes", len(log))
+		t.Errorf("the flood is in the log: %d bytes, want 10,000 at most:\n%.2000s", len(log), log)
 	}
 }
 
@@ -52,49 +51,35 @@ func TestCompressedBodyIsRefusedAndNotInflated(t *testing.T) {
 	packed := gzip.NewWriter(&bomb)
 	_, _ = packed.Write(append([]byte(`{"ttl_ms":600000`), bytes.Repeat([]byte(" "), 16<<20)...))
 	if err := packed.Close(); err != nil || bomb.Len() > 1<<17 {
-		t.Fatal(bomb.Len(), err)
+		t.Fatalf("compressing 16 MiB of spaces: got %d bytes (%v), want 128 KiB at most", bomb.Len(), err)
 	}
 	token := s.issue(t, "")
 	for _, path := range []string{"/token", "/token/" + token + "/claim", "/incr/k", "/worker/p", "/lock/l", "/payments", "/nope", "/livez"} {
 		for _, coding := range []string{"gzip", "GZIP", "x-gzip", "deflate", "br", "zstd", "gzip, gzip", "identity, gzip", "", "none"} {
 			a := s.do(t, "POST", path, bomb.String(), "Content-Encoding: "+coding, "Idempotency-Key: bomb")
-			if problem := checkProblem(t, a, wire.UnsupportedEncoding); problem.Field != "Content-Encoding" || a.header.Get("Accept-Encoding") != "identity" {
-				t.Errorf("%s %s: %+v", path, coding, problem)
-			}
+			wantField(t, a, wire.UnsupportedEncoding, "Content-Encoding")
+			a.wantHeader(t, "Accept-Encoding", "identity")
 		}
 	}
 	for _, header := range []string{"Content-Encoding: identity", "Content-Encoding: Identity "} {
 		must[wire.TokenIssued](t, s, 201, "POST", "/token", "{}", header)
 	}
 	must[wire.TokenIssued](t, s, 201, "POST", "/token", "", "Content-Encoding: gzip") // there is nothing to inflate
-	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 || s.state(t, token) != "issued" || s.ledger(t).Total != 0 {
-		t.Error("something was done")
-	}
+	s.do(t, "GET", "/counter/k", "").wantStatus(t, 404)
+	expect.Equal(t, "the token's state after the bombs", s.state(t, token), "issued")
+	expect.Equal(t, "payments after the bombs", s.ledger(t).Total, 0)
 }
+
+// evil is a header that no answer has, and that no log tells of.
+const evil = "Zevil: 1"
 
 // Line ends in what a client chooses end neither a header of the answer nor a line of the log.
 func TestLineEndsOfAClientEndNothing(t *testing.T) {
 	s := onEmbedded(t)
 	before := strings.Count(s.log.String(), "\n")
-	const evil = "Zevil: 1"
 	asked := 0
 	for _, end := range []string{"%0d%0a", "%0a", "%0d", "%E5%98%8A%E5%98%8D", "\\r\\n", "%250d%250a"} {
-		for _, request := range []call{
-			{method: "POST", path: "/incr/k" + end + evil[:5]},
-			{method: "POST", path: "/incr/k?by=1" + end + evil[:5]},
-			{method: "POST", path: "/incr/k?" + end + evil[:5] + "=1"},
-			{method: "GET", path: "/token/t" + end + evil[:5]},
-			{method: "GET", path: "/problems/x" + end + evil[:5]},
-			{method: "GET", path: "/events" + end + evil[:5]},
-			{method: "GET", path: "/console/x" + end + evil[:5]},
-			{method: "POST", path: "/incr/k", header: []string{"X-Request-Id: a" + end + evil}},
-			{method: "POST", path: "/payments", header: []string{"Idempotency-Token: a" + end + evil}, body: "{}"},
-			{method: "POST", path: "/payments", header: []string{"Idempotency-Key: a" + end + evil}, body: "{}"},
-			{method: "DELETE", path: "/lock/l", header: []string{"Lease-Token: a" + end + evil}},
-			{method: "POST", path: "/lock/l", body: `{"owner":"a` + "\\r\\n" + evil + `"}`},
-			{method: "POST", path: "/token", body: `{"scope":"a\n` + evil + `"}`},
-			{method: "Zevil", path: "/incr/k"},
-		} {
+		for _, request := range requestsWith(end) {
 			a, err := s.send(t.Context(), request)
 			if err != nil {
 				continue // Go's client does not send such a path
@@ -102,36 +87,57 @@ func TestLineEndsOfAClientEndNothing(t *testing.T) {
 			asked++
 			for name, values := range a.header {
 				if strings.Contains(name+strings.Join(values, ""), "Zevil") && name != "Allow" {
-					t.Errorf("%+v: the answer has %s: %q", request, name, values)
+					t.Errorf("%v; want none of what the client wrote, got header %s: %q", a, name, values)
 				}
 			}
 		}
 	}
-	// What Go's client refuses to write: line ends as they are.
-	for _, request := range []string{
-		"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\n" + evil + "\r\nConnection: close\r\n\r\n",
-		"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\r" + evil + "\r\nConnection: close\r\n\r\n",
-		"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\r\n " + evil + "\r\nConnection: close\r\n\r\n",
-		"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\x00" + evil + "\r\nConnection: close\r\n\r\n",
-		"GET /livez\r" + evil + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-		"Zevil\r /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-	} {
+	for _, request := range rawLineEnds {
 		for _, a := range s.raw(t, request) {
 			if asked++; a.header.Get("Zevil") != "" || strings.Contains(a.header.Get("X-Request-Id"), "Zevil") {
-				t.Errorf("%q: %v", request, a.header)
+				t.Errorf("%q: %v; want no header of the client's", request, a)
 			}
 		}
 	}
 	log := s.log.String()
 	for line := range strings.Lines(log) {
 		if !strings.HasPrefix(line, "time=") {
-			t.Errorf("a line that nobody has begun: %q", line)
+			t.Errorf("the log has a line of a client's: %q", line)
 		}
 	}
 	if strings.Contains(log, "Zevil") {
 		t.Errorf("the log holds what a client chose:\n%s", log)
 	}
-	if lines := strings.Count(log, "\n") - before; asked < 50 || lines > asked {
-		t.Errorf("%d lines for %d requests", lines, asked)
+	wantBetween(t, "requests that were answered", asked, 50, 1000)
+	wantBetween(t, "lines of the log", strings.Count(log, "\n")-before, 0, asked)
+}
+
+// requestsWith are requests of which each has a line end, written in some way, and a header after it.
+func requestsWith(end string) []call {
+	return []call{
+		{method: "POST", path: "/incr/k" + end + evil[:5]},
+		{method: "POST", path: "/incr/k?by=1" + end + evil[:5]},
+		{method: "POST", path: "/incr/k?" + end + evil[:5] + "=1"},
+		{method: "GET", path: "/token/t" + end + evil[:5]},
+		{method: "GET", path: "/problems/x" + end + evil[:5]},
+		{method: "GET", path: "/events" + end + evil[:5]},
+		{method: "GET", path: "/console/x" + end + evil[:5]},
+		{method: "POST", path: "/incr/k", header: []string{"X-Request-Id: a" + end + evil}},
+		{method: "POST", path: "/payments", header: []string{"Idempotency-Token: a" + end + evil}, body: "{}"},
+		{method: "POST", path: "/payments", header: []string{"Idempotency-Key: a" + end + evil}, body: "{}"},
+		{method: "DELETE", path: "/lock/l", header: []string{"Lease-Token: a" + end + evil}},
+		{method: "POST", path: "/lock/l", body: `{"owner":"a` + "\\r\\n" + evil + `"}`},
+		{method: "POST", path: "/token", body: `{"scope":"a\n` + evil + `"}`},
+		{method: "Zevil", path: "/incr/k"},
 	}
+}
+
+// rawLineEnds is what Go's client refuses to write: line ends as they are.
+var rawLineEnds = []string{
+	"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\n" + evil + "\r\nConnection: close\r\n\r\n",
+	"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\r" + evil + "\r\nConnection: close\r\n\r\n",
+	"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\r\n " + evil + "\r\nConnection: close\r\n\r\n",
+	"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\x00" + evil + "\r\nConnection: close\r\n\r\n",
+	"GET /livez\r" + evil + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+	"Zevil\r /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
 }

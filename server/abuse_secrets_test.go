@@ -14,9 +14,9 @@ import (
 func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
 	g := serveKeyed(t, server.Config{Dev: true}, map[string]access.Record{"thief": {Role: access.Use, Principal: "thief"}})
 	token := decode[wire.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
-	claim := decode[wire.Claimed](t, g.as(t, "use", "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`), 200).Lease
-	lock := decode[wire.LockGranted](t, g.as(t, "use", "POST", "/lock/l", `{"ttl_ms":600000,"owner":"me"}`), 201)
-	worker := decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/p", `{"ttl_ms":600000}`), 201)
+	claim := decode[wire.Claimed](t, g.as(t, "use", "POST", "/token/"+token+"/claim", forAnHour), 200).Lease
+	lock := decode[wire.LockGranted](t, g.as(t, "use", "POST", "/lock/l", `{"ttl_ms":3600000,"owner":"me"}`), 201)
+	worker := decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/p", `{"ttl_ms":3600000}`), 201)
 
 	for _, caller := range []string{"thief", "use", "admin", "read"} {
 		for _, shown := range []string{"", "Lease-Token: guess", "Lease-Token: " + strings.Repeat("A", 22), "Lease-Token: " + token, "Lease-Token: " + g.keys["use"].Text(), fmt.Sprintf("Lease-Token: %d", lock.Fence)} {
@@ -34,14 +34,14 @@ func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
 					header = append(header, shown)
 				}
 				if a := g.as(t, caller, request.method, request.path, request.body, header...); a.status < 400 || a.status > 499 {
-					t.Errorf("%s with %q: %s %s: %d %s", caller, shown, request.method, request.path, a.status, a.body)
+					t.Errorf("by %s: %v; want a refusal", caller, a)
 				}
 			}
 		}
 	}
 	for _, caller := range []string{"use", "thief", "read", "nobody"} {
 		if a := g.as(t, caller, "DELETE", fmt.Sprintf("/lock/l?force=%d", lock.Fence), ""); a.status != 403 && a.status != 401 {
-			t.Errorf("%s breaks a lock: %d %s", caller, a.status, a.body)
+			t.Errorf("by %s: %v; want status 401 or 403", caller, a)
 		}
 	}
 	// As another principal the token is unknown, with its secret too.
@@ -60,7 +60,7 @@ func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
 	told.WriteString(g.log.String())
 	for what, secret := range map[string]string{"claim": claim, "lock": lock.Lease, "worker id": worker.Lease, "token": token, "key": g.keys["use"].Text()} {
 		if strings.Contains(told.String(), secret) {
-			t.Errorf("the secret of the %s is told", what)
+			t.Errorf("the secret of the %s, %s, is told in an answer or the log:\n%s", what, secret, told.String())
 		}
 	}
 	for _, end := range []call{
@@ -68,8 +68,6 @@ func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
 		{method: "DELETE", path: fmt.Sprintf("/worker/p/%d", worker.WorkerID), header: []string{"Lease-Token: " + worker.Lease}},
 		{method: "POST", path: "/token/" + token + "/complete", body: `{"status":200}`, header: []string{"Lease-Token: " + claim}},
 	} {
-		if a := g.as(t, "use", end.method, end.path, end.body, end.header...); a.status != 204 {
-			t.Errorf("its holder, %s: %d %s", end.path, a.status, a.body)
-		}
+		g.as(t, "use", end.method, end.path, end.body, end.header...).wantStatus(t, 204)
 	}
 }

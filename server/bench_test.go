@@ -52,7 +52,7 @@ func BenchmarkIncr(b *testing.B) {
 					to := &sink{header: http.Header{}}
 					side.handler.ServeHTTP(to, asked.WithContext(b.Context()))
 					if to.status != http.StatusOK {
-						b.Error(to.status)
+						b.Errorf("GET /incr/orders: status %d, want 200", to.status)
 					}
 				}
 			})

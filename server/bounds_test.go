@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -26,20 +29,15 @@ func TestNamesAtTheirBoundsAreTakenAndDecodedOnce(t *testing.T) {
 		"a%3Ab": "a:b", "a%3ac": "a:c", "%61%62": "ab", "%7E1": "~1", "%2E%2E1": "..1", "%41%2d%5f": "A-_", "x%40y": "x@y", // encoded without need
 		strings.Repeat("%7e", 200): strings.Repeat("~", 200),
 	} {
-		got := must[wire.Incremented](t, s, 200, "GET", "/incr/"+path, "")
-		if got != (wire.Incremented{Key: key, Value: 1, First: 1}) {
-			t.Errorf("/incr/%s: %+v, want key %q", path, got, key)
-		}
-		if read := must[wire.Counter](t, s, 200, "GET", "/counter/"+path, ""); read != (wire.Counter{Key: key, Value: 1}) {
-			t.Errorf("/counter/%s: %+v", path, read)
-		}
+		expect.Equal(t, "GET /incr/"+path, must[wire.Incremented](t, s, 200, "GET", "/incr/"+path, ""), wire.Incremented{Key: key, Value: 1, First: 1})
+		expect.Equal(t, "GET /counter/"+path, must[wire.Counter](t, s, 200, "GET", "/counter/"+path, ""), wire.Counter{Key: key, Value: 1})
 	}
 	pool := strings.Repeat("%70", 199) + "@"
 	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/"+pool, "")
 	ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/"+strings.Repeat("p", 199)+"@", "")
-	if lease.WorkerID != 0 || ring.Pool != strings.Repeat("p", 199)+"@" || ring.Used != 1 {
-		t.Errorf("%+v %+v", lease, ring)
-	}
+	expect.Equal(t, "POST /worker/"+pool+": worker id", lease.WorkerID, 0)
+	expect.Equal(t, "GET /worker/ppp…@: pool", ring.Pool, strings.Repeat("p", 199)+"@")
+	expect.Equal(t, "GET /worker/ppp…@: used", ring.Used, 1)
 }
 
 func TestByAtItsBoundsOwnsItsRange(t *testing.T) {
@@ -55,9 +53,7 @@ func TestByAtItsBoundsOwnsItsRange(t *testing.T) {
 		{"?%62y=2", 1_000_004, 1_000_005},
 	} {
 		got := must[wire.Incremented](t, s, 200, "POST", "/incr/k"+row.query, "")
-		if got.First != row.first || got.Value != row.value {
-			t.Errorf("%s: %+v", row.query, got)
-		}
+		expect.Equal(t, "POST /incr/k"+row.query, got, wire.Incremented{Key: "k", First: row.first, Value: row.value})
 	}
 }
 
@@ -72,9 +68,10 @@ func TestNumbersAsBareDigitsForWhoAsksForText(t *testing.T) {
 		{"GET", "/counter/k", "text/html", "application/json", `{"key":"k","value":10}` + "\n"},
 	} {
 		a := s.do(t, row.method, row.path, "", "Accept: "+row.accept)
-		if a.status != 200 || string(a.body) != row.body || !strings.HasPrefix(a.header.Get("Content-Type"), row.kind) || a.header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%+v: %d %v %q", row, a.status, a.header, a.body)
-		}
+		a.wantStatus(t, 200)
+		a.wantBody(t, row.body)
+		expect.Contains(t, a.asked+": Content-Type", a.header.Get("Content-Type"), row.kind)
+		a.wantHeader(t, "Cache-Control", "no-store")
 	}
 }
 
@@ -88,7 +85,7 @@ func TestBodiesAtTheirBoundsAreTaken(t *testing.T) {
 		for _, chunked := range []bool{false, true} {
 			a, err := s.send(t.Context(), call{method: "POST", path: "/token", body: body, chunked: chunked && body != ""})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("POST /token with body %.60q, in chunks %v: %v", body, chunked, err)
 			}
 			decode[wire.TokenIssued](t, a, 201)
 		}
@@ -102,16 +99,12 @@ func TestTokenIsIssuedWithItsDefaultsAndItsLocation(t *testing.T) {
 	s := onEmbedded(t)
 	a := s.do(t, "POST", "/token", "")
 	issued := decode[wire.TokenIssued](t, a, 201)
-	if left := time.Until(issued.ExpiresAt); left < 23*time.Hour || left > 25*time.Hour {
-		t.Errorf("expires in %v", left)
-	}
-	if a.header.Get("Location") != "/token/"+issued.Token || a.header.Get("Cache-Control") != "no-store" || issued.Scope != "" {
-		t.Errorf("%v %+v", a.header, issued)
-	}
+	wantBetween(t, "POST /token: expires in", time.Until(issued.ExpiresAt), 23*time.Hour, 25*time.Hour)
+	a.wantHeader(t, "Location", "/token/"+issued.Token)
+	a.wantHeader(t, "Cache-Control", "no-store")
+	expect.Equal(t, "POST /token: scope", issued.Scope, "")
 	status := must[wire.TokenStatus](t, s, 200, "GET", a.header.Get("Location"), "")
-	if status.State != "issued" || status.Attempts != 0 || status.Fence != 0 || !status.LeaseUntil.IsZero() {
-		t.Errorf("%+v", status)
-	}
+	expect.Equal(t, "GET /token/{token} once it is issued", status, wire.TokenStatus{State: "issued"}, cmpopts.IgnoreFields(wire.TokenStatus{}, "ExpiresAt"))
 }
 
 func TestClaimAtItsBoundsIsGranted(t *testing.T) {
@@ -123,12 +116,13 @@ func TestClaimAtItsBoundsIsGranted(t *testing.T) {
 		token := s.issue(t, "")
 		granted := s.claim(t, token, body)
 		if granted.Fence < 1 || granted.Attempt != 1 || granted.Lease == "" || granted.LeaseUntil.IsZero() {
-			t.Errorf("%.60s: %+v", body, granted)
+			t.Errorf("claiming with %.60s: got %+v, want attempt 1 with a fence, a lease and its end", body, granted)
 		}
 	}
 }
 
 func TestWorkerRequestAtItsBoundsIsGranted(t *testing.T) {
+	const hour = 3_600_000
 	s := onEmbedded(t)
 	for i, row := range []struct {
 		body, layout string
@@ -137,23 +131,22 @@ func TestWorkerRequestAtItsBoundsIsGranted(t *testing.T) {
 		{"", "41/10/12", 30_000},
 		{`{"ttl_ms":100}`, "41/10/12", 100},
 		{`{"ttl_ms":86400000,"identity":"` + strings.Repeat("i", 200) + `"}`, "41/10/12", 86_400_000},
-		{`{"layout":"41/5/5/12","epoch":"1970-01-01T00:00:00Z"}`, "41/5/5/12", 30_000},
-		{`{"layout":"32/20/11@s","epoch":"2024-02-29T12:00:00.125+02:00"}`, "32/20/11@s", 30_000},
-		{`{"layout":"62/1/0"}`, "62/1/0", 30_000},
-		{`{"layout":"62/1/0@s","epoch":null,"identity":null}`, "62/1/0@s", 30_000},
-		{`{"layout":"41/01/02"}`, "41/1/2", 30_000},
+		{`{"ttl_ms":3600000,"layout":"41/5/5/12","epoch":"1970-01-01T00:00:00Z"}`, "41/5/5/12", hour},
+		{`{"ttl_ms":3600000,"layout":"32/20/11@s","epoch":"2024-02-29T12:00:00.125+02:00"}`, "32/20/11@s", hour},
+		{`{"ttl_ms":3600000,"layout":"62/1/0"}`, "62/1/0", hour},
+		{`{"ttl_ms":3600000,"layout":"62/1/0@s","epoch":null,"identity":null}`, "62/1/0@s", hour},
+		{`{"ttl_ms":3600000,"layout":"41/01/02"}`, "41/1/2", hour},
 	} {
 		pool := "/worker/p" + string(rune('a'+i))
 		a := s.do(t, "POST", pool, row.body)
 		lease := decode[wire.WorkerLease](t, a, 201)
-		if lease.Layout != row.layout || lease.TTL != row.ttl || lease.RenewEvery != row.ttl/3 || lease.NotAfter.Sub(lease.NotBefore).Milliseconds() != row.ttl {
-			t.Errorf("%s: %+v", row.body, lease)
-		}
-		if a.header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%v", a.header)
-		}
-		if row.ttl < 1000 {
-			continue // it may have ended already
+		expect.Equal(t, a.asked+": layout", lease.Layout, row.layout)
+		expect.Equal(t, a.asked+": ttl_ms", lease.TTL, row.ttl)
+		expect.Equal(t, a.asked+": renew_every_ms", lease.RenewEvery, row.ttl/3)
+		expect.Equal(t, a.asked+": the window in ms", lease.NotAfter.Sub(lease.NotBefore).Milliseconds(), row.ttl)
+		a.wantHeader(t, "Cache-Control", "no-store")
+		if row.ttl < hour {
+			continue // on a busy machine it may have ended already
 		}
 		must[wire.WorkerRenewed](t, s, 200, "PUT", pool+"/0", `{"ttl_ms":null}`, "Lease-Token: "+lease.Lease)
 		must[nothing](t, s, 204, "DELETE", pool+"/0", "", "Lease-Token: "+lease.Lease)

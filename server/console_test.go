@@ -1,10 +1,10 @@
 package server_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -16,23 +16,22 @@ func TestSessionSaysWhoIsAskingAndNeverRefuses(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
 	s := serve(t, server.Config{Store: store, Access: book, Console: server.ConsoleConfig{Mode: server.ConsoleRead, Durability: "lost at once"}})
 	const path = "/console/api/session"
-	if got := must[wire.Session](t, s, 200, "GET", path, ""); got.Role != "none" || got.Refused != "" || got.Store != "" || got.Durability != "" || !got.Access || !got.Readonly {
-		t.Errorf("%+v", got)
+	session := func(s *service, header ...string) wire.Session {
+		got := must[wire.Session](t, s, 200, "GET", path, "", header...)
+		got.Hazards = nil
+		return got
 	}
-	if got := must[wire.Session](t, s, 200, "GET", path, "", "X-API-Key: cck_x_y"); got.Role != "none" || got.Refused == "" {
-		t.Errorf("%+v", got)
-	}
-	if got := must[wire.Session](t, s, 200, "GET", path, "", keys[0]); got.Role != "use" || got.Principal != "p" || !slices.Equal(got.Names, []string{"orders*"}) || got.Store != "embedded" || got.Durability != "lost at once" {
-		t.Errorf("%+v", got)
-	}
-	open := serve(t, server.Config{Store: store})
-	if got := must[wire.Session](t, open, 200, "GET", path, ""); got.Role != "admin" || got.Access || got.Readonly || got.Names == nil {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "GET "+path, session(s), wire.Session{Role: "none", Names: []string{}, Access: true, Readonly: true})
+	wrong := session(s, "X-API-Key: cck_x_y")
+	expect.Equal(t, "GET "+path+" with a wrong key: says why it is not taken", wrong.Refused != "", true)
+	expect.Equal(t, "GET "+path+" with a wrong key: role", wrong.Role, "none")
+	expect.Equal(t, "GET "+path+" with a key", session(s, keys[0]), wire.Session{
+		Role: "use", Principal: "p", Names: []string{"orders*"}, Access: true, Readonly: true, Store: "embedded", Durability: "lost at once",
+	})
+	expect.Equal(t, "GET "+path+" where access is not controlled",
+		session(serve(t, server.Config{Store: store})), wire.Session{Role: "admin", Names: []string{}, Store: "embedded"})
 	off := serve(t, server.Config{Store: store, Console: server.ConsoleConfig{Mode: server.ConsoleOff}})
 	for _, gone := range []string{path, "/console", "/console/", "/console/main.js"} {
-		if a := off.do(t, "GET", gone, ""); a.status != 404 {
-			t.Errorf("%s: %d", gone, a.status)
-		}
+		off.do(t, "GET", gone, "").wantStatus(t, 404)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -21,41 +23,32 @@ func TestCountersAreSetReadListedAndRemoved(t *testing.T) {
 		for _, value := range []int64{5, 9007199254740993, -9223372036854775808, 0, 9223372036854775806} {
 			want := wire.Counter{Key: "k", Value: value}
 			set := s.do(t, "PUT", "/counter/k", fmt.Sprintf(`{"value":%d}`, value))
-			if got := decode[wire.Counter](t, set, 200); got != want || set.header.Get("Cache-Control") != "no-store" {
-				t.Errorf("%+v %v", got, set.header)
-			}
-			if got := must[wire.Counter](t, s, 200, "GET", "/counter/k", ""); got != want {
-				t.Errorf("%+v", got)
-			}
-			if got := must[wire.Incremented](t, s, 200, "GET", "/incr/k", ""); got.Value != value+1 || got.First != value+1 {
-				t.Errorf("%+v after %d", got, value)
-			}
+			expect.Equal(t, set.asked, decode[wire.Counter](t, set, 200), want)
+			set.wantHeader(t, "Cache-Control", "no-store")
+			after := fmt.Sprint(" after the counter was set to ", value)
+			expect.Equal(t, "GET /counter/k"+after, must[wire.Counter](t, s, 200, "GET", "/counter/k", ""), want)
+			expect.Equal(t, "GET /incr/k"+after, must[wire.Incremented](t, s, 200, "GET", "/incr/k", ""),
+				wire.Incremented{Key: "k", Value: value + 1, First: value + 1})
 		}
 		checkProblem(t, s.do(t, "POST", "/incr/k", ""), wire.CounterOverflow)
 		removed := s.do(t, "DELETE", "/counter/k", "")
-		if decode[nothing](t, removed, 204); removed.header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%v", removed.header)
-		}
+		decode[nothing](t, removed, 204)
+		removed.wantHeader(t, "Cache-Control", "no-store")
 		checkProblem(t, s.do(t, "GET", "/counter/k", ""), wire.NotFound)
 		checkProblem(t, s.do(t, "DELETE", "/counter/k", ""), wire.NotFound)
-		if got := must[wire.Incremented](t, s, 200, "POST", "/incr/k?by=3", ""); got != (wire.Incremented{Key: "k", Value: 3, First: 1}) {
-			t.Errorf("%+v", got)
-		}
-		if text := s.do(t, "PUT", "/counter/k", `{"value":-7}`, "Accept: text/plain"); string(text.body) != "-7\n" {
-			t.Errorf("%q", text.body)
-		}
-		if text := s.do(t, "GET", "/counter/k", "", "Accept: text/plain"); string(text.body) != "-7\n" || !strings.HasPrefix(text.header.Get("Content-Type"), "text/plain") {
-			t.Errorf("%q %v", text.body, text.header)
-		}
+		expect.Equal(t, "POST /incr/k?by=3 after the counter was removed",
+			must[wire.Incremented](t, s, 200, "POST", "/incr/k?by=3", ""), wire.Incremented{Key: "k", Value: 3, First: 1})
+		s.do(t, "PUT", "/counter/k", `{"value":-7}`, "Accept: text/plain").wantBody(t, "-7\n")
+		text := s.do(t, "GET", "/counter/k", "", "Accept: text/plain")
+		text.wantBody(t, "-7\n")
+		expect.Contains(t, text.asked+": Content-Type", text.header.Get("Content-Type"), "text/plain")
 	})
 }
 
 func TestCountersAreListedByPages(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{})
 	f := newFixture(t, store)
-	if got := must[wire.Counters](t, f.s, 200, "GET", "/counter?prefix=none", ""); got.Counters == nil || len(got.Counters) != 0 || got.Next != "" {
-		t.Errorf("%+v", got)
-	}
+	f.s.do(t, "GET", "/counter?prefix=none", "").wantBody(t, `{"counters":[]}`+"\n")
 	for i := range 7 {
 		must[wire.Counter](t, f.s, 200, "PUT", fmt.Sprint("/counter/p:", i), fmt.Sprintf(`{"value":%d}`, i))
 	}
@@ -74,36 +67,33 @@ func TestCountersAreListedByPages(t *testing.T) {
 			break
 		}
 	}
-	if got := strings.Join(told, " "); got != "p:0=0 p:1=1 p:2=2 p:3=nullnot-an-integer p:4=4 p:5=5 p:6=6" {
-		t.Error(got)
-	}
+	expect.Equal(t, "GET /counter?prefix=p:&n=3, page by page", strings.Join(told, " "), "p:0=0 p:1=1 p:2=2 p:3=nullnot-an-integer p:4=4 p:5=5 p:6=6")
 }
 
 func TestCounterWithAnEnd(t *testing.T) {
-	redis := redistest.Start(t)
-	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
+	store := storetest.Redis(t)
 	s := serve(t, server.Config{Store: store})
 	left := func(key string) time.Duration {
-		return redis.Client().PTTL(t.Context(), store.Key("counter", key)).Val()
+		t.Helper()
+		left, err := run(t, store, "return {'ok', tostring(redis.call('PTTL', KEYS[1]))}", store.Key("counter", key)).Number(0)
+		if err != nil {
+			t.Fatalf("PTTL of the counter %s: %v", key, err)
+		}
+		return time.Duration(left) * time.Millisecond
 	}
 	must[wire.Incremented](t, s, 200, "POST", "/incr/daily?ttl_ms=3600000", "")
 	must[wire.Incremented](t, s, 200, "POST", "/incr/daily?ttl_ms=7200000", "") // not extended
 	must[wire.Incremented](t, s, 200, "POST", "/incr/once?ttl_ms=3600000", "", "Idempotency-Key: id")
 	must[wire.Counter](t, s, 200, "PUT", "/counter/set", `{"value":5,"ttl_ms":3600000}`)
 	for _, key := range []string{"daily", "once", "set"} {
-		if got := left(key); got <= 59*time.Minute || got > time.Hour {
-			t.Errorf("%s has %v left", key, got)
-		}
+		wantBetween(t, "what is left of "+key+", which was given an hour", left(key), 30*time.Minute, time.Hour)
 	}
 	must[wire.Counter](t, s, 200, "PUT", "/counter/set", `{"value":6}`)
-	if got := left("set"); got >= 0 {
-		t.Errorf("it has %v left", got)
-	}
+	expect.Equal(t, "what is left of set, which was set again without an end, in ms", left("set").Milliseconds(), -1)
 	must[wire.Incremented](t, s, 200, "POST", "/incr/brief?ttl_ms=100", "")
-	eventually(t, "it expires", func() bool { return s.do(t, "GET", "/counter/brief", "").status == 404 })
-	if got := must[wire.Incremented](t, s, 200, "POST", "/incr/brief?ttl_ms=3600000", ""); got.Value != 1 {
-		t.Errorf("%+v", got)
-	}
+	eventually(t, "the counter brief expires", func() bool { return s.do(t, "GET", "/counter/brief", "").status == 404 })
+	expect.Equal(t, "POST /incr/brief after the counter expired",
+		must[wire.Incremented](t, s, 200, "POST", "/incr/brief?ttl_ms=3600000", ""), wire.Incremented{Key: "brief", Value: 1, First: 1})
 }
 
 func TestRepeatedRequestOfACounterGetsTheSameAnswer(t *testing.T) {
@@ -112,35 +102,30 @@ func TestRepeatedRequestOfACounterGetsTheSameAnswer(t *testing.T) {
 		first := must[wire.Incremented](t, s, 200, "POST", "/incr/k?by=3", "", `Idempotency-Key: "a"`)
 		must[wire.Incremented](t, s, 200, "POST", "/incr/k", "")
 		for range 2 {
-			if again := must[wire.Incremented](t, s, 200, "POST", "/incr/k?by=3", "", `Idempotency-Key: a`); again != first {
-				t.Errorf("%+v after %+v", again, first)
-			}
+			again := must[wire.Incremented](t, s, 200, "POST", "/incr/k?by=3", "", `Idempotency-Key: a`)
+			expect.Equal(t, "POST /incr/k?by=3 with the same Idempotency-Key again", again, first)
 		}
 		checkProblem(t, s.do(t, "POST", "/incr/k?by=2", "", "Idempotency-Key: a"), wire.PayloadMismatch)
-		if got := must[wire.Counter](t, s, 200, "GET", "/counter/k", ""); got.Value != 4 {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "GET /counter/k after 3 and 1, and repetitions", must[wire.Counter](t, s, 200, "GET", "/counter/k", ""), wire.Counter{Key: "k", Value: 4})
 	})
 }
 
 func TestCountersHoldOffAfterALossOfEverything(t *testing.T) {
-	redis := redistest.Start(t)
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()})})
-	must[wire.Incremented](t, s, 200, "POST", "/incr/k?by=100", "")
-	if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for _, header := range [][]string{nil, {"Idempotency-Key: id"}} {
-		held := s.do(t, "POST", "/incr/k", "", header...)
-		checkProblem(t, held, wire.PoolQuarantined)
-		if wait, err := strconv.Atoi(held.header.Get("Retry-After")); err != nil || wait < 1 || wait > 5 {
-			t.Errorf("Retry-After: %q", held.header.Get("Retry-After"))
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.Open(t, redisstore.Config{})
+		s, _ := serveInside(t, server.Config{Store: store})
+		must[wire.Incremented](t, s, 200, "POST", "/incr/k?by=100", "")
+		run(t, store, "for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('DEL', key) end return {'ok'}", store.Key("counter", "k"))
+		for _, header := range [][]string{nil, {"Idempotency-Key: id"}} {
+			held := s.do(t, "POST", "/incr/k", "", header...)
+			checkProblem(t, held, wire.PoolQuarantined)
+			held.wantHeader(t, "Retry-After", strconv.Itoa(int(counter.DefaultHoldOff.Seconds())))
 		}
-	}
-	eventually(t, "it goes on", func() bool { return s.do(t, "POST", "/incr/k", "").status == 200 })
-	if got := must[wire.Counter](t, s, 200, "GET", "/counter/k", ""); got.Value != 101+counter.DefaultMargin {
-		t.Errorf("%+v", got)
-	}
+		time.Sleep(counter.DefaultHoldOff)
+		first := int64(101 + counter.DefaultMargin)
+		expect.Equal(t, "POST /incr/k after the hold-off",
+			must[wire.Incremented](t, s, 200, "POST", "/incr/k", ""), wire.Incremented{Key: "k", Value: first, First: first})
+	})
 }
 
 func TestCounterThatIsBehindIsRefusedByAStrictServer(t *testing.T) {
@@ -149,13 +134,12 @@ func TestCounterThatIsBehindIsRefusedByAStrictServer(t *testing.T) {
 	s := serve(t, server.Config{Store: store, Counters: counter.Config{AfterLoss: counter.Refuse}})
 	must[wire.Incremented](t, s, 200, "POST", "/incr/k?by=100", "")
 	if err := redis.Client().Del(t.Context(), store.Key("counter", "k")).Err(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("removing the counter behind the server's back: %v", err)
 	}
 	for _, header := range [][]string{nil, {"Idempotency-Key: id"}} {
 		checkProblem(t, s.do(t, "POST", "/incr/k", "", header...), wire.CounterBehind)
 	}
 	must[wire.Counter](t, s, 200, "PUT", "/counter/k", `{"value":200}`)
-	if got := must[wire.Incremented](t, s, 200, "POST", "/incr/k", "", "Idempotency-Key: id"); got.Value != 201 {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "POST /incr/k after the counter was set to 200",
+		must[wire.Incremented](t, s, 200, "POST", "/incr/k", "", "Idempotency-Key: id"), wire.Incremented{Key: "k", Value: 201, First: 201})
 }

@@ -1,10 +1,10 @@
 package server_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -41,43 +41,45 @@ func TestDecodeTakesAnIDApart(t *testing.T) {
 		got := decode[wire.DecodedID](t, a, 200)
 		epoch, err := time.Parse(time.RFC3339, row.epoch)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("reading the epoch of this row: %v", err)
 		}
 		want := wire.DecodedID{
 			ID: row.plain, Time: time.UnixMilli(row.ms).UTC(), WorkerID: row.worker, Datacenter: row.datacenter, Sequence: row.sequence, Layout: row.layout, Epoch: epoch,
 		}
-		if got != want || a.header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: %+v %v, want %+v", row.path, got, a.header, want)
-		}
+		expect.Equal(t, a.asked, got, want)
+		a.wantHeader(t, "Cache-Control", "no-store")
 	}
 }
 
 func TestDecodeAsBareDigitsIsTimeWorkerDatacenterSequence(t *testing.T) {
 	s := onEmbedded(t)
 	a := s.do(t, "GET", "/id/decode/1169786042799259000?layout=41/5/5/12&epoch=2010-11-04T01:42:54.657Z", "", "Accept: text/plain")
-	if a.status != 200 || string(a.body) != "1567733700834\n7\n1\n3448\n" || !strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
-		t.Errorf("%d %v %q", a.status, a.header, a.body)
-	}
+	a.wantStatus(t, 200)
+	a.wantBody(t, "1567733700834\n7\n1\n3448\n")
+	expect.Contains(t, a.asked+": Content-Type", a.header.Get("Content-Type"), "text/plain")
 }
 
 func TestDecodeWithoutALayoutTakesThatOfTheDefaultPoolIfItIsKnown(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), IDPool: "main"})
-	if got := must[wire.DecodedID](t, s, 200, "GET", "/id/decode/4194308097", ""); got.Layout != "41/10/12" || got.Epoch.Year() != 2020 {
-		t.Errorf("nothing was stamped yet: %+v", got)
-	}
+	wantDecoded(t, s, "/id/decode/4194308097", "41/10/12", 2020) // nothing was stamped yet
 
 	store := storetest.Open(t, redisstore.Config{})
 	first := serve(t, server.Config{Store: store})
 	must[wire.WorkerPool](t, first, 201, "PUT", "/worker/main", `{"layout":"41/5/5/12","epoch":"2024-01-01T00:00:00Z","datacenter":2}`)
 	s = serve(t, server.Config{Store: store, IDPool: "main"})
 	id := s.ids(t, "/id/snowflake").ID
-	got := must[wire.DecodedID](t, s, 200, "GET", "/id/decode/"+id, "")
-	if got.Layout != "41/5/5/12" || got.Epoch.Year() != 2024 || got.Datacenter != 2 || time.Since(got.Time).Abs() > time.Minute {
-		t.Errorf("%+v", got)
-	}
-	got = must[wire.DecodedID](t, s, 200, "GET", "/id/decode/"+id+"?layout=41/10/12", "")
-	if got.Layout != "41/10/12" || got.Epoch.Year() != 2020 {
-		t.Errorf("a layout is given, and with it the default epoch: %+v", got)
-	}
+	got := wantDecoded(t, s, "/id/decode/"+id, "41/5/5/12", 2024)
+	expect.Equal(t, "GET /id/decode/"+id+": datacenter", got.Datacenter, 2)
+	wantBetween(t, "GET /id/decode/"+id+": age of the id", time.Since(got.Time).Abs(), 0, 10*time.Minute)
+	wantDecoded(t, s, "/id/decode/"+id+"?layout=41/10/12", "41/10/12", 2020) // with a layout comes the default epoch
 	checkProblem(t, s.do(t, "GET", "/id/decode/"+id+"?pool=never", ""), wire.NotFound)
+}
+
+// wantDecoded decodes an id, and checks by which layout and epoch.
+func wantDecoded(t *testing.T, s *service, path, layout string, year int) wire.DecodedID {
+	t.Helper()
+	got := must[wire.DecodedID](t, s, 200, "GET", path, "")
+	expect.Equal(t, "GET "+path+": layout", got.Layout, layout)
+	expect.Equal(t, "GET "+path+": year of the epoch", got.Epoch.Year(), year)
+	return got
 }

@@ -344,61 +344,9 @@ func TestListenersAreLimited(t *testing.T) {
 	})
 }
 
-// pipes is a listener within the process, for tests whose time is not real.
-type pipes struct {
-	dialled chan net.Conn
-	closed  context.Context
-	close   context.CancelFunc
-}
-
-func newPipes(ctx context.Context) *pipes {
-	p := &pipes{dialled: make(chan net.Conn)}
-	p.closed, p.close = context.WithCancel(ctx)
-	return p
-}
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case p.dialled <- theirs:
-		return ours, nil
-	case <-p.closed.Done():
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// Accept implements net.Listener.
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.dialled:
-		return conn, nil
-	case <-p.closed.Done():
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (p *pipes) Close() error {
-	p.close()
-	return nil
-}
-
-// Addr implements net.Listener.
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
-
 func TestStreamOutlivesTheTimeOfARequestAndEndsWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := newPipes(t.Context())
-		s := &service{
-			server: server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: time.Second}),
-			addr:   "inside", client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: in.dial}}, dial: in.dial,
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		ended := make(chan error, 1)
-		go func() { ended <- s.server.Serve(ctx, in) }()
+		s, stop := serveInside(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: time.Second})
 		l := s.listen(t)
 		l.until("hello")
 		for range 20 {
@@ -408,7 +356,6 @@ func TestStreamOutlivesTheTimeOfARequestAndEndsWithTheServer(t *testing.T) {
 		}
 		stop()
 		l.wantEnd("stopping")
-		expect.Error(t, "Serve", <-ended, nil)
 	})
 }
 

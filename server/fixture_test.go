@@ -99,14 +99,18 @@ func (f *fixture) lock(t testing.TB, name, body string) string {
 // put gives a counter's key a value that no counter writes.
 func (f *fixture) put(t testing.TB, store *redisstore.Store, key, command string, value ...any) {
 	t.Helper()
-	put := &scripts.Script{
-		Name:   "test_put",
-		Source: "redis.call('" + command + "', KEYS[1], unpack(ARGV)) return {'ok'}",
-		SHA:    strings.Repeat("0", 40), // not known: the store sends the source
+	run(t, store, "redis.call('"+command+"', KEYS[1], unpack(ARGV)) return {'ok'}", store.Key("counter", key), value...)
+}
+
+// run runs a script of the test's own on a store.
+func run(t testing.TB, store *redisstore.Store, source, key string, args ...any) redisstore.Reply {
+	t.Helper()
+	script := &scripts.Script{Name: "test", Source: source, SHA: fmt.Sprintf("%x", sha1.Sum([]byte(source)))}
+	reply, err := store.Run(t.Context(), script, []string{key}, args...)
+	if err != nil {
+		t.Fatalf("running a script on %s with %v: %v\n%s", key, args, err, source)
 	}
-	if _, err := store.Run(t.Context(), put, []string{store.Key("counter", key)}, value...); err != nil {
-		t.Fatalf("%s %s %v: %v", command, store.Key("counter", key), value, err)
-	}
+	return reply
 }
 
 // dumpSource reads everything that a Redis holds: the word "ok", then each key and what it has, in an
@@ -154,12 +158,7 @@ func dump(t testing.TB, client *redis.Client) map[string]string {
 // dumpOf is everything that a store holds, by key. The embedded one has no other client.
 func dumpOf(t testing.TB, store *redisstore.Store) map[string]string {
 	t.Helper()
-	script := &scripts.Script{Name: "test_dump", Source: dumpSource, SHA: fmt.Sprintf("%x", sha1.Sum([]byte(dumpSource))), Reads: true}
-	listed, err := store.Run(t.Context(), script, []string{store.Key("counter", "k")})
-	if err != nil {
-		t.Fatalf("reading all of the store: %v", err)
-	}
-	return byKey(listed)
+	return byKey(run(t, store, dumpSource, store.Key("counter", "k")))
 }
 
 // byKey takes the answer of dumpSource apart.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -296,14 +297,13 @@ func TestFindingsAreTheWorstFirstAndOneForAllServersAlike(t *testing.T) {
 	}
 	all := Examine(*facts, *with)
 	if !slices.IsSortedFunc(all, func(a, b Finding) int { return int(b.Severity) - int(a.Severity) }) || all[0].ID != "persistence" {
-		t.Errorf("%+v", all)
+		t.Errorf("got %+v, want the worst first, and that is persistence", all)
 	}
-	if found := of("timeout", all); len(found) != 1 || !slices.Equal(found[0].Where, []string{"10.0.0.1:6379", "10.0.0.2:6379"}) {
-		t.Errorf("%+v", found)
-	}
-	if Worst(all) != Critical || Worst(nil) != OK {
-		t.Error(Worst(all))
-	}
+	found := of("timeout", all)
+	expect.MustEqual(t, "the number of findings of timeout", len(found), 1)
+	expect.Equal(t, "where timeout was found", found[0].Where, []string{"10.0.0.1:6379", "10.0.0.2:6379"})
+	expect.Equal(t, "the worst of all", Worst(all), Critical)
+	expect.Equal(t, "the worst of none", Worst(nil), OK)
 }
 
 // A server that tells nothing is not taken for fine.
@@ -314,17 +314,18 @@ func TestNothingIsFineBecauseNobodyCouldLook(t *testing.T) {
 	}
 	for _, f := range Examine(redisstore.Inspection{Mode: redisstore.Standalone, LoggedIn: true, TLS: true, Servers: []redisstore.Inspected{mute}}, Settings{}) {
 		if f.Severity == OK && !slices.Contains([]string{"role", "password", "tls", "scripts"}, f.ID) {
-			t.Errorf("%+v", f)
+			t.Errorf("%s of a server that tells nothing is fine: %+v", f.ID, f)
 		}
 	}
 }
 
 func TestSeveritiesAreWrittenAsWords(t *testing.T) {
 	text, err := json.Marshal(Finding{ID: "x", Severity: Warning, Found: "y"})
+	expect.Error(t, "writing a finding", err, nil)
+	expect.Equal(t, "writing a finding", string(text), `{"id":"x","severity":"warning","found":"y"}`)
 	var back Finding
-	if err != nil || string(text) != `{"id":"x","severity":"warning","found":"y"}` || json.Unmarshal(text, &back) != nil || back.Severity != Warning {
-		t.Errorf("%s %v %+v", text, err, back)
-	}
+	expect.Error(t, "reading a finding", json.Unmarshal(text, &back), nil)
+	expect.Equal(t, "reading a finding: its severity", back.Severity, Warning)
 	if json.Unmarshal([]byte(`{"severity":"bad"}`), &back) == nil {
 		t.Error("bad is a severity")
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -66,7 +67,5 @@ func TestEachCheckOfAServiceFindsItsFact(t *testing.T) {
 	// On this host nobody listens on the way.
 	facts := healthyService()
 	facts.Certificate, facts.Loopback = nil, true
-	if found := of("service-tls", ExamineService(facts, Settings{})); len(found) != 0 {
-		t.Errorf("%+v", found)
-	}
+	expect.Equal(t, "service-tls of a service on this host", of("service-tls", ExamineService(facts, Settings{})), nil)
 }

@@ -156,7 +156,10 @@ func TestTimeIsTheClockOfTheProcess(t *testing.T) {
 }
 
 func TestAnExpiryThatCanNotBeKeptIsRefused(t *testing.T) {
-	c := client(t, open(t, Config{}))
+	bubble(t, Config{}, func(t *testing.T, _ *Store, c *redis.Client) { refuseExpiries(t, c) })
+}
+
+func refuseExpiries(t *testing.T, c *redis.Client) {
 	do(t, c, "SET", "k", "v")
 	short := "ERR embedded store: a TTL under 100 ms cannot be kept, got "
 	refused(t, c, short+"99 ms", "PEXPIRE", "k", 99)

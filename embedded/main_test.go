@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -45,6 +46,9 @@ func dialer(s *Store) *redis.Client {
 		Dialer:                   func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx) },
 		Protocol:                 2,
 		DisableIdentity:          true,
+		ReadTimeout:              2 * time.Minute, // go-redis waits for 3 s, and a busy machine may need more
+		WriteTimeout:             2 * time.Minute,
+		PoolTimeout:              2 * time.Minute,
 		MaxRetries:               -1,
 		ContextTimeoutEnabled:    true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -56,7 +60,7 @@ func do(t testing.TB, c *redis.Client, words ...any) string {
 	t.Helper()
 	reply, err := c.Do(t.Context(), words...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		t.Fatalf("%v: %v", words, err)
+		t.Fatalf("%v: got error %v", words, err)
 	}
 	return fmt.Sprint(reply)
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func TestOpenTellsAllFaultsOfAConfig(t *testing.T) {
@@ -45,8 +47,10 @@ func TestDialEndsWithItsContext(t *testing.T) {
 
 func TestWithoutADirectoryEveryStartIsANewLife(t *testing.T) {
 	a, b := open(t, Config{}), open(t, Config{})
-	if len(a.Incarnation()) != 40 || a.Incarnation() == b.Incarnation() || !a.CleanStart() {
-		t.Fatalf("%q %q %v", a.Incarnation(), b.Incarnation(), a.CleanStart())
+	expect.Equal(t, "the length of an incarnation", len(a.Incarnation()), 40)
+	expect.Equal(t, "the start is clean", a.CleanStart(), true)
+	if a.Incarnation() == b.Incarnation() {
+		t.Errorf("got the incarnation %q twice, want another at each start", a.Incarnation())
 	}
 }
 
@@ -114,7 +118,7 @@ func TestAClientThatSendsNoCommandIsTold(t *testing.T) {
 	}
 	reply := make([]byte, 100)
 	if n, err := conn.Read(reply); err != nil || !strings.HasPrefix(string(reply[:n]), "-ERR Protocol error") {
-		t.Fatalf("%q %v", reply[:n], err)
+		t.Fatalf("the answer to a letter: got %q and error %v, want -ERR Protocol error", reply[:n], err)
 	}
 	if _, err := conn.Read(reply); err == nil {
 		t.Error("the connection goes on")

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/number"
 )
 
@@ -28,7 +29,7 @@ func TestCalendarKeysNameACounterForEachPeriod(t *testing.T) {
 	} {
 		k, err := number.ParseCalendarKey(row.key, row.zone)
 		if err != nil || k.String() != row.key {
-			t.Errorf("%s: %s, %v", row.key, k, err)
+			t.Errorf("reading key %s: got %s and error %v, want itself", row.key, k, err)
 			continue
 		}
 		name, period, err := k.At(moment(t, row.at))
@@ -63,15 +64,15 @@ func TestParseCalendarKeySaysWhatToWriteInstead(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if name, _, err := key(t, strings.Repeat("x", 196)+"{yyyy}", nil).At(time.Now()); len(name) != number.MaxName || err != nil {
-		t.Errorf("%d, %v", len(name), err)
-	}
+	name, _, err := key(t, strings.Repeat("x", 196)+"{yyyy}", nil).At(time.Now())
+	expect.Error(t, "the name of the longest key", err, nil)
+	expect.Equal(t, "the length of the longest name", len(name), number.MaxName)
 }
 
 func TestCalendarKeyRefusesYearsThatItCanNotWrite(t *testing.T) {
 	for _, k := range []string{"a{yyyy}", "a{yy}", "a{YYYYww}"} {
 		if name, period, err := key(t, k, nil).At(time.Time{}); !errors.Is(err, number.ErrTime) || name != "" || period != (number.Period{}) {
-			t.Errorf("%s: %q, %+v, %v", k, name, period, err)
+			t.Errorf("%s in year 1: got %q, %+v and error %v, want nothing and %v", k, name, period, err, number.ErrTime)
 		}
 	}
 	var none number.CalendarKey
@@ -161,13 +162,13 @@ func FuzzParseCalendarKey(f *testing.F) {
 		k, err := number.ParseCalendarKey(text, nil)
 		if err != nil {
 			if !errors.Is(err, number.ErrKey) {
-				t.Fatalf("%q: %v", text, err)
+				t.Fatalf("reading key %q: got error %v, want %v", text, err, number.ErrKey)
 			}
 			return
 		}
 		name, period, err := k.At(at)
 		if err != nil || !nameForm.MatchString(name) || period.From.After(at) || !period.Until.After(at) || k.String() != text {
-			t.Fatalf("%q: %q, %+v, %v", text, name, period, err)
+			t.Fatalf("key %q, read as %q: got name %q, %+v and error %v at %v, want a counter's name and a period that has it", text, k, name, period, err, at)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func TestOpaqueIsAPermutation(t *testing.T) {
 		var err error
 		text, err = o.Append(text[:0], value)
 		if err != nil || len(text) != 6 {
-			t.Fatalf("%d: %q, %v", value, text, err)
+			t.Fatalf("writing %d: got %q and error %v, want six digits", value, text, err)
 		}
 		var n int64
 		for _, digit := range text {
@@ -64,7 +64,7 @@ func TestOpaqueReadsWhatItWrites(t *testing.T) {
 		for _, value := range values {
 			text, err := o.Encode(value)
 			if err != nil || len(text) != o.Digits() {
-				t.Fatalf("%d: %q, %v", value, text, err)
+				t.Fatalf("writing %d: got %q and error %v, want %d digits", value, text, err, o.Digits())
 			}
 			if back, err := o.Decode(text); back != value || err != nil {
 				t.Fatalf("%d: %q is %d, %v", value, text, back, err)
@@ -74,7 +74,7 @@ func TestOpaqueReadsWhatItWrites(t *testing.T) {
 		text := fmt.Sprintf("%0*d", o.Digits(), values[4])
 		value, err := o.Decode(text)
 		if err != nil || value < 0 || value > o.Max() {
-			t.Fatalf("%q: %d, %v", text, value, err)
+			t.Fatalf("reading %q: got %d and error %v, want a value up to %d", text, value, err, o.Max())
 		}
 		if again, err := o.Encode(value); again != text || err != nil {
 			t.Fatalf("%q is %d, and that is %q, %v", text, value, again, err)
@@ -180,7 +180,7 @@ func TestOpaqueRefusesWhatDoesNotFit(t *testing.T) {
 	o := opaque(t, 8, "")
 	for _, text := range []string{"", "1234567", "123456789", "1234567x", "1234567:", "1234567/", "-1234567", "+1234567", " 1234567", "12_34567", "1234567\n", "１２３４５６７８", "12345678901234567890123"} {
 		if value, err := o.Decode(text); !errors.Is(err, number.ErrSyntax) || value != 0 || !strings.Contains(err.Error(), "8 digits") {
-			t.Errorf("%q: %d, %v", text, value, err)
+			t.Errorf("reading %q: got %d and error %v, want %v that names 8 digits", text, value, err, number.ErrSyntax)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/number"
 )
 
@@ -71,12 +72,12 @@ func TestPeriodsOfTheCalendar(t *testing.T) {
 
 func TestWithoutADateThereIsNoPeriod(t *testing.T) {
 	template := number.MustTemplate("A{n}")
-	if period, err := template.Period(time.Now(), nil); period != (number.Period{}) || err != nil {
-		t.Errorf("%+v, %v", period, err)
-	}
-	if period, err := template.PeriodOf("", nil); period != (number.Period{}) || err != nil {
-		t.Errorf("%+v, %v", period, err)
-	}
+	period, err := template.Period(time.Now(), nil)
+	expect.Error(t, "Period of now", err, nil)
+	expect.Equal(t, "Period of now", period, number.Period{})
+	period, err = template.PeriodOf("", nil)
+	expect.Error(t, "PeriodOf no label", err, nil)
+	expect.Equal(t, "PeriodOf no label", period, number.Period{})
 	if _, err := template.PeriodOf("2026", nil); !errors.Is(err, number.ErrSyntax) {
 		t.Error(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/number"
 )
 
@@ -57,7 +58,7 @@ func TestTemplatesWriteTheVectors(t *testing.T) {
 	} {
 		template, err := number.ParseTemplate(row.template)
 		if err != nil || template.String() != row.template {
-			t.Errorf("%s: %s, %v", row.template, template, err)
+			t.Errorf("reading template %s: got %s and error %v, want itself", row.template, template, err)
 			continue
 		}
 		at := moment(t, row.at)
@@ -161,9 +162,7 @@ func TestTheZeroTemplateIsNone(t *testing.T) {
 	_, errOf := none.PeriodOf("", nil)
 	errFits := none.Fits(key(t, "a{yyyy}", nil))
 	for name, err := range map[string]error{"Format": errFormat, "Parse": errParse, "Period": errPeriod, "PeriodOf": errOf, "Fits": errFits} {
-		if !errors.Is(err, number.ErrTemplate) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Error(t, name, err, number.ErrTemplate)
 	}
 }
 
@@ -337,7 +336,7 @@ func FuzzParseTemplate(f *testing.F) {
 		template, err := number.ParseTemplate(text)
 		if err != nil {
 			if !errors.Is(err, number.ErrTemplate) || template.String() != "" {
-				t.Fatalf("%q: %v, %v", text, template, err)
+				t.Fatalf("reading template %q: got %v and error %v, want none and %v", text, template, err, number.ErrTemplate)
 			}
 			return
 		}

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -95,12 +96,12 @@ func TestBase32IsTolerant(t *testing.T) {
 
 // A padded decimal never grows past its width.
 func TestPaddedRefusesWhatDoesNotFit(t *testing.T) {
-	if text, err := snowflake.ID(99999).Padded(5); text != "99999" || err != nil {
-		t.Errorf("%q, %v", text, err)
-	}
-	if text, err := snowflake.ID(7).Padded(snowflake.MaxWidth); len(text) != snowflake.MaxWidth || err != nil {
-		t.Errorf("%q, %v", text, err)
-	}
+	text, err := snowflake.ID(99999).Padded(5)
+	expect.Error(t, "99999 in 5 digits", err, nil)
+	expect.Equal(t, "99999 in 5 digits", text, "99999")
+	text, err = snowflake.ID(7).Padded(snowflake.MaxWidth)
+	expect.Error(t, "7 in the most digits", err, nil)
+	expect.Equal(t, "the length of 7 in the most digits", len(text), snowflake.MaxWidth)
 	for _, row := range []struct {
 		id    snowflake.ID
 		width int
@@ -114,7 +115,7 @@ func TestPaddedRefusesWhatDoesNotFit(t *testing.T) {
 func TestAppendLeavesTheTextAsItWasWhenItRefuses(t *testing.T) {
 	for _, format := range append(snowflake.Formats(), "unknown") {
 		if got, err := format.Append([]byte("before"), -1, snowflake.Style{}); err == nil || string(got) != "before" {
-			t.Errorf("%s: %q, %v", format, got, err)
+			t.Errorf("%s of -1: got %q and error %v, want an error and the text that was there", format, got, err)
 		}
 	}
 	layout := snowflake.MustLayout("20/1/2")
@@ -123,7 +124,7 @@ func TestAppendLeavesTheTextAsItWasWhenItRefuses(t *testing.T) {
 		"layout out of order": {Layout: snowflake.Layout{Timestamp: 1}},
 	} {
 		if got, err := snowflake.Timed.Append(nil, layout.Max()+1, style); err == nil || got != nil {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("%s: got %q and error %v, want no text and an error", name, got, err)
 		}
 	}
 	if got, err := snowflake.ID(1).Timed(twitter, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)); err == nil {
@@ -162,30 +163,26 @@ func TestFormatsKeepIDsAndOrder(t *testing.T) {
 func TestTimedOfAnEpochBetweenTwoMilliseconds(t *testing.T) {
 	epoch := time.Date(2020, 1, 1, 0, 0, 0, 1_700_000, time.UTC)
 	text, err := snowflake.ID(5<<22|9).Timed(twitter, epoch)
-	if err != nil || text != "202001010000000060000009" {
-		t.Errorf("%s, %v", text, err)
-	}
-	if back, err := snowflake.ParseTimed(text, twitter, epoch); back != 5<<22|9 || err != nil {
-		t.Errorf("%d, %v", back, err)
-	}
-	// With seconds there are texts between two units.
-	if id, err := snowflake.ParseTimed("202001010000005000000000", snowflake.MustLayout("31/10/12@s"), snowflake.DefaultEpoch); !errors.Is(err, snowflake.ErrSyntax) {
-		t.Errorf("%d, %v", id, err)
-	}
+	expect.Error(t, "writing it", err, nil)
+	expect.Equal(t, "writing it", text, "202001010000000060000009")
+	back, err := snowflake.ParseTimed(text, twitter, epoch)
+	expect.Error(t, "reading "+text, err, nil)
+	expect.Equal(t, "reading "+text, back, 5<<22|9)
+	_, err = snowflake.ParseTimed("202001010000005000000000", snowflake.MustLayout("31/10/12@s"), snowflake.DefaultEpoch)
+	expect.Error(t, "reading a text between two seconds, with a layout of seconds", err, snowflake.ErrSyntax)
 }
 
 func TestParseFormat(t *testing.T) {
 	for _, want := range snowflake.Formats() {
-		if got, err := snowflake.ParseFormat(string(want)); got != want || err != nil {
-			t.Errorf("%s: %s, %v", want, got, err)
-		}
+		got, err := snowflake.ParseFormat(string(want))
+		expect.Error(t, "ParseFormat "+string(want), err, nil)
+		expect.Equal(t, "ParseFormat "+string(want), got, want)
 	}
-	if got, err := snowflake.ParseFormat(""); got != snowflake.Decimal || err != nil {
-		t.Errorf("%s, %v", got, err)
-	}
-	if got, err := snowflake.ParseFormat("Decimal"); err == nil || !strings.Contains(err.Error(), "decimal padded base36") {
-		t.Errorf("%s, %v", got, err)
-	}
+	got, err := snowflake.ParseFormat("")
+	expect.Error(t, "ParseFormat of nothing", err, nil)
+	expect.Equal(t, "ParseFormat of nothing", got, snowflake.Decimal)
+	_, err = snowflake.ParseFormat("Decimal")
+	expect.Contains(t, "ParseFormat Decimal", fmt.Sprint(err), "decimal padded base36")
 }
 
 func TestStreamingIDsAllocatesNothing(t *testing.T) {
@@ -215,7 +212,7 @@ func fuzz(f *testing.F, format snowflake.Format, strict bool) {
 		id, err := format.Parse(text, style)
 		if err != nil {
 			if id != 0 || errors.Is(err, snowflake.ErrSyntax) == errors.Is(err, snowflake.ErrRange) {
-				t.Fatalf("%q: %d, %v", text, id, err)
+				t.Fatalf("reading %q: got %d and error %v, want 0 and either %v or %v", text, id, err, snowflake.ErrSyntax, snowflake.ErrRange)
 			}
 			return
 		}

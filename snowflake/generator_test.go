@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -102,9 +103,9 @@ func TestContextEndsTheWaitForATick(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errEnough)
 		defer cancel()
 		start := time.Now()
-		if id, err := g.Next(ctx); !errors.Is(err, errEnough) || time.Since(start) != 300*time.Millisecond {
-			t.Errorf("%v, %v after %v", id, err, time.Since(start))
-		}
+		_, err := g.Next(ctx)
+		expect.Error(t, "Next, given up after 300 ms", err, errEnough)
+		expect.Equal(t, "how long it waited", time.Since(start), 300*time.Millisecond)
 		nextN(t, g, 4)
 		if took := time.Since(start); took < 990*time.Millisecond || took > 2*time.Second {
 			t.Errorf("the next second's ids came after %v", took)
@@ -119,12 +120,12 @@ func TestCallersThatGiveUpDoNotPushTimeAhead(t *testing.T) {
 		last := nextN(t, g, 6*4096)[6*4096-1] // all that is there at once
 		for range 100_000 {
 			if id, err := g.Next(ended()); !errors.Is(err, errEnough) {
-				t.Fatalf("%v, %v", id, err)
+				t.Fatalf("Next with a context that has ended: got %v and error %v, want %v", id, err, errEnough)
 			}
 		}
 		start := time.Now()
 		if id := next(t, g); id <= last || time.Since(start) > 2*time.Millisecond {
-			t.Errorf("%+v after %v", parts(id), time.Since(start))
+			t.Errorf("Next: got %+v after %v, want an id after %+v within two units", parts(id), time.Since(start), parts(last))
 		}
 	})
 }
@@ -322,21 +323,18 @@ func TestAllYieldsIDsUntilTheConsumerOrAnErrorEndsIt(t *testing.T) {
 				g.Stop()
 			}
 		}
-		if len(ids) != 11 {
-			t.Errorf("%d ids", len(ids))
-		}
+		expect.Equal(t, "the number of ids", len(ids), 11)
 		wantRising(t, slices.Clone(ids[:10]))
 	})
 }
 
 func TestNextNOfNothingAndLess(t *testing.T) {
 	g := generator(t, granted(1, time.Hour), snowflake.Config{})
-	if ids, err := g.NextN(t.Context(), 0); len(ids) != 0 || err != nil {
-		t.Errorf("%v, %v", ids, err)
-	}
-	if ids, err := g.NextN(t.Context(), -1); !errors.Is(err, snowflake.ErrRange) {
-		t.Errorf("%v, %v", ids, err)
-	}
+	ids, err := g.NextN(t.Context(), 0)
+	expect.Error(t, "NextN 0", err, nil)
+	expect.Equal(t, "NextN 0: the number of ids", len(ids), 0)
+	_, err = g.NextN(t.Context(), -1)
+	expect.Error(t, "NextN -1", err, snowflake.ErrRange)
 }
 
 func TestStaticWorker(t *testing.T) {
@@ -347,9 +345,9 @@ func TestStaticWorker(t *testing.T) {
 		}
 		g := generator(t, worker, snowflake.Config{})
 		time.Sleep(365 * 24 * time.Hour)
-		if got := parts(next(t, g)); got.Worker != 1023 || !got.Time.Equal(time.Now()) {
-			t.Errorf("%+v", got)
-		}
+		got := parts(next(t, g))
+		expect.Equal(t, "the worker after a year", got.Worker, 1023)
+		expect.Equal(t, "the time after a year", got.Time.UTC(), time.Now().UTC())
 		for _, row := range [][2]int{{0, 1024}, {0, -1}, {1, 0}, {-1, 0}} {
 			if _, err := snowflake.Static(twitter, row[0], row[1]); !errors.Is(err, snowflake.ErrMisfit) {
 				t.Errorf("datacenter %d, worker %d: %v", row[0], row[1], err)

@@ -2,14 +2,17 @@ package snowflake_test
 
 import (
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -133,21 +136,20 @@ func TestJSON(t *testing.T) {
 		`{"id":7}`: 7, `{"id":9007199254740991}`: 1<<53 - 1, `{"id":null}`: 0, `{}`: 0,
 	} {
 		box.ID = 0
-		if err := json.Unmarshal([]byte(text), &box); err != nil || box.ID != want {
-			t.Errorf("%s: %d, %v", text, box.ID, err)
-		}
+		expect.Error(t, "reading "+text, json.Unmarshal([]byte(text), &box), nil)
+		expect.Equal(t, "reading "+text, box.ID, want)
 	}
 	for _, text := range []string{
 		`9007199254740992`, `1e3`, `1.0`, `-1`, `"-1"`, `""`, `"007"`, `" 7"`, `"+7"`, `"9223372036854775808"`, `true`, `[]`, `{}`, `"\u0037"`,
 	} {
 		box.ID = 5
 		if err := json.Unmarshal([]byte(`{"id":`+text+`}`), &box); err == nil || box.ID != 5 {
-			t.Errorf("%s: %d, %v", text, box.ID, err)
+			t.Errorf("reading %s: got %d and error %v, want an error and the id that was there, 5", text, box.ID, err)
 		}
 	}
-	if text, err := json.Marshal(map[snowflake.ID]snowflake.ID{7: largest}); err != nil || string(text) != `{"7":"9223372036854775807"}` {
-		t.Errorf("%s, %v", text, err)
-	}
+	text, err := json.Marshal(map[snowflake.ID]snowflake.ID{7: largest})
+	expect.Error(t, "writing a map of ids", err, nil)
+	expect.Equal(t, "writing a map of ids", string(text), `{"7":"9223372036854775807"}`)
 	if text, err := json.Marshal(snowflake.ID(-1)); err == nil {
 		t.Errorf("wrote %s", text)
 	}
@@ -156,24 +158,22 @@ func TestJSON(t *testing.T) {
 func TestDatabase(t *testing.T) {
 	for _, source := range []any{int64(77), "77", []byte("77")} {
 		var id snowflake.ID
-		if err := id.Scan(source); err != nil || id != 77 {
-			t.Errorf("%#v: %d, %v", source, id, err)
-		}
+		expect.Error(t, fmt.Sprintf("Scan %#v", source), id.Scan(source), nil)
+		expect.Equal(t, fmt.Sprintf("Scan %#v", source), id, 77)
 	}
 	for _, source := range []any{int64(-1), "-1", []byte("007"), "", nil, 7.0, 7, true} {
 		id := snowflake.ID(5)
 		if err := id.Scan(source); err == nil || id != 5 {
-			t.Errorf("%#v: %d, %v", source, id, err)
+			t.Errorf("Scan %#v: got %d and error %v, want an error and the id that was there, 5", source, id, err)
 		}
 	}
 	var null sql.Null[snowflake.ID]
 	if err := null.Scan(nil); err != nil || null.Valid {
 		t.Errorf("NULL: %+v, %v", null, err)
 	}
-	if value, err := snowflake.ID(77).Value(); value != int64(77) || err != nil {
-		t.Errorf("%#v, %v", value, err)
-	}
-	if _, err := snowflake.ID(-1).Value(); !errors.Is(err, snowflake.ErrRange) {
-		t.Errorf("-1: %v", err)
-	}
+	value, err := snowflake.ID(77).Value()
+	expect.Error(t, "Value of 77", err, nil)
+	expect.Equal(t, "Value of 77", value, driver.Value(int64(77)))
+	_, err = snowflake.ID(-1).Value()
+	expect.Error(t, "Value of -1", err, snowflake.ErrRange)
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -41,9 +42,8 @@ func TestWindowThatBeginsLaterIsWaitedFor(t *testing.T) {
 		g := generator(t, d, snowflake.Config{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if id, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, %v", id, err)
-		}
+		_, err := g.Next(ctx)
+		expect.Error(t, "Next, given up after a second", err, context.DeadlineExceeded)
 		if got := g.UsedUntil(); !got.IsZero() {
 			t.Errorf("used until %v", got)
 		}

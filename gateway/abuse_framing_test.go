@@ -199,14 +199,13 @@ func TestAuthorityOfAClientLeadsNowhereElse(t *testing.T) {
 	host := strings.TrimPrefix(upstream.url, "http://")
 	r := serve(t, upstream.url, `routes: [{match: POST /guarded}, {match: shop.example/orders}]`, impatient)
 	for _, target := range []string{
-		"http://elsewhere.example/open", "https://elsewhere.example:443/open", "http://user:secret@elsewhere.example/open", "http://169.254.169.254/open", "HTTP://ELSEWHERE/open", "/open",
+		"http://elsewhere.example/open", "https://elsewhere.example:443/open", "http://169.254.169.254/open", "HTTP://ELSEWHERE/open", "/open",
 	} {
 		statuses := r.raw("POST " + target + " HTTP/1.1\r\nHost: internal.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		expect.Equal(t, "POST "+target, statuses, []int{200})
 		heads, uris := upstream.take()
 		expect.MustEqual(t, "what the upstream was asked after POST "+target, uris, []string{"/open"})
 		expect.Contains(t, "what the upstream was asked after POST "+target, heads[0], "\r\nHost: "+host+"\r\n")
-		expect.Equal(t, "the password of POST "+target+" is passed on", strings.Contains(heads[0], "secret"), false)
 	}
 	for _, request := range []string{
 		"POST http://elsewhere.example/guarded HTTP/1.1\r\nHost: x", "POST http://SHOP.example/orders HTTP/1.1\r\nHost: x", "POST /orders HTTP/1.1\r\nHost: shop.example.", "POST /orders HTTP/1.1\r\nHost: Shop.Example:8080",
@@ -215,7 +214,7 @@ func TestAuthorityOfAClientLeadsNowhereElse(t *testing.T) {
 		expect.Equal(t, request+" without a key on a guarded route", statuses, []int{400})
 	}
 	for _, request := range []string{
-		"POST /open HTTP/1.1\r\nHost: a\r\nHost: b", "POST /open HTTP/1.1", "POST /open HTTP/1.1\r\nHost: a b", "POST /open HTTP/1.1\r\nHost: a/b", "POST //x HTTP/3.0\r\nHost: a", "POST open HTTP/1.1\r\nHost: a",
+		"POST /open HTTP/1.1\r\nHost: a\r\nHost: b", "POST /open HTTP/1.1", "POST /open HTTP/1.1\r\nHost: a b", "POST /open HTTP/1.1\r\nHost: a/b", "POST //x HTTP/3.0\r\nHost: a", "POST open HTTP/1.1\r\nHost: a", "POST http://user:secret@elsewhere.example/open HTTP/1.1\r\nHost: a",
 		"POST http:// HTTP/1.1\r\nHost: a\x00", "CONNECT elsewhere.example:443 HTTP/1.1\r\nHost: elsewhere.example:443", "PRI * HTTP/2.0\r\nHost: x",
 	} {
 		if statuses := r.raw(request + "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); len(statuses) == 1 && statuses[0] < 400 {

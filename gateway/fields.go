@@ -42,6 +42,8 @@ var fields = map[string]reader{
 
 	"canonical_json":      yes(func(r *Route, is bool) { r.CanonicalJSON = is }),
 	"required":            yes(func(r *Route, is bool) { r.Optional = !is }),
+	"ignore_case":         yes(func(r *Route, is bool) { r.DistinctCase = !is }),
+	"trailing_slash":      yes(func(r *Route, is bool) { r.DistinctSlash = !is }),
 	"keep":                list(func(r *Route) *[]string { return &r.Keep }),
 	"fingerprint_headers": list(func(r *Route) *[]string { return &r.Headers }),
 }

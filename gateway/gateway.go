@@ -162,6 +162,10 @@ func (g *Gateway) part(w *responder) {
 }
 
 func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
+	if !frontdoor.WellFormedTarget(r) {
+		g.refuseTarget(w, r, x)
+		return
+	}
 	routes := g.routes.Load()
 	if g.ownPage(w, r, x, routes) {
 		return

@@ -21,9 +21,6 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 	looks := r.Method == http.MethodGet || r.Method == http.MethodHead
 	page := problemPage(r.URL.Path)
 	switch {
-	case r.Method == http.MethodConnect:
-		x.outcome = badRequest
-		g.writeProblem(w, r, wire.NewProblem(wire.MethodNotAllowed, "CONNECT asks for a proxy of another kind"))
 	case r.Method == "PRI": // how HTTP/2 begins on a plain connection
 		x.outcome = badRequest
 		g.writeProblem(w, r, wire.NewProblem(wire.MethodNotAllowed, "HTTP/2 is not spoken here"))
@@ -38,6 +35,19 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 		return false
 	}
 	return true
+}
+
+// refuseTarget answers a request whose target has none of the forms that a server takes: nothing
+// can say which route it belongs to.
+func (g *Gateway) refuseTarget(w http.ResponseWriter, r *http.Request, x *exchange) {
+	x.outcome = badRequest
+	if r.Method == http.MethodConnect {
+		g.writeProblem(w, r, wire.NewProblem(wire.MethodNotAllowed, "CONNECT asks for a proxy of another kind"))
+		return
+	}
+	problem := wire.NewProblem(wire.InvalidRequest, "the request line: its target has to be a path, or an http or https URL with a host; nothing was sent to the service behind the gateway")
+	problem.Field = "target"
+	g.writeProblem(w, r, problem)
 }
 
 // problemPage is the page of the problem that a path names, "" if it names none.

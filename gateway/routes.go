@@ -20,6 +20,8 @@ type Route struct {
 	idempotency.Route // Name is the pattern: method and path as net/http.ServeMux takes them, such as "POST /payments/{id}"
 
 	UpstreamTimeout time.Duration // from the request's first byte to the answer's last; then the attempt is in doubt
+	DistinctCase    bool          // /Pay is another path than /pay; false = it is the same route, with the same keys
+	DistinctSlash   bool          // /pay/ is another path than /pay; false = it is the same route, with the same keys
 	line            int           // in the file
 }
 
@@ -127,6 +129,25 @@ func (r Routes) conflicts() (found faults) {
 		if err := register(mux, route.Name); err != nil {
 			text, _, _ := strings.Cut(err.Error(), "\n")
 			found.addf(route.line, "match: %s", registered.ReplaceAllString(text, ""))
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	return r.doubles()
+}
+
+// doubles finds patterns that differ only in small letters and capitals, of which a route does not
+// tell them apart: one operation would have two scopes, and run once in each.
+func (r Routes) doubles() (found faults) {
+	first := map[string]Route{}
+	for _, route := range r {
+		other, isThere := first[fold(route.Name)]
+		switch {
+		case !isThere:
+			first[fold(route.Name)] = route
+		case other.Name != route.Name && !(route.DistinctCase && other.DistinctCase):
+			found.addf(route.line, "match: %q differs from %q in line %d only in small letters and capitals, and would be a second scope for the same keys: give it up, or set ignore_case: false in both", route.Name, other.Name, other.line)
 		}
 	}
 	return found

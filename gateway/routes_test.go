@@ -196,7 +196,7 @@ func FuzzRoutesFile(f *testing.F) {
 		}
 		expect.Equal(t, "published routes", len(table.published.Routes), len(routes))
 		for _, route := range routes {
-			if found := table.byPattern[route.Name]; found == nil || found.Name != route.Name {
+			if found := table.exact.byPattern[route.Name]; found == nil || found.Name != route.Name {
 				t.Fatalf("the table has %v under %q, want that route", found, route.Name)
 			}
 		}

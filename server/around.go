@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -42,12 +43,23 @@ func (s *Server) around() []echo.MiddlewareFunc {
 		s.counted,
 		s.accessLog(),
 		middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.logPanic, DisablePrintStack: false}),
+		plainTarget,
 		s.crossOrigin(),
 		plainBody,
 		s.limitBody,
 		wholePath,
 		s.overhear,
 	)
+}
+
+// plainTarget refuses a request line whose target has none of the forms that a server takes.
+func plainTarget(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !frontdoor.WellFormedTarget(c.Request()) {
+			return &fault{wire.InvalidRequest, "target", "the request line: its target has to be a path, or an http or https URL with a host"}
+		}
+		return next(c)
+	}
 }
 
 // plainBody refuses a body that is compressed: it is read as it comes, and never inflated. Only a route's own bytes could tell how large it becomes.

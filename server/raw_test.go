@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -18,11 +19,11 @@ func (s *service) raw(t *testing.T, request string) (answers []answer) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.addr)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("connecting to the service: %v", err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatalf("setting the connection's deadline: %v", err)
 	}
 	written := make(chan struct{})
 	go func() {
@@ -50,7 +51,12 @@ func TestRequestLinesAsNoClientWritesThem(t *testing.T) {
 	}{
 		{"GET //incr/k", "not-found"},
 		{"GET //incr//k", "not-found"},
-		{"GET *", "not-found"},
+		{"GET *", "invalid-request"},
+		{"POST x:http://h/incr/k", "invalid-request"},
+		{"POST x:/incr/k", "invalid-request"},
+		{"POST http:/incr/k", "invalid-request"},
+		{"POST http://user@h/incr/k", "invalid-request"},
+		{"POST ftp://h/incr/k", "invalid-request"},
 		{"GET /incr/k\xff", "invalid-name"},
 		{"GET http://elsewhere/incr/a%2Fb", "invalid-name"},
 		{"POST /incr/k?by=\xff", "invalid-request"},
@@ -58,13 +64,11 @@ func TestRequestLinesAsNoClientWritesThem(t *testing.T) {
 	} {
 		answers := s.raw(t, row.line+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 		if len(answers) != 1 {
-			t.Fatalf("%q: %d answers", row.line, len(answers))
+			t.Fatalf("%q: got %d answers, want 1: %v", row.line, len(answers), answers)
 		}
 		checkProblem(t, answers[0], row.code)
 	}
-	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 {
-		t.Errorf("something was counted: %s", a.body)
-	}
+	checkProblem(t, s.do(t, "GET", "/counter/k", ""), wire.NotFound) // nothing was counted
 }
 
 // net/http answers what is no HTTP before a handler of ours sees it: the status is right, but the body is a line of text and there is no request id.
@@ -87,12 +91,10 @@ func TestWhatIsNoHTTPIsRefusedAndChangesNothing(t *testing.T) {
 	} {
 		answers := s.raw(t, request)
 		if len(answers) != 1 || answers[0].status < 400 || answers[0].status > 599 {
-			t.Errorf("%.60q: %+v", request, answers)
+			t.Errorf("%.60q: got %v, want one answer with a status from 400 to 599", request, answers)
 		}
 	}
-	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 {
-		t.Errorf("something was counted: %s", a.body)
-	}
+	checkProblem(t, s.do(t, "GET", "/counter/k", ""), wire.NotFound) // nothing was counted
 }
 
 func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
@@ -105,22 +107,21 @@ func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
 		for _, path := range []string{"/incr/k", "/payments"} {
 			conn, err := net.Dial("tcp", s.addr)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("connecting to the service: %v", err)
 			}
 			_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: cut\r\n"+body)
 			_ = conn.(*net.TCPConn).CloseWrite()
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("POST %s with the cut body %q: reading the answer: %v", path, body, err)
 			}
 			text, _ := io.ReadAll(response.Body)
 			conn.Close()
 			checkProblem(t, answer{"POST " + path + " with " + body, response.StatusCode, response.Header, text}, "invalid-request")
 		}
 	}
-	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 || s.ledger(t).Total != 0 {
-		t.Errorf("something was done: %s", a.body)
-	}
+	checkProblem(t, s.do(t, "GET", "/counter/k", ""), wire.NotFound) // nothing was counted
+	expect.Equal(t, "payments made with cut bodies", s.ledger(t).Total, 0)
 }
 
 // A body that is refused half read must not be taken for more requests: whoever chooses a body would choose requests, too.
@@ -136,13 +137,11 @@ func TestRestOfABodyThatIsTooLargeIsNoRequest(t *testing.T) {
 		} {
 			answers := s.raw(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: large\r\n"+framed)
 			if len(answers) > 1 {
-				t.Errorf("%s: %d answers to one request: %d %s", path, len(answers), answers[1].status, answers[1].body)
+				t.Errorf("POST %s with a body that is too large: got %d answers, want 1 at most; the second: %v", path, len(answers), answers[1])
 			}
 		}
 	}
-	if a := s.do(t, "GET", "/counter/hidden", ""); a.status != 404 {
-		t.Errorf("a body was taken for a request: %s", a.body)
-	}
+	checkProblem(t, s.do(t, "GET", "/counter/hidden", ""), wire.NotFound) // the body was taken for no request
 }
 
 func inChunks(body string, size int) string {

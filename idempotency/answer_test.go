@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -20,9 +20,8 @@ func TestAnswerIsReadAsItWasStored(t *testing.T) {
 		{Status: 200, Header: http.Header{"Content-Type": {}, "X": {"", "1:a,2 ", "ü\n"}}, Body: []byte("1 2 3:abc,")},
 	} {
 		got, err := decodeAnswer(answer.encode())
-		if err != nil || !reflect.DeepEqual(got, answer) {
-			t.Errorf("%+v became %+v, %v", answer, got, err)
-		}
+		expect.Error(t, "decoding an answer", err, nil)
+		expect.Equal(t, "answer encoded and decoded", got, answer)
 	}
 }
 
@@ -33,7 +32,7 @@ func TestDecodeAnswerRefusesWhatOthersWrote(t *testing.T) {
 		"1 200 0 1 1:A,1 99999999999999999999:b,", "1 200 0 1 1:A,9999999999 1:b,", "01 200 0 0 ",
 	} {
 		if answer, err := decodeAnswer([]byte(stored)); !errors.Is(err, redisstore.ErrUnavailable) {
-			t.Errorf("%q gave %+v, %v", stored, answer, err)
+			t.Errorf("decodeAnswer(%q): got %+v and error %v, want %v", stored, answer, err, redisstore.ErrUnavailable)
 		}
 	}
 }
@@ -45,9 +44,7 @@ func TestSafeHeaderDropsWhatBelongsToOneConnectionOrClient(t *testing.T) {
 		"Content-Length": {"3"}, "X-Request-Id": {"r"}, "Trailer:X-Sum": {"1"}, "Upgrade": {"h2c"},
 	}
 	want := http.Header{"Content-Type": {"a/b"}, "Location": {"/x"}, "Etag": {`"1"`}}
-	if got := safeHeader(header); !reflect.DeepEqual(got, want) {
-		t.Errorf("kept %v, want %v", got, want)
-	}
+	expect.Equal(t, "safeHeader", safeHeader(header), want)
 	if header.Get("Set-Cookie") == "" {
 		t.Error("the handler's own headers were changed")
 	}
@@ -56,9 +53,10 @@ func TestSafeHeaderDropsWhatBelongsToOneConnectionOrClient(t *testing.T) {
 func TestReplaySaysThatItIsOne(t *testing.T) {
 	w := httptest.NewRecorder()
 	Answer{Status: 201, Header: http.Header{"Location": {"/a"}, "Content-Type": {"text/x"}}, NotKept: true}.replay(w)
-	if w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "true" || w.Header().Get("Idempotent-Body") != "not-kept" || w.Header().Get("Location") != "/a" || w.Body.Len() != 0 {
-		t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
-	}
+	expect.Equal(t, "replay", said(w), "201 ")
+	wantReplayed(t, "replay", w, true)
+	wantHeader(t, "replay", w, "Idempotent-Body", "not-kept")
+	wantHeader(t, "replay", w, "Location", "/a")
 }
 
 func FuzzDecodeAnswer(f *testing.F) {
@@ -72,7 +70,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 		}
 		again, err := decodeAnswer(answer.encode())
 		if err != nil || again.Status != answer.Status || !bytes.Equal(again.Body, answer.Body) || again.NotKept != answer.NotKept {
-			t.Fatalf("%q became %+v, and that %+v, %v", stored, answer, again, err)
+			t.Fatalf("decodeAnswer(%q): got %+v; encoded and decoded again it is %+v, error %v", stored, answer, again, err)
 		}
 	})
 }

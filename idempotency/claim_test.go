@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -21,69 +24,64 @@ func TestTokenGoesThroughItsLife(t *testing.T) {
 		ref := issue(t, tokens, "")
 		wantState(t, tokens, ref, Issued)
 
-		grant := claim(t, tokens, ref, Terms{Fingerprint: "f"})
+		grant := claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
 		wantState(t, tokens, ref, Claimed)
 		if grant.Fence <= 0 || grant.Attempt != 1 || grant.Owner == "" {
-			t.Errorf("grant %+v", grant)
+			t.Errorf("Claim: got grant %+v, want attempt 1, with a positive fence and an owner", grant)
 		}
-		if until, err := tokens.Extend(t.Context(), ref, grant.Owner, time.Minute, 0); err != nil || !until.After(grant.Until) {
-			t.Errorf("extended to %v, %v; was %v", until, err, grant.Until)
+		if until, err := tokens.Extend(t.Context(), ref, grant.Owner, 2*time.Hour, 0); err != nil || !until.After(grant.Until) {
+			t.Errorf("Extend by two hours: got %v and error %v, want later than %v", until, err, grant.Until)
 		}
 		for range 2 { // a lost reply may be asked for again
-			if err := tokens.Complete(t.Context(), ref, grant.Owner, answer, 0); err != nil {
-				t.Fatal(err)
-			}
+			expect.Error(t, "Complete", tokens.Complete(t.Context(), ref, grant.Owner, answer, 0), nil)
 		}
 		wantState(t, tokens, ref, Completed)
 
 		outcome, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
-		if err != nil || outcome.Granted || string(outcome.Answer.Body) != "done" || outcome.Answer.Status != 201 {
-			t.Errorf("replay %+v, %v", outcome, err)
-		}
-		if _, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "other"}); !errors.Is(err, ErrMismatch) {
-			t.Errorf("another fingerprint: %v", err)
-		}
+		expect.Error(t, "Claim of a completed token", err, nil)
+		expect.Equal(t, "Claim of a completed token", outcome, Outcome{Answer: answer}, cmpopts.EquateEmpty())
+		_, err = tokens.Claim(t.Context(), ref, Terms{Fingerprint: "other"})
+		expect.Error(t, "Claim with another fingerprint", err, ErrMismatch)
 	})
 }
 
 func TestClaimTellsTheTruthWhileAnAttemptRuns(t *testing.T) {
 	tokens := embeddedTokens(t)
 	ref := ClientKey("", "r", "k")
-	claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: 10 * time.Second})
+	claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
 
 	_, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
 	var busy *InProgress
-	if !errors.As(err, &busy) || busy.Left <= 0 || busy.Left > 10*time.Second || !errors.Is(err, redisstore.ErrRefused) {
-		t.Errorf("a second claim: %v", err)
+	if !errors.As(err, &busy) || busy.Left <= 0 || busy.Left > time.Hour {
+		t.Errorf("a second Claim: got error %v, want InProgress with up to an hour left", err)
 	}
-	if _, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "g"}); !errors.Is(err, ErrMismatch) {
-		t.Errorf("another payload: %v", err)
-	}
+	expect.Error(t, "a second Claim", err, redisstore.ErrRefused)
+	_, err = tokens.Claim(t.Context(), ref, Terms{Fingerprint: "g"})
+	expect.Error(t, "Claim with another payload", err, ErrMismatch)
 }
 
 func TestSameOwnerAskingAgainGetsTheSameGrant(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
 		ref := issue(t, tokens, "")
-		first, err := tokens.claim(t.Context(), ref, Terms{Fingerprint: "f"}, "owner")
+		terms := Terms{Fingerprint: "f", Lease: time.Hour}
+		first, err := tokens.claim(t.Context(), ref, terms, "owner")
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("a first claim: %v", err)
 		}
-		again, err := tokens.claim(t.Context(), ref, Terms{Fingerprint: "f"}, "owner")
-		if err != nil || again.Grant.Fence != first.Grant.Fence || again.Grant.Attempt != 1 {
-			t.Errorf("asked again: %+v, %v; first %+v", again.Grant, err, first.Grant)
-		}
+		again, err := tokens.claim(t.Context(), ref, terms, "owner")
+		expect.Error(t, "the same claim again", err, nil)
+		expect.Equal(t, "attempt of the same claim again", again.Grant.Attempt, 1)
+		expect.Equal(t, "fence of the same claim again", again.Grant.Fence, first.Grant.Fence)
 	})
 }
 
 func TestOnlyIssuedTokensCanBeClaimedAsTokens(t *testing.T) {
 	tokens := embeddedTokens(t)
-	if _, err := tokens.Claim(t.Context(), IssuedToken("", "never"), Terms{Fingerprint: "f"}); !errors.Is(err, ErrUnknownToken) {
-		t.Errorf("claim: %v", err)
-	}
-	if _, err := tokens.Status(t.Context(), IssuedToken("", "never")); !errors.Is(err, ErrUnknownToken) {
-		t.Errorf("status: %v", err)
-	}
+	_, err := tokens.Claim(t.Context(), IssuedToken("", "never"), Terms{Fingerprint: "f"})
+	expect.Error(t, "Claim of a token that was never issued", err, ErrUnknownToken)
+	_, err = tokens.Status(t.Context(), IssuedToken("", "never"))
+	expect.Error(t, "Status of a token that was never issued", err, ErrUnknownToken)
 }
 
 func TestScopeOfATokenMustFitTheRoute(t *testing.T) {
@@ -93,9 +91,11 @@ func TestScopeOfATokenMustFitTheRoute(t *testing.T) {
 		fits         bool
 	}{{"", "", true}, {"", "a", true}, {"a", "a", true}, {"a", "b", false}, {"a", "", false}, {"a", AnyScope, true}} {
 		_, err := tokens.Claim(t.Context(), issue(t, tokens, row.token), Terms{Fingerprint: "f", Scope: row.route})
-		if row.fits != (err == nil) || !row.fits && !errors.Is(err, ErrMismatch) {
-			t.Errorf("token of %q on a route of %q: %v", row.token, row.route, err)
+		want := ErrMismatch
+		if row.fits {
+			want = nil
 		}
+		expect.Error(t, fmt.Sprintf("Claim of a token of scope %q on a route of %q", row.token, row.route), err, want)
 	}
 }
 
@@ -104,13 +104,13 @@ func TestTermsOutOfBoundsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	ref := issue(t, tokens, "")
 	for _, terms := range []Terms{{Policy: "maybe"}, {Lease: time.Millisecond}, {Lease: 25 * time.Hour}, {Retention: -1}, {Retention: 31 * 24 * time.Hour}} {
 		if _, err := tokens.Claim(t.Context(), ref, terms); err == nil {
-			t.Errorf("%+v was taken", terms)
+			t.Errorf("Claim with %+v: got no error", terms)
 		}
 	}
 	wantState(t, tokens, ref, Issued)
 	for _, ttl := range []time.Duration{time.Millisecond, -1, 100 * 365 * 24 * time.Hour} {
 		if _, err := tokens.Issue(t.Context(), "", "", ttl); err == nil {
-			t.Errorf("a ttl of %v was taken", ttl)
+			t.Errorf("Issue with a ttl of %v: got no error", ttl)
 		}
 	}
 }
@@ -131,29 +131,23 @@ func TestLapsedClaim(t *testing.T) {
 
 				outcome, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f", Policy: row.next})
 				if !row.taken {
-					if !errors.Is(err, ErrInDoubt) {
-						t.Fatalf("%+v, %v", outcome, err)
-					}
-					if err := tokens.Complete(t.Context(), ref, old.Owner, answer, 0); err != nil {
-						t.Errorf("a late owner that nobody replaced: %v", err)
-					}
+					expect.Error(t, "Claim after the lease", err, ErrInDoubt)
+					expect.Error(t, "Complete by a late owner that nobody replaced", tokens.Complete(t.Context(), ref, old.Owner, answer, 0), nil)
 					wantState(t, tokens, ref, Completed)
 					return
 				}
 				if err != nil || outcome.Grant.Attempt != 2 || outcome.Grant.Fence <= old.Fence {
-					t.Fatalf("%+v, %v", outcome, err)
+					t.Fatalf("Claim after the lease: got %+v and error %v, want attempt 2 with a fence over %d", outcome, err, old.Fence)
 				}
 				for name, err := range map[string]error{
 					"complete": tokens.Complete(t.Context(), ref, old.Owner, answer, 0),
 					"release":  tokens.Release(t.Context(), ref, old.Owner),
 				} {
-					if !errors.Is(err, ErrSuperseded) || !errors.Is(err, redisstore.ErrLost) {
-						t.Errorf("%s by the superseded owner: %v", name, err)
-					}
+					expect.Error(t, name+" by the superseded owner", err, ErrSuperseded)
+					expect.Error(t, name+" by the superseded owner", err, redisstore.ErrLost)
 				}
-				if _, err := tokens.Extend(t.Context(), ref, old.Owner, time.Minute, 0); !errors.Is(err, ErrSuperseded) {
-					t.Errorf("extend by the superseded owner: %v", err)
-				}
+				_, err = tokens.Extend(t.Context(), ref, old.Owner, time.Minute, 0)
+				expect.Error(t, "extend by the superseded owner", err, ErrSuperseded)
 				wantState(t, tokens, ref, Claimed)
 			})
 		})
@@ -163,14 +157,11 @@ func TestLapsedClaim(t *testing.T) {
 func TestLapsedClaimHasExactlyOneHeirAmongManyRetries(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
-		terms := Terms{Fingerprint: "f", Policy: Takeover, Lease: MinLease}
+		terms := Terms{Fingerprint: "f", Policy: Takeover, Lease: time.Hour}
 		ref := issue(t, tokens, "")
 		old := claim(t, tokens, ref, terms)
-		eventually(t, "the claim lapses", func() bool {
-			status, err := tokens.Status(t.Context(), ref)
-			return err == nil && status.State == InDoubt
-		})
-		terms.Lease = time.Minute
+		lapse(t, tokens, tokens.keys(ref)[0])
+		wantState(t, tokens, ref, InDoubt)
 		var heirs atomic.Int64
 		var wg sync.WaitGroup
 		for range 50 {
@@ -179,14 +170,12 @@ func TestLapsedClaimHasExactlyOneHeirAmongManyRetries(t *testing.T) {
 				if err == nil && outcome.Granted && outcome.Grant.Fence > old.Fence {
 					heirs.Add(1)
 				} else if !errors.Is(err, ErrInProgress) {
-					t.Errorf("%+v, %v", outcome, err)
+					t.Errorf("Claim after the lease: got %+v and error %v, want a larger fence than %d, or %v", outcome, err, old.Fence, ErrInProgress)
 				}
 			})
 		}
 		wg.Wait()
-		if heirs.Load() != 1 {
-			t.Errorf("%d heirs", heirs.Load())
-		}
+		expect.Equal(t, "grants after the lease", heirs.Load(), 1)
 	})
 }
 
@@ -197,11 +186,9 @@ func TestExtendWithoutALeaseKeepsTheOneOfTheClaim(t *testing.T) {
 		grant := claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
 		time.Sleep(time.Minute)
 		if until, err := tokens.Extend(t.Context(), ref, grant.Owner, 0, 0); err != nil || until.Sub(grant.Until) != time.Minute {
-			t.Errorf("extended from %v to %v, %v", grant.Until, until, err)
+			t.Errorf("Extend a minute after the grant: got %v and error %v, want a minute after %v", until, err, grant.Until)
 		}
-		if err := tokens.Abandon(t.Context(), ref, grant.Owner, 0); err != nil {
-			t.Fatal(err)
-		}
+		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), ref, grant.Owner, 0), nil)
 		wantState(t, tokens, ref, InDoubt)
 	})
 }
@@ -211,18 +198,14 @@ func TestReleaseGivesTheTokenBack(t *testing.T) {
 	ref := issue(t, tokens, "")
 	first := claim(t, tokens, ref, Terms{Fingerprint: "f"})
 	for range 2 {
-		if err := tokens.Release(t.Context(), ref, first.Owner); err != nil {
-			t.Fatal(err)
-		}
+		expect.Error(t, "Release", tokens.Release(t.Context(), ref, first.Owner), nil)
 	}
 	wantState(t, tokens, ref, Issued)
 	second := claim(t, tokens, ref, Terms{Fingerprint: "another request"})
 	if second.Fence <= first.Fence || second.Attempt != 2 {
-		t.Errorf("%+v after %+v", second, first)
+		t.Errorf("Claim after Release: got %+v, want attempt 2 with a fence over %d", second, first.Fence)
 	}
-	if err := tokens.Complete(t.Context(), ref, first.Owner, answer, 0); !errors.Is(err, ErrSuperseded) {
-		t.Errorf("complete by an owner that released: %v", err)
-	}
+	expect.Error(t, "Complete by an owner that released", tokens.Complete(t.Context(), ref, first.Owner, answer, 0), ErrSuperseded)
 }
 
 func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
@@ -230,22 +213,18 @@ func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
 		tokens := embeddedTokens(t)
 		unused, err := tokens.Issue(t.Context(), "", "", time.Minute)
 		if err != nil || time.Until(unused.ExpiresAt) > time.Minute {
-			t.Fatalf("%+v, %v", unused, err)
+			t.Fatalf("Issue for a minute: got %+v and error %v, want it to expire within that", unused, err)
 		}
 		used := issue(t, tokens, "")
 		grant := claim(t, tokens, used, Terms{Fingerprint: "f", Retention: 48 * time.Hour})
-		if err := tokens.Complete(t.Context(), used, grant.Owner, answer, 48*time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		expect.Error(t, "Complete", tokens.Complete(t.Context(), used, grant.Owner, answer, 48*time.Hour), nil)
 		time.Sleep(2 * time.Minute)
-		if _, err := tokens.Status(t.Context(), IssuedToken("", unused.Value)); !errors.Is(err, ErrUnknownToken) {
-			t.Errorf("a token past its ttl: %v", err)
-		}
+		_, err = tokens.Status(t.Context(), IssuedToken("", unused.Value))
+		expect.Error(t, "Status of a token past its ttl", err, ErrUnknownToken)
 		time.Sleep(47 * time.Hour)
 		wantState(t, tokens, used, Completed)
 		time.Sleep(2 * time.Hour)
-		if _, err := tokens.Claim(t.Context(), used, Terms{Fingerprint: "f"}); !errors.Is(err, ErrUnknownToken) {
-			t.Errorf("a token past its retention: %v", err)
-		}
+		_, err = tokens.Claim(t.Context(), used, Terms{Fingerprint: "f"})
+		expect.Error(t, "Claim of a token past its retention", err, ErrUnknownToken)
 	})
 }

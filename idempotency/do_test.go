@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -22,10 +25,10 @@ func TestDoRunsOnceAmongManyDeliveries(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				result, err := tokens.Do(t.Context(), ref, Terms{}, func(ctx context.Context) ([]byte, error) {
+				result, err := tokens.Do(t.Context(), ref, Terms{Lease: time.Hour}, func(ctx context.Context) ([]byte, error) {
 					runs.Add(1)
 					if attempt, ok := FromContext(ctx); !ok || attempt.Fence == 0 {
-						t.Errorf("attempt %+v", attempt)
+						t.Errorf("attempt in the job: got %+v, want one with a fence", attempt)
 					}
 					return []byte("done"), nil
 				})
@@ -33,19 +36,18 @@ func TestDoRunsOnceAmongManyDeliveries(t *testing.T) {
 				case errors.Is(err, ErrInProgress):
 					busy.Add(1)
 				case err != nil || string(result.Value) != "done":
-					t.Errorf("%+v, %v", result, err)
+					t.Errorf("one of many Do: got %+v and error %v, want %q", result, err, "done")
 				case result.Replayed:
 					replayed.Add(1)
 				}
 			})
 		}
 		wg.Wait()
-		if runs.Load() != 1 || replayed.Load()+busy.Load() != 49 {
-			t.Errorf("%d runs, %d replayed, %d in progress", runs.Load(), replayed.Load(), busy.Load())
-		}
-		if result, err := tokens.Do(t.Context(), ref, Terms{}, nil); err != nil || !result.Replayed || string(result.Value) != "done" {
-			t.Errorf("afterwards %+v, %v", result, err)
-		}
+		expect.Equal(t, "runs", runs.Load(), 1)
+		expect.Equal(t, "others, replayed or told that it is in progress", replayed.Load()+busy.Load(), 49)
+		result, err := tokens.Do(t.Context(), ref, Terms{}, nil)
+		expect.Error(t, "Do afterwards", err, nil)
+		expect.Equal(t, "Do afterwards", result, Result{Value: []byte("done"), Replayed: true})
 	})
 }
 
@@ -70,12 +72,13 @@ func TestDoThatFailsIsInDoubtOrGoesOnByPolicy(t *testing.T) {
 	} {
 		tokens := embeddedTokens(t)
 		ref := ClientKey("", "consumer", name)
-		if _, err := tokens.Do(t.Context(), ref, Terms{Policy: row.policy}, row.first); !errors.Is(err, errProvider) {
-			t.Errorf("%s: first %v", name, err)
-		}
-		result, err := tokens.Do(t.Context(), ref, Terms{Policy: row.policy}, working)
-		if !errors.Is(err, row.want) || err == nil && string(result.Value) != "done" {
-			t.Errorf("%s: then %+v, %v", name, result, err)
+		terms := Terms{Policy: row.policy, Lease: time.Hour}
+		_, err := tokens.Do(t.Context(), ref, terms, row.first)
+		expect.Error(t, name+": the first Do", err, errProvider)
+		result, err := tokens.Do(t.Context(), ref, terms, working)
+		expect.Error(t, name+": the second Do", err, row.want)
+		if err == nil {
+			expect.Equal(t, name+": the second Do", string(result.Value), "done")
 		}
 	}
 }
@@ -89,9 +92,8 @@ func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := tokens.Do(ctx, ClientKey("", "c", "1"), Terms{}, wait); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
-		}
+		_, err := tokens.Do(ctx, ClientKey("", "c", "1"), Terms{}, wait)
+		expect.Error(t, "Do whose context ends", err, context.DeadlineExceeded)
 
 		ref, terms := ClientKey("", "c", "2"), Terms{Policy: Takeover, Lease: 3 * time.Second}
 		done := make(chan error)
@@ -105,15 +107,12 @@ func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 		time.Sleep(time.Second / 2)
 		lapse(t, tokens, tokens.keys(ref)[0])
 		result, err := tokens.Do(t.Context(), ref, terms, func(context.Context) ([]byte, error) { return []byte("heir"), nil })
-		if err != nil || string(result.Value) != "heir" {
-			t.Errorf("%+v, %v", result, err)
-		}
-		if err := <-done; !errors.Is(err, ErrSuperseded) {
-			t.Errorf("the superseded attempt: %v", err)
-		}
-		if result, err := tokens.Do(t.Context(), ref, terms, nil); err != nil || string(result.Value) != "heir" {
-			t.Errorf("%+v, %v", result, err)
-		}
+		expect.Error(t, "Do after the lease", err, nil)
+		expect.Equal(t, "Do after the lease", string(result.Value), "heir")
+		expect.Error(t, "Do of the superseded attempt", <-done, ErrSuperseded)
+		result, err = tokens.Do(t.Context(), ref, terms, nil)
+		expect.Error(t, "Do afterwards", err, nil)
+		expect.Equal(t, "Do afterwards", string(result.Value), "heir")
 	})
 }
 
@@ -121,10 +120,10 @@ func TestDoKeepsNoResultOverTheLimitAndNeverRunsAgain(t *testing.T) {
 	tokens := embeddedTokens(t)
 	ref := ClientKey("", "c", "large")
 	large := bytes.Repeat([]byte("x"), maxResult+1)
-	if result, err := tokens.Do(t.Context(), ref, Terms{}, func(context.Context) ([]byte, error) { return large, nil }); err != nil || len(result.Value) != len(large) {
-		t.Errorf("%d bytes, %v", len(result.Value), err)
-	}
-	if result, err := tokens.Do(t.Context(), ref, Terms{}, nil); err != nil || !result.Replayed || !result.NotKept || len(result.Value) != 0 {
-		t.Errorf("%+v, %v", result, err)
-	}
+	result, err := tokens.Do(t.Context(), ref, Terms{}, func(context.Context) ([]byte, error) { return large, nil })
+	expect.Error(t, "Do with a large result", err, nil)
+	expect.Equal(t, "bytes of a large result", len(result.Value), len(large))
+	result, err = tokens.Do(t.Context(), ref, Terms{}, nil)
+	expect.Error(t, "Do again", err, nil)
+	expect.Equal(t, "Do again", result, Result{Replayed: true, NotKept: true}, cmpopts.EquateEmpty())
 }

@@ -1,12 +1,17 @@
 package idempotency
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -47,17 +52,13 @@ func TestEndOfAnAttemptDecidesWhatARepeatHears(t *testing.T) {
 						_, _ = io.WriteString(w, body)
 					}}
 					route := e.route
-					route.Name, route.MaxAnswer = "r", 100
+					route.Name, route.MaxAnswer, route.Lease = "r", 100, time.Hour
 					guarded := tokens.Middleware(route)(h)
 					key := KeyHeader + ": " + strings.ReplaceAll(e.name+size, " ", "-")
-					first := post(guarded, "x", key)
-					if first.Code != e.status || first.Body.String() != body {
-						t.Errorf("first: %d, %d bytes", first.Code, first.Body.Len())
-					}
+					expect.Equal(t, "the first request", said(post(guarded, "x", key)), fmt.Sprint(e.status, " ", body))
 					wantState(t, tokens, ClientKey("", "r", strings.TrimPrefix(key, KeyHeader+": ")), e.state)
-					if again := post(guarded, "x", key); again.Code != e.code || h.runs.Load() != e.runs {
-						t.Errorf("again: %d after %d runs; want %d after %d", again.Code, h.runs.Load(), e.code, e.runs)
-					}
+					wantStatus(t, "the request again", post(guarded, "x", key), e.code)
+					h.wantRuns(t, e.runs)
 				})
 			}
 		}
@@ -72,159 +73,139 @@ func overHTTP(t *testing.T, method string, route Route, h *handler) (ask func(ke
 	return func(key string) *http.Response {
 		request, err := http.NewRequestWithContext(t.Context(), method, service.URL+"/pay", http.NoBody)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("making the request: %v", err)
 		}
 		request.Header.Set(KeyHeader, key)
 		response, err := service.Client().Do(request)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatal(err) // names the request
 		}
 		t.Cleanup(func() { _ = response.Body.Close() }) // read to its end
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body = io.NopCloser(strings.NewReader(string(body)))
 		return response
 	}
 }
 
-func text(t *testing.T, response *http.Response) string {
-	t.Helper()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+// shape is an answer that HTTP allows, as the first client and a later one see it.
+type shape struct {
+	method       string
+	serve        http.HandlerFunc
+	first, again shown
 }
 
-// The shapes of an answer that HTTP has, as the first client and a later one see them.
+// shown is what a client sees of an answer; of its headers those that the test is about, "" for one that is not there.
+type shown struct {
+	status  int
+	body    string
+	header  map[string]string
+	trailer http.Header
+}
+
+// see reads an answer, and of its headers those that are wanted.
+func see(t *testing.T, r *http.Response, want shown) shown {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatalf("reading the answer: %v", err)
+	}
+	got := shown{status: r.StatusCode, body: string(body), header: map[string]string{}, trailer: r.Trailer}
+	for name := range want.header {
+		got.header[name] = r.Header.Get(name)
+	}
+	return got
+}
+
+var shapes = map[string]shape{
+	"HEAD": {
+		"HEAD", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `"v1"`)
+			_, _ = io.WriteString(w, "unseen")
+		},
+		shown{status: 200, header: map[string]string{"ETag": `"v1"`}},
+		shown{status: 200, header: map[string]string{"ETag": `"v1"`}},
+	},
+	"204": {
+		"POST", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `"v2"`)
+			w.WriteHeader(http.StatusNoContent)
+		},
+		shown{status: 204, header: map[string]string{"ETag": `"v2"`}},
+		shown{status: 204, header: map[string]string{"ETag": `"v2"`}},
+	},
+	"304": {
+		"GET", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotModified)
+			if _, err := io.WriteString(w, "none"); err == nil {
+				panic("a body where none is allowed")
+			}
+		},
+		shown{status: 304},
+		shown{status: 304},
+	},
+	"informational answers are dropped": {
+		"POST", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</style.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusAccepted)
+		},
+		shown{status: 202, header: map[string]string{"Link": "</style.css>; rel=preload"}},
+		shown{status: 202, header: map[string]string{"Link": "</style.css>; rel=preload"}},
+	},
+	"flushed in pieces": {
+		"POST", func(w http.ResponseWriter, _ *http.Request) {
+			for range 3 {
+				_, _ = io.WriteString(w, "piece ")
+				w.(http.Flusher).Flush()
+			}
+		},
+		shown{status: 200, body: "piece piece piece "},
+		shown{status: 200, body: "piece piece piece "},
+	},
+	"trailers": {
+		"POST", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Trailer", "X-Sum")
+			_, _ = io.WriteString(w, "body")
+			w.Header().Set("X-Sum", "42")
+		},
+		shown{status: 200, body: "body", trailer: http.Header{"X-Sum": {"42"}}},
+		shown{status: 200, body: "body", header: map[string]string{"Trailer": ""}},
+	},
+	"trailers of an answer over the limit": {
+		"POST", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Trailer", "X-Sum")
+			_, _ = io.WriteString(w, strings.Repeat("x", 200))
+			w.Header().Set("X-Sum", "42")
+			w.Header().Set(http.TrailerPrefix+"X-More", "43")
+		},
+		shown{status: 200, body: strings.Repeat("x", 200), trailer: http.Header{"X-Sum": {"42"}, "X-More": {"43"}}},
+		shown{status: 200, header: map[string]string{"Idempotent-Body": "not-kept"}},
+	},
+	"nothing written": {
+		"POST", func(http.ResponseWriter, *http.Request) {},
+		shown{status: 200},
+		shown{status: 200},
+	},
+	"headers of one moment": {
+		"POST", func(w http.ResponseWriter, _ *http.Request) {
+			for name, value := range map[string]string{"Set-Cookie": "s=1", "Connection": "X-Hop", "X-Hop": "1", "X-Kept": "2"} {
+				w.Header().Set(name, value)
+			}
+		},
+		shown{status: 200, header: map[string]string{"Set-Cookie": "s=1"}},
+		shown{status: 200, header: map[string]string{"X-Kept": "2", "Set-Cookie": "", "X-Hop": ""}},
+	},
+}
+
 func TestEveryShapeOfAnswerIsReplayedWithoutRunningAgain(t *testing.T) {
-	for name, row := range map[string]struct {
-		method string
-		serve  http.HandlerFunc
-		first  func(t *testing.T, r *http.Response)
-		replay func(t *testing.T, r *http.Response)
-	}{
-		"HEAD": {
-			"HEAD", func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("ETag", `"v1"`)
-				_, _ = io.WriteString(w, "unseen")
-			},
-			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "ETag", `"v1"`) },
-			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "ETag", `"v1"`) },
-		},
-		"204": {
-			"POST", func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("ETag", `"v2"`)
-				w.WriteHeader(http.StatusNoContent)
-			},
-			func(t *testing.T, r *http.Response) { check(t, r, 204, "", "ETag", `"v2"`) },
-			func(t *testing.T, r *http.Response) { check(t, r, 204, "", "ETag", `"v2"`) },
-		},
-		"304": {
-			"GET", func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(http.StatusNotModified)
-				if _, err := io.WriteString(w, "none"); err == nil {
-					panic("a body where none is allowed")
-				}
-			},
-			func(t *testing.T, r *http.Response) { check(t, r, 304, "", "", "") },
-			func(t *testing.T, r *http.Response) { check(t, r, 304, "", "", "") },
-		},
-		"informational answers are dropped": {
-			"POST", func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Link", "</style.css>; rel=preload")
-				w.WriteHeader(http.StatusEarlyHints)
-				w.WriteHeader(http.StatusAccepted)
-			},
-			func(t *testing.T, r *http.Response) { check(t, r, 202, "", "Link", "</style.css>; rel=preload") },
-			func(t *testing.T, r *http.Response) { check(t, r, 202, "", "Link", "</style.css>; rel=preload") },
-		},
-		"flushed in pieces": {
-			"POST", func(w http.ResponseWriter, _ *http.Request) {
-				for range 3 {
-					_, _ = io.WriteString(w, "piece ")
-					w.(http.Flusher).Flush()
-				}
-			},
-			func(t *testing.T, r *http.Response) { check(t, r, 200, "piece piece piece ", "", "") },
-			func(t *testing.T, r *http.Response) { check(t, r, 200, "piece piece piece ", "", "") },
-		},
-		"trailers": {
-			"POST", func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Trailer", "X-Sum")
-				_, _ = io.WriteString(w, "body")
-				w.Header().Set("X-Sum", "42")
-			},
-			func(t *testing.T, r *http.Response) {
-				check(t, r, 200, "body", "", "")
-				if r.Trailer.Get("X-Sum") != "42" {
-					t.Errorf("trailers %v", r.Trailer)
-				}
-			},
-			func(t *testing.T, r *http.Response) {
-				check(t, r, 200, "body", "Trailer", "")
-				if len(r.Trailer) > 0 {
-					t.Errorf("replayed trailers %v", r.Trailer)
-				}
-			},
-		},
-		"trailers of an answer over the limit": {
-			"POST", func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Trailer", "X-Sum")
-				_, _ = io.WriteString(w, strings.Repeat("x", 200))
-				w.Header().Set("X-Sum", "42")
-				w.Header().Set(http.TrailerPrefix+"X-More", "43")
-			},
-			func(t *testing.T, r *http.Response) {
-				check(t, r, 200, strings.Repeat("x", 200), "", "")
-				if r.Trailer.Get("X-Sum") != "42" || r.Trailer.Get("X-More") != "43" {
-					t.Errorf("trailers %v", r.Trailer)
-				}
-			},
-			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "Idempotent-Body", "not-kept") },
-		},
-		"nothing written": {
-			"POST", func(http.ResponseWriter, *http.Request) {},
-			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "", "") },
-			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "", "") },
-		},
-		"headers of one moment": {
-			"POST", func(w http.ResponseWriter, _ *http.Request) {
-				for name, value := range map[string]string{"Set-Cookie": "s=1", "Connection": "X-Hop", "X-Hop": "1", "X-Kept": "2"} {
-					w.Header().Set(name, value)
-				}
-			},
-			func(t *testing.T, r *http.Response) { check(t, r, 200, "", "Set-Cookie", "s=1") },
-			func(t *testing.T, r *http.Response) {
-				check(t, r, 200, "", "X-Kept", "2")
-				if r.Header.Get("Set-Cookie")+r.Header.Get("X-Hop") != "" {
-					t.Errorf("replayed %v", r.Header)
-				}
-			},
-		},
-	} {
+	for name, row := range shapes {
 		t.Run(name, func(t *testing.T) {
 			h := &handler{serve: row.serve}
 			ask := overHTTP(t, row.method, Route{Name: "r", MaxAnswer: 100}, h)
-			row.first(t, ask("k"))
+			expect.Equal(t, row.method+" /pay", see(t, ask("k"), row.first), row.first, cmpopts.EquateEmpty())
 			replay := ask("k")
-			row.replay(t, replay)
-			if replay.Header.Get("Idempotent-Replayed") != "true" || h.runs.Load() != 1 {
-				t.Errorf("%d runs, replayed %q", h.runs.Load(), replay.Header.Get("Idempotent-Replayed"))
-			}
+			expect.Equal(t, row.method+" /pay again", see(t, replay, row.again), row.again, cmpopts.EquateEmpty())
+			expect.Equal(t, row.method+" /pay again: header Idempotent-Replayed", replay.Header.Get("Idempotent-Replayed"), "true")
+			h.wantRuns(t, 1)
 		})
-	}
-}
-
-func check(t *testing.T, r *http.Response, status int, body, name, value string) {
-	t.Helper()
-	if got := text(t, r); r.StatusCode != status || got != body {
-		t.Errorf("%d %q, want %d %q", r.StatusCode, got, status, body)
-	}
-	if name != "" && r.Header.Get(name) != value {
-		t.Errorf("%s: %q, want %q", name, r.Header.Get(name), value)
 	}
 }
 
@@ -235,22 +216,20 @@ func TestRouteWithFaultsIsRefused(t *testing.T) {
 		"header": {Headers: []string{"X Y"}}, "scope": {Scope: strings.Repeat("s", 201)},
 	} {
 		if err := route.Check(); err == nil {
-			t.Errorf("%s: no fault", name)
+			t.Errorf("Check of a route with a wrong %s: got no error", name)
 		}
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s: no panic", name)
+					t.Errorf("Middleware for a route with a wrong %s: got no panic", name)
 				}
 			}()
 			(&Tokens{}).Middleware(route)
 		}()
 	}
-	if err := (Route{}).Check(); err != nil {
-		t.Errorf("the zero route: %v", err)
-	}
+	expect.Error(t, "Check of the zero route", (Route{}).Check(), nil)
 	if err := (Route{Lease: 1, Ack: 101}).Check(); err == nil || strings.Count(err.Error(), "\n") != 1 {
-		t.Errorf("two faults: %v", err)
+		t.Errorf("Check of a route with two faults: got error %v, want two lines", err)
 	}
 }
 
@@ -274,11 +253,8 @@ func TestRefusalLinksToThePolicy(t *testing.T) {
 			headers = []string{row.header}
 		}
 		w := post(guarded, row.body, headers...)
-		if codeOf(w) != row.code || w.Header().Get("Link") != row.link {
-			t.Errorf("%s: %s, Link %q", name, w.Body, w.Header().Get("Link"))
-		}
+		wantCode(t, name, w, row.code)
+		wantHeader(t, name, w, "Link", row.link)
 	}
-	if w := post(embeddedTokens(t).Middleware(Route{})(&handler{}), "x"); w.Header().Get("Link") != "" {
-		t.Errorf("without a policy page: %q", w.Header().Get("Link"))
-	}
+	wantHeader(t, "without a policy page", post(embeddedTokens(t).Middleware(Route{})(&handler{}), "x"), "Link", "")
 }

@@ -7,16 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// onRedis returns a private redis-server and the tokens on it, with a timeout that makes a hung server show soon.
+// onRedis returns a private redis-server and the tokens on it, with a timeout that makes a hung server show soon. Those who wait for it wait side by side.
 func onRedis(t *testing.T) (*redistest.Server, *Tokens) {
+	t.Helper()
+	t.Parallel()
 	server := redistest.Start(t)
-	return server, newTokens(t, storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 300 * time.Millisecond, AckTimeout: 100 * time.Millisecond}))
+	return server, newTokens(t, storetest.Open(t, impatient(server.URL())))
+}
+
+func impatient(url string) redisstore.Config {
+	return redisstore.Config{URL: url, Timeout: 2 * time.Second, AckTimeout: 100 * time.Millisecond}
 }
 
 func TestNothingRunsWhenRedisIsDown(t *testing.T) {
@@ -24,14 +31,12 @@ func TestNothingRunsWhenRedisIsDown(t *testing.T) {
 	h := &handler{}
 	guarded := tokens.Middleware(Route{})(h)
 	server.Kill()
-	if w := post(guarded, "pay", "Idempotency-Key: k"); w.Code != 503 || codeOf(w) != wire.StoreUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
-	}
+	w := post(guarded, "pay", "Idempotency-Key: k")
+	wantCode(t, "a request while Redis is down", w, wire.StoreUnavailable)
+	expect.Equal(t, "Retry-After is there", w.Header().Get("Retry-After") != "", true)
 	server.Restart()
-	eventually(t, "the same request runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
-	if h.runs.Load() != 1 {
-		t.Errorf("%d runs", h.runs.Load())
-	}
+	expect.Eventually(t, "the same request runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
+	h.wantRuns(t, 1)
 }
 
 func TestClaimOfUnknownOutcomeRunsNothingAndIsGivenBack(t *testing.T) {
@@ -40,14 +45,10 @@ func TestClaimOfUnknownOutcomeRunsNothingAndIsGivenBack(t *testing.T) {
 	guarded := tokens.Middleware(Route{})(h)
 	post(guarded, "warm up", "Idempotency-Key: other") // so that a connection is there to take the claim
 	server.Pause()
-	if w := post(guarded, "pay", "Idempotency-Key: k"); w.Code != 503 || codeOf(w) != wire.OutcomeUnknown {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	wantCode(t, "a request while Redis hangs", post(guarded, "pay", "Idempotency-Key: k"), wire.OutcomeUnknown)
 	server.Resume() // Redis now executes the claim that nobody waits for
-	eventually(t, "the claim is given back and the repeat runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
-	if h.runs.Load() != 2 {
-		t.Errorf("%d runs, the warm-up included", h.runs.Load())
-	}
+	expect.Eventually(t, "the claim is given back and the repeat runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
+	h.wantRuns(t, 2) // the warm-up included
 }
 
 func TestAnswerIsSentAndRecordedLaterWhenRedisHangsAtTheEnd(t *testing.T) {
@@ -57,22 +58,20 @@ func TestAnswerIsSentAndRecordedLaterWhenRedisHangsAtTheEnd(t *testing.T) {
 		_, _ = io.WriteString(w, "paid")
 	}}
 	guarded := tokens.Middleware(Route{Name: "r"})(h)
-	if w := post(guarded, "pay", "Idempotency-Key: k"); w.Code != 200 || w.Body.String() != "paid" {
-		t.Errorf("first: %d %s", w.Code, w.Body)
-	}
+	expect.Equal(t, "the first request", said(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
 	server.Resume()
-	eventually(t, "the answer is recorded", func() bool {
+	expect.Eventually(t, "the answer is recorded", func() bool {
 		status, err := tokens.Status(t.Context(), ClientKey("", "r", "k"))
 		return err == nil && status.State == Completed
 	})
-	if w := post(guarded, "pay", "Idempotency-Key: k"); w.Body.String() != "paid" || h.runs.Load() != 1 {
-		t.Errorf("again: %d %s, %d runs", w.Code, w.Body, h.runs.Load())
-	}
+	expect.Equal(t, "the request again", said(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
+	h.wantRuns(t, 1)
 }
 
 func TestCloseWaitsForAnswersThatAreNotRecordedYet(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
-	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 300 * time.Millisecond, AckTimeout: 100 * time.Millisecond})
+	store := storetest.Open(t, impatient(server.URL()))
 	tokens := New(store, Config{})
 	h := &handler{serve: func(http.ResponseWriter, *http.Request) { server.Pause() }}
 	post(tokens.Middleware(Route{Name: "r"})(h), "pay", "Idempotency-Key: k")
@@ -81,15 +80,13 @@ func TestCloseWaitsForAnswersThatAreNotRecordedYet(t *testing.T) {
 	go func() { closed <- tokens.Close(context.Background()) }()
 	select {
 	case err := <-closed:
-		t.Fatalf("closed with an answer open: %v", err)
+		t.Fatalf("Close returned error %v while an answer was not recorded, want it to wait", err)
 	case <-time.After(200 * time.Millisecond):
 	}
 	server.Resume()
-	if err := <-closed; err != nil {
-		t.Fatal(err)
-	}
+	expect.Error(t, "Close", <-closed, nil)
 	again := newTokens(t, store)
-	eventually(t, "the answer is found recorded", func() bool { // the first look may meet a connection that the pause broke
+	expect.Eventually(t, "the answer is found recorded", func() bool { // the first look may meet a connection that the pause broke
 		status, err := again.Status(t.Context(), ClientKey("", "r", "k"))
 		return err == nil && status.State == Completed
 	})
@@ -99,42 +96,33 @@ func TestLostRecordEndsTheHandlerAndItsAnswerIsStillSent(t *testing.T) {
 	server, tokens := onRedis(t)
 	h := &handler{serve: func(w http.ResponseWriter, r *http.Request) {
 		if err := server.Client().FlushAll(context.Background()).Err(); err != nil {
-			t.Error(err)
+			t.Errorf("FLUSHALL: %v", err)
 		}
 		<-r.Context().Done()
 		_, _ = io.WriteString(w, "it happened")
 	}}
 	w := post(tokens.Middleware(Route{Lease: MinLease})(h), "pay", "Idempotency-Key: k")
-	if w.Code != 200 || w.Body.String() != "it happened" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	expect.Equal(t, "a request whose record is lost", said(w), "200 it happened")
 }
 
 func TestFlushedRedisRefusesIssuedTokens(t *testing.T) {
 	server, tokens := onRedis(t)
 	h := &handler{}
 	guarded := tokens.Middleware(Route{})(h)
-	token, err := tokens.Issue(t.Context(), "", "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if w := post(guarded, "pay", "Idempotency-Token: "+token.Value); w.Code != 410 || codeOf(w) != wire.TokenUnknown || h.runs.Load() != 0 {
-		t.Errorf("%d %s, %d runs", w.Code, w.Body, h.runs.Load())
-	}
+	token := issuedToken(t, tokens)
+	expect.Error(t, "FLUSHALL", server.Client().FlushAll(t.Context()).Err(), nil)
+	wantCode(t, "a request with a token that Redis has forgotten", post(guarded, "pay", "Idempotency-Token: "+token), wire.TokenUnknown)
+	h.wantRuns(t, 0)
 }
 
 func TestTooFewReplicasMeansThatNothingRuns(t *testing.T) {
-	server := redistest.Start(t)
-	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: server.URL(), AckTimeout: 50 * time.Millisecond}))
+	space := redistest.Shared(t)
+	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: space.URL, Prefix: space.Prefix, AckTimeout: 50 * time.Millisecond}))
 	h := &handler{}
 	w := post(tokens.Middleware(Route{Ack: 1})(h), "pay", "Idempotency-Key: k")
-	if w.Code != 503 || codeOf(w) != wire.OutcomeUnknown || h.runs.Load() != 0 {
-		t.Errorf("%d %s, %d runs", w.Code, w.Body, h.runs.Load())
-	}
-	eventually(t, "the claim is given back", func() bool {
+	wantCode(t, "a request that no replica confirms", w, wire.OutcomeUnknown)
+	h.wantRuns(t, 0)
+	expect.Eventually(t, "the claim is given back", func() bool {
 		status, err := tokens.Status(t.Context(), ClientKey("", "POST /pay", "k"))
 		return err == nil && status.State == Issued
 	})

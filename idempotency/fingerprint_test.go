@@ -18,7 +18,7 @@ func fingerprint(t *testing.T, route Route, body string, headers ...string) stri
 	}
 	sum, err := takeBody(r, "r", route.WithDefaults())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the fingerprint of %q: %v", body, err)
 	}
 	return sum
 }
@@ -110,7 +110,7 @@ func FuzzCanonicalJSON(f *testing.F) {
 			t.Fatal("the text was changed")
 		}
 		if again := canonicalJSON(canonical); string(again) != string(canonical) {
-			t.Errorf("%q, then %q", canonical, again)
+			t.Errorf("the canonical form of %q is %q, and that of this %q, want the same", text, canonical, again)
 		}
 		var is, was any
 		if json.Unmarshal(text, &was) != nil {
@@ -120,7 +120,7 @@ func FuzzCanonicalJSON(f *testing.F) {
 			t.Fatalf("%q became %q: %v", text, canonical, err)
 		}
 		if !reflect.DeepEqual(is, was) && !strings.Contains(before, "-0") {
-			t.Errorf("%q became %q", text, canonical)
+			t.Errorf("the canonical form of %q is %q, want the same value", text, canonical)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -21,13 +22,10 @@ func TestHeartbeatKeepsALongHandlersClaim(t *testing.T) {
 		go func() { done <- post(guarded, "pay", "Idempotency-Key: k") }()
 		for range 50 {
 			time.Sleep(time.Minute)
-			if w := post(guarded, "pay", "Idempotency-Key: k"); codeOf(w) != wire.InProgress {
-				t.Fatalf("%d %s", w.Code, w.Body)
-			}
+			wantCode(t, "a request while the handler runs", post(guarded, "pay", "Idempotency-Key: k"), wire.InProgress)
 		}
-		if w := <-done; w.Code != 200 || h.runs.Load() != 1 {
-			t.Errorf("%d, %d runs", w.Code, h.runs.Load())
-		}
+		wantStatus(t, "the request of the handler that took an hour", <-done, 200)
+		h.wantRuns(t, 1)
 	})
 }
 
@@ -50,12 +48,8 @@ func TestHandlerThatIsSupersededIsCancelledAndItsClientTold(t *testing.T) {
 		fingerprint := lapse(t, tokens, keys[0])
 		claim(t, tokens, ref, Terms{Fingerprint: fingerprint, Policy: Takeover, Lease: time.Hour})
 
-		if cause := <-causes; !errors.Is(cause, ErrSuperseded) {
-			t.Errorf("cause %v", cause)
-		}
-		if w := <-done; w.Code != 409 || codeOf(w) != wire.Superseded {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
+		expect.Error(t, "cause of the end of the handler's context", <-causes, ErrSuperseded)
+		wantCode(t, "the superseded request", <-done, wire.Superseded)
 		wantState(t, tokens, ref, Claimed)
 	})
 }
@@ -76,7 +70,7 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 		beat = silent.beat(t.Context(), IssuedToken("", "x"), "owner", Terms{Policy: Takeover, Lease: 9 * time.Second}, time.Now(), cancel)
 		<-ctx.Done()
 		if after := time.Since(claimed); after != 9*time.Second || !errors.Is(context.Cause(ctx), ErrSuperseded) {
-			t.Errorf("ended after %v because %v", after, context.Cause(ctx))
+			t.Errorf("the handler's context ended after %v because of %v, want after 9s because of %v", after, context.Cause(ctx), ErrSuperseded)
 		}
 		beat.stop()
 

@@ -3,15 +3,17 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -44,7 +46,7 @@ func issue(t testing.TB, tokens *Tokens, scope string) Ref {
 	t.Helper()
 	token, err := tokens.Issue(t.Context(), "", scope, 0)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("issuing a token: %v", err)
 	}
 	return IssuedToken("", token.Value)
 }
@@ -53,7 +55,7 @@ func claim(t testing.TB, tokens *Tokens, ref Ref, terms Terms) Grant {
 	t.Helper()
 	outcome, err := tokens.Claim(t.Context(), ref, terms)
 	if err != nil || !outcome.Granted {
-		t.Fatalf("claim: %+v, %v", outcome, err)
+		t.Fatalf("Claim: got %+v and error %v, want a grant", outcome, err)
 	}
 	return outcome.Grant
 }
@@ -61,9 +63,10 @@ func claim(t testing.TB, tokens *Tokens, ref Ref, terms Terms) Grant {
 func wantState(t testing.TB, tokens *Tokens, ref Ref, want State) {
 	t.Helper()
 	status, err := tokens.Status(t.Context(), ref)
-	if err != nil || status.State != want {
-		t.Fatalf("state %q, %v; want %q", status.State, err, want)
+	if err != nil {
+		t.Fatalf("Status: %v", err)
 	}
+	expect.MustEqual(t, "state of the token", status.State, want)
 }
 
 // handler is a guarded handler that counts its runs.
@@ -84,6 +87,40 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"id":1}`)
 }
 
+func (h *handler) wantRuns(t testing.TB, times int64) {
+	t.Helper()
+	expect.Equal(t, "runs of the handler", h.runs.Load(), times)
+}
+
+// said is an answer's status and body.
+func said(w *httptest.ResponseRecorder) string { return fmt.Sprintf("%d %s", w.Code, w.Body) }
+
+// wantStatus wants a status, and shows the body of an answer that has another.
+func wantStatus(t testing.TB, asked string, w *httptest.ResponseRecorder, status int) {
+	t.Helper()
+	if w.Code != status {
+		t.Errorf("%s: got %.500q, want %d", asked, said(w), status)
+	}
+}
+
+// wantCode wants a refusal with a code, and with the status that belongs to it.
+func wantCode(t testing.TB, asked string, w *httptest.ResponseRecorder, code wire.Code) {
+	t.Helper()
+	if kind, _ := wire.Lookup(code); codeOf(w) != code || w.Code != kind.Status {
+		t.Errorf("%s: got %.500q, want %d and a problem of code %s", asked, said(w), kind.Status, code)
+	}
+}
+
+func wantHeader(t testing.TB, asked string, w *httptest.ResponseRecorder, name, value string) {
+	t.Helper()
+	expect.Equal(t, asked+": header "+name, w.Header().Get(name), value)
+}
+
+func wantReplayed(t testing.TB, asked string, w *httptest.ResponseRecorder, replayed bool) {
+	t.Helper()
+	wantHeader(t, asked, w, "Idempotent-Replayed", map[bool]string{true: "true"}[replayed])
+}
+
 // post sends one request with headers given as "Name: value" to a guarded handler.
 func post(guarded http.Handler, body string, headers ...string) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader(body))
@@ -96,23 +133,13 @@ func post(guarded http.Handler, body string, headers ...string) *httptest.Respon
 	return w
 }
 
-// eventually waits for something that happens in the background.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-	}
-}
-
 // behind runs a line of Lua on a token's record behind the back of its owner.
 func behind(t testing.TB, tokens *Tokens, key, lua string) string {
 	t.Helper()
 	script := &scripts.Script{Name: "test", Source: lua, SHA: strings.Repeat("0", 40)} // not known: the store sends the source
 	reply, err := tokens.store.Run(t.Context(), script, []string{key})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("running %q: %v", lua, err)
 	}
 	return reply.Word()
 }
@@ -138,12 +165,17 @@ func field(t testing.TB, tokens *Tokens, ref Ref, name string) string {
 // newSilentTokens returns tokens whose store has gone away.
 func newSilentTokens(t testing.TB) *Tokens {
 	t.Helper()
+	return newTokens(t, closedStore(t))
+}
+
+func closedStore(t testing.TB) *redisstore.Store {
+	t.Helper()
 	store, err := redisstore.Open(t.Context(), "embedded:")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("opening a store: %v", err)
 	}
 	if err := store.Close(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("closing the store: %v", err)
 	}
-	return newTokens(t, store)
+	return store
 }

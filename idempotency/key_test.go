@@ -20,7 +20,7 @@ func TestParseKeyTakesTheSameKeyQuotedAndBare(t *testing.T) {
 		`"` + strings.Repeat("k", 255) + `"`:     strings.Repeat("k", 255),
 	} {
 		if got, err := parseKey(value); err != nil || got != want {
-			t.Errorf("%s: %q, %v", value, got, err)
+			t.Errorf("parseKey(%q): got %q and error %v, want %q", value, got, err, want)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestParseKeyRefuses(t *testing.T) {
 		"too long quoted": `"` + strings.Repeat("k", 256) + `"`,
 	} {
 		if got, err := parseKey(value); !errors.Is(err, ErrKeyMalformed) {
-			t.Errorf("%s: %q gave %q, %v", name, value, got, err)
+			t.Errorf("%s: parseKey(%q): got %q and error %v, want %v", name, value, got, err, ErrKeyMalformed)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestRefOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
 		ref, err := refOf(request, row.accept, "p", "r")
 		got := map[bool]string{errors.Is(err, ErrKeyMissing): missing, errors.Is(err, ErrKeyMalformed): malformed}[true]
 		if got != row.want || ref.issued != row.issued {
-			t.Errorf("%s: %+v, %v", row.name, ref, err)
+			t.Errorf("refOf with %s: got %+v and error %v, want issued %v and error %q", row.name, ref, err, row.issued, row.want)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func FuzzParseKey(f *testing.F) {
 			return
 		}
 		if key == "" || len(key) > maxKey {
-			t.Fatalf("%q gave a key of %d bytes", value, len(key))
+			t.Fatalf("parseKey(%q): got a key of %d bytes, want 1 to %d", value, len(key), maxKey)
 		}
 		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
 		if again, err := parseKey(quoted); err != nil || again != key {

@@ -3,10 +3,10 @@ package idempotency
 import (
 	"bytes"
 	"encoding/base64"
-	"errors"
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -19,12 +19,11 @@ func TestParseKeysReadsTheNewestFirstInBothAlphabets(t *testing.T) {
 	one, two := testKey("2026-11", 0xfb), testKey("old", 2)
 	text := one.ID + ":" + base64.StdEncoding.EncodeToString(one.Secret) + ", " + two.ID + ":" + base64.RawURLEncoding.EncodeToString(two.Secret)
 	keys, err := ParseKeys(text)
-	if err != nil || len(keys) != 2 || keys[0].ID != one.ID || !bytes.Equal(keys[0].Secret, one.Secret) || !bytes.Equal(keys[1].Secret, two.Secret) {
-		t.Errorf("%v, %v", keys, err)
-	}
-	if keys, err := ParseKeys(""); err != nil || keys != nil {
-		t.Errorf("no keys: %v, %v", keys, err)
-	}
+	expect.Error(t, "ParseKeys", err, nil)
+	expect.Equal(t, "ParseKeys", keys, []Key{one, two})
+	keys, err = ParseKeys("")
+	expect.Error(t, "ParseKeys of nothing", err, nil)
+	expect.Equal(t, "ParseKeys of nothing", keys, nil)
 }
 
 func TestParseKeysRefusesWithoutSayingTheSecret(t *testing.T) {
@@ -42,7 +41,7 @@ func TestParseKeysRefusesWithoutSayingTheSecret(t *testing.T) {
 	} {
 		_, err := ParseKeys(row.text)
 		if err == nil || !strings.Contains(err.Error(), row.want) {
-			t.Errorf("%s: %v, want %q", name, err, row.want)
+			t.Errorf("%s: got error %v, want it to say %q", name, err, row.want)
 		}
 		if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), good)) {
 			t.Errorf("%s: the error tells the secret: %v", name, err)
@@ -59,7 +58,7 @@ func TestNewRefusesKeysThatAreNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Error("no panic")
+					t.Error("New: got no panic")
 				}
 			}()
 			New(store, config)
@@ -74,10 +73,10 @@ func TestSignedTokenIsGoodForItsPrincipalOnly(t *testing.T) {
 	older, newer := testKey("a", 1), testKey("b", 2)
 	token, err := with(older).Issue(t.Context(), "alice", "", 0)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("issuing a token: %v", err)
 	}
 	if !tokenForm.MatchString(token.Value) || !strings.HasPrefix(token.Value, "a.") {
-		t.Fatalf("token %q", token.Value)
+		t.Fatalf("Issue: got token %q, want one signed with key a", token.Value)
 	}
 	for name, row := range map[string]struct {
 		tokens    *Tokens
@@ -98,57 +97,40 @@ func TestSignedTokenIsGoodForItsPrincipalOnly(t *testing.T) {
 		"no keys, other":     {with(), "bob", token.Value, false},
 	} {
 		_, err := row.tokens.Status(t.Context(), IssuedToken(row.principal, row.token))
-		if row.known && err != nil || !row.known && !errors.Is(err, ErrUnknownToken) {
-			t.Errorf("%s: %v", name, err)
+		want := ErrUnknownToken
+		if row.known {
+			want = nil
 		}
+		expect.Error(t, "Status, "+name, err, want)
 	}
 }
 
 func TestForgedTokenIsRefusedWithoutAskingRedis(t *testing.T) {
-	gone, err := redisstore.Open(t.Context(), "embedded:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
-	tokens := newTokensWith(t, gone, Config{TokenKeys: []Key{testKey("a", 1)}})
+	tokens := newTokensWith(t, closedStore(t), Config{TokenKeys: []Key{testKey("a", 1)}})
 	ref := IssuedToken("", "a.AAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA")
 	_, claimErr := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
 	for name, err := range map[string]error{
 		"claim": claimErr, "release": tokens.Release(t.Context(), ref, "owner"), "complete": tokens.Complete(t.Context(), ref, "owner", Answer{Status: 200}, 0),
 	} {
-		if !errors.Is(err, ErrUnknownToken) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Error(t, name+" with a forged token", err, ErrUnknownToken)
 	}
 	genuine := IssuedToken("", tokens.tokenKeys.sign("", "AAAAAAAAAAAAAAAAAAAAAA"))
-	if _, err := tokens.Claim(t.Context(), genuine, Terms{Fingerprint: "f"}); !errors.Is(err, redisstore.ErrUnavailable) {
-		t.Errorf("a genuine token asks Redis: %v", err)
-	}
+	_, err := tokens.Claim(t.Context(), genuine, Terms{Fingerprint: "f"})
+	expect.Error(t, "claim with a genuine token, for which Redis is asked", err, redisstore.ErrUnavailable)
 }
 
 // After FLUSHALL, or an eviction, an issued token is refused, never run again; a client's own key is a new operation.
 func TestIssuedTokenIsRefusedAfterFlush(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokensWith(t, store, Config{TokenKeys: []Key{testKey("a", 1)}})
-		token, err := tokens.Issue(t.Context(), "", "", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := issuedToken(t, tokens)
 		h := &handler{}
 		guarded := tokens.Middleware(Route{Name: "r"})(h)
-		if w := post(guarded, "x", TokenHeader+": "+token.Value); w.Code != 201 {
-			t.Fatal(w.Code)
-		}
-		forget(t, tokens, IssuedToken("", token.Value))
+		wantStatus(t, "the first request", post(guarded, "x", TokenHeader+": "+token), 201)
+		forget(t, tokens, IssuedToken("", token))
 		for range 3 {
-			if w := post(guarded, "x", TokenHeader+": "+token.Value); w.Code != 410 {
-				t.Errorf("after the loss: %d", w.Code)
-			}
+			wantStatus(t, "a request after the loss", post(guarded, "x", TokenHeader+": "+token), 410)
 		}
-		if h.runs.Load() != 1 {
-			t.Errorf("%d runs", h.runs.Load())
-		}
+		h.wantRuns(t, 1)
 	})
 }

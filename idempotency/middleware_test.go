@@ -10,7 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -35,21 +37,15 @@ func TestHandlerRunsOnceAndRepeatsGetItsAnswer(t *testing.T) {
 		first := post(guarded, "pay", "Idempotency-Key: k1")
 		again := post(guarded, "pay", `Idempotency-Key: "k1"`)
 
-		if first.Code != 201 || first.Header().Get("Set-Cookie") == "" || first.Header().Get("Idempotent-Replayed") != "" {
-			t.Errorf("first: %d %v", first.Code, first.Header())
-		}
-		if again.Code != 201 || again.Body.String() != first.Body.String() || again.Header().Get("Location") != "/payments/1" {
-			t.Errorf("again: %d %v %s", again.Code, again.Header(), again.Body)
-		}
-		if again.Header().Get("Set-Cookie") != "" || again.Header().Get("Idempotent-Replayed") != "true" {
-			t.Errorf("the replay's headers: %v", again.Header())
-		}
-		if other := post(guarded, "pay more", "Idempotency-Key: k1"); other.Code != 422 || codeOf(other) != wire.PayloadMismatch {
-			t.Errorf("another payload: %d %s", other.Code, other.Body)
-		}
-		if h.runs.Load() != 1 {
-			t.Errorf("%d runs", h.runs.Load())
-		}
+		wantStatus(t, "the first request", first, 201)
+		wantHeader(t, "the first request", first, "Set-Cookie", "session=secret")
+		wantReplayed(t, "the first request", first, false)
+		expect.Equal(t, "the request again", said(again), said(first))
+		wantHeader(t, "the request again", again, "Location", "/payments/1")
+		wantHeader(t, "the request again", again, "Set-Cookie", "")
+		wantReplayed(t, "the request again", again, true)
+		wantCode(t, "another payload", post(guarded, "pay more", "Idempotency-Key: k1"), wire.PayloadMismatch)
+		h.wantRuns(t, 1)
 	})
 }
 
@@ -61,7 +57,7 @@ func TestFingerprintCoversMethodRoutePathQueryAndBody(t *testing.T) {
 	} {
 		fingerprint, err := takeBody(httptest.NewRequest(row.method, row.target, strings.NewReader(row.body)), row.route, Route{MaxBody: 100})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("the fingerprint of %v: %v", row, err)
 		}
 		if other, ok := seen[fingerprint]; ok {
 			t.Errorf("%v has the fingerprint of %s", row, other)
@@ -78,8 +74,8 @@ func TestManyAtOnceStartOneHandler(t *testing.T) {
 			_, _ = io.WriteString(w, "one answer")
 		}}
 		doors := []http.Handler{ // two processes on one Redis
-			newTokens(t, store).Middleware(Route{Name: "r"})(h),
-			newTokens(t, store).Middleware(Route{Name: "r"})(h),
+			newTokens(t, store).Middleware(Route{Name: "r", Lease: time.Hour})(h),
+			newTokens(t, store).Middleware(Route{Name: "r", Lease: time.Hour})(h),
 		}
 		var wg sync.WaitGroup
 		answers := make([]*httptest.ResponseRecorder, 50)
@@ -96,27 +92,20 @@ func TestManyAtOnceStartOneHandler(t *testing.T) {
 		refused.Wait() // everybody but one has been told that it is in progress
 		close(release)
 		wg.Wait()
-		if h.runs.Load() != 1 {
-			t.Errorf("%d runs", h.runs.Load())
-		}
-		if again := post(doors[0], "pay", "Idempotency-Key: k"); again.Body.String() != "one answer" {
-			t.Errorf("afterwards: %d %s", again.Code, again.Body)
-		}
+		h.wantRuns(t, 1)
+		expect.Equal(t, "a request afterwards", said(post(doors[0], "pay", "Idempotency-Key: k")), "200 one answer")
 	})
 }
 
 func TestRouteWithoutAHeader(t *testing.T) {
 	tokens := embeddedTokens(t)
 	h := &handler{}
-	if w := post(tokens.Middleware(Route{})(h), ""); w.Code != 400 || codeOf(w) != wire.KeyMissing || h.runs.Load() != 0 {
-		t.Errorf("required: %d %s, %d runs", w.Code, w.Body, h.runs.Load())
-	}
-	if w := post(tokens.Middleware(Route{Optional: true})(h), ""); w.Code != 201 || h.runs.Load() != 1 {
-		t.Errorf("optional: %d %s, %d runs", w.Code, w.Body, h.runs.Load())
-	}
-	if w := post(tokens.Middleware(Route{Optional: true})(h), "", "Idempotency-Key: a, b"); codeOf(w) != wire.KeyMalformed || h.runs.Load() != 1 {
-		t.Errorf("optional but malformed: %d %s", w.Code, w.Body)
-	}
+	wantCode(t, "no header where one is required", post(tokens.Middleware(Route{})(h), ""), wire.KeyMissing)
+	h.wantRuns(t, 0)
+	wantStatus(t, "no header where it is optional", post(tokens.Middleware(Route{Optional: true})(h), ""), 201)
+	h.wantRuns(t, 1)
+	wantCode(t, "a malformed header where it is optional", post(tokens.Middleware(Route{Optional: true})(h), "", "Idempotency-Key: a, b"), wire.KeyMalformed)
+	h.wantRuns(t, 1)
 }
 
 func TestHandlerSeesTheBodyAndItsAttempt(t *testing.T) {
@@ -128,11 +117,13 @@ func TestHandlerSeesTheBodyAndItsAttempt(t *testing.T) {
 		attempt, _ = FromContext(r.Context())
 	}}
 	w := post(embeddedTokens(t).Middleware(Route{})(h), "the body", "Idempotency-Key: k")
-	if w.Code != 200 || body != "the body" || attempt == nil || attempt.Number != 1 || attempt.Fence == 0 {
-		t.Errorf("%d, body %q, attempt %+v", w.Code, body, attempt)
+	wantStatus(t, "the request", w, 200)
+	expect.Equal(t, "body that the handler saw", body, "the body")
+	if attempt == nil || attempt.Number != 1 || attempt.Fence == 0 {
+		t.Errorf("attempt that the handler saw: got %+v, want number 1, with a fence", attempt)
 	}
-	if _, ok := FromContext(t.Context()); ok {
-		t.Error("an attempt outside of a guarded handler")
+	if attempt, ok := FromContext(t.Context()); ok {
+		t.Errorf("FromContext outside of a guarded handler: got %+v, want none", attempt)
 	}
 }
 
@@ -140,12 +131,10 @@ func TestBodyOverTheLimitIsRefusedAndNothingIsClaimed(t *testing.T) {
 	tokens := embeddedTokens(t)
 	h := &handler{}
 	guarded := tokens.Middleware(Route{MaxBody: 10})(h)
-	if w := post(guarded, "12345678901", "Idempotency-Key: k"); w.Code != 413 || codeOf(w) != wire.PayloadTooLarge {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	if w := post(guarded, "1234567890", "Idempotency-Key: k"); w.Code != 201 || h.runs.Load() != 1 {
-		t.Errorf("at the limit: %d %s", w.Code, w.Body)
-	}
+	wantCode(t, "a body over the limit", post(guarded, "12345678901", "Idempotency-Key: k"), wire.PayloadTooLarge)
+	h.wantRuns(t, 0)
+	wantStatus(t, "a body at the limit", post(guarded, "1234567890", "Idempotency-Key: k"), 201)
+	h.wantRuns(t, 1)
 }
 
 func TestBodyThatBreaksOffClaimsNothing(t *testing.T) {
@@ -155,9 +144,8 @@ func TestBodyThatBreaksOffClaimsNothing(t *testing.T) {
 	request.Header.Set(KeyHeader, "k")
 	w := httptest.NewRecorder()
 	guarded.ServeHTTP(w, request)
-	if codeOf(w) != wire.InvalidRequest || h.runs.Load() != 0 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	wantCode(t, "a body that breaks off", w, wire.InvalidRequest)
+	h.wantRuns(t, 0)
 }
 
 type brokenReader struct{}
@@ -168,13 +156,9 @@ func TestErrorsOfTheHandlerAreAnswersLikeAnyOther(t *testing.T) {
 	h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "declined", http.StatusPaymentRequired) }}
 	guarded := embeddedTokens(t).Middleware(Route{})(h)
 	for range 3 {
-		if w := post(guarded, "pay", "Idempotency-Key: k"); w.Code != 402 || w.Body.String() != "declined\n" {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
+		expect.Equal(t, "a request that the handler declines", said(post(guarded, "pay", "Idempotency-Key: k")), "402 declined\n")
 	}
-	if h.runs.Load() != 1 {
-		t.Errorf("%d runs", h.runs.Load())
-	}
+	h.wantRuns(t, 1)
 }
 
 func TestNotBegunGivesTheTokenBackForACorrectedRequest(t *testing.T) {
@@ -190,13 +174,9 @@ func TestNotBegunGivesTheTokenBackForACorrectedRequest(t *testing.T) {
 		body string
 		want int
 	}{{"wrong", 400}, {"wrong", 400}, {"right", 200}, {"right", 200}} {
-		if w := post(guarded, row.body, "Idempotency-Key: k"); w.Code != row.want {
-			t.Errorf("%s: %d %s", row.body, w.Code, w.Body)
-		}
+		wantStatus(t, "a request whose body is "+row.body, post(guarded, row.body, "Idempotency-Key: k"), row.want)
 	}
-	if h.runs.Load() != 3 {
-		t.Errorf("%d runs", h.runs.Load())
-	}
+	h.wantRuns(t, 3)
 }
 
 func TestPanicLeavesTheTokenInDoubtAtOnce(t *testing.T) {
@@ -205,14 +185,13 @@ func TestPanicLeavesTheTokenInDoubtAtOnce(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() != "half done" {
-				t.Error("the panic did not go on")
+				t.Error("a handler that panics: the panic did not go on")
 			}
 		}()
 		post(guarded, "pay", "Idempotency-Key: k")
 	}()
-	if w := post(guarded, "pay", "Idempotency-Key: k"); w.Code != 409 || codeOf(w) != wire.IdempotencyUnknown || h.runs.Load() != 1 {
-		t.Errorf("%d %s, %d runs", w.Code, w.Body, h.runs.Load())
-	}
+	wantCode(t, "a request after the panic", post(guarded, "pay", "Idempotency-Key: k"), wire.IdempotencyUnknown)
+	h.wantRuns(t, 1)
 }
 
 func TestHandlerOutlivesTheClientsHangUp(t *testing.T) {
@@ -234,9 +213,9 @@ func TestHandlerOutlivesTheClientsHangUp(t *testing.T) {
 	hangUp()
 	close(hungUp)
 	wg.Wait()
-	if w := post(guarded, "pay", "Idempotency-Key: k"); w.Code != 200 || w.Header().Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	w := post(guarded, "pay", "Idempotency-Key: k")
+	wantStatus(t, "a request after the hang-up", w, 200)
+	wantReplayed(t, "a request after the hang-up", w, true)
 }
 
 func TestAnswerOverTheLimitIsSentOnceAndNeverRunAgain(t *testing.T) {
@@ -252,13 +231,14 @@ func TestAnswerOverTheLimitIsSentOnceAndNeverRunAgain(t *testing.T) {
 		}
 	}}
 	guarded := embeddedTokens(t).Middleware(Route{MaxAnswer: 120})(h)
-	if w := post(guarded, "pay", "Idempotency-Key: k"); w.Code != 202 || w.Body.Len() != 500 || !w.Flushed {
-		t.Errorf("first: %d, %d bytes, flushed %v", w.Code, w.Body.Len(), w.Flushed)
-	}
 	w := post(guarded, "pay", "Idempotency-Key: k")
-	if w.Code != 202 || w.Body.Len() != 0 || w.Header().Get("Idempotent-Body") != "not-kept" || w.Header().Get("Location") != "/big" || h.runs.Load() != 1 {
-		t.Errorf("again: %d %v, %d bytes, %d runs", w.Code, w.Header(), w.Body.Len(), h.runs.Load())
-	}
+	expect.Equal(t, "the first request", said(w), "202 "+strings.Repeat(large, 10))
+	expect.Equal(t, "the first answer was flushed", w.Flushed, true)
+	w = post(guarded, "pay", "Idempotency-Key: k")
+	expect.Equal(t, "the request again", said(w), "202 ")
+	wantHeader(t, "the request again", w, "Idempotent-Body", "not-kept")
+	wantHeader(t, "the request again", w, "Location", "/big")
+	h.wantRuns(t, 1)
 }
 
 func TestNothingIsSentBeforeItIsRecorded(t *testing.T) {
@@ -269,16 +249,14 @@ func TestNothingIsSentBeforeItIsRecorded(t *testing.T) {
 		_, _ = io.WriteString(inner, "answer")
 		inner.(http.Flusher).Flush()
 		if w.Body.Len() != 0 || w.Flushed {
-			t.Error("something was sent while the handler runs")
+			t.Errorf("sent while the handler runs: got %d bytes, flushed %v, want nothing", w.Body.Len(), w.Flushed)
 		}
 	}}
 	w = httptest.NewRecorder()
 	request := httptest.NewRequest(http.MethodPost, "/pay", nil)
 	request.Header.Set(KeyHeader, "k")
 	tokens.Middleware(Route{Name: "r"})(h).ServeHTTP(w, request)
-	if w.Code != 200 || w.Body.String() != "answer" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	expect.Equal(t, "the request", said(w), "200 answer")
 	wantState(t, tokens, ClientKey("", "r", "k"), Completed)
 }
 
@@ -310,31 +288,26 @@ func TestTokenIsCompletedWhenItsAnswerBeginsToLeave(t *testing.T) {
 		request := httptest.NewRequest(http.MethodPost, "/pay", nil)
 		request.Header.Set(KeyHeader, "k")
 		tokens.Middleware(Route{Name: "r", MaxAnswer: 100})(h).ServeHTTP(w, request)
-		if err != nil || found.State != Completed || w.Body.Len() != size {
-			t.Errorf("%s: the token is %q when %d bytes leave, %v", name, found.State, w.Body.Len(), err)
-		}
+		expect.Error(t, name+": Status when the answer begins to leave", err, nil)
+		expect.Equal(t, name+": state when the answer begins to leave", found.State, Completed)
+		expect.Equal(t, name+": bytes of the answer", w.Body.Len(), size)
 	}
 }
 
 func TestTwoPrincipalsNeverMeet(t *testing.T) {
-	tokens := New(storetest.Open(t, redisstore.Config{}), Config{Principal: func(r *http.Request) string { return r.Header.Get("User") }})
-	t.Cleanup(func() { _ = tokens.Close(context.Background()) })
+	tokens := newTokensWith(t, storetest.Open(t, redisstore.Config{}), Config{Principal: func(r *http.Request) string { return r.Header.Get("User") }})
 	h := &handler{serve: func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "for "+r.Header.Get("User")) }}
 	guarded := tokens.Middleware(Route{})(h)
 	for _, user := range []string{"ann", "bob", "ann"} {
-		if w := post(guarded, "pay", "Idempotency-Key: k", "User: "+user); w.Body.String() != "for "+user {
-			t.Errorf("%s was answered %q", user, w.Body)
-		}
+		expect.Equal(t, "a request of "+user, said(post(guarded, "pay", "Idempotency-Key: k", "User: "+user)), "200 for "+user)
 	}
-	if h.runs.Load() != 2 {
-		t.Errorf("%d runs", h.runs.Load())
-	}
+	h.wantRuns(t, 2)
 }
 
 func TestRouteOutOfBoundsPanicsAtStartUp(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("a route with a policy that does not exist was taken")
+			t.Error("Middleware for a policy that does not exist: got no panic")
 		}
 	}()
 	embeddedTokens(t).Middleware(Route{Policy: "maybe"})

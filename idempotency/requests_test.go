@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -20,19 +21,14 @@ func form(t *testing.T, boundary, content string) (body, contentType string) {
 	t.Helper()
 	var buffer bytes.Buffer
 	w := multipart.NewWriter(&buffer)
-	if err := w.SetBoundary(boundary); err != nil {
-		t.Fatal(err)
-	}
+	expect.Error(t, "setting the form's boundary", w.SetBoundary(boundary), nil)
 	file, err := w.CreateFormFile("receipt", "receipt.txt")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("making the form: %v", err)
 	}
-	if _, err := file.Write([]byte(content)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = file.Write([]byte(content))
+	expect.Error(t, "writing the form", err, nil)
+	expect.Error(t, "ending the form", w.Close(), nil)
 	return buffer.String(), "Content-Type: " + w.FormDataContentType()
 }
 
@@ -49,21 +45,13 @@ func TestMultipartBodyIsGuarded(t *testing.T) {
 	guarded := embeddedTokens(t).Middleware(Route{Name: "r", MaxBody: 10_000})(h)
 	body, contentType := form(t, "one", strings.Repeat("x", 5000))
 	for range 2 {
-		if w := post(guarded, body, contentType, "Idempotency-Key: k"); w.Code != 201 {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
+		wantStatus(t, "a form", post(guarded, body, contentType, "Idempotency-Key: k"), 201)
 	}
 	other, contentType := form(t, "one", strings.Repeat("y", 5000))
-	if w := post(guarded, other, contentType, "Idempotency-Key: k"); codeOf(w) != wire.PayloadMismatch {
-		t.Errorf("another file: %d %s", w.Code, w.Body)
-	}
+	wantCode(t, "a form with another file", post(guarded, other, contentType, "Idempotency-Key: k"), wire.PayloadMismatch)
 	large, contentType := form(t, "one", strings.Repeat("x", 10_000))
-	if w := post(guarded, large, contentType, "Idempotency-Key: k2"); codeOf(w) != wire.PayloadTooLarge {
-		t.Errorf("over the limit: %d %s", w.Code, w.Body)
-	}
-	if h.runs.Load() != 1 {
-		t.Errorf("%d runs", h.runs.Load())
-	}
+	wantCode(t, "a form over the limit", post(guarded, large, contentType, "Idempotency-Key: k2"), wire.PayloadTooLarge)
+	h.wantRuns(t, 1)
 }
 
 // A refusal changes nothing: the same request is refused alike, and the right one still does what it would have done.
@@ -85,17 +73,13 @@ func TestRefusedRequestIsRefusedAgain(t *testing.T) {
 			"unknown":   {"x", []string{"Idempotency-Token: k"}, wire.TokenUnknown},
 		} {
 			for range 3 {
-				if w := post(guarded, row.body, row.headers...); codeOf(w) != row.code {
-					t.Errorf("%s: %d %s", name, w.Code, w.Body)
-				}
+				wantCode(t, name, post(guarded, row.body, row.headers...), row.code)
 			}
 		}
-		if w := post(guarded, "x", "Idempotency-Key: k"); w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "" {
-			t.Errorf("the right request afterwards: %d", w.Code)
-		}
-		if h.runs.Load() != 2 {
-			t.Errorf("%d runs", h.runs.Load())
-		}
+		w := post(guarded, "x", "Idempotency-Key: k")
+		wantStatus(t, "the right request afterwards", w, 201)
+		wantReplayed(t, "the right request afterwards", w, false)
+		h.wantRuns(t, 2)
 	})
 }
 
@@ -121,15 +105,11 @@ func TestHeaderPrincipalTellsCredentialsApart(t *testing.T) {
 		}
 		seen[p] = name
 		if strings.Contains(p, "Bearer") || principal(r) != p {
-			t.Errorf("%s: %q", name, p)
+			t.Errorf("the principal of %s: got %q, want always the same, which does not hold the credential", name, p)
 		}
 	}
-	if p := principal(request("Other: x")); p != "" {
-		t.Errorf("without the headers: %q", p)
-	}
-	if p := HeaderPrincipal()(request("Authorization: x")); p != "" {
-		t.Errorf("without names: %q", p)
-	}
+	expect.Equal(t, "the principal of a request without the headers", principal(request("Other: x")), "")
+	expect.Equal(t, "the principal by no headers", HeaderPrincipal()(request("Authorization: x")), "")
 }
 
 // A retention is the route's own, also where it is shorter than the default lease.
@@ -173,12 +153,8 @@ func TestOvertakenAttemptGivesNothingBack(t *testing.T) {
 	}
 	guarded = tokens.Middleware(Route{Name: "r", Policy: Takeover})(h)
 	post(guarded, "x", "Idempotency-Key: k")
-	if h.runs.Load() != 2 {
-		t.Fatalf("%d runs", h.runs.Load())
-	}
+	h.wantRuns(t, 2)
 	tokens.later.mu.Lock()
 	defer tokens.later.mu.Unlock()
-	if tokens.later.n != 0 {
-		t.Errorf("%d jobs go on", tokens.later.n)
-	}
+	expect.Equal(t, "jobs that go on", tokens.later.n, 0)
 }

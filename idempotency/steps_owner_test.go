@@ -3,23 +3,30 @@ package idempotency
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // asOwner makes the test binary run as an owner, so that a test can kill it as kill -9 does.
 const asOwner = "COATCHECK_TEST_AS_OWNER"
+
+// ownerPatience is how long an owner waits for Redis. Here connections break; none is silent.
+const ownerPatience = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asOwner) != "" {
@@ -29,27 +36,17 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	redisstore.LogTo(slog.New(slog.DiscardHandler)) // servers that are away are what some of these tests are about
 	goleak.VerifyTestMain(m)
 }
 
-// serveOwner is a service with one guarded handler, which asks at each step of its work what is to become of it.
+// serveOwner is an owner in a process of its own.
 func serveOwner() error {
-	store, err := redisstore.Open(context.Background(), os.Getenv("OWNER_STORE"))
+	store, err := redisstore.OpenConfig(context.Background(), redisstore.Config{URL: os.Getenv("OWNER_STORE"), Prefix: os.Getenv("OWNER_PREFIX"), Timeout: ownerPatience})
 	if err != nil {
 		return err
 	}
-	lease, err := time.ParseDuration(os.Getenv("OWNER_LEASE"))
-	if err != nil {
-		return err
-	}
-	route := Route{Name: "pay", Policy: Policy(os.Getenv("OWNER_POLICY")), Lease: lease}
-	guarded := New(store, Config{}).Middleware(route)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ask("start")
-		ask("effect")
-		attempt, _ := FromContext(r.Context())
-		w.WriteHeader(http.StatusCreated)
-		fmt.Fprint(w, "paid by attempt ", attempt.Number)
-	}))
+	guarded := guardedBy(New(store, Config{}), os.Getenv("OWNER_CONTROL"), Policy(os.Getenv("OWNER_POLICY")))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -58,9 +55,20 @@ func serveOwner() error {
 	return (&http.Server{Handler: guarded, ReadHeaderTimeout: time.Minute}).Serve(listener)
 }
 
+// guardedBy is a service with one guarded handler, which asks at each step of its work what is to become of it. No lease ends by itself while a test runs.
+func guardedBy(tokens *Tokens, control string, policy Policy) http.Handler {
+	return tokens.Middleware(Route{Name: "pay", Policy: policy, Lease: time.Hour})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ask(control, "start")
+		ask(control, "effect")
+		attempt, _ := FromContext(r.Context())
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, "paid by attempt ", attempt.Number)
+	}))
+}
+
 // ask tells the test that the handler has come to a step; the handler goes on, panics, or is no more.
-func ask(step string) {
-	response, err := http.Post(os.Getenv("OWNER_CONTROL")+"/"+step, "text/plain", http.NoBody)
+func ask(control, step string) {
+	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Post(control+"/"+step, "text/plain", http.NoBody)
 	if err != nil {
 		panic(err)
 	}
@@ -70,29 +78,40 @@ func ask(step string) {
 	}
 }
 
-// owner is such a service, as a process of its own that ends with the test.
+// owner is such a service. It ends with the test.
 type owner struct {
-	cmd *exec.Cmd
-	url string
+	url  string
+	kill func() // returns when the process is no more; nil for an owner that is no process
 }
 
-func startOwner(t *testing.T, store, control string, policy Policy, lease time.Duration) *owner {
+// serveHere starts an owner within the test's own process.
+func serveHere(t *testing.T, tokens *Tokens, control string, policy Policy) *owner {
+	t.Helper()
+	service := httptest.NewUnstartedServer(guardedBy(tokens, control, policy))
+	service.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // handlers that panic are part of the test
+	service.Start()
+	t.Cleanup(service.Close)
+	return &owner{url: service.URL}
+}
+
+// startOwner starts an owner as a process of its own.
+func startOwner(t *testing.T, store redistest.Space, control string, policy Policy) *owner {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asOwner+"=1", "OWNER_STORE="+store, "OWNER_CONTROL="+control, "OWNER_POLICY="+string(policy), "OWNER_LEASE="+lease.String())
+	cmd.Env = append(os.Environ(), asOwner+"=1", "OWNER_STORE="+store.URL, "OWNER_PREFIX="+store.Prefix, "OWNER_CONTROL="+control, "OWNER_POLICY="+string(policy))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("a pipe for the owner: %v", err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("starting the owner: %v", err)
 	}
-	o := &owner{cmd: cmd}
-	t.Cleanup(func() {
-		o.kill()
-		_ = cmd.Wait() // it was killed
-	})
+	o := &owner{kill: sync.OnceFunc(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // it was killed
+	})}
+	t.Cleanup(o.kill)
 	var address string
 	if _, err := fmt.Fscanln(stdout, &address); err != nil {
 		t.Fatalf("the owner does not come up: %v", err)
@@ -100,8 +119,6 @@ func startOwner(t *testing.T, store, control string, policy Policy, lease time.D
 	o.url = "http://" + address
 	return o
 }
-
-func (o *owner) kill() { _ = o.cmd.Process.Kill() } // it may have ended
 
 // pay asks an owner, once: the answer's status and body, or 0 if there was no answer.
 func (o *owner) pay(ctx context.Context, key string) (status int, body string) {

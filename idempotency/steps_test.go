@@ -9,9 +9,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -91,9 +93,7 @@ func TestEveryStepOfARequestCanFail(t *testing.T) {
 				t.Parallel()
 				walk := newWalk(t, row.step, row.what, policy)
 				walk.first()
-				if got := walk.settle(); got != want {
-					t.Errorf("got %+v, want %+v", got, want)
-				}
+				expect.Equal(t, "what later requests hear, and what the handler has done", walk.settle(), want)
 			})
 		}
 	}
@@ -104,8 +104,8 @@ type walk struct {
 	t          *testing.T
 	step, what string
 	policy     Policy
-	lease      time.Duration
-	redis      *redistest.Server
+	redis      *redistest.Server // of this walk alone, if it is lost; else nil
+	space      redistest.Space   // without the proxy
 	control    *httptest.Server
 	owner      *owner
 	hangUp     context.CancelFunc
@@ -119,16 +119,29 @@ type walk struct {
 const key = "order-1"
 
 func newWalk(t *testing.T, step, what string, policy Policy) *walk {
-	w := &walk{t: t, step: step, what: what, policy: policy, struck: make(chan struct{}), counts: map[string]int{}, lease: 10 * time.Second}
-	if what == killed {
-		w.lease = time.Second // its end is waited for
+	t.Helper()
+	w := &walk{t: t, step: step, what: what, policy: policy, struck: make(chan struct{}), counts: map[string]int{}}
+	if what == lost {
+		w.redis = redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+		w.space = redistest.Space{URL: w.redis.URL()}
+	} else {
+		w.space = redistest.Shared(t)
 	}
-	w.redis = redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	w.control = httptest.NewServer(http.HandlerFunc(w.asked))
 	t.Cleanup(w.control.Close)
-	proxy := redistest.StartProxy(t, w.redis.Addr(), w.judge)
-	w.owner = startOwner(t, proxy.URL(), w.control.URL, policy, w.lease)
+	proxy := redistest.StartProxy(t, strings.TrimPrefix(w.space.URL, "redis://"), w.judge)
+	behind := redistest.Space{URL: proxy.URL(), Prefix: w.space.Prefix}
+	if what == killed {
+		w.owner = startOwner(t, behind, w.control.URL, policy)
+	} else {
+		w.owner = serveHere(t, newTokens(t, open(t, behind)), w.control.URL, policy)
+	}
 	return w
+}
+
+func open(t *testing.T, space redistest.Space) *redisstore.Store {
+	t.Helper()
+	return storetest.Open(t, redisstore.Config{URL: space.URL, Prefix: space.Prefix, Timeout: ownerPatience})
 }
 
 // asked is what the handler asks at its steps.
@@ -211,48 +224,47 @@ func (w *walk) strike() {
 // first sends the request that breaks. Redis has been told the scripts before, by another key, so that the wire shows their hashes.
 func (w *walk) first() {
 	w.t.Helper()
-	for _, script := range []*scripts.Script{scripts.TokenClaim, scripts.TokenComplete} {
-		if err := w.redis.Client().ScriptLoad(w.t.Context(), script.Source).Err(); err != nil {
-			w.t.Fatal(err)
-		}
-	}
+	post(newTokens(w.t, open(w.t, w.space)).Middleware(Route{Name: "other"})(&handler{}), "x", KeyHeader+": other")
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	w.hangUp = cancel
 	status, body := w.owner.pay(ctx, key)
 	if w.here(answered) {
 		if status != http.StatusCreated {
-			w.t.Fatalf("the first request: %d %s", status, body)
+			w.t.Fatalf("the first request: got %d %s, want 201", status, body)
 		}
 		w.strike()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.broken {
-		w.t.Fatalf("the request never came to the step: %d %s", status, body)
+		w.t.Fatalf("the first request: got %d %s, and it never came to the step", status, body)
 	}
 	switch status {
 	case 0, http.StatusCreated, http.StatusServiceUnavailable:
 	default:
-		w.t.Errorf("the first request: %d %s", status, body)
+		w.t.Errorf("the first request: got %d %s, want 201, 503 or no answer", status, body)
 	}
 }
 
-// settle asks again and again until the answer is final, in a new process if the owner is no more, and asks once more to see that it stays.
+// settle asks again and again until the answer is final, and asks once more to see that it stays. If the owner is no more, its lease ends, and another is asked.
 func (w *walk) settle() truth {
 	w.t.Helper()
 	<-w.struck
 	owner := w.owner
 	if w.what == killed {
-		owner = startOwner(w.t, w.redis.URL(), w.control.URL, w.policy, w.lease)
+		tokens := newTokens(w.t, open(w.t, w.space))
+		behind(w.t, tokens, tokens.keys(ClientKey("", "pay", key))[0],
+			"if redis.call('HGET', KEYS[1], 'state') == 'claimed' then redis.call('HSET', KEYS[1], 'until', '1') end return {'ok'}")
+		owner = serveHere(w.t, tokens, w.control.URL, w.policy)
 	}
 	status, body := 0, ""
-	eventually(w.t, "a final answer", func() bool {
+	expect.Eventually(w.t, "a final answer", func() bool {
 		status, body = owner.pay(w.t.Context(), key)
 		return status == http.StatusCreated || strings.Contains(body, "idempotency-outcome-unknown")
 	})
 	if again, text := owner.pay(w.t.Context(), key); again != status || status == http.StatusCreated && text != body {
-		w.t.Errorf("%d %s, and then %d %s", status, body, again, text)
+		w.t.Errorf("a later request: got %d %s, and then %d %s, want the same", status, body, again, text)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,11 +8,13 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -21,8 +23,9 @@ import (
 // TestRoundTripsOfEachRequest counts the commands that reach Redis, on the wire. One request at a time has nothing to share a round trip with, so that each
 // command is one: two for a request whose handler runs, one for any other that needs the store, none for one that does not.
 func TestRoundTripsOfEachRequest(t *testing.T) {
-	meter := newMeter(t, redistest.Start(t).Addr())
-	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: meter.url()}))
+	space := redistest.Shared(t)
+	meter := newMeter(t, strings.TrimPrefix(space.URL, "redis://"))
+	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: meter.url(), Prefix: space.Prefix, Timeout: time.Minute}))
 	route := Route{Name: "pay", Lease: time.Hour} // no heartbeat falls into the test
 	guarded := tokens.Middleware(route)(&handler{})
 	held := make(chan struct{})
@@ -35,7 +38,7 @@ func TestRoundTripsOfEachRequest(t *testing.T) {
 	doubt := claim(t, tokens, ClientKey("", "pay", "doubtful"), Terms{Fingerprint: "any", Lease: time.Hour})
 	lapsed := lapse(t, tokens, tokens.keys(ClientKey("", "pay", "doubtful"))[0])
 	if lapsed != "any" || doubt.Attempt != 1 {
-		t.Fatalf("the claim in doubt is %+v of %q", doubt, lapsed)
+		t.Fatalf("the claim in doubt: got %+v of fingerprint %q, want attempt 1 of %q", doubt, lapsed, "any")
 	}
 	token, unused := issuedToken(t, tokens), issuedToken(t, tokens)
 
@@ -76,7 +79,7 @@ func issuedToken(t *testing.T, tokens *Tokens) string {
 	t.Helper()
 	token, err := tokens.Issue(t.Context(), "", "", 0)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("issuing a token: %v", err)
 	}
 	return token.Value
 }
@@ -85,8 +88,7 @@ func issuedToken(t *testing.T, tokens *Tokens) string {
 func doubtful(t *testing.T, tokens *Tokens, fingerprint string) int {
 	t.Helper()
 	_, err := tokens.Claim(t.Context(), ClientKey("", "pay", "doubtful"), Terms{Fingerprint: fingerprint})
-	if !errors.Is(err, ErrInDoubt) {
-		t.Errorf("got %v, want %v", err, ErrInDoubt)
+	if expect.Error(t, "Claim of the operation in doubt", err, ErrInDoubt); err == nil {
 		return 0
 	}
 	return http.StatusConflict
@@ -97,7 +99,7 @@ func do(t *testing.T, tokens *Tokens, token string) int {
 	t.Helper()
 	result, err := tokens.Do(t.Context(), IssuedToken("", token), Terms{Lease: time.Hour}, func(context.Context) ([]byte, error) { return []byte("done"), nil })
 	if err != nil || string(result.Value) != "done" {
-		t.Errorf("%+v, %v", result, err)
+		t.Errorf("Do: got %+v and error %v, want %q", result, err, "done")
 		return 0
 	}
 	return http.StatusCreated
@@ -119,7 +121,7 @@ func newMeter(t *testing.T, target string) *meter {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(err) // names the call
 	}
 	m := &meter{listener: listener, target: target}
 	m.open.Go(m.accept)

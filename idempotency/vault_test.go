@@ -2,11 +2,11 @@ package idempotency
 
 import (
 	"bytes"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -16,7 +16,7 @@ func TestSealedAnswerIsReadWithItsKeyAndForItsRecordOnly(t *testing.T) {
 	older, newer := testKey("a", 1), testKey("b", 2)
 	sealed := newVault([]Key{older}).seal("record", answer)
 	if bytes.Contains(sealed, []byte("4711")) || bytes.Contains(sealed, []byte("payments")) || !bytes.HasPrefix(sealed, []byte("2 a ")) {
-		t.Fatalf("stored as %q", sealed)
+		t.Fatalf("stored as %q, want it encrypted by key a", sealed)
 	}
 	if twice := newVault([]Key{older}).seal("record", answer); bytes.Equal(twice, sealed) {
 		t.Error("two encryptions are equal")
@@ -40,12 +40,12 @@ func TestSealedAnswerIsReadWithItsKeyAndForItsRecordOnly(t *testing.T) {
 		"stored in the open": {newVault([]Key{older}), "record", newVault(nil).seal("record", answer), true},
 	} {
 		got, err := row.vault.open(row.record, row.stored)
-		if row.good && (err != nil || got.Status != 201 || string(got.Body) != "card 4711" || got.Header.Get("Location") != "/payments/17") {
-			t.Errorf("%s: %+v, %v", name, got, err)
+		if !row.good {
+			expect.Error(t, name, err, redisstore.ErrUnavailable)
+			continue
 		}
-		if !row.good && !errors.Is(err, redisstore.ErrUnavailable) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		expect.Error(t, name, err, nil)
+		expect.Equal(t, name, got, answer)
 	}
 }
 
@@ -55,20 +55,16 @@ func TestAnswersAreStoredEncrypted(t *testing.T) {
 		h := &handler{}
 		guarded := newTokensWith(t, store, Config{AnswerKeys: []Key{testKey("a", 1)}}).Middleware(Route{Name: "r"})(h)
 		first, again := post(guarded, "x", "Idempotency-Key: k"), post(guarded, "x", "Idempotency-Key: k")
-		if first.Code != 201 || again.Code != 201 || again.Body.String() != first.Body.String() || again.Header().Get("Location") == "" {
-			t.Errorf("%d %s, then %d %s", first.Code, first.Body, again.Code, again.Body)
-		}
+		wantStatus(t, "the first request", first, 201)
+		expect.Equal(t, "the request again", said(again), said(first))
+		wantHeader(t, "the request again", again, "Location", "/payments/1")
 		stored := field(t, newTokens(t, store), ClientKey("", "r", "k"), "answer")
 		if strings.Contains(stored, "payments") || strings.Contains(stored, `"id":1`) {
 			t.Errorf("stored in the open: %q", stored)
 		}
 		without := newTokens(t, store).Middleware(Route{Name: "r"})(h)
-		if w := post(without, "x", "Idempotency-Key: k"); w.Code != 503 {
-			t.Errorf("without the key: %d %s", w.Code, w.Body)
-		}
-		if h.runs.Load() != 1 {
-			t.Errorf("%d runs", h.runs.Load())
-		}
+		wantStatus(t, "a request where the key is missing", post(without, "x", "Idempotency-Key: k"), 503)
+		h.wantRuns(t, 1)
 	})
 }
 
@@ -86,7 +82,7 @@ func FuzzStoredAnswer(f *testing.F) {
 		}
 		again, err := v.open("r", v.seal("r", answer))
 		if err != nil || again.Status != answer.Status || !bytes.Equal(again.Body, answer.Body) {
-			t.Errorf("%+v came back as %+v, %v", answer, again, err)
+			t.Errorf("the answer %+v, sealed and opened: got %+v and error %v", answer, again, err)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -32,17 +33,13 @@ func TestPatienceIsWhatPreferAsksAndTheRouteAllows(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header.Set("Prefer", field)
 		if got := (Route{MaxWait: 10 * time.Second}).patience(r); got != want {
-			t.Errorf("%q: %v, want %v", field, got, want)
+			t.Errorf("Prefer: %s: got %v, want %v", field, got, want)
 		}
 	}
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.Header["Prefer"] = []string{"return=minimal", "wait=3"}
-	if got := (Route{}).WithDefaults().patience(r); got != 3*time.Second {
-		t.Errorf("in the second field: %v", got)
-	}
-	if got := (Route{MaxWait: -1}).WithDefaults().patience(r); got != 0 {
-		t.Errorf("on a route that lets nobody wait: %v", got)
-	}
+	expect.Equal(t, "wait=3 in the second field", (Route{}).WithDefaults().patience(r), 3*time.Second)
+	expect.Equal(t, "wait=3 on a route that lets no request wait", (Route{MaxWait: -1}).WithDefaults().patience(r), 0)
 }
 
 // gate is a handler that waits until it is let on.
@@ -58,28 +55,22 @@ func gate() (h *handler, let chan struct{}) {
 func TestWaitingRequestsGetTheAnswerOfTheRunningAttempt(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		h, let := gate()
-		runs, waits := newTokens(t, store).Middleware(Route{Name: "r"})(h), newTokens(t, store)
+		route := Route{Name: "r", Lease: time.Hour, MaxWait: time.Hour}
+		runs, waits := newTokens(t, store).Middleware(route)(h), newTokens(t, store)
 		var clients sync.WaitGroup
-		clients.Go(func() {
-			if w := post(runs, "x", "Idempotency-Key: k"); w.Code != 201 {
-				t.Errorf("the first: %d", w.Code)
-			}
-		})
-		eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
+		clients.Go(func() { wantStatus(t, "the first request", post(runs, "x", "Idempotency-Key: k"), 201) })
+		expect.Eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
 		for range 10 {
 			clients.Go(func() {
-				w := post(waits.Middleware(Route{Name: "r"})(h), "x", "Idempotency-Key: k", "Prefer: wait=30")
-				if w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "true" {
-					t.Errorf("a waiting one: %d %s", w.Code, w.Body)
-				}
+				w := post(waits.Middleware(route)(h), "x", "Idempotency-Key: k", "Prefer: wait=3600")
+				wantStatus(t, "a request that waits", w, 201)
+				wantReplayed(t, "a request that waits", w, true)
 			})
 		}
-		eventually(t, "somebody waits", func() bool { return field(t, waits, ClientKey("", "r", "k"), "awaited") == "1" })
+		expect.Eventually(t, "somebody waits", func() bool { return field(t, waits, ClientKey("", "r", "k"), "awaited") == "1" })
 		close(let)
 		clients.Wait()
-		if h.runs.Load() != 1 {
-			t.Errorf("%d runs", h.runs.Load())
-		}
+		h.wantRuns(t, 1)
 	})
 }
 
@@ -134,15 +125,12 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 				began := time.Now()
 				other.Middleware(Route{Name: "r"})(h).ServeHTTP(w, request)
 				if waited := time.Since(began); waited < row.least || waited > row.most {
-					t.Errorf("waited %v", waited)
+					t.Errorf("waited %v, want %v to %v", waited, row.least, row.most)
 				}
-				if w.Code != row.status || codeOf(w) != row.code {
-					t.Errorf("%d %s", w.Code, w.Body)
-				}
+				wantStatus(t, "the request that waits", w, row.status)
+				expect.Equal(t, "code of the answer to the request that waits", codeOf(w), row.code)
 				time.Sleep(time.Minute) // whatever still runs ends
-				if h.runs.Load() != row.runs {
-					t.Errorf("%d runs", h.runs.Load())
-				}
+				h.wantRuns(t, row.runs)
 			})
 		})
 	}
@@ -152,16 +140,12 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 func TestRunningAttemptIsNotMarkedUnlessSomebodyWaits(t *testing.T) {
 	tokens := embeddedTokens(t)
 	h, let := gate()
-	guarded := tokens.Middleware(Route{Name: "r"})(h)
+	guarded := tokens.Middleware(Route{Name: "r", Lease: time.Hour})(h)
 	var first sync.WaitGroup
 	first.Go(func() { post(guarded, "x", "Idempotency-Key: k") })
-	eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
-	if w := post(guarded, "x", "Idempotency-Key: k"); w.Code != 409 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	if field(t, tokens, ClientKey("", "r", "k"), "awaited") != "" {
-		t.Error("marked without anybody waiting")
-	}
+	expect.Eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
+	wantCode(t, "a request while the handler runs", post(guarded, "x", "Idempotency-Key: k"), wire.InProgress)
+	expect.Equal(t, "the mark that a request waits", field(t, tokens, ClientKey("", "r", "k"), "awaited"), "")
 	close(let)
 	first.Wait()
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -21,7 +21,7 @@ import (
 
 func TestLocksOverHTTP(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		s := serve(t, server.Config{Store: store})
+		s := serve(t, server.Config{Store: store, RequestTimeout: 2 * time.Hour}) // a request may wait for a lock for nearly that long
 		t.Run("a lock is granted, renewed, seen and released", s.lockRound)
 		t.Run("a lock that is held says since when and until when", s.lockHeld)
 		t.Run("a lease is not kept alive by the server", s.lockLost)
@@ -52,52 +52,53 @@ func (s *service) lockInfo(t testing.TB, name string) wire.Lock {
 }
 
 func (s *service) lockRound(t *testing.T) {
-	a := s.do(t, "POST", "/lock/round", `{"ttl_ms":30000,"wait_ms":0,"owner":"web-1","mode":"exclusive","permits":1}`)
+	a := s.do(t, "POST", "/lock/round", `{"ttl_ms":3600000,"wait_ms":0,"owner":"web-1","mode":"exclusive","permits":1}`)
 	granted := decode[wire.LockGranted](t, a, 201)
-	if granted.Name != "round" || len(granted.Lease) != 22 || granted.Fence < 1 || granted.Fence >= 1<<53 || granted.TTL != 30_000 || granted.RenewEvery != 10_000 {
-		t.Errorf("%+v", granted)
-	}
-	if granted.ExpiresAt.Sub(granted.Since) < 30*time.Second || granted.ServerTime.Before(granted.Since) || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%+v %v", granted, a.header)
+	a.wantHeader(t, "Cache-Control", "no-store")
+	want := granted
+	want.Name, want.TTL, want.RenewEvery = "round", 3_600_000, 1_200_000
+	expect.Equal(t, a.asked, granted, want)
+	expect.Equal(t, a.asked+": length of the lease's secret", len(granted.Lease), 22)
+	wantBetween(t, a.asked+": fence", granted.Fence, 1, 1<<53-1)
+	if granted.ExpiresAt.Sub(granted.Since) < time.Hour || granted.ServerTime.Before(granted.Since) {
+		t.Errorf("%s: got %+v, want it to be held for an hour at least, and the server's time to be no earlier than its begin", a.asked, granted)
 	}
 	mine := "Lease-Token: " + granted.Lease
-	renewed := must[wire.LockRenewed](t, s, 200, "PUT", "/lock/round", `{"ttl_ms":60000}`, mine)
-	if renewed.Name != "round" || renewed.TTL != 60_000 || renewed.RenewEvery != 20_000 || renewed.ExpiresAt.Sub(renewed.ServerTime) != time.Minute {
-		t.Errorf("%+v", renewed)
-	}
+	renewed := must[wire.LockRenewed](t, s, 200, "PUT", "/lock/round", `{"ttl_ms":7200000}`, mine)
+	expect.Equal(t, "PUT /lock/round", renewed, wire.LockRenewed{
+		Name: "round", TTL: 7_200_000, RenewEvery: 2_400_000, ServerTime: renewed.ServerTime, ExpiresAt: renewed.ServerTime.Add(2 * time.Hour),
+	})
 	info := s.lockInfo(t, "round")
-	want := wire.LockHolder{Owner: "web-1", Fence: granted.Fence, Since: granted.Since, Until: info.Holders[0].Until}
-	if info.Mode != "exclusive" || info.Fence != granted.Fence || len(info.Holders) != 1 || info.Holders[0] != want || info.Waiting != 0 || info.Permits != 0 {
-		t.Errorf("%+v, want %+v", info, want)
-	}
-	if off := info.Holders[0].Until.Sub(renewed.ExpiresAt).Abs(); off > time.Second { // the store tells what is left to the millisecond, by its own clock
-		t.Errorf("until %v, renewed until %v", info.Holders[0].Until, renewed.ExpiresAt)
+	expect.MustEqual(t, "GET /lock/round: number of holders", len(info.Holders), 1)
+	until := info.Holders[0].Until
+	expect.Equal(t, "GET /lock/round", info, wire.Lock{
+		Name: "round", Mode: "exclusive", Fence: granted.Fence, ServerTime: info.ServerTime,
+		Holders: []wire.LockHolder{{Owner: "web-1", Fence: granted.Fence, Since: granted.Since, Until: until}},
+	})
+	if off := until.Sub(renewed.ExpiresAt).Abs(); off > time.Second { // the store tells what is left to the millisecond, by its own clock
+		t.Errorf("GET /lock/round: held until %v, want about %v, until when it was renewed", until, renewed.ExpiresAt)
 	}
 	s.unlock(t, granted)
-	if info := s.lockInfo(t, "round"); info.Holders == nil || len(info.Holders) != 0 || info.Mode != "" {
-		t.Errorf("%+v", info)
-	}
+	info = s.lockInfo(t, "round")
+	expect.Equal(t, "GET /lock/round after its release: holders", info.Holders, []wire.LockHolder{})
+	expect.Equal(t, "GET /lock/round after its release: mode", info.Mode, "")
 	checkProblem(t, s.do(t, "PUT", "/lock/round", "", mine), wire.LeaseLost)
 	checkProblem(t, s.do(t, "DELETE", "/lock/round", "", mine), wire.LeaseLost)
 	again := s.lock(t, "round", "")
-	if again.Fence <= granted.Fence || again.Lease == granted.Lease || again.TTL != 30_000 {
-		t.Errorf("%+v after %+v", again, granted)
+	expect.Equal(t, "POST /lock/round without a body: ttl_ms", again.TTL, 30_000)
+	if again.Fence <= granted.Fence || again.Lease == granted.Lease {
+		t.Errorf("POST /lock/round again: got fence %d and lease %s, want a larger fence than %d and another lease than %s", again.Fence, again.Lease, granted.Fence, granted.Lease)
 	}
-	if owner := s.lockInfo(t, "round").Holders[0].Owner; owner != "127.0.0.1" {
-		t.Errorf("who does not name itself is %q", owner)
-	}
+	expect.Equal(t, "GET /lock/round: owner of a client that does not name itself", s.lockInfo(t, "round").Holders[0].Owner, "127.0.0.1")
 	s.unlock(t, again)
 }
 
 func (s *service) lockHeld(t *testing.T) {
-	first := s.lock(t, "held", `{"ttl_ms":20000}`)
+	first := s.lock(t, "held", forAnHourHeld)
 	for _, body := range []string{"", `{"mode":"shared"}`, `{"permits":3}`, `{"wait_ms":1}`, `{"wait_ms":50,"mode":"shared"}`} {
 		a := s.do(t, "POST", "/lock/held", body)
-		problem := checkProblem(t, a, wire.LockHeld)
-		wait, err := strconv.Atoi(a.header.Get("Retry-After"))
-		if err != nil || wait < 1 || wait > 20 || !problem.Since.Equal(first.Since) {
-			t.Errorf("%s: Retry-After %q, %+v after %+v", body, a.header.Get("Retry-After"), problem, first)
-		}
+		expect.Equal(t, a.asked+": since", checkProblem(t, a, wire.LockHeld).Since, first.Since)
+		a.wantRetryAfter(t, 1, 3600)
 	}
 	s.unlock(t, first)
 }
@@ -109,6 +110,13 @@ func (s *service) lockLost(t *testing.T) {
 	checkProblem(t, s.do(t, "PUT", "/lock/lost", `{"ttl_ms":100}`, mine), wire.LeaseLost)
 	checkProblem(t, s.do(t, "DELETE", "/lock/lost", "", mine), wire.LeaseLost)
 }
+
+// forAnHourHeld asks for a lock whose lease no test outlives, and anHoursWait for one that it waits for
+// as long as it must.
+const (
+	forAnHourHeld = `{"ttl_ms":3600000}`
+	anHoursWait   = `{"ttl_ms":3600000,"wait_ms":3600000}`
+)
 
 // waiting asks for a lock in the background, and returns when the request stands in line behind so many.
 func (s *service) waiting(ctx context.Context, t *testing.T, name, body string, behind int) <-chan answer {
@@ -126,53 +134,58 @@ func (s *service) waiting(ctx context.Context, t *testing.T, name, body string, 
 
 func (s *service) lockInOrder(t *testing.T) {
 	const many = 20
-	first := s.lock(t, "queue", "")
+	first := s.lock(t, "queue", forAnHourHeld)
 	var mu sync.Mutex
 	var served []int
 	var fences []int64
 	var all sync.WaitGroup
 	for i := range many {
-		answers := s.waiting(context.WithoutCancel(t.Context()), t, "queue", fmt.Sprintf(`{"wait_ms":20000,"owner":"w%d"}`, i), i)
+		answers := s.waiting(context.WithoutCancel(t.Context()), t, "queue", fmt.Sprintf(`{"ttl_ms":3600000,"wait_ms":3600000,"owner":"w%d"}`, i), i)
 		all.Go(func() {
 			a := <-answers
 			var granted wire.LockGranted
 			if a.status != 201 || json.Unmarshal(a.body, &granted) != nil {
-				t.Errorf("%d: %d %s", i, a.status, a.body)
+				t.Errorf("waiter %d: %v; want status 201", i, a)
 				return
 			}
 			mu.Lock()
 			served, fences = append(served, i), append(fences, granted.Fence)
 			mu.Unlock()
 			if a, err := s.send(context.WithoutCancel(t.Context()), call{method: "DELETE", path: "/lock/queue", header: []string{"Lease-Token: " + granted.Lease}}); err != nil || a.status != 204 {
-				t.Errorf("%d: %v %d %s", i, err, a.status, a.body)
+				t.Errorf("waiter %d: %v, error %v; want status 204", i, a, err)
 			}
 		})
 	}
 	info := s.lockInfo(t, "queue")
-	if info.Waiting != many || len(info.Queue) != many || info.Queue[0].Owner != "w0" || info.Queue[many-1].Owner != fmt.Sprintf("w%d", many-1) || info.Queue[0].Mode != "exclusive" {
-		t.Errorf("%+v", info)
+	expect.Equal(t, "GET /lock/queue: waiting", info.Waiting, many)
+	var owners, inOrder []string
+	for i, waiter := range info.Queue {
+		owners = append(owners, waiter.Mode+" "+waiter.Owner)
+		inOrder = append(inOrder, fmt.Sprintf("exclusive w%d", i))
 	}
+	expect.Equal(t, "GET /lock/queue: number of waiters in the queue", len(info.Queue), many)
+	expect.Equal(t, "GET /lock/queue: mode and owner of each waiter", owners, inOrder)
 	s.unlock(t, first)
 	all.Wait()
 	if !slices.IsSorted(served) || len(served) != many || !slices.IsSorted(fences) || fences[0] <= first.Fence {
-		t.Errorf("%v with fences %v after %d", served, fences, first.Fence)
+		t.Errorf("the waiters were served in the order %v with the fences %v, want all %d in order with rising fences above %d", served, fences, many, first.Fence)
 	}
 }
 
 func (s *service) lockWaitOver(t *testing.T) {
-	first := s.lock(t, "over", "")
+	first := s.lock(t, "over", forAnHourHeld)
 	checkProblem(t, s.do(t, "POST", "/lock/over", `{"wait_ms":100}`), wire.LockHeld)
-	if info := s.lockInfo(t, "over"); info.Waiting != 0 || info.Holders[0].Fence != first.Fence {
-		t.Errorf("%+v", info)
-	}
+	info := s.lockInfo(t, "over")
+	expect.Equal(t, "GET /lock/over: waiting", info.Waiting, 0)
+	expect.Equal(t, "GET /lock/over: fence of the holder", info.Holders[0].Fence, first.Fence)
 	s.unlock(t, first)
 }
 
 // One who waits hangs up, then others do at the moment when the lock becomes free: nobody is kept out by one who was not answered.
 func (s *service) lockHangUp(t *testing.T) {
-	first := s.lock(t, "hang-up", "")
+	first := s.lock(t, "hang-up", forAnHourHeld)
 	ctx, hangUp := context.WithCancel(t.Context())
-	s.waiting(ctx, t, "hang-up", `{"wait_ms":20000}`, 0)
+	s.waiting(ctx, t, "hang-up", anHoursWait, 0)
 	hangUp()
 	eventually(t, "it stands in line no more", func() bool { return s.lockInfo(t, "hang-up").Waiting == 0 })
 	s.unlock(t, first)
@@ -184,12 +197,12 @@ func (s *service) lockHangUp(t *testing.T) {
 // hangUpWhenFree has a client hang up while it is granted a lock. An answer that was sent by then may be lost: that is told by the log.
 func (s *service) hangUpWhenFree(t *testing.T, name string) {
 	t.Helper()
-	held := s.lock(t, name, "")
+	held := s.lock(t, name, forAnHourHeld)
 	ctx, hangUp := context.WithCancel(t.Context())
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		_, _ = s.send(ctx, call{method: "POST", path: "/lock/" + name, body: `{"wait_ms":20000,"ttl_ms":600000}`, header: []string{"X-Request-Id: " + name}})
+		_, _ = s.send(ctx, call{method: "POST", path: "/lock/" + name, body: anHoursWait, header: []string{"X-Request-Id: " + name}})
 	}()
 	eventually(t, "it stands in line", func() bool { return s.lockInfo(t, name).Waiting == 1 })
 	go hangUp()
@@ -199,56 +212,59 @@ func (s *service) hangUpWhenFree(t *testing.T, name string) {
 	eventually(t, "the request ends", func() bool { return ended.MatchString(s.log.String()) })
 	status := ended.FindStringSubmatch(s.log.String())[1]
 	if info := s.lockInfo(t, name); status != "201" && len(info.Holders)+info.Waiting > 0 {
-		t.Errorf("answered with %s: %+v", status, info)
+		t.Errorf("a client that hung up while it was granted %s was answered with status %s: got %+v, want nobody to hold it or wait", name, status, info)
 	}
 }
 
 func (s *service) lockShared(t *testing.T) {
-	one, two := s.lock(t, "shared", `{"mode":"shared"}`), s.lock(t, "shared", `{"mode":"shared"}`)
-	writer := s.waiting(t.Context(), t, "shared", `{"wait_ms":20000}`, 0)
-	late := s.waiting(t.Context(), t, "shared", `{"wait_ms":20000,"mode":"shared"}`, 1) // it came behind the writer
+	const reader = `{"ttl_ms":3600000,"mode":"shared"}`
+	one, two := s.lock(t, "shared", reader), s.lock(t, "shared", reader)
+	writer := s.waiting(t.Context(), t, "shared", anHoursWait, 0)
+	late := s.waiting(t.Context(), t, "shared", `{"ttl_ms":3600000,"wait_ms":3600000,"mode":"shared"}`, 1) // it came after the writer
 	info := s.lockInfo(t, "shared")
-	if info.Mode != "shared" || len(info.Holders) != 2 || info.Holders[0].Fence != one.Fence || info.Queue[0].Mode != "exclusive" || info.Queue[1].Mode != "shared" {
-		t.Errorf("%+v", info)
-	}
-	must[wire.LockRenewed](t, s, 200, "PUT", "/lock/shared", "", "Lease-Token: "+two.Lease)
+	expect.Equal(t, "GET /lock/shared: mode", info.Mode, "shared")
+	expect.MustEqual(t, "GET /lock/shared: number of holders", len(info.Holders), 2)
+	expect.Equal(t, "GET /lock/shared: fence of the first holder", info.Holders[0].Fence, one.Fence)
+	expect.MustEqual(t, "GET /lock/shared: length of the queue", len(info.Queue), 2)
+	expect.Equal(t, "GET /lock/shared: mode of the first waiter", info.Queue[0].Mode, "exclusive")
+	expect.Equal(t, "GET /lock/shared: mode of the second waiter", info.Queue[1].Mode, "shared")
+	must[wire.LockRenewed](t, s, 200, "PUT", "/lock/shared", forAnHourHeld, "Lease-Token: "+two.Lease)
 	s.unlock(t, one)
 	s.unlock(t, two)
 	wrote := decode[wire.LockGranted](t, <-writer, 201)
-	if info := s.lockInfo(t, "shared"); info.Mode != "exclusive" || info.Holders[0].Fence != wrote.Fence || info.Waiting != 1 {
-		t.Errorf("%+v", info)
-	}
+	info = s.lockInfo(t, "shared")
+	expect.Equal(t, "GET /lock/shared after the readers: mode", info.Mode, "exclusive")
+	expect.Equal(t, "GET /lock/shared after the readers: fence of the holder", info.Holders[0].Fence, wrote.Fence)
+	expect.Equal(t, "GET /lock/shared after the readers: waiting", info.Waiting, 1)
 	s.unlock(t, wrote)
 	s.unlock(t, decode[wire.LockGranted](t, <-late, 201))
 }
 
 func (s *service) lockPermits(t *testing.T) {
-	one := s.lock(t, "permits", `{"permits":3}`)
-	two := s.lock(t, "permits", `{"permits":3,"mode":"permits","take":2}`)
+	one := s.lock(t, "permits", `{"ttl_ms":3600000,"permits":3}`)
+	two := s.lock(t, "permits", `{"ttl_ms":3600000,"permits":3,"mode":"permits","take":2}`)
 	checkProblem(t, s.do(t, "POST", "/lock/permits", `{"permits":3}`), wire.LockHeld)
 	problem := checkProblem(t, s.do(t, "POST", "/lock/permits", `{"permits":5}`), wire.LayoutMismatch)
-	if problem.Detail != "in use with another number of permits: it has 3" {
-		t.Errorf("%+v", problem)
-	}
+	expect.Equal(t, "POST /lock/permits with 5 of 3 permits: detail", problem.Detail, "in use with another number of permits: it has 3")
 	info := s.lockInfo(t, "permits")
-	if info.Mode != "permits" || info.Permits != 3 || len(info.Holders) != 2 || info.Holders[0].Take != 1 || info.Holders[1].Take != 2 {
-		t.Errorf("%+v", info)
-	}
+	expect.Equal(t, "GET /lock/permits: mode", info.Mode, "permits")
+	expect.Equal(t, "GET /lock/permits: permits", info.Permits, 3)
+	expect.MustEqual(t, "GET /lock/permits: number of holders", len(info.Holders), 2)
+	expect.Equal(t, "GET /lock/permits: permits of each holder", []int{info.Holders[0].Take, info.Holders[1].Take}, []int{1, 2})
 	s.unlock(t, two)
 	s.unlock(t, s.lock(t, "permits", `{"permits":3,"take":2}`))
 	s.unlock(t, one)
 }
 
 func (s *service) lockForce(t *testing.T) {
-	held := s.lock(t, "force", "")
-	next := s.waiting(t.Context(), t, "force", `{"wait_ms":20000}`, 0)
-	if problem := checkProblem(t, s.do(t, "DELETE", fmt.Sprintf("/lock/force?force=%d", held.Fence+1), ""), wire.NotFound); problem.Field != "force" {
-		t.Errorf("%+v", problem)
-	}
+	held := s.lock(t, "force", forAnHourHeld)
+	next := s.waiting(t.Context(), t, "force", anHoursWait, 0)
+	wantField(t, s.do(t, "DELETE", fmt.Sprintf("/lock/force?force=%d", held.Fence+1), ""), wire.NotFound, "force")
 	broken := must[wire.LockBroken](t, s, 200, "DELETE", fmt.Sprintf("/lock/force?force=%d", held.Fence), "")
 	granted := decode[wire.LockGranted](t, <-next, 201)
-	if broken.Name != "force" || broken.Fence <= held.Fence || granted.Fence <= held.Fence {
-		t.Errorf("%+v, then %+v, after %+v", broken, granted, held)
+	expect.Equal(t, "DELETE /lock/force?force: name", broken.Name, "force")
+	if broken.Fence <= held.Fence || granted.Fence <= held.Fence {
+		t.Errorf("DELETE /lock/force?force: got fence %d and the next holder %d, want both above %d", broken.Fence, granted.Fence, held.Fence)
 	}
 	mine := "Lease-Token: " + held.Lease
 	checkProblem(t, s.do(t, "PUT", "/lock/force", "", mine), wire.LeaseLost)
@@ -260,71 +276,62 @@ func (s *service) lockForce(t *testing.T) {
 func (s *service) lockList(t *testing.T) {
 	var all []wire.LockGranted
 	for i := range 5 {
-		all = append(all, s.lock(t, fmt.Sprintf("list:%d", i), ""))
+		all = append(all, s.lock(t, fmt.Sprintf("list:%d", i), forAnHourHeld))
 	}
-	all = append(all, s.lock(t, "other", ""))
+	all = append(all, s.lock(t, "other", forAnHourHeld))
 	var names []string
 	path := "/lock?prefix=list:&n=2"
 	for cursor := ""; ; {
 		page := must[wire.Locks](t, s, 200, "GET", path+cursor, "")
 		for _, held := range page.Locks {
 			names = append(names, held.Name)
-			if len(held.Holders) != 1 || held.Mode != "exclusive" {
-				t.Errorf("%+v", held)
-			}
+			expect.Equal(t, "GET /lock: number of holders of "+held.Name, len(held.Holders), 1)
+			expect.Equal(t, "GET /lock: mode of "+held.Name, held.Mode, "exclusive")
 		}
 		if page.Next == "" {
 			break
 		}
 		cursor = "&cursor=" + page.Next
 	}
-	if want := []string{"list:0", "list:1", "list:2", "list:3", "list:4"}; !slices.Equal(names, want) {
-		t.Errorf("%q, want %q", names, want)
-	}
+	expect.Equal(t, "GET "+path+" and the pages after it", names, []string{"list:0", "list:1", "list:2", "list:3", "list:4"})
 	for _, granted := range all {
 		s.unlock(t, granted)
 	}
-	if page := must[wire.Locks](t, s, 200, "GET", "/lock?prefix=list:", ""); page.Locks == nil || len(page.Locks) != 0 {
-		t.Errorf("%+v", page)
-	}
+	page := must[wire.Locks](t, s, 200, "GET", "/lock?prefix=list:", "")
+	expect.Equal(t, "GET /lock?prefix=list: once all are released", page, wire.Locks{Locks: []wire.Lock{}})
 }
 
 // However long a client would wait: it hears that the lock is held before the server's own limit makes another answer of it.
 func TestAWaitIsBoundedByTheRequestTimeout(t *testing.T) {
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: time.Second})
-	held := s.lock(t, "bounded", "")
-	problem := checkProblem(t, s.do(t, "POST", "/lock/bounded", `{"wait_ms":86400000}`), wire.LockHeld)
-	if !problem.Since.Equal(held.Since) || s.lockInfo(t, "bounded").Waiting != 0 {
-		t.Errorf("%+v", problem)
-	}
+	inBubble(t, server.Config{RequestTimeout: 30 * time.Second}, func(t *testing.T, s inside) {
+		held := decode[wire.LockGranted](t, s.ask("POST", "/lock/bounded", forAnHourHeld), 201)
+		begin := time.Now()
+		problem := checkProblem(t, s.ask("POST", "/lock/bounded", `{"wait_ms":86400000}`), wire.LockHeld)
+		expect.Equal(t, "how long POST /lock/bounded waited", time.Since(begin), 27*time.Second)
+		expect.Equal(t, "POST /lock/bounded with a wait of a day: since", problem.Since, held.Since)
+		info := decode[wire.Lock](t, s.ask("GET", "/lock/bounded", ""), 200)
+		expect.Equal(t, "GET /lock/bounded after it: waiting", info.Waiting, 0)
+	})
 }
 
 func TestAStopEndsWaitsForLocks(t *testing.T) {
-	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), StopTimeout: 15 * time.Second})
-	s.lock(t, "stopped", "")
+	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: 2 * time.Hour, StopTimeout: patience})
+	s.lock(t, "stopped", forAnHourHeld)
 	answers := s.waiting(t.Context(), t, "stopped", `{"wait_ms":86400000}`, 0)
 	s.stop()
 	checkProblem(t, <-answers, wire.LockHeld)
 	s.client.CloseIdleConnections()
-	if err := s.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.Error(t, "Serve", s.end(t), nil)
 }
 
 func TestNoLockIsGrantedWhileLeasesMayBeLost(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{
-		Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Locks: lock.Config{AfterLoss: lock.WaitAfterLoss, LongestTTL: time.Second, Skew: time.Millisecond},
+		Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Locks: lock.Config{AfterLoss: lock.WaitAfterLoss, LongestTTL: 5 * time.Second, Skew: time.Millisecond},
 	})
 	a := s.do(t, "POST", "/lock/doubt", "")
 	checkProblem(t, a, wire.PoolQuarantined)
-	if a.header.Get("Retry-After") == "" {
-		t.Errorf("%v", a.header)
-	}
-	if problem := checkProblem(t, s.do(t, "POST", "/lock/doubt", `{"ttl_ms":2000}`), wire.InvalidRequest); problem.Field != "ttl_ms" {
-		t.Errorf("%+v", problem)
-	}
-	if granted := s.lock(t, "doubt", `{"wait_ms":20000}`); granted.TTL != 1000 {
-		t.Errorf("%+v", granted)
-	}
+	a.wantRetryAfter(t, 1, 6)
+	wantField(t, s.do(t, "POST", "/lock/doubt", `{"ttl_ms":20000}`), wire.InvalidRequest, "ttl_ms")
+	expect.Equal(t, "POST /lock/doubt with a wait: ttl_ms", s.lock(t, "doubt", `{"wait_ms":3600000}`).TTL, 5000)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -33,9 +34,7 @@ func TestLogHasOneLineARequestWithItsTemplateAndItsID(t *testing.T) {
 		a := s.do(t, row.method, row.path, "", "X-Request-Id: "+id)
 		line := s.logLine(t, "request_id="+id)
 		for _, part := range []string{"msg=request", "level=INFO", "method=" + row.method, "route=" + row.route + " ", fmt.Sprintf("status=%d", row.status), "duration=", fmt.Sprintf("bytes=%d", len(a.body))} {
-			if !strings.Contains(line, part) {
-				t.Errorf("%s %s: no %s in %s", row.method, row.path, part, line)
-			}
+			expect.Contains(t, a.asked+": its line in the log", line, part)
 		}
 	}
 }
@@ -99,7 +98,7 @@ func TestLogNeverHoldsWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 				c.header[i] = regexp.MustCompile(`\b[TLWS]\b$`).ReplaceAllStringFunc(header, fill.Replace)
 			}
 			if _, err := s.send(t.Context(), c); err != nil {
-				t.Fatal(err)
+				t.Fatalf("%v: %v", c, err)
 			}
 		}
 	}
@@ -109,7 +108,7 @@ func TestLogNeverHoldsWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 
 	log := s.log.String()
 	if lines := strings.Count(log, "msg=request"); lines < 50 {
-		t.Errorf("%d lines in the log:\n%s", lines, log)
+		t.Errorf("the log has %d lines of requests, want 50 at least:\n%s", lines, log)
 	}
 	for what, secret := range secrets {
 		if strings.Contains(log, secret) {

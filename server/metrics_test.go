@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -68,7 +68,7 @@ func readFigures(t testing.TB, text string) figures {
 	for _, line := range sampleLine.FindAllStringSubmatch(text, -1) {
 		value, err := strconv.ParseFloat(line[3], 64)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("GET /metrics: line %q: %v", line[0], err)
 		}
 		if !strings.HasSuffix(line[1], "_bucket") && (!inSeconds.MatchString(line[1]) || strings.HasSuffix(line[1], "_count")) {
 			found[strings.TrimPrefix(line[1], "coatcheck_")+line[2]] = value
@@ -109,23 +109,21 @@ func (s *service) moved(t testing.TB, do func()) figures {
 // wantMoves compares what has moved with what should have: that, and nothing else.
 func (s *service) wantMoves(t testing.TB, what string, want figures, do func()) {
 	t.Helper()
-	if got := s.moved(t, do); !maps.Equal(got, want) {
-		t.Errorf("%s moved %v, want %v", what, got, want)
-	}
+	expect.Equal(t, "what "+what+" moves", s.moved(t, do), want)
 }
 
 func TestMetricsOfTokens(t *testing.T) {
-	s := measure(t, server.Config{Dev: true}, redisstore.Config{})
+	s := measure(t, server.Config{Dev: true, PaymentLease: time.Hour}, redisstore.Config{})
 	token, claimed := "", wire.Claimed{}
 	s.wantMoves(t, "an issue", figures{`token_issues_total{outcome="ok"}`: 1}, func() { token = s.issue(t, "") })
-	s.wantMoves(t, "a claim", figures{`token_claims_total{outcome="granted"}`: 1}, func() { claimed = s.claim(t, token, `{"fingerprint":"f"}`) })
+	s.wantMoves(t, "a claim", figures{`token_claims_total{outcome="granted"}`: 1}, func() { claimed = s.claim(t, token, forAnHour) })
 	again := func(fingerprint string) func() {
 		return func() { s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"`+fingerprint+`"}`) }
 	}
 	s.wantMoves(t, "a second claim", figures{`token_claims_total{outcome="busy"}`: 1}, again("f"))
 	s.wantMoves(t, "another request", figures{`token_claims_total{outcome="mismatch"}`: 1}, again("other"))
 	lease := "Lease-Token: " + claimed.Lease
-	s.wantMoves(t, "a renewal", figures{`token_extensions_total{outcome="ok"}`: 1}, func() { s.do(t, "POST", "/token/"+token+"/extend", "", lease) })
+	s.wantMoves(t, "a renewal", figures{`token_extensions_total{outcome="ok"}`: 1}, func() { s.do(t, "POST", "/token/"+token+"/extend", `{"lease_ms":3600000}`, lease) })
 	s.wantMoves(t, "an answer", figures{`token_completions_total{outcome="ok"}`: 1}, func() { s.do(t, "POST", "/token/"+token+"/complete", `{"status":200}`, lease) })
 	s.wantMoves(t, "a replay", figures{`token_claims_total{outcome="replay"}`: 1}, again("f"))
 	s.wantMoves(t, "a token that nobody has issued", figures{`token_claims_total{outcome="unknown"}`: 1}, func() { s.do(t, "POST", "/token/never/claim", `{"fingerprint":"f"}`) })
@@ -140,12 +138,15 @@ func TestMetricsOfTokens(t *testing.T) {
 	s.wantMoves(t, "its repeat", figures{`token_claims_total{outcome="replay"}`: 1}, pay)
 }
 
+// twoForAnHour asks for a worker id of a pool that has two.
+const twoForAnHour = `{"layout":"41/1/21","ttl_ms":3600000}`
+
 func TestMetricsOfWorkers(t *testing.T) {
 	s := measure(t, server.Config{}, redisstore.Config{})
 	granted := wire.WorkerLease{}
 	acquire := func(body string) func() { return func() { s.do(t, "POST", "/worker/pool", body) } }
 	s.wantMoves(t, "a grant", figures{`worker_grants_total{outcome="granted"}`: 1}, func() {
-		granted = must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/1/21"}`)
+		granted = must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", twoForAnHour)
 	})
 	at, lease := fmt.Sprintf("/worker/pool/%d", granted.WorkerID), "Lease-Token: "+granted.Lease
 	s.wantMoves(t, "another layout", figures{`worker_grants_total{outcome="layout"}`: 1}, acquire(`{"layout":"41/10/12"}`))
@@ -158,14 +159,14 @@ func TestMetricsOfWorkers(t *testing.T) {
 	s.wantMoves(t, "a release by another", figures{`worker_releases_total{outcome="lost"}`: 1}, func() {
 		s.do(t, "DELETE", at, "", "Lease-Token: "+strings.Repeat("a", 22)+".1")
 	})
-	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/wide", "")
+	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/wide", forAnHourHeld)
 	s.wantRing(t, figures{"held": 2, "free": 1 + 1023, "cooling": 0, "quarantined": 0}, figures{"granting": 2, "quarantined": 0, "unseen": 0})
 
 	careful := measureOn(t, s.redis, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait}}, redisstore.Config{})
 	if err := s.redis.Client().FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("FLUSHALL: %v", err)
 	}
-	careful.wantMoves(t, "a pool that may be lost", figures{`worker_grants_total{outcome="quarantined"}`: 1}, func() { careful.do(t, "POST", "/worker/pool", `{"layout":"41/1/21"}`) })
+	careful.wantMoves(t, "a pool that may be lost", figures{`worker_grants_total{outcome="quarantined"}`: 1}, func() { careful.do(t, "POST", "/worker/pool", twoForAnHour) })
 }
 
 // wantRing looks at the rings.
@@ -173,23 +174,24 @@ func (s *measured) wantRing(t testing.TB, slots, pools figures) {
 	t.Helper()
 	s.server.ForgetRings()
 	found := s.scrape(t)
-	for state, want := range slots {
-		if got, there := found[`worker_ring_slots{state="`+state+`"}`]; got != want || !there {
-			t.Errorf("%v slots are %s, want %v", got, state, want)
+	gotSlots, gotPools := figures{}, figures{}
+	for name, value := range found {
+		if state, ok := strings.CutPrefix(name, `worker_ring_slots{state="`); ok {
+			gotSlots[strings.TrimSuffix(state, `"}`)] = value
+		}
+		if state, ok := strings.CutPrefix(name, `worker_ring_pools{state="`); ok {
+			gotPools[strings.TrimSuffix(state, `"}`)] = value
 		}
 	}
-	for state, want := range pools {
-		if got, there := found[`worker_ring_pools{state="`+state+`"}`]; got != want || !there {
-			t.Errorf("%v pools are %s, want %v", got, state, want)
-		}
-	}
+	expect.Equal(t, "GET /metrics: worker_ring_slots", gotSlots, slots)
+	expect.Equal(t, "GET /metrics: worker_ring_pools", gotPools, pools)
 }
 
 // After a restart the last of the state may be missing: who holds goes on, and what is free is not granted.
 func TestRingsInQuarantineAreTold(t *testing.T) {
 	redis := redistest.Start(t, keeping...)
 	s := &measured{measureOn(t, redis, server.Config{}, redisstore.Config{Timeout: time.Second}), redis}
-	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/2/20"}`)
+	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/2/20","ttl_ms":3600000}`)
 	s.wantRing(t, figures{"held": 1, "free": 3, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0})
 	redis.Kill()
 	redis.Restart()
@@ -200,42 +202,40 @@ func TestRingsInQuarantineAreTold(t *testing.T) {
 // Redis is away: what the rings were a moment ago is told on, and the scrape does not fail.
 func TestRingsAreLookedAtOnceInAWhile(t *testing.T) {
 	s := measure(t, server.Config{}, redisstore.Config{Timeout: time.Second})
-	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/1/21"}`)
+	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", twoForAnHour)
 	looks := func() float64 { return s.scrape(t)[`redis_calls_total{outcome="ok",script="worker_get"}`] }
 	looks() // that it makes is counted by the next
-	if before, after := looks(), looks(); before != 1 || after != 1 {
-		t.Errorf("%v looks, then %v", before, after)
-	}
+	expect.Equal(t, "looks at the rings by the second scrape", looks(), 1)
+	expect.Equal(t, "looks at the rings by the third scrape", looks(), 1)
 	s.redis.Stop()
 	s.server.ForgetRings()
 	s.scrape(t)
 	found := s.scrape(t)
-	if held, tried := found[`worker_ring_slots{state="held"}`], found[`redis_calls_total{outcome="unavailable",script="name_list"}`]; held != 1 || tried != 1 {
-		t.Errorf("%v held, after %v looks in vain", held, tried)
-	}
+	expect.Equal(t, "slots that are held, with Redis away", found[`worker_ring_slots{state="held"}`], 1)
+	expect.Equal(t, "looks at the rings with Redis away", found[`redis_calls_total{outcome="unavailable",script="name_list"}`], 1)
 }
 
 func TestMetricsOfLocks(t *testing.T) {
-	s := measure(t, server.Config{}, redisstore.Config{})
+	s := measure(t, server.Config{RequestTimeout: 2 * time.Hour}, redisstore.Config{})
 	first := wire.LockGranted{}
-	s.wantMoves(t, "a lock", figures{`lock_requests_total{outcome="granted"}`: 1, "lock_held": 1}, func() { first = s.lock(t, "l", "") })
+	s.wantMoves(t, "a lock", figures{`lock_requests_total{outcome="granted"}`: 1, "lock_held": 1}, func() { first = s.lock(t, "l", forAnHourHeld) })
 	s.wantMoves(t, "a lock that is held", figures{`lock_requests_total{outcome="held"}`: 1}, func() { s.do(t, "POST", "/lock/l", "") })
 	s.wantMoves(t, "a wait in vain", figures{`lock_requests_total{outcome="held"}`: 1, `lock_wait_seconds_count{outcome="not_granted"}`: 1}, func() {
 		s.do(t, "POST", "/lock/l", `{"wait_ms":20}`)
 	})
 	lease := "Lease-Token: " + first.Lease
-	s.wantMoves(t, "a renewal", figures{`lock_renewals_total{outcome="ok"}`: 1}, func() { s.do(t, "PUT", "/lock/l", "", lease) })
+	s.wantMoves(t, "a renewal", figures{`lock_renewals_total{outcome="ok"}`: 1}, func() { s.do(t, "PUT", "/lock/l", forAnHourHeld, lease) })
 
 	second := make(chan wire.LockGranted, 1)
 	s.wantMoves(t, "a lock that is handed over", figures{
 		`lock_requests_total{outcome="granted"}`: 1, `lock_wait_seconds_count{outcome="granted"}`: 1, `lock_releases_total{outcome="ok"}`: 1, "lock_hold_seconds_count": 1,
 	}, func() {
 		var waiter sync.WaitGroup
-		waiter.Go(func() { second <- s.lock(t, "l", `{"wait_ms":20000}`) })
+		waiter.Go(func() { second <- s.lock(t, "l", anHoursWait) })
 		eventually(t, "one waits", func() bool { return readFigures(t, string(s.do(t, "GET", "/metrics", "").body))["lock_waiting"] == 1 })
 		eventually(t, "it stands in line", func() bool { return s.lockInfo(t, "l").Waiting == 1 })
 		if text := string(s.do(t, "GET", "/metrics", "").body); strings.Contains(text, "coatcheck_lock_longest_wait_seconds 0\n") {
-			t.Error("one waits, and has not waited yet")
+			t.Errorf("GET /metrics: lock_longest_wait_seconds: got 0, want more, since one waits:\n%s", text)
 		}
 		s.unlock(t, first)
 		waiter.Wait()
@@ -245,11 +245,10 @@ func TestMetricsOfLocks(t *testing.T) {
 	lease = "Lease-Token: " + held.Lease
 	s.wantMoves(t, "a renewal of what is lost", figures{`lock_renewals_total{outcome="lost"}`: 1, "lock_held": -1}, func() { s.do(t, "PUT", "/lock/l", "", lease) })
 	s.wantMoves(t, "a release of what is lost", figures{`lock_releases_total{outcome="lost"}`: 1}, func() { s.do(t, "DELETE", "/lock/l", "", lease) })
-	s.lock(t, "permits", `{"permits":2}`)
+	s.lock(t, "permits", `{"permits":2,"ttl_ms":3600000}`)
 	s.wantMoves(t, "another number of permits", figures{`lock_requests_total{outcome="capacity"}`: 1}, func() { s.do(t, "POST", "/lock/permits", `{"permits":3}`) })
-	if found := s.scrape(t); found["lock_waiting"] != 0 || found["lock_longest_wait_seconds"] != 0 {
-		t.Errorf("%v wait", found["lock_waiting"])
-	}
+	text := string(s.do(t, "GET", "/metrics", "").body)
+	expect.Contains(t, "GET /metrics when nobody waits", text, "\ncoatcheck_lock_waiting 0\n", "\ncoatcheck_lock_longest_wait_seconds 0\n")
 }
 
 func TestMetricsOfCountersAndIDs(t *testing.T) {
@@ -262,15 +261,14 @@ func TestMetricsOfCountersAndIDs(t *testing.T) {
 		}
 		all.Wait()
 	})
-	if want := (figures{"counter_increments_total": clients, "counter_values_total": 3 * clients, `counter_openings_total{outcome="ok"}`: 1}); !maps.Equal(moves, want) {
-		t.Errorf("%d at once moved %v, want %v", clients, moves, want)
-	}
+	want := figures{"counter_increments_total": clients, "counter_values_total": 3 * clients, `counter_openings_total{outcome="ok"}`: 1}
+	expect.Equal(t, fmt.Sprintf("what %d increments at once move", clients), moves, want)
 	found := s.scrape(t)
-	if sent := found[`redis_calls_total{outcome="ok",script="incrby"}`]; sent < 1 || sent > clients || found[`redis_call_duration_seconds_count{script="incrby"}`] > sent {
-		t.Errorf("%v INCRBYs for %d requests", sent, clients)
-	}
+	sent := found[`redis_calls_total{outcome="ok",script="incrby"}`]
+	wantBetween(t, fmt.Sprintf("INCRBYs sent for %d requests", clients), sent, 1, clients)
+	wantBetween(t, "durations of INCRBYs", found[`redis_call_duration_seconds_count{script="incrby"}`], 0, sent)
 	if calls, flights := found["redis_flight_calls_sum"], found["redis_flight_calls_count"]; flights < 1 || calls < flights || found["redis_flight_duration_seconds_count"] < 1 {
-		t.Errorf("%v calls in %v flights", calls, flights)
+		t.Errorf("got %v, want a flight at least with its duration, and a call at least in each", found.of("redis_flight"))
 	}
 	repeat := func() { s.do(t, "POST", "/incr/k", "", "Idempotency-Key: once") }
 	s.wantMoves(t, "a repeatable increment", figures{"counter_increments_total": 1, "counter_values_total": 1, `counter_repeatable_total{outcome="ok"}`: 1}, repeat)
@@ -300,12 +298,15 @@ func TestMetricsOfSegmentsThatStarve(t *testing.T) {
 		}
 		return rangeOrError{got: segment.Range{Lo: 1, Hi: 11}}
 	})
-	s := measure(t, server.Config{SegmentSource: source, RequestTimeout: time.Second}, redisstore.Config{})
+	s := measure(t, server.Config{SegmentSource: source, RequestTimeout: 2 * time.Second}, redisstore.Config{})
 	s.do(t, "GET", "/id/segment/t?n=10", "")
 	checkProblem(t, s.do(t, "GET", "/id/segment/t", ""), wire.StoreUnavailable)
-	if found := s.scrape(t); found["segment_starvations_total"] != 1 || found[`segment_fetches_total{outcome="ok"}`] != 1 || found[`segment_fetches_total{outcome="failed"}`] < 1 || found[`ids_total{kind="segment"}`] != 10 {
-		t.Errorf("%v", found.of("segment", "ids"))
-	}
+	found := s.scrape(t)
+	failed := found[`segment_fetches_total{outcome="failed"}`]
+	wantBetween(t, "fetches that failed", failed, 1, 1e6)
+	expect.Equal(t, "GET /metrics after a source has failed", found.of("segment_starvations", "segment_fetches", "ids"), figures{
+		"segment_starvations_total": 1, `segment_fetches_total{outcome="ok"}`: 1, `segment_fetches_total{outcome="failed"}`: failed, `ids_total{kind="segment"}`: 10,
+	})
 }
 
 func TestMetricsOfLosses(t *testing.T) {
@@ -315,21 +316,19 @@ func TestMetricsOfLosses(t *testing.T) {
 	marker, connection := `redis_incarnation_changes_total{seen_by="marker"}`, `redis_incarnation_changes_total{seen_by="connection"}`
 	s.wantMoves(t, "FLUSHALL", figures{marker: 1}, func() {
 		if err := s.redis.Client().FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("FLUSHALL: %v", err)
 		}
 		s.do(t, "GET", "/readyz", "")
 	})
 	s.redis.Stop()
 	s.wantMoves(t, "a Redis that is away", figures{`token_issues_total{outcome="failed"}`: 1}, func() { s.do(t, "POST", "/token", "") })
 	found := s.scrape(t)
-	if found[`redis_calls_total{outcome="unavailable",script="token_issue"}`] != 1 || found[`http_problems_total{code="store-unavailable"}`] != 1 {
-		t.Errorf("%v", found.of("redis_calls", "http_problems"))
+	for _, name := range []string{`redis_calls_total{outcome="unavailable",script="token_issue"}`, `http_problems_total{code="store-unavailable"}`} {
+		expect.Equal(t, "GET /metrics after an issue with Redis away: "+name, found[name], 1)
 	}
 	s.redis.RestartEmpty()
 	eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
-	if found := s.scrape(t); found[connection] != 1 || found[marker] != 2 {
-		t.Errorf("%v by a connection, %v by the marker", found[connection], found[marker])
-	}
+	expect.Equal(t, "GET /metrics after FLUSHALL and a restart", s.scrape(t).of("redis_incarnation_changes"), figures{connection: 1, marker: 2})
 }
 
 func TestMetricsOfWritesThatNoReplicaConfirms(t *testing.T) {
@@ -337,9 +336,8 @@ func TestMetricsOfWritesThatNoReplicaConfirms(t *testing.T) {
 	s.wantMoves(t, "a write", figures{"redis_wait_shortfalls_total": 1, `token_issues_total{outcome="failed"}`: 1}, func() {
 		checkProblem(t, s.do(t, "POST", "/token", ""), wire.OutcomeUnknown)
 	})
-	if found := s.scrape(t); found[`redis_calls_total{outcome="unknown",script="token_issue"}`] != 1 {
-		t.Errorf("%v", found.of("redis_calls"))
-	}
+	unknown := `redis_calls_total{outcome="unknown",script="token_issue"}`
+	expect.Equal(t, "GET /metrics: "+unknown, s.scrape(t)[unknown], 1)
 }
 
 func TestMetricsOfRequests(t *testing.T) {
@@ -356,21 +354,14 @@ func TestMetricsOfRequests(t *testing.T) {
 		`http_request_duration_seconds_count{route="/counter/{key}"}`: 1, `http_problems_total{code="not-found"}`: 3,
 		`redis_calls_total{outcome="ok",script="incrby"}`: 1,
 	}) {
-		if got := after[name] - before[name]; got != want {
-			t.Errorf("%s moved by %v, want %v", name, got, want)
-		}
+		expect.Equal(t, "what five requests move: "+name, after[name]-before[name], want)
 	}
 	text := string(s.do(t, "GET", "/metrics", "").body)
-	for _, want := range []string{
+	expect.Contains(t, "GET /metrics", text,
 		`coatcheck_build_info{go="go`, `version="v1.2.3"} 1`, `method="other",`, `route="-",status="404"`, `coatcheck_redis_pool_connections{state="idle"}`, "go_goroutines ",
-		"process_resident_memory_bytes ", "coatcheck_redis_pool_wait_seconds_total ",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
+		"process_resident_memory_bytes ", "coatcheck_redis_pool_wait_seconds_total ")
 	if strings.Contains(text, "BREW") {
-		t.Error("a method that a client invented is a label")
+		t.Errorf("GET /metrics: the method BREW, which a client invented, is a label:\n%s", text)
 	}
 }
 
@@ -414,9 +405,10 @@ func TestNoMetricHoldsWhatAClientSent(t *testing.T) {
 			t.Errorf("a metric holds what a client sent: %s", line)
 		}
 	}
-	if found := readFigures(t, text); found[`lock_requests_total{outcome="granted"}`] != 1 || found[`worker_grants_total{outcome="granted"}`] < 1 || found["lock_hold_seconds_count"] != 1 {
-		t.Errorf("the requests were not counted: %v", found.of("lock", "worker"))
-	}
+	found := readFigures(t, text)
+	expect.Equal(t, "locks granted", found[`lock_requests_total{outcome="granted"}`], 1)
+	expect.Equal(t, "locks held to their release", found["lock_hold_seconds_count"], 1)
+	wantBetween(t, "worker ids granted", found[`worker_grants_total{outcome="granted"}`], 1, 1e6)
 }
 
 // A label takes no value without bound: statuses are those of HTTP, and routes those of the service.
@@ -435,9 +427,9 @@ func TestLabelsHaveFewValues(t *testing.T) {
 		status, err := strconv.Atoi(value)
 		switch {
 		case name == "route" && !slices.Contains(routes, value):
-			t.Errorf("route %q", value)
+			t.Errorf("GET /metrics: got the label route=%q, want one of the service's routes", value)
 		case name == "status" && (err != nil || http.StatusText(status) == ""):
-			t.Errorf("status %q", value)
+			t.Errorf("GET /metrics: got the label status=%q, want a status of HTTP", value)
 		}
 	}
 }

@@ -3,11 +3,11 @@ package server_test
 import (
 	"fmt"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -22,7 +22,7 @@ func numbered(t *testing.T, store *redisstore.Store) (s *service, set func(at st
 	set = func(text string) {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("the time that the test sets: %v", err)
 		}
 		now.Store(&at)
 	}
@@ -55,12 +55,10 @@ func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
 		} {
 			set(row.at)
 			got := s.numbers(t, "orders", "template", "ORD-{yyyyMMdd}-{n:6}", "zone", row.zone)
-			if got.Key != row.key || got.Number != row.number || got.Numbers != nil || got.First != got.Value {
-				t.Errorf("%+v: %+v", row, got)
-			}
-			if read := must[wire.Counter](t, s, 200, "GET", "/counter/"+got.Key, ""); read.Value != got.Value {
-				t.Errorf("%+v: %+v", got, read)
-			}
+			want := wire.Numbered{Incremented: wire.Incremented{Key: row.key, Value: got.Value, First: got.Value}, Number: row.number}
+			expect.Equal(t, "POST /incr/orders at "+row.at+" with zone "+row.zone, got, want)
+			read := must[wire.Counter](t, s, 200, "GET", "/counter/"+got.Key, "")
+			expect.Equal(t, "GET /counter/"+got.Key, read, wire.Counter{Key: got.Key, Value: got.Value})
 		}
 	})
 }
@@ -68,18 +66,14 @@ func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
 func TestNumbersOfManyValuesAndAsText(t *testing.T) {
 	s, _ := numbered(t, storetest.Open(t, redisstore.Config{}))
 	got := s.numbers(t, "k", "template", "A{n:3}", "by", "3")
-	if strings.Join(got.Numbers, " ") != "A001 A002 A003" || got.Number != "" || got.Key != "k" || got.First != 1 || got.Value != 3 {
-		t.Errorf("%+v", got)
-	}
-	if a := s.do(t, "GET", "/incr/k?template=A%7Bn:3%7D&by=2", "", "Accept: text/plain"); string(a.body) != "A004\nA005\n" || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%q", a.body)
-	}
-	if a := s.do(t, "GET", "/incr/k?template=%7Byyyy%7D/%7Bn%7D&calendar=%7Byyyy%7D", ""); string(a.body) != `{"key":"k:2026","value":1,"first":1,"number":"2026/1"}`+"\n" {
-		t.Errorf("%s", a.body)
-	}
-	if got := s.numbers(t, "many", "template", "{n}", "by", "1000"); len(got.Numbers) != 1000 || got.Numbers[999] != "1000" {
-		t.Errorf("%d numbers", len(got.Numbers))
-	}
+	expect.Equal(t, "POST /incr/k?template=A{n:3}&by=3", got, wire.Numbered{Incremented: wire.Incremented{Key: "k", Value: 3, First: 1}, Numbers: []string{"A001", "A002", "A003"}})
+	a := s.do(t, "GET", "/incr/k?template=A%7Bn:3%7D&by=2", "", "Accept: text/plain")
+	a.wantBody(t, "A004\nA005\n")
+	a.wantHeader(t, "Cache-Control", "no-store")
+	s.do(t, "GET", "/incr/k?template=%7Byyyy%7D/%7Bn%7D&calendar=%7Byyyy%7D", "").wantBody(t, `{"key":"k:2026","value":1,"first":1,"number":"2026/1"}`+"\n")
+	got = s.numbers(t, "many", "template", "{n}", "by", "1000")
+	expect.MustEqual(t, "POST /incr/many?by=1000: number of numbers", len(got.Numbers), 1000)
+	expect.Equal(t, "POST /incr/many?by=1000: the last number", got.Numbers[999], "1000")
 }
 
 func TestNumberThatDoesNotFitIsRefusedWithoutChange(t *testing.T) {
@@ -87,22 +81,14 @@ func TestNumberThatDoesNotFitIsRefusedWithoutChange(t *testing.T) {
 		s, _ := numbered(t, store)
 		s.numbers(t, "k", "template", "N{n:2}", "by", "98")
 		checkProblem(t, s.do(t, "POST", "/incr/k?template=N%7Bn:2%7D&by=2", ""), wire.CounterOverflow)
-		if got := s.numbers(t, "k", "template", "N{n:2}"); got.Number != "N99" {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "POST /incr/k?template=N{n:2} after 98 numbers and a refusal", s.numbers(t, "k", "template", "N{n:2}").Number, "N99")
 		for range 3 {
 			checkProblem(t, s.do(t, "POST", "/incr/k?template=N%7Bn:2%7D", ""), wire.CounterOverflow)
 		}
-		if read := must[wire.Counter](t, s, 200, "GET", "/counter/k", ""); read.Value != 99 {
-			t.Errorf("%+v", read)
-		}
-		if got := s.numbers(t, "k", "template", "N{n:3}"); got.Number != "N100" {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "GET /counter/k after the refusals", must[wire.Counter](t, s, 200, "GET", "/counter/k", "").Value, 99)
+		expect.Equal(t, "POST /incr/k?template=N{n:3} after the refusals", s.numbers(t, "k", "template", "N{n:3}").Number, "N100")
 		must[wire.Counter](t, s, 200, "PUT", "/counter/negative", `{"value":-5}`)
-		if problem := checkProblem(t, s.do(t, "POST", "/incr/negative?template=N%7Bn:2%7D", ""), wire.CounterOverflow); !strings.Contains(problem.Detail, "-4") {
-			t.Errorf("%+v", problem)
-		}
+		wantDetail(t, s.do(t, "POST", "/incr/negative?template=N%7Bn:2%7D", ""), wire.CounterOverflow, "-4")
 	})
 }
 
@@ -123,9 +109,8 @@ func TestCalendarWithoutTemplate(t *testing.T) {
 		if row.zone != "" {
 			path += "&zone=" + url.QueryEscape(row.zone)
 		}
-		if a := s.do(t, "GET", path, ""); string(a.body) != fmt.Sprintf("{\"key\":%q,\"value\":%d,\"first\":%d}\n", row.key, row.value, row.value) {
-			t.Errorf("%+v: %s", row, a.body)
-		}
+		want := fmt.Sprintf("{\"key\":%q,\"value\":%d,\"first\":%d}\n", row.key, row.value, row.value)
+		expect.Equal(t, "at "+row.at+" GET "+path, string(s.do(t, "GET", path, "").body), want)
 	}
 }
 
@@ -144,13 +129,12 @@ func TestCounterOfAPeriodLivesForTwoDaysBehindItsEnd(t *testing.T) {
 	} {
 		set(row.at)
 		s.numbers(t, "k", "template", row.template)
-		if got := redis.Client().PTTL(t.Context(), store.Key("counter", row.key)).Val(); got > row.want || got < row.want-time.Minute {
-			t.Errorf("%+v: it lives for %v", row, got)
-		}
+		got := redis.Client().PTTL(t.Context(), store.Key("counter", row.key)).Val()
+		wantBetween(t, "PTTL of counter "+row.key+", counted at "+row.at, got, row.want-10*time.Minute, row.want)
 	}
 	s.numbers(t, "k", "template", "{n}")
 	if got := redis.Client().PTTL(t.Context(), store.Key("counter", "k")).Val(); got >= 0 {
-		t.Errorf("without a date it lives for %v", got)
+		t.Errorf("PTTL of counter k, which has no date: got %v, want none", got)
 	}
 }
 
@@ -164,18 +148,13 @@ func TestRepeatOverMidnightGetsTheSameNumberIfItSaysOfWhen(t *testing.T) {
 	set("2026-11-20T23:59:59Z")
 	first := ask("&at=2026-11-20T23:59:59Z")
 	set("2026-11-21T00:00:01Z")
-	if again := ask("&at=2026-11-20T23:59:59Z"); again != first || first != "20261120-0001" {
-		t.Errorf("%s, then %s", first, again)
-	}
-	if other := ask(""); other != "20261121-0001" {
-		t.Errorf("%s", other)
-	}
+	expect.Equal(t, "the number of order-1 before midnight", first, "20261120-0001")
+	expect.Equal(t, "the number of order-1 after midnight, with the same at", ask("&at=2026-11-20T23:59:59Z"), first)
+	expect.Equal(t, "the number of order-1 after midnight, without at", ask(""), "20261121-0001")
 	set("2026-11-21T23:59:59Z")
 	ask("&at=2026-11-20T23:59:59Z")
 	set("2026-11-22T00:00:00Z")
-	if problem := checkProblem(t, s.do(t, "POST", path+"&at=2026-11-20T23:59:59Z", ""), wire.InvalidRequest); problem.Field != "at" {
-		t.Errorf("%+v", problem)
-	}
+	wantField(t, s.do(t, "POST", path+"&at=2026-11-20T23:59:59Z", ""), wire.InvalidRequest, "at")
 }
 
 func TestFaultsOfTemplatesSayWhatToWrite(t *testing.T) {
@@ -192,8 +171,6 @@ func TestFaultsOfTemplatesSayWhatToWrite(t *testing.T) {
 		"template=" + url.QueryEscape("{n}") + "&at=" + "2026-11-18T11:00:00Z": "within 24h0m0s of now",
 		"template=" + url.QueryEscape("{n}") + "&ttl_ms=100000":                "48h0m0s behind its end",
 	} {
-		if problem := checkProblem(t, s.do(t, "GET", "/incr/k?"+query, ""), wire.InvalidRequest); !strings.Contains(problem.Detail, part) {
-			t.Errorf("%s: %q lacks %q", query, problem.Detail, part)
-		}
+		wantDetail(t, s.do(t, "GET", "/incr/k?"+query, ""), wire.InvalidRequest, part)
 	}
 }

@@ -1,17 +1,16 @@
 package server_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/apitest"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/openapi"
@@ -30,25 +29,16 @@ func TestTheDocumentAndTheRoutesAreOneSet(t *testing.T) {
 		}
 		served[route.Method+" "+route.Path] = role
 	}
-	for route, role := range served {
-		if documented[route] != role {
-			t.Errorf("%s needs the role %q, and the document says %q", route, role, documented[route])
-		}
-	}
-	for route := range documented {
-		if _, ok := served[route]; !ok {
-			t.Errorf("%s is in the document and not served", route)
-		}
-	}
+	expect.Equal(t, "the role of each route in the document, and that which the server asks for", documented, served)
 	if len(served) < 60 {
-		t.Errorf("only %d routes were looked at", len(served))
+		t.Errorf("only %d routes were looked at, want 60 at least", len(served))
 	}
 }
 
 func TestTheDocumentHasEveryCodeAsTheServerHasIt(t *testing.T) {
 	text, err := json.Marshal(apitest.Published().Document.Components.Schemas["ProblemCode"].Value)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing schema ProblemCode: %v", err)
 	}
 	var documented struct {
 		Enum     []wire.Code `json:"enum"`
@@ -59,12 +49,11 @@ func TestTheDocumentHasEveryCodeAsTheServerHasIt(t *testing.T) {
 		} `json:"x-coatcheck-problems"` //nolint:tagliatelle // an extension's name
 	}
 	if err := json.Unmarshal(text, &documented); err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading schema ProblemCode: %v: %s", err, text)
 	}
 	slices.Sort(documented.Enum)
-	if !slices.Equal(documented.Enum, wire.Codes()) || len(documented.Problems) != len(documented.Enum) {
-		t.Errorf("the document has %q, the server %q", documented.Enum, wire.Codes())
-	}
+	expect.Equal(t, "the codes of the document, and those of the server", documented.Enum, wire.Codes())
+	expect.Equal(t, "number of problems that the document explains", len(documented.Problems), len(documented.Enum))
 	for code, problem := range documented.Problems {
 		kind, known := wire.Lookup(code)
 		if !known || problem.Status != kind.Status || problem.Retryable != kind.Retryable || problem.When == "" {
@@ -88,7 +77,7 @@ func TestTheDocumentsProblemsAreThoseOfTheCatalogue(t *testing.T) {
 		for _, example := range examples {
 			text, err := json.Marshal(example)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("writing an example of response %s: %v", name, err)
 			}
 			var problem wire.Problem
 			if err := strictly(text, &problem); err != nil || problem.Code == "" {
@@ -117,16 +106,20 @@ func TestTheDocumentAndItsPageAreServed(t *testing.T) {
 		"/docs":         {"text/html; charset=UTF-8", openapi.Page()},
 	} {
 		a := s.do(t, "GET", path, "")
-		if a.status != 200 || a.header.Get("Content-Type") != want.media || !bytes.Equal(a.body, want.text) || a.header.Get("Cache-Control") != "no-cache" {
-			t.Errorf("%s: %d %v, %d bytes", path, a.status, a.header, len(a.body))
-		}
-		if head := s.do(t, "HEAD", path, ""); head.status != 200 || len(head.body) != 0 || head.header.Get("ETag") != a.header.Get("ETag") {
-			t.Errorf("HEAD %s: %d %v", path, head.status, head.header)
-		}
+		a.wantStatus(t, 200)
+		a.wantHeader(t, "Content-Type", want.media)
+		a.wantHeader(t, "Cache-Control", "no-cache")
+		a.wantBody(t, string(want.text))
+		head := s.do(t, "HEAD", path, "")
+		head.wantStatus(t, 200)
+		head.wantHeader(t, "ETag", a.header.Get("ETag"))
+		head.wantBody(t, "")
 		tag := a.header.Get("ETag")
 		for header, status := range map[string]int{tag: 304, `"x", W/` + tag: 304, "*": 304, `"x"`: 200, tag[1:]: 200} {
-			if again := s.do(t, "GET", path, "", "If-None-Match: "+header); again.status != status || status == 304 && len(again.body) != 0 {
-				t.Errorf("%s with %s: %d", path, header, again.status)
+			again := s.do(t, "GET", path, "", "If-None-Match: "+header)
+			again.wantStatus(t, status)
+			if status == 304 {
+				again.wantBody(t, "")
 			}
 		}
 		checkProblem(t, s.do(t, "POST", path, ""), wire.MethodNotAllowed)
@@ -139,15 +132,13 @@ func TestThePageOfTheDocumentKeepsToItsPolicy(t *testing.T) {
 	policy := a.header.Get("Content-Security-Policy")
 	style := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindAllSubmatch(a.body, -1)
 	if len(style) != 1 {
-		t.Fatalf("%d style sheets", len(style))
+		t.Fatalf("GET /docs: got %d style sheets, want 1", len(style))
 	}
 	sum := sha256.Sum256(style[0][1])
 	for _, part := range []string{"default-src 'none';", "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "';", "frame-ancestors 'none'"} {
-		if !strings.Contains(policy, part) {
-			t.Errorf("%q lacks %q", policy, part)
-		}
+		expect.Contains(t, "GET /docs: header Content-Security-Policy", policy, part)
 	}
 	if bad := regexp.MustCompile(`(?i)<script|<link|<img|<iframe|\sstyle=|\son[a-z]+=|(?:href|src)="(?:[a-z]+:)?//`).Find(a.body); bad != nil {
-		t.Errorf("the page has %q", bad)
+		t.Errorf("GET /docs: the page has %q, want nothing that runs or loads", bad)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -93,12 +94,12 @@ func TestEveryCodeOfTheContractIsInTheCatalogueAndNoOther(t *testing.T) {
 	for code, want := range contract {
 		kind, known := wire.Lookup(code)
 		if !known || kind.Status != want.status || kind.Retryable != want.retryable {
-			t.Errorf("%s: %+v, %v", code, kind, known)
+			t.Errorf("the catalogue's %s: got %+v, known: %v; want status %d, retryable: %v", code, kind, known, want.status, want.retryable)
 		}
 	}
 	for _, code := range wire.Codes() {
 		if _, known := contract[code]; !known {
-			t.Errorf("%s is not in the contract", code)
+			t.Errorf("%s is in the catalogue and not in the contract", code)
 		}
 	}
 }
@@ -108,15 +109,11 @@ func TestEveryProblemTypeIsAPage(t *testing.T) {
 	for code := range contract {
 		page := s.do(t, "GET", "/problems/"+string(code), "")
 		kind, _ := wire.Lookup(code)
-		if page.status != 200 || !strings.HasPrefix(page.header.Get("Content-Type"), "text/html") {
-			t.Errorf("%s: %d %v", code, page.status, page.header)
+		page.wantStatus(t, 200)
+		if media := page.header.Get("Content-Type"); !strings.HasPrefix(media, "text/html") {
+			t.Errorf("%s: header Content-Type: got %q, want text/html", page.asked, media)
 		}
-		text := html.UnescapeString(string(page.body))
-		for _, part := range []string{string(code), kind.Title, kind.Help, strconv.Itoa(kind.Status)} {
-			if !strings.Contains(text, part) {
-				t.Errorf("%s: the page does not say %q", code, part)
-			}
-		}
+		expect.Contains(t, page.asked, html.UnescapeString(string(page.body)), string(code), kind.Title, kind.Help, strconv.Itoa(kind.Status))
 	}
 	checkProblem(t, s.do(t, "GET", "/problems/%3Cscript%3E", ""), wire.NotFound)
 }

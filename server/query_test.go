@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/apitest"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -36,11 +37,10 @@ func TestQueryParametersThatARouteDoesNotKnow(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		service.ServeHTTP(w, httptest.NewRequest(row.method, row.target, strings.NewReader("")))
-		if w.Code != row.want {
-			t.Errorf("%s %s: %d %s", row.method, row.target, w.Code, w.Body)
-		}
-		if row.want == http.StatusBadRequest && !strings.Contains(w.Body.String(), `"code":"invalid-request"`) {
-			t.Errorf("%s %s: %s", row.method, row.target, w.Body)
+		asked := row.method + " " + row.target
+		expect.Equal(t, asked+": status", w.Code, row.want)
+		if row.want == http.StatusBadRequest {
+			expect.Contains(t, asked, w.Body.String(), `"code":"invalid-request"`)
 		}
 	}
 }

@@ -1,14 +1,18 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -30,22 +34,24 @@ func TestRemoteProtocolOverHTTP(t *testing.T) {
 }
 
 func (s *service) remoteRound(t *testing.T) {
-	token := s.issue(t, `{"scope":"billing","ttl_ms":600000}`)
-	a := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":30000,"policy":"hold"}`)
+	token := s.issue(t, `{"scope":"billing","ttl_ms":7200000}`)
+	a := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":3600000,"policy":"hold"}`)
 	granted := decode[wire.Claimed](t, a, 200)
-	if granted.Outcome != "granted" || granted.Attempt != 1 || granted.Fence < 1 || granted.Response != nil || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%v %+v", a.header, granted)
+	a.wantHeader(t, "Cache-Control", "no-store")
+	expect.Equal(t, a.asked, granted, wire.Claimed{Outcome: "granted", Lease: granted.Lease, Fence: granted.Fence, Attempt: 1, LeaseUntil: granted.LeaseUntil})
+	if granted.Fence < 1 {
+		t.Errorf("%s: got fence %d, want 1 or more", a.asked, granted.Fence)
 	}
 	status := must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, "")
-	if status.State != "claimed" || status.Attempts != 1 || status.Fence != granted.Fence || status.Scope != "billing" || !status.LeaseUntil.Equal(granted.LeaseUntil) {
-		t.Errorf("%+v after %+v", status, granted)
-	}
+	expect.Equal(t, "GET /token/"+token+" after its claim", status, wire.TokenStatus{
+		State: "claimed", ExpiresAt: status.ExpiresAt, Attempts: 1, Fence: granted.Fence, Scope: "billing", LeaseUntil: granted.LeaseUntil,
+	})
 	mine := "Lease-Token: " + granted.Lease
-	extended := must[wire.Extended](t, s, 200, "POST", "/token/"+token+"/extend", `{"lease_ms":60000}`, mine)
-	if !extended.LeaseUntil.After(granted.LeaseUntil) {
-		t.Errorf("extended from %v to %v", granted.LeaseUntil, extended.LeaseUntil)
-	}
 	must[wire.Extended](t, s, 200, "POST", "/token/"+token+"/extend", "", mine)
+	extended := must[wire.Extended](t, s, 200, "POST", "/token/"+token+"/extend", `{"lease_ms":7200000}`, mine)
+	if !extended.LeaseUntil.After(granted.LeaseUntil) {
+		t.Errorf("POST /token/%s/extend: got a lease until %v, want it to end after %v", token, extended.LeaseUntil, granted.LeaseUntil)
+	}
 
 	const done = `{"status":201,"headers":{"location":"/bills/1","Set-Cookie":"session=secret","Content-Length":"3"},"body_base64":"AP8K"}`
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", done, mine)
@@ -53,16 +59,12 @@ func (s *service) remoteRound(t *testing.T) {
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":500}`, mine) // harmless: the first answer stays
 	for range 2 {
 		replay := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
-		if replay.Outcome != "replay" || replay.Lease != "" || replay.Fence != 0 || replay.Response == nil {
-			t.Fatalf("%+v", replay)
-		}
-		if r := replay.Response; r.Status != 201 || string(r.Body) != "\x00\xff\n" || len(r.Headers) != 1 || r.Headers["Location"] != "/bills/1" || r.NotKept {
-			t.Errorf("%+v", r)
-		}
+		expect.Equal(t, "a claim of what is completed", replay, wire.Claimed{
+			Outcome: "replay", Attempt: replay.Attempt,
+			Response: &wire.Answer{Status: 201, Headers: map[string]string{"Location": "/bills/1"}, Body: []byte("\x00\xff\n")},
+		})
 	}
-	if state := s.state(t, token); state != "completed" {
-		t.Errorf("state %s", state)
-	}
+	expect.Equal(t, "the token: state", s.state(t, token), "completed")
 	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"g"}`), wire.PayloadMismatch)
 	checkProblem(t, s.do(t, "POST", "/token/"+token+"/extend", "", mine), wire.Superseded)
 	checkProblem(t, s.do(t, "POST", "/token/"+token+"/release", "", mine), wire.Superseded)
@@ -70,38 +72,33 @@ func (s *service) remoteRound(t *testing.T) {
 
 func (s *service) remoteBusy(t *testing.T) {
 	token := s.issue(t, "")
-	s.claim(t, token, `{"fingerprint":"f","lease_ms":20000}`)
+	s.claim(t, token, forAnHour)
 	a := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
-	problem := checkProblem(t, a, wire.InProgress)
-	if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 20 || problem.See != "/token/"+token {
-		t.Errorf("%v %+v", a.header, problem)
-	}
+	wantSee(t, a, wire.InProgress, "/token/"+token)
+	a.wantRetryAfter(t, 1, 3600)
 	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"g"}`), wire.PayloadMismatch)
 }
 
 func (s *service) remoteRelease(t *testing.T) {
 	token := s.issue(t, "")
-	first := s.claim(t, token, `{"fingerprint":"f"}`)
+	first := s.claim(t, token, forAnHour)
 	for range 2 { // a repeat is harmless
 		must[nothing](t, s, 204, "POST", "/token/"+token+"/release", "", "Lease-Token: "+first.Lease)
 	}
-	if state := s.state(t, token); state != "issued" {
-		t.Errorf("state %s", state)
-	}
+	expect.Equal(t, "the token after its claim was given back: state", s.state(t, token), "issued")
 	checkProblem(t, s.do(t, "POST", "/token/"+token+"/complete", `{"status":200}`, "Lease-Token: "+first.Lease), wire.Superseded)
-	second := s.claim(t, token, `{"fingerprint":"another"}`)
-	if second.Fence <= first.Fence || second.Attempt != 2 || second.Lease == first.Lease {
-		t.Errorf("%+v after %+v", second, first)
+	second := s.claim(t, token, `{"fingerprint":"another","lease_ms":3600000}`)
+	expect.Equal(t, "the claim after a release: attempt", second.Attempt, 2)
+	if second.Fence <= first.Fence || second.Lease == first.Lease {
+		t.Errorf("the claim after a release: got fence %d and lease %s, want a larger fence than %d and another lease than %s", second.Fence, second.Lease, first.Fence, first.Lease)
 	}
 	checkProblem(t, s.do(t, "POST", "/token/"+token+"/release", "", "Lease-Token: "+first.Lease), wire.Superseded)
-	if state := s.state(t, token); state != "claimed" {
-		t.Errorf("the first owner's release freed the second's claim: %s", state)
-	}
+	expect.Equal(t, "the token after a release by its first owner, while the second has it: state", s.state(t, token), "claimed")
 }
 
 func (s *service) remoteOwner(t *testing.T) {
 	token, other := s.issue(t, ""), s.issue(t, "")
-	mine, theirs := s.claim(t, token, `{"fingerprint":"f"}`).Lease, s.claim(t, other, `{"fingerprint":"f"}`).Lease
+	mine, theirs := s.claim(t, token, forAnHour).Lease, s.claim(t, other, forAnHour).Lease
 	for verb, body := range map[string]string{"complete": `{"status":200}`, "extend": "", "release": ""} {
 		for _, lease := range []string{theirs, "x", mine + "x", mine[1:], strings.ToLower(mine) + "-"} {
 			checkProblem(t, s.do(t, "POST", "/token/"+token+"/"+verb, body, "Lease-Token: "+lease), wire.Superseded)
@@ -117,15 +114,14 @@ func (s *service) remoteDoubt(t *testing.T) {
 	eventually(t, "the lease lapses", func() bool { return s.state(t, token) == "in-doubt" })
 	for _, policy := range []string{"hold", "takeover"} { // the policy of the claim that was made counts
 		a := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","policy":"`+policy+`"}`)
-		if problem := checkProblem(t, a, wire.IdempotencyUnknown); problem.See != "/token/"+token || a.header.Get("Retry-After") != "" {
-			t.Errorf("%v %+v", a.header, problem)
-		}
+		wantSee(t, a, wire.IdempotencyUnknown, "/token/"+token)
+		a.wantHeader(t, "Retry-After", "")
 	}
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":200,"body_base64":"bGF0ZQ=="}`, "Lease-Token: "+mine)
 	replay := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
-	if replay.Outcome != "replay" || string(replay.Response.Body) != "late" {
-		t.Errorf("%+v", replay)
-	}
+	expect.Equal(t, "a claim after a late answer", replay, wire.Claimed{
+		Outcome: "replay", Attempt: replay.Attempt, Response: &wire.Answer{Status: 200, Headers: map[string]string{}, Body: []byte("late")},
+	}, cmpopts.EquateEmpty())
 }
 
 func (s *service) remoteTakeover(t *testing.T) {
@@ -133,17 +129,19 @@ func (s *service) remoteTakeover(t *testing.T) {
 	first := s.claim(t, token, `{"fingerprint":"f","lease_ms":100,"policy":"takeover"}`)
 	eventually(t, "the lease lapses", func() bool { return s.state(t, token) == "in-doubt" })
 	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","policy":"hold"}`), wire.IdempotencyUnknown)
-	second := s.claim(t, token, `{"fingerprint":"f","lease_ms":60000,"policy":"takeover"}`)
-	if second.Fence <= first.Fence || second.Attempt != 2 {
-		t.Errorf("%+v after %+v", second, first)
+	second := s.claim(t, token, `{"fingerprint":"f","lease_ms":3600000,"policy":"takeover"}`)
+	expect.Equal(t, "the takeover: attempt", second.Attempt, 2)
+	if second.Fence <= first.Fence {
+		t.Errorf("the takeover: got fence %d, want more than %d", second.Fence, first.Fence)
 	}
 	for verb, body := range map[string]string{"complete": `{"status":500}`, "extend": "", "release": ""} {
 		checkProblem(t, s.do(t, "POST", "/token/"+token+"/"+verb, body, "Lease-Token: "+first.Lease), wire.Superseded)
 	}
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":200}`, "Lease-Token: "+second.Lease)
-	if replay := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`); replay.Response == nil || replay.Response.Status != 200 {
-		t.Errorf("%+v", replay)
-	}
+	replay := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
+	expect.Equal(t, "a claim after the second attempt's answer", replay, wire.Claimed{
+		Outcome: "replay", Attempt: replay.Attempt, Response: &wire.Answer{Status: 200},
+	}, cmpopts.EquateEmpty())
 }
 
 func (s *service) remoteManyAtOnce(t *testing.T) {
@@ -152,9 +150,9 @@ func (s *service) remoteManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range answers {
 		wg.Go(func() {
-			a, err := s.send(context.WithoutCancel(t.Context()), call{method: "POST", path: "/token/" + token + "/claim", body: `{"fingerprint":"f"}`})
+			a, err := s.send(context.WithoutCancel(t.Context()), call{method: "POST", path: "/token/" + token + "/claim", body: forAnHour})
 			if err != nil {
-				t.Error(err)
+				t.Errorf("claim %d of %d at once: %v", i, len(answers), err)
 			}
 			answers[i] = a
 		})
@@ -162,16 +160,14 @@ func (s *service) remoteManyAtOnce(t *testing.T) {
 	wg.Wait()
 	granted := slices.IndexFunc(answers, func(a answer) bool { return a.status == 200 })
 	if granted < 0 {
-		t.Fatalf("nobody was granted: %s", answers[0].body)
+		t.Fatalf("%d claims at once: none was granted; the first: %v", len(answers), answers[0])
 	}
 	for i, a := range answers {
 		if i != granted {
 			checkProblem(t, a, wire.InProgress)
 		}
 	}
-	if status := must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, ""); status.Attempts != 1 {
-		t.Errorf("%+v", status)
-	}
+	expect.Equal(t, "the token after many claims at once: attempts", must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, "").Attempts, 1)
 }
 
 func (s *service) remoteAnswers(t *testing.T) {
@@ -184,15 +180,20 @@ func (s *service) remoteAnswers(t *testing.T) {
 		{Status: 200, NotKept: true},
 	} {
 		token := s.issue(t, "")
-		mine := s.claim(t, token, `{"fingerprint":"f"}`).Lease
+		mine := s.claim(t, token, forAnHour).Lease
 		body, err := json.Marshal(given)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("writing answer %d: %v", given.Status, err)
 		}
 		must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", string(body), "Lease-Token: "+mine)
 		got := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`).Response
-		if got == nil || got.Status != given.Status || string(got.Body) != string(given.Body) || got.Headers["Location"] != given.Headers["Location"] || got.NotKept != given.NotKept {
-			t.Errorf("%d with %d bytes: %.200v", given.Status, len(given.Body), got)
+		asked := fmt.Sprintf("the replay of answer %d with %d bytes", given.Status, len(given.Body))
+		if got == nil {
+			t.Errorf("%s: got none", asked)
+			continue
 		}
+		expect.Equal(t, asked+": number of bytes", len(got.Body), len(given.Body))
+		expect.Equal(t, asked+": the bytes are the same", bytes.Equal(got.Body, given.Body), true)
+		expect.Equal(t, asked, *got, given, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(wire.Answer{}, "Body"))
 	}
 }

@@ -124,7 +124,7 @@ func TestNewTellsWhatIsWrong(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
 	upstream, err := ParseUpstream("http://h")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("ParseUpstream: %v", err)
 	}
 	r := &rig{t: t, file: t.TempDir() + "/r.yaml"}
 	r.write("routes: [{match: /a, ack: 1}]")

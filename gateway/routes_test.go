@@ -28,11 +28,11 @@ routes:
 func TestRoutesFileOfTheContractIsTheDefaults(t *testing.T) {
 	whole, err := ParseRoutes([]byte(contractFile))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("ParseRoutes: %v", err)
 	}
 	short, err := ParseRoutes([]byte("routes: [{match: POST /payments}]"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("ParseRoutes: %v", err)
 	}
 	for _, routes := range []Routes{whole, short} {
 		expect.Equal(t, "ParseRoutes", routes, Routes{{
@@ -68,7 +68,7 @@ routes:
     max_wait_ms: 5000
 `))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("ParseRoutes: %v", err)
 	}
 	expect.MustEqual(t, "routes that ParseRoutes has read", len(routes), 2)
 	expect.Equal(t, "the route with every field", routes[0], Route{

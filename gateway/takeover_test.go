@@ -114,7 +114,7 @@ func lapse(t *testing.T, client *redis.Client) {
 	}
 	for _, key := range keys {
 		if err := client.HSet(t.Context(), key, "until", "1").Err(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("ending the lease of %s: %v", key, err)
 		}
 	}
 }

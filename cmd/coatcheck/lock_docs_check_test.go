@@ -50,11 +50,11 @@ func runPage(t *testing.T, url string, steps []step) []string {
 	}
 	out, err := bash.Output()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("bash with the page's commands: %v\n%s", err, out)
 	}
 	outputs := strings.Split(string(out), "\n"+marker+"\n")
 	if len(outputs) != len(steps)+1 || len(steps) < 5 {
-		t.Fatalf("%d outputs of %d commands", len(outputs)-1, len(steps))
+		t.Fatalf("got %d outputs of %d commands, want as many, and 5 at least", len(outputs)-1, len(steps))
 	}
 	return outputs[:len(steps)]
 }

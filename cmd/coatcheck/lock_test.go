@@ -21,7 +21,7 @@ func lockDoors(t *testing.T, test func(t *testing.T, at []string)) {
 	t.Run("redis", func(t *testing.T) { test(t, []string{"--redis", redistest.Start(t).URL()}) })
 }
 
-// runLocked starts a script under the lock deploy. Flags can say another TTL than an hour.
+// runLocked starts a script under the lock deploy, held for an hour unless the flags say otherwise.
 func runLocked(t *testing.T, at, flags []string, script string) *running {
 	t.Helper()
 	args := append([]string{"lock", "run", "--ttl", "1h"}, at...)
@@ -110,7 +110,7 @@ func TestLockRunPassesSignalsOn(t *testing.T) {
 			r := runLocked(t, []string{"--server", p.banner.URL}, nil, `trap 'echo got; exit 42' `+row.trap+`; echo ready; while :; do sleep 0.05; done`)
 			r.ready()
 			if err := r.cmd.Process.Signal(row.signal); err != nil {
-				t.Fatal(err)
+				t.Fatalf("sending %v: %v", row.signal, err)
 			}
 			r.exits(42)
 			expect.Contains(t, "stdout of the command after SIG"+row.trap, r.stdout.String(), "got")
@@ -209,7 +209,8 @@ func TestLockLsAndBreak(t *testing.T) {
 	})
 }
 
-// breakable is a TTL of which a third, when the holder renews its lease and hears that it was broken, is not long to wait for.
+// breakable is the TTL of a lock that is broken: the holder hears of that when it renews, after a
+// third of it.
 const breakable = "12s"
 
 // ownersOf lists the owners of a lock's holders.

@@ -76,6 +76,14 @@ func (r *running) exits(code int, stderr ...string) {
 	expect.Contains(r.t, "stderr of "+line, r.stderr.String(), stderr...)
 }
 
+// ends asks the service to end and checks its exit code.
+func (p *process) ends(code int) {
+	p.t.Helper()
+	if got := p.stop(); got != code {
+		p.t.Errorf("end of the service: got exit code %d, want %d; its log:\n%s", got, code, p.stderr)
+	}
+}
+
 // answers sends a request and checks the answer's status.
 func (p *process) answers(status int, method, path, body string, headers ...string) answer {
 	p.t.Helper()

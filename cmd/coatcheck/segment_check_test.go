@@ -90,9 +90,8 @@ func TestSegmentCommands(t *testing.T) {
 
 func TestSegmentCommandsTellAnAbsentDatabaseFromARefusal(t *testing.T) {
 	t.Parallel()
-	if code, _, errs := segmentRun(t, "", "ls"); code != usage || !strings.Contains(errs, "COATCHECK_SQL") {
-		t.Errorf("no database: %d %s", code, errs)
-	}
+	code, out, errs := segmentRun(t, "", "ls")
+	result{t, "coatcheck segment ls without a database", code, out, errs}.exits(usage, "COATCHECK_SQL")
 	sqltest.Each(t, func(t *testing.T, server *sqltest.Server) {
 		database := server.URL(server.Database(t))
 		wrong, err := url.Parse(database)

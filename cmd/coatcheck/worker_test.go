@@ -25,7 +25,8 @@ func doors(t *testing.T, test func(t *testing.T, at []string)) {
 	})
 }
 
-// runUnderLease starts a script with a worker id of the pool orders. Flags can say another TTL than an hour.
+// runUnderLease starts a script with a worker id of the pool orders, leased for an hour unless the
+// flags say otherwise.
 func runUnderLease(t *testing.T, at []string, flags []string, script string) *running {
 	t.Helper()
 	args := append([]string{"worker", "run", "--ttl", "1h"}, at...)
@@ -73,10 +74,14 @@ func TestBothLinesOfTheFileAreOneMoment(t *testing.T) {
 	}
 	server, _ := strconv.ParseInt(lines[0], 10, 64)
 	boot, _ := strconv.ParseInt(lines[1], 10, 64)
-	now := sinceBoot()
-	ahead := time.Until(time.UnixMilli(server)) - (time.Duration(boot)*time.Millisecond - now)
-	if ahead < -2*time.Millisecond || ahead > time.Minute {
-		t.Errorf("the second line is %v before the first", ahead)
+	// The clocks are not read at once: the difference is at least what follows from the earlier
+	// reading, and at most what follows from the later one.
+	earlier := sinceBoot()
+	first := time.Until(time.UnixMilli(server))
+	later := sinceBoot()
+	second := time.Duration(boot) * time.Millisecond
+	if least, most := first-(second-earlier), first-(second-later); most < -2*time.Millisecond || least > time.Minute {
+		t.Errorf("the second line is between %v and %v before the first, want between -2ms and a minute", least, most)
 	}
 }
 
@@ -117,7 +122,7 @@ func TestWorkerRunPassesSignalsOn(t *testing.T) {
 			r := runUnderLease(t, []string{"--server", p.banner.URL}, nil, `trap 'echo got; exit 42' `+row.trap+`; echo ready; while :; do sleep 0.05; done`)
 			r.ready()
 			if err := r.cmd.Process.Signal(row.signal); err != nil {
-				t.Fatal(err)
+				t.Fatalf("sending %v: %v", row.signal, err)
 			}
 			r.exits(42)
 			expect.Contains(t, "stdout of the command after SIG"+row.trap, r.stdout.String(), "got")
@@ -147,7 +152,7 @@ func TestLeaseIsKeptUntilTheWholeGroupHasEnded(t *testing.T) {
 	}
 	slot := ringOf(t, at, "orders").Slots[0]
 	if slot.State != "free" || slot.NotAfter.UnixMilli() < b.last {
-		t.Errorf("released %+v before the last of its processes had ended, at %d", slot, b.last)
+		t.Errorf("got slot %+v, want it free, and released after the last of its processes had ended, at %d", slot, b.last)
 	}
 }
 

@@ -133,7 +133,7 @@ func TestImportsRunOneWay(t *testing.T) {
 			used[library(imported)] = true
 		}
 		for _, fault := range misplaced(folder, file) {
-			t.Errorf("%s: %s", name, fault)
+			t.Errorf("%s is misplaced: %s", name, fault)
 		}
 	}
 	// A check that meets nothing finds nothing.

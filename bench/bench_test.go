@@ -115,11 +115,11 @@ func TestMemoryGrowsWithTheState(t *testing.T) {
 	}
 	issued, claimed, completed := number("a token issued 3000"), number("a token claimed 3000"), number("a token completed with 200 bytes 3000")
 	if issued < 50 || claimed < issued+50 || completed < claimed+answerSize {
-		t.Errorf("%v", values)
+		t.Errorf("got %v bytes issued, %v claimed and %v completed, want 50 and more, 50 more than that, and %d more than that", issued, claimed, completed, answerSize)
 	}
 	for _, key := range []string{"a claim, in the server 50.0", "a claim, p50 50.0", "a claim, in the server 3000", "a claim, p50 3000", "a claim, p50 3000 / 50"} {
 		if number(key) <= 0 {
-			t.Errorf("%s: %v", key, values[key])
+			t.Errorf("%s: got %v, want more than 0", key, values[key])
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestLoadRefusesAWrongAnswer(t *testing.T) {
 			result, err := g.run(t.Context(), func() {})
 			switch {
 			case row.fault == "" && (err != nil || result.Sent == 0):
-				t.Errorf("%+v, %v", result, err)
+				t.Errorf("got %+v and error %v, want requests that were answered", result, err)
 			case row.fault != "" && (err == nil || !containsAny(err.Error(), row.fault)):
 				t.Errorf("got %v, want %s", err, row.fault)
 			}

@@ -14,12 +14,12 @@ func TestIDsComparesEverySide(t *testing.T) {
 	}
 	for _, side := range []string{atomicAdd, coatcheckNext, coatcheckBatch, bwmarrin, yitter, sonyflakeV2} {
 		if values["an id, "+side] <= 0 {
-			t.Errorf("%s: %v", side, values["an id, "+side])
+			t.Errorf("%s: got %v for an id, want more than 0", side, values["an id, "+side])
 		}
 	}
 	for _, what := range []string{"x bwmarrin, coatcheck", "at the limit, coatcheck", "at the limit, bwmarrin"} {
 		if values[what] <= 0 {
-			t.Errorf("%s: %v", what, values[what])
+			t.Errorf("%s: got %v, want more than 0", what, values[what])
 		}
 	}
 	// The clock is read after the id was stamped, so that this holds on any machine.

@@ -76,7 +76,7 @@ func TestGetRefusesAWrongAnswer(t *testing.T) {
 			result, err := g.run(t.Context())
 			switch {
 			case row.fault == "" && (err != nil || result.Sent == 0):
-				t.Errorf("%+v, %v", result, err)
+				t.Errorf("got %+v and error %v, want requests that were answered", result, err)
 			case row.fault != "" && (err == nil || !containsAny(err.Error(), row.fault)):
 				t.Errorf("got %v, want %s", err, row.fault)
 			}

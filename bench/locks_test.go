@@ -18,7 +18,7 @@ func TestLocksComparesEveryWay(t *testing.T) {
 		value, _ := row[2].(float64)
 		// Whoever takes what it has just given back may not change owners within a moment, nor serve everybody.
 		if value <= 0 && !strings.Contains(what, "owner changes") && !strings.Contains(what, "least to most") {
-			t.Errorf("%s, %s: %v", what, way, row[2])
+			t.Errorf("%s, %s: got %v, want more than 0", what, way, row[2])
 		}
 		seen[way] = append(seen[way], what)
 	}

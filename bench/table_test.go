@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func sampleTable() *table {
@@ -29,9 +31,9 @@ func TestTableIsWrittenInEveryForm(t *testing.T) {
 		if err := (&output{file: file}).write(&stdout, sampleTable()); err != nil {
 			t.Fatal(err)
 		}
-		if text, err := os.ReadFile(file); err != nil || string(text) != row.want {
-			t.Errorf("%s: %q, %v", row.file, text, err)
-		}
+		text, err := os.ReadFile(file)
+		expect.Error(t, "reading "+row.file, err, nil)
+		expect.Equal(t, row.file, string(text), row.want)
 		if !strings.Contains(stdout.String(), "two   12.3   1234") {
 			t.Errorf("printed %q", &stdout)
 		}
@@ -44,9 +46,8 @@ func TestTableAsJSONReadsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back table
-	if err := json.Unmarshal(stdout.Bytes(), &back); err != nil || back.Rows[1][2] != 1234.5 || back.When != sampleTable().When {
-		t.Errorf("%+v, %v", back, err)
-	}
+	expect.Error(t, "reading the table as JSON", json.Unmarshal(stdout.Bytes(), &back), nil)
+	expect.Equal(t, "the table read from JSON", &back, sampleTable())
 }
 
 func TestOutputRefusesAnUnknownEnding(t *testing.T) {
@@ -63,9 +64,8 @@ func TestOutputRefusesAnUnknownEnding(t *testing.T) {
 func TestDropRemovesAColumn(t *testing.T) {
 	table := sampleTable()
 	table.drop("ratio")
-	if strings.Join(table.Columns, "|") != "side|reads" || table.Rows[0][1] != 0.123 || len(table.Rows[1]) != 2 {
-		t.Errorf("%+v", table)
-	}
+	expect.Equal(t, "the columns without ratio", table.Columns, []string{"side", "reads"})
+	expect.Equal(t, "the rows without ratio", table.Rows, [][]any{{"one", 0.123}, {"two", 1234.5}})
 }
 
 func TestMedianAndSpread(t *testing.T) {

@@ -78,7 +78,7 @@ func TestHistoriesThatAreInOrder(t *testing.T) {
 		"hold": held(), "takeover": takenOver(), "late owner": late, "unrecorded": unrecorded, "lost": lost, "paused": paused, "flushed": flushed,
 	} {
 		if found := check(r.operation, r.answers, r.c); len(found) > 0 {
-			t.Errorf("%s: %v", name, found)
+			t.Errorf("%s: found %v in a history that is in order", name, found)
 		}
 	}
 }

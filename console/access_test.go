@@ -141,7 +141,7 @@ func TestReadOnlyPageHasNoButtonThatChangesAnything(t *testing.T) {
 	}
 	for _, asked := range b.asked {
 		if !strings.HasPrefix(asked, "GET ") {
-			t.Errorf("%s", asked)
+			t.Errorf("a page that changes nothing asked for %s", asked)
 		}
 	}
 }

@@ -67,8 +67,8 @@ func startBrowser() {
 	go func() { start <- chromedp.Do(ctx) }()
 	select {
 	case chromium.err = <-start:
-	case <-time.After(time.Minute):
-		chromium.err = fmt.Errorf("%s did not start within a minute", path)
+	case <-time.After(patience):
+		chromium.err = fmt.Errorf("%s did not start within %v", path, patience)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/console"
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func ask(method, path string, header ...string) *httptest.ResponseRecorder {
@@ -32,9 +33,13 @@ func TestFilesHaveTheirTypesAndThePolicy(t *testing.T) {
 		got := ask("GET", "/console/"+entry.Name())
 		_, kind, _ := strings.Cut(entry.Name(), ".")
 		want, err := os.ReadFile("static/" + entry.Name())
-		if err != nil || got.Code != 200 || got.Body.String() != string(want) || got.Header().Get("Content-Type") != types[kind] {
-			t.Errorf("%s: %d %v %v", entry.Name(), got.Code, got.Header(), err)
+		if err != nil {
+			t.Fatal(err)
 		}
+		asked := "GET /console/" + entry.Name()
+		expect.Equal(t, asked+": status", got.Code, 200)
+		expect.Equal(t, asked+": body", got.Body.String(), string(want))
+		expect.Equal(t, asked+": Content-Type", got.Header().Get("Content-Type"), types[kind])
 		for name, value := range map[string]string{"Content-Security-Policy": console.Policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"} {
 			if got.Header().Get(name) != value {
 				t.Errorf("%s: %s is %q", entry.Name(), name, got.Header().Get(name))
@@ -55,17 +60,13 @@ func TestFilesHaveTheirTypesAndThePolicy(t *testing.T) {
 }
 
 func TestOnlyWhatIsThereIsAnswered(t *testing.T) {
-	if got := ask("GET", "/console/"); got.Code != 200 || !strings.Contains(got.Body.String(), "<title>coatcheck console</title>") {
-		t.Errorf("%d", got.Code)
-	}
+	page := ask("GET", "/console/")
+	expect.Equal(t, "GET /console/: status", page.Code, 200)
+	expect.Contains(t, "GET /console/", page.Body.String(), "<title>coatcheck console</title>")
 	for _, path := range []string{"/console/x.js", "/console/static/main.js", "/console/../console.go", "/console/..%2fconsole.go", "/console/static", "/console/."} {
-		if got := ask("GET", path); got.Code != 404 {
-			t.Errorf("%s: %d", path, got.Code)
-		}
+		expect.Equal(t, "GET "+path+": status", ask("GET", path).Code, 404)
 	}
-	if got := ask("POST", "/console/"); got.Code != 404 {
-		t.Errorf("POST: %d", got.Code)
-	}
+	expect.Equal(t, "POST /console/: status", ask("POST", "/console/").Code, 404)
 }
 
 // What makes HTML or code of text, and what asks other servers, is not in the page at all.

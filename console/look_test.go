@@ -155,7 +155,7 @@ func TestNoViewHasAFaultOfAccessibility(t *testing.T) {
 		faults := eval[[]string](b, `axe.run(document, { resultTypes: ['violations'] }).then((result) => result.violations.flatMap((fault) =>
 			fault.nodes.map((node) => fault.id + ': ' + node.failureSummary + ' ' + node.html.slice(0, 200))))`)
 		for _, fault := range faults {
-			t.Errorf("%s: %s", what, fault)
+			t.Errorf("%s has a fault: %s", what, fault)
 		}
 	}
 	for _, scheme := range []string{"light", "dark"} {
@@ -186,7 +186,7 @@ func TestQuestionForAKeyHasNoFaultOfAccessibility(t *testing.T) {
 	b.shows("dialog", "An API key, please")
 	eval[bool](b, script+"; true")
 	if faults := eval[[]string](b, "axe.run(document).then((result) => result.violations.map((fault) => fault.id + ' ' + fault.nodes.map((node) => node.html)))"); len(faults) > 0 {
-		t.Errorf("%q", faults)
+		t.Errorf("the question for a key has the faults %q", faults)
 	}
 }
 

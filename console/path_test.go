@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/server"
 )
 
@@ -27,7 +28,6 @@ func TestPathWithoutItsSlashIsRedirected(t *testing.T) {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	if response.StatusCode != http.StatusPermanentRedirect || response.Header.Get("Location") != "/console/" {
-		t.Errorf("%d %v", response.StatusCode, response.Header)
-	}
+	expect.Equal(t, "the status of GET /console", response.StatusCode, http.StatusPermanentRedirect)
+	expect.Equal(t, "where it leads", response.Header.Get("Location"), "/console/")
 }

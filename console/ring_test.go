@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/coatcheck/coatcheck/console"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -27,9 +28,7 @@ func TestRingShowsEverySlotAndOneInFull(t *testing.T) {
 	s.send(204, "DELETE", "/worker/fleet/3", "", "Lease-Token: "+given["lease"].(string))
 	b := open(t, s.page("workers"))
 	b.shows("tbody", "fleet")
-	if row := b.text("tbody tr"); !strings.Contains(row, "41/10/12") || !strings.Contains(row, "1,024") || !strings.Contains(row, "grants") {
-		t.Errorf("%q", row)
-	}
+	expect.Contains(t, "the row of the pool", b.text("tbody tr"), "41/10/12", "1,024", "grants")
 	b.click("tbody a")
 	b.shows("main h1", "Pool fleet")
 	b.until("1,024 cells", "document.querySelectorAll('.ring .cell').length === 1024")
@@ -82,7 +81,7 @@ func TestCellsAreTaughtByMarksAndNotOnlyByColour(t *testing.T) {
 	b.shows(".legend", "quarantined: 3")
 	b.shows("cc-ring", "none for 5.0 s")
 	if _, ok := looks()["quarantined"]; !ok {
-		t.Errorf("%v", looks())
+		t.Errorf("got the cells %v, want one that is quarantined", looks())
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long something may take that is to happen; it only tells a hang.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // tab is a page of the browser, whose test fails if the page writes an error into its console, throws one, or asks for something that it does not get.
 type tab struct {

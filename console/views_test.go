@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/server"
 )
 
@@ -20,12 +21,8 @@ func TestCountersShowTheirValuesAndTheButtonTakesOne(t *testing.T) {
 	b.click("button[aria-label='INCR orders']")
 	b.shows("#said", "orders: 42 is yours")
 	b.shows("tbody tr:nth-child(2)", "42")
-	if value := s.send(200, "GET", "/counter/orders", "")["value"]; value != 42.0 {
-		t.Errorf("%v", value)
-	}
-	if got := b.requests("POST", "/incr/"); len(got) != 1 {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, "GET /counter/orders", s.send(200, "GET", "/counter/orders", "")["value"], any(42.0))
+	expect.Equal(t, "the number of requests of one click", len(b.requests("POST", "/incr/")), 1)
 	s.send(200, "POST", "/incr/orders?by=1000", "")
 	b.until("the rate is told", `/[1-9]/.test(document.querySelectorAll('tbody tr')[1].cells[2].innerText)`)
 	if points := eval[string](b, "document.querySelectorAll('.spark-line')[1].getAttribute('points')"); len(strings.Fields(points)) == 0 {
@@ -52,9 +49,7 @@ func TestButtonThatDoesNotKnowItsOutcomeAsksForTheSameValueAgain(t *testing.T) {
 	b.shows("#said", "not known")
 	b.click("button[aria-label='INCR orders']")
 	b.shows("#said", "orders: 2 is yours")
-	if value := s.send(200, "GET", "/counter/orders", "")["value"]; value != 2.0 {
-		t.Errorf("%v", value)
-	}
+	expect.Equal(t, "GET /counter/orders", s.send(200, "GET", "/counter/orders", "")["value"], any(2.0))
 }
 
 func TestLocksShowHoldersAndQueue(t *testing.T) {
@@ -98,22 +93,18 @@ func TestForceReleaseAsksAndThenTakesTheLock(t *testing.T) {
 	b.click("button.danger")
 	b.click("dialog button:not(.danger)")
 	b.asksNothing()
-	if got := b.requests("DELETE", "/lock"); len(got) != 0 {
-		t.Fatalf("%q", got)
-	}
+	expect.MustEqual(t, "the requests before it was confirmed", b.requests("DELETE", "/lock"), nil)
 	b.shows("main tbody", "worker-7")
 	b.click("button.danger")
 	b.click("dialog button.danger")
 	b.shows("#said", "nightly was taken from worker-7")
 	got := <-next
 	if got["fence"].(float64) <= held["fence"].(float64) {
-		t.Errorf("%v behind %v", got, held)
+		t.Errorf("the next holder got %v, want a fence above that of %v", got, held)
 	}
 	b.shows("main tbody", "worker-8")
 	want := "/lock/nightly?force=" + strconv.FormatInt(int64(held["fence"].(float64)), 10)
-	if asked := b.requests("DELETE", "/lock"); len(asked) != 1 || asked[0] != want {
-		t.Errorf("%q, want %s", asked, want)
-	}
+	expect.Equal(t, "the requests after it was confirmed", b.requests("DELETE", "/lock"), []string{want})
 	b.view("events", "Events")
 	b.shows(".log", "lock nightly was taken by force")
 }
@@ -161,9 +152,7 @@ func TestIDIsTakenApart(t *testing.T) {
 	b.types(b.labelled("Id"), "912007862023094272\r")
 	b.shows(".detail", "2026-11-21 15:53:38.593 UTC")
 	b.shows(".detail", "912007862023094272")
-	if got := b.text(".detail tbody"); !strings.Contains(got, "Worker id\t10\t0") {
-		t.Errorf("%q", got)
-	}
+	expect.Contains(t, "the parts of the id", b.text(".detail tbody"), "Worker id\t10\t0")
 	b.types(b.labelled("Layout"), "41/5/5/12")
 	b.click("button[type=submit]")
 	b.shows(".detail", "Datacenter")

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -35,6 +36,13 @@ func uses(t *testing.T, s *Segments, from, to int, want int64) {
 	}
 }
 
+// wantTags checks how many tags there are, and how many were let go.
+func wantTags(t *testing.T, s *Segments, tags, letGo int64) {
+	t.Helper()
+	expect.Equal(t, "tags", int64(s.Totals().Tags), tags)
+	expect.Equal(t, "tags that were let go", int64(s.Totals().LetGo), letGo)
+}
+
 func TestTagThatNobodyAsksForIsLetGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		log := &bytes.Buffer{}
@@ -49,12 +57,8 @@ func TestTagThatNobodyAsksForIsLetGo(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if got := only(t, s); got.Tag != "tag-1" {
-			t.Errorf("%+v", got)
-		}
-		if got := s.Totals(); got.LetGo != 1 || got.Tags != 1 {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "the tag that is left", only(t, s).Tag, "tag-1")
+		wantTags(t, s, 1, 1)
 		// What was left of 1 to 10, and the 10 that were ready, are lost. The handle is as good as ever.
 		if text := log.String(); strings.Count(text, "let an idle tag go") != 1 || !strings.Contains(text, "tag=tag-0 unused=") || !strings.Contains(text, "ids_lost=18") {
 			t.Errorf("the log says %s", text)
@@ -162,9 +166,7 @@ func TestTagsAreBounded(t *testing.T) {
 		_, err = s.Next(t.Context(), "tag-21")
 		wantIs(t, err, ErrTooManyTags)
 		uses(t, s, 1, 20, 3)
-		if got := s.Totals(); got.LetGo != 1 || got.Tags != 20 {
-			t.Errorf("%+v", got)
-		}
+		wantTags(t, s, 20, 1)
 		time.Sleep(DefaultPeriod * 5 / 4) // a draw is noticed a quarter later at most
 		uses(t, s, 20, 21, 2)
 		uses(t, s, 10, 20, 4)
@@ -172,8 +174,9 @@ func TestTagsAreBounded(t *testing.T) {
 		uses(t, s, 10, 20, 5)
 		_, err = s.Next(t.Context(), "tag-0")
 		wantIs(t, err, ErrTooManyTags)
-		if got := s.Totals(); got.LetGo != 10 || got.Tags != 20 || len(s.seen) > 20 {
-			t.Errorf("%+v, %d were seen", got, len(s.seen))
+		wantTags(t, s, 20, 10)
+		if len(s.seen) > 20 {
+			t.Errorf("%d tags that were seen are kept, want 20 at most", len(s.seen))
 		}
 	})
 }
@@ -213,13 +216,9 @@ func TestMadeUpNamesPushNobodyOut(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if unknown != 19 {
-			t.Errorf("%d are unknown", unknown)
-		}
+		expect.Equal(t, "names that are unknown", unknown, 19)
 		uses(t, s, 0, 19, 2)
-		if got := s.Totals(); got.LetGo != 0 || got.Tags != 20 {
-			t.Errorf("%+v", got)
-		}
+		wantTags(t, s, 20, 0)
 	})
 }
 
@@ -263,9 +262,10 @@ func TestTagIsNotLetGoWhileItIsFetched(t *testing.T) {
 		one := draw(t.Context(), tag)
 		time.Sleep(9 * time.Minute)
 		gate.open()
-		if got := <-one; got.err != nil || got.id != 21 || s.Totals().LetGo != 0 {
-			t.Errorf("%+v, %+v", got, s.Totals())
-		}
+		got := <-one
+		expect.Error(t, "Next", got.err, nil)
+		expect.Equal(t, "Next", got.id, 21)
+		wantTags(t, s, 1, 0)
 	})
 }
 
@@ -276,9 +276,7 @@ func TestWhatWasSeenOutlivesTheTag(t *testing.T) {
 		nextN(t, handle(t, s, "orders"), 10)
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		if got := s.Stats(); len(got) != 0 {
-			t.Fatalf("%+v", got)
-		}
+		expect.MustEqual(t, "Stats after a day without a draw", len(s.Stats()), 0)
 		source.add("orders", 1)
 		for range 2 { // 1 to 20 were seen
 			_, err := s.Next(t.Context(), "orders")

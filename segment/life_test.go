@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -34,9 +35,8 @@ func TestCloseEndsEverything(t *testing.T) {
 		_, err = s.Tag(t.Context(), "orders")
 		wantIs(t, err, ErrClosed)
 		s.Close()
-		if got := s.Stats(); len(got) != 0 || s.Totals().Tags != 0 {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "Stats after Close", len(s.Stats()), 0)
+		expect.Equal(t, "Totals after Close: tags", s.Totals().Tags, 0)
 	})
 	bubble(t, func(t *testing.T) { // a source that does not care for its context holds Close up, but nobody else
 		gate := newGate()
@@ -110,7 +110,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 	} {
 		err := row.config.Check()
 		if (err == nil) != (row.says == nil) {
-			t.Errorf("%s: %v", row.name, err)
+			t.Errorf("%s: got error %v, want it to name %q", row.name, err, row.says)
 		}
 		for _, text := range row.says {
 			if err == nil || !strings.Contains(err.Error(), text) {
@@ -172,7 +172,7 @@ func TestStatsAreWhatLeafShows(t *testing.T) {
 		gate.open()
 		synctest.Wait()
 		if got := s.Totals(); got != (Totals{Tags: 3, Fetches: 6}) && got != (Totals{Tags: 3, Fetches: 5}) {
-			t.Errorf("%+v", got)
+			t.Errorf("Totals: got %+v, want 3 tags, 5 or 6 fetches and nothing else", got)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func TestManyCallersGetEachIDOnce(t *testing.T) {
 				}
 			}
 			if len(ids) < callers*each {
-				t.Errorf("%d ids", len(ids))
+				t.Errorf("got %d ids, want %d at least", len(ids), callers*each)
 			}
 			source.onlyOneAtATime(t)
 		})

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/sqltest"
@@ -57,7 +58,7 @@ func (l leafTable) behind(t *testing.T, f *fault, timeout time.Duration) *segmen
 
 // Each row breaks one fetch at one of its steps. What the fetch is told must be true, and what it was not told must be a gap.
 func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
-	const hang = time.Second
+	const hang = 5 * time.Second // the steps before the one that hangs have to be done by then
 	eachServer(t, func(t *testing.T, server *sqltest.Server) {
 		l := newLeafTable(t, server)
 		begin := map[sqltest.Kind]string{sqltest.MariaDB: "START TRANSACTION", sqltest.PostgreSQL: "BEGIN"}[server.Kind()]
@@ -83,6 +84,7 @@ func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
 			t.Run(row.step, func(t *testing.T) {
 				timeout := time.Minute
 				if row.fate == redistest.Swallow {
+					t.Parallel() // it only waits
 					timeout = hang
 				}
 				tag := fmt.Sprintf("tag-%d", i)
@@ -124,7 +126,7 @@ func TestLinkThatBreaksWithoutAWordKeepsNoRowLockedForLong(t *testing.T) {
 		l.seed(t, "orders", 1, 10)
 		ended := make(chan struct{})
 		f := &fault{words: regexp.MustCompile(`COMMIT\b`), fate: redistest.CutBefore, then: func() { <-ended }}
-		leaf := l.behind(t, f, time.Second)
+		leaf := l.behind(t, f, 5*time.Second) // enough to get as far as the commit
 		defer close(ended)
 		_, err := leaf.Take(t.Context(), "orders", 0)
 		refused(t, err, redisstore.ErrUnknownOutcome)
@@ -170,13 +172,7 @@ func TestKilledServerHandsOutNoIDTwice(t *testing.T) {
 // awaitMore waits until there are so many ranges in a book.
 func awaitMore(t *testing.T, b *book, enough int) {
 	t.Helper()
-	for b.count() < enough {
-		select {
-		case <-t.Context().Done():
-			t.Fatalf("%d ranges, and %d faults", b.count(), b.faults)
-		case <-time.After(time.Millisecond):
-		}
-	}
+	expect.Eventually(t, fmt.Sprintf("%d ranges are taken", enough), func() bool { return b.count() >= enough })
 }
 
 // Links are cut without a word under load, at whatever step each taker is, and others come.
@@ -206,13 +202,9 @@ func TestLinksThatAreCutUnderLoadHandOutNoIDTwice(t *testing.T) {
 
 func awaitFaults(t *testing.T, b *book, enough int) {
 	t.Helper()
-	for {
+	expect.Eventually(t, fmt.Sprintf("%d calls have failed", enough), func() bool {
 		b.mu.Lock()
-		faults := b.faults
-		b.mu.Unlock()
-		if faults >= enough {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
+		defer b.mu.Unlock()
+		return b.faults >= enough
+	})
 }

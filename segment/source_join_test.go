@@ -209,7 +209,7 @@ func TestRestripingWithoutAStoreThatIsGoneNeedsAStart(t *testing.T) {
 		"never striped": {Tag: "others", Step: 10, To: move.To, From: move.To},
 	} {
 		if _, err := segment.Restripe(t.Context(), wrong); !errors.Is(err, segment.ErrRequest) && !errors.Is(err, segment.ErrUnknownTag) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Restripe with %s: got error %v, want %v or %v", name, err, segment.ErrRequest, segment.ErrUnknownTag)
 		}
 	}
 }

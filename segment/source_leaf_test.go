@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/sqltest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
@@ -76,7 +77,7 @@ func (l leafTable) unknown(t *testing.T) {
 			"retire": l.Retire, "advance": func(ctx context.Context, tag string) (int64, error) { return l.Advance(ctx, tag, 1000) },
 		} {
 			if _, err := change(t.Context(), tag); !errors.Is(err, segment.ErrUnknownTag) {
-				t.Errorf("%s %q: %v", what, tag, err)
+				t.Errorf("%s %q: got error %v, want %v", what, tag, err, segment.ErrUnknownTag)
 			}
 		}
 	}
@@ -157,7 +158,7 @@ func (l leafTable) seedOnce(t *testing.T) {
 		{"ok", 1, 1, "\xff"},
 	} {
 		if err := l.Seed(t.Context(), row.tag, row.maxID, row.step, row.description); !errors.Is(err, segment.ErrRequest) {
-			t.Errorf("%+v: %v", row, err)
+			t.Errorf("Seed %+v: got error %v, want %v", row, err, segment.ErrRequest)
 		}
 	}
 	longest := strings.Repeat("a", 128)
@@ -259,9 +260,7 @@ func (l leafTable) otherTable(t *testing.T) {
 		if err := leaf.Seed(t.Context(), "a", int64(i), 10, ""); err != nil {
 			t.Fatal(err)
 		}
-		if taken := take(t, leaf, "a", 0); taken.Lo != int64(i) {
-			t.Errorf("%s: %+v", table, taken)
-		}
+		expect.Equal(t, "the first id of table "+table, take(t, leaf, "a", 0).Lo, int64(i))
 	}
 }
 

@@ -114,7 +114,7 @@ func setting(t *testing.T, server *sqltest.Server, name, value string) {
 func execute(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
 	if _, err := db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
+		t.Fatalf("%s: got error %v", statement, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -168,7 +169,7 @@ func TestStripesAreChecked(t *testing.T) {
 		{"timeout", map[int]segment.Source{0: good}, 1, segment.StripedConfig{Timeout: time.Nanosecond}, "timeout"},
 	} {
 		if s, err := segment.NewStriped(row.stores, row.n, row.config); s != nil || err == nil || !strings.Contains(err.Error(), row.fault) {
-			t.Errorf("%s: %v", row.name, err)
+			t.Errorf("%s: got %v and error %v, want none and %q", row.name, s, err, row.fault)
 		}
 	}
 	if s := striped(t, map[int]segment.Source{2: good}, 3); take(t, s, "orders", 0) != (segment.Range{Lo: 5, Hi: 6, Delta: 3}) {
@@ -282,9 +283,8 @@ func TestCallerWhoGivesUpTakesNoStoreDown(t *testing.T) {
 		time.AfterFunc(time.Millisecond, cancel)
 		_, err := s.Take(ctx, "orders", 0)
 		refused(t, err, redisstore.ErrUnknownOutcome)
-		if !errors.Is(err, context.Canceled) || !s.Stats()[0].DownUntil.IsZero() {
-			t.Errorf("%v, %+v", err, s.Stats())
-		}
+		expect.Error(t, "Take, given up", err, context.Canceled)
+		expect.Equal(t, "until when the store is left alone", s.Stats()[0].DownUntil, time.Time{})
 		_, err = s.Take(ctx, "orders", 0)
 		refused(t, err, redisstore.ErrUnavailable)
 		if all[0].times() != 1 || !errors.Is(err, context.Canceled) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // What Leaf's own table shows while a tag is drained as fast as it goes.
@@ -37,7 +39,7 @@ func TestTagDrainedFastMovesTheRowAsLeafDoes(t *testing.T) {
 			}
 			for _, took := range source.all("orders") {
 				if r := took.given; r.Lo != r.Hi-(r.Hi-r.Lo) || r.Delta != 0 {
-					t.Errorf("%+v", r)
+					t.Errorf("got %+v, want a range of ids at the distance of one", r)
 				}
 			}
 		})
@@ -182,17 +184,19 @@ func TestLeastStepIsFollowed(t *testing.T) {
 		s := open(t, source, Config{})
 		tag := handle(t, s, "orders")
 		steady(t, tag, time.Minute, 100)
-		if got := only(t, s); got.Step != 15 || got.LeastStep != 10 {
-			t.Errorf("%+v", got)
-		}
+		wantSteps(t, s, 15, 10)
 		source.mu.Lock()
 		source.rows["orders"].step = 500
 		source.mu.Unlock()
 		steady(t, tag, time.Minute, 100)
-		if got := only(t, s); got.Step != 500 || got.LeastStep != 500 {
-			t.Errorf("%+v", got)
-		}
+		wantSteps(t, s, 500, 500)
 	})
+}
+
+func wantSteps(t *testing.T, s *Segments, step, least int64) {
+	t.Helper()
+	expect.Equal(t, "the step", only(t, s).Step, step)
+	expect.Equal(t, "the least step", only(t, s).LeastStep, least)
 }
 
 // A step never leaves its bounds, whatever was drawn in whatever time, and never changes by more than a factor 2.

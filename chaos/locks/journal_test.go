@@ -122,7 +122,7 @@ func readHistories(t testing.TB, folder string) *histories {
 		}
 		for line := range strings.Lines(string(text)) {
 			if err := r.line(line); err != nil {
-				t.Fatalf("%s: %q: %v", filepath.Base(file), line, err)
+				t.Fatalf("line %q of %s: got error %v", line, filepath.Base(file), err)
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func (s *tolds) never(t *testing.T) {
 	}
 	for _, history := range s.histories {
 		if result := explained(fencedModel, history); result != porcupine.Ok {
-			t.Errorf("%v: %s", result, stuck(fencedModel, history))
+			t.Errorf("got %v, want a history that can be explained: %s", result, stuck(fencedModel, history))
 		}
 	}
 }

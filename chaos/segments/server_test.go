@@ -46,7 +46,7 @@ func (s sqlServer) harden(t testing.TB) {
 	db := s.Open(t)
 	for _, statement := range statements {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
+			t.Fatalf("%s: got error %v", statement, err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func put(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
 	if _, err := db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
+		t.Fatalf("%s: got error %v", statement, err)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestServerLeavesNothingBehind(t *testing.T) {
 			var server *Server
 			t.Run("lifetime", func(t *testing.T) { server = Start(t, kind) })
 			if _, err := os.Stat(server.dir); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s: %v", server.dir, err)
+				t.Errorf("the folder %s after the server's end: got error %v, want %v", server.dir, err, os.ErrNotExist)
 			}
 			if server.process.Signal(syscall.Signal(0)) {
 				t.Errorf("process %d is still there", server.process.Pid())

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 const root = "../.."
@@ -180,8 +183,6 @@ func TestBuildsThatDifferAreFound(t *testing.T) {
 
 func TestUsageIsSaid(t *testing.T) {
 	for _, args := range [][]string{nil, {"bill"}, {"sbom"}, {"licences", "more"}} {
-		if err := run(t.Context(), args, io.Discard); !errors.Is(err, errUsage) {
-			t.Errorf("%q: %v", args, err)
-		}
+		expect.Error(t, fmt.Sprintf("supply %q", args), run(t.Context(), args, io.Discard), errUsage)
 	}
 }

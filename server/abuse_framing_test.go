@@ -3,12 +3,12 @@ package server_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // Ways to say a body's length that two servers may understand differently, with a request hidden in what one of them takes for the body. The service reads each in one way
 // or refuses it: the hidden request is never run, and where it is doubtful the connection ends.
 func TestHiddenRequestsAreNeverRun(t *testing.T) {
-	s := hurried(t)
 	const hidden = "POST /incr/hidden HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 	chunked := "0\r\n\r\n"
 	for what, rest := range map[string]string{
@@ -44,24 +44,30 @@ func TestHiddenRequestsAreNeverRun(t *testing.T) {
 		"HTTP/1.0 with chunks":               "Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n" + inChunks(hidden, 1000),
 		"a trailer that is a length":         "Transfer-Encoding: chunked\r\nTrailer: Content-Length\r\n\r\n0\r\nContent-Length: 66\r\n\r\n",
 	} {
-		version := "HTTP/1.1"
-		if strings.HasPrefix(what, "HTTP/1.0") {
-			version = "HTTP/1.0"
-		}
-		for _, path := range []string{"/payments", "/token"} { // of which one reads its body
-			for _, a := range s.raw(t, "POST "+path+" "+version+"\r\nHost: x\r\n"+rest) {
-				if a.status == 200 {
-					t.Errorf("%s, to POST %s: %v; want a refusal", what, path, a)
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				version := "HTTP/1.1"
+				if strings.HasPrefix(what, "HTTP/1.0") {
+					version = "HTTP/1.0"
 				}
-			}
-		}
-		if a := s.do(t, "GET", "/counter/hidden", ""); a.status != 404 {
-			t.Fatalf("%s: the hidden request has run: %v; want status 404", what, a)
-		}
+				s := hurried(t)
+				for _, path := range []string{"/payments", "/token"} { // of which one reads its body
+					for _, a := range s.raw(t, "POST "+path+" "+version+"\r\nHost: x\r\n"+rest) {
+						if a.status == 200 {
+							t.Errorf("to POST %s: %v; want a refusal", path, a)
+						}
+					}
+				}
+				s.do(t, "GET", "/counter/hidden", "").wantStatus(t, 404)
+			})
+		})
 	}
-	// Two requests that both sides see are two.
-	answers := s.raw(t, "POST /incr/seen HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"+strings.ReplaceAll(hidden, "hidden", "seen"))
+}
+
+func TestTwoRequestsOnOneConnectionAreTwo(t *testing.T) {
+	s := onEmbedded(t)
+	answers := s.raw(t, "POST /incr/seen HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}POST /incr/seen HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 	if len(answers) != 2 || answers[1].status != 200 {
-		t.Errorf("two requests on one connection: got %v, want two answers, the second with status 200", answers)
+		t.Errorf("got %v, want two answers, the second with status 200", answers)
 	}
 }

@@ -9,33 +9,29 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// hurried is a service that listens by itself, and whose bounds of time are short.
-func hurried(t *testing.T) *stoppable {
+// hurried starts a service whose bounds of time are short, in a bubble of synctest.
+func hurried(t *testing.T) *service {
 	t.Helper()
-	return listen(t, server.Config{
+	s, _ := serveInside(t, server.Config{
 		Store: storetest.Open(t, redisstore.Config{}), Dev: true,
 		RequestTimeout: 300 * time.Millisecond, HeaderTimeout: 200 * time.Millisecond, IdleTimeout: 50 * time.Millisecond,
 	})
+	return s
 }
 
 // drip sends a beginning and then the same piece again and again until the service ends the connection, and returns what it answered. sent is how many bytes it took.
 func (s *service) drip(t *testing.T, beginning, piece string, pause time.Duration) (answers []answer, sent int) {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	conn := s.connect(t)
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for text := beginning; ; text = piece {
@@ -50,7 +46,7 @@ func (s *service) drip(t *testing.T, beginning, piece string, pause time.Duratio
 	for {
 		response, err := http.ReadResponse(reader, nil)
 		if late, ok := err.(net.Error); ok && late.Timeout() { //nolint:errorlint // a connection's own error is not wrapped
-			t.Errorf("%.60q: the service lets it go on", beginning)
+			t.Errorf("%.60q, then %.20q again and again: the service lets it go on for %v", beginning, piece, patience)
 		}
 		if err != nil {
 			conn.Close()
@@ -63,7 +59,6 @@ func (s *service) drip(t *testing.T, beginning, piece string, pause time.Duratio
 }
 
 func TestClientThatSendsLetterByLetterIsCutOff(t *testing.T) {
-	s := hurried(t)
 	for _, row := range []struct {
 		what, beginning, piece string
 		status                 int // of the service's answer; 0 = there is none
@@ -79,28 +74,30 @@ func TestClientThatSendsLetterByLetterIsCutOff(t *testing.T) {
 		{"trailer", "POST /payments HTTP/1.1\r\nHost: x\r\nIdempotency-Key: slow\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "A: b\r\n", 400},
 		{"second request", "GET /livez HTTP/1.1\r\nHost: x\r\n\r\nG", "E", 200},
 	} {
-		answers, _ := s.drip(t, row.beginning, row.piece, 10*time.Millisecond)
-		if len(answers) > 0 && answers[0].status == row.status {
-			answers = answers[1:]
-		} else if row.status != 0 {
-			t.Errorf("%s: no %d: %+v", row.what, row.status, answers)
-		}
-		if len(answers) > 1 || len(answers) == 1 && answers[0].status != http.StatusBadRequest && answers[0].status != http.StatusRequestTimeout { // which net/http answers, or nothing
-			t.Errorf("%s: %+v", row.what, answers)
-		}
+		t.Run(row.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := hurried(t)
+				answers, _ := s.drip(t, row.beginning, row.piece, 10*time.Millisecond)
+				rest := answers
+				if len(rest) > 0 && rest[0].status == row.status {
+					rest = rest[1:]
+				} else if row.status != 0 {
+					t.Errorf("got answers %v, want status %d", answers, row.status)
+				}
+				if len(rest) > 1 || len(rest) == 1 && rest[0].status != http.StatusBadRequest && rest[0].status != http.StatusRequestTimeout { // which net/http answers, or nothing
+					t.Errorf("got answers %v, want none after the service's own but 400 or 408", answers)
+				}
+				wantNothingDone(t, s)
+			})
+		})
 	}
-	wantNothingDone(t, s)
 }
 
 // wantNothingDone makes sure that nothing was counted and nobody charged.
-func wantNothingDone(t *testing.T, s *stoppable) {
+func wantNothingDone(t *testing.T, s *service) {
 	t.Helper()
-	if a := s.do(t, "GET", "/counter/k", ""); a.status != 404 {
-		t.Errorf("something was counted: %s", a.body)
-	}
-	if n := s.ledger(t).Total; n != 0 {
-		t.Errorf("%d charges", n)
-	}
+	s.do(t, "GET", "/counter/k", "").wantStatus(t, 404)
+	expect.Equal(t, "payments after requests that were none", s.ledger(t).Total, 0)
 	if log := s.log.String(); strings.Contains(log, "level=ERROR") {
 		t.Errorf("what a client does is no error of the service:\n%s", log)
 	}
@@ -118,45 +115,37 @@ func TestBodyThatNeverEndsIsRefused(t *testing.T) {
 		} {
 			answers, sent := s.drip(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: endless\r\n"+row.framing, row.piece, 0)
 			if len(answers) > 1 || len(answers) == 1 && answers[0].status < 400 {
-				t.Errorf("%s %s: %+v", path, what, answers)
+				t.Errorf("POST %s with a body that never ends, %s: got %v, want one refusal or no answer", path, what, answers)
 			}
 			if sent > 32<<20 { // what the operating system takes off is some megabytes
-				t.Errorf("%s %s: the service has taken %d bytes", path, what, sent)
+				t.Errorf("POST %s with a body that never ends, %s: the service has taken %d bytes, want 32 MiB at most", path, what, sent)
 			}
 		}
 	}
-	wantNothingDone(t, s)
+	wantNothingDone(t, &s.service)
 }
 
 func TestUnusedConnectionIsClosed(t *testing.T) {
-	s := hurried(t)
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-	reader := bufio.NewReader(conn)
-	response, err := http.ReadResponse(reader, nil)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%+v %v", response, err)
-	}
-	_, _ = io.Copy(io.Discard, response.Body)
-	if _, err := reader.ReadByte(); err != io.EOF {
-		t.Errorf("it is kept: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		conn := hurried(t).connect(t)
+		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		reader := bufio.NewReader(conn)
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatalf("GET /livez: %v", err)
+		}
+		expect.Equal(t, "GET /livez: status", response.StatusCode, http.StatusOK)
+		_, _ = io.Copy(io.Discard, response.Body)
+		_, err = reader.ReadByte()
+		expect.Error(t, "reading from a connection that is not used", err, io.EOF)
+	})
 }
 
 // However many connect and ask for nothing, who asks is answered.
 func TestCrowdOfUnusedConnectionsKeepsNobodyOut(t *testing.T) {
 	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), MaxConnections: 20})
 	for i := range 100 {
-		conn, err := net.Dial("tcp", s.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
+		conn := s.connect(t)
 		if i%2 == 1 {
 			_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Never: end") // it stays with its header
 		}
@@ -165,8 +154,6 @@ func TestCrowdOfUnusedConnectionsKeepsNobodyOut(t *testing.T) {
 	for range 30 {
 		s.do(t, "POST", "/incr/k", "")
 	}
-	if a := s.do(t, "GET", "/counter/k", "", "Accept: text/plain"); string(a.body) != "30\n" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	s.do(t, "GET", "/counter/k", "", "Accept: text/plain").wantBody(t, "30\n")
 	s.logLine(t, "as many connections are open as may be")
 }

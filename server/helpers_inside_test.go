@@ -9,6 +9,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/server"
 )
 
@@ -60,9 +61,10 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix
 // is done. It ends with the test, or after stop.
 func serveInside(t *testing.T, config server.Config) (s *service, stop context.CancelFunc) {
 	t.Helper()
-	in := newPipes(t.Context())
+	in, log := newPipes(t.Context()), &logtest.Text{}
+	config.Logger = log.Logger()
 	own := &http.Transport{DisableKeepAlives: true, DialContext: in.dial}
-	s = &service{server: server.New(config), addr: "inside", client: &http.Client{Transport: apitest.RoundTripper(t, own)}, dial: in.dial}
+	s = &service{server: server.New(config), addr: "inside", client: &http.Client{Transport: apitest.RoundTripper(t, own)}, log: log, dial: in.dial}
 	ctx, stop := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() { expect.Error(t, "Serve", s.server.Serve(ctx, in), nil) })

@@ -215,6 +215,24 @@ func strictly(text []byte, into any) error {
 
 type nothing struct{}
 
+// connect opens a connection to the service.
+func (s *service) connect(t testing.TB) net.Conn {
+	t.Helper()
+	dial := s.dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	conn, err := dial(t.Context(), "tcp", s.addr)
+	if err != nil {
+		t.Fatalf("connecting to the service: %v", err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatalf("setting the deadline of a connection: %v", err)
+	}
+	return conn
+}
+
 func (s *service) issue(t testing.TB, body string) string {
 	t.Helper()
 	return must[wire.TokenIssued](t, s, 201, "POST", "/token", body).Token

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -17,14 +16,7 @@ import (
 // raw sends bytes as they are on a connection of their own, and returns all answers until the service ends the connection.
 func (s *service) raw(t *testing.T, request string) (answers []answer) {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatalf("connecting to the service: %v", err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatalf("setting the connection's deadline: %v", err)
-	}
+	conn := s.connect(t)
 	written := make(chan struct{})
 	go func() {
 		defer close(written)

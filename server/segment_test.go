@@ -13,6 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -59,36 +60,32 @@ func TestSegmentIDsOverHTTP(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		a := s.do(t, "GET", "/id/segment/orders", "")
-		if want := `{"tag":"orders","id":"1","ids":["1"]}` + "\n"; a.status != 200 || string(a.body) != want || a.header.Get("Content-Type") != "application/json" {
-			t.Errorf("%d %v %q, want %q", a.status, a.header, a.body, want)
-		}
+		a.wantStatus(t, 200)
+		a.wantHeader(t, "Content-Type", "application/json")
+		a.wantBody(t, `{"tag":"orders","id":"1","ids":["1"]}`+"\n")
 		next := int64(2)
 		for _, n := range []int64{1, 2, 999, 1000, 10_000, 10_000, 3} {
-			got := s.segmentIDs(t, "orders?n="+strconv.FormatInt(n, 10))
-			if int64(len(got.IDs)) != n || got.ID != "" || got.Tag != "orders" || got.IDs[0] != fmt.Sprint(next) || got.IDs[n-1] != fmt.Sprint(next+n-1) {
-				t.Fatalf("n=%d behind %d: %.100v", n, next, got)
-			}
+			asked := fmt.Sprintf("orders?n=%d", n)
+			got := s.segmentIDs(t, asked)
+			expect.MustEqual(t, "GET /id/segment/"+asked+": number of ids", int64(len(got.IDs)), n)
+			expect.MustEqual(t, "GET /id/segment/"+asked+": its first id", got.IDs[0], strconv.FormatInt(next, 10))
+			expect.MustEqual(t, "GET /id/segment/"+asked+": its last id", got.IDs[n-1], strconv.FormatInt(next+n-1, 10))
+			expect.Equal(t, "GET /id/segment/"+asked, got, wire.SegmentIDs{Tag: "orders", IDs: got.IDs})
 			next += n
 		}
-		if a := s.do(t, "GET", "/id/segment/orders?n=3", "", "Accept: text/plain"); string(a.body) != fmt.Sprintf("%d\n%d\n%d\n", next, next+1, next+2) {
-			t.Errorf("%q behind %d", a.body, next)
-		}
-		if got := s.segmentIDs(t, "a%3Ab"); got.Tag != "a:b" || got.ID != "1" {
-			t.Errorf("%+v", got)
-		}
+		s.do(t, "GET", "/id/segment/orders?n=3", "", "Accept: text/plain").wantBody(t, fmt.Sprintf("%d\n%d\n%d\n", next, next+1, next+2))
+		expect.Equal(t, "GET /id/segment/a%3Ab", s.segmentIDs(t, "a%3Ab"), wire.SegmentIDs{Tag: "a:b", ID: "1", IDs: []string{"1"}})
 		another := serve(t, server.Config{Store: store})
 		if id, err := strconv.ParseInt(another.segmentIDs(t, "orders").ID, 10, 64); err != nil || id < next+3 {
-			t.Errorf("another server gives %d after %d: %v", id, next+3, err)
+			t.Errorf("GET /id/segment/orders of another server: got id %d, error %v; want %d or more, which the first has not given", id, err, next+3)
 		}
-		if a := s.do(t, "GET", "/counter/orders", ""); a.status != 404 {
-			t.Errorf("a tag is a counter of its own: %d %s", a.status, a.body)
-		}
+		checkProblem(t, s.do(t, "GET", "/counter/orders", ""), wire.NotFound) // a tag is no counter of that name
 	})
 }
 
 func TestSegmentIDsInEveryFormat(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: leafRow("t", 123_456_789, 1000)})
-	for i, row := range []struct{ query, want string }{
+	for _, row := range []struct{ query, want string }{
 		{"", "123456789"},
 		{"format=decimal", "123456790"},
 		{"format=padded", "0000000000123456791"},
@@ -97,13 +94,9 @@ func TestSegmentIDsInEveryFormat(t *testing.T) {
 		{"format=base62", snowflake.ID(123_456_794).Base62()},
 		{"format=base32", snowflake.ID(123_456_795).Base32()},
 	} {
-		if got := s.segmentIDs(t, "t?"+row.query); got.ID != row.want || got.IDs[0] != row.want {
-			t.Errorf("%d %s: %+v, want %s", i, row.query, got, row.want)
-		}
+		expect.Equal(t, "GET /id/segment/t?"+row.query, s.segmentIDs(t, "t?"+row.query), wire.SegmentIDs{Tag: "t", ID: row.want, IDs: []string{row.want}})
 	}
-	if problem := checkProblem(t, s.do(t, "GET", "/id/segment/t?format=padded&width=8", ""), wire.InvalidRequest); problem.Field != "width" || !strings.Contains(problem.Detail, "9 digits") {
-		t.Errorf("%+v", problem)
-	}
+	wantField(t, s.do(t, "GET", "/id/segment/t?format=padded&width=8", ""), wire.InvalidRequest, "width", "9 digits")
 }
 
 var opaqueKeys = []idempotency.Key{{ID: "new", Secret: []byte(strings.Repeat("n", 32))}, {ID: "old", Secret: []byte(strings.Repeat("o", 32))}}
@@ -117,59 +110,56 @@ func TestOpaqueIDsAreReadBackWithTheirKeyAndTag(t *testing.T) {
 			digits = 18
 		}
 		got := s.segmentIDs(t, "orders?n=50&format=opaque"+width)
-		if got.Key != "new" || slices.IsSorted(got.IDs) {
-			t.Errorf("%s: %+v", width, got)
+		asked := "GET /id/segment/orders?n=50&format=opaque" + width
+		expect.Equal(t, asked+": key", got.Key, "new")
+		expect.MustEqual(t, asked+": number of ids", len(got.IDs), 50)
+		if slices.IsSorted(got.IDs) {
+			t.Errorf("%s: got %q, want no order", asked, got.IDs)
 		}
 		var read []int64
 		for _, text := range got.IDs {
 			id := must[wire.DecodedOpaque](t, s, 200, "GET", "/id/decode/"+text+"?format=opaque&tag=orders", "")
 			n, err := strconv.ParseInt(id.ID, 10, 64)
-			if len(text) != digits || err != nil || id.Tag != "orders" || id.Key != "new" {
-				t.Fatalf("%q: %+v", text, id)
+			if err != nil || len(text) != digits {
+				t.Fatalf("%s: %q is read as %q, want an id of %d digits that stands for a number", asked, text, id.ID, digits)
 			}
+			expect.Equal(t, "GET /id/decode/"+text+"?format=opaque&tag=orders", id, wire.DecodedOpaque{ID: id.ID, Tag: "orders", Key: "new"})
 			read = append(read, n)
 		}
 		if read[49]-read[0] != 49 || !slices.IsSorted(read) {
-			t.Errorf("%s: %v", width, read)
+			t.Errorf("%s: the ids are read as %v, want 50 numbers one after the other", asked, read)
 		}
 		other := must[wire.DecodedOpaque](t, s, 200, "GET", "/id/decode/"+got.IDs[0]+"?format=opaque&tag=invoices", "")
 		old := must[wire.DecodedOpaque](t, s, 200, "GET", "/id/decode/"+got.IDs[0]+"?format=opaque&tag=orders&key=old", "")
-		if first := strconv.FormatInt(read[0], 10); other.ID == first || old.ID == first || old.Key != "old" {
-			t.Errorf("another tag %+v, another key %+v", other, old)
+		expect.Equal(t, asked+": key of an id that is read with the old key", old.Key, "old")
+		if first := strconv.FormatInt(read[0], 10); other.ID == first || old.ID == first {
+			t.Errorf("%s: the id of %s is read as %s with another tag, and as %s with another key; want other numbers", asked, first, other.ID, old.ID)
 		}
 	}
 	// What was made with the key that is the older one now is read with it.
 	before := serve(t, server.Config{Store: store, OpaqueKeys: opaqueKeys[1:]})
 	got := before.segmentIDs(t, "orders?format=opaque")
 	is := must[wire.DecodedOpaque](t, before, 200, "GET", "/id/decode/"+got.ID+"?format=opaque&tag=orders", "")
-	if again := must[wire.DecodedOpaque](t, s, 200, "GET", "/id/decode/"+got.ID+"?format=opaque&tag=orders&key=old", ""); got.Key != "old" || again != is {
-		t.Errorf("%+v %+v %+v", got, is, again)
-	}
-	if a := s.do(t, "GET", "/id/decode/"+got.ID+"?format=opaque&tag=orders&key=old", "", "Accept: text/plain"); string(a.body) != is.ID+"\n" {
-		t.Errorf("%q", a.body)
-	}
+	expect.Equal(t, "an id of a service with the old key: key", got.Key, "old")
+	path := "/id/decode/" + got.ID + "?format=opaque&tag=orders&key=old"
+	expect.Equal(t, "GET "+path+", compared with how the service that made it reads it", must[wire.DecodedOpaque](t, s, 200, "GET", path, ""), is)
+	s.do(t, "GET", path, "", "Accept: text/plain").wantBody(t, is.ID+"\n")
 }
 
 func TestOpaqueIDsThatCanNotBe(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), OpaqueKeys: opaqueKeys, SegmentSource: leafRow("t", 999_999, 10)})
-	if got := s.segmentIDs(t, "t?format=opaque&width=6"); len(got.ID) != 6 {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "GET /id/segment/t?format=opaque&width=6: digits of the id", len(s.segmentIDs(t, "t?format=opaque&width=6").ID), 6)
 	for query, field := range map[string]string{
 		"/id/segment/t?format=opaque&width=6": "width", "/id/segment/t?format=opaque&width=5": "width", "/id/segment/t?format=opaque&width=19": "width", "/id/segment/t?format=opaque&key=old": "key",
 		"/id/decode/12345?format=opaque&tag=t": "id", "/id/decode/1234567890123456789?format=opaque&tag=t": "id", "/id/decode/12345x?format=opaque&tag=t": "id",
 		"/id/decode/123456?format=opaque&tag=t&key=": "key", "/id/decode/123456?format=opaque&tag=t&key=gone": "key", "/id/decode/123456?format=opaque&tag=t&layout=41/10/12": "layout",
 		"/id/decode/123456?format=opaque&tag=t&pool=p": "pool", "/id/decode/123456?format=opaque&tag=t&n=1": "n",
 	} {
-		if problem := checkProblem(t, s.do(t, "GET", query, ""), wire.InvalidRequest); problem.Field != field {
-			t.Errorf("%s: %+v", query, problem)
-		}
+		wantField(t, s.do(t, "GET", query, ""), wire.InvalidRequest, field)
 	}
 	checkProblem(t, s.do(t, "GET", "/id/decode/123456?format=opaque&tag=a%20b", ""), wire.InvalidName)
 	keyless := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
-	if problem := checkProblem(t, keyless.do(t, "GET", "/id/segment/t?format=opaque", ""), wire.InvalidRequest); !strings.Contains(problem.Detail, "--opaque-key") {
-		t.Errorf("it does not say how to set one: %+v", problem)
-	}
+	wantDetail(t, keyless.do(t, "GET", "/id/segment/t?format=opaque", ""), wire.InvalidRequest, "--opaque-key")
 	for _, key := range opaqueKeys {
 		if secret := base64.StdEncoding.EncodeToString(key.Secret); strings.Contains(s.log.String(), secret) || strings.Contains(s.log.String(), string(key.Secret)) {
 			t.Errorf("key %s is in the log", key.ID)
@@ -232,14 +222,12 @@ func TestKnownSegmentsOnly(t *testing.T) {
 	counters := counter.New(store, server.SegmentCounters(counter.Config{}))
 	t.Cleanup(func() { _ = counters.Close() })
 	if err := counters.Set(t.Context(), "orders", 41, 0); err != nil {
-		t.Fatal(err)
+		t.Fatalf("setting orders to 41: %v", err)
 	}
-	if got := s.segmentIDs(t, "orders?n=3"); got.IDs[0] != "42" || got.IDs[2] != "44" {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "GET /id/segment/orders?n=3 once orders is 41", s.segmentIDs(t, "orders?n=3"), wire.SegmentIDs{Tag: "orders", IDs: []string{"42", "43", "44"}})
 	checkProblem(t, s.do(t, "GET", "/id/segment/others", ""), wire.NotFound)
 	if found, _, err := counters.List(t.Context(), "", "", 10); err != nil || len(found) != 1 {
-		t.Errorf("%+v %v", found, err)
+		t.Errorf("listing the tags: got %+v, error %v; want orders alone", found, err)
 	}
 }
 
@@ -253,23 +241,30 @@ func TestUUIDs(t *testing.T) {
 		one     bool
 	}{{"", 7, 1, true}, {"?version=7&n=10000", 7, 10_000, false}, {"?n=1", 7, 1, false}, {"?version=4", 4, 1, true}, {"?version=4&n=500", 4, 500, false}} {
 		got := must[wire.UUIDs](t, s, 200, "GET", "/id/uuid"+row.query, "")
-		if got.Version != row.version || len(got.IDs) != row.n || (got.ID == got.IDs[0]) != row.one {
-			t.Errorf("%+v: %.200v", row, got)
+		asked := "GET /id/uuid" + row.query
+		expect.Equal(t, asked+": version", got.Version, row.version)
+		expect.MustEqual(t, asked+": number of ids", len(got.IDs), row.n)
+		want := ""
+		if row.one {
+			want = got.IDs[0]
 		}
+		expect.Equal(t, asked+": id", got.ID, want)
 		seen := map[string]bool{}
 		for _, id := range got.IDs {
 			if len(id) != 36 || int(id[14]-'0') != row.version || strings.IndexByte("89ab", id[19]) < 0 || seen[id] {
-				t.Fatalf("%+v: %q", row, id)
+				t.Fatalf("%s: got %q, want a UUID of version %d that was not given before", asked, id, row.version)
 			}
 			if seen[id] = true; row.version == 7 {
 				if id <= last {
-					t.Fatalf("%q behind %q", id, last)
+					t.Fatalf("%s: got %q after %q, want UUIDs of version 7 to rise", asked, id, last)
 				}
 				last = id
 			}
 		}
 	}
-	if a := s.do(t, "GET", "/id/uuid?n=2", "", "Accept: text/plain"); len(a.body) != 74 || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%q %v", a.body, a.header)
+	a := s.do(t, "GET", "/id/uuid?n=2", "", "Accept: text/plain")
+	a.wantHeader(t, "Cache-Control", "no-store")
+	if lines := strings.Split(string(a.body), "\n"); len(lines) != 3 || len(lines[0]) != 36 || len(lines[1]) != 36 || lines[2] != "" {
+		t.Errorf("%v; want two lines of 36 characters", a)
 	}
 }

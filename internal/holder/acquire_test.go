@@ -3,9 +3,11 @@ package holder_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
@@ -16,9 +18,10 @@ func TestWithoutPatienceItAsksOnce(t *testing.T) {
 			g.acquire = func(int) error { return err }
 			began := time.Now()
 			h, got := holder.Hold(t.Context(), g, holder.Options{Reacquire: true, Observe: d.note})
-			if h != nil || !errors.Is(got, err) || time.Since(began) != 0 || len(g.asked()) != 1 {
-				t.Errorf("%v after %v and %d attempts", got, time.Since(began), len(g.asked()))
-			}
+			expect.Equal(t, "Hold", h, nil)
+			expect.Error(t, "Hold", got, err)
+			expect.Equal(t, "time that Hold took", time.Since(began), 0)
+			g.wantAsked(t, 1)
 			d.want(t)
 		})
 	}
@@ -31,14 +34,13 @@ func TestPatienceEnds(t *testing.T) {
 				g.acquire = func(int) error { return err }
 				began := time.Now()
 				_, got := holder.Hold(t.Context(), g, holder.Options{Patience: patience, Observe: d.note})
-				if !errors.Is(got, err) {
-					t.Errorf("%v", got)
-				}
+				expect.Error(t, fmt.Sprint("Hold with a patience of ", patience), got, err)
 				if took := time.Since(began); took > patience || took < patience-8*time.Second {
-					t.Errorf("%v of %v", took, patience)
+					t.Errorf("Hold with a patience of %v took %v, want that or up to 8s less", patience, took)
 				}
-				if n := len(g.asked()); n != len(d.all())+1 || patience > time.Second && n < 3 {
-					t.Errorf("%d attempts, %d events", n, len(d.all()))
+				g.wantAsked(t, len(d.all())+1)
+				if n := len(g.asked()); patience > time.Second && n < 3 {
+					t.Errorf("attempts with a patience of %v: got %d, want 3 or more", patience, n)
 				}
 			})
 		}
@@ -49,9 +51,8 @@ func TestFinalRefusalNeedsNoPatience(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
 		g.acquire = func(n int) error { return [...]error{errDown, errFinal}[n-1] }
 		_, err := holder.Hold(t.Context(), g, holder.Options{Patience: time.Hour, Observe: d.note})
-		if !errors.Is(err, errFinal) || len(g.asked()) != 2 {
-			t.Errorf("%v after %d attempts", err, len(g.asked()))
-		}
+		expect.Error(t, "Hold", err, errFinal)
+		g.wantAsked(t, 2)
 		d.want(t, holder.Waiting)
 	})
 }
@@ -79,7 +80,7 @@ func TestWaitsAsLongAsIsNamed(t *testing.T) {
 			for i, e := range d.all()[:29] {
 				gap := asked[i+1].Sub(asked[i])
 				if gap != e.Wait || gap < want[0] || gap > want[1] || e.Err.Error() != "full" {
-					t.Errorf("named %v: waited %v, told %+v", named, gap, e)
+					t.Errorf("a wait of %v is named: waited %v, want %v to %v; event %+v, want that wait and %q", named, gap, want[0], want[1], e, "full")
 				}
 			}
 		})
@@ -98,7 +99,7 @@ func TestWaitsLongerAndLongerWhereNothingIsNamed(t *testing.T) {
 		want := 50 * time.Millisecond
 		for _, e := range d.all()[:19] {
 			if e.Wait < want || e.Wait > want*3/2 {
-				t.Errorf("%v, want %v", e.Wait, want)
+				t.Errorf("a wait where none is named: got %v, want %v to %v", e.Wait, want, want*3/2)
 			}
 			want = min(2*want, 5*time.Second)
 		}
@@ -119,12 +120,11 @@ func TestLostRepliesCostNoSlots(t *testing.T) {
 		nonces := g.asked()
 		for _, nonce := range nonces {
 			if nonce != nonces[0] || len(nonce) != 22 {
-				t.Errorf("nonces %v", nonces)
+				t.Errorf("nonces: got %v, want one of 22 characters, always the same", nonces)
 			}
 		}
-		if g.slots() != 1 || len(nonces) != 8 {
-			t.Errorf("%d slots, %d attempts", g.slots(), len(nonces))
-		}
+		expect.Equal(t, "slots that were taken", g.slots(), 1)
+		g.wantAsked(t, 8)
 	})
 }
 
@@ -142,11 +142,11 @@ func TestRepeatedGrantIsNotTrustedBeyondItsWindow(t *testing.T) {
 		h := hold(t, g, d, holder.Options{Patience: time.Minute})
 		lease := must(h.Current())
 		if age := lease.Now.Sub(lease.NotBefore); age < 10*time.Second || age > 25*time.Second {
-			t.Fatalf("the grant is %v old", age)
+			t.Fatalf("age of the grant: got %v, want 10s to 25s", age)
 		}
 		<-h.Context().Done()
 		if left := lease.NotAfter.Sub(g.now()); left < margin || left > margin+time.Millisecond {
-			t.Errorf("the lease ended %v before its window", left)
+			t.Errorf("the lease ended %v before its window, want %v", left, margin)
 		}
 	})
 }
@@ -179,12 +179,10 @@ func TestGrantWhoseWindowHasEndedIsNotUsed(t *testing.T) {
 		h := hold(t, g, d, holder.Options{Patience: time.Hour})
 		wantHeld(t, h, 1)
 		if lease := must(h.Lease()); !lease.NotAfter.After(g.now()) {
-			t.Errorf("%+v at %v", lease, g.now())
+			t.Errorf("Lease: got %+v, whose window has ended at %v", lease, g.now())
 		}
 		events := d.all()
-		if late := events[len(events)-2]; !errors.Is(late.Err, holder.ErrLate) {
-			t.Errorf("%+v", events)
-		}
+		expect.Error(t, "the event before the last", events[len(events)-2].Err, holder.ErrLate)
 	})
 }
 
@@ -201,14 +199,13 @@ func TestGrantWhoseReplyTookTooLongIsNotUsed(t *testing.T) {
 			h, err := holder.Hold(t.Context(), g, holder.Options{Observe: d.note})
 			if row.used {
 				if err != nil {
-					t.Fatalf("%+v: %v", row, err)
+					t.Fatalf("Hold with %+v: got error %v, want none", row, err)
 				}
 				_ = h.Release(t.Context(), time.Time{})
 				return
 			}
-			if !errors.Is(err, holder.ErrLate) || len(g.asked()) != 1 {
-				t.Errorf("%+v: %v after %d attempts", row, err, len(g.asked()))
-			}
+			expect.Error(t, fmt.Sprintf("Hold with %+v", row), err, holder.ErrLate)
+			g.wantAsked(t, 1)
 			d.want(t)
 		})
 	}
@@ -222,19 +219,17 @@ func TestLateGrantsAreNotAskedForWithoutPause(t *testing.T) {
 		time.Sleep(20 * ttl)
 		wantNone(t, h, holder.ErrNone)
 		if n := g.slots(); n > 20 {
-			t.Errorf("it took %d slots", n)
+			t.Errorf("slots that were taken: got %d, want 20 at most", n)
 		}
 		g.set(func() { g.back = 0 })
 		time.Sleep(2 * ttl)
-		if h.Err() != nil {
-			t.Error(h.Err())
-		}
+		expect.Error(t, "Err once replies are quick", h.Err(), nil)
 		nonces := map[string]bool{}
 		for _, nonce := range g.asked() {
 			nonces[nonce] = true
 		}
 		if len(nonces) != len(g.asked()) {
-			t.Error("a grant that is of no use was asked for again")
+			t.Errorf("nonces: got %d different ones of %d, want no grant that is of no use to be asked for again", len(nonces), len(g.asked()))
 		}
 		_ = h.Release(t.Context(), time.Time{})
 	})
@@ -248,18 +243,17 @@ func TestEndOfTheContextWhileAsking(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(why) })
 		began := time.Now()
 		_, err := holder.Hold(ctx, g, holder.Options{Patience: 2 * time.Hour, Observe: d.note})
-		if !errors.Is(err, why) || time.Since(began) != time.Second {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
+		expect.Error(t, "Hold whose context ends", err, why)
+		expect.Equal(t, "time that Hold took", time.Since(began), time.Second)
 	})
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
 		g.acquire = func(int) error { return errFull(time.Hour) }
 		h := holder.Start(t.Context(), g, holder.Options{Observe: d.note})
 		time.Sleep(time.Minute)
 		began := time.Now()
-		if err := h.Release(t.Context(), time.Time{}); err != nil || time.Since(began) != 0 || len(g.given()) != 0 {
-			t.Errorf("%v after %v, %+v", err, time.Since(began), g.given())
-		}
+		release(t, h, time.Time{})
+		expect.Equal(t, "time that Release took", time.Since(began), 0)
+		g.wantGiven(t)
 		wantNone(t, h, keepalive.ErrReleased)
 		wantDone(t, h, true)
 		d.want(t, holder.Waiting)
@@ -277,9 +271,8 @@ func TestGrantThatComesBehindTheEndIsGivenBack(t *testing.T) {
 	why := errors.New("enough")
 	for name, start := range map[string]func(ctx context.Context, g holder.Leaser, options holder.Options){
 		"Hold": func(ctx context.Context, g holder.Leaser, options holder.Options) {
-			if _, err := holder.Hold(ctx, g, options); !errors.Is(err, why) {
-				t.Errorf("%v", err)
-			}
+			_, err := holder.Hold(ctx, g, options)
+			expect.Error(t, "Hold", err, why)
 		},
 		"Start": func(ctx context.Context, g holder.Leaser, options holder.Options) {
 			<-holder.Start(ctx, g, options).Done()
@@ -291,10 +284,11 @@ func TestGrantThatComesBehindTheEndIsGivenBack(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(why) })
 				start(ctx, deafToItsEnd{g}, holder.Options{Observe: d.note, Patience: time.Hour})
-				given := g.given()
-				if len(given) != 1 || given[0].lease.WorkerID != 0 || !given[0].used.Equal(given[0].lease.NotBefore) || g.slots() != 1 {
-					t.Errorf("%+v", given)
+				g.wantGiven(t, 0)
+				for _, one := range g.given() {
+					expect.Equal(t, "until when it was used", one.used, one.lease.NotBefore)
 				}
+				expect.Equal(t, "slots that were taken", g.slots(), 1)
 				d.want(t)
 			})
 		})
@@ -314,8 +308,8 @@ func TestSuspendBeforeTheGrantsReply(t *testing.T) {
 		}
 		h := hold(t, g, d, holder.Options{Patience: time.Minute, Wall: func() time.Time { return time.Now().Round(0).Add(ahead) }})
 		wantHeld(t, h, 1)
-		if events := d.all(); events[0].Kind != holder.Waiting || !errors.Is(events[0].Err, holder.ErrLate) {
-			t.Errorf("%+v", events)
-		}
+		first := d.all()[0]
+		expect.Equal(t, "kind of the first event", first.Kind, holder.Waiting)
+		expect.Error(t, "the first event", first.Err, holder.ErrLate)
 	})
 }

@@ -2,13 +2,13 @@ package holder_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -29,7 +29,7 @@ func TestClockIsNeverAheadOfTheServers(t *testing.T) {
 						time.Sleep(333 * time.Millisecond)
 						late := time.Now().Add(ahead).Round(0).Sub(reading(must(h.Lease())))
 						if late < 0 || late > g.back+time.Millisecond {
-							t.Fatalf("the clock is late by %v", late)
+							t.Fatalf("the clock is late by %v, want 0 to %v", late, g.back+time.Millisecond)
 						}
 					}
 				})
@@ -54,7 +54,7 @@ func TestClockGetsBetterWithRenewals(t *testing.T) {
 			time.Sleep(now)
 			best = min(best, now)
 			if late := time.Now().Round(0).Sub(reading(must(h.Lease()))); late < 0 || late > best+time.Millisecond {
-				t.Fatalf("the clock is late by %v, and the fastest reply took %v", late, best)
+				t.Fatalf("the clock is late by %v, want 0 to a millisecond over the fastest reply, %v", late, best)
 			}
 		}
 	})
@@ -76,21 +76,21 @@ func TestClockGoesBackWithTheServersAndNotOtherwise(t *testing.T) {
 			return backward
 		}
 		if back := watch(2000); back > 0 {
-			t.Errorf("it went back by %v", back)
+			t.Errorf("the clock went back by %v, want not at all", back)
 		}
 		g.set(func() { g.ahead = -time.Second })
 		if back := watch(600); back < 800*time.Millisecond || back > time.Second {
-			t.Errorf("with the server's clock set back by a second it went back by %v", back)
+			t.Errorf("with the server's clock set back by a second, the clock went back by %v, want 0.8s to 1s", back)
 		}
 		if ahead := reading(must(h.Lease())).Sub(g.now()); ahead > g.out+g.back {
-			t.Errorf("it is %v ahead of the server's", ahead)
+			t.Errorf("the clock is %v ahead of the server's, want %v at most", ahead, g.out+g.back)
 		}
 		g.set(func() { g.ahead = time.Second })
 		if back := watch(2000); back > 0 {
-			t.Errorf("it went back by %v", back)
+			t.Errorf("the clock went back by %v, want not at all", back)
 		}
 		if late := g.now().Sub(reading(must(h.Lease()))); late > g.back+time.Millisecond {
-			t.Errorf("it is late by %v", late)
+			t.Errorf("the clock is late by %v, want %v at most", late, g.back+time.Millisecond)
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestReleaseWithoutTheLastStamp(t *testing.T) {
 		time.Sleep(time.Second)
 		_ = h.Release(t.Context(), time.Time{})
 		if used := g.given()[0].used; !used.Equal(clock.Add(time.Second + 2*time.Second)) {
-			t.Errorf("taken for used until %v; a second before, the clock was at %v", used, clock)
+			t.Errorf("taken for used until %v; a second before, the clock was at %v, want 3s after that", used, clock)
 		}
 	})
 	bubble(t, func(t *testing.T, g *granter, d *diary) { // also if it was set back meanwhile
@@ -122,7 +122,7 @@ func TestReleaseWithoutTheLastStamp(t *testing.T) {
 		}
 		_ = h.Release(t.Context(), time.Time{})
 		if used := g.given()[0].used; used.Before(last.Add(time.Second)) || used.After(last.Add(3*time.Second)) {
-			t.Errorf("taken for used until %v; the clock had come to %v", used, last)
+			t.Errorf("taken for used until %v; the clock had come to %v, want 1s to 3s after that", used, last)
 		}
 	})
 }
@@ -152,9 +152,7 @@ func TestSuspend(t *testing.T) {
 					return
 				}
 				wantHeld(t, h, 0)
-				if late := g.now().Sub(reading(must(h.Lease()))); late != 0 {
-					t.Errorf("its clock is late by %v", late)
-				}
+				expect.Equal(t, "lateness of the clock", g.now().Sub(reading(must(h.Lease()))), 0)
 			})
 		})
 	}
@@ -174,9 +172,7 @@ func TestRenewalBehindTheDeadline(t *testing.T) {
 		g.set(func() { g.back = 25 * time.Second })
 		ctx := h.Context()
 		<-ctx.Done()
-		if !errors.Is(context.Cause(ctx), keepalive.ErrDeadline) {
-			t.Errorf("%v", context.Cause(ctx))
-		}
+		wantCause(t, ctx, keepalive.ErrDeadline)
 		for range 100 {
 			wantNone(t, h, keepalive.ErrDeadline)
 			time.Sleep(time.Second)

@@ -10,8 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/holder"
 )
 
@@ -202,6 +204,11 @@ func (d *diary) all() []holder.Event {
 	return slices.Clone(d.events)
 }
 
+func (d *diary) last() holder.Event {
+	all := d.all()
+	return all[len(all)-1]
+}
+
 // kinds are the kinds of events in order, those that repeat only once.
 func (d *diary) kinds() (kinds []holder.Kind) {
 	for _, e := range d.all() {
@@ -212,9 +219,7 @@ func (d *diary) kinds() (kinds []holder.Kind) {
 
 func (d *diary) want(t *testing.T, kinds ...holder.Kind) {
 	t.Helper()
-	if got := d.kinds(); !slices.Equal(got, kinds) {
-		t.Errorf("events %v, want %v", got, kinds)
-	}
+	expect.Equal(t, "kinds of events", d.kinds(), kinds, cmpopts.EquateEmpty())
 }
 
 // bubble runs a test in which time passes only while all wait.
@@ -229,7 +234,7 @@ func hold(t *testing.T, g holder.Leaser, d *diary, options holder.Options) *hold
 	options.Observe = d.note
 	h, err := holder.Hold(t.Context(), g, options)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Hold: %v", err)
 	}
 	t.Cleanup(func() { _ = h.Release(context.Background(), time.Time{}) })
 	return h
@@ -239,32 +244,59 @@ func hold(t *testing.T, g holder.Leaser, d *diary, options holder.Options) *hold
 func wantHeld(t *testing.T, h *holder.Holder, id int) {
 	t.Helper()
 	lease, err := h.Lease()
-	if err != nil || lease.Worker != id || lease.Fence != int64(100+id) || lease.Datacenter != 3 {
-		t.Errorf("%+v %v, want worker id %d", lease, err, id)
+	expect.Error(t, "Lease", err, nil)
+	if lease.Worker != id || lease.Fence != int64(100+id) || lease.Datacenter != 3 {
+		t.Errorf("Lease: got %+v, want worker id %d, fence %d and datacenter 3", lease, id, 100+id)
 	}
 	current, err := h.Current()
-	if err != nil || current.WorkerID != id || current.Token != fmt.Sprint("token of ", id) {
-		t.Errorf("%+v %v, want worker id %d", current, err, id)
+	expect.Error(t, "Current", err, nil)
+	if token := fmt.Sprint("token of ", id); current.WorkerID != id || current.Token != token {
+		t.Errorf("Current: got %+v, want worker id %d and token %q", current, id, token)
 	}
-	if h.Err() != nil || h.Context().Err() != nil {
-		t.Errorf("held, with %v and %v", h.Err(), context.Cause(h.Context()))
+	expect.Error(t, "Err while it is held", h.Err(), nil)
+	wantCause(t, h.Context(), nil)
+}
+
+// wantCause checks why a context has ended; nil if it has not.
+func wantCause(t *testing.T, ctx context.Context, cause error) {
+	t.Helper()
+	expect.Error(t, "cause of the end of the context", context.Cause(ctx), cause)
+}
+
+// wantAsked checks how often a grant was asked for.
+func (g *granter) wantAsked(t *testing.T, times int) {
+	t.Helper()
+	expect.Equal(t, "attempts to get a grant", len(g.asked()), times)
+}
+
+// wantGiven checks of which worker ids the leases were given back.
+func (g *granter) wantGiven(t *testing.T, ids ...int) {
+	t.Helper()
+	var got []int
+	for _, one := range g.given() {
+		got = append(got, one.lease.WorkerID)
 	}
+	expect.Equal(t, "worker ids that were given back", got, ids, cmpopts.EquateEmpty())
+}
+
+// release gives a lease back, which is to succeed.
+func release(t *testing.T, h *holder.Holder, used time.Time) {
+	t.Helper()
+	expect.Error(t, "Release", h.Release(t.Context(), used), nil)
 }
 
 // wantNone checks that nothing can be stamped, for this reason.
 func wantNone(t *testing.T, h *holder.Holder, cause error) {
 	t.Helper()
 	lease, err := h.Lease()
-	if !errors.Is(err, holder.ErrNone) || !errors.Is(err, cause) || !lease.NotAfter.IsZero() {
-		t.Errorf("%+v %v, want %v", lease, err, cause)
-	}
+	expect.Error(t, "Lease while nothing is held", err, holder.ErrNone)
+	expect.Error(t, "Lease while nothing is held", err, cause)
+	expect.Equal(t, "Lease while nothing is held: end of the window", lease.NotAfter, time.Time{})
 	current, err := h.Current()
-	if !errors.Is(err, holder.ErrNone) || !errors.Is(err, cause) || current.Token != "" {
-		t.Errorf("%+v %v, want %v", current, err, cause)
-	}
-	if !errors.Is(h.Err(), cause) {
-		t.Errorf("%v, want %v", h.Err(), cause)
-	}
+	expect.Error(t, "Current while nothing is held", err, holder.ErrNone)
+	expect.Error(t, "Current while nothing is held", err, cause)
+	expect.Equal(t, "Current while nothing is held: token", current.Token, "")
+	expect.Error(t, "Err while nothing is held", h.Err(), cause)
 }
 
 func wantDone(t *testing.T, h *holder.Holder, done bool) {
@@ -272,11 +304,11 @@ func wantDone(t *testing.T, h *holder.Holder, done bool) {
 	select {
 	case <-h.Done():
 		if !done {
-			t.Error("it is done")
+			t.Error("Done: closed, want it open")
 		}
 	default:
 		if done {
-			t.Error("it is not done")
+			t.Error("Done: open, want it closed")
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
@@ -33,40 +34,31 @@ func TestHoldsForLongAndGivesBack(t *testing.T) {
 		}
 		last := must(h.Lease())
 		if !last.NotAfter.After(first.NotAfter.Add(900*time.Second)) || !last.NotBefore.Equal(first.NotBefore) {
-			t.Errorf("the window went from %v to %v", first, last)
+			t.Errorf("the window went from %v to %v, want its end to move by more than 900s and its beginning not at all", first, last)
 		}
 		used := g.now()
-		if err := h.Release(t.Context(), used); err != nil {
-			t.Error(err)
-		}
-		if cause := context.Cause(ctx); !errors.Is(cause, keepalive.ErrReleased) {
-			t.Errorf("the lease's context ended with %v", cause)
-		}
-		if cause := context.Cause(h.Context()); !errors.Is(cause, keepalive.ErrReleased) {
-			t.Errorf("its context has the cause %v", cause)
-		}
+		release(t, h, used)
+		wantCause(t, ctx, keepalive.ErrReleased)
+		wantCause(t, h.Context(), keepalive.ErrReleased)
 		wantNone(t, h, keepalive.ErrReleased)
 		wantDone(t, h, true)
 		d.want(t, holder.Granted, holder.Renewed, holder.Released)
 		for _, e := range d.all() {
-			if e.Pool != "p" || e.WorkerID != 0 || e.Err != nil {
-				t.Errorf("%+v", e)
-			}
+			expect.Equal(t, "pool of an event", e.Pool, "p")
+			expect.Equal(t, "worker id of an event", e.WorkerID, 0)
+			expect.Error(t, "an event", e.Err, nil)
 		}
 		asked := g.renewed()
 		for range 3 {
-			if err := h.Release(t.Context(), used); err != nil {
-				t.Error(err)
-			}
+			release(t, h, used)
 		}
 		time.Sleep(time.Hour)
-		given := g.given()
-		if len(given) != 1 || !given[0].used.Equal(used) || given[0].lease.Token != "token of 0" || !given[0].lease.NotAfter.Equal(last.NotAfter) {
-			t.Errorf("given back: %+v", given)
-		}
-		if g.renewed() != asked {
-			t.Error("it was renewed after its release")
-		}
+		g.wantGiven(t, 0)
+		given := g.given()[0]
+		expect.Equal(t, "until when it was used", given.used, used)
+		expect.Equal(t, "token that was given back", given.lease.Token, "token of 0")
+		expect.Equal(t, "end of the window that was given back", given.lease.NotAfter, last.NotAfter)
+		expect.Equal(t, "renewals, those after the release included", g.renewed(), asked)
 	})
 }
 
@@ -90,21 +82,17 @@ func TestLossEndsTheHolding(t *testing.T) {
 		<-h.Done()
 		wantNone(t, h, keepalive.ErrLost)
 		wantNone(t, h, errGone)
-		if cause := context.Cause(ctx); !errors.Is(cause, errGone) || !errors.Is(cause, keepalive.ErrLost) {
-			t.Errorf("the lease's context ended with %v", cause)
-		}
+		wantCause(t, ctx, errGone)
+		wantCause(t, ctx, keepalive.ErrLost)
 		d.want(t, holder.Granted, holder.Renewed, holder.Lost)
-		if events := d.all(); !errors.Is(events[len(events)-1].Err, errGone) || events[len(events)-1].Pool != "p" {
-			t.Errorf("%+v", events[len(events)-1])
-		}
-		if err := h.Release(t.Context(), time.Time{}); err != nil || len(g.given()) != 0 {
-			t.Errorf("%v: what is gone was given back: %+v", err, g.given())
-		}
+		event := d.last()
+		expect.Error(t, "the last event", event.Err, errGone)
+		expect.Equal(t, "pool of the last event", event.Pool, "p")
+		release(t, h, time.Time{})
+		g.wantGiven(t) // what is gone is not given back
 		wantNone(t, h, errGone)
 		time.Sleep(time.Hour)
-		if len(g.asked()) != 1 {
-			t.Error("it asked for another")
-		}
+		g.wantAsked(t, 1)
 	})
 }
 
@@ -123,15 +111,14 @@ func TestDeadlineEndsTheHolding(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if lasted := time.Since(g.renewals[1]); lasted < ttl-margin || lasted > ttl-margin+10*time.Millisecond {
-			t.Errorf("it could be used for %v from where the last renewal was sent", lasted)
+			t.Errorf("it could be used for %v from where the last renewal was sent, want %v", lasted, ttl-margin)
 		}
 		<-h.Done()
 		wantNone(t, h, keepalive.ErrDeadline)
 		d.want(t, holder.Granted, holder.Renewed, holder.RenewalFailed, holder.Lost)
 		// It may still be there, so it is given back.
-		if err := h.Release(t.Context(), g.now()); err != nil || len(g.given()) != 1 {
-			t.Errorf("%v %+v", err, g.given())
-		}
+		release(t, h, g.now())
+		g.wantGiven(t, 0)
 	})
 }
 
@@ -151,25 +138,19 @@ func TestReacquires(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				wantHeld(t, h, 1)
 				if h.Context() == first {
-					t.Error("the new lease has the old one's context")
+					t.Error("Context of the new lease: got that of the old one")
 				}
 				wantDone(t, h, false)
 				nonces := g.asked()
 				if len(nonces) != 2 || nonces[0] == nonces[1] {
-					t.Errorf("nonces %v", nonces)
+					t.Errorf("nonces: got %v, want two different ones", nonces)
 				}
 				time.Sleep(10 * ttl)
 				wantHeld(t, h, 1)
-				if err := h.Release(t.Context(), time.Time{}); err != nil {
-					t.Error(err)
-				}
-				if given := g.given(); len(given) != 1 || given[0].lease.WorkerID != 1 {
-					t.Errorf("given back: %+v", given)
-				}
+				release(t, h, time.Time{})
+				g.wantGiven(t, 1)
 				kinds := slices.DeleteFunc(d.kinds(), func(k holder.Kind) bool { return k == holder.RenewalFailed })
-				if want := []holder.Kind{holder.Granted, holder.Renewed, holder.Lost, holder.Granted, holder.Renewed, holder.Released}; !slices.Equal(kinds, want) {
-					t.Errorf("events %v, want %v", kinds, want)
-				}
+				expect.Equal(t, "kinds of events", kinds, []holder.Kind{holder.Granted, holder.Renewed, holder.Lost, holder.Granted, holder.Renewed, holder.Released})
 			})
 		})
 	}
@@ -190,14 +171,11 @@ func TestNothingIsHeldBetweenLeases(t *testing.T) {
 		for range 60 {
 			time.Sleep(time.Second)
 			wantNone(t, h, errGone)
-			if cause := context.Cause(h.Context()); !errors.Is(cause, errGone) {
-				t.Errorf("%v", cause)
-			}
+			wantCause(t, h.Context(), errGone)
 		}
 		wantDone(t, h, false)
-		if err := h.Release(t.Context(), time.Time{}); err != nil || len(g.given()) != 0 {
-			t.Errorf("%v %+v", err, g.given())
-		}
+		release(t, h, time.Time{})
+		g.wantGiven(t)
 		wantNone(t, h, keepalive.ErrReleased)
 	})
 }
@@ -214,9 +192,8 @@ func TestReleaseOfALeaseThatMayStillBeThereWhileAnotherIsAskedFor(t *testing.T) 
 		h := hold(t, g, d, holder.Options{Reacquire: true})
 		time.Sleep(ttl)
 		wantNone(t, h, keepalive.ErrDeadline)
-		if err := h.Release(t.Context(), g.now()); err != nil || len(g.given()) != 1 || g.given()[0].lease.WorkerID != 0 {
-			t.Errorf("%v %+v", err, g.given())
-		}
+		release(t, h, g.now())
+		g.wantGiven(t, 0)
 	})
 }
 
@@ -229,13 +206,9 @@ func TestReacquiringEndsWithAFinalRefusal(t *testing.T) {
 		h := hold(t, g, d, holder.Options{Reacquire: true})
 		<-h.Done()
 		wantNone(t, h, errFinal)
-		if cause := context.Cause(h.Context()); !errors.Is(cause, errFinal) {
-			t.Errorf("%v", cause)
-		}
+		wantCause(t, h.Context(), errFinal)
 		time.Sleep(time.Hour)
-		if len(g.asked()) != 3 {
-			t.Errorf("it asked %d times", len(g.asked()))
-		}
+		g.wantAsked(t, 3)
 	})
 }
 
@@ -249,21 +222,15 @@ func TestStartReturnsAtOnceAndGoesOnAsking(t *testing.T) {
 		}
 		began := time.Now()
 		h := holder.Start(t.Context(), g, holder.Options{Observe: d.note})
-		if time.Since(began) != 0 {
-			t.Error("it waited")
-		}
+		expect.Equal(t, "time that Start took", time.Since(began), 0)
 		wantNone(t, h, holder.ErrNone)
-		if cause := context.Cause(h.Context()); !errors.Is(cause, holder.ErrNone) {
-			t.Errorf("%v", cause)
-		}
+		wantCause(t, h.Context(), holder.ErrNone)
 		for h.Err() != nil {
 			time.Sleep(time.Second)
 		}
 		wantHeld(t, h, 0)
 		d.want(t, holder.Waiting, holder.Granted)
-		if err := h.Release(t.Context(), time.Time{}); err != nil {
-			t.Error(err)
-		}
+		release(t, h, time.Time{})
 	})
 }
 
@@ -273,9 +240,8 @@ func TestStartEndsWithAFinalRefusal(t *testing.T) {
 		h := holder.Start(t.Context(), g, holder.Options{Observe: d.note, Reacquire: true})
 		<-h.Done()
 		wantNone(t, h, errFinal)
-		if err := h.Release(t.Context(), time.Time{}); err != nil || len(g.given()) != 0 {
-			t.Errorf("%v %+v", err, g.given())
-		}
+		release(t, h, time.Time{})
+		g.wantGiven(t)
 	})
 }
 
@@ -286,21 +252,17 @@ func TestEndOfTheContextEndsTheHoldingAndReleaseStillGivesBack(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			h, err := holder.Hold(ctx, g, holder.Options{Reacquire: reacquire, Observe: d.note})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Hold: %v", err)
 			}
 			cancel(why)
 			wantNone(t, h, why) // at once
-			if cause := context.Cause(h.Context()); !errors.Is(cause, why) {
-				t.Errorf("%v", cause)
-			}
+			wantCause(t, h.Context(), why)
 			<-h.Done()
-			if len(g.given()) != 0 {
-				t.Error("it was given back by itself: the generator may not be stopped yet")
-			}
+			g.wantGiven(t) // not by itself: the generator may not be stopped yet
 			used := g.now()
-			if err := h.Release(t.Context(), used); err != nil || len(g.given()) != 1 || !g.given()[0].used.Equal(used) {
-				t.Errorf("%v %+v", err, g.given())
-			}
+			release(t, h, used)
+			g.wantGiven(t, 0)
+			expect.Equal(t, "until when it was used", g.given()[0].used, used)
 			wantNone(t, h, why)
 			d.want(t, holder.Granted, holder.Released)
 		})
@@ -313,16 +275,12 @@ func TestReleaseThatFails(t *testing.T) {
 		h := hold(t, g, d, holder.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := h.Release(ctx, time.Time{}); !errors.Is(err, errDown) {
-			t.Errorf("%v", err)
-		}
+		expect.Error(t, "Release that fails", h.Release(ctx, time.Time{}), errDown)
 		wantNone(t, h, keepalive.ErrReleased)
-		if events := d.all(); events[len(events)-1].Kind != holder.Released || !errors.Is(events[len(events)-1].Err, errDown) {
-			t.Errorf("%+v", events)
-		}
-		if err := h.Release(t.Context(), time.Time{}); err != nil {
-			t.Errorf("again: %v", err)
-		}
+		event := d.last()
+		expect.Equal(t, "kind of the last event", event.Kind, holder.Released)
+		expect.Error(t, "the last event", event.Err, errDown)
+		release(t, h, time.Time{})
 	})
 }
 
@@ -335,12 +293,8 @@ func TestReleaseDuringARenewal(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		began := time.Now()
-		if err := h.Release(t.Context(), time.Time{}); err != nil {
-			t.Error(err)
-		}
-		if time.Since(began) != 0 {
-			t.Errorf("it took %v, though the renewal's context had ended", time.Since(began))
-		}
+		release(t, h, time.Time{})
+		expect.Equal(t, "time that Release took while a renewal was under way", time.Since(began), 0)
 		synctest.Wait()
 		d.want(t, holder.Granted, holder.Released)
 	})
@@ -355,12 +309,8 @@ func TestManyReleaseAtOnce(t *testing.T) {
 			go func() { done <- h.Release(t.Context(), time.Time{}) }()
 		}
 		for range 8 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			expect.Error(t, "one of many Release", <-done, nil)
 		}
-		if len(g.given()) != 1 {
-			t.Errorf("given back: %+v", g.given())
-		}
+		g.wantGiven(t, 0)
 	})
 }

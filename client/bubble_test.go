@@ -10,8 +10,6 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/apitest"
-	"github.com/coatcheck/coatcheck/internal/storetest"
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -55,13 +53,14 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)
 // bubble starts a service on an embedded store within a synctest bubble.
 func bubble(t *testing.T) *service {
 	t.Helper()
-	return bubbleWith(t, workerlease.Config{NewPools: workerlease.Trust})
+	return bubbleWith(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Trust}})
 }
 
-func bubbleWith(t *testing.T, workers workerlease.Config) *service {
+func bubbleWith(t *testing.T, config server.Config) *service {
 	t.Helper()
 	time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))) // a bubble begins before the default epoch of ids
-	one := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Workers: workers})
+	config.Store = open(t, "embedded:")
+	one := server.New(config)
 	l := &line{service: apitest.Handler(t, one.Handler()), seen: map[string]int{}}
 	network := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	web := &http.Server{Handler: l}
@@ -82,7 +81,7 @@ func bubbleWith(t *testing.T, workers workerlease.Config) *service {
 		config.HTTPClient, config.Timeout = &http.Client{Transport: wires}, 0
 	})
 	t.Cleanup(c.CloseIdleConnections)
-	return &service{Client: c, line: l, wires: wires}
+	return &service{Client: c, store: config.Store, line: l, wires: wires}
 }
 
 // late serves a request, but answers only after a while, or when the client has gone.

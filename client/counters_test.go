@@ -10,14 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/counter"
-	"github.com/coatcheck/coatcheck/internal/redistest"
-	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 )
 
@@ -38,39 +37,36 @@ var toldOfCounters = map[wire.Code]error{
 
 func TestEveryCodeOfACounterIsTold(t *testing.T) {
 	for code, want := range toldOfCounters {
-		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { wire.NewProblem(code, "").Write(w) })))
-		_, err := c.Incr(t.Context(), "orders")
-		if said := wantError(t, err, want); said.Code != string(code) {
-			t.Errorf("%s: %+v", code, said)
-		}
+		_, err := troubled(t, code).Incr(t.Context(), "orders")
+		expect.Equal(t, "the code of the error", wantError(t, err, want).Code, string(code))
 	}
-}
-
-func TestCounters(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		s := serve(t, store)
-		t.Run("added to, read, set and removed", s.counterRound)
-		t.Run("a request id", s.counterRepeated)
-		t.Run("what is refused", s.counterRefused)
-		t.Run("with a date", s.counterDated)
-		t.Run("listed page by page", s.countersListed)
-	})
 }
 
 func (s *service) added(t testing.TB, key string, request client.CounterRequest) client.CounterRange {
 	t.Helper()
 	got, err := s.Add(t.Context(), key, request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, fmt.Sprintf("Add to %s with %+v", key, request), err)
 	return got
 }
 
 func (s *service) counterAt(t testing.TB, key string, want int64) {
 	t.Helper()
-	if value, err := s.Counter(t.Context(), key); err != nil || value != want {
-		t.Errorf("%s is at %d, %v; want %d", key, value, err, want)
-	}
+	value, err := s.Counter(t.Context(), key)
+	succeeds(t, "Counter "+key, err)
+	expect.Equal(t, "Counter "+key, value, want)
+}
+
+// incr fails the test unless a counter is at that value after 1 was added.
+func (s *service) incr(t testing.TB, key string, want int64) {
+	t.Helper()
+	value, err := s.Incr(t.Context(), key)
+	succeeds(t, "Incr "+key, err)
+	expect.Equal(t, "Incr "+key, value, want)
+}
+
+func (s *service) set(t testing.TB, key string, value int64, ttl time.Duration) {
+	t.Helper()
+	must(t, fmt.Sprintf("SetCounter %s to %d", key, value), s.SetCounter(t.Context(), key, value, ttl))
 }
 
 func (s *service) counterRound(t *testing.T) {
@@ -79,32 +75,20 @@ func (s *service) counterRound(t *testing.T) {
 	wantError(t, err, client.ErrNotFound)
 	wantError(t, s.RemoveCounter(ctx, "round"), client.ErrNotFound)
 	for want := range int64(3) {
-		if value, err := s.Incr(ctx, "round"); err != nil || value != want+1 {
-			t.Errorf("%d, %v", value, err)
-		}
+		s.incr(t, "round", want+1)
 	}
-	if got, err := s.IncrBy(ctx, "round", 10); err != nil || got.Key != "round" || got.First != 4 || got.Value != 13 || got.Numbers != nil {
-		t.Errorf("%+v, %v", got, err)
-	}
+	got, err := s.IncrBy(ctx, "round", 10)
+	succeeds(t, "IncrBy 10", err)
+	expect.Equal(t, "IncrBy 10", got, client.CounterRange{Key: "round", First: 4, Value: 13})
 	s.counterAt(t, "round", 13)
-	if err := s.SetCounter(ctx, "round", -5, 0); err != nil {
-		t.Error(err)
-	}
+	s.set(t, "round", -5, 0)
 	s.counterAt(t, "round", -5)
-	if got := s.added(t, "round", client.CounterRequest{}); got.First != -4 {
-		t.Errorf("%+v", got)
-	}
-	if err := s.RemoveCounter(ctx, "round"); err != nil {
-		t.Error(err)
-	}
-	if got := s.added(t, "round", client.CounterRequest{TTL: 150 * time.Millisecond}); got.Value != 1 {
-		t.Errorf("%+v", got)
-	}
-	eventually(t, "it expires", func() bool { _, err := s.Counter(ctx, "round"); return errors.Is(err, client.ErrNotFound) })
-	if err := s.SetCounter(ctx, "round", 7, 100*time.Millisecond); err != nil {
-		t.Error(err)
-	}
-	eventually(t, "it expires", func() bool { _, err := s.Counter(ctx, "round"); return errors.Is(err, client.ErrNotFound) })
+	expect.Equal(t, "the first value added to -5", s.added(t, "round", client.CounterRequest{}).First, -4)
+	succeeds(t, "RemoveCounter", s.RemoveCounter(ctx, "round"))
+	expect.Equal(t, "the value after the removal", s.added(t, "round", client.CounterRequest{TTL: 150 * time.Millisecond}).Value, 1)
+	expect.Eventually(t, "the counter expires after 150 ms", func() bool { _, err := s.Counter(ctx, "round"); return errors.Is(err, client.ErrNotFound) })
+	s.set(t, "round", 7, 100*time.Millisecond)
+	expect.Eventually(t, "the counter expires after 100 ms", func() bool { _, err := s.Counter(ctx, "round"); return errors.Is(err, client.ErrNotFound) })
 }
 
 func (s *service) counterRepeated(t *testing.T) {
@@ -112,9 +96,9 @@ func (s *service) counterRepeated(t *testing.T) {
 		request := client.CounterRequest{RequestID: id, By: 3}
 		first := s.added(t, "repeated", request)
 		s.added(t, "repeated", client.CounterRequest{})
-		if again := s.added(t, "repeated", request); again.First != first.First || again.Value != first.Value {
-			t.Errorf("%q: %+v, then %+v", id, first, again)
-		}
+		again := s.added(t, "repeated", request)
+		expect.Equal(t, fmt.Sprintf("the first value of the request %q, repeated", id), again.First, first.First)
+		expect.Equal(t, fmt.Sprintf("the value of the request %q, repeated", id), again.Value, first.Value)
 		request.By = 4
 		_, err := s.Add(t.Context(), "repeated", request)
 		wantError(t, err, client.ErrMismatch)
@@ -124,18 +108,12 @@ func (s *service) counterRepeated(t *testing.T) {
 
 func (s *service) counterRefused(t *testing.T) {
 	ctx := t.Context()
-	if err := s.SetCounter(ctx, "full", math.MaxInt64-1, 0); err != nil {
-		t.Fatal(err)
-	}
+	s.set(t, "full", math.MaxInt64-1, 0)
 	_, err := s.IncrBy(ctx, "full", 2)
 	wantError(t, err, client.ErrOverflow)
-	if value, err := s.Incr(ctx, "full"); err != nil || value != math.MaxInt64 {
-		t.Errorf("%d, %v", value, err)
-	}
+	s.incr(t, "full", math.MaxInt64)
 	s.counterAt(t, "full", math.MaxInt64)
-	if err := s.SetCounter(ctx, "narrow", 99, 0); err != nil {
-		t.Fatal(err)
-	}
+	s.set(t, "narrow", 99, 0)
 	_, err = s.Add(ctx, "narrow", client.CounterRequest{Template: "{n:2}"})
 	wantError(t, err, client.ErrOverflow)
 	s.counterAt(t, "narrow", 99)
@@ -167,9 +145,9 @@ func (s *service) counterDated(t *testing.T) {
 		{client.CounterRequest{Calendar: "{yyyyMMddHH}", Zone: "Asia/Tokyo"}, "dated:" + at.UTC().Add(9*time.Hour).Format("2006010215"), nil},
 	} {
 		row.request.At = at
-		if got := s.added(t, "dated", row.request); got.Key != row.key || !slices.Equal(got.Numbers, row.numbers) {
-			t.Errorf("%+v: %+v", row.request, got)
-		}
+		got := s.added(t, "dated", row.request)
+		expect.Equal(t, fmt.Sprintf("the key of %+v", row.request), got.Key, row.key)
+		expect.Equal(t, fmt.Sprintf("the numbers of %+v", row.request), got.Numbers, row.numbers)
 	}
 	s.counterAt(t, "dated:"+day, 4)
 }
@@ -183,102 +161,82 @@ func (s *service) countersListed(t *testing.T) {
 	}
 	var keys []string
 	for info, err := range s.Counters(t.Context(), "listed:") {
-		if err != nil || info.Err != nil || info.Value != int64(len(keys)+1) {
-			t.Fatalf("%+v, %v", info, err)
-		}
+		must(t, "Counters", err)
 		keys = append(keys, info.Key)
+		expect.MustEqual(t, "one of Counters", info, client.CounterInfo{Key: info.Key, Value: int64(len(keys))})
 	}
-	if !slices.Equal(keys, want) {
-		t.Errorf("%q", keys)
-	}
+	expect.Equal(t, "the keys of Counters", keys, want)
 	for range s.Counters(t.Context(), "listed:") {
 		break // the rest is not asked for
 	}
-	if n := len(slices.Collect(func(yield func(bool) bool) {
-		for range s.Counters(t.Context(), "no such") {
-			yield(true)
-		}
-	})); n != 1 { // the error: a space is in no name
-		t.Errorf("%d", n)
+	n := 0
+	for range s.Counters(t.Context(), "no such") { // the error: a space is in no name
+		n++
 	}
+	expect.Equal(t, "results of Counters that begin with no name", n, 1)
 }
 
 // A value that others have written, and that is no integer, is on the list with an error of its own.
 func TestACounterThatIsNoIntegerIsListedAsThat(t *testing.T) {
-	redis := redistest.Start(t)
-	s := serve(t, storetest.Open(t, redisstore.Config{URL: redis.URL()}))
+	store := open(t, "embedded:")
+	s := serve(t, store)
 	s.added(t, "text", client.CounterRequest{})
-	if err := redis.Client().Set(t.Context(), keyOf(t, redis, "text"), "abc", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	do(t, store, "redis.call('SET', KEYS[1], 'abc')", store.Key("counter", "text"))
 	listed := 0
 	for info, err := range s.Counters(t.Context(), "") {
 		listed++
-		if err != nil || info.Key != "text" || !errors.Is(info.Err, client.ErrNotAnInteger) || !errors.Is(info.Err, client.ErrRefused) {
-			t.Errorf("%+v, %v", info, err)
-		}
+		succeeds(t, "Counters", err)
+		expect.Equal(t, "the key of one of Counters", info.Key, "text")
+		expect.Error(t, "the error of one of Counters", info.Err, client.ErrNotAnInteger)
+		expect.Error(t, "the error of one of Counters", info.Err, client.ErrRefused)
 	}
 	_, err := s.Counter(t.Context(), "text")
 	wantError(t, err, client.ErrNotAnInteger)
 	_, err = s.Incr(t.Context(), "text")
 	wantError(t, err, client.ErrNotAnInteger)
-	if listed != 1 {
-		t.Errorf("%d listed", listed)
-	}
+	expect.Equal(t, "counters listed", listed, 1)
 }
 
-// keyOf is the Redis key of a counter, as the store of a test has it.
-func keyOf(t testing.TB, redis *redistest.Server, counter string) string {
-	t.Helper()
-	return storetest.Open(t, redisstore.Config{URL: redis.URL()}).Key("counter", counter)
-}
-
-// After a loss of everything nothing is added for a while, and who asks hears how long. Then values go on.
+// After a loss of everything nothing is added for a while, and who asks hears how long. Then values
+// go on.
 func TestCountersOverTheLossOfAllState(t *testing.T) {
-	redis := redistest.Start(t)
-	s := serveWith(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Counters: counter.Config{HoldOff: time.Second}})
-	before := s.added(t, "orders", client.CounterRequest{By: 42})
-	flush(t, redis)
-	var held atomic.Bool
-	var after int64
-	eventually(t, "it goes on", func() bool {
-		value, err := s.Incr(t.Context(), "orders")
-		if errors.Is(err, client.ErrQuarantined) {
-			if said := wantError(t, err, client.ErrQuarantined); said.RetryAfter <= 0 || said.RetryAfter > 2*time.Second || !said.Retryable {
-				t.Errorf("%+v", said)
+	synctest.Test(t, func(t *testing.T) {
+		const holdOff = time.Minute
+		s := bubbleWith(t, server.Config{Counters: counter.Config{HoldOff: holdOff}})
+		before := s.added(t, "orders", client.CounterRequest{By: 42})
+		loseAll(t, s.store)
+		lost := time.Now()
+		for {
+			value, err := s.Incr(t.Context(), "orders")
+			if err == nil {
+				if value <= before.Value {
+					t.Errorf("Incr after the loss: got %d, want more than %d", value, before.Value)
+				}
+				break
 			}
-			held.Store(true)
-		} else if err != nil {
-			t.Fatal(err)
+			said := wantError(t, err, client.ErrQuarantined)
+			between(t, "the wait that is told", said.RetryAfter, time.Second, holdOff-time.Since(lost)+time.Second)
+			expect.Equal(t, "whether asking again may help", said.Retryable, true)
+			time.Sleep(said.RetryAfter)
 		}
-		after = value
-		return err == nil
+		between(t, "how long nothing was added", time.Since(lost), holdOff, holdOff+time.Minute)
 	})
-	if !held.Load() || after <= before.Value {
-		t.Errorf("held off: %t; %d after %d", held.Load(), after, before.Value)
-	}
 }
 
 // A service that refuses counters that have gone back does so until somebody sets them.
 func TestACounterThatHasGoneBackIsSetToGoOn(t *testing.T) {
-	redis := redistest.Start(t)
-	s := serveWith(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Counters: counter.Config{AfterLoss: counter.Refuse}})
+	store := open(t, "embedded:")
+	s := serveWith(t, server.Config{Store: store, Counters: counter.Config{AfterLoss: counter.Refuse}})
 	s.added(t, "orders", client.CounterRequest{By: 42})
-	if err := redis.Client().Set(t.Context(), keyOf(t, redis, "orders"), 7, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	do(t, store, "redis.call('SET', KEYS[1], 7)", store.Key("counter", "orders"))
 	for range 2 {
 		_, err := s.Incr(t.Context(), "orders")
-		if said := wantError(t, err, client.ErrBehind); said.Retryable || said.RetryAfter != 0 {
-			t.Errorf("%+v", said)
-		}
+		said := wantError(t, err, client.ErrBehind)
+		expect.Equal(t, "whether asking again may help", said.Retryable, false)
+		expect.Equal(t, "the wait that is told", said.RetryAfter, 0)
 	}
-	if err := s.SetCounter(t.Context(), "orders", 100, 0); err != nil {
-		t.Fatal(err)
-	}
-	if value, err := s.Incr(t.Context(), "orders"); err != nil || value != 101 {
-		t.Errorf("%d, %v", value, err)
-	}
+	s.set(t, "orders", 100, 0)
+	s.incr(t, "orders", 101)
 }
 
 // onCounters limits a fault to requests that add, and to so many of them; sent counts them all.
@@ -297,12 +255,8 @@ func TestALostReplyOfACounterIsAnUnknownOutcomeAndIsNotSentTwice(t *testing.T) {
 			s.line.disturb(onCounters(1, &sent, lose))
 			_, err := s.Incr(t.Context(), "orders")
 			wantError(t, err, client.ErrUnknownOutcome)
-			if sent.Load() != 1 {
-				t.Errorf("sent %d times", sent.Load())
-			}
-			if got := s.added(t, "orders", client.CounterRequest{}); got.Value != 2 && got.Value != 3 {
-				t.Errorf("%+v", got)
-			}
+			expect.Equal(t, "how often it was sent", sent.Load(), 1)
+			between(t, "the value after an unknown outcome", s.added(t, "orders", client.CounterRequest{}).Value, 2, 3)
 		})
 	}
 }
@@ -318,21 +272,17 @@ func TestALostReplyIsHadByARepeat(t *testing.T) {
 			s.added(t, "orders", client.CounterRequest{})
 			var sent atomic.Int64
 			s.line.disturb(onCounters(3, &sent, lose))
-			if got := s.added(t, "orders", client.CounterRequest{Repeat: true, By: 5}); got.First != 2 || got.Value != 6 {
-				t.Errorf("%+v", got)
-			}
+			expect.Equal(t, "Add 5, repeated", s.added(t, "orders", client.CounterRequest{Repeat: true, By: 5}), client.CounterRange{Key: "orders", First: 2, Value: 6})
 			sent.Store(0)
 			request := client.CounterRequest{RequestID: "order-1"}
 			for i := 0; ; i++ {
 				got, err := s.Add(t.Context(), "orders", request)
 				if err == nil {
-					if got.Value != 7 {
-						t.Errorf("%+v", got)
-					}
+					expect.Equal(t, "the value of the request order-1", got.Value, 7)
 					break
 				}
 				if i == 4 {
-					t.Fatal(err)
+					t.Fatalf("Add with the request order-1, the fifth time: %v", err)
 				}
 			}
 			s.counterAt(t, "orders", 7)
@@ -344,36 +294,36 @@ func TestALostReplyIsHadByARepeat(t *testing.T) {
 func TestEachCallThatRepeatsHasARequestIDOfItsOwn(t *testing.T) {
 	s := embedded(t)
 	for want := range int64(3) {
-		if got := s.added(t, "orders", client.CounterRequest{Repeat: true}); got.Value != want+1 {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "Add, repeated", s.added(t, "orders", client.CounterRequest{Repeat: true}).Value, want+1)
 	}
 }
 
 func TestARepeatEndsWithItsContextAndOnARefusal(t *testing.T) {
 	var sent atomic.Int64
-	refused := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	refused := faced(t, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
 		sent.Add(1)
 		wire.NewProblem(wire.CounterBehind, "").Write(w)
-	})))
+		return true
+	})
 	_, err := refused.Add(t.Context(), "orders", client.CounterRequest{Repeat: true})
 	wantError(t, err, client.ErrBehind)
-	if sent.Load() != 1 {
-		t.Errorf("sent %d times", sent.Load())
-	}
+	expect.Equal(t, "how often what is refused was sent", sent.Load(), 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	away := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	away := faced(t, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
 		cancel()
 		wire.NewProblem(wire.StoreUnavailable, "").Write(w)
-	})))
+		return true
+	})
 	_, err = away.Add(ctx, "orders", client.CounterRequest{Repeat: true})
-	if !errors.Is(err, context.Canceled) && !errors.Is(err, client.ErrUnavailable) { // by which of the two came first
-		t.Error(err)
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("Add whose context ends: got error %v, want %v or %v, by which of the two came first", err, context.Canceled, client.ErrUnavailable)
 	}
 }
 
 func TestWhatIsNoCounterIsNotSent(t *testing.T) {
-	c := connect(t, listen(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s %s", r.Method, r.URL) })))
+	c := connect(t, listen(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s was sent, want no request", r.Method, r.URL)
+	})))
 	ctx := t.Context()
 	for _, key := range []string{"", ".", "..", "a/b", "a b", "a?b", "a%2Fb", "ä", "a:{yyyy}", strings.Repeat("a", 201)} {
 		_, err := c.Incr(ctx, key)
@@ -400,19 +350,18 @@ func TestValuesThatCanNotBeAreAnUnknownOutcome(t *testing.T) {
 		`{"key":"orders:20261121","value":2,"first":1}`, `{"key":"orders","value":2,"first":1,"number":"A"}`, `{"key":"orders","value":"2","first":"1"}`, `null`, ``,
 		`{"key":"orders","value":-9223372036854775808,"first":9223372036854775807}`,
 	} {
-		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { says(200, "application/json", body)(w, nil, nil) })))
+		c := answering(t, 200, "application/json", body)
 		_, err := c.IncrBy(t.Context(), "orders", 2)
 		wantError(t, err, client.ErrUnknownOutcome)
 		wantError(t, c.SetCounter(t.Context(), "orders", 5, 0), client.ErrUnknownOutcome)
-		if _, err := c.Counter(t.Context(), "counts"); !errors.Is(err, client.ErrUnavailable) {
-			t.Errorf("%s: %v", body, err)
-		}
+		_, err = c.Counter(t.Context(), "counts")
+		expect.Error(t, "Counter, answered "+body, err, client.ErrUnavailable)
 		for _, err := range c.Counters(t.Context(), "") {
 			wantError(t, err, client.ErrUnavailable)
 		}
 	}
 	for _, body := range []string{`{"key":"orders:20261121","value":2,"first":1}`, `{"key":"orders:x","value":2,"first":1,"numbers":["A"]}`, `{"key":"invoices:x","value":2,"first":1,"numbers":["A","B"]}`} {
-		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { says(200, "application/json", body)(w, nil, nil) })))
+		c := answering(t, 200, "application/json", body)
 		_, err := c.Add(t.Context(), "orders", client.CounterRequest{By: 2, Template: "{n}"})
 		wantError(t, err, client.ErrUnknownOutcome)
 	}
@@ -420,13 +369,11 @@ func TestValuesThatCanNotBeAreAnUnknownOutcome(t *testing.T) {
 
 // A list whose next page begins no later than this one would never end.
 func TestAListThatGoesBackEnds(t *testing.T) {
-	c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		says(200, "application/json", `{"counters":[{"key":"a","value":1}],"pools":[],"locks":[],"next":"a"}`)(w, nil, nil)
-	})))
+	c := answering(t, 200, "application/json", `{"counters":[{"key":"a","value":1}],"pools":[],"locks":[],"next":"a"}`)
 	ends := func(name string, count int, err error) {
-		if count != 2 || !errors.Is(err, client.ErrUnavailable) {
-			t.Errorf("%s: %d, %v", name, count, err)
-		}
+		t.Helper()
+		expect.Equal(t, "pages of "+name, count, 2)
+		expect.Error(t, "the last page of "+name, err, client.ErrUnavailable)
 	}
 	count, last := 0, error(nil)
 	for _, err := range c.Counters(t.Context(), "") {
@@ -451,19 +398,17 @@ func TestSegmentIDsOfTheService(t *testing.T) {
 	for _, n := range []int{1, 2, 10_000, 1} {
 		ids, err := s.SegmentIDs(t.Context(), "orders", n)
 		if err != nil || len(ids) != n || !slices.IsSorted(ids) || ids[0] <= last {
-			t.Fatalf("%d ids, %v", len(ids), err)
+			t.Fatalf("SegmentIDs, %d: got %d, %v, want them sorted and after %d", n, len(ids), err, last)
 		}
 		last = ids[n-1]
 	}
-	if last != 10_004 {
-		t.Errorf("%d", last)
-	}
+	expect.Equal(t, "the last of 10,004 ids", last, 10_004)
 	for _, n := range []int{0, -1, 10_001} {
 		_, err := s.SegmentIDs(t.Context(), "orders", n)
 		wantError(t, err, client.ErrInvalidRequest)
 	}
 	for _, body := range []string{`{}`, `{"ids":["1"]}`, `{"ids":["1","x"]}`, `{"ids":["1","-2"]}`} {
-		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { says(200, "application/json", body)(w, nil, nil) })))
+		c := answering(t, 200, "application/json", body)
 		_, err := c.SegmentIDs(t.Context(), "orders", 2)
 		wantError(t, err, client.ErrUnavailable)
 	}

@@ -9,9 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/storetest"
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 var (
@@ -28,52 +29,50 @@ func failing(context.Context, *client.Attempt) (client.Answer, error) {
 func mustNotRun(t testing.TB) func(context.Context, *client.Attempt) (client.Answer, error) {
 	t.Helper()
 	return func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
-		t.Errorf("it ran: %+v", attempt)
+		t.Errorf("the function ran as attempt %d with fence %d, want no run", attempt.Number, attempt.Fence)
 		return client.Answer{}, nil
 	}
 }
 
-func isDone(result client.Result, replayed bool) bool {
-	return result.Replayed == replayed && result.Answer.Status == 201 && string(result.Answer.Body) == "done" && result.Answer.Header["Location"] == "/bills/1"
+// isDone fails the test unless Do came to what working answers.
+func isDone(t testing.TB, asked string, result client.Result, err error, replayed bool) {
+	t.Helper()
+	succeeds(t, asked, err)
+	expect.Equal(t, asked, result, client.Result{Answer: done, Replayed: replayed})
 }
 
-func TestDoRunsOnceAmongManyCallers(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		s := serve(t, store)
-		token := issue(t, s.Client)
-		var runs, replayed, busy atomic.Int64
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() {
-				result, err := s.Do(t.Context(), token, client.Terms{}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
-					runs.Add(1)
-					if attempt.Fence == 0 || attempt.Number != 1 {
-						t.Errorf("attempt %+v", attempt)
-					}
-					return working(ctx, attempt)
-				})
-				switch {
-				case errors.Is(err, client.ErrInProgress):
-					busy.Add(1)
-				case err != nil || !isDone(result, result.Replayed):
-					t.Errorf("%+v, %v", result, err)
-				case result.Replayed:
-					replayed.Add(1)
+func (s *service) doneOnce(t *testing.T) {
+	token := issue(t, s.Client)
+	var runs, replayed, busy atomic.Int64
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			result, err := s.Do(t.Context(), token, client.Terms{}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+				runs.Add(1)
+				if attempt.Fence == 0 || attempt.Number != 1 {
+					t.Errorf("it ran as attempt %d with fence %d, want attempt 1 with a fence", attempt.Number, attempt.Fence)
 				}
+				return working(ctx, attempt)
 			})
-		}
-		all.Wait()
-		if runs.Load() != 1 || replayed.Load()+busy.Load() != 49 {
-			t.Errorf("%d runs, %d replayed, %d in progress", runs.Load(), replayed.Load(), busy.Load())
-		}
-		if result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t)); err != nil || !isDone(result, true) {
-			t.Errorf("afterwards %+v, %v", result, err)
-		}
-		_, err := s.Do(t.Context(), token, client.Terms{Fingerprint: "another"}, mustNotRun(t))
-		wantError(t, err, client.ErrMismatch)
-		_, err = s.Do(t.Context(), "made-up", client.Terms{}, mustNotRun(t))
-		wantError(t, err, client.ErrUnknownToken)
-	})
+			if errors.Is(err, client.ErrInProgress) {
+				busy.Add(1)
+				return
+			}
+			isDone(t, "Do, by one of 50", result, err, result.Replayed)
+			if result.Replayed {
+				replayed.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	expect.Equal(t, "runs of 50 calls of Do", runs.Load(), 1)
+	expect.Equal(t, "calls of Do, of 50, that heard `in progress` or the answer of another", replayed.Load()+busy.Load(), 49)
+	result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
+	isDone(t, "Do afterwards", result, err, true)
+	_, err = s.Do(t.Context(), token, client.Terms{Fingerprint: "another"}, mustNotRun(t))
+	wantError(t, err, client.ErrMismatch)
+	_, err = s.Do(t.Context(), "made-up", client.Terms{}, mustNotRun(t))
+	wantError(t, err, client.ErrUnknownToken)
 }
 
 func TestDoGivesBackWhatNeverBegan(t *testing.T) {
@@ -84,13 +83,14 @@ func TestDoGivesBackWhatNeverBegan(t *testing.T) {
 			attempt.NotBegun()
 			return done, want
 		})
-		if !errors.Is(err, want) || want == nil && !isDone(result, false) || state(t, s.Client, token) != client.Issued {
-			t.Errorf("%+v, %v, state %s", result, err, state(t, s.Client, token))
+		expect.Error(t, "Do of what never began", err, want)
+		if want == nil {
+			isDone(t, "Do of what never began, without an error", result, err, false)
 		}
+		expect.Equal(t, "the token's state after what never began", state(t, s.Client, token), client.Issued)
 	}
-	if result, err := s.Do(t.Context(), token, client.Terms{Fingerprint: "valid"}, working); err != nil || !isDone(result, false) {
-		t.Errorf("%+v, %v", result, err)
-	}
+	result, err := s.Do(t.Context(), token, client.Terms{Fingerprint: "valid"}, working)
+	isDone(t, "Do of another request with the same token", result, err, false)
 }
 
 func TestDoDoesNotBeginAfterALostClaim(t *testing.T) {
@@ -101,9 +101,7 @@ func TestDoDoesNotBeginAfterALostClaim(t *testing.T) {
 	wantError(t, err, client.ErrUnknownOutcome)
 	_, err = s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
 	wantError(t, err, client.ErrInProgress)
-	if n := s.line.count("release") + s.line.count("complete") + s.line.count("extend"); n != 0 {
-		t.Errorf("%d requests for a claim that nobody can prove", n)
-	}
+	expect.Equal(t, "requests for a claim that nobody can prove", s.line.count("release")+s.line.count("complete")+s.line.count("extend"), 0)
 }
 
 func TestDoRecordsAnAnswerThatIsTooLargeWithoutItsBody(t *testing.T) {
@@ -111,13 +109,12 @@ func TestDoRecordsAnAnswerThatIsTooLargeWithoutItsBody(t *testing.T) {
 	token := issue(t, s.Client)
 	large := client.Answer{Status: 201, Body: make([]byte, 1<<20)}
 	result, err := s.Do(t.Context(), token, client.Terms{}, func(context.Context, *client.Attempt) (client.Answer, error) { return large, nil })
-	if err != nil || len(result.Answer.Body) != 1<<20 || result.Answer.NotKept {
-		t.Errorf("%d bytes, %v", len(result.Answer.Body), err)
-	}
+	succeeds(t, "Do with an answer of 1 MiB", err)
+	expect.Equal(t, "bytes that Do returned of an answer of 1 MiB", len(result.Answer.Body), 1<<20)
+	expect.Equal(t, "NotKept of the answer to the first", result.Answer.NotKept, false)
 	result, err = s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
-	if err != nil || !result.Replayed || !result.Answer.NotKept || result.Answer.Status != 201 || len(result.Answer.Body) != 0 {
-		t.Errorf("%+v, %v", result, err)
-	}
+	succeeds(t, "Do again", err)
+	expect.Equal(t, "Do again", result, client.Result{Answer: client.Answer{Status: 201, NotKept: true}, Replayed: true}, cmpopts.EquateEmpty())
 }
 
 // The answer is the truth although it can not be recorded: the caller gets both.
@@ -137,9 +134,9 @@ func TestDoTellsThatAnAnswerIsNotRecorded(t *testing.T) {
 		before := s.line.count("complete")
 		result, err := s.Do(t.Context(), issue(t, s.Client), client.Terms{}, func(context.Context, *client.Attempt) (client.Answer, error) { return row.answer, nil })
 		wantError(t, err, row.want)
-		if !errors.Is(err, client.ErrNotRecorded) || result.Answer.Status != row.answer.Status || s.line.count("complete") != before+1 {
-			t.Errorf("%s: %+v, %v", name, result, err)
-		}
+		expect.Error(t, "Do, "+name, err, client.ErrNotRecorded)
+		expect.Equal(t, "Do, "+name, result.Answer.Status, row.answer.Status)
+		expect.Equal(t, "requests to record the answer, "+name, s.line.count("complete")-before, 1)
 		s.line.disturb(nil)
 	}
 }
@@ -149,9 +146,10 @@ func TestDoWithdrawsAnAnswerThatAnotherAttemptHasReplaced(t *testing.T) {
 	s.line.disturb(only("complete", 0, says(409, "application/problem+json", `{"code":"idempotency-superseded"}`)))
 	result, err := s.Do(t.Context(), issue(t, s.Client), client.Terms{}, working)
 	wantError(t, err, client.ErrSuperseded)
-	if errors.Is(err, client.ErrNotRecorded) || result.Answer.Status != 0 {
-		t.Errorf("%+v, %v", result, err)
+	if errors.Is(err, client.ErrNotRecorded) {
+		t.Errorf("Do, superseded: got error %v, want none that is %v", err, client.ErrNotRecorded)
 	}
+	expect.Equal(t, "Do, superseded", result, client.Result{})
 }
 
 func TestTheLogHoldsNoSecret(t *testing.T) {
@@ -164,7 +162,9 @@ func TestTheLogHoldsNoSecret(t *testing.T) {
 		attempt.NotBegun()
 		return done, nil
 	})
-	if err != nil || !strings.Contains(log.String(), "could not be given back") || strings.Contains(log.String(), token) {
-		t.Errorf("%v: %s", err, &log)
+	succeeds(t, "Do of what never began, and whose claim is gone", err)
+	expect.Contains(t, "the log", log.String(), "could not be given back")
+	if strings.Contains(log.String(), token) {
+		t.Errorf("the token %s stands in the log: %s", token, &log)
 	}
 }

@@ -2,7 +2,7 @@ package client_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"testing"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // The times here are exact, too: each test runs in a bubble.
@@ -24,11 +25,10 @@ func TestAGrantThatComesTooLateIsNotBegun(t *testing.T) {
 			if want != nil {
 				work = mustNotRun(t)
 			}
-			if _, err := s.Do(t.Context(), token, client.Terms{Policy: policy, Lease: 3 * time.Second}, work); !errors.Is(err, want) {
-				t.Errorf("%s: %v", policy, err)
-			}
-			if got := state(t, s.Client, token); want != nil && got != client.Issued {
-				t.Errorf("state %s", got)
+			_, err := s.Do(t.Context(), token, client.Terms{Policy: policy, Lease: 3 * time.Second}, work)
+			expect.Error(t, "Do under "+string(policy), err, want)
+			if want != nil {
+				expect.Equal(t, "the token's state after a grant that came too late", state(t, s.Client, token), client.Issued)
 			}
 		})
 	}
@@ -53,12 +53,10 @@ func TestACallerWhoGoesAwayDuringTheClaim(t *testing.T) {
 			defer cancel()
 			begun := time.Now()
 			_, err := s.Do(ctx, token, client.Terms{}, mustNotRun(t))
-			if after := time.Since(begun); after != row.ends || !errors.Is(err, row.class) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v after %v", name, err, after)
-			}
-			if got := state(t, s.Client, token); got != row.state {
-				t.Errorf("%s: state %s", name, got)
-			}
+			expect.Equal(t, name+": how long Do took", time.Since(begun), row.ends)
+			expect.Error(t, name+": Do", err, row.class)
+			expect.Error(t, name+": Do", err, context.DeadlineExceeded)
+			expect.Equal(t, name+": the token's state", state(t, s.Client, token), row.state)
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -68,9 +66,8 @@ func TestACallerWhoGoesAwayDuringTheClaim(t *testing.T) {
 		cancel()
 		_, err := s.Do(ctx, token, client.Terms{}, mustNotRun(t))
 		wantError(t, err, client.ErrRefused)
-		if !errors.Is(err, context.Canceled) || s.line.count("claim") != 0 {
-			t.Errorf("%v", err)
-		}
+		expect.Error(t, "Do with a context that has ended", err, context.Canceled)
+		expect.Equal(t, "claims sent", s.line.count("claim"), 0)
 	})
 }
 
@@ -82,14 +79,11 @@ func TestWorkEndsWithItsCallerAndItsAnswerIsRecordedAllTheSame(t *testing.T) {
 		defer cancel()
 		result, err := s.Do(ctx, token, client.Terms{}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
 			<-ctx.Done()
-			if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
-				t.Errorf("cause %v", cause)
-			}
+			expect.Error(t, "the cause of the function's context", context.Cause(ctx), context.DeadlineExceeded)
 			return done, nil // it was done by then
 		})
-		if err != nil || !isDone(result, false) || state(t, s.Client, token) != client.Completed {
-			t.Errorf("%+v, %v", result, err)
-		}
+		isDone(t, "Do whose caller has gone", result, err, false)
+		expect.Equal(t, "the token's state", state(t, s.Client, token), client.Completed)
 	})
 }
 
@@ -113,12 +107,11 @@ func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 			func() {
 				defer func() {
 					if got := recover(); (got == "boom") != row.panics {
-						t.Errorf("%s: recovered %v", name, got)
+						t.Errorf("%s: recovered %v, want the panic of the function if it did", name, got)
 					}
 				}()
-				if _, err := s.Do(t.Context(), token, terms, row.work); !errors.Is(err, errProvider) {
-					t.Errorf("%s: %v", name, err)
-				}
+				_, err := s.Do(t.Context(), token, terms, row.work)
+				expect.Error(t, name+": Do", err, errProvider)
 			}()
 			_, err := s.Do(t.Context(), token, terms, mustNotRun(t))
 			wantError(t, err, client.ErrInProgress)
@@ -126,12 +119,11 @@ func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 			if row.policy == client.Hold {
 				_, err = s.Do(t.Context(), token, terms, mustNotRun(t))
 				wantError(t, err, client.ErrInDoubt)
-			} else if result, err := s.Do(t.Context(), token, terms, working); err != nil || !isDone(result, false) {
-				t.Errorf("%s: %+v, %v", name, result, err)
+			} else {
+				result, err := s.Do(t.Context(), token, terms, working)
+				isDone(t, name+": Do after the lease", result, err, false)
 			}
-			if n := s.line.count("release") + s.line.count("extend"); n != 0 {
-				t.Errorf("%s: %d releases and heartbeats", name, n)
-			}
+			expect.Equal(t, name+": releases and heartbeats", s.line.count("release")+s.line.count("extend"), 0)
 		})
 	}
 }
@@ -152,12 +144,9 @@ func TestDoSurvivesLostRepliesToItsEnd(t *testing.T) {
 					}
 					return done, nil
 				})
-				if err != nil || !isDone(result, false) {
-					t.Errorf("%s: %+v, %v", verb, result, err)
-				}
-				if got, n := state(t, s.Client, token), s.line.count(verb); got != row.state || n != 3 {
-					t.Errorf("%s: state %s after %d requests", verb, got, n)
-				}
+				isDone(t, "Do that loses two replies to "+verb, result, err, false)
+				expect.Equal(t, "the token's state after two lost replies to "+verb, state(t, s.Client, token), row.state)
+				expect.Equal(t, "requests to "+verb, s.line.count(verb), 3)
 			})
 		}
 	}
@@ -180,15 +169,11 @@ func TestDoGivesUpRecordingAfterAWhile(t *testing.T) {
 			begun := time.Now()
 			result, err := s.Do(t.Context(), token, client.Terms{Lease: time.Hour}, working)
 			wantError(t, err, client.ErrUnknownOutcome)
-			if !errors.Is(err, client.ErrNotRecorded) || !isDone(result, false) {
-				t.Errorf("%s: %+v, %v", name, result, err)
-			}
-			if after, n := time.Since(begun), s.line.count("complete"); after != row.after || n != row.tries {
-				t.Errorf("%s: %d tries in %v", name, n, after)
-			}
-			if got := state(t, s.Client, token); got != client.Claimed {
-				t.Errorf("%s: state %s", name, got)
-			}
+			expect.Error(t, name+": Do", err, client.ErrNotRecorded)
+			isDone(t, name+": Do", result, nil, false)
+			expect.Equal(t, name+": how long Do tried", time.Since(begun), row.after)
+			expect.Equal(t, name+": requests to record", s.line.count("complete"), row.tries)
+			expect.Equal(t, name+": the token's state", state(t, s.Client, token), client.Claimed)
 		})
 	}
 }
@@ -203,9 +188,8 @@ func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 			begun := time.Now()
 			_, err := s.Claim(ctx, token, client.Terms{})
 			wantError(t, err, client.ErrUnknownOutcome)
-			if after := time.Since(begun); after != span || !errors.Is(err, cause) {
-				t.Errorf("%v after %v", err, after)
-			}
+			expect.Equal(t, "how long Claim waited for a silent service", time.Since(begun), span)
+			expect.Error(t, "Claim of a silent service", err, cause)
 			_, err = s.Status(ctx, token)
 			wantError(t, err, client.ErrRefused)
 		}
@@ -232,9 +216,8 @@ func TestADialThatTakesTooLongIsARefusal(t *testing.T) {
 			begun := time.Now()
 			_, err := c.Issue(t.Context(), "", 0)
 			wantError(t, err, client.ErrUnavailable)
-			if time.Since(begun) != want || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%v after %v", err, time.Since(begun))
-			}
+			expect.Equal(t, fmt.Sprintf("how long a dial took with a limit of %v", limit), time.Since(begun), want)
+			expect.Error(t, "Issue whose dial hangs", err, context.DeadlineExceeded)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -14,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -60,6 +64,9 @@ func both(one, other map[wire.Code]error) map[wire.Code]error {
 	return all
 }
 
+// facts is an error without its text, to be compared by what it holds.
+type facts client.Error
+
 func problem(code wire.Code) wire.Problem {
 	p := wire.NewProblem(code, "")
 	if p.Code != code {
@@ -79,13 +86,12 @@ func TestEveryCodeIsTold(t *testing.T) {
 			})))
 			_, err := c.Claim(t.Context(), "secret-token", client.Terms{})
 			said := wantError(t, err, want)
-			if said.Code != string(code) || said.Status != p.Status || said.Title != p.Title || said.Detail != p.Detail || said.RequestID != "request-1" ||
-				said.RetryAfter != 2*time.Second || !said.Retryable || said.See != "/token/secret-token" {
-				t.Errorf("%+v of %+v", said, p)
-			}
-			if text := err.Error(); strings.Contains(text, "secret") || !strings.Contains(text, "claim token") || !strings.Contains(text, string(code)) || !strings.Contains(text, "request-1") {
-				t.Error(text)
-			}
+			expect.Equal(t, "the error of "+string(code), facts(*said), facts{
+				Op: "claim token", Code: string(code), Status: p.Status, Title: p.Title, Detail: p.Detail, RequestID: "request-1",
+				RetryAfter: 2 * time.Second, Retryable: true, See: "/token/secret-token",
+			}, cmpopts.IgnoreUnexported(facts{}))
+			expect.Contains(t, "the error's text", err.Error(), "claim token", string(code), "request-1")
+			without(t, "the error's text", err.Error(), "secret")
 		})
 	}
 }
@@ -96,7 +102,7 @@ func TestEveryCodeOfTheCatalogueIsOfOneClass(t *testing.T) {
 		err := ask(t, problem(code).Write)
 		wantError(t, err, err)
 		if problem(code).Status < 500 && errors.Is(err, client.ErrUnknownOutcome) {
-			t.Errorf("%s: nothing was done", code)
+			t.Errorf("%s with status %d: got %v, want another class: nothing was done", code, problem(code).Status, err)
 		}
 	}
 }
@@ -113,11 +119,13 @@ func TestCodesCanBeComparedWithoutAnAnswer(t *testing.T) {
 	for code, want := range both(told, toldOfWorkers) {
 		err := error(&client.Error{Code: string(code)})
 		if !slices.Contains(byStatus, code) && !errors.Is(err, want) {
-			t.Errorf("%s is not %v", code, want)
+			t.Errorf("the error of code %s: got %v, want %v", code, err, want)
 		}
 	}
-	if err := error(&client.Error{}); !errors.Is(err, client.ErrUnknownOutcome) || errors.Is(err, context.Canceled) {
-		t.Error("an error without facts is not an unknown outcome")
+	err := error(&client.Error{})
+	expect.Error(t, "an error without facts", err, client.ErrUnknownOutcome)
+	if errors.Is(err, context.Canceled) {
+		t.Errorf("an error without facts: %v is %v as well", err, context.Canceled)
 	}
 }
 
@@ -161,12 +169,10 @@ func TestAnswersThatAreNotTheServices(t *testing.T) {
 	} {
 		err := ask(t, func(w http.ResponseWriter) { says(row.status, row.media, row.body)(w, nil, nil) })
 		said := wantError(t, err, row.want)
-		if genuine := strings.Contains(row.body, "newer"); (said.Code != "") != genuine {
-			t.Errorf("%d %s: code %q", row.status, row.body, said.Code)
-		}
-		if said.Status != row.status || strings.ContainsAny(err.Error(), "\x1b\n<") {
-			t.Errorf("%d %s: %q", row.status, row.body, err)
-		}
+		asked := fmt.Sprintf("an answer %d %s", row.status, row.body)
+		expect.Equal(t, asked+": whether a code is told", said.Code != "", strings.Contains(row.body, "newer"))
+		expect.Equal(t, asked+": the status told", said.Status, row.status)
+		without(t, asked+": the error's text", err.Error(), "\x1b", "\n", "<")
 	}
 }
 
@@ -181,18 +187,15 @@ func TestALookThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
 		"redirect":  says(302, "", ""),
 		"no answer": hangUp,
 	} {
-		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r, nil) })))
-		_, err := c.Status(t.Context(), "a-token")
-		if !errors.Is(err, client.ErrUnavailable) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := faced(t, answer).Status(t.Context(), "a-token")
+		expect.Error(t, "Status, answered by "+name, err, client.ErrUnavailable)
 		wantError(t, err, client.ErrRefused)
 	}
 }
 
 func TestATokenThatCanNotBeOneWasNotIssued(t *testing.T) {
 	for _, body := range []string{`{}`, `{"token":"a/b"}`, `{"token":""}`, `{"token":1}`} {
-		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { says(201, "application/json", body)(w, nil, nil) })))
+		c := answering(t, 201, "application/json", body)
 		_, err := c.Issue(t.Context(), "", 0)
 		wantError(t, err, client.ErrUnknownOutcome)
 	}
@@ -200,10 +203,11 @@ func TestATokenThatCanNotBeOneWasNotIssued(t *testing.T) {
 
 func TestFieldsThatAreNotKnownAreTolerated(t *testing.T) {
 	const grant = `{"outcome":"granted","lease":"lease","fence":7,"attempt":1,"lease_until":"2026-11-20T15:35:46.279Z","newer":{"than":["this","client"]}}`
-	c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { says(200, "application/json", grant)(w, nil, nil) })))
-	if outcome, err := c.Claim(t.Context(), "a-token", client.Terms{}); err != nil || outcome.Grant.Fence != 7 || outcome.Grant.Lease != "lease" {
-		t.Errorf("%+v, %v", outcome, err)
-	}
+	c := answering(t, 200, "application/json", grant)
+	outcome, err := c.Claim(t.Context(), "a-token", client.Terms{})
+	succeeds(t, "Claim, answered with a new field", err)
+	expect.Equal(t, "Claim, answered with a new field", outcome.Grant.Fence, 7)
+	expect.Equal(t, "Claim, answered with a new field", outcome.Grant.Lease, "lease")
 }
 
 func TestAnAnswerThatIsTooLongIsNotRead(t *testing.T) {
@@ -218,38 +222,34 @@ func TestAnAnswerThatIsTooLongIsNotRead(t *testing.T) {
 		}
 	}
 	for status, want := range map[int]error{200: client.ErrUnknownOutcome, 502: client.ErrUnknownOutcome, 404: client.ErrRefused} {
-		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { endless(status)(w, r, nil) })),
-			func(config *client.Config) { config.MaxAnswer = 10_000 })
+		c := faced(t, endless(status), func(config *client.Config) { config.MaxAnswer = 10_000 })
 		_, err := c.Claim(t.Context(), "a-token", client.Terms{})
-		if said := wantError(t, err, want); said.Status != status || !strings.Contains(err.Error(), "longer than") {
-			t.Errorf("%v", err)
-		}
+		expect.Equal(t, "Claim, answered without end", wantError(t, err, want).Status, status)
+		expect.Contains(t, "Claim, answered without end", err.Error(), "longer than")
 	}
-	c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		says(200, "application/json", `{"outcome":"replay","response":{"status":200,"body_base64":"`+strings.Repeat("AAAA", 5000)+`"}}`)(w, nil, nil)
-	})))
-	if outcome, err := c.Claim(t.Context(), "a-token", client.Terms{}); err != nil || len(outcome.Answer.Body) != 15_000 {
-		t.Errorf("%d bytes, %v", len(outcome.Answer.Body), err)
-	}
+	c := answering(t, 200, "application/json", `{"outcome":"replay","response":{"status":200,"body_base64":"`+strings.Repeat("AAAA", 5000)+`"}}`)
+	outcome, err := c.Claim(t.Context(), "a-token", client.Terms{})
+	succeeds(t, "Claim, answered with 15,000 bytes", err)
+	expect.Equal(t, "bytes of the answer", len(outcome.Answer.Body), 15_000)
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
-	elsewhere := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("followed to %s with %v", r.URL, r.Header) })
+	elsewhere := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("a redirect was followed to %s with %v", r.URL, r.Header)
+	})
 	other := listen(t, elsewhere)
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other+r.URL.Path, status)
 		})), func(config *client.Config) { config.HTTPClient = &http.Client{Transport: transport(t)} })
 		_, err := c.Issue(t.Context(), "", 0)
-		if said := wantError(t, err, client.ErrUnknownOutcome); said.Status != status || !strings.Contains(said.Detail, other) {
-			t.Errorf("%v", err)
-		}
+		said := wantError(t, err, client.ErrUnknownOutcome)
+		expect.Equal(t, "Issue, redirected", said.Status, status)
+		expect.Contains(t, "Issue, redirected", said.Detail, other)
 		wantError(t, c.Complete(t.Context(), "secret-token", "secret-lease", client.Answer{}), client.ErrUnknownOutcome)
 		_, err = c.Status(t.Context(), "secret-token")
 		wantError(t, err, client.ErrUnavailable)
-		if strings.Contains(err.Error(), "secret") {
-			t.Error(err)
-		}
+		without(t, "Status, redirected", err.Error(), "secret")
 	}
 }
 
@@ -267,22 +267,21 @@ func TestAClientClosesItsOwnConnectionsOnly(t *testing.T) {
 	c := connect(t, web.URL)
 	for range 2 {
 		response, err := http.Get(web.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, "GET / by the default client", err)
 		response.Body.Close()
 		c.CloseIdleConnections()
 	}
-	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections of the default client", n)
-	}
+	expect.Equal(t, "connections of the default client, while another is closed", connections.Load(), 1)
 }
 
 func TestConfigurationIsChecked(t *testing.T) {
 	for _, url := range []string{"", "localhost:8080", "ftp://localhost", "http://", "http://h/?a=b", "http://h/#a", "http://user:password@h:port", "http:// h"} {
-		if _, err := client.New(client.Config{URL: url}); err == nil || strings.Contains(err.Error(), "password") {
-			t.Errorf("%q: %v", url, err)
+		_, err := client.New(client.Config{URL: url})
+		if err == nil {
+			t.Errorf("New with URL %q: got no error", url)
+			continue
 		}
+		without(t, "New", err.Error(), "password")
 	}
 	for _, config := range []client.Config{{URL: "http://h", Timeout: -1}, {URL: "http://h", MaxAnswer: -1}} {
 		if _, err := client.New(config); err == nil {
@@ -292,7 +291,5 @@ func TestConfigurationIsChecked(t *testing.T) {
 	s := embedded(t)
 	prefixed := listen(t, http.StripPrefix("/coat/check", s.line.service))
 	c := connect(t, prefixed+"/coat/check/")
-	if got := state(t, c, issue(t, c)); got != client.Issued {
-		t.Errorf("behind a path: %s", got)
-	}
+	expect.Equal(t, "the state of a token issued behind a path", state(t, c, issue(t, c)), client.Issued)
 }

@@ -8,13 +8,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -49,11 +49,10 @@ func TestALostReplyIsAnUnknownOutcomeAndNothingIsSentTwice(t *testing.T) {
 				before := s.line.count(verb)
 				err := verbs(s.Client, token, lease)[verb](t.Context())
 				wantError(t, err, client.ErrUnknownOutcome)
-				if n := s.line.count(verb) - before; n != 1 {
-					t.Errorf("sent %d times", n)
-				}
-				if text := err.Error(); strings.Contains(text, token) || strings.Contains(text, lease) && lease != "none" {
-					t.Error(text)
+				expect.Equal(t, "how often it was sent", s.line.count(verb)-before, 1)
+				without(t, "the error's text", err.Error(), token)
+				if lease != "none" {
+					without(t, "the error's text", err.Error(), lease)
 				}
 			})
 		}
@@ -70,56 +69,49 @@ func cutOff(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
 }
 
 // What the package's documentation says of each lost reply.
-func TestWhatALostReplyMeans(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		s := serve(t, store)
-		t.Run("claim: in progress until the lease lapses, then in doubt", func(t *testing.T) {
-			for _, row := range []struct {
-				lease time.Duration
-				state client.State
-				want  error
-			}{{time.Hour, client.Claimed, client.ErrInProgress}, {100 * time.Millisecond, client.InDoubt, client.ErrInDoubt}} {
-				token := issue(t, s.Client)
-				s.line.disturb(only("claim", 1, loseReply))
-				_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Lease: row.lease})
-				wantError(t, err, client.ErrUnknownOutcome)
-				eventually(t, string(row.state), func() bool { return state(t, s.Client, token) == row.state })
-				_, err = s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
-				wantError(t, err, row.want)
-			}
-		})
-		t.Run("claim under takeover: free for the next", func(t *testing.T) {
-			token := issue(t, s.Client)
-			s.line.disturb(only("claim", 1, loseReply))
-			_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Policy: client.Takeover, Lease: 100 * time.Millisecond})
-			wantError(t, err, client.ErrUnknownOutcome)
-			eventually(t, "the lease lapses", func() bool { return state(t, s.Client, token) == client.InDoubt })
-			if next := claim(t, s.Client, token, client.Terms{Fingerprint: "f", Policy: client.Takeover}); next.Attempt != 2 {
-				t.Errorf("%+v", next)
-			}
-		})
-		t.Run("complete, extend and release can be asked again", func(t *testing.T) {
-			for _, verb := range []string{"complete", "extend", "release"} {
-				token := issue(t, s.Client)
-				grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f"})
-				s.line.disturb(only(verb, 1, loseReply))
-				write := verbs(s.Client, token, grant.Lease)[verb]
-				wantError(t, write(t.Context()), client.ErrUnknownOutcome)
-				if err := write(t.Context()); err != nil {
-					t.Errorf("%s again: %v", verb, err)
-				}
-			}
-		})
-	})
+func (s *service) claimLost(t *testing.T) {
+	for _, row := range []struct {
+		lease time.Duration
+		state client.State
+		want  error
+	}{{time.Hour, client.Claimed, client.ErrInProgress}, {100 * time.Millisecond, client.InDoubt, client.ErrInDoubt}} {
+		token := issue(t, s.Client)
+		s.line.disturb(only("claim", 1, loseReply))
+		_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Lease: row.lease})
+		wantError(t, err, client.ErrUnknownOutcome)
+		expect.Eventually(t, "the token is "+string(row.state), func() bool { return state(t, s.Client, token) == row.state })
+		_, err = s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+		wantError(t, err, row.want)
+	}
+}
+
+func (s *service) takeoverLost(t *testing.T) {
+	token := issue(t, s.Client)
+	s.line.disturb(only("claim", 1, loseReply))
+	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Policy: client.Takeover, Lease: 100 * time.Millisecond})
+	wantError(t, err, client.ErrUnknownOutcome)
+	expect.Eventually(t, "the lease lapses", func() bool { return state(t, s.Client, token) == client.InDoubt })
+	next := claim(t, s.Client, token, client.Terms{Fingerprint: "f", Policy: client.Takeover})
+	expect.Equal(t, "the attempt that takes over", next.Attempt, 2)
+}
+
+func (s *service) askedAgain(t *testing.T) {
+	defer s.line.disturb(nil)
+	for _, verb := range []string{"complete", "extend", "release"} {
+		token := issue(t, s.Client)
+		grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f"})
+		s.line.disturb(only(verb, 1, loseReply))
+		write := verbs(s.Client, token, grant.Lease)[verb]
+		wantError(t, write(t.Context()), client.ErrUnknownOutcome)
+		succeeds(t, verb+" again", write(t.Context()))
+	}
 }
 
 // A connection that the service closes while it is idle, unseen: the write meets a dead one, and must not be sent on another, since it may have arrived.
 func TestAWriteThatMeetsADeadConnectionIsNotSentAgain(t *testing.T) {
 	var requests atomic.Int64
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, "listening", err)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -137,14 +129,10 @@ func TestAWriteThatMeetsADeadConnectionIsNotSentAgain(t *testing.T) {
 	})
 	c := connect(t, "http://"+listener.Addr().String())
 	for want := int64(2); want <= 20; want += 2 {
-		if _, err := c.Issue(t.Context(), "", 0); err != nil {
-			t.Fatal(err)
-		}
+		issue(t, c)
 		_, err := c.Issue(t.Context(), "", 0)
 		wantError(t, err, client.ErrUnknownOutcome)
-		if n := requests.Load(); n != want {
-			t.Fatalf("%d requests came, not %d", n, want)
-		}
+		expect.MustEqual(t, "requests that came", requests.Load(), want)
 	}
 }
 
@@ -169,9 +157,7 @@ func answerOne(conn net.Conn, requests *atomic.Int64) {
 // A service that refuses a large body without having read it closes the connection over what is under way, and its answer is lost with that. So the body waits.
 func TestALargeBodyWaitsUntilItIsWanted(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, "listening", err)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -180,8 +166,10 @@ func TestALargeBodyWaitsUntilItIsWanted(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		if request, err := http.ReadRequest(bufio.NewReaderSize(conn, 16)); err != nil || request.Header.Get("Expect") != "100-continue" {
-			t.Errorf("%v, %v", request, err)
+		request, err := http.ReadRequest(bufio.NewReaderSize(conn, 16))
+		succeeds(t, "reading the request", err)
+		if err == nil {
+			expect.Equal(t, "the request's header Expect", request.Header.Get("Expect"), "100-continue")
 		}
 		_, _ = io.WriteString(conn, "HTTP/1.1 413 Request Entity Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 	}()
@@ -202,9 +190,8 @@ func TestAServiceThatIsAwayIsARefusal(t *testing.T) {
 	for verb, write := range verbs(c, "secret-token", "secret-lease") {
 		err := write(t.Context())
 		wantError(t, err, client.ErrUnavailable)
-		if !errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "/token") {
-			t.Errorf("%s: %v", verb, err)
-		}
+		expect.Error(t, verb+" of a service that is away", err, syscall.ECONNREFUSED)
+		without(t, verb+" of a service that is away", err.Error(), "secret", "/token")
 	}
 	_, err := c.Status(t.Context(), "secret-token")
 	wantError(t, err, client.ErrUnavailable)
@@ -217,9 +204,8 @@ func TestAnEndedContextSendsNothing(t *testing.T) {
 	for verb, write := range verbs(s.Client, "a-token", "a-lease") {
 		err := write(ctx)
 		wantError(t, err, client.ErrRefused)
-		if !errors.Is(err, context.Canceled) || s.line.count(verb) != 0 {
-			t.Errorf("%s: %v, sent %d times", verb, err, s.line.count(verb))
-		}
+		expect.Error(t, verb+" with a context that has ended", err, context.Canceled)
+		expect.Equal(t, "how often "+verb+" was sent", s.line.count(verb), 0)
 	}
 }
 
@@ -245,18 +231,14 @@ func TestHTTP2(t *testing.T) {
 	c := connect(t, web.URL, func(config *client.Config) { config.HTTPClient = web.Client() })
 	token := issue(t, c)
 	s.line.disturb(only("claim", 1, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
-		if r.ProtoMajor != 2 {
-			t.Errorf("%s", r.Proto)
-		}
+		expect.Equal(t, "the protocol of the request", r.Proto, "HTTP/2.0")
 		return loseReply(w, r, service)
 	}))
 	_, err := c.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
 	wantError(t, err, client.ErrUnknownOutcome)
 	_, err = c.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
 	wantError(t, err, client.ErrInProgress)
-	if n := s.line.count("claim"); n != 2 {
-		t.Errorf("%d claims", n)
-	}
+	expect.Equal(t, "claims that came", s.line.count("claim"), 2)
 	untrusted := connect(t, web.URL)
 	_, err = untrusted.Issue(t.Context(), "", 0)
 	wantError(t, err, client.ErrUnavailable)
@@ -264,12 +246,13 @@ func TestHTTP2(t *testing.T) {
 
 func TestAStoreThatIsAwayIsARefusalOfTheService(t *testing.T) {
 	redis := redistest.Start(t)
-	s := serve(t, storetest.Open(t, redisstore.Config{URL: redis.URL()}))
+	s := serve(t, open(t, redis.URL()))
 	token := issue(t, s.Client)
 	redis.Kill()
 	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
-	if said := wantError(t, err, client.ErrUnavailable); said.RetryAfter == 0 || !said.Retryable || said.Status != 503 {
-		t.Errorf("%+v", said)
+	said := wantError(t, err, client.ErrUnavailable)
+	if said.RetryAfter == 0 || !said.Retryable || said.Status != 503 {
+		t.Errorf("Claim while Redis is away: got %+v, want status 503, retryable after a while", said)
 	}
 }
 
@@ -280,9 +263,9 @@ func TestAStoreThatHangsIsAnUnknownOutcome(t *testing.T) {
 	token := issue(t, s.Client)
 	redis.Pause()
 	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
-	if said := wantError(t, err, client.ErrUnknownOutcome); said.Code != "outcome-unknown" || said.Status != 503 {
-		t.Errorf("%+v", said)
-	}
+	said := wantError(t, err, client.ErrUnknownOutcome)
+	expect.Equal(t, "the code told while Redis hangs", said.Code, "outcome-unknown")
+	expect.Equal(t, "the status told while Redis hangs", said.Status, 503)
 	_, err = s.Status(t.Context(), token)
 	wantError(t, err, client.ErrUnavailable)
 }

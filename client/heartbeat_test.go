@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // Every test here runs in a bubble where time passes only while everybody waits, so the times are exact.
@@ -62,14 +62,12 @@ func TestHeartbeatKeepsALongWorkersClaim(t *testing.T) {
 				_, err := s.Do(t.Context(), token, client.Terms{Policy: policy}, mustNotRun(t))
 				wantError(t, err, client.ErrInProgress)
 			}
-			if got := <-first; got.err != nil || !isDone(got.Result, false) {
-				t.Errorf("%+v", got)
-			}
-			if result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t)); err != nil || !isDone(result, true) {
-				t.Errorf("%+v, %v", result, err)
-			}
+			got := <-first
+			isDone(t, "Do that worked for 20 minutes", got.Result, got.err, false)
+			result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
+			isDone(t, "Do afterwards", result, err, true)
 			if n := s.line.count("extend"); n < 330 || n > 365 {
-				t.Errorf("%d heartbeats in 20 minutes, one each 3.3 s", n)
+				t.Errorf("%d heartbeats in 20 minutes, want 330 to 365: one each 3.3 s", n)
 			}
 		})
 	}
@@ -84,16 +82,13 @@ func TestUnderTakeoverWorkEndsByItsOwnClock(t *testing.T) {
 		first := s.attempt(t.Context(), token, terms, whenLost(causes, &at))
 		time.Sleep(7 * time.Second) // two heartbeats got through, the last after 6 s
 		s.line.disturb(only("extend", 0, silent))
-		if cause := <-causes; !errors.Is(cause, client.ErrSuperseded) {
-			t.Errorf("cause %v", cause)
-		}
+		expect.Error(t, "the cause of the function's context", <-causes, client.ErrSuperseded)
 		if after := at.Sub(begun); after != 15*time.Second {
 			t.Errorf("it ended after %v, one lease after the last heartbeat was at 15 s", after)
 		}
 		// Nobody has taken over: the answer is still the true owner's to record.
-		if got := <-first; got.err != nil || !isDone(got.Result, false) {
-			t.Errorf("%+v", got)
-		}
+		got := <-first
+		isDone(t, "Do that nobody has superseded", got.Result, got.err, false)
 	})
 }
 
@@ -119,9 +114,9 @@ func TestUnderTakeoverTrustCountsFromBeforeSending(t *testing.T) {
 			})
 			causes, at, begun := make(chan error, 1), time.Time{}, time.Now()
 			got := <-s.attempt(t.Context(), token, client.Terms{Policy: client.Takeover, Lease: 9 * time.Second}, whenLost(causes, &at))
-			if after := at.Sub(begun); after != row.ends || got.err != nil || answered != (row.ends > 9*time.Second) {
-				t.Errorf("%s: it ended after %v, %v", name, after, got.err)
-			}
+			succeeds(t, "Do, late: "+name, got.err)
+			expect.Equal(t, "when the function's context ended, late: "+name, at.Sub(begun), row.ends)
+			expect.Equal(t, "whether a heartbeat was answered, late: "+name, answered, row.ends > 9*time.Second)
 		})
 	}
 }
@@ -141,22 +136,17 @@ func TestAnAttemptThatIsTakenOverIsWithdrawn(t *testing.T) {
 		time.Sleep(time.Second)
 		heir := client.Answer{Status: 202}
 		result, err := s.Do(t.Context(), token, terms, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
-			if attempt.Number != 2 {
-				t.Errorf("%+v", attempt)
-			}
+			expect.Equal(t, "the number of the attempt that takes over", attempt.Number, 2)
 			return heir, nil
 		})
-		if err != nil || result.Answer.Status != 202 {
-			t.Errorf("%+v, %v", result, err)
-		}
+		succeeds(t, "Do that takes over", err)
+		expect.Equal(t, "Do that takes over", result.Answer.Status, 202)
 		got := <-first
 		wantError(t, got.err, client.ErrSuperseded)
-		if got.Answer.Status != 0 {
-			t.Errorf("%+v", got)
-		}
-		if result, err := s.Do(t.Context(), token, terms, mustNotRun(t)); err != nil || result.Answer.Status != 202 {
-			t.Errorf("%+v, %v", result, err)
-		}
+		expect.Equal(t, "Do that was superseded", got.Result, client.Result{})
+		result, err = s.Do(t.Context(), token, terms, mustNotRun(t))
+		succeeds(t, "Do afterwards", err)
+		expect.Equal(t, "Do afterwards", result.Answer.Status, 202)
 	})
 }
 
@@ -170,14 +160,13 @@ func TestWorkEndsWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
 				begun := time.Now()
 				_, err := s.Do(t.Context(), issue(t, s.Client), client.Terms{Policy: policy, Lease: 9 * time.Second}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
 					<-ctx.Done()
-					if after, cause := time.Since(begun), context.Cause(ctx); after != 3*time.Second || !errors.Is(cause, want) {
-						t.Errorf("ended after %v because %v", after, cause)
-					}
+					expect.Equal(t, "when the function's context ended, told "+code, time.Since(begun), 3*time.Second)
+					expect.Error(t, "the cause of the function's context, told "+code, context.Cause(ctx), want)
 					return client.Answer{}, errProvider
 				})
-				if !errors.Is(err, errProvider) || !errors.Is(err, want) || s.line.count("extend") != 1 {
-					t.Errorf("%v after %d heartbeats", err, s.line.count("extend"))
-				}
+				expect.Error(t, "Do, told "+code, err, errProvider)
+				expect.Error(t, "Do, told "+code, err, want)
+				expect.Equal(t, "heartbeats, told "+code, s.line.count("extend"), 1)
 			})
 		}
 	}
@@ -192,12 +181,10 @@ func TestUnderHoldWorkGoesOnWhileTheServiceIsSilent(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		_, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
 		wantError(t, err, client.ErrInDoubt)
-		if got := <-first; got.err != nil || !isDone(got.Result, false) {
-			t.Errorf("%+v", got)
-		}
-		if result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t)); err != nil || !isDone(result, true) {
-			t.Errorf("the late answer: %+v, %v", result, err)
-		}
+		got := <-first
+		isDone(t, "Do while the service is silent", got.Result, got.err, false)
+		result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
+		isDone(t, "Do after the late answer", result, err, true)
 	})
 }
 
@@ -207,9 +194,7 @@ func TestAHeartbeatThatHangsIsGivenUp(t *testing.T) {
 		s := bubble(t)
 		s.line.disturb(only("extend", 1, silent))
 		result, err := s.Do(t.Context(), issue(t, s.Client), client.Terms{Policy: client.Takeover, Lease: 9 * time.Second}, sleeping(14*time.Second))
-		if err != nil || !isDone(result, false) {
-			t.Errorf("%+v, %v", result, err)
-		}
+		isDone(t, "Do with one heartbeat that hangs", result, err, false)
 	})
 }
 
@@ -244,7 +229,7 @@ func TestDoReturnsWhenNoHeartbeatIsUnderWay(t *testing.T) {
 			func() {
 				defer func() {
 					if n := slow.under.Load(); n != 0 {
-						t.Errorf("%d heartbeats are under way", n)
+						t.Errorf("%d heartbeats are under way when Do has returned, want none", n)
 					}
 					_ = recover() // it panicked, or not
 				}()
@@ -263,9 +248,7 @@ func TestHeartbeatOutlivesTheCaller(t *testing.T) {
 		first := s.attempt(ctx, token, terms, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
 			<-ctx.Done()
 			time.Sleep(time.Minute)
-			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-				t.Errorf("cause %v", cause)
-			}
+			expect.Error(t, "the cause of the function's context", context.Cause(ctx), context.Canceled)
 			return done, nil
 		})
 		time.Sleep(time.Second)
@@ -273,8 +256,7 @@ func TestHeartbeatOutlivesTheCaller(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		_, err := s.Do(t.Context(), token, terms, mustNotRun(t))
 		wantError(t, err, client.ErrInProgress)
-		if got := <-first; got.err != nil || !isDone(got.Result, false) {
-			t.Errorf("%+v", got)
-		}
+		got := <-first
+		isDone(t, "Do whose caller has gone", got.Result, got.err, false)
 	})
 }

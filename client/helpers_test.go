@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,14 +19,16 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/apitest"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// patience is how long a test waits for what must come. Only a hang takes that long.
-const patience = 30 * time.Second
+// patience is how long a request may take, and a command of a store. Only a hang takes that long.
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	redisstore.LogTo(slog.New(slog.DiscardHandler)) // a store that is away is what some of these tests are about
@@ -37,6 +40,7 @@ type service struct {
 	*client.Client
 
 	url   string
+	store *redisstore.Store
 	line  *line
 	wires http.RoundTripper // to the service, in a bubble
 }
@@ -59,12 +63,18 @@ func serveWith(t testing.TB, config server.Config) *service {
 	})
 	l := &line{service: apitest.Handler(t, one.Handler()), seen: map[string]int{}}
 	url := listen(t, l)
-	return &service{Client: connect(t, url), url: url, line: l}
+	return &service{Client: connect(t, url), url: url, store: config.Store, line: l}
 }
 
 func embedded(t testing.TB) *service {
 	t.Helper()
-	return serve(t, storetest.Open(t, redisstore.Config{URL: "embedded:"}))
+	return serve(t, open(t, "embedded:"))
+}
+
+// open opens a store whose commands may take as long as any request.
+func open(t testing.TB, url string) *redisstore.Store {
+	t.Helper()
+	return storetest.Open(t, redisstore.Config{URL: url, Timeout: patience})
 }
 
 // listen serves a handler until the test ends, and returns its URL.
@@ -84,7 +94,7 @@ func connect(t testing.TB, url string, change ...func(*client.Config)) *client.C
 	}
 	c, err := client.New(config)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("making a client of %q: %v", url, err)
 	}
 	t.Cleanup(c.CloseIdleConnections)
 	return c
@@ -180,7 +190,7 @@ func issue(t testing.TB, c *client.Client) string {
 	t.Helper()
 	token, err := c.Issue(t.Context(), "", 0)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Issue: %v", err)
 	}
 	return token.Value
 }
@@ -189,7 +199,7 @@ func claim(t testing.TB, c *client.Client, token string, terms client.Terms) cli
 	t.Helper()
 	outcome, err := c.Claim(t.Context(), token, terms)
 	if err != nil || !outcome.Granted {
-		t.Fatalf("claim: %+v, %v", outcome, err)
+		t.Fatalf("Claim with %+v: got %+v, %v, want it granted", terms, outcome, err)
 	}
 	return outcome.Grant
 }
@@ -198,7 +208,7 @@ func state(t testing.TB, c *client.Client, token string) client.State {
 	t.Helper()
 	status, err := c.Status(t.Context(), token)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Status: %v", err)
 	}
 	return status.State
 }
@@ -207,7 +217,7 @@ func state(t testing.TB, c *client.Client, token string) client.State {
 func wantError(t testing.TB, err, want error) *client.Error {
 	t.Helper()
 	if !errors.Is(err, want) {
-		t.Fatalf("got %v, want %v", err, want)
+		t.Fatalf("got error %v, want %v", err, want)
 	}
 	classes := 0
 	for _, class := range []error{client.ErrRefused, client.ErrLost, client.ErrUnknownOutcome} {
@@ -217,18 +227,69 @@ func wantError(t testing.TB, err, want error) *client.Error {
 	}
 	said, ok := errors.AsType[*client.Error](err)
 	if classes != 1 || !ok {
-		t.Fatalf("%v is of %d classes; an *Error: %t", err, classes, ok)
+		t.Fatalf("the error %v is of %d classes, want 1; an *Error: got %t, want true", err, classes, ok)
 	}
 	return said
 }
 
-// eventually waits for something that others do.
-func eventually(t testing.TB, what string, is func() bool) {
+// answering is a client of a service that answers every request with this.
+func answering(t testing.TB, status int, media, body string) *client.Client {
 	t.Helper()
-	for limit := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("it did not come to that: %s", what)
+	return faced(t, says(status, media, body))
+}
+
+// faced is a client whose every request meets a fault.
+func faced(t testing.TB, with fault, change ...func(*client.Config)) *client.Client {
+	t.Helper()
+	return connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { with(w, r, nil) })), change...)
+}
+
+// troubled is a client of a service that answers every request with this problem.
+func troubled(t testing.TB, code wire.Code) *client.Client {
+	t.Helper()
+	return faced(t, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+		wire.NewProblem(code, "").Write(w)
+		return true
+	})
+}
+
+// succeeds fails the test if what was asked failed.
+func succeeds(t testing.TB, asked string, err error) {
+	t.Helper()
+	expect.Error(t, asked, err, nil)
+}
+
+// between fails the test unless low <= got <= high.
+func between[T cmp.Ordered](t testing.TB, asked string, got, low, high T) {
+	t.Helper()
+	if got < low || got > high {
+		t.Errorf("%s: got %v, want %v to %v", asked, got, low, high)
+	}
+}
+
+// after fails the test unless a moment comes after another.
+func after(t testing.TB, asked string, got, than time.Time) {
+	t.Helper()
+	if !got.After(than) {
+		t.Errorf("%s: got %v, want a moment after %v", asked, got, than)
+	}
+}
+
+// without fails the test for each secret that stands in a text.
+func without(t testing.TB, asked, text string, secrets ...string) {
+	t.Helper()
+	for _, secret := range secrets {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s: %q stands in %q", asked, secret, text)
 		}
+	}
+}
+
+// must ends the test if what was asked failed.
+func must(t testing.TB, asked string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", asked, err)
 	}
 }
 
@@ -247,8 +308,11 @@ func discard(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
 func readJSON(t testing.TB, r *http.Request) (message map[string]any) {
 	t.Helper()
 	body, err := io.ReadAll(r.Body)
-	if err != nil || json.Unmarshal(body, &message) != nil {
-		t.Errorf("%v of %q", err, body)
+	if err == nil {
+		err = json.Unmarshal(body, &message)
+	}
+	if err != nil {
+		t.Errorf("%s %s: body %q: %v", r.Method, r.URL, body, err)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return message

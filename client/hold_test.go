@@ -2,20 +2,19 @@ package client_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
-	"github.com/coatcheck/coatcheck/workerlease"
+	"github.com/coatcheck/coatcheck/server"
 )
 
 // Every test here runs in a bubble where time passes only while everybody waits, so the times are exact. A TTL is 30 s; the local deadline is a second before its end.
@@ -50,9 +49,7 @@ func (d *diary) options() client.HoldOptions { return client.HoldOptions{Observe
 func hold(t testing.TB, s *service, options client.HoldOptions) *client.Holder {
 	t.Helper()
 	h, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{Identity: "me"}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, "HoldWorker", err)
 	t.Cleanup(func() { _ = h.Release(context.Background(), time.Time{}) }) // the service may be away
 	return h
 }
@@ -60,10 +57,16 @@ func hold(t testing.TB, s *service, options client.HoldOptions) *client.Holder {
 func current(t testing.TB, h *client.Holder) client.WorkerLease {
 	t.Helper()
 	lease, err := h.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, "Current", err)
 	return lease
+}
+
+// noLease fails the test unless a holder has none, for that reason.
+func noLease(t testing.TB, h *client.Holder, why error) {
+	t.Helper()
+	_, err := h.Lease()
+	expect.Error(t, "Lease of a holder that has none", err, holder.ErrNone)
+	expect.Error(t, "Lease of a holder that has none", err, why)
 }
 
 func TestAHeldWorkerIDStaysHeld(t *testing.T) {
@@ -74,22 +77,20 @@ func TestAHeldWorkerIDStaysHeld(t *testing.T) {
 		for range 20 * 60 {
 			time.Sleep(time.Second)
 			if lease, err := h.Lease(); err != nil || lease.Fence != first.Fence || lease.Worker != first.WorkerID || !lease.NotAfter.After(time.Now()) {
-				t.Fatalf("%+v, %v", lease, err)
+				t.Fatalf("Lease: got %+v, %v, want one that is open, with worker id %d and fence %d", lease, err, first.WorkerID, first.Fence)
 			}
 		}
-		if n := s.line.count("renew"); n < 110 || n > 130 || d.count(holder.Renewed) != n || s.line.count("acquire") != 1 {
-			t.Errorf("%d renewals", n)
-		}
+		n := s.line.count("renew")
+		between(t, "renewals in 20 minutes, one each 10 s", n, 110, 130)
+		expect.Equal(t, "renewals that the holder told of", d.count(holder.Renewed), n)
+		expect.Equal(t, "leases asked for", s.line.count("acquire"), 1)
 		used := time.Now().Add(3 * time.Second).Truncate(time.Millisecond)
-		if err := h.Release(t.Context(), used); err != nil {
-			t.Error(err)
-		}
-		if got := slot(t, s.Client, "orders", 0); got.State != "free" || !got.NotAfter.Equal(used) || s.line.count("give back") != 1 {
-			t.Errorf("%+v, used until %v", got, used)
-		}
-		if _, err := h.Lease(); !errors.Is(err, holder.ErrNone) || !errors.Is(err, keepalive.ErrReleased) {
-			t.Error(err)
-		}
+		succeeds(t, "Release", h.Release(t.Context(), used))
+		got := slot(t, s.Client, "orders", 0)
+		expect.Equal(t, "the slot's state after Release", got.State, "free")
+		expect.Equal(t, "the end of the slot's window after Release", got.NotAfter, used)
+		expect.Equal(t, "requests to give back", s.line.count("give back"), 1)
+		noLease(t, h, keepalive.ErrReleased)
 	})
 }
 
@@ -123,15 +124,18 @@ func TestAHolderStopsInTimeWhateverTheServiceDoes(t *testing.T) {
 					return fault(w, r, service)
 				}))
 				<-h.Context().Done()
-				if after, cause := time.Since(confirmed), context.Cause(h.Context()); after != trusted || !errors.Is(cause, keepalive.ErrDeadline) || time.Now().Before(disturbed) {
-					t.Errorf("ended %v after the last renewal: %v", after, cause)
-				}
-				if _, err := h.Lease(); !errors.Is(err, keepalive.ErrDeadline) || !errors.Is(err, holder.ErrNone) {
-					t.Error(err)
-				}
+				expect.Equal(t, "how long after the last renewal the holder's context ended", time.Since(confirmed), trusted)
+				expect.Error(t, "the cause of the holder's context", context.Cause(h.Context()), keepalive.ErrDeadline)
+				after(t, "when the holder's context ended", time.Now(), disturbed)
+				noLease(t, h, keepalive.ErrDeadline)
 				<-h.Done()
-				if n := d.count(holder.RenewalFailed); name == "black hole" && n < 1 || name != "black hole" && name != "replies come late" && n < 4 {
-					t.Errorf("%d renewals failed", n)
+				least := map[string]int{"black hole": 1, "replies come late": 0}
+				want, is := least[name]
+				if !is {
+					want = 4
+				}
+				if n := d.count(holder.RenewalFailed); n < want {
+					t.Errorf("the holder told of %d renewals that failed, want %d at least", n, want)
 				}
 			})
 		})
@@ -142,21 +146,19 @@ func TestAShortOutageCostsNothing(t *testing.T) {
 	for name, fault := range map[string]fault{"silent": silent, "ended": hangUp, "unavailable": says(503, "application/problem+json", `{"code":"store-unavailable"}`), "lost": loseReply} {
 		synctest.Test(t, func(t *testing.T) {
 			s, d := bubble(t), &diary{}
-			if _, err := s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: 6 * time.Second}); err != nil { // less than the client's own timeout
-				t.Fatal(err)
-			}
+			_, err := s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: 6 * time.Second}) // less than the client's own timeout
+			must(t, "CreatePool", err)
 			h := hold(t, s, d.options())
 			first := current(t, h)
 			for range 10 {
 				s.line.disturb(only("renew", 1, fault)) // one that hangs makes room for the next
 				time.Sleep(time.Minute)
 				if lease, err := h.Lease(); err != nil || lease.Fence != first.Fence {
-					t.Fatalf("%s: %+v, %v", name, lease, err)
+					t.Fatalf("Lease after an outage, %s: got %+v, %v, want fence %d", name, lease, err, first.Fence)
 				}
 			}
-			if n := d.count(holder.RenewalFailed); n != 10 || d.count(holder.Lost) != 0 {
-				t.Errorf("%s: %d renewals failed", name, n)
-			}
+			expect.Equal(t, "renewals that failed, "+name, d.count(holder.RenewalFailed), 10)
+			expect.Equal(t, "leases lost, "+name, d.count(holder.Lost), 0)
 		})
 	}
 }
@@ -165,17 +167,13 @@ func TestAHolderEndsAtOnceWhenTheServiceSaysThatItsLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
 		h := hold(t, s, client.HoldOptions{})
-		if err := s.ReleaseWorker(t.Context(), current(t, h), time.Time{}); err != nil { // by somebody who has its token
-			t.Fatal(err)
-		}
+		must(t, "ReleaseWorker by one who has the token", s.ReleaseWorker(t.Context(), current(t, h), time.Time{}))
 		<-h.Done()
-		_, err := h.Lease()
-		if !errors.Is(err, client.ErrLost) || !errors.Is(err, keepalive.ErrLost) || !errors.Is(err, holder.ErrNone) || s.line.count("renew") != 1 {
-			t.Errorf("%v after %d renewals", err, s.line.count("renew"))
-		}
-		if err := h.Release(t.Context(), time.Time{}); err != nil || s.line.count("give back") != 1 {
-			t.Errorf("what is lost is given back: %v", err)
-		}
+		noLease(t, h, client.ErrLost)
+		noLease(t, h, keepalive.ErrLost)
+		expect.Equal(t, "renewals until the holder knew", s.line.count("renew"), 1)
+		succeeds(t, "Release of what is lost", h.Release(t.Context(), time.Time{}))
+		expect.Equal(t, "requests to give back, the other's own among them", s.line.count("give back"), 1)
 	})
 }
 
@@ -190,21 +188,17 @@ func TestAHolderReacquires(t *testing.T) {
 		s.line.disturb(hangUp)
 		<-h.Context().Done()
 		time.Sleep(10 * time.Minute)
-		if _, err := h.Lease(); !errors.Is(err, keepalive.ErrDeadline) {
-			t.Error(err)
-		}
-		if n := s.line.count("acquire"); n < 60 || n > 400 {
-			t.Errorf("asked %d times in ten minutes", n)
-		}
+		_, err := h.Lease()
+		expect.Error(t, "Lease while the service is away", err, keepalive.ErrDeadline)
+		between(t, "leases asked for in ten minutes", s.line.count("acquire"), 60, 400)
 		s.line.disturb(nil)
 		time.Sleep(time.Minute)
 		second := current(t, h)
 		if second.Fence <= first.Fence || second.NotBefore.Before(first.NotAfter) || second.WorkerID != first.WorkerID { // of the same identity
-			t.Errorf("%+v after %+v", second, first)
+			t.Errorf("the lease after the outage: got %+v, want the worker id of %+v, a larger fence and a later window", second, first)
 		}
-		if d.count(holder.Granted) != 2 || d.count(holder.Lost) != 1 {
-			t.Errorf("%d grants", d.count(holder.Granted))
-		}
+		expect.Equal(t, "grants that the holder told of", d.count(holder.Granted), 2)
+		expect.Equal(t, "losses that the holder told of", d.count(holder.Lost), 1)
 	})
 }
 
@@ -218,14 +212,11 @@ func TestAGrantWhoseReplyWasLostIsNobodys(t *testing.T) {
 			s := bubble(t)
 			s.line.disturb(only("acquire", 3, row.fault))
 			h, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{TTL: 5 * time.Second, Identity: "me"}, client.HoldOptions{Patience: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, "HoldWorker whose replies are "+name, err)
 			defer h.Release(t.Context(), time.Time{})
 			ring, err := s.Ring(t.Context(), "orders", 0, 10)
-			if err != nil || s.line.count("acquire") != 4 {
-				t.Fatalf("%v after %d requests", err, s.line.count("acquire"))
-			}
+			must(t, "Ring", err)
+			expect.MustEqual(t, "leases asked for, with replies that are "+name, s.line.count("acquire"), 4)
 			mine, fences := current(t, h), []int64{}
 			for _, slot := range ring.Slots {
 				if slot.Fence == 0 {
@@ -233,11 +224,11 @@ func TestAGrantWhoseReplyWasLostIsNobodys(t *testing.T) {
 				}
 				fences = append(fences, slot.Fence)
 				if slot.WorkerID == mine.WorkerID && slot.Fence != mine.Fence {
-					t.Errorf("%s: %+v, held %+v", name, slot, mine)
+					t.Errorf("%s: the slot of the lease %+v is %+v, want its fence", name, mine, slot)
 				}
 			}
 			if row.taken == 0 && len(fences) != 1 || !slices.Contains(fences, mine.Fence) || slices.Max(fences) != mine.Fence {
-				t.Errorf("%s: fences %v, held %d", name, fences, mine.Fence)
+				t.Errorf("%s: the ring's fences are %v, want the holder's %d as the largest, and the only one if no grant was made", name, fences, mine.Fence)
 			}
 			time.Sleep(20 * time.Second)
 			ring, err = s.Ring(t.Context(), "orders", 0, 10)
@@ -247,9 +238,8 @@ func TestAGrantWhoseReplyWasLostIsNobodys(t *testing.T) {
 					held++
 				}
 			}
-			if err != nil || held != 1 {
-				t.Errorf("%s: %d are held in the end, %v", name, held, err)
-			}
+			succeeds(t, name+": Ring in the end", err)
+			expect.Equal(t, name+": slots held in the end", held, 1)
 		})
 	}
 }
@@ -266,7 +256,7 @@ func TestAHolderWaitsAsLongAsTheServiceSays(t *testing.T) {
 	})
 	t.Run("quarantined", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			waitsFor(t, bubbleWith(t, workerlease.Config{}), 31*time.Second, client.ErrQuarantined)
+			waitsFor(t, bubbleWith(t, server.Config{}), 31*time.Second, client.ErrQuarantined)
 		})
 	})
 }
@@ -276,22 +266,16 @@ func waitsFor(t *testing.T, s *service, span time.Duration, want error) {
 	t.Helper()
 	began, asked := time.Now(), s.line.count("acquire")
 	_, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
-	if said := wantError(t, err, want); said.RetryAfter != span || time.Since(began) != 0 {
-		t.Errorf("%+v after %v", said, time.Since(began))
-	}
+	expect.Equal(t, "the wait that the service asks for", wantError(t, err, want).RetryAfter, span)
+	expect.Equal(t, "how long HoldWorker without patience took", time.Since(began), 0)
 	_, err = s.HoldWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{Patience: span / 2})
 	wantError(t, err, want)
-	if after := time.Since(began); after > span/2 {
-		t.Errorf("given up after %v", after)
-	}
+	between(t, "when HoldWorker gave up", time.Since(began), 0, span/2)
 	h, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{Patience: 2 * span})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, "HoldWorker that waits long enough", err)
 	defer h.Release(t.Context(), time.Time{})
-	if after, n := time.Since(began), s.line.count("acquire")-asked; after < span || after > span+10*time.Second || n > 5+int(span/(5*time.Second)) {
-		t.Errorf("granted after %v and %d requests", after, n)
-	}
+	between(t, "when HoldWorker had a lease", time.Since(began), span, span+10*time.Second)
+	between(t, "leases asked for", s.line.count("acquire")-asked, 1, 5+int(span/(5*time.Second)))
 }
 
 // A wait that something on the way asks for is kept only so long.
@@ -302,13 +286,11 @@ func TestAHolderDoesNotWaitForEverBecauseAProxySaysSo(t *testing.T) {
 			w.Header().Set("Retry-After", strconv.Itoa(365*24*60*60))
 			return says(503, "text/html", "maintenance")(w, r, service)
 		}))
-		began := time.Now()
 		h := s.StartWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
 		defer h.Release(t.Context(), time.Time{})
 		time.Sleep(time.Minute)
-		if _, err := h.Lease(); err != nil {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
+		_, err := h.Lease()
+		succeeds(t, "Lease a minute after a proxy asked for a year", err)
 	})
 }
 
@@ -318,15 +300,12 @@ func TestStartWorkerGoesOnUntilThereIsAGrant(t *testing.T) {
 		s.line.disturb(hangUp)
 		h := s.StartWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
 		time.Sleep(time.Hour)
-		if _, err := h.Lease(); !errors.Is(err, holder.ErrNone) {
-			t.Error(err)
-		}
+		_, err := h.Lease()
+		expect.Error(t, "Lease while the service is away", err, holder.ErrNone)
 		s.line.disturb(nil)
 		time.Sleep(time.Minute)
 		current(t, h)
-		if err := h.Release(t.Context(), time.Time{}); err != nil {
-			t.Error(err)
-		}
+		succeeds(t, "Release", h.Release(t.Context(), time.Time{}))
 	})
 }
 
@@ -355,12 +334,8 @@ func TestWhatCanNotBeLeasedIsAskedForOnce(t *testing.T) {
 			wantError(t, err, row.want)
 			h := s.StartWorker(t.Context(), row.pool, row.request, client.HoldOptions{Reacquire: true})
 			<-h.Done()
-			if _, err := h.Lease(); !errors.Is(err, row.want) || !errors.Is(err, holder.ErrNone) {
-				t.Errorf("%s: %v", name, err)
-			}
-			if n := s.line.count("acquire") - before; n != row.sent {
-				t.Errorf("%s: asked %d times", name, n)
-			}
+			noLease(t, h, row.want)
+			expect.Equal(t, "leases asked for with "+name, s.line.count("acquire")-before, row.sent)
 		}
 	})
 }
@@ -376,12 +351,9 @@ func TestReleasingToAServiceThatIsAwayIsBounded(t *testing.T) {
 		began := time.Now()
 		err := h.Release(ctx, time.Now())
 		wantError(t, err, client.ErrUnknownOutcome)
-		if time.Since(began) != 3*time.Second || strings.Contains(err.Error(), token) {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-		if _, err := h.Lease(); !errors.Is(err, keepalive.ErrReleased) {
-			t.Error(err)
-		}
+		expect.Equal(t, "how long Release took", time.Since(began), 3*time.Second)
+		without(t, "Release", err.Error(), token)
+		noLease(t, h, keepalive.ErrReleased)
 	})
 }
 
@@ -396,7 +368,7 @@ func TestALeasesClockIsTheServers(t *testing.T) {
 			for range 100 {
 				lease, err := h.Lease()
 				if behind := time.Since(lease.Time.Add(time.Since(lease.At))); err != nil || behind < -time.Millisecond || behind > delay+time.Millisecond {
-					t.Fatalf("behind by %v, %v", behind, err)
+					t.Fatalf("Lease, with answers %v late: its clock is behind by %v, %v, want up to the delay", delay, behind, err)
 				}
 				time.Sleep(7 * time.Second)
 			}

@@ -27,19 +27,19 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		header := http.Header{"Retry-After": {value}, "Date": {"Fri, 20 Nov 2026 15:35:46 GMT"}}
 		if got := retryAfter(header); got != want {
-			t.Errorf("%q: %v, want %v", value, got, want)
+			t.Errorf("Retry-After %q: got %v, want %v", value, got, want)
 		}
 	}
 	soon := http.Header{"Retry-After": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}}
 	if got := retryAfter(soon); got <= 0 || got > time.Hour {
-		t.Errorf("without a Date: %v", got)
+		t.Errorf("Retry-After in an hour, without a Date: got %v, want up to an hour", got)
 	}
 }
 
 func TestMillisecondsAreRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, 90 * time.Second: 90_000, -time.Second: -1000, math.MaxInt64: 9223372036855} {
 		if got := millis(d); got != want {
-			t.Errorf("%v: %d", d, got)
+			t.Errorf("millis(%v): got %d, want %d", d, got, want)
 		}
 	}
 }
@@ -54,11 +54,11 @@ func TestTextsOfOthersAreMadePlain(t *testing.T) {
 		strings.Repeat("x", maxText+1):                   strings.Repeat("x", maxText) + "…",
 	} {
 		if got := ask.clean(text); got != want {
-			t.Errorf("%q: %q", text, got)
+			t.Errorf("clean(%q): got %q, want %q", text, got, want)
 		}
 	}
 	if got := (call{token: "a"}).clean("a cat"); got != "a cat" {
-		t.Errorf("a token that is part of words: %q", got)
+		t.Errorf("a token that is part of words: got %q, want it as it was", got)
 	}
 }
 
@@ -91,10 +91,10 @@ func FuzzProblem(f *testing.F) {
 			}
 		}
 		if classes != 1 {
-			t.Errorf("%v is of %d classes", err, classes)
+			t.Errorf("%v is of %d classes, want 1", err, classes)
 		}
 		if known := codes[""]; known != nil || err.Code == "" && !errors.Is(err, byStatus(status)) {
-			t.Errorf("%v of status %d", err, status)
+			t.Errorf("without a code, status %d: got %v, want %v", status, err, byStatus(status))
 		}
 		text := err.Error()
 		if strings.Contains(text, token) || strings.Contains(text, lease) {
@@ -104,7 +104,7 @@ func FuzzProblem(f *testing.F) {
 			t.Errorf("not a plain text: %q", text)
 		}
 		if err.RetryAfter < 0 || err.RetryAfter > maxWait {
-			t.Errorf("wait %v for %q", err.RetryAfter, retry)
+			t.Errorf("Retry-After %q: got a wait of %v, want 0 to %v", retry, err.RetryAfter, maxWait)
 		}
 	})
 }

@@ -8,66 +8,48 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/storetest"
-	"github.com/coatcheck/coatcheck/redisstore"
-)
+	"github.com/google/go-cmp/cmp/cmpopts"
 
-func TestTokenVerbsAgainstTheService(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		s := serve(t, store)
-		t.Run("issue, claim, extend, complete, replay", s.round)
-		t.Run("a claim in progress is told with what is left of its lease", s.busy)
-		t.Run("a claim given back can be taken again", s.givenBack)
-		t.Run("only the owner may complete, extend or release", s.owner)
-		t.Run("a silent attempt under hold stays in doubt until its owner comes back", s.doubt)
-		t.Run("a silent attempt under takeover is superseded", s.takeover)
-		t.Run("what the service never heard of is unknown", s.unknown)
-		t.Run("of many claims at once one is granted", s.manyAtOnce)
-	})
-}
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/expect"
+)
 
 var paid = client.Answer{Status: 201, Header: map[string]string{"location": "/bills/1", "Set-Cookie": "session=secret"}, Body: []byte("\x00\xff\n")}
 
 func (s *service) round(t *testing.T) {
 	before := time.Now().Add(-time.Hour) // the store's clock is this machine's, more or less
 	token, err := s.Issue(t.Context(), "billing", 10*time.Minute)
-	if err != nil || token.Scope != "billing" || !token.ExpiresAt.After(before) {
-		t.Fatalf("%+v, %v", token, err)
-	}
-	if status, err := s.Status(t.Context(), token.Value); err != nil || status.State != client.Issued || status.Scope != "billing" || status.Attempts != 0 || !status.LeaseUntil.IsZero() {
-		t.Errorf("%+v, %v", status, err)
-	}
-	grant := claim(t, s.Client, token.Value, client.Terms{Fingerprint: "f"})
+	must(t, "Issue", err)
+	expect.Equal(t, "the scope of the token", token.Scope, "billing")
+	after(t, "the end of the token", token.ExpiresAt, before)
 	status, err := s.Status(t.Context(), token.Value)
-	if err != nil || status.State != client.Claimed || status.Fence != grant.Fence || status.Attempts != 1 || grant.Attempt != 1 || !status.LeaseUntil.Equal(grant.Until) {
-		t.Errorf("%+v after %+v, %v", status, grant, err)
-	}
-	if left := grant.Until.Sub(status.ExpiresAt.Add(-24 * time.Hour)); left <= 0 || left > 31*time.Second {
-		t.Errorf("a lease of %v, not of the default", left)
-	}
+	succeeds(t, "Status of what was issued", err)
+	expect.Equal(t, "Status of what was issued", status, client.Status{State: client.Issued, Scope: "billing"}, cmpopts.IgnoreFields(client.Status{}, "ExpiresAt"))
+	grant := claim(t, s.Client, token.Value, client.Terms{Fingerprint: "f"})
+	expect.Equal(t, "the attempt of the first claim", grant.Attempt, 1)
+	status, err = s.Status(t.Context(), token.Value)
+	succeeds(t, "Status of what was claimed", err)
+	expect.Equal(t, "Status of what was claimed", status, client.Status{
+		State: client.Claimed, Scope: "billing", Fence: grant.Fence, Attempts: 1, LeaseUntil: grant.Until,
+	}, cmpopts.IgnoreFields(client.Status{}, "ExpiresAt"))
+	between(t, "the lease by default", grant.Until.Sub(status.ExpiresAt.Add(-24*time.Hour)), 1, 31*time.Second)
 	until, err := s.Extend(t.Context(), token.Value, grant.Lease, time.Hour)
-	if err != nil || !until.After(grant.Until.Add(50*time.Minute)) {
-		t.Errorf("extended from %v to %v, %v", grant.Until, until, err)
-	}
-	if back, err := s.Extend(t.Context(), token.Value, grant.Lease, 0); err != nil || !back.Before(until) {
-		t.Errorf("extended by the lease of the claim to %v, %v", back, err)
-	}
+	succeeds(t, "Extend by an hour", err)
+	after(t, "the end of a lease that was extended by an hour", until, grant.Until.Add(50*time.Minute))
+	back, err := s.Extend(t.Context(), token.Value, grant.Lease, 0)
+	succeeds(t, "Extend by the lease of the claim", err)
+	after(t, "the end that an hour had made later than the lease of the claim", until, back)
 	for _, answer := range []client.Answer{paid, paid, {Status: 500}} { // a repeat is harmless, and the first answer stays
-		if err := s.Complete(t.Context(), token.Value, grant.Lease, answer); err != nil {
-			t.Error(err)
-		}
+		succeeds(t, "Complete", s.Complete(t.Context(), token.Value, grant.Lease, answer))
 	}
 	for range 2 {
 		outcome, err := s.Claim(t.Context(), token.Value, client.Terms{Fingerprint: "f"})
-		answer := outcome.Answer
-		if err != nil || outcome.Granted || answer.Status != 201 || string(answer.Body) != string(paid.Body) || len(answer.Header) != 1 || answer.Header["Location"] != "/bills/1" {
-			t.Errorf("%+v, %v", outcome, err)
-		}
+		succeeds(t, "Claim of what was completed", err)
+		expect.Equal(t, "Claim of what was completed", outcome, client.Outcome{
+			Answer: client.Answer{Status: 201, Header: map[string]string{"Location": "/bills/1"}, Body: paid.Body}, // no cookie
+		})
 	}
-	if got := state(t, s.Client, token.Value); got != client.Completed {
-		t.Errorf("state %s", got)
-	}
+	expect.Equal(t, "the token's state", state(t, s.Client, token.Value), client.Completed)
 	_, err = s.Claim(t.Context(), token.Value, client.Terms{Fingerprint: "g"})
 	wantError(t, err, client.ErrMismatch)
 	_, err = s.Extend(t.Context(), token.Value, grant.Lease, 0)
@@ -77,12 +59,13 @@ func (s *service) round(t *testing.T) {
 
 func (s *service) busy(t *testing.T) {
 	token := issue(t, s.Client)
-	claim(t, s.Client, token, client.Terms{Fingerprint: "f", Lease: 20 * time.Second})
+	claim(t, s.Client, token, client.Terms{Fingerprint: "f", Lease: time.Hour})
 	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
 	said := wantError(t, err, client.ErrInProgress)
-	if said.RetryAfter < time.Second || said.RetryAfter > 20*time.Second || !said.Retryable || said.Status != 409 || said.See != "/token/"+token {
-		t.Errorf("%+v", said)
-	}
+	between(t, "the wait that is told", said.RetryAfter, time.Second, time.Hour)
+	expect.Equal(t, "whether asking again may help", said.Retryable, true)
+	expect.Equal(t, "the status", said.Status, 409)
+	expect.Equal(t, "where to read on", said.See, "/token/"+token)
 	_, err = s.Claim(t.Context(), token, client.Terms{Fingerprint: "g"})
 	wantError(t, err, client.ErrMismatch)
 }
@@ -91,17 +74,15 @@ func (s *service) givenBack(t *testing.T) {
 	token := issue(t, s.Client)
 	first := claim(t, s.Client, token, client.Terms{Fingerprint: "f"})
 	for range 2 { // a repeat is harmless
-		if err := s.Release(t.Context(), token, first.Lease); err != nil {
-			t.Error(err)
-		}
+		succeeds(t, "Release", s.Release(t.Context(), token, first.Lease))
 	}
-	if got := state(t, s.Client, token); got != client.Issued {
-		t.Errorf("state %s", got)
-	}
+	expect.Equal(t, "the state of a token that was given back", state(t, s.Client, token), client.Issued)
 	wantError(t, s.Complete(t.Context(), token, first.Lease, client.Answer{}), client.ErrSuperseded)
 	second := claim(t, s.Client, token, client.Terms{Fingerprint: "another"})
-	if second.Fence <= first.Fence || second.Attempt != 2 || second.Lease == first.Lease {
-		t.Errorf("%+v after %+v", second, first)
+	later(t, second.Fence, first.Fence)
+	expect.Equal(t, "the attempt after a release", second.Attempt, 2)
+	if second.Lease == first.Lease {
+		t.Errorf("the second claim has the lease %q of the first, want another", second.Lease)
 	}
 }
 
@@ -115,13 +96,11 @@ func (s *service) owner(t *testing.T) {
 		_, err := s.Extend(t.Context(), token, lease, 0)
 		wantError(t, err, client.ErrSuperseded)
 	}
-	if err := s.Complete(t.Context(), token, mine, client.Answer{}); err != nil {
-		t.Error(err)
-	}
+	succeeds(t, "Complete by the owner", s.Complete(t.Context(), token, mine, client.Answer{}))
 	outcome, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
-	if err != nil || outcome.Answer.Status != 200 || len(outcome.Answer.Body) != 0 {
-		t.Errorf("an answer without a status: %+v, %v", outcome, err)
-	}
+	succeeds(t, "Claim of what was completed without a status", err)
+	expect.Equal(t, "Claim of what was completed without a status", outcome.Answer.Status, 200)
+	expect.Equal(t, "Claim of what was completed without a body", string(outcome.Answer.Body), "")
 }
 
 // lapsed claims a token and lets its lease lapse.
@@ -129,7 +108,7 @@ func (s *service) lapsed(t testing.TB, policy client.Policy) (token string, gran
 	t.Helper()
 	token = issue(t, s.Client)
 	grant = claim(t, s.Client, token, client.Terms{Fingerprint: "f", Policy: policy, Lease: 100 * time.Millisecond})
-	eventually(t, "the lease lapses", func() bool { return state(t, s.Client, token) == client.InDoubt })
+	expect.Eventually(t, "the lease lapses", func() bool { return state(t, s.Client, token) == client.InDoubt })
 	return token, grant
 }
 
@@ -137,16 +116,14 @@ func (s *service) doubt(t *testing.T) {
 	token, grant := s.lapsed(t, client.Hold)
 	for _, policy := range []client.Policy{client.Hold, client.Takeover} { // the policy of the claim that was made counts
 		_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Policy: policy})
-		if said := wantError(t, err, client.ErrInDoubt); said.RetryAfter != 0 || said.Retryable {
-			t.Errorf("%+v", said)
-		}
+		said := wantError(t, err, client.ErrInDoubt)
+		expect.Equal(t, "the wait told of a token in doubt", said.RetryAfter, 0)
+		expect.Equal(t, "whether asking again may help", said.Retryable, false)
 	}
-	if err := s.Complete(t.Context(), token, grant.Lease, paid); err != nil {
-		t.Error(err)
-	}
-	if outcome, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"}); err != nil || outcome.Answer.Status != 201 {
-		t.Errorf("%+v, %v", outcome, err)
-	}
+	succeeds(t, "Complete by the late owner", s.Complete(t.Context(), token, grant.Lease, paid))
+	outcome, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	succeeds(t, "Claim of what was completed late", err)
+	expect.Equal(t, "Claim of what was completed late", outcome.Answer.Status, 201)
 }
 
 func (s *service) takeover(t *testing.T) {
@@ -154,14 +131,11 @@ func (s *service) takeover(t *testing.T) {
 	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
 	wantError(t, err, client.ErrInDoubt)
 	second := claim(t, s.Client, token, client.Terms{Fingerprint: "f", Policy: client.Takeover})
-	if second.Fence <= first.Fence || second.Attempt != 2 {
-		t.Errorf("%+v after %+v", second, first)
-	}
+	later(t, second.Fence, first.Fence)
+	expect.Equal(t, "the attempt that takes over", second.Attempt, 2)
 	wantError(t, s.Complete(t.Context(), token, first.Lease, paid), client.ErrSuperseded)
 	wantError(t, s.Complete(t.Context(), token, first.Lease, paid), client.ErrLost)
-	if err := s.Complete(t.Context(), token, second.Lease, client.Answer{Status: 202}); err != nil {
-		t.Error(err)
-	}
+	succeeds(t, "Complete by the second", s.Complete(t.Context(), token, second.Lease, client.Answer{Status: 202}))
 }
 
 func (s *service) unknown(t *testing.T) {
@@ -188,14 +162,13 @@ func (s *service) manyAtOnce(t *testing.T) {
 			case err == nil && outcome.Granted:
 				granted.Add(1)
 			default:
-				t.Errorf("%+v, %v", outcome, err)
+				t.Errorf("Claim by one of 50: got %+v, %v, want it granted or in progress", outcome, err)
 			}
 		})
 	}
 	all.Wait()
-	if granted.Load() != 1 || busy.Load() != 49 {
-		t.Errorf("%d granted, %d in progress", granted.Load(), busy.Load())
-	}
+	expect.Equal(t, "claims granted, of 50", granted.Load(), 1)
+	expect.Equal(t, "claims told `in progress`, of 50", busy.Load(), 49)
 }
 
 // What a request may not hold is refused: by the service, or here, where it would have been another request.
@@ -229,8 +202,8 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 	} {
 		before := s.line.count("claim")
 		t.Run(name, func(t *testing.T) { wantError(t, ask(), client.ErrInvalidRequest) })
-		if strings.HasPrefix(name, "Do") && s.line.count("claim") != before {
-			t.Errorf("%s: it was sent", name)
+		if strings.HasPrefix(name, "Do") {
+			expect.Equal(t, "claims sent for "+name, s.line.count("claim")-before, 0)
 		}
 	}
 }
@@ -241,25 +214,19 @@ func TestAnswerThatIsTooLargeIsRefusedAndCanBeLeftOut(t *testing.T) {
 		token := issue(t, s.Client)
 		grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f"})
 		wantError(t, s.Complete(t.Context(), token, grant.Lease, client.Answer{Body: make([]byte, size)}), client.ErrTooLarge)
-		if got := state(t, s.Client, token); got != client.Claimed {
-			t.Errorf("state %s", got)
-		}
-		if err := s.Complete(t.Context(), token, grant.Lease, client.Answer{Status: 201, NotKept: true}); err != nil {
-			t.Error(err)
-		}
+		expect.Equal(t, "the token's state after an answer that is too large", state(t, s.Client, token), client.Claimed)
+		succeeds(t, "Complete without the body", s.Complete(t.Context(), token, grant.Lease, client.Answer{Status: 201, NotKept: true}))
 		outcome, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
-		if err != nil || outcome.Answer.Status != 201 || !outcome.Answer.NotKept {
-			t.Errorf("%+v, %v", outcome, err)
-		}
+		succeeds(t, "Claim of what was completed without the body", err)
+		expect.Equal(t, "Claim of what was completed without the body", outcome.Answer.Status, 201)
+		expect.Equal(t, "NotKept of what was completed without the body", outcome.Answer.NotKept, true)
 	}
 	token := issue(t, s.Client)
 	grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f"})
-	if err := s.Complete(t.Context(), token, grant.Lease, client.Answer{Body: make([]byte, 700<<10)}); err != nil {
-		t.Fatalf("a large answer that the service takes: %v", err)
-	}
-	if outcome, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"}); err != nil || len(outcome.Answer.Body) != 700<<10 {
-		t.Errorf("%d bytes, %v", len(outcome.Answer.Body), err)
-	}
+	must(t, "Complete with as large an answer as the service takes", s.Complete(t.Context(), token, grant.Lease, client.Answer{Body: make([]byte, 700<<10)}))
+	outcome, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	succeeds(t, "Claim of what was completed with a large answer", err)
+	expect.Equal(t, "bytes of the answer", len(outcome.Answer.Body), 700<<10)
 }
 
 func TestFingerprintTellsPartsApart(t *testing.T) {
@@ -267,7 +234,7 @@ func TestFingerprintTellsPartsApart(t *testing.T) {
 	for _, parts := range [][]string{nil, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"a,b"}, {"1:a"}, {"a,1:b"}, {"b", "a"}} {
 		fingerprint := client.Fingerprint(parts...)
 		if seen[fingerprint] || len(fingerprint) != 43 || fingerprint != client.Fingerprint(parts...) {
-			t.Errorf("%q: %s", parts, fingerprint)
+			t.Errorf("Fingerprint(%q): got %q, want 43 characters that no other parts have, and the same each time", parts, fingerprint)
 		}
 		seen[fingerprint] = true
 	}

@@ -1,3 +1,5 @@
+//go:build check
+
 package client_test
 
 import (
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -36,9 +39,7 @@ func python(t testing.TB, args ...string) *worker {
 	process := &worker{t: t, cmd: exec.Command(program, args...)}
 	process.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=../examples/remote-python")
 	process.cmd.Stdout, process.cmd.Stderr = &process.stdout, &process.stderr
-	if err := process.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, "starting "+strings.Join(args, " "), process.cmd.Start())
 	t.Cleanup(func() {
 		process.once.Do(func() {
 			_ = process.cmd.Process.Kill() // also if it is stopped
@@ -60,11 +61,11 @@ func stamped(t testing.TB, process *worker, layout string) (code int, ids []snow
 	for line := range strings.Lines(process.stdout.String()) {
 		id, err := snowflake.Parse(strings.TrimSuffix(line, "\n"))
 		if err != nil {
-			t.Fatalf("%v: %q", err, line)
+			t.Fatalf("the process printed %q: %v\n%s", line, err, &process.stderr)
 		}
 		ids, parts = append(ids, id), append(parts, bits.Decode(id, snowflake.DefaultEpoch))
 		if last := len(ids) - 1; last > 0 && (ids[last] <= ids[last-1] || parts[last].Worker != parts[0].Worker) {
-			t.Fatalf("%v, %+v behind %v, %+v", ids[last], parts[last], ids[last-1], parts[last-1])
+			t.Fatalf("the id %v, %+v, follows %v, %+v, want a larger one of the same worker id", ids[last], parts[last], ids[last-1], parts[last-1])
 		}
 	}
 	return process.cmd.ProcessState.ExitCode(), ids, parts
@@ -77,7 +78,7 @@ func once(t testing.TB, all ...[]snowflake.ID) {
 	for _, ids := range all {
 		for _, id := range ids {
 			if seen[id] {
-				t.Fatalf("%v twice", id)
+				t.Fatalf("the id %v was stamped twice", id)
 			}
 			seen[id] = true
 		}
@@ -90,19 +91,19 @@ func TestIDsFromPython(t *testing.T) {
 			s := embedded(t)
 			var processes []*worker
 			for range 4 {
-				processes = append(processes, stamper(t, s.url, "--n", "1500", "--layout", layout, "--ttl-ms", "9000"))
+				processes = append(processes, stamper(t, s.url, "--n", "1500", "--layout", layout, "--ttl-ms", "60000"))
 			}
 			var all [][]snowflake.ID
 			for _, process := range processes {
 				code, ids, parts := stamped(t, process, layout)
 				if code != 0 || len(ids) != 1500 {
-					t.Fatalf("exit code %d, %d ids: %s", code, len(ids), &process.stderr)
+					t.Fatalf("the process ended with exit code %d and %d ids, want 0 and 1500: %s", code, len(ids), &process.stderr)
 				}
 				all = append(all, ids)
 				used := parts[len(parts)-1].Time.Add(unit)
 				got := slot(t, s.Client, "orders", parts[0].Worker)
 				if parts[0].Time.Before(got.NotBefore) || !got.NotAfter.Equal(used) || got.State != "free" {
-					t.Errorf("stamped from %v until %v, recorded %+v", parts[0].Time, used, got)
+					t.Errorf("the process stamped from %v until %v, its slot is %+v, want it free, and its window from then until then", parts[0].Time, used, got)
 				}
 			}
 			once(t, all...)
@@ -114,9 +115,8 @@ func TestIDsFromPython(t *testing.T) {
 func TestIDsFromPythonOverFaults(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serveWith(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{Skew: 100 * time.Millisecond}})
-	if _, err := s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: 2 * time.Second, Layout: "41/3/12"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: 6 * time.Second, Layout: "41/3/12"})
+	must(t, "CreatePool", err)
 	var processes []*worker
 	for n := range 4 {
 		processes = append(processes, stamper(t, s.url, "--n", "0", "--rate", "500", "--identity", "p"+strconv.Itoa(n)))
@@ -124,13 +124,11 @@ func TestIDsFromPythonOverFaults(t *testing.T) {
 	renewed := func(times int) {
 		t.Helper()
 		from := s.line.count("renew")
-		eventually(t, "renewals", func() bool { return s.line.count("renew") >= from+times })
+		expect.Eventually(t, "renewals", func() bool { return s.line.count("renew") >= from+times })
 	}
 	held := func() (n int) {
 		ring, err := s.Ring(t.Context(), "orders", 0, 8)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, "Ring", err)
 		for _, slot := range ring.Slots {
 			if slot.State == "held" {
 				n++
@@ -138,32 +136,26 @@ func TestIDsFromPythonOverFaults(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "all stamp", func() bool { return held() == 4 })
+	expect.Eventually(t, "all stamp", func() bool { return held() == 4 })
 	for name, lose := range map[string]fault{"lost": loseReply, "ended": hangUp, "proxy": says(502, "text/html", "bad gateway")} {
 		s.line.disturb(only("renew", 4, lose))
 		renewed(8)
-		if n := held(); n != 4 {
-			t.Errorf("%s: %d are held", name, n)
-		}
+		expect.Equal(t, "worker ids held after renewals that were "+name, held(), 4)
 	}
 	flush(t, redis)
 	renewed(8)
-	if n := held(); n != 4 {
-		t.Errorf("%d are held after the loss of all state", n)
-	}
-	_, err := s.AcquireWorker(t.Context(), "orders", client.WorkerRequest{})
+	expect.Equal(t, "worker ids held after the loss of all state", held(), 4)
+	_, err = s.AcquireWorker(t.Context(), "orders", client.WorkerRequest{})
 	wantError(t, err, client.ErrQuarantined)
 
 	for _, process := range processes[:2] {
-		if err := process.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, "SIGTERM", process.cmd.Process.Signal(syscall.SIGTERM))
 	}
 	var all [][]snowflake.ID
 	for _, process := range processes[:2] {
 		code, ids, parts := stamped(t, process, "41/3/12")
 		if got := slot(t, s.Client, "orders", parts[0].Worker); code != 0 || got.State != "free" || !got.NotAfter.Equal(parts[len(parts)-1].Time.Add(time.Millisecond)) {
-			t.Errorf("exit code %d: %+v, %s", code, got, &process.stderr)
+			t.Errorf("a process that was asked to end: exit code %d, its slot is %+v, want 0, and the slot free from its last id on: %s", code, got, &process.stderr)
 		}
 		all = append(all, ids)
 	}
@@ -172,7 +164,8 @@ func TestIDsFromPythonOverFaults(t *testing.T) {
 		code, ids, parts := stamped(t, process, "41/3/12")
 		got := s.behind(t, parts[0].Worker)
 		if last := parts[len(parts)-1].Time; code != 75 || !last.Before(got.NotAfter.Add(-200*time.Millisecond)) || parts[0].Time.Before(got.NotBefore) {
-			t.Errorf("exit code %d: stamped from %v until %v: %+v, %s", code, parts[0].Time, last, got, &process.stderr)
+			t.Errorf("a process without its service: exit code %d, stamped from %v until %v, its slot is %+v, want 75, and ids within its window, 200 ms before its end: %s",
+				code, parts[0].Time, last, got, &process.stderr)
 		}
 		all = append(all, ids)
 	}
@@ -188,12 +181,10 @@ func (s *service) behind(t testing.TB, worker int) client.Slot {
 // A process is stopped for longer than its lease, and others get its worker id: when it goes on it stamps nothing.
 func TestIDsFromPythonThatWasPaused(t *testing.T) {
 	s := embedded(t)
-	first := stamper(t, s.url, "--n", "0", "--rate", "1000", "--ttl-ms", "1000", "--layout", "41/1/12")
-	eventually(t, "it renews", func() bool { return s.line.count("renew") >= 2 })
-	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "its window ends", func() bool { return slot(t, s.Client, "orders", 0).State == "free" })
+	first := stamper(t, s.url, "--n", "0", "--rate", "1000", "--ttl-ms", "5000", "--layout", "41/1/12")
+	expect.Eventually(t, "it renews", func() bool { return s.line.count("renew") >= 2 })
+	must(t, "SIGSTOP", first.cmd.Process.Signal(syscall.SIGSTOP))
+	expect.Eventually(t, "its window ends", func() bool { return slot(t, s.Client, "orders", 0).State == "free" })
 	window := slot(t, s.Client, "orders", 0)
 	var all [][]snowflake.ID
 	workers := map[int]bool{}
@@ -201,20 +192,18 @@ func TestIDsFromPythonThatWasPaused(t *testing.T) {
 		other := stamper(t, s.url, "--n", "3000")
 		code, ids, parts := stamped(t, other, "41/1/12")
 		if code != 0 || parts[0].Worker == 0 && parts[0].Time.Before(window.NotAfter) {
-			t.Errorf("exit code %d: %+v, %s", code, parts[0], &other.stderr)
+			t.Errorf("another process: exit code %d, its first id is %+v, want 0, and no worker id 0 before %v: %s", code, parts[0], window.NotAfter, &other.stderr)
 		}
 		workers[parts[0].Worker] = true
 		all = append(all, ids)
 	}
 	if !workers[0] {
-		t.Errorf("nobody got worker id 0: %v", workers)
+		t.Errorf("the other processes got the worker ids %v, want 0 among them", workers)
 	}
-	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, "SIGCONT", first.cmd.Process.Signal(syscall.SIGCONT))
 	code, ids, parts := stamped(t, first, "41/1/12")
 	if last := parts[len(parts)-1].Time; code != 75 || !last.Add(time.Millisecond).Before(window.NotAfter) || parts[0].Time.Before(window.NotBefore) {
-		t.Errorf("exit code %d: stamped until %v in %+v", code, last, window)
+		t.Errorf("the process that was paused: exit code %d, stamped from %v until %v, want 75, and ids within %+v", code, parts[0].Time, last, window)
 	}
 	once(t, append(all, ids)...)
 }
@@ -225,11 +214,11 @@ func TestIDsFromPythonInSeconds(t *testing.T) {
 	s.line.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 		return verb(r) == "renew" && s.line.count("renew") > 4 && hangUp(w, r, service)
 	})
-	process := stamper(t, s.url, "--n", "0", "--rate", "500", "--ttl-ms", "1500", "--layout", "32/10/21@s")
+	process := stamper(t, s.url, "--n", "0", "--rate", "500", "--ttl-ms", "6000", "--layout", "32/10/21@s")
 	code, _, parts := stamped(t, process, "32/10/21@s")
 	got := slot(t, s.Client, "orders", parts[0].Worker)
 	if last := parts[len(parts)-1].Time; code != 75 || parts[0].Time.Before(got.NotBefore) || last.Add(time.Second).After(got.NotAfter) {
-		t.Errorf("exit code %d: stamped from %v until %v: %+v", code, parts[0].Time, last, got)
+		t.Errorf("exit code %d, stamped from %v until %v, want 75, and whole seconds within %+v", code, parts[0].Time, last, got)
 	}
 }
 
@@ -247,11 +236,11 @@ runpy.run_path("../examples/remote-python/ids.py", run_name="__main__")
 		process := python(t, "-c", fmt.Sprintf(program, offset, s.url))
 		code, ids, parts := stamped(t, process, "41/10/12")
 		if code != want || want == 0 && len(ids) != 300 || len(ids) < 50 {
-			t.Fatalf("%s: exit code %d, %d ids: %s", offset, code, len(ids), &process.stderr)
+			t.Fatalf("with the wall clock off by %s: exit code %d, %d ids, want exit code %d: %s", offset, code, len(ids), want, &process.stderr)
 		}
 		got := slot(t, s.Client, "orders", parts[0].Worker)
 		if last := parts[len(parts)-1].Time; parts[0].Time.Before(got.NotBefore) || !last.Add(time.Millisecond).Equal(got.NotAfter) {
-			t.Errorf("%s: stamped from %v until %v: %+v", offset, parts[0].Time, last, got)
+			t.Errorf("with the wall clock off by %s: stamped from %v until %v, want within %+v, to its end", offset, parts[0].Time, last, got)
 		}
 	}
 }
@@ -277,25 +266,25 @@ func TestIDsFromPythonKnowWhatTheServiceSays(t *testing.T) {
 		"no layout":    {nil, s.url, []string{"--layout", "nonsense"}, 1, "invalid-request"},
 	} {
 		s.line.disturb(nil)
-		acquire(t, s.Client, "orders", client.WorkerRequest{TTL: 2 * time.Second})
+		acquire(t, s.Client, "orders", client.WorkerRequest{TTL: 15 * time.Second})
 		s.line.disturb(row.fault)
 		process := stamper(t, row.url, row.args...)
 		code, ids, _ := stamped(t, process, "41/10/12")
 		if code != row.code || len(ids) != 0 || !strings.Contains(process.stderr.String(), row.says) || strings.Contains(process.stderr.String(), "Traceback") {
-			t.Errorf("%s: exit code %d, %d ids: %s", name, code, len(ids), &process.stderr)
+			t.Errorf("%s: exit code %d, %d ids, want %d, no id, `%s` and no traceback: %s", name, code, len(ids), row.code, row.says, &process.stderr)
 		}
 	}
 	// A reply that was lost costs a worker id, and the next is another.
 	s.line.disturb(only("acquire", 1, loseReply))
 	process := stamper(t, s.url, "--patience", "20")
 	if code, ids, _ := stamped(t, process, "41/10/12"); code != 0 || len(ids) != 10 {
-		t.Errorf("exit code %d: %s", code, &process.stderr)
+		t.Errorf("after a reply that was lost: exit code %d, %d ids, want 0 and 10: %s", code, len(ids), &process.stderr)
 	}
 	s.line.disturb(only("renew", 1, says(410, "application/problem+json", `{"code":"lease-lost"}`)))
 	process = stamper(t, s.url, "--n", "0", "--rate", "100", "--layout", "41/10/12")
 	code, _, _ := stamped(t, process, "41/10/12")
 	if code != 75 || !strings.Contains(process.stderr.String(), "lease-lost") || s.line.count("renew") != 1 {
-		t.Errorf("exit code %d after %d renewals: %s", code, s.line.count("renew"), &process.stderr)
+		t.Errorf("whose lease is lost: exit code %d after %d renewals, want 75 and `lease-lost` after 1: %s", code, s.line.count("renew"), &process.stderr)
 	}
 }
 
@@ -310,21 +299,21 @@ func TestIDsFromPythonRenewWithTheWholeProof(t *testing.T) {
 		}
 		return false
 	}))
-	process := stamper(t, s.url, "--n", "0", "--rate", "100", "--ttl-ms", "600", "--layout", "41/5/5/12", "--identity", "me")
+	process := stamper(t, s.url, "--n", "0", "--rate", "100", "--ttl-ms", "6000", "--layout", "41/5/5/12", "--identity", "me")
 	<-done
 	window := slot(t, s.Client, "orders", 0)
 	_ = process.cmd.Process.Signal(syscall.SIGTERM)
 	if code, _, _ := stamped(t, process, "41/5/5/12"); code != 0 {
-		t.Errorf("exit code %d: %s", code, &process.stderr)
+		t.Errorf("the process ended with exit code %d, want 0: %s", code, &process.stderr)
 	}
 	var last time.Time
 	for range 3 {
 		proof := <-proofs
 		end, err := time.Parse(time.RFC3339, fmt.Sprint(proof["not_after"]))
 		delete(proof, "not_after")
-		want := map[string]any{"ttl_ms": 600.0, "fence": float64(window.Fence), "identity": "me", "layout": "41/5/5/12", "epoch": "2020-01-01T00:00:00Z", "datacenter": 0.0}
+		want := map[string]any{"ttl_ms": 6000.0, "fence": float64(window.Fence), "identity": "me", "layout": "41/5/5/12", "epoch": "2020-01-01T00:00:00Z", "datacenter": 0.0}
 		if err != nil || !end.After(last) || fmt.Sprint(proof) != fmt.Sprint(want) {
-			t.Errorf("%v until %v after %v, %v", proof, end, last, err)
+			t.Errorf("a renewal proves %v until %v, %v, want %v until later than %v", proof, end, err, want, last)
 		}
 		last = end
 	}
@@ -352,6 +341,6 @@ worker.release()
 sys.exit(ended)
 `)
 	if code, ids, _ := stamped(t, process, "41/10/12"); code != 7 || len(ids) != 2 {
-		t.Errorf("exit code %d, %d ids: %s", code, len(ids), &process.stderr)
+		t.Errorf("exit code %d, %d ids, want 7 of the fork and 2 ids of the process: %s", code, len(ids), &process.stderr)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build check
+
 package client_test
 
 import (
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // language is one of the clients under examples/, run by its real interpreter.
@@ -88,9 +91,7 @@ func (w *workers) start(t testing.TB, token string, args ...string) *worker {
 	process := &worker{t: t, cmd: exec.Command(w.program, all...)}
 	process.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	process.cmd.Stdout, process.cmd.Stderr = &process.stdout, &process.stderr
-	if err := process.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, "starting "+w.script, process.cmd.Start())
 	t.Cleanup(func() {
 		process.once.Do(func() {
 			_ = process.cmd.Process.Kill() // also if it is stopped
@@ -111,7 +112,7 @@ func (p *worker) wait() (got answer) {
 	got.code, got.stderr = p.cmd.ProcessState.ExitCode(), p.stderr.String()
 	if p.stdout.Len() > 0 {
 		if err := json.Unmarshal(p.stdout.Bytes(), &got); err != nil {
-			p.t.Fatalf("%v: %s %s", err, &p.stdout, &p.stderr)
+			p.t.Fatalf("the worker printed %s: %v\n%s", &p.stdout, err, &p.stderr)
 		}
 	}
 	return got
@@ -126,7 +127,7 @@ func (w *workers) run(t testing.TB, token string, args ...string) answer {
 func (w *workers) refused(t testing.TB, got answer, code string, exit int) {
 	t.Helper()
 	if got.Error != code || got.code != exit || got.Payment != "" {
-		t.Fatalf("got %+v, want %s and exit code %d", got, code, exit)
+		t.Fatalf("the worker ended with %+v, want the error %s, exit code %d and no payment", got, code, exit)
 	}
 }
 
@@ -137,13 +138,13 @@ func (w *workers) charged(t testing.TB) []answer {
 	t.Helper()
 	text, err := os.ReadFile(w.ledgerFile())
 	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
+		t.Fatalf("reading the ledger: %v", err)
 	}
 	var charges []answer
 	for line := range strings.Lines(string(text)) {
 		var charge answer
 		if err := json.Unmarshal([]byte(line), &charge); err != nil {
-			t.Fatalf("%v: %s", err, line)
+			t.Fatalf("a line of the ledger is %s: %v", line, err)
 		}
 		charges = append(charges, charge)
 	}
@@ -154,7 +155,7 @@ func (w *workers) charged(t testing.TB) []answer {
 func (w *workers) chargedOnce(t testing.TB, payment string) {
 	t.Helper()
 	if charges := w.charged(t); len(charges) != 1 || charges[0].Payment != payment || payment == "" {
-		t.Fatalf("charged %+v, want %q once", charges, payment)
+		t.Fatalf("the ledger has %+v, want the payment %q alone", charges, payment)
 	}
 }
 
@@ -163,11 +164,11 @@ func TestExamplesChargeOnceAndReplay(t *testing.T) {
 		token := issue(t, w.Client)
 		first := w.run(t, token)
 		if first.code != 0 || first.Replayed || first.Order != "42" || first.Status != 201 || first.Fence == 0 {
-			t.Fatalf("%+v", first)
+			t.Fatalf("the first worker ended with %+v, want exit code 0, order 42, status 201, a fence and no replay", first)
 		}
 		second := w.run(t, token)
 		if second.code != 0 || !second.Replayed || second.Payment != first.Payment || second.Fence != first.Fence || second.Status != 201 {
-			t.Fatalf("%+v after %+v", second, first)
+			t.Fatalf("the second worker ended with %+v, want a replay of %+v", second, first)
 		}
 		w.chargedOnce(t, first.Payment)
 		w.refused(t, w.run(t, token, "--payload", "99.99 EUR"), "idempotency-payload-mismatch", 1)
@@ -188,18 +189,16 @@ func TestExamplesReplayEachOthersAnswers(t *testing.T) {
 		result, err := w.Do(t.Context(), token, terms, mustNotRun(t))
 		var got answer
 		if err != nil || !result.Replayed || json.Unmarshal(result.Answer.Body, &got) != nil || got.Payment != first.Payment || result.Answer.Header["Content-Type"] != "application/json" {
-			t.Fatalf("%+v, %v after %+v", result, err, first)
+			t.Fatalf("Do after a worker: got %+v, %v, want a replay of %+v", result, err, first)
 		}
 
 		token = issue(t, w.Client)
 		_, err = w.Do(t.Context(), token, terms, func(context.Context, *client.Attempt) (client.Answer, error) {
 			return client.Answer{Status: 202, Body: []byte(`{"order":"42","payment":"of Go"}`)}, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, "Do", err)
 		if got := w.run(t, token, "--payload", "12,99 €"); got.code != 0 || !got.Replayed || got.Payment != "of Go" || got.Status != 202 {
-			t.Errorf("%+v", got)
+			t.Errorf("the worker ended with %+v, want exit code 0 and the replay of Do's payment `of Go` with status 202", got)
 		}
 	})
 }
@@ -218,13 +217,13 @@ func TestExamplesChargeOnceAmongTenAtOnce(t *testing.T) {
 			case got.code == 0:
 				payments[got.Payment] = true
 			case got.code != 75 || got.Error != "idempotency-in-progress" || got.RetryAfter == nil || *got.RetryAfter < 1:
-				t.Errorf("%+v", got)
+				t.Errorf("a worker of ten ended with %+v, want success, or exit code 75 with idempotency-in-progress and a wait", got)
 			}
 		}
 		last := w.run(t, token)
 		payments[last.Payment] = true
 		if len(payments) != 1 || !last.Replayed {
-			t.Errorf("told of %v", payments)
+			t.Errorf("the workers told of the payments %v, the last ended with %+v, want one payment, replayed to the last", payments, last)
 		}
 		w.chargedOnce(t, last.Payment)
 	})
@@ -234,20 +233,20 @@ func TestExamplesChargeNothingAfterACrash(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		token := issue(t, w.Client)
 		if got := w.run(t, token, "--crash-after-claim", "--lease-ms", "3600000"); got.code != 70 {
-			t.Fatalf("%+v", got)
+			t.Fatalf("the worker that crashes ended with %+v, want exit code 70", got)
 		}
 		w.refused(t, w.run(t, token), "idempotency-in-progress", 75)
 
 		token = issue(t, w.Client)
 		if got := w.run(t, token, "--crash-after-claim", "--lease-ms", "200"); got.code != 70 {
-			t.Fatalf("%+v", got)
+			t.Fatalf("the worker that crashes ended with %+v, want exit code 70", got)
 		}
-		eventually(t, "the lease lapses", func() bool { return state(t, w.Client, token) == client.InDoubt })
+		expect.Eventually(t, "the lease lapses", func() bool { return state(t, w.Client, token) == client.InDoubt })
 		for range 2 {
 			w.refused(t, w.run(t, token), "idempotency-outcome-unknown", 1)
 		}
 		if charges := w.charged(t); len(charges) != 0 {
-			t.Errorf("charged %+v", charges)
+			t.Errorf("the ledger has %+v, want nothing", charges)
 		}
 	})
 }
@@ -256,22 +255,16 @@ func TestExamplesChargeNothingAfterACrash(t *testing.T) {
 func TestExamplesEndWhenSuperseded(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		token, gate := issue(t, w.Client), filepath.Join(w.dir, "gate")
-		first := w.start(t, token, "--policy", "takeover", "--lease-ms", "1000", "--wait-for", gate)
-		eventually(t, "the first has the claim", func() bool { return state(t, w.Client, token) != client.Issued })
-		if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "its lease lapses", func() bool { return state(t, w.Client, token) == client.InDoubt })
+		first := w.start(t, token, "--policy", "takeover", "--lease-ms", "5000", "--wait-for", gate)
+		expect.Eventually(t, "the first has the claim", func() bool { return state(t, w.Client, token) != client.Issued })
+		must(t, "SIGSTOP", first.cmd.Process.Signal(syscall.SIGSTOP))
+		expect.Eventually(t, "its lease lapses", func() bool { return state(t, w.Client, token) == client.InDoubt })
 		second := w.run(t, token, "--policy", "takeover")
 		if second.code != 0 || second.Replayed {
-			t.Fatalf("%+v", second)
+			t.Fatalf("the worker that takes over ended with %+v, want exit code 0 and no replay", second)
 		}
-		if err := os.WriteFile(gate, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		must(t, "opening the gate", os.WriteFile(gate, nil, 0o600))
+		must(t, "SIGCONT", first.cmd.Process.Signal(syscall.SIGCONT))
 		w.refused(t, first.wait(), "idempotency-superseded", 1)
 		w.chargedOnce(t, second.Payment)
 	})
@@ -289,18 +282,15 @@ func TestExamplesEndWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
 func TestExamplesSendHeartbeats(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		token, gate := issue(t, w.Client), filepath.Join(w.dir, "gate")
-		first := w.start(t, token, "--lease-ms", "1000", "--wait-for", gate)
-		eventually(t, "heartbeats", func() bool { return w.line.count("extend") >= 4 })
+		first := w.start(t, token, "--lease-ms", "5000", "--wait-for", gate)
+		expect.Eventually(t, "heartbeats", func() bool { return w.line.count("extend") >= 4 })
 		status, err := w.Status(t.Context(), token)
-		if err != nil || status.Attempts != 1 || status.State == client.Issued {
-			t.Errorf("%+v, %v", status, err)
-		}
-		if err := os.WriteFile(gate, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		succeeds(t, "Status", err)
+		expect.Equal(t, "attempts of a worker that sends heartbeats", status.Attempts, 1)
+		must(t, "opening the gate", os.WriteFile(gate, nil, 0o600))
 		got := first.wait()
 		if got.code != 0 || got.Replayed {
-			t.Errorf("%+v", got)
+			t.Errorf("the worker ended with %+v, want exit code 0 and no replay", got)
 		}
 		w.chargedOnce(t, got.Payment)
 	})
@@ -313,7 +303,7 @@ func TestExamplesKnowWhatALostReplyMeans(t *testing.T) {
 			got := w.run(t, issue(t, w.Client))
 			w.refused(t, got, "unknown-outcome", 1)
 			if charges := w.charged(t); len(charges) != 0 {
-				t.Fatalf("%s: charged %+v", name, charges)
+				t.Fatalf("after a claim whose reply is %s: the ledger has %+v, want nothing", name, charges)
 			}
 		}
 		w.line.disturb(only("claim", 1, func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
@@ -328,13 +318,13 @@ func TestExamplesKnowWhatALostReplyMeans(t *testing.T) {
 			token := issue(t, w.Client)
 			first := w.run(t, token)
 			if n := w.line.count("complete") - before; first.code != 0 || first.Replayed || n != 3 {
-				t.Errorf("%+v after %d requests", first, n)
+				t.Errorf("a worker that loses two replies to complete ended with %+v after %d requests, want exit code 0, no replay and 3 requests", first, n)
 			}
 			if got := w.run(t, token); got.Payment != first.Payment || !got.Replayed {
-				t.Errorf("%+v", got)
+				t.Errorf("the next worker ended with %+v, want a replay of %+v", got, first)
 			}
 			if charges := w.charged(t); len(charges) != n+1 || charges[n].Payment != first.Payment {
-				t.Errorf("charged %+v", charges)
+				t.Errorf("the ledger has %+v, want %d payments, %s as the last", charges, n+1, first.Payment)
 			}
 		}
 	})
@@ -355,7 +345,7 @@ func TestExamplesTellThatAnAnswerIsNotRecorded(t *testing.T) {
 		w.line.disturb(only("complete", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`)))
 		got := w.run(t, issue(t, w.Client))
 		if got.Error != "idempotency-token-unknown" || got.Recorded == nil || *got.Recorded || got.code != 1 || len(w.charged(t)) != 1 {
-			t.Errorf("%+v", got)
+			t.Errorf("the worker ended with %+v, want idempotency-token-unknown, exit code 1, not recorded, and one payment in the ledger", got)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
@@ -17,18 +18,15 @@ func TestKilledPaymentIsOfUnknownOutcomeAndAtMostOneRow(t *testing.T) {
 	}{{beforeCharge, 0}, {inTransaction, 0}, {afterCommit, 1}} {
 		t.Run(string(row.at), func(t *testing.T) {
 			redis, file := redistest.Start(t), newFile(t)
-			doomed := payments(t, redis.URL(), file, "", "--crash-at", string(row.at))
+			doomed := payments(t, redis.URL(), file, short, "", "--crash-at", string(row.at))
 			if a, err := doomed.try("POST", "/payments", payOrder, "Idempotency-Key: order-1"); err == nil {
 				t.Fatalf("a process that was to die answered %d %s", a.status, a.body)
 			}
 			doomed.dies()
 
-			fresh := payments(t, redis.URL(), file, "")
+			fresh := payments(t, redis.URL(), file, long, "")
 			for range 3 {
-				a := fresh.settled("/payments", payOrder, "Idempotency-Key: order-1")
-				if a.status != http.StatusConflict || a.code() != "idempotency-outcome-unknown" {
-					t.Errorf("%d %s", a.status, a.body)
-				}
+				fresh.settled("/payments", payOrder, "Idempotency-Key: order-1").want(t, "the payment again", http.StatusConflict, "idempotency-outcome-unknown")
 			}
 			list := fresh.ask("GET", "/payments", "")
 			if n := strings.Count(list.body, `"reference":"order-1"`); n != row.rows {
@@ -46,7 +44,7 @@ func TestKilledTransferRunsAgainAndIsDoneOnce(t *testing.T) {
 	for _, at := range steps {
 		t.Run(string(at), func(t *testing.T) {
 			redis, file := redistest.Start(t), newFile(t)
-			doomed := payments(t, redis.URL(), file, "", "--crash-at", string(at))
+			doomed := payments(t, redis.URL(), file, short, "", "--crash-at", string(at))
 			if a, err := doomed.try("POST", "/transfers", moveBob, "Idempotency-Key: move-1"); err == nil {
 				t.Fatalf("a process that was to die answered %d %s", a.status, a.body)
 			}
@@ -62,7 +60,7 @@ func TestKilledTransferRunsAgainAndIsDoneOnce(t *testing.T) {
 				t.Errorf("after the crash the ledger has %q", first)
 			}
 
-			fresh := payments(t, redis.URL(), file, "")
+			fresh := payments(t, redis.URL(), file, long, "")
 			again := fresh.settled("/transfers", moveBob, "Idempotency-Key: move-1")
 			if again.status != http.StatusCreated || again.replayed() || !strings.Contains(again.body, first) {
 				t.Errorf("the retry: %d %s", again.status, again.body)
@@ -84,7 +82,7 @@ func TestKilledTransferRunsAgainAndIsDoneOnce(t *testing.T) {
 // first goes on, knowing nothing.
 func TestPausedTransferIsRefusedByTheFenceAndItsClientHearsSuperseded(t *testing.T) {
 	redis, file := redistest.Start(t), newFile(t)
-	sleeper, other := payments(t, redis.URL(), file, beforeCharge), payments(t, redis.URL(), file, "")
+	sleeper, other := payments(t, redis.URL(), file, short, beforeCharge), payments(t, redis.URL(), file, long, "")
 	first := sleeper.later("/transfers", moveBob, "Idempotency-Key: move-1")
 	sleeper.arrived(1)
 	sleeper.pause()
@@ -97,7 +95,7 @@ func TestPausedTransferIsRefusedByTheFenceAndItsClientHearsSuperseded(t *testing
 	if a := <-first; a.status != http.StatusConflict || a.code() != "idempotency-superseded" {
 		t.Errorf("the client of the first attempt: %d %s", a.status, a.body)
 	}
-	eventually(t, "the log says that it was the fence", func() bool { return strings.Contains(sleeper.stderr.String(), "the fence refused an attempt") })
+	expect.Eventually(t, "the log says that it was the fence", func() bool { return strings.Contains(sleeper.stderr.String(), "the fence refused an attempt") })
 	if third := sleeper.ask("POST", "/transfers", moveBob, "Idempotency-Key: move-1"); !third.replayed() || third.body != second.body {
 		t.Errorf("from then on: %d %s", third.status, third.body)
 	}
@@ -110,7 +108,7 @@ func TestPausedTransferIsRefusedByTheFenceAndItsClientHearsSuperseded(t *testing
 // The account had too little when the newer attempt looked, and was topped up before the old one woke. The old one must not move what was refused.
 func TestPausedTransferCanNotDoWhatANewerAttemptRefused(t *testing.T) {
 	redis, file := redistest.Start(t), newFile(t)
-	sleeper, other := payments(t, redis.URL(), file, beforeCharge), payments(t, redis.URL(), file, "")
+	sleeper, other := payments(t, redis.URL(), file, short, beforeCharge), payments(t, redis.URL(), file, long, "")
 	const all = `{"from":"alice","to":"bob","amount":10001}`
 	first := sleeper.later("/transfers", all, "Idempotency-Key: all")
 	sleeper.arrived(1)
@@ -132,7 +130,7 @@ func TestPausedTransferCanNotDoWhatANewerAttemptRefused(t *testing.T) {
 // Under hold nobody takes over, so the paused attempt goes on where it stood, and its answer is recorded late.
 func TestPausedPaymentGoesOnAndIsMadeOnce(t *testing.T) {
 	redis, file := redistest.Start(t), newFile(t)
-	sleeper, other := payments(t, redis.URL(), file, beforeCharge), payments(t, redis.URL(), file, "")
+	sleeper, other := payments(t, redis.URL(), file, short, beforeCharge), payments(t, redis.URL(), file, long, "")
 	first := sleeper.later("/payments", payOrder, "Idempotency-Key: order-1")
 	sleeper.arrived(1)
 	sleeper.pause()

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -89,25 +90,19 @@ var cases = map[string]func(*testing.T) []string{
 
 // scene is one case: a Redis, and where the effects happen.
 type scene struct {
-	t    *testing.T
-	url  string
-	dir  string
-	args []string // lease and acknowledgement
+	t   *testing.T
+	url string
+	dir string
+	ack string
 
 	headers []string        // each protection's key or token
 	first   []<-chan answer // what the first client of each protection hears
 	heard   []string        // what is told of each protection
 }
 
-// short is a lease for cases in which it is to end. In the others it is long, so that a slow machine does not end it.
-const (
-	short = "300ms"
-	long  = "30s"
-)
-
-func newScene(t *testing.T, url, lease string) *scene {
+func newScene(t *testing.T, url string) *scene {
 	return &scene{
-		t: t, url: url, dir: t.TempDir(), args: []string{lease, "0"}, heard: make([]string, len(protections)),
+		t: t, url: url, dir: t.TempDir(), ack: "0", heard: make([]string, len(protections)),
 		headers: slices.Repeat([]string{"Idempotency-Key: k"}, len(protections)),
 	}
 }
@@ -132,7 +127,12 @@ func (s *scene) issue() {
 // process starts a server of all protections, which waits at a step if one is given.
 func (s *scene) process(waitAt step) *process {
 	s.t.Helper()
-	return start(s.t, "matrix", waitAt, append([]string{s.url, s.dir}, s.args...)...)
+	return s.leased(long, waitAt)
+}
+
+func (s *scene) leased(lease string, waitAt step) *process {
+	s.t.Helper()
+	return start(s.t, "matrix", waitAt, s.url, s.dir, lease, s.ack)
 }
 
 // begin sends the first request under every protection and waits until all of them are at the gate.
@@ -202,7 +202,7 @@ func (s *scene) firsts() []answer {
 		select {
 		case a := <-first:
 			answers = append(answers, a)
-		case <-time.After(60 * time.Second):
+		case <-time.After(2 * time.Minute):
 			s.t.Fatal("a first client got no answer")
 		}
 	}
@@ -231,7 +231,7 @@ func (s *scene) result() []string {
 }
 
 func doubleClick(t *testing.T) []string {
-	s := newScene(t, redistest.Start(t).URL(), long)
+	s := newScene(t, redistest.Start(t).URL())
 	one, other := s.process(beforeCharge), s.process("")
 	s.begin(one)
 	s.ask(other, nil, false)
@@ -241,15 +241,15 @@ func doubleClick(t *testing.T) []string {
 }
 
 func lostAnswer(t *testing.T) []string {
-	s := newScene(t, redistest.Start(t).URL(), long)
+	s := newScene(t, redistest.Start(t).URL())
 	s.answered(s.process(""))
 	s.ask(s.process(""), s.firsts(), false)
 	return s.result()
 }
 
 func death(t *testing.T, at step) []string {
-	s := newScene(t, redistest.Start(t).URL(), short)
-	doomed := s.process(at)
+	s := newScene(t, redistest.Start(t).URL())
+	doomed := s.leased(short, at)
 	s.begin(doomed)
 	doomed.kill()
 	s.ask(s.process(""), s.firsts(), true)
@@ -258,8 +258,8 @@ func death(t *testing.T, at step) []string {
 
 // pause stops a process for longer than its lease, lets another one be asked, and lets the first go on.
 func pause(t *testing.T, at step) []string {
-	s := newScene(t, redistest.Start(t).URL(), short)
-	sleeper, other := s.process(at), s.process("")
+	s := newScene(t, redistest.Start(t).URL())
+	sleeper, other := s.leased(short, at), s.process("")
 	s.begin(sleeper)
 	sleeper.pause()
 	s.ask(other, nil, true)
@@ -274,13 +274,13 @@ func pause(t *testing.T, at step) []string {
 // failover sends the first request to a master that is then killed. Without an acknowledgement its replica has not got the news by then.
 func failover(t *testing.T, ack int, issued bool) []string {
 	set := redistest.StartSentinel(t, 1)
-	s := newScene(t, set.URL(), long)
-	s.args[1] = fmt.Sprint(ack)
+	s := newScene(t, set.URL())
+	s.ack = fmt.Sprint(ack)
 	one, other := s.process(""), s.process("")
 	old, replica := set.Master(), set.Replicas()[0]
 	if issued {
 		s.issue()
-		eventually(t, "the replica has the tokens", func() bool { return len(records(t, replica.Client())) == len(protections) })
+		expect.Eventually(t, "the replica has the tokens", func() bool { return len(records(t, replica.Client())) == len(protections) })
 	}
 	if ack == 0 {
 		replica.Pause()
@@ -301,7 +301,7 @@ func failover(t *testing.T, ack int, issued bool) []string {
 
 func flushed(t *testing.T, issued bool) []string {
 	redis := redistest.Start(t)
-	s := newScene(t, redis.URL(), long)
+	s := newScene(t, redis.URL())
 	if issued {
 		s.issue()
 	}
@@ -314,7 +314,7 @@ func flushed(t *testing.T, issued bool) []string {
 // flushedUnderWay lets Redis forget the claim of a handler that is running and has had no effect yet.
 func flushedUnderWay(t *testing.T) []string {
 	redis := redistest.Start(t)
-	s := newScene(t, redis.URL(), long)
+	s := newScene(t, redis.URL())
 	one, other := s.process(beforeCharge), s.process("")
 	s.begin(one)
 	flush(t, redis)
@@ -329,7 +329,7 @@ func flushedUnderWay(t *testing.T) []string {
 // evicted fills a Redis that evicts keys until the operations are gone.
 func evicted(t *testing.T) []string {
 	redis := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
-	s := newScene(t, redis.URL(), long)
+	s := newScene(t, redis.URL())
 	p := s.process("")
 	s.answered(p)
 	client, ctx := redis.Client(), context.Background()
@@ -341,7 +341,7 @@ func evicted(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	n := 0
-	eventually(t, "the records are evicted", func() bool {
+	expect.Eventually(t, "the records are evicted", func() bool {
 		for range 200 {
 			n++
 			_ = client.Set(ctx, fmt.Sprintf("filler:%d", n), strings.Repeat("x", 1000), 0).Err() // it may be refused for a moment
@@ -358,7 +358,7 @@ func evicted(t *testing.T) []string {
 // expired lets the retention of the answers end now.
 func expired(t *testing.T) []string {
 	redis := redistest.Start(t)
-	s := newScene(t, redis.URL(), long)
+	s := newScene(t, redis.URL())
 	p := s.process("")
 	s.answered(p)
 	for _, record := range records(t, redis.Client()) {
@@ -366,7 +366,7 @@ func expired(t *testing.T) []string {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the records expire", func() bool { return len(records(t, redis.Client())) == 0 })
+	expect.Eventually(t, "the records expire", func() bool { return len(records(t, redis.Client())) == 0 })
 	s.ask(p, s.firsts(), true)
 	return s.result()
 }

@@ -77,13 +77,10 @@ func TestTokenThatRedisLostIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := s.ask("POST", "/payments", payOrder, "Idempotency-Token: "+token.Value); a.status != http.StatusCreated {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	pay := func() answer { return s.ask("POST", "/payments", payOrder, "Idempotency-Token: "+token.Value) }
+	pay().want(t, "POST /payments with a token", http.StatusCreated, "")
 	flush(t, redis)
-	if a := s.ask("POST", "/payments", payOrder, "Idempotency-Token: "+token.Value); a.status != http.StatusGone || a.code() != "idempotency-token-unknown" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	pay().want(t, "the same after Redis has forgotten it", http.StatusGone, "idempotency-token-unknown")
 	if n := s.rows(t, "payments"); n != 1 {
 		t.Errorf("%d payments", n)
 	}
@@ -103,11 +100,8 @@ func TestCommitOfUnknownOutcomeIsToldAndTheRetryFindsOut(t *testing.T) {
 	move := s.ask("POST", "/transfers", moveBob, "Idempotency-Key: k")
 	pay := s.ask("POST", "/payments", payOrder, "Idempotency-Key: k")
 	lose.Store(false)
-	for _, a := range []answer{move, pay} {
-		if a.status != 503 || a.code() != "outcome-unknown" {
-			t.Errorf("%d %s", a.status, a.body)
-		}
-	}
+	move.want(t, "a transfer whose commit was not answered", 503, "outcome-unknown")
+	pay.want(t, "a payment whose commit was not answered", 503, "outcome-unknown")
 	if a := s.ask("POST", "/transfers", moveBob, "Idempotency-Key: k"); a.status != http.StatusCreated || a.replayed() {
 		t.Errorf("the transfer again: %d %s", a.status, a.body)
 	}

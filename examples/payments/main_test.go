@@ -57,7 +57,7 @@ func inProcess(t testing.TB, redis, file string) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newService(store, book, 30*time.Second, slog.New(slog.DiscardHandler))
+	s := newService(store, book, time.Hour, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -160,21 +160,19 @@ func reader(t testing.TB, file string) *ledger {
 	return l
 }
 
-// eventually waits for something that happens elsewhere.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
 // answer is a response, read to its end.
 type answer struct {
 	status int
 	header http.Header
 	body   string
+}
+
+// want fails the test unless an answer has a status and is that problem, "" if it is to be none.
+func (a answer) want(t testing.TB, asked string, status int, code string) {
+	t.Helper()
+	if a.status != status || a.code() != code {
+		t.Errorf("%s: got %d %q, want %d %q; the body is %s", asked, a.status, a.code(), status, code, a.body)
+	}
 }
 
 func (a answer) replayed() bool { return a.header.Get("Idempotent-Replayed") == "true" }

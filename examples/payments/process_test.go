@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 )
 
@@ -85,10 +86,17 @@ func firstURL(stdout io.Reader) string {
 	return ""
 }
 
-// payments starts the service on a Redis and a file, with a lease of 300 ms so that tests need not wait long for its end.
-func payments(t testing.TB, redis, file string, waitAt step, args ...string) *process {
+// The leases of processes: short of those that are to lose it, so that tests need not wait long for its
+// end, and long of all others, so that no machine is too slow for it.
+const (
+	short = "300ms"
+	long  = "1h"
+)
+
+// payments starts the service on a Redis and a file.
+func payments(t testing.TB, redis, file, lease string, waitAt step, args ...string) *process {
 	t.Helper()
-	args = append([]string{"--redis", redis, "--db", file, "--listen", "127.0.0.1:0", "--lease", "300ms"}, args...)
+	args = append([]string{"--redis", redis, "--db", file, "--listen", "127.0.0.1:0", "--lease", lease}, args...)
 	return start(t, "payments", waitAt, args...)
 }
 
@@ -100,11 +108,14 @@ func (p *process) kill() {
 // dies waits for the process to end by itself.
 func (p *process) dies() {
 	p.t.Helper()
-	select {
-	case <-p.ended:
-	case <-time.After(30 * time.Second):
-		p.t.Fatal("it lives")
-	}
+	expect.Eventually(p.t, "the process ends by itself", func() bool {
+		select {
+		case <-p.ended:
+			return true
+		default:
+			return false
+		}
+	})
 }
 
 func (p *process) stop() (code int) {
@@ -130,7 +141,7 @@ func (p *process) open() {
 // arrived waits until so many requests have come to the gate.
 func (p *process) arrived(n int) {
 	p.t.Helper()
-	eventually(p.t, "the requests reach the gate", func() bool { return strings.Count(p.stderr.String(), "waiting at ") >= n })
+	expect.Eventually(p.t, "the requests reach the gate", func() bool { return strings.Count(p.stderr.String(), "waiting at ") >= n })
 }
 
 // try sends a request with headers given as "Name: value".
@@ -143,7 +154,7 @@ func (p *process) try(method, path, body string, headers ...string) (answer, err
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Add(name, value)
 	}
-	client := &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
 		return answer{}, err
@@ -165,7 +176,7 @@ func (p *process) ask(method, path, body string, headers ...string) answer {
 // settled asks until nobody is at work on the operation any more, and Redis is there.
 func (p *process) settled(path, body string, headers ...string) (a answer) {
 	p.t.Helper()
-	eventually(p.t, "the operation is settled", func() bool {
+	expect.Eventually(p.t, "the operation is settled", func() bool {
 		a = p.ask("POST", path, body, headers...)
 		return a.code() != "idempotency-in-progress" && a.status != http.StatusServiceUnavailable
 	})

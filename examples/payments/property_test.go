@@ -109,7 +109,7 @@ func (r *rounds) send(q request) (a answer) {
 	case a.status == http.StatusCreated:
 		r.done[q.operation] = append(r.done[q.operation], a.body)
 	case code != "insufficient-funds" && code != "idempotency-in-progress" && code != "idempotency-superseded":
-		r.t.Errorf("%d %s", a.status, a.body)
+		r.t.Errorf("POST /transfers %s: got %d %s, want that it was made, or is in progress, superseded or more than there is", body, a.status, a.body)
 	}
 	return a
 }

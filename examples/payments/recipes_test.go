@@ -32,7 +32,7 @@ func TestRecipesForSQLiteDoWhatTheySay(t *testing.T) {
 
 	unique := statements(blocks[1][1])
 	if len(unique) != 5 {
-		t.Fatalf("%q", unique)
+		t.Fatalf("got the statements %q, want five of recipe (a)", unique)
 	}
 	pay := func(id string) string { return runUnique(t, db, unique, id) }
 	if first, again := pay("one"), pay("two"); first != "one" || again != "one" {
@@ -45,7 +45,7 @@ func TestRecipesForSQLiteDoWhatTheySay(t *testing.T) {
 
 	fence := statements(blocks[2][1])
 	if len(fence) != 4 {
-		t.Fatalf("%q", fence)
+		t.Fatalf("got the statements %q, want four of recipe (b)", fence)
 	}
 	for _, row := range []struct {
 		fence int
@@ -84,12 +84,12 @@ func runUnique(t *testing.T, db *sql.DB, recipe []string, id string) (found stri
 		case i == 2 && id != "one": // the row was there
 		case i == 3:
 			if err := conn.QueryRowContext(t.Context(), statement, args...).Scan(&found, &account, &amount); err != nil {
-				t.Fatalf("%s: %v", statement, err)
+				t.Fatalf("%s: got error %v", statement, err)
 			}
 		default:
 			inserted, err := changed(conn.ExecContext(t.Context(), statement, args...))
 			if err != nil {
-				t.Fatalf("%s: %v", statement, err)
+				t.Fatalf("%s: got error %v", statement, err)
 			}
 			if i == 1 && inserted != (id == "one") {
 				t.Errorf("%s: inserted %v for %q", statement, inserted, id)
@@ -99,7 +99,7 @@ func runUnique(t *testing.T, db *sql.DB, recipe []string, id string) (found stri
 	return found
 }
 
-// runFence does what the comments of recipe (b) say, and tells whether the attempt may have its effect.
+// runFence does what the comments of recipe (b) say, and reports whether the attempt may have its effect.
 func runFence(t *testing.T, db *sql.DB, recipe []string, fence int) (pass bool) {
 	t.Helper()
 	conn, err := db.Conn(t.Context())
@@ -114,7 +114,7 @@ func runFence(t *testing.T, db *sql.DB, recipe []string, fence int) (pass bool) 
 		}
 		raised, err := changed(conn.ExecContext(t.Context(), statement, args...))
 		if err != nil {
-			t.Fatalf("%s: %v", statement, err)
+			t.Fatalf("%s: got error %v", statement, err)
 		}
 		if i == 2 {
 			pass = raised

@@ -8,18 +8,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
 func TestStoppedServiceFinishesWhatItBegan(t *testing.T) {
 	redis, file := redistest.Start(t), newFile(t)
-	stopping := payments(t, redis.URL(), file, beforeCharge)
+	stopping := payments(t, redis.URL(), file, long, beforeCharge)
 	first := stopping.later("/payments", payOrder, "Idempotency-Key: order-1")
 	stopping.arrived(1)
 	code := make(chan int)
 	go func() { code <- stopping.stop() }()
-	eventually(t, "it takes no more requests", func() bool {
+	expect.Eventually(t, "it takes no more requests", func() bool {
 		_, err := stopping.try("GET", "/accounts", "")
 		return err != nil
 	})
@@ -28,7 +29,7 @@ func TestStoppedServiceFinishesWhatItBegan(t *testing.T) {
 	if got := <-code; got != done {
 		t.Errorf("exit code %d\n%s", got, &stopping.stderr)
 	}
-	again := payments(t, redis.URL(), file, "").ask("POST", "/payments", payOrder, "Idempotency-Key: order-1")
+	again := payments(t, redis.URL(), file, long, "").ask("POST", "/payments", payOrder, "Idempotency-Key: order-1")
 	if a.status != http.StatusCreated || !again.replayed() || again.body != a.body {
 		t.Errorf("first %d %s, again %d %s", a.status, a.body, again.status, again.body)
 	}
@@ -39,12 +40,13 @@ func TestServiceOnTheEmbeddedStoreSaysWhatToTry(t *testing.T) {
 	var stdout, stderr logtest.Text
 	code := make(chan int)
 	go func() { code <- run(ctx, []string{"--db", newFile(t), "--listen", "127.0.0.1:0"}, &stdout, &stderr) }()
-	eventually(t, "the banner is there", func() bool { return strings.Contains(stdout.String(), "--crash-at after-commit") })
+	expect.Eventually(t, "the banner is there", func() bool { return strings.Contains(stdout.String(), "--crash-at after-commit") })
 	url := address.FindString(stdout.String())
 	response, err := http.Get(url + "/accounts")
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("%v %v", response, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	expect.Equal(t, "the status of GET /accounts", response.StatusCode, http.StatusOK)
 	_ = response.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
 	cancel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -36,10 +37,10 @@ func TestNoValueTwiceOverFailovers(t *testing.T) {
 func TestReplicaThatWasBehindIsMovedPast(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 1)
-	busy, idle := process(t, set.URL()), process(t, set.URL(), func(c *redisstore.Config, _ *counter.Config) { c.Timeout = time.Second })
+	busy, idle := process(t, set.URL()), process(t, set.URL(), func(c *redisstore.Config, _ *counter.Config) { c.Timeout = 5 * time.Second })
 	idle.countTo(t, "k", 50)
 	replica := set.Replicas()[0]
-	until(t, "the replica has it", func() bool {
+	expect.Eventually(t, "the replica has it", func() bool {
 		return replica.Client().Get(t.Context(), busy.store.Key("counter", "k")).Val() == "50"
 	})
 	replica.Pause()
@@ -112,7 +113,7 @@ func TestServerThatStopsWithCallsUnderWay(t *testing.T) {
 		server.Pause()
 		failed := func() int { load.mu.Lock(); defer load.mu.Unlock(); return len(load.failed) }
 		before := failed()
-		until(t, "calls fail", func() bool { return failed() > before })
+		expect.Eventually(t, "calls fail", func() bool { return failed() > before })
 		server.Resume()
 		load.goesOn()
 	}

@@ -200,7 +200,7 @@ func TestEndThatAMergedCallAsksForIsGiven(t *testing.T) {
 	<-g.arrived
 	go add(time.Hour)
 	go add(0)
-	until(t, "both wait", func() bool { return counter.Waiting(c.Counters, "k") == 2 })
+	expect.Eventually(t, "both wait", func() bool { return counter.Waiting(c.Counters, "k") == 2 })
 	g.shut.Store(false)
 	g.open <- redistest.Pass
 	if err := errors.Join(<-errs, <-errs, <-errs); err != nil {
@@ -277,7 +277,7 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	<-g.arrived
 	waiting, giveUp := context.WithCancel(t.Context())
 	go add(waiting)
-	until(t, "the second call waits", func() bool { return counter.Waiting(c, "k") == 1 })
+	expect.Eventually(t, "the second call waits", func() bool { return counter.Waiting(c, "k") == 1 })
 	giveUp()
 	<-answered
 	g.open <- redistest.Pass

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -22,7 +23,7 @@ const margin = 1000
 // process is counters with a store of their own, as another process has them. Its hold-off is short.
 func process(t testing.TB, url string, change ...func(*redisstore.Config, *counter.Config)) counters {
 	t.Helper()
-	stored := redisstore.Config{URL: url, Timeout: 5 * time.Second}
+	stored := redisstore.Config{URL: url, Timeout: 20 * time.Second}
 	config := counter.Config{Margin: margin, HoldOff: 3 * time.Second}
 	for _, f := range change {
 		f(&stored, &config)
@@ -33,27 +34,20 @@ func process(t testing.TB, url string, change ...func(*redisstore.Config, *count
 	return c
 }
 
+// unhurried leaves an idle process ten seconds to say what it has seen, on a machine that is busy.
+func unhurried(_ *redisstore.Config, c *counter.Config) { c.HoldOff = 10 * time.Second }
+
 func strict(_ *redisstore.Config, c *counter.Config) { c.AfterLoss = counter.Refuse }
 
 func acknowledged(replicas int) func(*redisstore.Config, *counter.Config) {
 	return func(c *redisstore.Config, _ *counter.Config) { c.Ack, c.AckTimeout = replicas, time.Second }
 }
 
-// until asks again and again until the answer is yes.
-func until(t testing.TB, what string, ask func() bool) {
-	t.Helper()
-	for limit := time.Now().Add(patience); !ask(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("it did not come to that: %s", what)
-		}
-	}
-}
-
 // next is the value that a process gets when it is served again.
 func (c counters) next(t testing.TB, key string) int64 {
 	t.Helper()
 	var value int64
-	until(t, "it is served", func() bool {
+	expect.Eventually(t, "it is served", func() bool {
 		var err error
 		value, err = c.Incr(t.Context(), key)
 		return err == nil
@@ -163,5 +157,5 @@ func (l *load) end() {
 func (l *load) goesOn() {
 	l.t.Helper()
 	before := l.count()
-	until(l.t, "calls succeed, by themselves", func() bool { return l.count() > before+200 })
+	expect.Eventually(l.t, "calls succeed, by themselves", func() bool { return l.count() > before+200 })
 }

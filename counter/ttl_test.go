@@ -114,46 +114,57 @@ func TestCounterIsOpenedShortlyBeforeItsEnd(t *testing.T) {
 	})
 }
 
-func TestCallsUnderWayAsTheCounterExpires(t *testing.T) {
+func TestCallsUnderWayAsTheCounterExpires(t *testing.T) { callsAsTheCounterExpires(t, 4) }
+
+// callsAsTheCounterExpires has two processes add to a counter across its end, that many times.
+func callsAsTheCounterExpires(t *testing.T, rounds int) {
+	t.Helper()
 	inBubble(t, func(t *testing.T, c counters) {
 		other := counters{counter.New(c.store, counter.Config{}), c.store}
 		defer other.Close()
-		const ttl = 200 * time.Millisecond
-		for range 20 {
+		for range rounds {
 			var all sync.WaitGroup
 			begun := time.Now()
 			for _, p := range []counters{c, other} {
 				for i := range 4 {
 					all.Go(func() {
-						last := int64(0)
-						fell := 0
 						time.Sleep(time.Duration(i) * time.Microsecond)
-						for time.Since(begun) < 3*ttl/2 {
-							got, err := p.Add(t.Context(), "k", counter.Request{TTL: ttl})
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if got.Value <= last {
-								fell++
-							}
-							if got.Value > 100_000 {
-								t.Errorf("%+v: it was taken for lost", got)
-							}
-							last = got.Value
-							time.Sleep(time.Millisecond)
-						}
-						if fell > 2 {
-							t.Errorf("it began again %d times", fell)
-						}
+						p.addAcrossTheEnd(t, begun)
 					})
 				}
 			}
 			all.Wait()
 		}
-		time.Sleep(2 * ttl)
+		time.Sleep(2 * expiring)
 		c.gone(t)
 	})
+}
+
+// expiring is the TTL of a counter that expires under its callers.
+const expiring = 200 * time.Millisecond
+
+// addAcrossTheEnd adds to a counter until half a TTL after its end. It begins again once, or twice
+// for one who comes as another's first call is under way, and is never taken for lost.
+func (c counters) addAcrossTheEnd(t *testing.T, begun time.Time) {
+	last, fell := int64(0), 0
+	for time.Since(begun) < 3*expiring/2 {
+		got, err := c.Add(t.Context(), "k", counter.Request{TTL: expiring})
+		if err != nil {
+			t.Errorf("Add to a counter that expires: %v", err)
+			return
+		}
+		if got.Value <= last {
+			fell++
+		}
+		if got.Value > 100_000 {
+			t.Errorf("Add to a counter that expires: got %+v, want a small value: it was taken for lost", got)
+		}
+		last = got.Value
+		time.Sleep(time.Millisecond)
+	}
+	if fell > 2 {
+		t.Errorf("the counter began again %d times, want 2 at most", fell)
+	}
 }
 
 func TestProcessForgetsWhatItHasSeenOfAKeyThatIsNotUsed(t *testing.T) {

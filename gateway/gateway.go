@@ -30,7 +30,7 @@ type Config struct {
 	Debug      http.Handler   // is at /debug/ of the admin side; nil = nothing is
 	Logger     *slog.Logger   // nil = no log. It never sees a token, a key, a path or what the upstream answers
 
-	Principal  func(*http.Request) string // who is asking, as [idempotency.Config].Principal; nil = everybody is the same one
+	Principal  func(*http.Request) string // who is asking, as [idempotency.Config].Principal; nil = [idempotency.DefaultPrincipal]
 	TokenKeys  []idempotency.Key          // check the signature of issued tokens; nil = tokens are not signed
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
 

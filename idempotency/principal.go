@@ -7,6 +7,10 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
+// DefaultPrincipal is the principal of a request where none is configured: a digest of its
+// Authorization header, "" without one.
+var DefaultPrincipal = HeaderPrincipal("Authorization")
+
 // HeaderPrincipal tells who is asking by request headers, for [Config].Principal: a digest of their values, "" if none of them is there. Authorization is
 // safe by itself, since who does not know the credential can not be taken for its owner; but a client that repeats a request with a renewed credential
 // is another principal then, and its request runs again. A header that a trusted proxy sets, such as X-User-Id, has neither fault, as long as nobody

@@ -25,7 +25,10 @@ const (
 
 // Config sets what all routes of a service share. The zero value of each field means the default beside it.
 type Config struct {
-	Principal func(*http.Request) string                      // who is asking; keys of two principals never meet. nil = everybody is the same one
+	// Principal returns who is asking. Keys, tokens and answers of two principals never meet. nil =
+	// the caller's Authorization header, as [HeaderPrincipal] reads it; HeaderPrincipal() without
+	// names puts all callers into one key space, for services that trust each other.
+	Principal func(*http.Request) string
 	Error     func(http.ResponseWriter, *http.Request, error) // answers a refused request; nil = problem+json as Problem says it
 	Logger    *slog.Logger                                    // nil = no log. It never sees a token or a key
 
@@ -60,7 +63,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		tokenKeys: newRing(config.TokenKeys), answerKeys: newVault(config.AnswerKeys), policyURL: config.PolicyURL, done: store.Key("token", "done"),
 	}
 	if t.principal == nil {
-		t.principal = func(*http.Request) string { return "" }
+		t.principal = DefaultPrincipal
 	}
 	if t.fail == nil {
 		t.fail = t.writeProblem

@@ -12,6 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 const maxCounters = 1000 // of a page
@@ -21,7 +22,7 @@ func (s *Server) incr(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	request, err := incrRequest(c)
+	request, err := s.incrRequest(c)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (s *Server) incr(c echo.Context) error {
 	return numbers.send(c, got)
 }
 
-func incrRequest(c echo.Context) (request counter.Request, err error) {
+func (s *Server) incrRequest(c echo.Context) (request counter.Request, err error) {
 	if err := body(c, &struct{}{}); err != nil {
 		return request, err
 	}
@@ -49,8 +50,19 @@ func incrRequest(c echo.Context) (request counter.Request, err error) {
 		return request, err
 	}
 	request.TTL = time.Duration(ttl) * time.Millisecond
-	request.RequestID, err = idempotency.OptionalKey(c.Request())
+	request.RequestID, err = s.requestID(c.Request())
 	return request, err
+}
+
+// requestID is the Idempotency-Key of a repeatable increment, "" if there is none. Keys of two
+// principals never meet, so it is a digest of both where the caller has a principal.
+func (s *Server) requestID(r *http.Request) (string, error) {
+	key, err := idempotency.OptionalKey(r)
+	principal := s.principal(r)
+	if err != nil || key == "" || principal == "" {
+		return key, err
+	}
+	return redisstore.Digest(principal, key), nil
 }
 
 func (s *Server) readCounter(c echo.Context) error {

@@ -37,7 +37,7 @@ type Config struct {
 	Tracer  trace.Tracer // makes the spans of requests, those of calls to the store excepted; nil = no request is traced
 	Debug   http.Handler // is at /debug/ of [Server.Admin]; nil = nothing is
 
-	Principal  func(*http.Request) string // who is asking; keys and tokens of two principals never meet. nil = everybody is the same one
+	Principal  func(*http.Request) string // who is asking; keys and tokens of two principals never meet. nil = [idempotency.DefaultPrincipal]
 	TokenKeys  []idempotency.Key          // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
 
@@ -101,7 +101,7 @@ func (c Config) withDefaults() Config {
 		c.Metrics = metrics.NewService("")
 	}
 	if c.Principal == nil {
-		c.Principal = func(*http.Request) string { return "" }
+		c.Principal = idempotency.DefaultPrincipal
 	}
 	if c.MaxBody == 0 {
 		c.MaxBody = 1 << 20

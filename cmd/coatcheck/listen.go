@@ -45,13 +45,16 @@ func (c *config) checkTogether() error {
 	}
 	embedded := c.redis == "" || c.redis == "embedded:"
 	wrong(c.accessStore && embedded, "access-store: nobody but the service reaches the embedded store, so no key can be added to it; take --access or --access-keys")
-	wrong(c.controlled() && len(c.principalHeaders) > 0, "principal-headers: not with access, where the key or certificate says who is asking")
+	wrong(c.controlled() && !slices.Equal(c.principalHeaders, defaultPrincipal), "principal-headers: not with access, where the key or certificate says who is asking")
 	wrong(c.rate.N > 0 && !c.controlled(), "rate: only with access (--access, --access-keys or --access-store), which says whose requests are counted")
 	wrong(c.burst > 0 && c.rate.N == 0, "burst: only with rate")
 	wrong((c.tlsCert == "") != (c.tlsKey == ""), "tls-cert and tls-key: one without the other")
 	wrong(c.tlsClientCA != "" && c.tlsCert == "", "tls-client-ca: only with tls-cert and tls-key")
 	return errors.Join(append(faults, c.checkListen(), c.checkAdmin("admin-listen", c.adminListen))...)
 }
+
+// defaultPrincipal are the headers of --principal-headers where nothing is said.
+var defaultPrincipal = []string{"Authorization"}
 
 // controlled tells whether the service asks who is asking.
 func (c *config) controlled() bool {

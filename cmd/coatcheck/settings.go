@@ -157,7 +157,7 @@ func settings(c *config) []*setting {
 		hot(text("tls-client-ca", "", "file", "authorities in PEM whose client certificates are taken; which is whose says --access", &c.tlsClientCA)),
 		hot(choice("tls-client-auth", requestCertificate, []string{requestCertificate, requireCertificate}, "whether every client has to show such a certificate", &c.tlsClientAuth)),
 		toggle("insecure", "lets other machines reach the service without TLS, or without being asked who they are", &c.insecure),
-		headers("principal-headers", "", "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.principalHeaders),
+		headers("principal-headers", "Authorization", "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.principalHeaders),
 		keyring("token-keys", "keys that sign issued tokens, the newest first: id:base64 of 32 bytes; none: tokens are not signed", &c.tokenKeys),
 		keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.answerKeys),
 		collector("trace-endpoint", "where traces go: the base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, and nowhere without it", &c.traceEndpoint),

@@ -29,7 +29,7 @@ func (i *impostor) start(t *testing.T) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("listening: %v", err)
 	}
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -105,7 +105,6 @@ func onImpostor(t *testing.T, i *impostor) *fixture {
 	t.Helper()
 	store := storetest.Open(t, redisstore.Config{URL: i.start(t), Timeout: time.Second, AckTimeout: 200 * time.Millisecond})
 	f := &fixture{s: serve(t, server.Config{Store: store, Dev: true})}
-	f.s.client.Timeout = 5 * time.Second
 	const lease = "AAAAAAAAAAAAAAAAAAAAAA.1767225600000"
 	f.fill = strings.NewReplacer("{issued}", "t", "{claimed}", "t", "{lease}", lease, "{w0}", lease, "{w1}", lease)
 	return f
@@ -139,7 +138,7 @@ func TestLostReplyIsAnUnknownOutcomeOfAWriteAndAHarmlessFailureOfARead(t *testin
 	for sent, c := range writing {
 		checkProblem(t, f.send(t, c), wire.OutcomeUnknown)
 		if got := silent.ran.Load(); got != int64(sent+1) {
-			t.Fatalf("%s %s: %d scripts were sent for %d requests: a write was silently repeated", c.method, c.path, got, sent+1)
+			t.Fatalf("%v: got %d scripts for %d requests, want one each: a write was silently repeated", c, got, sent+1)
 		}
 		if c.path == "/payments" {
 			break // its claim is given back in the background
@@ -164,9 +163,7 @@ func TestAnswerThatIsNoneOfOursIsAnUnknownOutcome(t *testing.T) {
 				if name == "no numbers" && (a.status == 204 || c.path == "/counter/k" && a.status == 409) {
 					continue // nor does it need numbers, and a counter may hold "x"
 				}
-				if a.status != 503 {
-					t.Errorf("%s %s: %d %s", c.method, c.path, a.status, a.body)
-				}
+				a.wantStatus(t, 503)
 			}
 		})
 	}

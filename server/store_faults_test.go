@@ -47,12 +47,11 @@ var (
 // keeping makes a redis-server write each change to its append-only file before it answers, which a kill survives.
 var keeping = []string{"--appendonly", "yes", "--appendfsync", "no"}
 
-// onRedis is a fixture on a private redis-server. A call may take a second, and a request that takes five times that fails the test.
+// onRedis is a fixture on a private redis-server, of which a call may take a second.
 func onRedis(t *testing.T, args ...string) (*redistest.Server, *fixture) {
 	t.Helper()
 	redis := redistest.Start(t, args...)
 	f := newFixture(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second, AckTimeout: 200 * time.Millisecond}))
-	f.s.client.Timeout = 5 * time.Second
 	must[wire.Readiness](t, f.s, 200, "GET", "/readyz", "") // notes the incarnation
 	return redis, f
 }
@@ -78,12 +77,11 @@ func (f *fixture) wantUnavailable(t *testing.T, calls []call) {
 // wantNotReady checks that the process says it lives and says why it should get no requests.
 func (s *service) wantNotReady(t *testing.T) {
 	t.Helper()
-	if a := s.do(t, "GET", "/livez", ""); a.status != 200 {
-		t.Errorf("/livez: %d %s", a.status, a.body)
-	}
+	s.do(t, "GET", "/livez", "").wantStatus(t, 200)
 	a := s.do(t, "GET", "/readyz", "")
-	if ready := decode[wire.Readiness](t, a, 503); ready.Ready || ready.Reason == "" || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("/readyz: %v %s", a.header, a.body)
+	a.wantHeader(t, "Cache-Control", "no-store")
+	if ready := decode[wire.Readiness](t, a, 503); ready.Ready || ready.Reason == "" {
+		t.Errorf("%v; want it not to be ready, with a reason", a)
 	}
 }
 
@@ -114,19 +112,15 @@ func (f *fixture) wantWhole(t *testing.T, sameLife bool) {
 			continue
 		}
 		if a := f.send(t, c); a.status >= 300 && !strings.HasSuffix(c.path, "/release") { // it was completed just before
-			t.Errorf("%s %s: %d %s", c.method, c.path, a.status, a.body)
+			t.Errorf("%v; want success", a)
 		}
 	}
 	want := int64(3 + 1 + 7)
 	if !sameLife {
 		want += counter.DefaultMargin // past what may have been handed out and lost
 	}
-	if got := must[wire.Counter](t, f.s, 200, "GET", "/counter/k", "").Value; got != want {
-		t.Errorf("the counter went from 3 to %d by 1 and 7, want %d", got, want)
-	}
-	if got := f.s.ledger(t).Total; got != 2 {
-		t.Errorf("%d payments in the ledger, want the fixture's and one more", got)
-	}
+	expect.Equal(t, "GET /counter/k, which was 3, after increments by 1 and 7", must[wire.Counter](t, f.s, 200, "GET", "/counter/k", "").Value, want)
+	expect.Equal(t, "payments in the ledger: the fixture's and one more", f.s.ledger(t).Total, 2)
 }
 
 func TestStoreThatIsDownIsToldAndNothingIsDone(t *testing.T) {
@@ -151,18 +145,16 @@ func TestStoreThatRefusesWritesIsToldAndNothingIsDone(t *testing.T) {
 			redis, f := onRedis(t)
 			before := stateOf(t, redis.Client())
 			if err := redis.Client().Do(t.Context(), fault[0]...).Err(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("%v: %v", fault[0], err)
 			}
 			f.wantUnavailable(t, writing)
 			for _, c := range reading {
-				if a := f.send(t, c); a.status != 200 {
-					t.Errorf("%s %s can be answered: %d %s", c.method, c.path, a.status, a.body)
-				}
+				f.send(t, c).wantStatus(t, 200) // can be answered
 			}
 			f.s.wantNotReady(t)
 			expect.Equal(t, "all of Redis after the fault", stateOf(t, redis.Client()), before)
 			if err := redis.Client().Do(t.Context(), fault[1]...).Err(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("%v: %v", fault[1], err)
 			}
 			f.s.wantReady(t)
 			f.wantWhole(t, name != "read-only")
@@ -174,9 +166,7 @@ func TestStoreThatComesBackEmptyIsNoticedAndForgetsNoTokenIntoASecondRun(t *test
 	redis, f := onRedis(t)
 	redis.RestartEmpty()
 	f.s.wantReady(t)
-	if !strings.Contains(f.s.log.String(), "another incarnation") {
-		t.Errorf("the log does not tell of the loss:\n%s", f.s.log)
-	}
+	expect.Contains(t, "the log after Redis came back empty", f.s.log.String(), "another incarnation")
 	for _, token := range []string{"{issued}", "{claimed}", "{done}"} {
 		checkProblem(t, f.send(t, call{method: "GET", path: "/token/" + token}), wire.TokenUnknown)
 		checkProblem(t, f.send(t, call{method: "POST", path: "/token/" + token + "/claim", body: `{"fingerprint":"f"}`}), wire.TokenUnknown)
@@ -184,9 +174,7 @@ func TestStoreThatComesBackEmptyIsNoticedAndForgetsNoTokenIntoASecondRun(t *test
 		checkProblem(t, f.send(t, payment), wire.TokenUnknown)
 	}
 	checkProblem(t, f.send(t, call{method: "PUT", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}}), wire.LeaseLost)
-	if total := f.s.ledger(t).Total; total != 0 {
-		t.Errorf("%d payments", total)
-	}
+	expect.Equal(t, "payments in the ledger after Redis came back empty", f.s.ledger(t).Total, 0)
 }
 
 // A server with --ack 1 and no replica: the write is on the master, and the client hears that nobody has confirmed it.
@@ -199,13 +187,11 @@ func TestWriteThatNoReplicaConfirmsHasAnUnknownOutcome(t *testing.T) {
 	checkProblem(t, s.do(t, "POST", "/token", ""), wire.OutcomeUnknown)
 	checkProblem(t, s.do(t, "POST", "/worker/p", ""), wire.OutcomeUnknown)
 	checkProblem(t, s.do(t, "POST", "/payments", payment, "Idempotency-Key: k"), wire.OutcomeUnknown)
-	if total := s.ledger(t).Total; total != 0 {
-		t.Errorf("the handler ran %d times behind a claim that nobody has confirmed", total)
-	}
+	expect.Equal(t, "payments made after a claim that no replica has confirmed", s.ledger(t).Total, 0)
 	s.wantNotReady(t)
-	if ready := must[wire.Readiness](t, s, 503, "GET", "/readyz", ""); ready.Ack != 1 || !strings.Contains(ready.Reason, "0 of 1 replicas") {
-		t.Errorf("%+v", ready)
-	}
+	ready := must[wire.Readiness](t, s, 503, "GET", "/readyz", "")
+	expect.Equal(t, "GET /readyz: ack", ready.Ack, 1)
+	expect.Contains(t, "GET /readyz: reason", ready.Reason, "0 of 1 replicas")
 }
 
 // The claim is made, and then the ledger's part of the store refuses: provably nothing was charged.
@@ -215,22 +201,18 @@ func TestChargeThatTheStoreRefusesGivesTheTokenBack(t *testing.T) {
 	token := f.s.issue(t, `{"scope":"payments"}`)
 	pay := call{method: "POST", path: "/payments", body: payment, header: []string{"Idempotency-Token: " + token}}
 	if err := redis.Client().Rename(t.Context(), book, "aside").Err(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("RENAME %s aside: %v", book, err)
 	}
 	if err := redis.Client().Set(t.Context(), book, "no ledger", 0).Err(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("SET %s: %v", book, err)
 	}
 	f.wantUnavailable(t, []call{pay, {method: "GET", path: "/payments"}})
-	if state := f.s.state(t, token); state != "issued" {
-		t.Errorf("state %s", state)
-	}
+	expect.Equal(t, "the token after a charge that the store refused: state", f.s.state(t, token), "issued")
 	if err := redis.Client().Rename(t.Context(), "aside", book).Err(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("RENAME aside %s: %v", book, err)
 	}
 	decode[wire.Payment](t, f.send(t, pay), 201)
-	if total := f.s.ledger(t).Total; total != 2 {
-		t.Errorf("%d payments in the ledger, want the fixture's and this", total)
-	}
+	expect.Equal(t, "payments in the ledger: the fixture's and this", f.s.ledger(t).Total, 2)
 }
 
 // ledger finds the ledger's key.
@@ -238,7 +220,7 @@ func (f *fixture) ledger(t *testing.T, client *redis.Client) string {
 	t.Helper()
 	keys, err := client.Keys(t.Context(), "*payments*").Result()
 	if err != nil || len(keys) != 1 {
-		t.Fatalf("%q %v", keys, err)
+		t.Fatalf("KEYS *payments*: got %q, error %v; want one key", keys, err)
 	}
 	return keys[0]
 }

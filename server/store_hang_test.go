@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -20,7 +21,7 @@ func (f *fixture) atOnce(t *testing.T, calls []call) []answer {
 		wg.Go(func() {
 			a, err := f.s.send(context.WithoutCancel(t.Context()), c)
 			if err != nil {
-				t.Errorf("%s %s: %v", c.method, c.path, err)
+				t.Errorf("%v: %v", c, err)
 			}
 			answers[i] = a
 		})
@@ -40,18 +41,14 @@ func wantHung(t *testing.T, a answer) wire.Code {
 		code = wire.OutcomeUnknown
 	}
 	checkProblem(t, a, code)
-	if (a.header.Get("Retry-After") != "") != (code == wire.StoreUnavailable) {
-		t.Errorf("%s: Retry-After %q", code, a.header.Get("Retry-After"))
-	}
+	expect.Equal(t, a.asked+", answered "+string(code)+": Retry-After is told", a.header.Get("Retry-After") != "", code == wire.StoreUnavailable)
 	return code
 }
 
 func TestStoreThatHangsIsToldOnEveryEndpoint(t *testing.T) {
 	redis, f := onRedis(t)
 	redis.Pause()
-	if code := wantHung(t, f.send(t, writing[0])); code != wire.OutcomeUnknown {
-		t.Errorf("a write on a connection that was there: %s", code)
-	}
+	expect.Equal(t, "a write on a connection that was there", wantHung(t, f.send(t, writing[0])), wire.OutcomeUnknown)
 	for _, a := range f.atOnce(t, reading) {
 		checkProblem(t, a, wire.StoreUnavailable)
 	}
@@ -61,9 +58,7 @@ func TestStoreThatHangsIsToldOnEveryEndpoint(t *testing.T) {
 	f.s.wantNotReady(t)
 	redis.Resume()
 	f.s.wantReady(t)
-	if a := f.send(t, call{method: "POST", path: "/token/{done}/complete", body: `{"status":500}`, header: []string{"Lease-Token: {done-lease}"}}); a.status != 204 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	f.send(t, call{method: "POST", path: "/token/{done}/complete", body: `{"status":500}`, header: []string{"Lease-Token: {done-lease}"}}).wantStatus(t, 204)
 }
 
 func TestIncrementsOfAHungStoreGiveNoValueTwiceAndWithAKeyAddOnce(t *testing.T) {
@@ -98,14 +93,12 @@ func TestIncrementsOfAHungStoreGiveNoValueTwiceAndWithAKeyAddOnce(t *testing.T) 
 	f.s.wantReady(t)
 	after := take(f.atOnce(t, bare))
 	if most := before + uncertain + int64(len(bare)); slices.Min(after) <= before || slices.Max(after) > most {
-		t.Errorf("after %d came %v, with %d uncertain", before, after, uncertain)
+		t.Errorf("increments after the hang: got %v, want values above %d and up to %d, since %d increments are uncertain", after, before, most, uncertain)
 	}
 
 	first := take(f.atOnce(t, keyed))
 	again := take(f.atOnce(t, keyed))
-	if !slices.Equal(first, again) {
-		t.Errorf("the same keys got %v, then %v", first, again)
-	}
+	expect.Equal(t, "values of the same keys, asked again", again, first)
 	slices.Sort(first)
 	for i, value := range first {
 		if value != int64(3*(i+1)) {
@@ -119,9 +112,7 @@ func TestPaymentWhoseClaimHangsRunsNothingAndThenOnce(t *testing.T) {
 	token := f.s.issue(t, `{"scope":"payments"}`)
 	pay := call{method: "POST", path: "/payments", body: `{"amount":7,"currency":"EUR","to":"a"}`, header: []string{"Idempotency-Token: " + token}}
 	redis.Pause()
-	if code := wantHung(t, f.send(t, pay)); code != wire.OutcomeUnknown {
-		t.Errorf("%s", code)
-	}
+	expect.Equal(t, "a payment whose claim hangs", wantHung(t, f.send(t, pay)), wire.OutcomeUnknown)
 	redis.Resume()
 	var last answer
 	eventually(t, "the same payment is made", func() bool {
@@ -131,12 +122,10 @@ func TestPaymentWhoseClaimHangsRunsNothingAndThenOnce(t *testing.T) {
 		}
 		return last.status == 201
 	})
-	if again := f.send(t, pay); string(again.body) != string(last.body) || again.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%v %s, want %s", again.header, again.body, last.body)
-	}
-	if total := f.s.ledger(t).Total; total != 2 {
-		t.Errorf("%d payments in the ledger, want the fixture's and this", total)
-	}
+	again := f.send(t, pay)
+	again.wantBody(t, string(last.body))
+	again.wantHeader(t, "Idempotent-Replayed", "true")
+	expect.Equal(t, "payments in the ledger: the fixture's and this", f.s.ledger(t).Total, 2)
 }
 
 // Clients count on while the server is killed and comes back, several times.
@@ -152,7 +141,7 @@ func TestCounterContinuesThroughCrashesWithNoValueTwice(t *testing.T) {
 			for ctx.Err() == nil {
 				a, err := f.s.send(context.WithoutCancel(ctx), call{method: "POST", path: "/incr/crash"})
 				if err != nil {
-					t.Errorf("%v", err)
+					t.Errorf("POST /incr/crash: %v", err)
 					return
 				}
 				mu.Lock()
@@ -160,7 +149,7 @@ func TestCounterContinuesThroughCrashesWithNoValueTwice(t *testing.T) {
 					got := decode[wire.Incremented](t, a, 200).Value
 					values[got]++
 					if got <= last {
-						t.Errorf("%d came after %d", got, last)
+						t.Errorf("POST /incr/crash: got %d after %d, want a client's values to rise", got, last)
 					}
 					last = got
 				} else {

@@ -6,11 +6,10 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -31,37 +30,29 @@ func TestWorkerPoolsOverHTTP(t *testing.T) {
 }
 
 func (s *service) poolDeclared(t *testing.T) {
-	const body = `{"layout":"41/5/5/12","epoch":"2024-02-29T12:00:00.125+02:00","datacenter":3,"ttl_ms":60000}`
+	const body = `{"layout":"41/5/5/12","epoch":"2024-02-29T12:00:00.125+02:00","datacenter":3,"ttl_ms":3600000}`
 	a := s.do(t, "PUT", "/worker/declared", body)
 	pool := decode[wire.WorkerPool](t, a, 201)
 	want := wire.WorkerPool{
-		Pool: "declared", Layout: "41/5/5/12", Epoch: time.Date(2024, 2, 29, 10, 0, 0, 125_000_000, time.UTC), Datacenter: 3, Size: 32, TTL: 60_000,
+		Pool: "declared", Layout: "41/5/5/12", Epoch: time.Date(2024, 2, 29, 10, 0, 0, 125_000_000, time.UTC), Datacenter: 3, Size: 32, TTL: 3_600_000,
 	}
-	if pool != want || a.header.Get("Location") != "/worker/declared" || a.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%+v %v, want %+v", pool, a.header, want)
-	}
+	expect.Equal(t, a.asked, pool, want)
+	a.wantHeader(t, "Location", "/worker/declared")
+	a.wantHeader(t, "Cache-Control", "no-store")
 	for _, again := range []string{body, "", `{"layout":"41/10/12"}`} {
-		problem := checkProblem(t, s.do(t, "PUT", "/worker/declared", again), wire.PoolExists)
-		for _, part := range []string{"41/5/5/12", "2024-02-29T10:00:00", "datacenter 3", "1m0s"} {
-			if !strings.Contains(problem.Detail, part) {
-				t.Errorf("%q does not say %q", problem.Detail, part)
-			}
-		}
+		wantDetail(t, s.do(t, "PUT", "/worker/declared", again), wire.PoolExists, "41/5/5/12", "2024-02-29T10:00:00", "datacenter 3", "1h0m0s")
 	}
 	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/declared", "") // at once: it is known to be new
-	if lease.Layout != want.Layout || !lease.Epoch.Equal(want.Epoch) || lease.Datacenter != 3 || lease.TTL != 60_000 || lease.RenewEvery != 20_000 {
-		t.Errorf("%+v", lease)
-	}
+	expect.Equal(t, "POST /worker/declared", lease, wire.WorkerLease{
+		WorkerID: lease.WorkerID, Lease: lease.Lease, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter, ServerTime: lease.ServerTime,
+		TTL: 3_600_000, RenewEvery: 1_200_000, Layout: want.Layout, Epoch: want.Epoch, Datacenter: 3,
+	})
 	checkProblem(t, s.do(t, "PUT", "/worker/declared", body), wire.PoolExists)
 	ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/declared?n=1", "")
 	want.Used = 1
-	if ring.WorkerPool != want {
-		t.Errorf("%+v, want %+v", ring.WorkerPool, want)
-	}
+	expect.Equal(t, "GET /worker/declared?n=1", ring.WorkerPool, want)
 	plain := must[wire.WorkerPool](t, s, 201, "PUT", "/worker/plain", "")
-	if want := (wire.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTL: 30_000}); plain != want {
-		t.Errorf("%+v, want %+v", plain, want)
-	}
+	expect.Equal(t, "PUT /worker/plain", plain, wire.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTL: 30_000})
 }
 
 func (s *service) poolMismatch(t *testing.T) {
@@ -70,10 +61,7 @@ func (s *service) poolMismatch(t *testing.T) {
 		`{"layout":"41/10/12"}`, `{"layout":"41/5/5/12@s"}`, `{"epoch":"2021-01-01T00:00:00Z"}`, `{"layout":"41/5/5/12","datacenter":4}`, `{"layout":"41/5/5/12","datacenter":0}`,
 		`{"ttl_ms":30000}`, `{"ttl_ms":60001}`, `{"layout":"41/5/5/12","datacenter":3,"ttl_ms":60000,"epoch":"2020-01-01T00:00:00.001Z"}`,
 	} {
-		problem := checkProblem(t, s.do(t, "POST", "/worker/fixed", body), wire.LayoutMismatch)
-		if !strings.Contains(problem.Detail, "layout 41/5/5/12") || !strings.Contains(problem.Detail, "datacenter 3") || !strings.Contains(problem.Detail, "ttl 1m0s") {
-			t.Errorf("%s: %q does not say what the pool is", body, problem.Detail)
-		}
+		wantDetail(t, s.do(t, "POST", "/worker/fixed", body), wire.LayoutMismatch, "layout 41/5/5/12", "datacenter 3", "ttl 1m0s")
 	}
 	for _, body := range []string{
 		"", `{"layout":null,"ttl_ms":null,"epoch":null,"datacenter":null}`, `{"layout":"41/05/5/12"}`, `{"ttl_ms":60000}`,
@@ -96,12 +84,10 @@ func (s *service) poolList(t *testing.T) {
 		for {
 			page := must[wire.WorkerPools](t, s, 200, "GET", fmt.Sprintf("/worker?prefix=list.&n=%d%s", n, cursor), "")
 			if page.Pools == nil || len(page.Pools) > n {
-				t.Fatalf("%d a page: %+v", n, page)
+				t.Fatalf("GET /worker?prefix=list.&n=%d%s: got %+v, want a list of %d at most", n, cursor, page.Pools, n)
 			}
 			for _, pool := range page.Pools {
-				if pool.Layout != "41/5/7" || pool.TTL != 1000 || pool.Size != 32 || pool.Used != 0 {
-					t.Errorf("%+v", pool)
-				}
+				expect.Equal(t, "GET /worker", pool, wire.WorkerPool{Pool: pool.Pool, Layout: "41/5/7", Epoch: pool.Epoch, Size: 32, TTL: 1000})
 				seen = append(seen, pool.Pool)
 			}
 			if page.Next == "" {
@@ -109,23 +95,20 @@ func (s *service) poolList(t *testing.T) {
 			}
 			cursor = "&cursor=" + url.QueryEscape(page.Next)
 		}
-		if !slices.Equal(seen, names) {
-			t.Errorf("%d a page: %q", n, seen)
-		}
+		expect.Equal(t, fmt.Sprintf("GET /worker?prefix=list.&n=%d and the pages after it", n), seen, names)
 	}
-	if page := must[wire.WorkerPools](t, s, 200, "GET", "/worker?prefix=none", ""); page.Pools == nil || len(page.Pools) != 0 || page.Next != "" {
-		t.Errorf("%+v", page)
-	}
+	page := must[wire.WorkerPools](t, s, 200, "GET", "/worker?prefix=none", "")
+	expect.Equal(t, "GET /worker?prefix=none", page, wire.WorkerPools{Pools: []wire.WorkerPool{}})
 	all := must[wire.WorkerPools](t, s, 200, "GET", "/worker?n=1000", "").Pools
 	if !slices.ContainsFunc(all, func(pool wire.WorkerPool) bool {
 		return pool.Pool == "declared" && pool.Used == 1 && pool.Datacenter == 3
 	}) {
-		t.Errorf("%+v", all)
+		t.Errorf("GET /worker?n=1000: got %+v, want declared to be among them, with one worker id used and datacenter 3", all)
 	}
 }
 
 func (s *service) usedUntil(t *testing.T) {
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/used", `{"ttl_ms":60000}`)
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/used", `{"ttl_ms":3600000}`)
 	for i, row := range []struct {
 		used func(lease wire.WorkerLease) string
 		want func(lease wire.WorkerLease, slot wire.WorkerSlot) bool
@@ -170,31 +153,25 @@ func (s *service) usedUntil(t *testing.T) {
 		must[nothing](t, s, 204, "DELETE", fmt.Sprintf("/worker/used/%d", lease.WorkerID), "", "Lease-Token: "+lease.Lease) // the first word counts
 		slot := must[wire.WorkerRing](t, s, 200, "GET", fmt.Sprintf("/worker/used?n=1&from=%d", lease.WorkerID), "").Slots[0]
 		if slot.State != "free" || !row.want(lease, slot) {
-			t.Errorf("row %d: window from %v until %v, then %+v", i, lease.NotBefore, lease.NotAfter, slot)
+			t.Errorf("row %d: DELETE %s of a window from %v until %v: got %+v, want it free, with a window that ends where the row says", i, path, lease.NotBefore, lease.NotAfter, slot)
 		}
 	}
 }
 
 func (s *service) poolQuarantine(t *testing.T) {
-	a := s.do(t, "POST", "/worker/unknown", `{"ttl_ms":20000}`)
-	if problem := checkProblem(t, a, wire.PoolQuarantined); !strings.Contains(problem.Detail, "declared") {
-		t.Errorf("%q does not say what to do about a pool that is new", problem.Detail)
-	}
-	if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 21 {
-		t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
-	}
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/unknown", `{"ttl_ms":20000}`)
+	a := s.do(t, "POST", "/worker/unknown", `{"ttl_ms":3600000}`)
+	wantDetail(t, a, wire.PoolQuarantined, "declared")
+	a.wantRetryAfter(t, 1, 3601)
+	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/unknown", `{"ttl_ms":3600000}`)
 	must[wire.WorkerLease](t, s, 201, "POST", "/worker/unknown", "")
 
-	checkProblem(t, s.do(t, "POST", "/worker/waited", `{"ttl_ms":100}`), wire.PoolQuarantined)
+	checkProblem(t, s.do(t, "POST", "/worker/waited", `{"ttl_ms":1000}`), wire.PoolQuarantined)
 	var lease wire.WorkerLease
 	eventually(t, "the quarantine is over", func() bool {
-		a := s.do(t, "POST", "/worker/waited", `{"ttl_ms":100}`)
+		a := s.do(t, "POST", "/worker/waited", `{"ttl_ms":1000}`)
 		return a.status == 201 && json.Unmarshal(a.body, &lease) == nil
 	})
-	if lease.WorkerID != 0 {
-		t.Errorf("%+v", lease)
-	}
+	expect.Equal(t, "POST /worker/waited after the quarantine: worker id", lease.WorkerID, 0)
 }
 
 // What a holder has to tell so that its lease is written down anew after Redis has lost it.
@@ -206,7 +183,7 @@ func text(t testing.TB, body map[string]any) string {
 	t.Helper()
 	encoded, err := json.Marshal(body)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing %v: %v", body, err)
 	}
 	return string(encoded)
 }
@@ -216,11 +193,11 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 		t.Run(string(newPools), func(t *testing.T) {
 			redis := redistest.Start(t)
 			s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: newPools}})
-			must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":60000,"layout":"41/5/5/12","datacenter":7}`)
+			must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":3600000,"layout":"41/5/5/12","datacenter":7}`)
 			kept := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"orders-0"}`)
 			bare := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", "")
 			if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("FLUSHALL: %v", err)
 			}
 
 			checkProblem(t, s.do(t, "PUT", "/worker/p/1", "", "Lease-Token: "+bare.Lease), wire.LeaseLost)
@@ -238,27 +215,26 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			proof := proofOf(kept)
 			proof["ttl_ms"] = kept.TTL
 			renewed := must[wire.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", text(t, proof), "Lease-Token: "+kept.Lease)
-			if renewed.WorkerID != 0 || renewed.TTL != 60_000 || renewed.NotAfter.Before(kept.NotAfter) {
-				t.Errorf("%+v after %+v", renewed, kept)
+			expect.Equal(t, "PUT /worker/p/0 with all of its proof: worker id", renewed.WorkerID, 0)
+			expect.Equal(t, "PUT /worker/p/0 with all of its proof: ttl_ms", renewed.TTL, 3_600_000)
+			if renewed.NotAfter.Before(kept.NotAfter) {
+				t.Errorf("PUT /worker/p/0 with all of its proof: got a window until %v, want it to end no earlier than before, at %v", renewed.NotAfter, kept.NotAfter)
 			}
 			ring := must[wire.WorkerRing](t, s, 200, "GET", "/worker/p?n=2", "")
 			want := wire.WorkerSlot{WorkerID: 0, State: "held", Holder: "orders-0", Fence: kept.Fence, NotBefore: kept.NotBefore, NotAfter: renewed.NotAfter}
-			if ring.Slots[0] != want || ring.Used != 1 || ring.Layout != "41/5/5/12" || ring.Datacenter != 7 || ring.TTL != 60_000 {
-				t.Errorf("%+v, want %+v", ring, want)
-			}
+			expect.Equal(t, "GET /worker/p?n=2 after the proof: the first slot", ring.Slots[0], want)
+			expect.Equal(t, "GET /worker/p?n=2 after the proof", ring.WorkerPool, wire.WorkerPool{
+				Pool: "p", Layout: "41/5/5/12", Epoch: kept.Epoch, Datacenter: 7, Size: 32, Used: 1, TTL: 3_600_000, Quarantined: ring.Quarantined,
+			})
 			must[wire.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", "", "Lease-Token: "+kept.Lease) // it is there again
 
 			if newPools == workerlease.Trust {
 				return // who trusts that an unknown pool is new takes the loss of all of it for that
 			}
-			if ring.Quarantined < 1 || ring.Quarantined > 61_000 {
-				t.Errorf("a quarantine of %d ms", ring.Quarantined)
-			}
+			wantBetween(t, "GET /worker/p?n=2: quarantined_ms", ring.Quarantined, 1, 3_601_000)
 			a := s.do(t, "POST", "/worker/p", "")
 			checkProblem(t, a, wire.PoolQuarantined)
-			if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 61 {
-				t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
-			}
+			a.wantRetryAfter(t, 1, 3601)
 		})
 	}
 }

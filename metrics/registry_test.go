@@ -3,6 +3,8 @@ package metrics
 import (
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func TestUnitsStandAtTheEndOfNames(t *testing.T) {
@@ -26,13 +28,11 @@ func TestWhatIsAskedForIsAskedAtEachScrape(t *testing.T) {
 			tell(7, "gone")
 		}
 	})
-	if text := scraped(r); !strings.Contains(text, `coatcheck_things{state="there"} 1`) || strings.Contains(text, "gone") {
-		t.Error(text)
+	first := scraped(r)
+	expect.Contains(t, "the first scrape", first, `coatcheck_things{state="there"} 1`)
+	if strings.Contains(first, "gone") {
+		t.Errorf("the first scrape has a series of state gone, want none:\n%s", first)
 	}
-	if text := scraped(r); !strings.Contains(text, `coatcheck_things{state="there"} 2`) || !strings.Contains(text, `coatcheck_things{state="gone"} 7`) {
-		t.Error(text)
-	}
-	if text := scraped(r); !strings.Contains(text, `coatcheck_build_info{go="go`) || !strings.Contains(text, `version="v1.2.3"} 1`) {
-		t.Error(text)
-	}
+	expect.Contains(t, "the second scrape", scraped(r), `coatcheck_things{state="there"} 2`, `coatcheck_things{state="gone"} 7`)
+	expect.Contains(t, "the third scrape", scraped(r), `coatcheck_build_info{go="go`, `version="v1.2.3"} 1`)
 }

@@ -2,10 +2,11 @@ package metrics
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func TestLongestWaitIsThatOfWhoCameFirstAndStillWaits(t *testing.T) {
@@ -13,12 +14,8 @@ func TestLongestWaitIsThatOfWhoCameFirstAndStillWaits(t *testing.T) {
 		s := NewService("v1")
 		want := func(waiting int, longest time.Duration) {
 			t.Helper()
-			text := scraped(s.Registry)
-			for _, line := range []string{fmt.Sprintf("coatcheck_lock_waiting %d\n", waiting), fmt.Sprintf("coatcheck_lock_longest_wait_seconds %v\n", longest.Seconds())} {
-				if !strings.Contains(text, line) {
-					t.Errorf("no line %q", line)
-				}
-			}
+			expect.Contains(t, "a scrape", scraped(s.Registry),
+				fmt.Sprintf("coatcheck_lock_waiting %d\n", waiting), fmt.Sprintf("coatcheck_lock_longest_wait_seconds %v\n", longest.Seconds()))
 		}
 		want(0, 0)
 		first := s.LockWaits()
@@ -30,11 +27,8 @@ func TestLongestWaitIsThatOfWhoCameFirstAndStillWaits(t *testing.T) {
 		want(1, 5*time.Second)
 		second(false)
 		want(0, 0)
-		for _, line := range []string{`coatcheck_lock_wait_seconds_sum{outcome="granted"} 15`, `coatcheck_lock_wait_seconds_sum{outcome="not_granted"} 5`} {
-			if !strings.Contains(scraped(s.Registry), line+"\n") {
-				t.Errorf("no line %q", line)
-			}
-		}
+		expect.Contains(t, "a scrape after both waits", scraped(s.Registry),
+			"coatcheck_lock_wait_seconds_sum{outcome=\"granted\"} 15\n", "coatcheck_lock_wait_seconds_sum{outcome=\"not_granted\"} 5\n")
 	})
 }
 
@@ -43,14 +37,8 @@ func TestHoldTimesAreThoseOfLocksThatWereGivenBack(t *testing.T) {
 		s := NewService("v1")
 		want := func(held int, times int, sum float64) {
 			t.Helper()
-			text := scraped(s.Registry)
-			for _, line := range []string{
-				fmt.Sprintf("coatcheck_lock_held %d\n", held), fmt.Sprintf("coatcheck_lock_hold_seconds_count %d\n", times), fmt.Sprintf("coatcheck_lock_hold_seconds_sum %v\n", sum),
-			} {
-				if !strings.Contains(text, line) {
-					t.Errorf("no line %q", line)
-				}
-			}
+			expect.Contains(t, "a scrape", scraped(s.Registry), fmt.Sprintf("coatcheck_lock_held %d\n", held),
+				fmt.Sprintf("coatcheck_lock_hold_seconds_count %d\n", times), fmt.Sprintf("coatcheck_lock_hold_seconds_sum %v\n", sum))
 		}
 		for _, token := range []string{"released", "renewed", "lapsed", "lost", "undone"} {
 			s.LockGranted(token, time.Minute)
@@ -80,13 +68,9 @@ func TestHoldsAreBounded(t *testing.T) {
 		for i := range mostHolds + 5 {
 			s.LockGranted(fmt.Sprint("early", i), time.Second)
 		}
-		if n := len(s.holds.by); n != mostHolds {
-			t.Errorf("%d are remembered", n)
-		}
+		expect.Equal(t, "holds that are remembered after five too many", len(s.holds.by), mostHolds)
 		time.Sleep(2 * time.Second)
 		s.LockGranted("late", time.Minute)
-		if n := len(s.holds.by); n != 1 {
-			t.Errorf("%d are remembered when all but one have ended", n)
-		}
+		expect.Equal(t, "holds that are remembered when all but one have ended", len(s.holds.by), 1)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -36,10 +37,7 @@ func TestEveryDecisionOfAScriptIsCounted(t *testing.T) {
 				says = append(says, match[1])
 			}
 		}
-		want := slices.Sorted(slices.Values(decision.words))
-		if got := slices.Sorted(slices.Values(says)); !slices.Equal(got, want) {
-			t.Errorf("%s answers %q, and %q are counted", decision.script, got, want)
-		}
+		expect.Equal(t, "words that are counted of "+decision.script+", and those in its header", slices.Sorted(slices.Values(decision.words)), slices.Sorted(slices.Values(says)))
 	}
 }
 
@@ -70,12 +68,10 @@ func TestCallsAreCountedByWhatBecameOfThem(t *testing.T) {
 		`coatcheck_redis_flight_calls_sum 8`, `coatcheck_redis_flight_calls_count 1`, `coatcheck_redis_incarnation_changes_total{seen_by="connection"} 1`,
 		`coatcheck_redis_call_duration_seconds_count{script="incrby"} 2`,
 	} {
-		if !strings.Contains(text, want+"\n") {
-			t.Errorf("no line %q", want)
-		}
+		expect.Contains(t, "a scrape", text, want+"\n")
 	}
 	if strings.Contains(text, "no script") || strings.Contains(text, "another version") {
-		t.Error("what is not known is a label")
+		t.Errorf("a script or a word that is not known is a label, want neither:\n%s", text)
 	}
 }
 
@@ -99,6 +95,6 @@ func TestAnObservedCallAllocatesNothing(t *testing.T) {
 		s.CallEnded(t.Context(), call)
 		s.FlightEnded(redisstore.Flight{Calls: 1, Took: time.Millisecond})
 	}); n > 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("observing a call and a flight: got %v allocations, want 0", n)
 	}
 }

@@ -89,7 +89,7 @@ func (v *verdict) requests() {
 	v.faultf(len(v.answers) == 0 || !v.answers[len(v.answers)-1].settled(), ruleSettled, "the last answer is not the end of it")
 }
 
-// fits tells whether a refusal can be right. Each client sends what is well-formed, and always the same.
+// fits reports whether a refusal can be right. Each client sends what is well-formed, and always the same.
 func (v *verdict) fits(a answer) bool {
 	switch a.code {
 	case inProgress, storeUnavailable, outcomeUnknown, upstreamUnavailable:
@@ -130,7 +130,7 @@ func (v *verdict) runs() {
 	}
 }
 
-// mayDiffer tells whether clients may be given two answers of the handler. Only under takeover: an answer that could not be recorded, since Redis was away or
+// mayDiffer reports whether clients may be given two answers of the handler. Only under takeover: an answer that could not be recorded, since Redis was away or
 // the process was stopped while it asked, is sent all the same, and as its lease had lapsed another attempt took over. What is recorded is judged by newest.
 func (v *verdict) mayDiffer() bool { return v.policy == "takeover" && (v.redis || v.paused) }
 
@@ -154,7 +154,7 @@ func (v *verdict) kept() {
 	v.faultf(last.status != http.StatusCreated && !v.recorder, ruleKept, "it does not come back: %v", last)
 }
 
-// mayNotBeThereYet tells whether an answer may be refused that somebody has been given: it was sent while Redis was away, and its recording goes on.
+// mayNotBeThereYet reports whether an answer may be refused that somebody has been given: it was sent while Redis was away, and its recording goes on.
 func (v *verdict) mayNotBeThereYet(a answer) bool {
 	return slices.Contains([]string{inProgress, inDoubt, superseded, storeUnavailable, outcomeUnknown}, a.code)
 }
@@ -180,7 +180,7 @@ func (v *verdict) nothing() {
 	}
 }
 
-// underWay tells whether one of the answers from n on is to a request that had been sent at a moment: it may have done what others see.
+// underWay reports whether one of the answers from n on is to a request that had been sent at a moment: it may have done what others see.
 func (v *verdict) underWay(n int, at time.Time) bool {
 	return slices.ContainsFunc(v.answers[min(n, len(v.answers)):], func(a answer) bool { return a.sent.Before(at) })
 }

@@ -38,7 +38,7 @@ func (a answer) String() string {
 	return fmt.Sprintf("%s–%s  %s asks %s: %s", a.sent.Format("05.000"), a.got.Format("05.000"), a.client, a.front, said)
 }
 
-// settled tells whether a client has nothing to ask any more: it has the answer, or the truth that there will be none.
+// settled reports whether a client has nothing to ask any more: it has the answer, or the truth that there will be none.
 func (a answer) settled() bool {
 	return a.status != 0 && !slices.Contains([]string{inProgress, superseded, storeUnavailable, outcomeUnknown, upstreamUnavailable}, a.code)
 }

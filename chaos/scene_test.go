@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	roundLimit = time.Minute      // for every client of a round to know. It tells a hang; nothing comes near it
-	owedLimit  = 10 * time.Second // for an answer to be recorded that was sent while Redis was away; it is tried every two seconds
+	roundLimit = 5 * time.Minute // for every client of a round to know. It tells a hang; nothing comes near it
+	owedLimit  = 30 * time.Second // for an answer to be recorded that was sent while Redis was away; it is tried every two seconds
 )
 
 // scene is one round: clients ask, a fault strikes, everything is mended, and everybody asks until they know.
@@ -216,7 +216,7 @@ func (s *scene) askAgain(ctx context.Context) {
 	all.Wait()
 }
 
-// owed tells whether somebody has been given an answer of this operation that is not there yet for others, but has to come: while Redis was away it was
+// owed reports whether somebody has been given an answer of this operation that is not there yet for others, but has to come: while Redis was away it was
 // sent, and the process that sent it tries to record it.
 func (s *scene) owed(o *order) bool {
 	answers := s.of(o.name)

@@ -53,7 +53,7 @@ func (r *ring) extend(l *snowflake.Lease, now time.Time) {
 	r.grants[l.Fence] = window{l.NotBefore, l.NotAfter}
 }
 
-// holds tells whether a stamp lies in a window that was granted for its worker id.
+// holds reports whether a stamp lies in a window that was granted for its worker id.
 func (r *ring) holds(parts snowflake.Parts) bool {
 	for _, fence := range r.of[parts.Worker] {
 		w := r.grants[fence]
@@ -70,7 +70,7 @@ type caller struct {
 	late bool // it got an id in a call that began after Stop had returned
 }
 
-func (c *caller) run(t *testing.T, g *snowflake.Generator, calls *atomic.Int64, stopped *atomic.Bool) {
+func (c *caller) run(t *testing.T, g *snowflake.Generator, calls, drawn *atomic.Int64, stopped *atomic.Bool) {
 	for {
 		after := stopped.Load()
 		ctx := t.Context()
@@ -92,6 +92,7 @@ func (c *caller) run(t *testing.T, g *snowflake.Generator, calls *atomic.Int64, 
 		switch {
 		case err == nil:
 			c.ids = append(c.ids, got...)
+			drawn.Add(int64(n))
 			c.late = c.late || after
 		case errors.Is(err, snowflake.ErrStopped):
 			return
@@ -109,14 +110,14 @@ func TestManyCallersOverRenewalsGrantsAndFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var calls atomic.Int64
+		var calls, drawn atomic.Int64
 		var stopped atomic.Bool
 		callers := make([]caller, 8)
 		var all sync.WaitGroup
 		for i := range callers {
-			all.Go(func() { callers[i].run(t, g, &calls, &stopped) })
+			all.Go(func() { callers[i].run(t, g, &calls, &drawn, &stopped) })
 		}
-		for range 80 {
+		for round := 0; round < 80 || drawn.Load() < 10_000; round++ { // a busy machine draws few ids in a window
 			for goal := calls.Load() + int64(rand.IntN(200)); calls.Load() < goal; {
 				runtime.Gosched()
 				if rand.IntN(100) == 0 {
@@ -155,9 +156,6 @@ func TestManyCallersOverRenewalsGrantsAndFaults(t *testing.T) {
 			if w := r.grants[lastFence]; p.Worker == lastWorker && !p.Time.Before(w.from) && !usedUntil.IsZero() && p.Time.Add(time.Millisecond).After(usedUntil) {
 				t.Fatalf("%d (%+v) was stamped with the last grant, which was used until %v", id, p, usedUntil)
 			}
-		}
-		if len(ids) < 10_000 {
-			t.Errorf("only %d ids: this tries nothing", len(ids))
 		}
 	}
 }

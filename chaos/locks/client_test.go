@@ -64,7 +64,7 @@ type holding interface {
 // locker is a way to lock.
 type locker interface {
 	acquire(ctx context.Context, w wish) (holding, error)
-	lost(err error) bool // tells whether a release's error says that the lock had ended before
+	lost(err error) bool // reports whether a release's error says that the lock had ended before
 	close() error
 }
 

@@ -202,7 +202,7 @@ func life(file string) (pid int, last int64) {
 	return int(binary.BigEndian.Uint64(record)), int64(binary.BigEndian.Uint64(record[8:]))
 }
 
-// lives tells whether a process has not ended, where the system shows it: a zombie has.
+// lives reports whether a process has not ended, where the system shows it: a zombie has.
 func lives(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")

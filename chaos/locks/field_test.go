@@ -90,7 +90,7 @@ func startProcess(t testing.TB, role, url, folder string, number, ack int) *proc
 		fmt.Sprintf("%s=%d", numberVariable, number), fmt.Sprintf("%s=%d", ackVariable, ack)), number, folder}
 }
 
-// holds tells whether the last thing that the process has written is that it holds something.
+// holds reports whether the last thing that the process has written is that it holds something.
 func (p *process) holds() bool {
 	text, err := os.ReadFile(journalFile(p.folder, p.number))
 	if err != nil {

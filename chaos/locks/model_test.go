@@ -102,7 +102,7 @@ func ranked(history []porcupine.Operation) []porcupine.Operation {
 	return history
 }
 
-// explained tells whether a model explains a history. It takes what could not be decided for unexplained.
+// explained reports whether a model explains a history. It takes what could not be decided for unexplained.
 func explained(model porcupine.Model, history []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(model, ranked(history), time.Minute)
 }

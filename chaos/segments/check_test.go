@@ -166,7 +166,7 @@ func sum(all []int64) (n int64) {
 	return n
 }
 
-// faulty tells whether anything was found.
+// faulty reports whether anything was found.
 func (f *findings) faulty() bool { return f.twice.n+f.strange.n+f.skipped.n > 0 }
 
 // String implements fmt.Stringer.

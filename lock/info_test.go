@@ -5,36 +5,49 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 func shows(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{Owner: "ann"})
-	if got := info(t, locks, "shown"); got.Mode != "" || len(got.Holders) != 0 || got.Fence != 0 || got.Now.IsZero() {
-		t.Errorf("%+v", got)
-	}
-	held := must(t, locks, "shown", Request{TTL: time.Minute})
 	got := info(t, locks, "shown")
+	expect.Equal(t, "Get of a lock that nobody uses", got, Info{Now: got.Now}, cmpopts.EquateEmpty())
+	expect.Equal(t, "it has no time of the server", got.Now.IsZero(), false)
+	held := must(t, locks, "shown", Request{TTL: time.Minute})
+	got = info(t, locks, "shown")
+	expect.MustEqual(t, "number of holders", len(got.Holders), 1)
 	holder := got.Holders[0]
-	if got.Mode != Exclusive || len(got.Holders) != 1 || holder.Owner != "ann" || holder.Fence != held.Fence() || got.Fence != held.Fence() || !holder.Since.Equal(held.Since()) {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "mode of a held lock", got.Mode, Exclusive)
+	expect.Equal(t, "owner of its holder", holder.Owner, "ann")
+	expect.Equal(t, "fence of its holder", holder.Fence, held.Fence())
+	expect.Equal(t, "fence of the lock", got.Fence, held.Fence())
+	expect.Equal(t, "since when its holder has it", holder.Since, held.Since())
 	if left := holder.Until.Sub(got.Now); left <= 0 || left > time.Minute {
 		t.Errorf("%v left", left)
 	}
 	writer := inLine(t, locks, "shown", Request{Owner: "bob", Capacity: 5, Permits: 2}, 1)
 	reader := inLine(t, locks, "shown", Request{Owner: "cid", Mode: Shared}, 2)
 	got = info(t, locks, "shown")
-	if got.Queue != 2 || got.Waiters[0].Owner != "bob" || got.Waiters[0].Mode != Permits || got.Waiters[0].Permits != 2 || got.Waiters[1].Owner != "cid" || got.Waiters[1].Mode != Shared ||
-		got.Waiters[1].Since.Before(got.Waiters[0].Since) || got.Waiters[0].Since.Before(held.Since()) {
-		t.Errorf("%+v", got)
+	expect.MustEqual(t, "number of waiters", got.Queue, 2)
+	first, second := got.Waiters[0], got.Waiters[1]
+	expect.Equal(t, "first waiter", first, Waiter{Owner: "bob", Mode: Permits, Permits: 2, Since: first.Since})
+	expect.Equal(t, "owner of the second waiter", second.Owner, "cid")
+	expect.Equal(t, "mode of the second waiter", second.Mode, Shared)
+	if second.Since.Before(first.Since) || first.Since.Before(held.Since()) {
+		t.Errorf("they wait since %v and %v, want the order in which they came, after %v", first.Since, second.Since, held.Since())
 	}
 	release(t, held)
 	w := writer.granted(t)
 	got = info(t, locks, "shown")
-	if got.Mode != Permits || got.Capacity != 5 || len(got.Holders) != 1 || got.Holders[0].Permits != 2 || got.Holders[0].Owner != "bob" || got.Holders[0].Fence != w.Fence() {
-		t.Errorf("%+v", got)
-	}
+	expect.MustEqual(t, "number of holders after the hand-over", len(got.Holders), 1)
+	expect.Equal(t, "mode after the hand-over", got.Mode, Permits)
+	expect.Equal(t, "capacity after the hand-over", got.Capacity, 5)
+	expect.Equal(t, "permits of the holder", got.Holders[0].Permits, 2)
+	expect.Equal(t, "owner of the permits", got.Holders[0].Owner, "bob")
+	expect.Equal(t, "fence of the permits", got.Holders[0].Fence, w.Fence())
 	release(t, w)
 	release(t, reader.granted(t))
 }
@@ -74,10 +87,8 @@ func lists(t *testing.T, store *redisstore.Store) {
 		}
 		return strings.Join(names, " ")
 	}
-	until(t, "all are listed", func() bool { return names("list.", "", 10)+" "+names("other", "", 10) == "list.a list.b list.c other" })
-	if got := names("list.", "list.a", 1); got != "list.b" {
-		t.Errorf("%q", got)
-	}
+	expect.Eventually(t, "all are listed", func() bool { return names("list.", "", 10)+" "+names("other", "", 10) == "list.a list.b list.c other" })
+	expect.Equal(t, "names that begin with list., after list.a, one of them", names("list.", "list.a", 1), "list.b")
 	for _, lock := range held {
 		release(t, lock)
 	}

@@ -48,6 +48,7 @@ func (p *farProcess) since() time.Duration {
 // A lease begins at Redis at some time between the request that granted it and the reply, and nobody else knows when. So a holder counts from before the request was sent,
 // whoever sent it. Each row is a way of being granted a lock.
 func TestEveryGrantCountsFromBeforeItWasAskedFor(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	near := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: 30 * time.Second})
 	for _, row := range []struct {

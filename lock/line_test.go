@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/storetest"
@@ -20,7 +21,7 @@ import (
 // here waits until that many of the process stand in line for a lock, of the requests with the defaults.
 func here(t testing.TB, locks *Locks, name string, n int) {
 	t.Helper()
-	until(t, "that many stand in line in the process", func() bool { return standing(locks, name) == n })
+	expect.Eventually(t, "that many stand in line in the process", func() bool { return standing(locks, name) == n })
 }
 
 func standing(locks *Locks, name string) int {
@@ -86,9 +87,10 @@ func TestLockIsHandedOnWithinAProcessWithoutAskingRedis(t *testing.T) {
 		}
 		rival.stillWaits(t)
 		shown, err := others.Get(t.Context(), "handed")
-		if err != nil || len(shown.Holders) != 1 || shown.Holders[0].Fence != first || shown.Holders[0].Owner != "tester" {
-			t.Errorf("%+v %v", shown, err)
-		}
+		expect.Error(t, "Get by another process", err, nil)
+		expect.MustEqual(t, "number of holders that another process sees", len(shown.Holders), 1)
+		expect.Equal(t, "fence that another process sees", shown.Holders[0].Fence, first)
+		expect.Equal(t, "owner that another process sees", shown.Holders[0].Owner, "tester")
 		wantHeld(t, others, "handed", Request{})
 	}
 	if asks != 0 {
@@ -116,7 +118,7 @@ func TestHolderIsToldBeforeHeHandsTheLockOn(t *testing.T) {
 	released := make(chan error, 1)
 	locks.lines.mu.Lock()
 	go func() { released <- held.Release(t.Context()) }()
-	until(t, "the holder is told", func() bool { return held.Context().Err() != nil && held.Validity() <= 0 })
+	expect.Eventually(t, "the holder is told", func() bool { return held.Context().Err() != nil && held.Validity() <= 0 })
 	next.stillWaits(t)
 	locks.lines.mu.Unlock()
 	heir := next.granted(t)
@@ -253,18 +255,18 @@ func TestHandedOnLockHasWhatIsLeftAndIsRenewed(t *testing.T) {
 		if heir.Err() != nil {
 			t.Error(heir.Err())
 		}
-		if names, err := others.Names(t.Context(), "", "", 10); err != nil || len(names) != 1 {
-			t.Errorf("%q %v", names, err)
-		}
+		names, err := others.Names(t.Context(), "", "", 10)
+		expect.Error(t, "Names", err, nil)
+		expect.Equal(t, fmt.Sprintf("number of names, which are %q", names), len(names), 1)
 		wantIs(t, locks.Release(t.Context(), Grant{Name: "left", Token: held.Token()}), ErrLost) // it proves nothing any more
 		if _, err := others.Renew(t.Context(), Grant{Name: "left", Token: heir.Token(), Fence: heir.Fence()}); err != nil {
 			t.Error(err)
 		}
 		release(t, heir)
 		release(t, must(t, others, "left", Request{}))
-		if names, err := others.Names(t.Context(), "", "", 10); err != nil || len(names) != 0 {
-			t.Errorf("%q %v", names, err)
-		}
+		names, err = others.Names(t.Context(), "", "", 10)
+		expect.Error(t, "Names", err, nil)
+		expect.Equal(t, fmt.Sprintf("number of names, which are %q", names), len(names), 0)
 		noLines(t, locks)
 	})
 }
@@ -275,15 +277,13 @@ func TestFirstInLineOfAProcessStandsInLineAtRedisBeforeLong(t *testing.T) {
 		locks := open(t, store, Config{})
 		held := must(t, locks, "seen", Request{})
 		first, second := settle(t, waitHere(t, locks, "seen", Request{})), settle(t, waitHere(t, locks, "seen", Request{}))
-		if got := info(t, locks, "seen"); got.Queue != 0 {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "number of waiters for seen", info(t, locks, "seen").Queue, 0)
 		for _, w := range []waiter{first, second} {
 			time.Sleep(2 * worthListing)
 			synctest.Wait()
-			if got := info(t, locks, "seen"); got.Queue != 1 || got.Waiters[0].Owner != "tester" {
-				t.Errorf("%+v", got)
-			}
+			got := info(t, locks, "seen")
+			expect.MustEqual(t, "number of waiters at Redis", got.Queue, 1)
+			expect.Equal(t, "owner of the waiter at Redis", got.Waiters[0].Owner, "tester")
 			release(t, held)
 			next := w.granted(t)
 			if next.lease != held.lease {
@@ -291,9 +291,7 @@ func TestFirstInLineOfAProcessStandsInLineAtRedisBeforeLong(t *testing.T) {
 			}
 			held = next
 			synctest.Wait()
-			if got := info(t, locks, "seen"); got.Queue != 0 {
-				t.Errorf("%+v", got)
-			}
+			expect.Equal(t, "number of waiters for seen", info(t, locks, "seen").Queue, 0)
 		}
 		release(t, held)
 		release(t, must(t, locks, "seen", Request{}))
@@ -370,9 +368,9 @@ func TestCancelledWaiterOfAProcessLeavesNoTrace(t *testing.T) {
 				}
 				release(t, held)
 				synctest.Wait()
-				if got := info(t, locks, "gone"); got.Queue != 0 || len(got.Holders) != 0 {
-					t.Errorf("%+v", got)
-				}
+				got := info(t, locks, "gone")
+				expect.Equal(t, "number of waiters in the end", got.Queue, 0)
+				expect.Equal(t, "number of holders in the end", len(got.Holders), 0)
 				noLines(t, locks)
 			})
 		}
@@ -408,7 +406,7 @@ func TestCancellingWhileTheLockIsHandedOnLosesNothing(t *testing.T) {
 		}
 		all.Wait()
 		for _, locks := range processes {
-			until(t, "the lock is free", func() bool {
+			expect.Eventually(t, "the lock is free", func() bool {
 				lock, err := locks.TryAcquire(t.Context(), "cancel", Request{})
 				return err == nil && lock.Release(t.Context()) == nil
 			})

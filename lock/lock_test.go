@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -49,9 +50,10 @@ func excludes(t *testing.T, store *redisstore.Store) {
 	wantHeld(t, mine, "a", Request{})
 	_, err := others.TryAcquire(t.Context(), "a", Request{})
 	held, ok := errors.AsType[*Held](err)
-	if !ok || held.Since.UnixMilli() != first.Since().UnixMilli() || held.Left <= 0 || held.Left > DefaultTTL {
-		t.Errorf("%+v", held)
+	if !ok || held.Left <= 0 || held.Left > DefaultTTL {
+		t.Fatalf("TryAcquire of a held lock: got error %v, want a Held with up to %v left", err, DefaultTTL)
 	}
+	expect.Equal(t, "since when it is held, in ms", held.Since.UnixMilli(), first.Since().UnixMilli())
 	second := must(t, others, "b", Request{})
 	release(t, first)
 	release(t, first) // again does nothing
@@ -72,13 +74,13 @@ func repeats(t *testing.T, store *redisstore.Store) {
 		}
 		for range 3 {
 			again, err := locks.Grant(t.Context(), "again", request, false)
-			if err != nil || again.Fence != first.Fence || !again.Since.Equal(first.Since) {
-				t.Fatalf("%+v %v after %+v", again, err, first)
-			}
+			expect.MustEqual(t, "error of a Grant that is asked for again", err, nil)
+			expect.MustEqual(t, "fence of a Grant that is asked for again", again.Fence, first.Fence)
+			expect.MustEqual(t, "since when the Grant holds that is asked for again", again.Since, first.Since)
 		}
-		if got := info(t, locks, "again"); len(got.Holders) != 1 || got.Holders[0].Fence != first.Fence {
-			t.Errorf("%+v", got)
-		}
+		got := info(t, locks, "again")
+		expect.MustEqual(t, "number of holders", len(got.Holders), 1)
+		expect.Equal(t, "fence of the holder", got.Holders[0].Fence, first.Fence)
 		if err := locks.Release(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
@@ -89,18 +91,15 @@ func byValue(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}} {
 		grant, err := locks.Grant(t.Context(), "value", request, false)
-		if err != nil || grant.Until.Sub(grant.Now) != time.Minute {
-			t.Fatalf("%+v %v", grant, err)
-		}
+		expect.MustEqual(t, "error of Grant", err, nil)
+		expect.MustEqual(t, "lease that is granted", grant.Until.Sub(grant.Now), time.Minute)
 		named := Grant{Name: grant.Name, Token: grant.Token, Fence: grant.Fence, TTL: time.Hour}
 		renewed, err := others.Renew(t.Context(), named) // as another process that was told
-		if err != nil || renewed.Until.Sub(renewed.Now) != time.Hour {
-			t.Fatalf("%+v %v", renewed, err)
-		}
+		expect.MustEqual(t, "error of another process's Renew", err, nil)
+		expect.MustEqual(t, "lease after another process's Renew", renewed.Until.Sub(renewed.Now), time.Hour)
 		again, err := locks.Renew(t.Context(), grant)
-		if err != nil || again.Until.Sub(again.Now) != time.Minute {
-			t.Fatalf("%+v %v", again, err)
-		}
+		expect.MustEqual(t, "error of Renew", err, nil)
+		expect.MustEqual(t, "lease after Renew", again.Until.Sub(again.Now), time.Minute)
 		for _, wrong := range []Grant{
 			{Name: "value", Token: secret.New()}, {Name: "other", Token: grant.Token}, {Name: "value", Token: grant.Token, Fence: grant.Fence + handings + 1},
 		} {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -65,6 +66,7 @@ var losses = map[string]func(t *testing.T) lossy{
 
 // Redis loses locks that are held. Nothing is granted until every lease that it may have given has ended, the old holder's renewal revives nothing, and fences go on rising.
 func TestNothingIsGrantedAfterALossUntilOldLeasesHaveEnded(t *testing.T) {
+	t.Parallel()
 	for name, begin := range losses {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,7 +141,7 @@ func inUse(t *testing.T, master *redistest.Server, locks *Locks) {
 		t.Fatal(err)
 	}
 	replicas := strings.Count(info, "state=online")
-	until(t, "every replica has it", func() bool {
+	expect.Eventually(t, "every replica has it", func() bool {
 		pipe := master.Client().Pipeline()
 		pipe.Set(ctx, locks.Key("copied"), 1, time.Minute)
 		copied := pipe.Do(ctx, "WAIT", replicas, 100)
@@ -160,7 +162,7 @@ func timeOf(t *testing.T, server *redistest.Server) time.Time {
 // heard asks until Redis answers.
 func heard(t *testing.T, ask func() error) (err error) {
 	t.Helper()
-	until(t, "Redis answers", func() bool {
+	expect.Eventually(t, "Redis answers", func() bool {
 		err = ask()
 		return !errors.Is(err, redisstore.ErrUnavailable) && !errors.Is(err, redisstore.ErrUnknownOutcome)
 	})
@@ -191,7 +193,7 @@ func scramble(t *testing.T, processes []*Locks) (granted []*Lock) {
 					err = lock.Release(ctx)
 				}
 				if err != nil {
-					t.Errorf("%s: %v", name, err)
+					t.Errorf("acquiring and releasing %s: %v", name, err)
 				}
 			})
 		}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -24,8 +25,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patient is how long a test waits for what must come; only a hang takes that long.
-const patient = 20 * time.Second
+// patient is how long a call may take that must succeed; only a hang takes that long.
+const patient = time.Minute
+
+// grantLimit is how long a waiter waits: longer than any lease in these tests.
+const grantLimit = 5 * time.Minute
 
 // process is what one process has: locks of its own, with a subscription of their own.
 func open(t testing.TB, store *redisstore.Store, config Config) *Locks {
@@ -126,7 +130,7 @@ func inLine(t testing.TB, locks *Locks, name string, request Request, queue int)
 
 func queued(t testing.TB, locks *Locks, name string, n int) {
 	t.Helper()
-	until(t, "the queue has that many", func() bool { return info(t, locks, name).Queue == n })
+	expect.Eventually(t, "the queue has that many", func() bool { return info(t, locks, name).Queue == n })
 }
 
 func info(t testing.TB, locks *Locks, name string) Info {
@@ -138,29 +142,15 @@ func info(t testing.TB, locks *Locks, name string) Info {
 	return got
 }
 
-func until(t testing.TB, what string, ask func() bool) {
-	t.Helper()
-	for limit := time.Now().Add(patient); !ask(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("it did not come to it that %s", what)
-		}
-	}
-}
-
 func (w waiter) granted(t testing.TB) *Lock {
-	t.Helper()
-	return w.grantedWithin(t, time.Hour)
-}
-
-func (w waiter) grantedWithin(t testing.TB, limit time.Duration) *Lock {
 	t.Helper()
 	select {
 	case lock := <-w.result:
 		return lock
 	case err := <-w.err:
-		t.Fatalf("not granted: %v", err)
-	case <-time.After(limit):
-		t.Fatalf("not granted within %v", limit)
+		t.Fatalf("a waiter: got error %v, want the lock", err)
+	case <-time.After(grantLimit):
+		t.Fatalf("a waiter: got nothing within %v, want the lock", grantLimit)
 	}
 	return nil
 }
@@ -172,8 +162,8 @@ func (w waiter) refused(t testing.TB) error {
 		t.Fatalf("granted with fence %d", lock.Fence())
 	case err := <-w.err:
 		return err
-	case <-time.After(time.Hour):
-		t.Fatal("neither granted nor refused")
+	case <-time.After(grantLimit):
+		t.Fatalf("a waiter: got nothing within %v, want a refusal", grantLimit)
 	}
 	return nil
 }

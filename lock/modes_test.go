@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -64,9 +65,8 @@ func permits(t *testing.T, store *redisstore.Store) {
 	wantHeld(t, locks, "sem", Request{Mode: Shared})
 	_, err := locks.Acquire(t.Context(), "sem", Request{Capacity: 4})
 	wantIs(t, err, ErrCapacity, redisstore.ErrRefused)
-	if other, _ := errors.AsType[*OtherCapacity](err); other.Capacity != 3 {
-		t.Errorf("%+v", other)
-	}
+	other, _ := errors.AsType[*OtherCapacity](err)
+	expect.Equal(t, "capacity that the refusal tells", other.Capacity, 3)
 	big := inLine(t, others, "sem", two, 1)
 	small := inLine(t, locks, "sem", three, 2)
 	release(t, b)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -78,7 +79,5 @@ func elects(t *testing.T, store *redisstore.Store) {
 			release(t, campaign.granted(t))
 		}
 	}
-	if len(seen) != 3 || seen[0] != "ann" || seen[1] != "bob" || seen[2] != "" {
-		t.Errorf("%q", seen)
-	}
+	expect.Equal(t, "leaders seen", seen, []string{"ann", "bob", ""})
 }

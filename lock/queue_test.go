@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -28,9 +29,9 @@ func inOrder(t *testing.T, store *redisstore.Store) {
 	}
 	rising(t, fences...)
 	release(t, held)
-	if got := info(t, processes[0], "line"); got.Queue != 0 || len(got.Holders) != 0 {
-		t.Errorf("%+v", got)
-	}
+	got := info(t, processes[0], "line")
+	expect.Equal(t, "number of waiters in the end", got.Queue, 0)
+	expect.Equal(t, "number of holders in the end", len(got.Holders), 0)
 }
 
 func cancelled(t *testing.T, store *redisstore.Store) {
@@ -81,8 +82,6 @@ func bounded(t *testing.T, store *redisstore.Store) {
 	defer cancel()
 	_, err = locks.Acquire(ctx, "bounded", Request{})
 	wantIs(t, err, ErrHeld, context.DeadlineExceeded)
-	if got := info(t, locks, "bounded"); got.Queue != 0 {
-		t.Errorf("%+v", got)
-	}
+	expect.Equal(t, "number of waiters for bounded", info(t, locks, "bounded").Queue, 0)
 	release(t, held)
 }

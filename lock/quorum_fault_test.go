@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -103,7 +104,7 @@ func TestValidityCountsFromBeforeTheFirstRequest(t *testing.T) {
 		}
 		acquired <- held
 	}()
-	until(t, "the third has granted it", func() bool { return len(info(t, locks.each[2], "slow").Holders) == 1 })
+	expect.Eventually(t, "the third has granted it", func() bool { return len(info(t, locks.each[2], "slow").Holders) == 1 })
 	asked := time.Now()
 	time.Sleep(50 * time.Millisecond)
 	gone := time.Since(asked)

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
@@ -47,6 +48,11 @@ func TestFenceOfAQuorumRisesWhenTheServerOfTheLargestIsAway(t *testing.T) {
 // Whichever minority is away at whatever step, and wherever clocks are: fences rise. A lock that could not be given back somewhere ends there by itself.
 func TestFencesOfAQuorumRise(t *testing.T) {
 	t.Parallel()
+	fencesOfAQuorumRise(t)
+}
+
+func fencesOfAQuorumRise(t *testing.T) {
+	t.Helper()
 	field := startField(t, 5)
 	locks := field.far(t, grantAtOnce)
 	release := func(name string) { releaseQuorum(t, mustQuorum(t, locks, name, Request{})) }
@@ -118,12 +124,12 @@ func TestRenewalBringsTheFenceToEveryServer(t *testing.T) {
 			names, err := locks.each[2].Names(t.Context(), held.Name(), "", 10)
 			return err == nil && len(names) > 0
 		}
-		until(t, "it is listed", func() bool { return listed() || held.Err() != nil })
+		expect.Eventually(t, "it is listed", func() bool { return listed() || held.Err() != nil })
 		if err := held.Release(t.Context()); err != nil {
 			continue // the same
 		}
 		nowhere(t, locks, held.Name())
-		until(t, "the list is empty", func() bool { return !listed() })
+		expect.Eventually(t, "the list is empty", func() bool { return !listed() })
 		return
 	}
 }
@@ -142,7 +148,7 @@ func renewedEverywhere(t *testing.T, field *field, locks *QuorumLocks, name stri
 	}
 	field.links[2].set(redistest.Pass)
 	for _, each := range locks.each {
-		until(t, "every server has the lock and its fence", func() bool {
+		expect.Eventually(t, "every server has the lock and its fence", func() bool {
 			return held.Err() != nil || has(t, each, name, held.Token()) && info(t, each, name).Fence >= held.Fence()
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -97,7 +98,7 @@ var grantAtOnce = Config{AfterLoss: GrantAfterLoss, Owner: "tester", Window: Min
 // ready waits until every single server grants.
 func ready(t testing.TB, locks *QuorumLocks) {
 	t.Helper()
-	until(t, "every server grants", func() bool {
+	expect.Eventually(t, "every server grants", func() bool {
 		all := true // each is asked, so that all of them wait at the same time
 		for _, each := range locks.each {
 			grant, err := each.Grant(t.Context(), "ready", Request{TTL: MinTTL}, false)
@@ -137,7 +138,7 @@ func has(t testing.TB, locks *Locks, name, token string) bool {
 func everywhere(t testing.TB, locks *QuorumLocks, lock *QuorumLock) {
 	t.Helper()
 	for _, each := range locks.each {
-		until(t, "every server has the lock", func() bool {
+		expect.Eventually(t, "every server has the lock", func() bool {
 			return has(t, each, lock.Name(), lock.Token()) && info(t, each, lock.Name()).Fence >= lock.Fence()
 		})
 	}
@@ -154,7 +155,7 @@ func nowhere(t testing.TB, locks *QuorumLocks, name string) {
 // free waits until one server has nothing of a name: the release of a quorum's lock waits for a majority alone.
 func free(t testing.TB, each *Locks, name string) {
 	t.Helper()
-	until(t, "the server has nothing of the lock", func() bool {
+	expect.Eventually(t, "the server has nothing of the lock", func() bool {
 		got := info(t, each, name)
 		return got.Mode == "" && got.Queue == 0
 	})

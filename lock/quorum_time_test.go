@@ -3,10 +3,12 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -54,20 +56,20 @@ func TestQuorumsLockIsRenewedForAsLongAsItIsHeld(t *testing.T) {
 			wantOnly(t, err, ErrHeld)
 			for _, each := range locks.each {
 				got := info(t, each, "long")
-				if len(got.Holders) != 1 || got.Fence != held.Fence() || got.Holders[0].Owner != "tester" {
-					t.Errorf("%+v", got)
-				}
-				if names, err := each.Names(t.Context(), "", "", 10); err != nil || len(names) != 1 {
-					t.Errorf("%q %v", names, err)
-				}
+				expect.MustEqual(t, "number of holders at one of the servers", len(got.Holders), 1)
+				expect.Equal(t, "fence at one of the servers", got.Fence, held.Fence())
+				expect.Equal(t, "owner at one of the servers", got.Holders[0].Owner, "tester")
+				names, err := each.Names(t.Context(), "", "", 10)
+				expect.Error(t, "Names", err, nil)
+				expect.Equal(t, fmt.Sprintf("number of names, which are %q", names), len(names), 1)
 			}
 		}
 		releaseQuorum(t, held)
 		synctest.Wait()
 		for _, each := range locks.each {
-			if names, err := each.Names(t.Context(), "", "", 10); err != nil || len(names) != 0 {
-				t.Errorf("%q %v", names, err)
-			}
+			names, err := each.Names(t.Context(), "", "", 10)
+			expect.Error(t, "Names", err, nil)
+			expect.Equal(t, fmt.Sprintf("number of names, which are %q", names), len(names), 0)
 		}
 	})
 }
@@ -115,8 +117,9 @@ func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
 			}
 		}
 		_, err := locks.TryAcquire(t.Context(), "silent", Request{})
-		if held, _ := errors.AsType[*Held](err); held == nil || held.Left > 5*time.Second || held.Left < 2900*time.Millisecond {
-			t.Errorf("%+v", held) // two must end, of those that it has heard of
+		refused, _ := errors.AsType[*Held](err)
+		if refused == nil || refused.Left > 5*time.Second || refused.Left < 2900*time.Millisecond { // two must end, of those that it has heard of
+			t.Errorf("TryAcquire of what has leases of 1s, 3s and 5s: got %+v, want between 2.9s and 5s left", refused)
 		}
 		start := time.Now()
 		held, err := locks.Acquire(t.Context(), "silent", Request{})
@@ -136,9 +139,7 @@ func TestQuorumWaitsAfterALossByDefault(t *testing.T) {
 	quorumBubble(t, Config{LongestTTL: 10 * time.Second}, func(t *testing.T, locks *QuorumLocks) {
 		start := time.Now()
 		_, err := locks.TryAcquire(t.Context(), "new", Request{})
-		if doubt := wantDoubt(t, err); doubt.Wait != 11*time.Second {
-			t.Errorf("%+v", doubt)
-		}
+		expect.Equal(t, "wait that a new quorum tells", wantDoubt(t, err).Wait, 11*time.Second)
 		_, err = locks.Acquire(t.Context(), "new", Request{Wait: time.Second})
 		wantDoubt(t, err)
 		held, err := locks.Acquire(t.Context(), "new", Request{})
@@ -147,9 +148,9 @@ func TestQuorumWaitsAfterALossByDefault(t *testing.T) {
 		}
 		releaseQuorum(t, held)
 	})
-	if locks := NewQuorum(&redisstore.Quorum{}, Config{}); locks.config.AfterLoss != WaitAfterLoss || locks.config.LongestTTL != DefaultTTL {
-		t.Errorf("%+v", locks.config)
-	}
+	locks := NewQuorum(&redisstore.Quorum{}, Config{})
+	expect.Equal(t, "what is done after a loss by default", locks.config.AfterLoss, WaitAfterLoss)
+	expect.Equal(t, "longest lease by default", locks.config.LongestTTL, DefaultTTL)
 }
 
 func TestContextOfTheCallerEndsAQuorumsLockAndReleaseStillGivesItBack(t *testing.T) {

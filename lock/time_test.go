@@ -3,10 +3,12 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -27,7 +29,7 @@ func settle(t *testing.T, w waiter) waiter {
 }
 
 func TestRenewalsKeepALockForAsLongAsItIsHeld(t *testing.T) {
-	for _, request := range []Request{{TTL: time.Second}, {TTL: time.Second, Mode: Shared}} {
+	for _, request := range []Request{{TTL: 10 * time.Second}, {TTL: 10 * time.Second, Mode: Shared}} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
 			held := must(t, locks, "long", request)
@@ -36,12 +38,12 @@ func TestRenewalsKeepALockForAsLongAsItIsHeld(t *testing.T) {
 				wantHeld(t, locks, "long", Request{})
 			}
 			got := info(t, locks, "long").Holders[0]
-			if got.Fence != held.Fence() || !got.Since.Equal(held.Since()) || held.Err() != nil {
-				t.Errorf("%+v %v", got, held.Err())
-			}
-			if names, err := locks.Names(t.Context(), "", "", 10); err != nil || len(names) != 1 {
-				t.Errorf("%q %v", names, err)
-			}
+			expect.Error(t, "lock that is held for minutes", held.Err(), nil)
+			expect.Equal(t, "fence that Redis knows", got.Fence, held.Fence())
+			expect.Equal(t, "since when it is held", got.Since, held.Since())
+			names, err := locks.Names(t.Context(), "", "", 10)
+			expect.Error(t, "Names", err, nil)
+			expect.Equal(t, fmt.Sprintf("number of names, which are %q", names), len(names), 1)
 			release(t, held)
 		})
 	}
@@ -146,9 +148,7 @@ func TestWaitersWhoseProcessIsGonePassUnnoticed(t *testing.T) {
 			t.Errorf("served after %v", took)
 		}
 		time.Sleep(time.Minute) // they are forgotten by themselves
-		if got := info(t, locks, "gone"); got.Queue != 0 {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "number of waiters for gone", info(t, locks, "gone").Queue, 0)
 	})
 }
 
@@ -248,10 +248,14 @@ func TestManyEndsWhenOneOfThemDoes(t *testing.T) {
 }
 
 // Names that are used for a moment leave nothing: the fences go a minute after their leases.
-func TestShortLivedNamesLeaveNothingBehind(t *testing.T) {
+func TestShortLivedNamesLeaveNothingBehind(t *testing.T) { leavesNothingBehind(t, 210) }
+
+// leavesNothingBehind uses that many names for a moment, in every mode and every way of ending.
+func leavesNothingBehind(t *testing.T, names int) {
+	t.Helper()
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
-		for i := range 2000 {
+		for i := range names {
 			name := secret.New()
 			request := []Request{{}, {Mode: Shared}, {Capacity: 2}}[i%3]
 			request.TTL = time.Second
@@ -269,9 +273,7 @@ func TestShortLivedNamesLeaveNothingBehind(t *testing.T) {
 			held.lease.listing.stop()
 		}
 		time.Sleep(2 * time.Minute)
-		if n := keysIn(t, store); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		expect.Equal(t, "keys two minutes later", keysIn(t, store), 0)
 	})
 }
 
@@ -301,9 +303,7 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 		start := time.Now()
 		_, err := careful.TryAcquire(t.Context(), "a", Request{})
 		doubt := wantDoubt(t, err)
-		if doubt.Wait != 11*time.Second {
-			t.Errorf("%+v", doubt)
-		}
+		expect.Equal(t, "wait that is told", doubt.Wait, 11*time.Second)
 		held, err := careful.Acquire(t.Context(), "a", Request{})
 		if err != nil || time.Since(start) < 11*time.Second {
 			t.Fatalf("%v after %v", err, time.Since(start))
@@ -320,13 +320,10 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 		wantDoubt(t, err)
 		_, err = careful.TryAcquire(t.Context(), "s", Request{Mode: Shared})
 		wantDoubt(t, err)
-		if got := info(t, careful, "b"); len(got.Holders) != 0 {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "number of holders after a refusal", len(info(t, careful, "b").Holders), 0)
 		again, err := careful.Grant(t.Context(), "a", Request{Token: held.Token(), TTL: held.first.TTL}, false)
-		if err != nil || again.Fence != held.Fence() {
-			t.Errorf("%+v %v", again, err)
-		}
+		expect.Error(t, "Grant of what is held, asked for again", err, nil)
+		expect.Equal(t, "fence of what is held", again.Fence, held.Fence())
 		_, err = careful.Acquire(t.Context(), "b", Request{Wait: time.Second})
 		wantDoubt(t, err)
 		next := wait(t, careful, "a", Request{})

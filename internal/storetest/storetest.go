@@ -3,6 +3,7 @@
 package storetest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -35,9 +36,13 @@ func inSpace(t testing.TB, space redistest.Space) *redisstore.Store {
 	return Open(t, redisstore.Config{URL: space.URL, Prefix: space.Prefix, Timeout: patience})
 }
 
-// Open opens a store that is closed with the test.
+// Open opens a store that is closed with the test. On a server the calls of a store may take ten
+// seconds unless config says otherwise, rather than one: what makes them slow is this machine.
 func Open(t testing.TB, config redisstore.Config) *redisstore.Store {
 	t.Helper()
+	if config.Timeout == 0 && strings.HasPrefix(config.URL, "redis") {
+		config.Timeout = 10 * time.Second
+	}
 	store, err := redisstore.OpenConfig(t.Context(), config)
 	if err != nil {
 		t.Fatalf("opening the store: %v", err)

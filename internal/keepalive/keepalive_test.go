@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
 
@@ -92,22 +93,33 @@ func keep(t *testing.T, f *far, change func(*keepalive.Config)) *keepalive.Keepe
 func wantEnd(t *testing.T, k *keepalive.Keeper, from time.Time, want time.Duration, cause error) {
 	t.Helper()
 	<-k.Context().Done()
-	if got := time.Since(from); got != want {
-		t.Errorf("it ended after %v, want %v", got, want)
-	}
-	if got := context.Cause(k.Context()); !errors.Is(got, cause) {
-		t.Errorf("it ended because of %v, want %v", got, cause)
-	}
+	expect.Equal(t, "time until the lease ended", time.Since(from), want)
+	wantEnded(t, k, cause)
+}
+
+// wantEnded checks that a lease has ended, and why.
+func wantEnded(t *testing.T, k *keepalive.Keeper, cause error) {
+	t.Helper()
+	expect.Error(t, "cause of the lease's end", context.Cause(k.Context()), cause)
+	wantNoTrust(t, k)
+}
+
+func wantNoTrust(t *testing.T, k *keepalive.Keeper) {
+	t.Helper()
 	if left := k.Valid(); left > 0 {
-		t.Errorf("it has ended, and can be trusted for %v", left)
+		t.Errorf("Valid: got %v, want no more than 0", left)
 	}
 }
 
 func wantAlive(t *testing.T, k *keepalive.Keeper) {
 	t.Helper()
-	if err := context.Cause(k.Context()); err != nil {
-		t.Errorf("it has ended: %v", err)
-	}
+	expect.Error(t, "cause of the lease's end", context.Cause(k.Context()), nil)
+}
+
+// wantAsked checks how many renewals were asked for.
+func (f *far) wantAsked(t *testing.T, times int) {
+	t.Helper()
+	expect.Equal(t, "renewals", len(f.times()), times)
 }
 
 // gaps are the pauses between moments.
@@ -139,13 +151,13 @@ func TestRenewsThreeTimesATTL(t *testing.T) {
 		for time.Since(began) < 100*ttl {
 			time.Sleep(100 * time.Millisecond)
 			if left := k.Valid(); left <= 0 || left > ttl-margin {
-				t.Fatalf("after %v it can be trusted for %v", time.Since(began), left)
+				t.Fatalf("Valid after %v: got %v, want more than 0 and up to %v", time.Since(began), left, ttl-margin)
 			}
 		}
 		wantAlive(t, k)
 		times := f.times()
 		if len(times) < 285 || len(times) > 315 {
-			t.Errorf("%d renewals in 100 TTLs", len(times))
+			t.Errorf("renewals in 100 TTLs: got %d, want 285 to 315", len(times))
 		}
 		wantGaps(t, append(gaps(times), times[0].Sub(began)), ttl/3)
 	})
@@ -176,9 +188,7 @@ func TestRenewsFasterWhileRenewalsFail(t *testing.T) {
 		wantGaps(t, all[:2], ttl/3)
 		wantGaps(t, all[2:6], ttl/12)
 		wantGaps(t, all[6:], ttl/3)
-		if failed := f.failures(); len(failed) != 4 || !errors.Is(failed[0], errDown) {
-			t.Errorf("it told of %v", failed)
-		}
+		expect.Equal(t, "failures that were told", f.failures(), []error{errDown, errDown, errDown, errDown})
 	})
 }
 
@@ -209,12 +219,8 @@ func TestLeaseEndsWhateverRedisDoes(t *testing.T) {
 				asked := len(f.times())
 				close(released)
 				time.Sleep(3 * time.Hour)
-				if k.Valid() > 0 || !errors.Is(context.Cause(k.Context()), keepalive.ErrDeadline) {
-					t.Errorf("it came back: %v, %v", k.Valid(), context.Cause(k.Context()))
-				}
-				if more := len(f.times()) - asked; more > 0 {
-					t.Errorf("an ended lease was renewed %d times", more)
-				}
+				wantEnded(t, k, keepalive.ErrDeadline)
+				f.wantAsked(t, asked)
 			})
 		})
 	}
@@ -230,12 +236,10 @@ func TestGrantForLessThanATTL(t *testing.T) {
 		k := keep(t, f, short)
 		wantEnd(t, k, began, first*9/10, keepalive.ErrDeadline)
 		asked := append([]time.Time{began}, f.times()...)
-		if got := asked[1].Sub(began); got != 20*time.Millisecond {
-			t.Errorf("first renewed after %v", got)
-		}
+		expect.Equal(t, "time until the first renewal", asked[1].Sub(began), 20*time.Millisecond)
 		wantGaps(t, gaps(asked)[1:], first/12)
 		if len(asked) < 5 {
-			t.Errorf("%d renewals", len(asked)-1)
+			t.Errorf("renewals: got %d, want 4 or more", len(asked)-1)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -250,9 +254,7 @@ func TestGrantForLessThanATTL(t *testing.T) {
 			return errDown
 		}}
 		k := keep(t, f, short)
-		if left := k.Valid(); left != first*9/10 {
-			t.Errorf("%v at first", left)
-		}
+		expect.Equal(t, "Valid at first", k.Valid(), first*9/10)
 		<-k.Context().Done()
 		wantEnd(t, k, f.times()[1], ttl-margin, keepalive.ErrDeadline)
 	})
@@ -260,9 +262,7 @@ func TestGrantForLessThanATTL(t *testing.T) {
 		f := &far{}
 		k := keep(t, f, short)
 		f.jump(first)
-		if left := k.Valid(); left > 0 {
-			t.Errorf("%v, and wall time has gone on by %v", left, first)
-		}
+		wantNoTrust(t, k)
 	})
 }
 
@@ -280,7 +280,7 @@ func TestOneRenewalThatHangsCostsNothing(t *testing.T) {
 		time.Sleep(20 * ttl)
 		wantAlive(t, k)
 		if len(f.failures()) < 10 {
-			t.Errorf("only %d renewals hung", len(f.failures()))
+			t.Errorf("renewals that hung: got %d, want 10 or more", len(f.failures()))
 		}
 	})
 }
@@ -303,7 +303,7 @@ func TestConfirmationBesideTheDeadline(t *testing.T) {
 				time.Sleep(time.Until(end) + 2*time.Nanosecond)
 				synctest.Wait()
 				if alive := k.Context().Err() == nil; alive != row.alive || alive != (k.Valid() > 0) {
-					t.Fatalf("a reply %v before the end: alive %v, can be trusted for %v", row.early, alive, k.Valid())
+					t.Fatalf("a reply %v before the end: got alive %v, which can be trusted for %v, want alive %v", row.early, alive, k.Valid(), row.alive)
 				}
 			})
 		}
@@ -322,13 +322,10 @@ func TestLostLeaseEndsAtOnce(t *testing.T) {
 		k := keep(t, f, nil)
 		<-k.Context().Done()
 		wantEnd(t, k, f.times()[2], time.Second, keepalive.ErrLost)
-		if cause := context.Cause(k.Context()); !errors.Is(cause, errGone) {
-			t.Errorf("%v does not say why", cause)
-		}
+		wantEnded(t, k, errGone)
 		time.Sleep(time.Hour)
-		if len(f.times()) != 3 || len(f.failures()) != 0 {
-			t.Errorf("%d renewals, %v", len(f.times()), f.failures())
-		}
+		f.wantAsked(t, 3)
+		expect.Equal(t, "failures that were told", f.failures(), nil)
 	})
 }
 
@@ -344,13 +341,9 @@ func TestEndOfTheParent(t *testing.T) {
 		cancel(why)
 		wantEnd(t, k, began, 0, why)
 		time.Sleep(time.Hour)
-		if more := len(f.times()) - asked; more > 0 {
-			t.Errorf("%d renewals behind the end", more)
-		}
+		f.wantAsked(t, asked)
 		k.Stop() // for nothing
-		if cause := context.Cause(k.Context()); !errors.Is(cause, why) {
-			t.Errorf("the cause has become %v", cause)
-		}
+		wantEnded(t, k, why)
 	})
 }
 
@@ -366,9 +359,7 @@ func TestStopEndsTheKeeping(t *testing.T) {
 		}
 		wantEnd(t, k, began, 0, keepalive.ErrReleased)
 		time.Sleep(time.Hour)
-		if more := len(f.times()) - asked; more > 0 {
-			t.Errorf("%d renewals after Stop", more)
-		}
+		f.wantAsked(t, asked)
 	})
 }
 
@@ -388,19 +379,17 @@ func TestStopWaitsForTheRenewalUnderWay(t *testing.T) {
 					all.Go(func() {
 						k.Stop()
 						if !ended.Load() {
-							t.Error("Stop has returned while a renewal was under way")
+							t.Error("Stop: returned while a renewal was under way")
 						}
 					})
 				}
 				synctest.Wait()
-				if cause := context.Cause(k.Context()); !errors.Is(cause, keepalive.ErrReleased) || k.Valid() > 0 {
-					t.Errorf("while a renewal hangs it is held: %v, %v", cause, k.Valid())
-				}
+				wantEnded(t, k, keepalive.ErrReleased) // while the renewal hangs
 				all.Wait()
 				time.Sleep(time.Hour)
-				if cause := context.Cause(k.Context()); !errors.Is(cause, keepalive.ErrReleased) || k.Valid() > 0 || len(f.times()) != 1 || len(f.failures()) != 0 {
-					t.Errorf("%v, %v, %d renewals, %v", cause, k.Valid(), len(f.times()), f.failures())
-				}
+				wantEnded(t, k, keepalive.ErrReleased)
+				f.wantAsked(t, 1)
+				expect.Equal(t, "failures that were told", f.failures(), nil)
 			})
 		})
 	}
@@ -428,15 +417,11 @@ func TestGrantThatWasSentLongAgo(t *testing.T) {
 		began := time.Now()
 		k := keepalive.Start(t.Context(), began.Add(-20*time.Second), down.wall().Add(-20*time.Second), down.config())
 		wantEnd(t, k, began, ttl-margin-20*time.Second, keepalive.ErrDeadline)
-		if first := down.times()[0].Sub(began); first != 0 {
-			t.Errorf("the first renewal came after %v", first)
-		}
+		expect.Equal(t, "time until the first renewal", down.times()[0].Sub(began), 0)
 		k.Stop()
 
 		k = keepalive.Start(t.Context(), time.Now().Add(-ttl), down.wall().Add(-ttl), down.config())
-		if left := k.Valid(); left > 0 {
-			t.Errorf("it can be trusted for %v", left)
-		}
+		wantNoTrust(t, k)
 		wantEnd(t, k, time.Now(), 0, keepalive.ErrDeadline)
 		k.Stop()
 	})
@@ -454,9 +439,8 @@ func TestStoppingAtOnceAndAgain(t *testing.T) {
 			k.Stop()
 			time.Sleep(ttl)
 			wantEnd(t, k, time.Now(), 0, keepalive.ErrReleased)
-			if later := len(f.times()); later != asked || (asked == 0) != (after == 0) {
-				t.Errorf("%d renewals, and %d after it was given back", asked, later-asked)
-			}
+			f.wantAsked(t, asked)
+			expect.Equal(t, "it was renewed before it was given back", asked > 0, after > 0)
 		}
 	})
 }

@@ -2,11 +2,11 @@ package keepalive_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
 
@@ -32,24 +32,33 @@ func TestSuspendEndsTheTrustAndARenewalTellsWhetherItIsThere(t *testing.T) {
 				k := keep(t, f, func(c *keepalive.Config) { c.Strict = row.strict })
 				time.Sleep(time.Second / 2)
 				f.jump(night)
-				if left := k.Valid(); left > 0 {
-					t.Errorf("after a night it can be trusted for %v", left)
-				}
+				wantNoTrust(t, k)
 				time.Sleep(time.Second)
 				synctest.Wait()
-				if cause := context.Cause(k.Context()); !errors.Is(cause, row.cause) || (k.Valid() > 0) != (row.cause == nil) {
-					t.Errorf("a second later: %v, can be trusted for %v", cause, k.Valid())
-				}
-				asked := len(f.times())
-				if row.strict && asked > 0 || !row.strict && asked != 1 {
-					t.Errorf("%d renewals", asked)
-				}
+				wantTrustedUnless(t, k, row.cause)
+				f.wantAsked(t, map[bool]int{false: 1}[row.strict])
 				time.Sleep(10 * ttl)
-				if cause := context.Cause(k.Context()); !errors.Is(cause, row.cause) || (k.Valid() > 0) != (row.cause == nil) {
-					t.Errorf("later: %v, can be trusted for %v", cause, k.Valid())
-				}
+				wantTrustedUnless(t, k, row.cause)
 			})
 		})
+	}
+}
+
+// wantTrustedUnless wants a lease to have ended for a cause, or, for nil, that it can be trusted.
+func wantTrustedUnless(t *testing.T, k *keepalive.Keeper, cause error) {
+	t.Helper()
+	if cause != nil {
+		wantEnded(t, k, cause)
+		return
+	}
+	wantAlive(t, k)
+	wantTrust(t, k)
+}
+
+func wantTrust(t *testing.T, k *keepalive.Keeper) {
+	t.Helper()
+	if left := k.Valid(); left <= 0 {
+		t.Errorf("Valid: got %v, want more than 0", left)
 	}
 }
 
@@ -69,13 +78,10 @@ func TestSuspendDuringARenewal(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(2 * time.Millisecond)
-		if left := k.Valid(); left > 0 {
-			t.Errorf("it can be trusted for %v", left)
-		}
+		wantNoTrust(t, k)
 		time.Sleep(time.Second)
-		if left := k.Valid(); left <= 0 || len(f.times()) != 2 {
-			t.Errorf("after %d renewals it can be trusted for %v", len(f.times()), left)
-		}
+		f.wantAsked(t, 2)
+		wantTrust(t, k)
 	})
 }
 
@@ -89,13 +95,9 @@ func TestSuspendBeforeTheReplyToTheGrant(t *testing.T) {
 			sent, wall := time.Now(), f.wall()
 			f.jump(night)
 			k := keepalive.Start(t.Context(), sent, wall, config)
-			if left := k.Valid(); left > 0 {
-				t.Errorf("it can be trusted for %v", left)
-			}
+			wantNoTrust(t, k)
 			time.Sleep(1100 * time.Millisecond)
-			if (k.Valid() > 0) == strict || (k.Context().Err() != nil) != strict {
-				t.Errorf("strict %v: can be trusted for %v, %v", strict, k.Valid(), context.Cause(k.Context()))
-			}
+			wantTrustedUnless(t, k, map[bool]error{true: keepalive.ErrDeadline}[strict])
 			k.Stop()
 		})
 	}
@@ -113,14 +115,14 @@ func TestWallClockThatIsSetBackChangesNothing(t *testing.T) {
 		for k.Context().Err() == nil {
 			f.jump(-time.Hour)
 			if left := k.Valid(); left > ttl-margin {
-				t.Fatalf("it can be trusted for %v", left)
+				t.Fatalf("Valid: got %v, want %v at most", left, ttl-margin)
 			}
 			time.Sleep(250 * time.Millisecond)
 		}
 		times := f.times()
 		wantGaps(t, gaps(times[:4]), ttl/3)
 		if lasted := time.Since(times[2]); lasted < ttl-margin || lasted > ttl-margin+250*time.Millisecond {
-			t.Errorf("it ended %v after the last renewal was sent", lasted)
+			t.Errorf("the lease ended %v after the last renewal was sent, want %v", lasted, ttl-margin)
 		}
 	})
 }
@@ -131,19 +133,15 @@ func TestSmallStepsForward(t *testing.T) {
 		f := &far{}
 		k := keep(t, f, func(c *keepalive.Config) { c.Strict = true })
 		f.jump(20 * time.Second)
-		if left := k.Valid(); left != ttl-margin-20*time.Second {
-			t.Errorf("it can be trusted for %v", left)
-		}
+		expect.Equal(t, "Valid after a step of 20s", k.Valid(), ttl-margin-20*time.Second)
 		f.jump(-20 * time.Second)
-		if left := k.Valid(); left != ttl-margin {
-			t.Errorf("set back, it can be trusted for %v", left)
-		}
+		expect.Equal(t, "Valid after a step back", k.Valid(), ttl-margin)
 		f.jump(10 * time.Second)
 		for len(f.times()) == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if left := k.Valid(); left < ttl-margin-100*time.Millisecond {
-			t.Errorf("after a renewal it can be trusted for %v", left)
+			t.Errorf("Valid after a renewal: got %v, want %v", left, ttl-margin)
 		}
 		time.Sleep(10 * ttl)
 		wantAlive(t, k)
@@ -159,9 +157,7 @@ func TestWallClockOfTheMachine(t *testing.T) {
 			return nil
 		}}
 		k := keep(t, f, func(c *keepalive.Config) { c.Wall, c.Failed = nil, nil })
-		if left := k.Valid(); left != ttl-margin {
-			t.Errorf("it can be trusted for %v", left)
-		}
+		expect.Equal(t, "Valid", k.Valid(), ttl-margin)
 		time.Sleep(10 * ttl)
 		wantAlive(t, k)
 	})

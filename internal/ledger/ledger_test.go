@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/ledger"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -58,7 +58,7 @@ func (b book) do(t *testing.T, lua string) {
 	t.Helper()
 	script := &scripts.Script{Name: "test", Source: lua + " return {'ok'}", SHA: strings.Repeat("0", 40)} // not known: the store sends the source
 	if _, err := b.store.Run(t.Context(), script, []string{b.store.Key("demo", "payments")}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("running %q: %v", lua, err)
 	}
 }
 
@@ -66,7 +66,7 @@ func (b book) list(t *testing.T) wire.Ledger {
 	t.Helper()
 	list, err := b.List(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("List: %v", err)
 	}
 	return list
 }
@@ -75,15 +75,13 @@ func (b book) charge(t *testing.T, payment wire.Payment) wire.Payment {
 	t.Helper()
 	charged, err := b.Charge(t.Context(), payment)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Charge of %+v: %v", payment, err)
 	}
 	return charged
 }
 
 func (b book) empty(t *testing.T) {
-	if list := b.list(t); list.Total != 0 || list.Payments == nil || len(list.Payments) != 0 {
-		t.Errorf("%+v", list)
-	}
+	expect.Equal(t, "List of an empty ledger", b.list(t), wire.Ledger{Payments: []wire.Payment{}})
 }
 
 func (b book) charges(t *testing.T) {
@@ -93,28 +91,19 @@ func (b book) charges(t *testing.T) {
 		payment := wire.Payment{ID: "mine", Amount: amount, Currency: "EUR", To: "acct_1", Fence: 1<<53 - 1}
 		charged := b.charge(t, payment)
 		if !id.MatchString(charged.ID) || charged.ChargedAt.IsZero() {
-			t.Errorf("%+v", charged)
+			t.Errorf("Charge: got %+v, want an id that matches %s, and a time", charged, id)
 		}
 		payment.ID, payment.ChargedAt = charged.ID, charged.ChargedAt
-		if charged != payment {
-			t.Errorf("%+v, want %+v", charged, payment)
-		}
+		expect.Equal(t, "Charge", charged, payment)
 		made = append(made, charged)
 	}
 	list := b.list(t)
-	if list.Total != len(made) || len(list.Payments) != len(made) {
-		t.Fatalf("%+v", list)
-	}
+	expect.Equal(t, "List", list, wire.Ledger{Total: len(made), Payments: made})
 	ids := map[string]bool{}
-	for i, payment := range list.Payments {
+	for _, payment := range list.Payments {
 		ids[payment.ID] = true
-		if payment != made[i] {
-			t.Errorf("%d: %+v, want %+v", i, payment, made[i])
-		}
 	}
-	if len(ids) != len(made) {
-		t.Errorf("an id was given twice: %+v", list)
-	}
+	expect.Equal(t, "different ids", len(ids), len(made))
 }
 
 func (b book) manyAtOnce(t *testing.T) {
@@ -124,7 +113,7 @@ func (b book) manyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for range each {
 				if _, err := b.Charge(t.Context(), wire.Payment{Amount: caller}); err != nil {
-					t.Error(err)
+					t.Errorf("one of many Charge: %v", err)
 				}
 			}
 		})
@@ -135,12 +124,11 @@ func (b book) manyAtOnce(t *testing.T) {
 	for i, payment := range list.Payments {
 		ids[payment.ID] = true
 		if i > 0 && payment.ChargedAt.Before(list.Payments[i-1].ChargedAt) {
-			t.Errorf("%v before %v", list.Payments[i-1].ChargedAt, payment.ChargedAt)
+			t.Errorf("List: payment %d is of %v and the one before it of %v, want the oldest first", i, payment.ChargedAt, list.Payments[i-1].ChargedAt)
 		}
 	}
-	if list.Total != callers*each || len(ids) != callers*each {
-		t.Errorf("%d charges, %d ids", list.Total, len(ids))
-	}
+	expect.Equal(t, "List: total", list.Total, callers*each)
+	expect.Equal(t, "different ids", len(ids), callers*each)
 }
 
 // fill puts charges into the book that were made long ago, from amount 1 on.
@@ -155,41 +143,41 @@ func (b book) newest(t *testing.T) {
 	b.fill(t, 1500)
 	last := b.charge(t, wire.Payment{Amount: 7})
 	list := b.list(t)
-	if list.Total != 1501 || len(list.Payments) != 1000 || list.Payments[0].Amount != 502 || list.Payments[999] != last {
-		t.Errorf("%d of %d from %+v", len(list.Payments), list.Total, list.Payments[0])
-	}
+	expect.Equal(t, "List: total", list.Total, 1501)
+	expect.MustEqual(t, "List: payments", len(list.Payments), 1000)
+	expect.Equal(t, "List: amount of the first payment", list.Payments[0].Amount, 502)
+	expect.Equal(t, "List: the last payment", list.Payments[999], last)
 }
 
 func (b book) full(t *testing.T) {
 	b.fill(t, 10_000)
 	last := b.charge(t, wire.Payment{Amount: 7})
-	if list := b.list(t); list.Total != 9001 || list.Payments[999] != last || list.Payments[998].Amount != 10_000 {
-		t.Errorf("%d charges, the newest are %+v", list.Total, list.Payments[998:])
-	}
+	list := b.list(t)
+	expect.Equal(t, "List: total", list.Total, 9001)
+	expect.MustEqual(t, "List: payments", len(list.Payments), 1000)
+	expect.Equal(t, "List: the last payment", list.Payments[999], last)
+	expect.Equal(t, "List: amount of the payment before it", list.Payments[998].Amount, 10_000)
 }
 
 func (b book) ended(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.Charge(ctx, wire.Payment{Amount: 1}); !errors.Is(err, redisstore.ErrRefused) || !errors.Is(err, context.Canceled) {
-		t.Errorf("charge: %v", err)
-	}
-	if _, err := b.List(ctx); !errors.Is(err, redisstore.ErrRefused) || !errors.Is(err, context.Canceled) {
-		t.Errorf("list: %v", err)
+	_, charging := b.Charge(ctx, wire.Payment{Amount: 1})
+	_, listing := b.List(ctx)
+	for name, err := range map[string]error{"Charge": charging, "List": listing} {
+		expect.Error(t, name+" with an ended context", err, redisstore.ErrRefused)
+		expect.Error(t, name+" with an ended context", err, context.Canceled)
 	}
 	b.empty(t)
 }
 
 func (b book) foreign(t *testing.T) {
 	b.do(t, "redis.call('ZADD', KEYS[1], 1, 'no JSON')")
-	if _, err := b.List(t.Context()); !errors.Is(err, redisstore.ErrUnavailable) {
-		t.Errorf("an entry that is no JSON: %v", err)
-	}
+	_, err := b.List(t.Context())
+	expect.Error(t, "List with an entry that is no JSON", err, redisstore.ErrUnavailable)
 	b.do(t, "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'x')")
-	if _, err := b.List(t.Context()); !errors.Is(err, redisstore.ErrWrongType) {
-		t.Errorf("list of another kind of value: %v", err)
-	}
-	if _, err := b.Charge(t.Context(), wire.Payment{Amount: 1}); !errors.Is(err, redisstore.ErrWrongType) {
-		t.Errorf("charge of another kind of value: %v", err)
-	}
+	_, err = b.List(t.Context())
+	expect.Error(t, "List of another kind of value", err, redisstore.ErrWrongType)
+	_, err = b.Charge(t.Context(), wire.Payment{Amount: 1})
+	expect.Error(t, "Charge with another kind of value", err, redisstore.ErrWrongType)
 }

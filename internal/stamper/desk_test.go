@@ -1,12 +1,12 @@
 package stamper
 
 import (
-	"errors"
-	"strings"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -21,7 +21,7 @@ func inside(t *testing.T, test func(*testing.T, *desk)) {
 		s := New(workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), Config{Default: "p"})
 		t.Cleanup(func() { s.Close(t.Context()) })
 		if _, err := s.Stamp(t.Context(), "p", make([]snowflake.ID, 1)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Stamp: %v", err)
 		}
 		test(t, s.desks["p"])
 	})
@@ -32,18 +32,17 @@ func TestGeneratorGetsNoLeaseOfAnotherLayoutOrEpoch(t *testing.T) {
 	inside(t, func(t *testing.T, d *desk) {
 		lease, err := d.holder.Current()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Current: %v", err)
 		}
-		if _, err := (shaped{d.holder, lease}).Lease(); err != nil {
-			t.Errorf("its own: %v", err)
-		}
+		_, err = (shaped{d.holder, lease}).Lease()
+		expect.Error(t, "Lease of its own layout and epoch", err, nil)
 		layout, epoch := lease, lease
 		layout.Layout = "41/5/5/12"
 		epoch.Epoch = epoch.Epoch.Add(time.Millisecond)
 		for _, like := range []workerlease.Lease{layout, epoch} {
-			if got, err := (shaped{d.holder, like}).Lease(); !errors.Is(err, errReshaped) || got != (snowflake.Lease{}) {
-				t.Errorf("%+v %v", got, err)
-			}
+			got, err := (shaped{d.holder, like}).Lease()
+			expect.Error(t, "Lease of another layout or epoch", err, errReshaped)
+			expect.Equal(t, "Lease of another layout or epoch", got, snowflake.Lease{})
 		}
 	})
 }
@@ -51,11 +50,9 @@ func TestGeneratorGetsNoLeaseOfAnotherLayoutOrEpoch(t *testing.T) {
 func TestDeskThatIsGivenBackMakesNoGeneratorAnyMore(t *testing.T) {
 	inside(t, func(t *testing.T, d *desk) {
 		d.giveBack(t.Context())
-		if _, err := d.ready(); !errors.Is(err, snowflake.ErrStopped) {
-			t.Errorf("%v", err)
-		}
-		if _, err := d.stamp(t.Context(), make([]snowflake.ID, 1)); err == nil || !strings.Contains(err.Error(), "stopping") {
-			t.Errorf("%v", err)
-		}
+		_, err := d.ready()
+		expect.Error(t, "ready", err, snowflake.ErrStopped)
+		_, err = d.stamp(t.Context(), make([]snowflake.ID, 1))
+		expect.Contains(t, "error of stamp", fmt.Sprint(err), "stopping")
 	})
 }

@@ -8,8 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -28,6 +30,7 @@ type bench struct {
 	*stamper.Stamper
 	store *redisstore.Store
 	pools *workerlease.Pools
+	late  time.Duration // how far behind its clock may be: by what a reply of the store takes
 }
 
 // bubble runs a test on the embedded store with a clock of its own, which stands while anybody works.
@@ -36,13 +39,14 @@ func bubble(t *testing.T, config stamper.Config, leases workerlease.Config, test
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(snowflake.DefaultEpoch.AddDate(6, 0, 0))) // a bubble's clock begins in 2000
 		b := on(t, storetest.Open(t, redisstore.Config{}), config, leases)
+		b.late = time.Second
 		test(t, b)
 	})
 }
 
 func on(t *testing.T, store *redisstore.Store, config stamper.Config, leases workerlease.Config) bench {
 	pools := workerlease.New(store, leases)
-	b := bench{stamper.New(pools, config), store, pools}
+	b := bench{stamper.New(pools, config), store, pools, time.Minute}
 	t.Cleanup(func() { b.Close(t.Context()) })
 	return b
 }
@@ -53,23 +57,35 @@ var trust = workerlease.Config{NewPools: workerlease.Trust}
 func (b bench) take(t testing.TB, pool string, n int) ([]snowflake.ID, stamper.Origin) {
 	t.Helper()
 	ids := make([]snowflake.ID, n)
+	earliest := time.Now().Add(-b.late)
 	origin, err := b.Stamp(t.Context(), pool, ids)
 	if err != nil {
-		t.Fatalf("%s: %v", pool, err)
+		t.Fatalf("stamping %d ids of pool %s: %v", n, pool, err)
 	}
 	for i, id := range ids {
 		parts := origin.Layout.Decode(id, origin.Epoch)
 		if parts.Worker != origin.WorkerID {
-			t.Fatalf("%d is of worker id %d, and %d is told", id, parts.Worker, origin.WorkerID)
+			t.Fatalf("id %d is of worker id %d, want the one that is told, %d", id, parts.Worker, origin.WorkerID)
 		}
-		if apart := time.Since(parts.Time); apart < -snowflake.MaxLead || apart > time.Second {
-			t.Fatalf("%d is of %v, %v from now", id, parts.Time, apart)
+		if parts.Time.Before(earliest) || time.Until(parts.Time) > snowflake.MaxLead {
+			t.Fatalf("id %d is of %v, want from %v to %v after now", id, parts.Time, earliest, snowflake.MaxLead)
 		}
 		if i > 0 && id <= ids[i-1] {
-			t.Fatalf("%d came behind %d", id, ids[i-1])
+			t.Fatalf("id %d came after %d, want ids to rise", id, ids[i-1])
 		}
 	}
 	return ids, origin
+}
+
+// wantStatus wants these pools, and no others, to be told, each with its worker id held.
+func (b bench) wantStatus(t testing.TB, pools ...string) {
+	t.Helper()
+	var told []string
+	for _, status := range b.Status() {
+		told = append(told, status.Pool)
+		expect.Equal(t, "Status: pool "+status.Pool+" is held", status.Held, true)
+	}
+	expect.Equal(t, "Status: pools", told, pools, cmpopts.EquateEmpty())
 }
 
 // refusal is why no id of a pool is stamped.
@@ -77,7 +93,7 @@ func (b bench) refusal(t testing.TB, pool string) error {
 	t.Helper()
 	_, err := b.Stamp(t.Context(), pool, make([]snowflake.ID, 1))
 	if err == nil {
-		t.Fatalf("%s: an id was stamped", pool)
+		t.Fatalf("stamping an id of pool %s: got one, want a refusal", pool)
 	}
 	return err
 }
@@ -86,9 +102,10 @@ func (b bench) wantUnavailable(t testing.TB, pool, reason string) {
 	t.Helper()
 	err := b.refusal(t, pool)
 	unavailable, ok := errors.AsType[*stamper.Unavailable](err)
-	if !ok || !errors.Is(err, stamper.ErrUnavailable) || !strings.Contains(unavailable.Reason, reason) || errors.Is(err, redisstore.ErrUnknownOutcome) {
-		t.Errorf("%v, want %q", err, reason)
+	if !ok || !strings.Contains(unavailable.Reason, reason) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.Errorf("stamping an id of pool %s: got error %v, want Unavailable with a reason that says %q, and no unknown outcome", pool, err, reason)
 	}
+	expect.Error(t, "stamping an id of pool "+pool, err, stamper.ErrUnavailable)
 }
 
 // slot is worker id 0 of a pool as Redis has it.
@@ -96,9 +113,15 @@ func (b bench) slot(t testing.TB, pool string) workerlease.Slot {
 	t.Helper()
 	ring, err := b.pools.Ring(t.Context(), pool, 0, 1)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the ring of pool %s: %v", pool, err)
 	}
 	return ring.Slots[0]
+}
+
+// wantSlot wants worker id 0 of a pool to be in a state.
+func (b bench) wantSlot(t testing.TB, pool string, state workerlease.SlotState) {
+	t.Helper()
+	expect.Equal(t, "state of worker id 0 of pool "+pool, b.slot(t, pool).State, state)
 }
 
 // run changes the store behind everybody's back.
@@ -106,7 +129,7 @@ func (b bench) run(t testing.TB, source string, keys ...string) {
 	t.Helper()
 	script := &scripts.Script{Name: "test", Source: source + " return {'ok'}", SHA: strings.Repeat("0", 40)} // not known: the store sends the source
 	if _, err := b.store.Run(t.Context(), script, keys); err != nil {
-		t.Fatal(err)
+		t.Fatalf("running %q: %v", source, err)
 	}
 }
 
@@ -125,6 +148,6 @@ func shape(t testing.TB, text string) workerlease.Shape {
 func (b bench) create(t testing.TB, pool, layout string) {
 	t.Helper()
 	if err := b.pools.Create(t.Context(), pool, shape(t, layout), 0); err != nil {
-		t.Fatal(err)
+		t.Fatalf("creating pool %s with layout %s: %v", pool, layout, err)
 	}
 }

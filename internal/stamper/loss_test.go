@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/storetest"
@@ -37,12 +38,12 @@ func TestPoolWithAnotherLayoutGetsAnotherGenerator(t *testing.T) {
 					ids := make([]snowflake.ID, 3)
 					origin, err := b.Stamp(t.Context(), "p", ids)
 					if err != nil && !errors.Is(err, stamper.ErrUnavailable) {
-						t.Error(err)
+						t.Errorf("stamping 3 ids: got error %v, want none or %v", err, stamper.ErrUnavailable)
 					}
 					mu.Lock()
 					for _, id := range ids {
 						if err == nil && seen[stamped{origin.Layout, id}] {
-							t.Errorf("%d twice in layout %v", id, origin.Layout)
+							t.Errorf("id %d was stamped twice in layout %v", id, origin.Layout)
 						}
 						if apart := time.Since(origin.Layout.Decode(id, origin.Epoch).Time).Abs(); err == nil && apart > time.Minute {
 							t.Errorf("%d is no id of layout %v: it would be of %v from now", id, origin.Layout, apart)
@@ -84,11 +85,11 @@ func TestLostLeaseIsFollowedByAnother(t *testing.T) {
 		time.Sleep(workerlease.DefaultTTL)
 		_, second := b.take(t, "p", 1)
 		if first.WorkerID != 0 || second.WorkerID != 1 {
-			t.Errorf("%+v, then %+v", first, second)
+			t.Errorf("origins: got %+v and then %+v, want worker ids 0 and 1", first, second)
 		}
-		if status := b.Status()[0]; !status.Held || status.WorkerID != 1 {
-			t.Errorf("%+v", status)
-		}
+		status := b.Status()[0]
+		expect.Equal(t, "Status: held", status.Held, true)
+		expect.Equal(t, "Status: worker id", status.WorkerID, 1)
 	})
 }
 
@@ -100,9 +101,9 @@ func TestPoolThatIsRefusedForGoodIsTriedAgainByTheNextUse(t *testing.T) {
 		for range 3 {
 			b.wantUnavailable(t, "p", "no worker id can be leased")
 		}
-		if status := b.Status()[1]; status.Held || !errors.Is(status.Err, stamper.ErrUnavailable) {
-			t.Errorf("%+v", status)
-		}
+		status := b.Status()[1]
+		expect.Equal(t, "Status: held", status.Held, false)
+		expect.Error(t, "Status", status.Err, stamper.ErrUnavailable)
 		b.lose(t, "p")
 		b.take(t, "p", 1)
 	})
@@ -110,10 +111,10 @@ func TestPoolThatIsRefusedForGoodIsTriedAgainByTheNextUse(t *testing.T) {
 
 func TestStoreThatIsAwayIsToldAndStampingGoesOnWhileTheLeaseLasts(t *testing.T) {
 	redis := redistest.Start(t)
-	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second})
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 2 * time.Second})
 	b := on(t, store, stamper.Config{}, trust)
-	if err := b.pools.Create(t.Context(), "p", shape(t, "41/10/12"), 3*time.Second); err != nil {
-		t.Fatal(err)
+	if err := b.pools.Create(t.Context(), "p", shape(t, "41/10/12"), 5*time.Second); err != nil {
+		t.Fatalf("creating pool p: %v", err)
 	}
 	b.take(t, "p", 1)
 	redis.Kill()
@@ -125,7 +126,7 @@ func TestStoreThatIsAwayIsToldAndStampingGoesOnWhileTheLeaseLasts(t *testing.T) 
 			break
 		}
 		if last := origin.Layout.Decode(ids[99], origin.Epoch).Time; !last.Before(end) {
-			t.Fatalf("an id of %v, and the window ends at %v", last, end)
+			t.Fatalf("stamped an id of %v, want it before the end of the window, %v", last, end)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -133,18 +134,9 @@ func TestStoreThatIsAwayIsToldAndStampingGoesOnWhileTheLeaseLasts(t *testing.T) 
 	b.wantUnavailable(t, "another", "no worker id can be leased now")
 	redis.Restart()
 	for _, pool := range []string{"p", "another"} {
-		eventually(t, pool+" is stamped again", func() bool {
+		expect.Eventually(t, pool+" is stamped again", func() bool {
 			_, err := b.Stamp(t.Context(), pool, make([]snowflake.ID, 1))
 			return err == nil
 		})
-	}
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -19,47 +20,40 @@ import (
 func TestDefaultPoolIsLeasedFromTheStartUnderItsIdentity(t *testing.T) {
 	bubble(t, stamper.Config{Default: "main", Identity: "host-1"}, trust, func(t *testing.T, b bench) {
 		synctest.Wait()
-		if slot := b.slot(t, "main"); slot.State != workerlease.Held || slot.Identity != "host-1" {
-			t.Errorf("%+v", slot)
+		b.wantSlot(t, "main", workerlease.Held)
+		expect.Equal(t, "identity of worker id 0 of pool main", b.slot(t, "main").Identity, "host-1")
+		b.wantStatus(t, "main")
+		if status := b.Status()[0]; status.WorkerID != 0 || !status.NotAfter.After(time.Now()) || status.Err != nil {
+			t.Errorf("Status: got %+v, want worker id 0 with a window that lasts, and no error", status)
 		}
-		status := b.Status()
-		if len(status) != 1 || !status[0].Held || status[0].Pool != "main" || status[0].WorkerID != 0 || !status[0].NotAfter.After(time.Now()) || status[0].Err != nil {
-			t.Errorf("%+v", status)
-		}
-		if _, ok := b.Origin("main"); ok {
-			t.Error("nothing was stamped, and a layout is told")
+		if origin, ok := b.Origin("main"); ok {
+			t.Errorf("Origin before anything was stamped: got %+v, want none", origin)
 		}
 		ids, origin := b.take(t, "main", 5000)
 		if origin.WorkerID != 0 || origin.Layout.String() != snowflake.DefaultLayout || !origin.Epoch.Equal(snowflake.DefaultEpoch) {
-			t.Errorf("%+v", origin)
+			t.Errorf("origin of the ids: got %+v, want worker id 0, layout %s and epoch %v", origin, snowflake.DefaultLayout, snowflake.DefaultEpoch)
 		}
 		if again, _ := b.take(t, "main", 1); again[0] <= ids[len(ids)-1] {
-			t.Errorf("%d came behind %d", again[0], ids[len(ids)-1])
+			t.Errorf("id %d came after %d, want ids to rise", again[0], ids[len(ids)-1])
 		}
-		if known, ok := b.Origin("main"); !ok || known.Layout != origin.Layout || !known.Epoch.Equal(origin.Epoch) {
-			t.Errorf("%+v %v", known, ok)
-		}
+		known, ok := b.Origin("main")
+		expect.Equal(t, "Origin is known", ok, true)
+		expect.Equal(t, "Origin: layout", known.Layout, origin.Layout)
+		expect.Equal(t, "Origin: epoch", known.Epoch, origin.Epoch)
 	})
 }
 
 func TestOtherPoolsAreLeasedAtTheirFirstUse(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		b := on(t, store, stamper.Config{}, trust)
-		if status := b.Status(); len(status) != 0 {
-			t.Errorf("without a default pool: %+v", status)
-		}
+		b.wantStatus(t)
 		if err := b.pools.Create(t.Context(), "shaped", shape(t, "41/5/5/7"), time.Minute); err != nil {
-			t.Fatal(err)
+			t.Fatalf("creating pool shaped: %v", err)
 		}
 		_, origin := b.take(t, "shaped", 10)
-		if origin.Layout.String() != "41/5/5/7" {
-			t.Errorf("%+v", origin)
-		}
+		expect.Equal(t, "layout of the ids", origin.Layout.String(), "41/5/5/7")
 		b.take(t, "plain", 10)
-		status := b.Status()
-		if len(status) != 2 || status[0].Pool != "plain" || status[1].Pool != "shaped" || !status[0].Held || !status[1].Held {
-			t.Errorf("%+v", status)
-		}
+		b.wantStatus(t, "plain", "shaped")
 	})
 }
 
@@ -76,13 +70,13 @@ func TestManyAtOnceGetNoIDTwice(t *testing.T) {
 				for n := range 40 {
 					ids := make([]snowflake.ID, 1+n*7)
 					if _, err := from.Stamp(t.Context(), "p", ids); err != nil {
-						t.Error(err)
+						t.Errorf("stamping %d ids: %v", len(ids), err)
 						return
 					}
 					mu.Lock()
 					for _, id := range ids {
 						if seen[id] {
-							t.Errorf("%d twice", id)
+							t.Errorf("id %d was stamped twice", id)
 						}
 						seen[id] = true
 					}
@@ -104,22 +98,14 @@ func TestPoolThatNobodyUsesIsGivenBackAndTheDefaultIsNot(t *testing.T) {
 			b.take(t, "used", 1)
 		}
 		for pool, want := range map[string]workerlease.SlotState{"main": workerlease.Held, "used": workerlease.Held, "idle": workerlease.Free} {
-			if slot := b.slot(t, pool); slot.State != want {
-				t.Errorf("%s: %+v, want it %s", pool, slot, want)
-			}
+			b.wantSlot(t, pool, want)
 		}
-		if len(b.Status()) != 2 {
-			t.Errorf("%+v", b.Status())
-		}
+		b.wantStatus(t, "main", "used")
 		time.Sleep(12 * time.Minute)
-		if slot := b.slot(t, "used"); slot.State != workerlease.Free {
-			t.Errorf("%+v", slot)
-		}
+		b.wantSlot(t, "used", workerlease.Free)
 		b.take(t, "idle", 1) // and it is leased again
 		time.Sleep(12 * time.Minute)
-		if slot := b.slot(t, "idle"); slot.State != workerlease.Free {
-			t.Errorf("%+v", slot)
-		}
+		b.wantSlot(t, "idle", workerlease.Free)
 	})
 }
 
@@ -130,7 +116,7 @@ func TestReleaseShortensTheWindowToTheLastStamp(t *testing.T) {
 		b.Close(t.Context())
 		slot := b.slot(t, "main")
 		if slot.State != workerlease.Free || !slot.NotAfter.After(stamped) || slot.NotAfter.Sub(stamped) > snowflake.MaxLead+time.Millisecond {
-			t.Errorf("stamped %v, released until %v", stamped, slot.NotAfter)
+			t.Errorf("the last id is of %v: got a slot that is %s until %v, want it free until up to %v after that id", stamped, slot.State, slot.NotAfter, snowflake.MaxLead)
 		}
 	})
 }
@@ -141,14 +127,12 @@ func TestPoolInUseIsNotGivenBackHoweverLongItTakes(t *testing.T) {
 		b.take(t, "slow", 1)
 		ids := make([]snowflake.ID, 60_000)
 		if _, err := b.Stamp(t.Context(), "slow", ids); err != nil {
-			t.Fatal(err)
+			t.Fatalf("stamping 60,000 ids: %v", err)
 		}
 		if lasted := int64(ids[len(ids)-1]-ids[0]) >> 10; lasted < 59_000 {
-			t.Errorf("60,000 ids in %d ms", lasted)
+			t.Errorf("60,000 ids, one a millisecond, span %d ms, want 59,000 or more", lasted)
 		}
-		if slot := b.slot(t, "slow"); slot.State != workerlease.Held {
-			t.Errorf("%+v", slot)
-		}
+		b.wantSlot(t, "slow", workerlease.Held)
 	})
 }
 
@@ -159,11 +143,11 @@ func TestSixtyFourPoolsAtOnceAreServedAndNoMore(t *testing.T) {
 		}
 		tooMany, ok := errors.AsType[*stamper.TooMany](b.refusal(t, "p63"))
 		if !ok || tooMany.Max != 64 || tooMany.Wait != 10*time.Minute {
-			t.Fatalf("%v", tooMany)
+			t.Fatalf("stamping of a 65th pool: got error %+v, want TooMany with 64 and 10m", tooMany)
 		}
-		if names, err := b.pools.Names(t.Context(), "", "", 100); err != nil || len(names) != 64 {
-			t.Errorf("%d pools %v", len(names), err)
-		}
+		names, err := b.pools.Names(t.Context(), "", "", 100)
+		expect.Error(t, "Names", err, nil)
+		expect.Equal(t, "pools that exist", len(names), 64)
 	})
 }
 
@@ -175,9 +159,10 @@ func TestTooManyPoolsAreRefusedUntilOneIsGivenBack(t *testing.T) {
 		b.take(t, "p0", 1)
 		err := b.refusal(t, "p2")
 		tooMany, ok := errors.AsType[*stamper.TooMany](err)
-		if !ok || !errors.Is(err, stamper.ErrTooMany) || tooMany.Max != 3 || tooMany.Wait != 6*time.Minute {
-			t.Fatalf("%v", err)
+		if !ok || tooMany.Max != 3 || tooMany.Wait != 6*time.Minute {
+			t.Fatalf("stamping of a fourth pool: got error %v, want TooMany with 3 and 6m", err)
 		}
+		expect.Error(t, "stamping of a fourth pool", err, stamper.ErrTooMany)
 		b.take(t, "p0", 1) // those that are there go on
 		time.Sleep(tooMany.Wait + time.Minute)
 		b.take(t, "p2", 1)
@@ -194,11 +179,11 @@ func TestQuarantineIsToldWithWhatIsLeftOfIt(t *testing.T) {
 			err := b.refusal(t, "main")
 			quarantined, ok := errors.AsType[*workerlease.Quarantined](err)
 			if !ok || quarantined.Wait >= last || quarantined.Wait > workerlease.DefaultTTL+workerlease.DefaultSkew || quarantined.Wait <= 0 {
-				t.Fatalf("%v, after %v", err, last)
+				t.Fatalf("stamping in quarantine: got error %v, want Quarantined with a wait under %v and up to a TTL and the skew", err, last)
 			}
-			if status := b.Status()[0]; status.Held || !errors.Is(status.Err, workerlease.ErrQuarantined) {
-				t.Errorf("%+v", status)
-			}
+			status := b.Status()[0]
+			expect.Equal(t, "Status: held", status.Held, false)
+			expect.Error(t, "Status", status.Err, workerlease.ErrQuarantined)
 			last = quarantined.Wait
 			time.Sleep(5 * time.Second)
 		}
@@ -212,12 +197,12 @@ func TestExhaustedPoolIsToldWithTheWaitAndTakenWhenASlotIsFree(t *testing.T) {
 		b.create(t, "full", "41/1/12")
 		for range 2 {
 			if _, err := b.pools.Acquire(t.Context(), "full", workerlease.Request{Shape: shape(t, "41/1/12")}); err != nil {
-				t.Fatal(err)
+				t.Fatalf("leasing a worker id of pool full: %v", err)
 			}
 		}
 		exhausted, ok := errors.AsType[*workerlease.Exhausted](b.refusal(t, "full"))
 		if !ok || exhausted.Wait != workerlease.DefaultTTL {
-			t.Fatalf("%+v", exhausted)
+			t.Fatalf("stamping of a full pool: got error %+v, want Exhausted with a wait of %v", exhausted, workerlease.DefaultTTL)
 		}
 		time.Sleep(exhausted.Wait + askedAgain)
 		b.take(t, "full", 1)
@@ -230,14 +215,13 @@ func TestFirstUseWaitsNoLongerThanItsRequest(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		_, err := b.Stamp(ctx, "slow", make([]snowflake.ID, 100))
-		if unavailable, ok := errors.AsType[*stamper.Unavailable](err); !ok || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v %+v", err, unavailable)
+		if _, ok := errors.AsType[*stamper.Unavailable](err); !ok || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("stamping more than its request waits for: got error %v, want Unavailable, and not the context's", err)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := b.Stamp(ended, "never used", make([]snowflake.ID, 1)); !errors.Is(err, stamper.ErrUnavailable) {
-			t.Errorf("%v", err)
-		}
+		_, err = b.Stamp(ended, "never used", make([]snowflake.ID, 1))
+		expect.Error(t, "stamping for a request that has ended", err, stamper.ErrUnavailable)
 	})
 }
 
@@ -251,15 +235,11 @@ func TestCloseGivesEverythingBackAlsoWhenItsContextHasEndedAndStampsNothingAfter
 		for range 2 {
 			b.Close(ended)
 			for _, pool := range []string{"main", "a", "b"} {
-				if slot := b.slot(t, pool); slot.State != workerlease.Free {
-					t.Errorf("%s: %+v", pool, slot)
-				}
+				b.wantSlot(t, pool, workerlease.Free)
 				b.wantUnavailable(t, pool, "stopping")
 			}
 		}
-		if len(b.Status()) != 0 {
-			t.Errorf("%+v", b.Status())
-		}
+		b.wantStatus(t)
 	})
 }
 
@@ -270,9 +250,8 @@ func TestCloseEndsCallsUnderWay(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if _, err := b.Stamp(t.Context(), "slow", make([]snowflake.ID, 1000)); !errors.Is(err, stamper.ErrUnavailable) {
-					t.Errorf("%v", err)
-				}
+				_, err := b.Stamp(t.Context(), "slow", make([]snowflake.ID, 1000))
+				expect.Error(t, "stamping while Close is called", err, stamper.ErrUnavailable)
 			})
 		}
 		time.Sleep(10 * time.Second)

@@ -26,13 +26,13 @@ func TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine(t *testing.T) {
 		v.s.now = 510
 		b := v.acquire(200, v.s.ttl, 0)
 		if b.word != granted || b.worker != a.worker || b.from != 901 {
-			t.Fatalf("%+v behind %+v", b, a)
+			t.Fatalf("acquire after %+v: got %+v, want the same worker id, granted from 901 on", a, b)
 		}
 		v.s.now = 520
 		v.state = pool{}
 		refusal := v.acquire(300, v.s.ttl, 0)
 		if refusal.word != quarantined {
-			t.Fatalf("%+v", refusal)
+			t.Fatalf("acquire from a pool that lost its state: got %+v, want it quarantined", refusal)
 		}
 		v.s.now += refusal.wait
 		c := v.acquire(300, v.s.ttl, 0)
@@ -73,7 +73,7 @@ func TestLateRenewalDoesNotReplaceALaterGrant(t *testing.T) {
 		v.s.now = 500
 		v.release(last, 500)
 		if b := v.acquire(200, v.s.ttl, 0); b.worker != a.worker {
-			t.Fatalf("%+v behind %+v", b, a)
+			t.Fatalf("acquire after %+v: got %+v, want the same worker id, granted from 901 on", a, b)
 		}
 		v.s.now = 510
 		if c := v.renew(last, v.s.ttl); (c.word == granted) != replaced {

@@ -19,12 +19,12 @@ var (
 )
 
 const (
-	usual  = 60
+	full   = 60 // rounds, of which other numbers of seeds are a part
 	length = 20_000
 )
 
-// scaled is a number of seeds when there are the usual rounds.
-func scaled(seeds int) int { return max(1, seeds**rounds/usual) }
+// scaled is a number of seeds when there are the full rounds.
+func scaled(seeds int) int { return max(1, seeds**rounds/full) }
 
 // total is what several runs did.
 type total struct{ steps, stamped, confirmed int64 }

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 )
@@ -22,6 +23,9 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
+
+// patience only ends a test that hangs.
+const patience = 2 * time.Minute
 
 // house is a server behind a door. A request for /wait is answered when the test says so, one for /keep takes its connection over.
 type house struct {
@@ -47,7 +51,7 @@ func open(t *testing.T, config frontdoor.Config) *house {
 		case "/keep":
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err != nil {
-				t.Error(err)
+				t.Errorf("taking the connection over: %v", err)
 				return
 			}
 			h.kept <- conn
@@ -55,10 +59,7 @@ func open(t *testing.T, config frontdoor.Config) *house {
 		}
 		_, _ = io.WriteString(w, "hello")
 	}))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	h.addr = l.Addr().String()
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = web.Serve(h.door.Around(l)) })
@@ -67,6 +68,15 @@ func open(t *testing.T, config frontdoor.Config) *house {
 		serving.Wait()
 	})
 	return h
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err) // names the call
+	}
+	return l
 }
 
 type visitor struct {
@@ -79,11 +89,11 @@ func (h *house) visit() *visitor {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", h.addr)
 	if err != nil {
-		h.t.Fatal(err)
+		h.t.Fatal(err) // names the call
 	}
 	h.t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil { // only tells a hang
-		h.t.Fatal(err)
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		h.t.Fatal(err) // names the call
 	}
 	return &visitor{conn, h.t, bufio.NewReader(conn)}
 }
@@ -98,7 +108,7 @@ func (v *visitor) hears() int {
 	answer, err := http.ReadResponse(v.reader, nil)
 	if err != nil {
 		if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // a connection's own error is not wrapped
-			v.t.Fatal("neither an answer nor an end")
+			v.t.Fatalf("waited %v in vain: an answer or the end of the connection", patience)
 		}
 		return 0
 	}
@@ -107,39 +117,38 @@ func (v *visitor) hears() int {
 	return answer.StatusCode
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
+// gets asks, and wants a status.
+func (v *visitor) gets(path string, status int) {
+	v.t.Helper()
+	v.ask(path)
+	expect.MustEqual(v.t, "GET "+path, v.hears(), status)
+}
+
+// ends wants the connection to end without another answer.
+func (v *visitor) ends(what string) {
+	v.t.Helper()
+	expect.Equal(v.t, "status that "+what+" hears (0 is its end)", v.hears(), 0)
+}
+
+// crowded reports whether a newcomer stands at the door.
+func (h *house) crowded() bool {
+	return strings.Contains(h.log.String(), "as many connections are open as may be")
 }
 
 func TestOneMoreIsLetInForTheOneThatIsQuietForLongest(t *testing.T) {
 	h := open(t, frontdoor.Config{MaxConnections: 3})
 	first, second, third := h.visit(), h.visit(), h.visit()
 	for _, v := range []*visitor{first, second, third, first} { // so that the second is quiet for longest
-		if v.ask("/"); v.hears() != 200 {
-			t.Fatal("no answer")
-		}
-		eventually(t, "the connection is quiet", func() bool { return h.door.Quiet() == h.door.Inside() })
+		v.gets("/", 200)
+		expect.Eventually(t, "the connection is quiet", func() bool { return h.door.Quiet() == h.door.Inside() })
 	}
 	fourth := h.visit()
-	if fourth.ask("/"); fourth.hears() != 200 {
-		t.Error("nobody had to go for the fourth")
+	fourth.gets("/", 200)
+	second.ends("the one that was quiet for longest")
+	for _, v := range []*visitor{first, third, fourth} {
+		v.gets("/", 200)
 	}
-	if second.hears() != 0 {
-		t.Error("the one that was quiet for longest is still there")
-	}
-	for i, v := range []*visitor{first, third, fourth} {
-		if v.ask("/"); v.hears() != 200 {
-			t.Errorf("%d had to go", i)
-		}
-	}
-	if n := strings.Count(h.log.String(), "as many connections are open as may be"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, h.log.String())
-	}
+	expect.Equal(t, "how often the log tells of it", strings.Count(h.log.String(), "as many connections are open as may be"), 1)
 }
 
 // A client that says nothing, or its header letter by letter, is as quiet as one between two requests.
@@ -147,16 +156,12 @@ func TestThoseThatNeverFinishARequestGoFirst(t *testing.T) {
 	h := open(t, frontdoor.Config{MaxConnections: 2, HeaderTimeout: time.Hour})
 	silent, slow := h.visit(), h.visit()
 	slow.say("GET / HTTP/1.1\r\nHos")
-	eventually(t, "both are in", func() bool { return h.door.Quiet() == 2 })
+	expect.Eventually(t, "both are in", func() bool { return h.door.Quiet() == 2 })
 	for range 20 {
-		v := h.visit()
-		if v.ask("/"); v.hears() != 200 {
-			t.Fatal("no answer")
-		}
+		h.visit().gets("/", 200)
 	}
-	if silent.hears() != 0 || slow.hears() != 0 {
-		t.Error("they are still there")
-	}
+	silent.ends("a connection on which nothing was said")
+	slow.ends("a connection with half a header")
 }
 
 func TestNewcomerWaitsWhileEveryConnectionHasARequest(t *testing.T) {
@@ -168,35 +173,29 @@ func TestNewcomerWaitsWhileEveryConnectionHasARequest(t *testing.T) {
 	}
 	late := h.visit()
 	late.ask("/wait")
-	eventually(t, "it stands at the door", func() bool { return strings.Contains(h.log.String(), "as many connections are open") })
-	if n := h.door.Inside(); n != 2 || len(h.begun) > 0 {
-		t.Errorf("%d are inside", n)
-	}
+	expect.Eventually(t, "it stands at the door", h.crowded)
+	expect.Equal(t, "connections inside", h.door.Inside(), 2)
+	expect.Equal(t, "requests of the newcomer that have begun", len(h.begun), 0)
 	close(h.proceed)
 	for _, v := range append(busy, late) {
-		if v.hears() != 200 {
-			t.Error("no answer")
-		}
+		expect.Equal(t, "GET /wait", v.hears(), 200)
 	}
 }
 
 func TestClosedListenerEndsTheWaitForRoom(t *testing.T) {
 	door := frontdoor.New(frontdoor.Config{MaxConnections: 1})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	around := door.Around(l)
 	for range 2 {
 		conn, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatal(err) // names the call
 		}
 		defer conn.Close()
 	}
 	first, err := around.Accept()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the first Accept: %v", err)
 	}
 	defer first.Close()
 	ended := make(chan error, 1)
@@ -204,11 +203,9 @@ func TestClosedListenerEndsTheWaitForRoom(t *testing.T) {
 		_, err := around.Accept()
 		ended <- err
 	}()
-	if err := around.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Error(t, "Close of the listener", around.Close(), nil)
 	if err := <-ended; err == nil {
-		t.Error("a second one is in")
+		t.Error("the second Accept: got a connection, want an error")
 	}
 }
 
@@ -218,28 +215,33 @@ func TestConnectionThatWasTakenOverCountsUntilItIsGone(t *testing.T) {
 	kept := <-h.kept
 	late := h.visit()
 	late.ask("/")
-	eventually(t, "it stands at the door", func() bool { return strings.Contains(h.log.String(), "as many connections are open") })
+	expect.Eventually(t, "it stands at the door", h.crowded)
 	if _, err := kept.Write([]byte("x")); err != nil {
-		t.Errorf("it was closed for another: %v", err)
+		t.Errorf("writing to the connection that was taken over: %v, want it not closed for another", err)
 	}
 	h.door.Gone(kept)
 	_ = kept.Close()
-	if late.hears() != 200 {
-		t.Error("no room")
-	}
+	expect.Equal(t, "GET / of the newcomer", late.hears(), 200)
 }
 
-func TestHeadersAreBoundedInTimeSizeAndNumber(t *testing.T) {
-	h := open(t, frontdoor.Config{HeaderTimeout: 100 * time.Millisecond, IdleTimeout: 150 * time.Millisecond, MaxHeader: 8 << 10})
+func TestHeadersAreBoundedInTime(t *testing.T) {
+	h := open(t, frontdoor.Config{HeaderTimeout: 100 * time.Millisecond})
 	slow := h.visit()
 	slow.say("GET / HTTP/1.1\r\nHost: x\r\n")
 	if got := slow.hears(); got != 0 && got != 408 {
-		t.Errorf("a header that does not end: %d", got)
+		t.Errorf("a header that does not end: got %d, want 408 or the end of the connection", got)
 	}
+}
+
+func TestUnusedConnectionIsClosed(t *testing.T) {
+	h := open(t, frontdoor.Config{HeaderTimeout: time.Hour, IdleTimeout: 150 * time.Millisecond})
 	idle := h.visit()
-	if idle.ask("/"); idle.hears() != 200 || idle.hears() != 0 {
-		t.Error("an unused connection is kept")
-	}
+	idle.gets("/", 200)
+	idle.ends("an unused connection")
+}
+
+func TestHeadersAreBoundedInSizeAndNumber(t *testing.T) {
+	h := open(t, frontdoor.Config{HeaderTimeout: time.Hour, MaxHeader: 8 << 10})
 	for what, row := range map[string]struct {
 		header string
 		want   int
@@ -252,14 +254,12 @@ func TestHeadersAreBoundedInTimeSizeAndNumber(t *testing.T) {
 		"many and too long": {many(3000), 431},
 	} {
 		v := h.visit()
-		if v.say("GET / HTTP/1.1\r\nHost: x\r\n" + row.header + "\r\n"); v.hears() != row.want {
-			t.Errorf("%s: not %d", what, row.want)
-		}
+		v.say("GET / HTTP/1.1\r\nHost: x\r\n" + row.header + "\r\n")
+		expect.Equal(t, "header fields, "+what, v.hears(), row.want)
 	}
 	line := h.visit()
-	if line.ask("/" + strings.Repeat("a", 13<<10)); line.hears() != 431 {
-		t.Error("a request line that is too long")
-	}
+	line.ask("/" + strings.Repeat("a", 13<<10))
+	expect.Equal(t, "a request line that is too long", line.hears(), 431)
 }
 
 func many(n int) string {

@@ -15,7 +15,7 @@ func TestEveryByteIsJudgedByTheRule(t *testing.T) {
 	for c := range 256 {
 		for _, text := range []string{string([]byte{byte(c)}), "a" + string([]byte{byte(c)}), string([]byte{byte(c)}) + "a"} {
 			if got, want := names.Valid(text), rule.MatchString(text); got != want {
-				t.Errorf("%q: %v, want %v", text, got, want)
+				t.Errorf("Valid(%q): got %v, want %v", text, got, want)
 			}
 		}
 	}
@@ -27,10 +27,10 @@ func FuzzValid(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if got, want := names.Valid(text), rule.MatchString(text); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
+			t.Errorf("Valid(%q): got %v, want %v", text, got, want)
 		}
 		if got, want := names.InPath(text), rule.MatchString(text) && text != "." && text != ".."; got != want {
-			t.Errorf("%q in a path: %v, want %v", text, got, want)
+			t.Errorf("InPath(%q): got %v, want %v", text, got, want)
 		}
 	})
 }

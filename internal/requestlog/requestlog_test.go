@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 )
 
@@ -47,11 +48,8 @@ func TestLinesOfARequestCarryItsIDAndItsTrace(t *testing.T) {
 		want := map[string]string{"msg": "said"}
 		maps.Copy(want, row.want)
 		var got map[string]string
-		if err := json.Unmarshal(out.Bytes(), &got); err != nil || !maps.Equal(got, want) {
-			t.Errorf("%s: %s %v, want %v", row.name, out.Bytes(), err, want)
-		}
+		expect.Error(t, row.name+": reading "+out.String(), json.Unmarshal(out.Bytes(), &got), nil)
+		expect.Equal(t, "the line of "+row.name, got, want)
 	}
-	if got := requestlog.ID(t.Context()); got != "" {
-		t.Errorf("%q of no request", got)
-	}
+	expect.Equal(t, "the id of no request", requestlog.ID(t.Context()), "")
 }

@@ -7,13 +7,13 @@ func TestNewIsValidAndNeverTheSame(t *testing.T) {
 	for range 10_000 {
 		text := New()
 		if !Valid(text) || seen[text] || text[0] == '-' {
-			t.Fatalf("%q: valid %v, seen before %v", text, Valid(text), seen[text])
+			t.Fatalf("New: got %q, valid %v, seen before %v, want a valid new one that does not begin with a dash", text, Valid(text), seen[text])
 		}
 		seen[text] = true
 	}
 	for _, text := range []string{"", "short", New() + "x", New()[:21] + "/"} {
 		if Valid(text) {
-			t.Errorf("%q is valid", text)
+			t.Errorf("Valid(%q): got true, want false", text)
 		}
 	}
 }

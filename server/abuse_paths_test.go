@@ -46,8 +46,9 @@ func hex(c byte) string {
 func TestDisguisedPathsReachNoRouteThatTheCallerMayNotAskFor(t *testing.T) {
 	redis := redistest.Start(t)
 	g := serveKeyed(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Dev: true}, nil)
-	for _, path := range []string{"/incr/orders:k", "/lock/orders:l", "/worker/orders:p"} {
-		g.as(t, "use", "POST", path, `{"ttl_ms":3600000}`)
+	g.as(t, "use", "POST", "/incr/orders:k", "")
+	for _, path := range []string{"/lock/orders:l", "/worker/orders:p"} {
+		g.as(t, "use", "POST", path, `{"ttl_ms":3600000}`).wantStatus(t, 201)
 	}
 	before := dump(t, redis.Client())
 	open := map[string]string{} // what everybody may look at, by its body
@@ -92,12 +93,12 @@ func (g *keyed) tryDisguises(t *testing.T, route server.Route, caller, path stri
 		for _, a := range g.raw(t, route.Method+" "+disguise+" HTTP/1.1\r\n"+header+"\r\n\r\n") {
 			switch {
 			case strings.HasSuffix(disguise, beyond) && a.status != http.StatusNotFound:
-				t.Errorf("%s by %s: %s goes on behind the route, and is answered %d %.200s", route.Path, caller, disguise, a.status, a.body)
+				t.Errorf("%s by %s, a path that goes on after the route: %v; want status 404", route.Path, caller, a)
 			case a.status >= 300 && a.status < 500 || a.status == 501 || a.status == 505:
 			case refusal(bare, a) == "door":
 			case a.status == 200 && open[string(a.body)] != "":
 			default:
-				t.Errorf("%s by %s, %s %.80q: %d %.200s", route.Path, caller, route.Method, disguise, a.status, a.body)
+				t.Errorf("%s %s by %s: %v; want a refusal, or what everybody may see", route.Method, route.Path, caller, a)
 			}
 		}
 	}
@@ -113,14 +114,12 @@ func TestDisguisedNamesAreNotThoseOfTheKey(t *testing.T) {
 		for _, path := range []string{"/incr/", "/lock/", "/worker/"} {
 			for _, a := range g.raw(t, "POST "+path+name+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+g.bearer("own")[0]+"\r\n\r\n") {
 				if a.status < 400 || a.status > 499 {
-					t.Errorf("%s%s: %d %s", path, name, a.status, a.body)
+					t.Errorf("%v; want a refusal", a)
 				}
 			}
 		}
 	}
 	for _, name := range []string{"orders:1", "orders%3A1", "%6frders:1", "default"} {
-		if a := g.as(t, "own", "POST", "/incr/"+name, ""); a.status != 200 {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		g.as(t, "own", "POST", "/incr/"+name, "").wantStatus(t, 200)
 	}
 }

@@ -1,12 +1,14 @@
 package server_test
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -55,13 +57,11 @@ func TestNamesThatALimitedCallerMayTouch(t *testing.T) {
 	} {
 		a := g.as(t, row.caller, row.method, row.path, row.body)
 		if row.field != "" {
-			if problem := checkProblem(t, a, wire.Forbidden); problem.Field != row.field {
-				t.Errorf("%s %s %s: field %q, want %q", row.caller, row.method, row.path, problem.Field, row.field)
-			}
+			wantField(t, a, wire.Forbidden, row.field)
 			continue
 		}
 		if a.status == 401 || a.status == 403 || a.status >= 500 {
-			t.Errorf("%s %s %s: %d %s", row.caller, row.method, row.path, a.status, a.body)
+			t.Errorf("by %s: %v; want it to be let in", row.caller, a)
 		}
 	}
 }
@@ -71,14 +71,14 @@ func TestRefusalDoesNotTellWhatThereIs(t *testing.T) {
 	g := serveKeyed(t, server.Config{}, nil)
 	for _, path := range []string{"/incr/there", "/worker/there", "/lock/there"} {
 		if a := g.as(t, "use", "POST", path, ""); a.status >= 300 {
-			t.Fatalf("%s: %d %s", path, a.status, a.body)
+			t.Fatalf("%v; want status 200 or 201", a)
 		}
 	}
 	for _, path := range []string{"/counter/", "/worker/", "/lock/"} {
 		there, not := g.as(t, "foreign", "GET", path+"there", "", "X-Request-Id: same"), g.as(t, "foreign", "GET", path+"elsewhere", "", "X-Request-Id: same")
-		if there.status != 403 || not.status != 403 || string(there.body) != string(not.body) {
-			t.Errorf("%s\n%s", there.body, not.body)
-		}
+		there.wantStatus(t, 403)
+		not.wantStatus(t, 403)
+		expect.Equal(t, "the refusals of "+path+"there, which exists, and "+path+"elsewhere, which does not", string(there.body), string(not.body))
 	}
 }
 
@@ -89,12 +89,13 @@ func TestListsShowWhatTheCallerMaySee(t *testing.T) {
 		})
 		names := []string{"a:1", "a:2", "a:3", "aa", "b:1", "b:2", "c:1", "exact", "exact:1", "zz"}
 		for _, name := range names {
-			for _, path := range []string{"/incr/", "/worker/", "/lock/"} {
-				if a := g.as(t, "use", "POST", path+name, `{}`); a.status >= 300 {
-					t.Fatalf("%s%s: %d %s", path, name, a.status, a.body)
+			for path, body := range map[string]string{"/incr/": "", "/worker/": `{"ttl_ms":3600000}`, "/lock/": `{"ttl_ms":3600000}`} {
+				if a := g.as(t, "use", "POST", path+name, body); a.status >= 300 {
+					t.Fatalf("%v; want status 200 or 201", a)
 				}
 			}
 		}
+		eventually(t, "the locks are listed", func() bool { return len(g.names(t, "read", "/lock", "name", "", "100")) == len(names) })
 		for _, row := range []struct{ caller, prefix, want string }{
 			{"read", "", strings.Join(names, " ")},
 			{"read", "a", "a:1 a:2 a:3 aa"},
@@ -108,12 +109,8 @@ func TestListsShowWhatTheCallerMaySee(t *testing.T) {
 		} {
 			for _, n := range []string{"1", "2", "3", "100"} {
 				for path, field := range map[string]string{"/counter": "key", "/worker": "pool", "/lock": "name"} {
-					if path == "/lock" {
-						eventually(t, "the locks are listed", func() bool { return len(g.names(t, "read", "/lock", "name", "", "100")) == len(names) })
-					}
-					if got := strings.Join(g.names(t, row.caller, path, field, row.prefix, n), " "); got != row.want {
-						t.Errorf("%s by %s from %q, %s a page: %q, want %q", path, row.caller, row.prefix, n, got, row.want)
-					}
+					asked := fmt.Sprintf("GET %s?prefix=%s&n=%s by %s, all pages", path, row.prefix, n, row.caller)
+					expect.Equal(t, asked, strings.Join(g.names(t, row.caller, path, field, row.prefix, n), " "), row.want)
 				}
 			}
 		}
@@ -134,7 +131,7 @@ func (g *keyed) names(t *testing.T, caller, path, field, prefix, n string) (name
 		var page map[string]any
 		a := g.as(t, caller, "GET", path+"?"+query.Encode(), "")
 		if a.status != 200 || strictly(a.body, &page) != nil {
-			t.Fatalf("%s: %d %s", path, a.status, a.body)
+			t.Fatalf("by %s: %v; want a page", caller, a)
 		}
 		for _, list := range page {
 			entries, ok := list.([]any)
@@ -150,7 +147,7 @@ func (g *keyed) names(t *testing.T, caller, path, field, prefix, n string) (name
 			return names
 		}
 		if cursor = next; !slices.Contains(names, next) {
-			t.Fatalf("%s by %s: the cursor %q is no name of the page", path, caller, next)
+			t.Fatalf("by %s: %v; want a name of the page for the cursor, got %q", caller, a, next)
 		}
 	}
 }

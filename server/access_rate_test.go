@@ -1,13 +1,14 @@
 package server_test
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -21,38 +22,35 @@ var hourly = access.Record{Role: access.Use, Principal: "slow", Rate: access.Rat
 func TestRateOfAPrincipalIsSharedByTwoServers(t *testing.T) {
 	redis := redistest.Start(t)
 	config := func() server.Config {
-		return server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()})}
+		return server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})}
 	}
 	one, two := serveKeyed(t, config(), map[string]access.Record{"slow": hourly}), serveKeyed(t, config(), map[string]access.Record{"slow": hourly})
 	for i := range 10 {
 		a := []*keyed{one, two}[i%2].as(t, "slow", "POST", "/incr/k", "")
 		left := strconv.Itoa(max(4-i, 0))
-		if policy, limit := a.header.Get("Ratelimit-Policy"), a.header.Get("Ratelimit"); policy != `"principal";q=5;w=18000` || !strings.HasPrefix(limit, `"principal";r=`+left+`;t=`) {
-			t.Errorf("%d: policy %q, limit %q", i, policy, limit)
-		}
+		a.asked = fmt.Sprintf("request %d of a principal that may send 5, %s", i+1, a.asked)
+		a.wantHeader(t, "Ratelimit-Policy", `"principal";q=5;w=18000`)
+		expect.Contains(t, a.asked+": header Ratelimit", a.header.Get("Ratelimit"), `"principal";r=`+left+`;t=`)
 		if i < 5 {
-			if a.status != 200 || string(a.body) != `{"key":"k","value":`+strconv.Itoa(i+1)+`,"first":`+strconv.Itoa(i+1)+"}\n" {
-				t.Errorf("%d: %d %s", i, a.status, a.body)
-			}
+			n := int64(i + 1)
+			expect.Equal(t, a.asked, decode[wire.Incremented](t, a, 200), wire.Incremented{Key: "k", Value: n, First: n})
 			continue
 		}
-		if problem := checkProblem(t, a, wire.TooManyRequests); !problem.Retryable {
-			t.Errorf("%+v", problem)
-		}
-		if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 3500 || wait > 3600 {
-			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
-		}
+		checkProblem(t, a, wire.TooManyRequests) // which is retryable
+		a.wantRetryAfter(t, 1800, 3600)
 	}
 	for _, path := range []string{"/livez", "/readyz", "/", "/problems/not-found", "/favicon.ico"} {
-		if a := one.as(t, "slow", "GET", path, ""); a.status >= 300 || a.header.Get("Ratelimit") != "" {
-			t.Errorf("%s: %d %s", path, a.status, a.header)
+		a := one.as(t, "slow", "GET", path, "")
+		if a.status >= 300 {
+			t.Errorf("%v; want it to be let in: it has no limit", a)
 		}
+		a.wantHeader(t, "Ratelimit", "")
 	}
-	if a := one.as(t, "use", "POST", "/incr/k", ""); a.status != 200 || a.header.Get("Ratelimit") != "" {
-		t.Errorf("a principal without a limit: %d %v", a.status, a.header)
-	}
+	free := one.as(t, "use", "POST", "/incr/k", "") // a principal without a limit
+	free.wantStatus(t, 200)
+	free.wantHeader(t, "Ratelimit", "")
 	if keys := redis.Client().Keys(t.Context(), "*slow*").Val(); len(keys) > 0 {
-		t.Errorf("the principal stands in %q", keys)
+		t.Errorf("keys of Redis that have the principal's name: got %q, want none", keys)
 	}
 }
 
@@ -61,27 +59,24 @@ func TestDoorRefusesWhoAsksTooOftenInItsOwnWords(t *testing.T) {
 	for range 5 {
 		g.as(t, "slow", "POST", "/incr/k", "")
 	}
-	if a := g.as(t, "slow", "GET", "/api/segment/get/t", ""); a.status != 500 || !strings.Contains(string(a.body), "Asked too often") || !strings.Contains(string(a.body), "LeafServerException") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if a := g.as(t, "slow", "GET", "/tinyid/id/nextId?bizType=t", ""); a.status != 200 || string(a.body) != `{"data":null,"code":6,"message":"Asked too often"}` {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	leaf := g.as(t, "slow", "GET", "/api/segment/get/t", "")
+	leaf.wantStatus(t, 500)
+	expect.Contains(t, leaf.asked, string(leaf.body), "Asked too often", "LeafServerException")
+	tinyid := g.as(t, "slow", "GET", "/tinyid/id/nextId?bizType=t", "")
+	tinyid.wantStatus(t, 200)
+	tinyid.wantBody(t, `{"data":null,"code":6,"message":"Asked too often"}`)
 }
 
 // Where the store is away, the limit holds by the server's own count, and what needs no store goes on.
 func TestRateWhileTheStoreIsAway(t *testing.T) {
 	redis := redistest.Start(t)
-	g := serveKeyed(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 200 * time.Millisecond})}, map[string]access.Record{"slow": hourly})
-	if a := g.as(t, "slow", "GET", "/id/uuid", ""); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	g := serveKeyed(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})}, map[string]access.Record{"slow": hourly})
+	g.as(t, "slow", "GET", "/id/uuid", "").wantStatus(t, 200)
 	redis.Kill()
 	for i := range 8 {
 		a := g.as(t, "slow", "GET", "/id/uuid", "")
-		if want := map[bool]int{true: 200, false: 429}[i < 4]; a.status != want {
-			t.Errorf("%d: %d %s", i, a.status, a.body)
-		}
+		a.asked = fmt.Sprintf("request %d of 4 that the server's own count lets through, %s", i+1, a.asked)
+		a.wantStatus(t, map[bool]int{true: 200, false: 429}[i < 4])
 	}
 	g.logLine(t, "this server counts by itself")
 }
@@ -93,7 +88,7 @@ func TestGuessingIsSlowed(t *testing.T) {
 	}
 	for i := range 20 {
 		if a := guess(); a.status != http.StatusUnauthorized {
-			t.Fatalf("guess %d: %d", i+1, a.status)
+			t.Fatalf("guess %d: %v; want status 401", i+1, a)
 		}
 	}
 	eventually(t, "the next guess is not looked at", func() bool { return guess().status == http.StatusTooManyRequests })
@@ -101,11 +96,8 @@ func TestGuessingIsSlowed(t *testing.T) {
 	for a.status == http.StatusUnauthorized { // one more was free by now
 		a = guess()
 	}
-	if wait := a.header.Get("Retry-After"); wait == "" || a.header.Get("WWW-Authenticate") != "" {
-		t.Errorf("%v", a.header)
-	}
+	a.wantRetryAfter(t, 1, 3600)
+	a.wantHeader(t, "WWW-Authenticate", "")
 	checkProblem(t, a, wire.TooManyRequests)
-	if a := g.as(t, "admin", "POST", "/incr/k", ""); a.status != 200 {
-		t.Errorf("another key from the same address: %d %s", a.status, a.body)
-	}
+	g.as(t, "admin", "POST", "/incr/k", "").wantStatus(t, 200) // another key from the same address
 }

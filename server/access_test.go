@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -46,7 +47,7 @@ func serveKeyed(t *testing.T, config server.Config, more map[string]access.Recor
 	g.keys["wrong"] = access.NewKey()
 	var err error
 	if g.book, err = access.Open(t.Context(), access.Config{Keys: records}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("making the keys: %v", err)
 	}
 	t.Cleanup(g.book.Close)
 	config.Access = g.book
@@ -104,7 +105,7 @@ func (g *keyed) head(t *testing.T, caller, method, path string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+g.addr, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s %s: %v", method, path, err)
 	}
 	request.URL = &url.URL{Scheme: "http", Host: g.addr, Opaque: path}
 	for _, header := range g.bearer(caller) {
@@ -153,10 +154,10 @@ func isLeaf(path string) bool {
 
 // Every route of the server's own table, by every kind of caller.
 func TestEveryRouteByEveryRole(t *testing.T) {
-	g := serveKeyed(t, server.Config{Dev: true, IDPool: "default", RequestTimeout: 5e9}, nil)
+	g := serveKeyed(t, server.Config{Dev: true, IDPool: "default", RequestTimeout: patience}, nil)
 	routes := g.server.Routes()
 	if len(routes) < 60 {
-		t.Errorf("%d routes", len(routes))
+		t.Errorf("got %d routes, want 60 or more: is this the whole table?", len(routes))
 	}
 	roles := map[string]access.Role{"nobody": access.None, "wrong": access.None, "read": access.Read, "use": access.Use, "admin": access.Admin}
 	for _, route := range routes {
@@ -209,14 +210,14 @@ func (g *keyed) check(t *testing.T, route server.Route, path, caller string, wan
 		return // without a body it can not be told what is refused
 	}
 	if got != want {
-		t.Errorf("%s is answered %d, refused as %q, want %q: %.300s", caller, a.status, got, want, a.body)
+		t.Errorf("%v; refused as %q, want %q", a, got, want)
 		return
 	}
 	challenge := a.header.Values("WWW-Authenticate")
 	switch {
 	case want == "" || want == "door":
 		if len(challenge) > 0 && a.status != 401 && a.status != 403 {
-			t.Errorf("%s: a challenge %q with status %d", caller, challenge, a.status)
+			t.Errorf("%v; want no WWW-Authenticate, got %q", a, challenge)
 		}
 	case route.Method == http.MethodHead:
 	case want == wire.Unauthorized:
@@ -225,16 +226,14 @@ func (g *keyed) check(t *testing.T, route server.Route, path, caller string, wan
 		if caller == "wrong" {
 			bearer += `, error="invalid_token"`
 		}
-		if len(challenge) != 1 || challenge[0] != bearer {
-			t.Errorf("%s: challenge %q, want %q", caller, challenge, bearer)
-		}
+		expect.Equal(t, a.asked+": WWW-Authenticate", challenge, []string{bearer})
 	default:
 		problem := checkProblem(t, a, want)
 		if problem.Field == "role" && !strings.Contains(challenge[0], `error="insufficient_scope", scope="`+route.Role.String()+`"`) {
-			t.Errorf("%s: challenge %q", caller, challenge)
+			t.Errorf("%v; want a WWW-Authenticate of insufficient_scope with scope %s, got %q", a, route.Role, challenge)
 		}
 		if strings.HasPrefix(caller, "foreign") && (problem.Field == "" || problem.Field == "role") {
-			t.Errorf("%s: field %q", caller, problem.Field)
+			t.Errorf("%v; want the name that is not the caller's for a field, got %q", a, problem.Field)
 		}
 	}
 }
@@ -265,24 +264,19 @@ func TestKeyComesInTwoWaysAndOnce(t *testing.T) {
 		challenge := a.header.Get("WWW-Authenticate")
 		switch row.bearer {
 		case "":
-			if a.status != 200 || challenge != "" {
-				t.Errorf("%q: %d %s", row.header, a.status, a.body)
-			}
+			a.wantStatus(t, 200)
+			a.wantHeader(t, "WWW-Authenticate", "")
 		case "none":
 			checkProblem(t, a, wire.Unauthorized)
 		default:
 			checkProblem(t, a, wire.Unauthorized)
-			if !strings.Contains(challenge, `error="`+row.bearer+`"`) {
-				t.Errorf("%q: %q, want %s", row.header, challenge, row.bearer)
-			}
+			expect.Contains(t, a.asked+": WWW-Authenticate", challenge, `error="`+row.bearer+`"`)
 		}
 		if strings.Contains(string(a.body)+challenge, g.keys["use"].Secret[:40]) {
-			t.Errorf("the key is said back: %s", a.body)
+			t.Errorf("%v; the answer holds the key, want none of it", a)
 		}
 	}
-	if a := g.do(t, "GET", "/counter/k?api_key="+good, ""); a.status != 401 {
-		t.Errorf("in a query: %d", a.status)
-	}
+	g.do(t, "GET", "/counter/k?api_key="+good, "").wantStatus(t, 401)
 }
 
 // A token belongs to the principal of the key that it was issued with: two keys of one principal share it, others do not.
@@ -292,22 +286,24 @@ func TestPrincipalOfTheKeyOwnsTokensAndKeys(t *testing.T) {
 	})
 	token := decode[wire.TokenIssued](t, g.as(t, "blue", "POST", "/token", ""), 201).Token
 	for caller, status := range map[string]int{"blue": 200, "green": 200, "bills": 410, "admin": 410} {
-		if a := g.as(t, caller, "GET", "/token/"+token, ""); a.status != status {
-			t.Errorf("%s: %d %s", caller, a.status, a.body)
-		}
+		a := g.as(t, caller, "GET", "/token/"+token, "")
+		a.asked += " by " + caller
+		a.wantStatus(t, status)
 	}
-	const payment = `{"amount":5,"currency":"EUR","to":"a"}`
 	pay := func(caller string) answer { return g.as(t, caller, "POST", "/payments", payment, "Idempotency-Key: k") }
 	first, again, other := pay("blue"), pay("green"), pay("bills")
-	if first.status != 201 || string(again.body) != string(first.body) || again.header.Get("Idempotent-Replayed") != "true" || other.status != 201 || string(other.body) == string(first.body) {
-		t.Errorf("%d %s\n%d %s\n%d %s", first.status, first.body, again.status, again.body, other.status, other.body)
+	first.wantStatus(t, 201)
+	wantReplay(t, again, first) // by another key of the same principal
+	other.wantStatus(t, 201)
+	if string(other.body) == string(first.body) {
+		t.Errorf("%v; another principal got the answer of the first", other)
 	}
 }
 
 func TestRouteWithoutARolePanicsAtTheStart(t *testing.T) {
 	defer func() {
 		if text, _ := recover().(string); !strings.Contains(text, "GET /forgotten says no role") {
-			t.Errorf("%q", text)
+			t.Errorf("a service with a route without a role: got panic %q, want one that names GET /forgotten", text)
 		}
 	}()
 	server.WithForgottenRoute()
@@ -319,9 +315,7 @@ func TestLogTellsThePrincipalAndNoKey(t *testing.T) {
 	g.as(t, "wrong", "POST", "/incr/k", "", "X-Request-Id: two")
 	g.do(t, "GET", "/tinyid/id/nextId?bizType=t&token="+g.keys["use"].Text(), "", "X-Request-Id: three")
 	g.do(t, "POST", "/incr/"+g.keys["use"].Text(), "", "X-Request-Id: four")
-	if line := g.logLine(t, "msg=request", "request_id=one"); !strings.Contains(line, " principal=use ") {
-		t.Errorf("%s", line)
-	}
+	expect.Contains(t, "the log of POST /incr/k by use", g.logLine(t, "msg=request", "request_id=one"), " principal=use ")
 	for name, key := range g.keys {
 		if strings.Contains(g.log.String(), key.Secret) || name == "wrong" && strings.Contains(g.log.String(), key.ID) {
 			t.Errorf("the key of %s is in the log:\n%s", name, g.log)

@@ -11,13 +11,12 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -35,7 +34,7 @@ func newAuthority(t *testing.T) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("making the authority's key: %v", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
@@ -43,11 +42,11 @@ func newAuthority(t *testing.T) authority {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("making the authority's certificate: %v", err)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the authority's certificate: %v", err)
 	}
 	return authority{cert, key}
 }
@@ -56,14 +55,14 @@ func (a authority) sign(t *testing.T, names ...string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("making a key: %v", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), DNSNames: names, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("signing a certificate of %q: %v", names, err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
@@ -73,14 +72,7 @@ func TestClientCertificateIsAPrincipal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	key := access.NewKey()
 	text := "keys:\n- {id: " + key.ID + ", sha256: " + key.Hash().String() + ", principal: bills, role: admin}\ncertificates:\n- {dns: orders.internal, principal: orders, role: use, prefixes: [\"orders:*\"]}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	book, err := access.Open(t.Context(), access.Config{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(book.Close)
+	book := openBook(t, file, text)
 	ours := newAuthority(t)
 	service := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
 	t.Cleanup(func() { _ = service.Close(context.Background()) }) // nothing is under way
@@ -115,33 +107,23 @@ func TestClientCertificateIsAPrincipal(t *testing.T) {
 			defer client.CloseIdleConnections()
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL+row.path, nil)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("GET %s: %v", row.path, err)
 			}
 			if row.header != "" {
 				request.Header.Set("X-Api-Key", row.header)
 			}
 			response, err := client.Do(request)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("GET %s: %v", row.path, err)
 			}
 			response.Body.Close()
-			if response.StatusCode != row.status {
-				t.Errorf("%d, want %d", response.StatusCode, row.status)
-			}
+			expect.Equal(t, "GET "+row.path+": status", response.StatusCode, row.status)
 		})
 	}
 }
 
 func TestNobodyMayWhatTheFileSays(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "keys.yaml")
-	if err := os.WriteFile(file, []byte("anonymous: {role: read, prefixes: [\"public:*\"]}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	book, err := access.Open(t.Context(), access.Config{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(book.Close)
+	book := openBook(t, filepath.Join(t.TempDir(), "keys.yaml"), "anonymous: {role: read, prefixes: [\"public:*\"]}\n")
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
 	for path, code := range map[string]wire.Code{"/counter/public:1": wire.NotFound, "/counter/orders": wire.Forbidden, "/incr/public:1": wire.Unauthorized} {
 		checkProblem(t, s.do(t, "GET", path, ""), code)
@@ -151,11 +133,11 @@ func TestNobodyMayWhatTheFileSays(t *testing.T) {
 
 func TestKeyThatMayBeInAStoreThatWasNotReadIsNotCalledWrong(t *testing.T) {
 	redis := redistest.Start(t)
-	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 200 * time.Millisecond})
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
 	redis.Kill()
 	book, err := access.Open(t.Context(), access.Config{Store: store})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("opening the keys of a store that is away: %v", err)
 	}
 	t.Cleanup(book.Close)
 	s := serve(t, server.Config{Store: store, Access: book})
@@ -179,9 +161,8 @@ func TestTinyidTokensAndKeys(t *testing.T) {
 		"bizType=&token=" + g.keys["use"].Text():             "5",
 	} {
 		for _, a := range []answer{g.do(t, "GET", "/tinyid/id/nextId?"+query, ""), g.do(t, "POST", "/tinyid/id/nextSegmentId", query, "Content-Type: application/x-www-form-urlencoded")} {
-			if a.status != 200 || !strings.Contains(string(a.body), `"code":`+code+`,`) {
-				t.Errorf("%s: %d %s, want code %s", query, a.status, a.body, code)
-			}
+			a.wantStatus(t, 200)
+			expect.Contains(t, a.asked, string(a.body), `"code":`+code+`,`)
 		}
 	}
 }
@@ -194,29 +175,23 @@ func TestPagesOfOtherOrigins(t *testing.T) {
 	g := serveKeyed(t, server.Config{CORSOrigins: []string{shop}}, nil)
 	g.client = newClient(t) // what browsers ask ahead is no part of the documented interface
 	a := preflight(g.service, shop)
-	if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != shop || !strings.Contains(a.header.Get("Access-Control-Allow-Headers"), "Authorization") ||
-		!strings.Contains(a.header.Get("Access-Control-Allow-Methods"), "POST") || a.header.Get("Access-Control-Allow-Credentials") != "" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
-	if a := preflight(g.service, evil); a.header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	a.wantStatus(t, 204)
+	a.wantHeader(t, "Access-Control-Allow-Origin", shop)
+	a.wantHeader(t, "Access-Control-Allow-Credentials", "")
+	expect.Contains(t, a.asked+": Access-Control-Allow-Headers", a.header.Get("Access-Control-Allow-Headers"), "Authorization")
+	expect.Contains(t, a.asked+": Access-Control-Allow-Methods", a.header.Get("Access-Control-Allow-Methods"), "POST")
+	preflight(g.service, evil).wantHeader(t, "Access-Control-Allow-Origin", "")
 	a = g.as(t, "use", "POST", "/incr/k", "", "Origin: "+shop)
-	if a.status != 200 || a.header.Get("Access-Control-Allow-Origin") != shop || !strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "Retry-After") || a.header.Get("Vary") == "" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
-	if a := g.do(t, "POST", "/incr/k", "", "Origin: "+shop); a.status != 401 || a.header.Get("Access-Control-Allow-Origin") != shop {
-		t.Errorf("a refusal that the page can not read: %d %v", a.status, a.header)
-	}
-	if a := g.as(t, "use", "POST", "/incr/k", "", "Origin: "+evil); a.header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("%v", a.header)
-	}
+	a.wantStatus(t, 200)
+	a.wantHeader(t, "Access-Control-Allow-Origin", shop)
+	expect.Contains(t, a.asked+": Access-Control-Expose-Headers", a.header.Get("Access-Control-Expose-Headers"), "Retry-After")
+	expect.Equal(t, a.asked+": has a Vary", a.header.Get("Vary") != "", true)
+	refused := g.do(t, "POST", "/incr/k", "", "Origin: "+shop)
+	refused.wantStatus(t, 401)
+	refused.wantHeader(t, "Access-Control-Allow-Origin", shop) // or the page could not read it
+	g.as(t, "use", "POST", "/incr/k", "", "Origin: "+evil).wantHeader(t, "Access-Control-Allow-Origin", "")
 	off := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
 	off.client = newClient(t)
-	if a := preflight(off, shop); a.header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("off: %d %v", a.status, a.header)
-	}
-	if a := off.do(t, "POST", "/incr/k", "", "Origin: "+shop); a.header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("off: %v", a.header)
-	}
+	preflight(off, shop).wantHeader(t, "Access-Control-Allow-Origin", "")
+	off.do(t, "POST", "/incr/k", "", "Origin: "+shop).wantHeader(t, "Access-Control-Allow-Origin", "")
 }

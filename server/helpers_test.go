@@ -79,6 +79,9 @@ func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *
 // patience ends a test that hangs.
 const patience = 2 * time.Minute
 
+// storePatience is the longest time that a store may be given for a call. Less is for stores that hang.
+const storePatience = time.Minute
+
 // newClient returns a client whose deadline only tells a hang.
 func newClient(t testing.TB) *http.Client {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: patience}

@@ -9,8 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -23,22 +26,19 @@ func TestSaneRequestIDsAreKeptAndOthersReplaced(t *testing.T) {
 	seen := map[string]bool{}
 	for _, path := range []string{"/livez", "/incr/k", "/nope", "/incr/a%2Fb", "/problems/not-found"} {
 		for _, sane := range []string{"a", "abc-123", "550e8400-e29b-41d4-a716-446655440000", "A.b_c:d@e/f+g=h-i", strings.Repeat("x", 128)} {
-			if got := s.do(t, "GET", path, "", "X-Request-Id: "+sane).header.Values("X-Request-Id"); len(got) != 1 || got[0] != sane {
-				t.Errorf("%s: %q became %q", path, sane, got)
-			}
+			a := s.do(t, "GET", path, "", "X-Request-Id: "+sane)
+			expect.Equal(t, a.asked+": X-Request-Id", a.header.Values("X-Request-Id"), []string{sane})
 		}
 		for _, insane := range []string{"", strings.Repeat("x", 129), "a b", "a,b", `"a"`, "a;b", "<a>", "é", "a\tb", "\xff", "a%0Ab", "{a}", strings.Repeat("x", 10_000)} {
 			got := s.do(t, "GET", path, "", "X-Request-Id: "+insane).header.Get("X-Request-Id")
 			if !own.MatchString(got) || seen[got] {
-				t.Errorf("%s: %.40q became %q", path, insane, got)
+				t.Errorf("GET %s with X-Request-Id %.40q: got X-Request-Id %q, want a new one of 22 characters", path, insane, got)
 			}
 			seen[got] = true
 		}
 	}
 	two := s.do(t, "GET", "/livez", "", "X-Request-Id: first", "X-Request-Id: second").header.Values("X-Request-Id")
-	if len(two) != 1 || two[0] != "first" {
-		t.Errorf("%q", two)
-	}
+	expect.Equal(t, "GET /livez with two X-Request-Id: X-Request-Id", two, []string{"first"})
 }
 
 func TestPanicIsAnInternalErrorThatTheLogExplains(t *testing.T) {
@@ -56,22 +56,16 @@ func TestPanicIsAnInternalErrorThatTheLogExplains(t *testing.T) {
 		a := s.do(t, "GET", path, "", "X-Request-Id: "+path)
 		problem := checkProblem(t, a, wire.InternalError)
 		if strings.Contains(string(a.body), fmt.Sprint(value)) || problem.Detail == "" {
-			t.Errorf("%s: %s", path, a.body)
+			t.Errorf("%v; want a detail that does not say %v", a, value)
 		}
 		line := s.logLine(t, `msg="panic in a handler"`, "request_id="+path)
-		for _, part := range []string{fmt.Sprint(value), "goroutine", "route=" + path} {
-			if !strings.Contains(line, part) {
-				t.Errorf("the log lacks %q: %s", part, line)
-			}
-		}
+		expect.Contains(t, "the log of GET "+path, line, fmt.Sprint(value), "goroutine", "route="+path)
 		s.logLine(t, "msg=request", "status=500", "request_id="+path)
 	}
-	if a := s.do(t, "GET", "/half", ""); a.status != 202 || len(a.body) != 0 {
-		t.Errorf("an answer that had begun was written over: %d %s", a.status, a.body)
-	}
-	if a := s.do(t, "GET", "/livez", ""); a.status != 200 {
-		t.Errorf("after the panics: %d", a.status)
-	}
+	half := s.do(t, "GET", "/half", "") // an answer that has begun is not written over
+	half.wantStatus(t, 202)
+	half.wantBody(t, "")
+	s.do(t, "GET", "/livez", "").wantStatus(t, 200)
 }
 
 func TestUnknownErrorOfAHandlerIsAnInternalErrorThatTheLogExplains(t *testing.T) {
@@ -82,7 +76,7 @@ func TestUnknownErrorOfAHandlerIsAnInternalErrorThatTheLogExplains(t *testing.T)
 	})
 	a := s.do(t, "POST", "/fail", "", "Idempotency-Key: k", "X-Request-Id: here")
 	if checkProblem(t, a, wire.InternalError); strings.Contains(string(a.body), "luck") {
-		t.Errorf("%s", a.body)
+		t.Errorf("%v; want nothing of the error's text", a)
 	}
 	s.logLine(t, "no such luck", "request_id=here", "level=ERROR")
 }
@@ -101,7 +95,7 @@ lines:
 		found = append(found, line)
 	}
 	if len(found) != 1 {
-		t.Fatalf("%d lines with %q in\n%s", len(found), parts, s.log)
+		t.Fatalf("the log has %d lines with %q, want 1:\n%s", len(found), parts, s.log)
 	}
 	return found[0]
 }
@@ -113,14 +107,12 @@ func TestBodyLimitIsTheConfiguredOneAndIsTold(t *testing.T) {
 			c := call{method: "POST", path: path, body: strings.Repeat(" ", 65), chunked: chunked, header: []string{"Idempotency-Key: k"}}
 			a, err := s.send(t.Context(), c)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("%v: %v", c, err)
 			}
-			if problem := checkProblem(t, a, wire.PayloadTooLarge); problem.Detail != "the limit is 64 bytes" {
-				t.Errorf("%s: %q", path, problem.Detail)
-			}
+			expect.Equal(t, a.asked+": detail", checkProblem(t, a, wire.PayloadTooLarge).Detail, "the limit is 64 bytes")
 		}
 		if a := s.do(t, "POST", path, strings.Repeat(" ", 64), "Idempotency-Key: k"); a.status == 413 {
-			t.Errorf("%s: a body of exactly the limit is refused", path)
+			t.Errorf("%v; a body of exactly the limit is refused, want it taken", a)
 		}
 	}
 }
@@ -128,7 +120,7 @@ func TestBodyLimitIsTheConfiguredOneAndIsTold(t *testing.T) {
 func TestAnswersThatChangeStateOrHandSomethingOutMustNotBeStored(t *testing.T) {
 	f := newFixture(t, storetest.Open(t, redisstore.Config{}))
 	complete := call{method: "POST", path: "/token/{claimed}/complete", header: []string{"Lease-Token: {lease}"}, body: `{"status":200}`}
-	replay := call{method: "POST", path: "/token/{claimed}/claim", body: `{"fingerprint":"f"}`}
+	replay := call{method: "POST", path: "/token/{claimed}/claim", body: forAnHour}
 	repeat := writing[len(writing)-1]
 	text := call{method: "POST", path: "/incr/k", header: []string{"Accept: text/plain"}}
 	calls := append(slices.Clone(writing), complete, replay, repeat, text, call{method: "GET", path: "/livez"}, call{method: "GET", path: "/readyz"},
@@ -139,11 +131,10 @@ func TestAnswersThatChangeStateOrHandSomethingOutMustNotBeStored(t *testing.T) {
 		if strings.HasSuffix(c.path, "/release") {
 			checkProblem(t, a, wire.Superseded) // it was completed just before
 		} else if a.status >= 300 {
-			t.Errorf("%s %s: %d %s", c.method, c.path, a.status, a.body)
+			t.Errorf("%v; want success", a)
 		}
-		if a.header.Get("Cache-Control") != "no-store" || a.header.Get("X-Request-Id") == "" {
-			t.Errorf("%s %s: %v", c.method, c.path, a.header)
-		}
+		a.wantHeader(t, "Cache-Control", "no-store")
+		expect.Equal(t, a.asked+": has an X-Request-Id", a.header.Get("X-Request-Id") != "", true)
 	}
 }
 
@@ -151,9 +142,8 @@ func TestIndexListsTheRoutes(t *testing.T) {
 	for _, dev := range []bool{true, false} {
 		s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: dev})
 		a := s.do(t, "GET", "/", "")
-		if a.status != 200 || !strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
-			t.Errorf("%d %v", a.status, a.header)
-		}
+		a.wantStatus(t, 200)
+		expect.Contains(t, "GET /: Content-Type", a.header.Get("Content-Type"), "text/plain")
 		for _, line := range []string{
 			`/token +POST`, `/token/{token} +GET`, `/token/{token}/claim +POST`, `/token/{token}/complete +POST`, `/token/{token}/extend +POST`,
 			`/token/{token}/release +POST`, `/incr/{key} +GET`, `/incr/{key} +POST`, `/counter/{key} +GET`, `/worker/{pool} +POST`, `/worker/{pool} +GET`,
@@ -165,33 +155,30 @@ func TestIndexListsTheRoutes(t *testing.T) {
 			`/worker/{pool}/{worker_id} +PUT`, `/worker/{pool}/{worker_id} +DELETE`, `/livez +GET`, `/readyz +GET`, `/metrics +GET`, `/problems/{code} +GET`,
 		} {
 			if !regexp.MustCompile(`(?m)^` + line + `$`).Match(a.body) {
-				t.Errorf("no line %q in\n%s", line, a.body)
+				t.Errorf("GET /: got no line that is %q in\n%s", line, a.body)
 			}
 		}
 		if strings.Contains(string(a.body), "/payments") != dev {
-			t.Errorf("dev %v:\n%s", dev, a.body)
+			t.Errorf("GET / with Dev %v: /payments must be there in that case only:\n%s", dev, a.body)
 		}
 		if a := s.do(t, "POST", "/payments", `{"amount":5,"currency":"EUR","to":"a"}`, "Idempotency-Key: k"); (a.status == 201) != dev {
-			t.Errorf("dev %v: POST /payments: %d", dev, a.status)
+			t.Errorf("with Dev %v: %v; want status 201 in that case only", dev, a)
 		}
 	}
 }
 
 func TestPolicyPageTellsHowGuardedRoutesAreGuarded(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
-	if a := s.do(t, "GET", "/idempotency-policy", ""); a.status != 200 || string(a.body) != `{"routes":[]}`+"\n" {
-		t.Errorf("without a guarded route: %d %s", a.status, a.body)
-	}
+	none := s.do(t, "GET", "/idempotency-policy", "")
+	none.wantStatus(t, 200)
+	none.wantBody(t, `{"routes":[]}`+"\n")
 	s = onEmbedded(t)
 	policies := must[wire.Policies](t, s, 200, "GET", "/idempotency-policy", "").Routes
-	if len(policies) != 1 {
-		t.Fatalf("%+v", policies)
+	want := wire.RoutePolicy{
+		Route: "POST /payments", Headers: []string{"Idempotency-Token", "Idempotency-Key"}, Required: true, Policy: "hold",
+		Lease: 30_000, Retention: 86_400_000, MaxBody: limit, Scope: "payments",
 	}
-	p := policies[0]
-	if p.Route != "POST /payments" || !p.Required || p.Policy != "hold" || p.Lease != 30_000 || p.Retention != 86_400_000 || p.MaxBody != limit || p.Scope != "payments" {
-		t.Errorf("%+v", p)
-	}
-	if strings.Join(p.Headers, " ") != "Idempotency-Token Idempotency-Key" || len(p.Fingerprint) == 0 {
-		t.Errorf("%+v", p)
-	}
+	expect.MustEqual(t, "GET /idempotency-policy", policies, []wire.RoutePolicy{want},
+		cmpopts.IgnoreFields(wire.RoutePolicy{}, "UniqueBy", "Fingerprint", "Keep", "MaxWait"))
+	expect.Equal(t, "GET /idempotency-policy: says what is in the fingerprint", len(policies[0].Fingerprint) > 0, true)
 }

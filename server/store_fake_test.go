@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -103,7 +102,7 @@ func number(from *bufio.Reader, mark string) (int, error) {
 // onImpostor is a service whose store is an impostor. The names in its requests are right in form and stand for nothing.
 func onImpostor(t *testing.T, i *impostor) *fixture {
 	t.Helper()
-	store := storetest.Open(t, redisstore.Config{URL: i.start(t), Timeout: time.Second, AckTimeout: 200 * time.Millisecond})
+	store := storetest.Open(t, redisstore.Config{URL: i.start(t), Timeout: storePatience})
 	f := &fixture{s: serve(t, server.Config{Store: store, Dev: true})}
 	const lease = "AAAAAAAAAAAAAAAAAAAAAA.1767225600000"
 	f.fill = strings.NewReplacer("{issued}", "t", "{claimed}", "t", "{lease}", lease, "{w0}", lease, "{w1}", lease)

@@ -31,8 +31,8 @@ var (
 		{method: "POST", path: "/incr/k?by=7"},
 		{method: "POST", path: "/incr/new", header: []string{"Idempotency-Key: fresh"}},
 		{method: "POST", path: "/token"},
-		{method: "POST", path: "/token/{issued}/claim", body: `{"fingerprint":"f"}`},
-		{method: "POST", path: "/token/{claimed}/extend", header: []string{"Lease-Token: {lease}"}},
+		{method: "POST", path: "/token/{issued}/claim", body: forAnHour},
+		{method: "POST", path: "/token/{claimed}/extend", header: []string{"Lease-Token: {lease}"}, body: `{"lease_ms":3600000}`},
 		{method: "POST", path: "/token/{claimed}/complete", header: []string{"Lease-Token: {lease}"}, body: `{"status":200}`},
 		{method: "POST", path: "/token/{claimed}/release", header: []string{"Lease-Token: {lease}"}},
 		{method: "POST", path: "/worker/other"},
@@ -47,11 +47,11 @@ var (
 // keeping makes a redis-server write each change to its append-only file before it answers, which a kill survives.
 var keeping = []string{"--appendonly", "yes", "--appendfsync", "no"}
 
-// onRedis is a fixture on a private redis-server, of which a call may take a second.
+// onRedis is a fixture on a private redis-server.
 func onRedis(t *testing.T, args ...string) (*redistest.Server, *fixture) {
 	t.Helper()
 	redis := redistest.Start(t, args...)
-	f := newFixture(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second, AckTimeout: 200 * time.Millisecond}))
+	f := newFixture(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience}))
 	must[wire.Readiness](t, f.s, 200, "GET", "/readyz", "") // notes the incarnation
 	return redis, f
 }
@@ -180,7 +180,7 @@ func TestStoreThatComesBackEmptyIsNoticedAndForgetsNoTokenIntoASecondRun(t *test
 // A server with --ack 1 and no replica: the write is on the master, and the client hears that nobody has confirmed it.
 func TestWriteThatNoReplicaConfirmsHasAnUnknownOutcome(t *testing.T) {
 	redis := redistest.Start(t)
-	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: 500 * time.Millisecond, AckTimeout: 50 * time.Millisecond})
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})
 	s := serve(t, server.Config{Store: store, Dev: true})
 	payment := `{"amount":5,"currency":"EUR","to":"a"}`
 	checkProblem(t, s.do(t, "POST", "/incr/k", ""), wire.OutcomeUnknown)

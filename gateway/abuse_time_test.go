@@ -15,7 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// impatient has a gateway soon give up what does not come. A header is what these tests do send, and it may take its time.
+// impatient has a gateway soon give up what does not come. A header is what these tests do send,
+// and it may take its time.
 func impatient(c *Config) {
 	c.BodyTimeout, c.StallTimeout, c.HeaderTimeout, c.IdleTimeout = 200*time.Millisecond, 200*time.Millisecond, 3*time.Second, 50*time.Millisecond
 }

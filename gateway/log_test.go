@@ -32,7 +32,7 @@ func TestLogAndMetricsNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 		}
 		return false
 	})
-	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 300 * time.Millisecond})
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 5 * time.Second})
 	s := serve(t, upstream.url, `routes: [{match: "POST /pay/{who}"}]`, on(store), func(c *Config) {
 		c.Principal = idempotency.HeaderPrincipal("Authorization")
 	})

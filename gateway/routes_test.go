@@ -187,7 +187,7 @@ func FuzzRoutesFile(f *testing.F) {
 		}
 		for _, route := range routes {
 			if err := route.Check(); err != nil {
-				t.Fatalf("%q: %v", route.Name, err)
+				t.Fatalf("Check of route %q: %v", route.Name, err)
 			}
 		}
 		table := g.newTable(routes, "v") // panics on a route that the middleware refuses and on patterns that conflict

@@ -31,7 +31,8 @@ type served struct {
 	ended chan error
 }
 
-// serve starts a gateway that stops in good order, however long that takes, unless set says how long it may.
+// serve starts a gateway that stops in good order, however long that takes, unless set says how
+// long it may.
 func serve(t *testing.T, upstream, routes string, set ...func(*Config)) *served {
 	t.Helper()
 	s := &served{rig: &rig{t: t, log: &logtest.Text{}, client: newClient(t)}, ended: make(chan error, 1)}
@@ -228,7 +229,7 @@ func TestServeReportsAListenerThatFails(t *testing.T) {
 func TestStoreThatIsAwayIsNotReadyAndNothingRuns(t *testing.T) {
 	redis := redistest.Start(t)
 	upstream := newShop(t, nil)
-	s := serve(t, upstream.URL, payments, on(storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 500 * time.Millisecond})))
+	s := serve(t, upstream.URL, payments, on(storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 5 * time.Second})))
 	status, ready := s.readiness()
 	expect.Equal(t, "GET /readyz", status, 200)
 	expect.Equal(t, "GET /readyz: store", ready.Store, "standalone")
@@ -254,7 +255,7 @@ func TestStoreThatGoesAwayWhileTheUpstreamWorks(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = io.WriteString(w, "paid")
 	})
-	r := start(t, upstream.URL, payments, on(storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 500 * time.Millisecond})))
+	r := start(t, upstream.URL, payments, on(storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: 5 * time.Second})))
 	r.wantPaid(r.pay("a"), "paid", false)
 	redis.Restart()
 	expect.Eventually(t, "the answer is recorded", func() bool { return r.pay("a").status == 201 })

@@ -14,7 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// onRedis returns a private redis-server and the tokens on it, with a timeout that makes a hung server show soon. Those who wait for it wait side by side.
+// onRedis returns a private redis-server and the tokens on it, with a timeout that makes a hung
+// server show soon. The tests that wait for it wait side by side.
 func onRedis(t *testing.T) (*redistest.Server, *Tokens) {
 	t.Helper()
 	t.Parallel()

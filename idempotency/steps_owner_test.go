@@ -55,7 +55,8 @@ func serveOwner() error {
 	return (&http.Server{Handler: guarded, ReadHeaderTimeout: time.Minute}).Serve(listener)
 }
 
-// guardedBy is a service with one guarded handler, which asks at each step of its work what is to become of it. No lease ends by itself while a test runs.
+// guardedBy is a service with one guarded handler, which asks at each step of its work what is to
+// become of it. No lease ends by itself while a test runs.
 func guardedBy(tokens *Tokens, control string, policy Policy) http.Handler {
 	return tokens.Middleware(Route{Name: "pay", Policy: policy, Lease: time.Hour})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ask(control, "start")

@@ -247,7 +247,8 @@ func (w *walk) first() {
 	}
 }
 
-// settle asks again and again until the answer is final, and asks once more to see that it stays. If the owner is no more, its lease ends, and another is asked.
+// settle asks again and again until the answer is final, and asks once more to see that it stays.
+// If the owner is no more, its lease ends, and another is asked.
 func (w *walk) settle() truth {
 	w.t.Helper()
 	<-w.struck

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -26,8 +27,8 @@ func shortfall(t testing.TB, err error, got, want int) {
 // replicated starts a master with two replicas, and a store on them whose writes wait for a short while.
 func replicated(t *testing.T) (*redisstore.Store, *redistest.SentinelSet) {
 	set := redistest.StartSentinel(t, 2)
-	store := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 150 * time.Millisecond })
-	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 5 * time.Second })
+	store := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = time.Second })
+	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
 	if _, err := bumped(t.Context(), patient.WithAck(2), "first"); err != nil { // both replicas have caught up
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func replicated(t *testing.T) (*redisstore.Store, *redistest.SentinelSet) {
 func TestAcknowledgementByEnoughReplicas(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
-	store := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 5 * time.Second })
+	store := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
 	for ack := range 3 {
 		for i := range int64(5) {
 			mustBump(t, store.WithAck(ack), "x", int64(ack)*5+i+1)
@@ -48,7 +49,7 @@ func TestAcknowledgementByEnoughReplicas(t *testing.T) {
 			t.Errorf("a replica that confirmed holds %v", n)
 		}
 	}
-	short := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 150 * time.Millisecond })
+	short := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 2 * time.Second })
 	_, err := bumped(t.Context(), short.WithAck(3), "x") // more than there are
 	shortfall(t, err, 2, 3)
 	if n := counted(t, short, "x"); n != 16 {
@@ -75,7 +76,7 @@ func TestPausedReplicaIsAShortfallAndTheMasterHasTheWrite(t *testing.T) {
 	mustBump(t, store, "x", 5)
 	replicas[0].Resume()
 	replicas[1].Resume()
-	until(t, "both replicas confirm again", func() bool { _, err := bumped(t.Context(), store.WithAck(2), "y"); return err == nil })
+	expect.Eventually(t, "both replicas confirm again", func() bool { _, err := bumped(t.Context(), store.WithAck(2), "y"); return err == nil })
 }
 
 // WAIT counts for the connection that wrote. On another it succeeds at once, so with a pool of several it would now and then.
@@ -199,20 +200,20 @@ func TestRefusedAcknowledgementIsAnUnknownOutcome(t *testing.T) {
 func TestServerThatHangsBeforeItConfirms(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store := open(t, server.URL(), func(c *redisstore.Config) { c.AckTimeout = 9 * time.Second })
+	store := open(t, server.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
 	warm(t, store, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
 	ended := make(chan error)
 	go func() {
-		_, err := bumped(ctx, store.WithAck(1), "x") // it has a second and a half to confirm
+		_, err := bumped(ctx, store.WithAck(1), "x") // it has almost that long to confirm
 		ended <- err
 	}()
-	until(t, "the script runs", func() bool { return do(t, server, "GET", store.Key("test", "x")) == "1" })
+	expect.Eventually(t, "the script runs", func() bool { return do(t, server, "GET", store.Key("test", "x")) == "1" })
 	server.Pause()
 	soon(t, func() { unknown(t, <-ended, context.DeadlineExceeded) })
 	server.Resume()
-	until(t, "the server answers", func() bool { return store.Ping(t.Context()) == nil })
+	expect.Eventually(t, "the server answers", func() bool { return store.Ping(t.Context()) == nil })
 	if n := counted(t, store, "x"); n != 1 {
 		t.Errorf("it ran %d times", n)
 	}

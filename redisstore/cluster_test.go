@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -74,7 +75,7 @@ func TestStoreFollowsASlotThatMoves(t *testing.T) {
 		t.Run(fmt.Sprintf("ack %d", ack), func(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.StartCluster(t, 3, replicas)
-			store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = ack, 5*time.Second })
+			store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = ack, 30*time.Second })
 			mustBump(t, store, "here", 1)
 			m := startMove(t, cluster, store.Key("test", "here"))
 			mustBump(t, store, "here", 2) // still where it was
@@ -201,7 +202,7 @@ func TestOneAddressLeadsToTheWholeCluster(t *testing.T) {
 func TestStoreFollowsAClustersFailover(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
-	store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Timeout = 2 * time.Second })
+	store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Timeout = 5 * time.Second })
 	if _, err := bumped(t.Context(), store.WithAck(1), "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func TestStoreFollowsAClustersFailover(t *testing.T) {
 	old.Kill()
 	uncertain, failed := int64(0), 0
 	var n int64
-	until(t, "a call succeeds again, by itself", func() bool {
+	expect.Eventually(t, "a call succeeds again, by itself", func() bool {
 		var err error
 		if n, err = bumped(t.Context(), store, "x"); err != nil {
 			failed++
@@ -233,13 +234,13 @@ func TestStoreFollowsAClustersFailover(t *testing.T) {
 	if cluster.MasterOf(key) == old {
 		t.Error("there was no failover")
 	}
-	until(t, "every master answers", func() bool { return store.Ping(t.Context()) == nil })
+	expect.Eventually(t, "every master answers", func() bool { return store.Ping(t.Context()) == nil })
 }
 
 func TestClusterThatLacksAMasterRefuses(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
-	store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Timeout = 2 * time.Second })
+	store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Timeout = 5 * time.Second })
 	dead := cluster.MasterOf(store.Key("test", "dead"))
 	living := ""
 	for i := 0; living == ""; i++ {
@@ -250,7 +251,7 @@ func TestClusterThatLacksAMasterRefuses(t *testing.T) {
 	mustBump(t, store, "dead", 1)
 	mustBump(t, store, living, 1)
 	dead.Kill()
-	until(t, "the cluster finds itself incomplete", func() bool {
+	expect.Eventually(t, "the cluster finds itself incomplete", func() bool {
 		_, err := bumped(t.Context(), store, living)
 		if err != nil {
 			refused(t, err)
@@ -263,6 +264,6 @@ func TestClusterThatLacksAMasterRefuses(t *testing.T) {
 	}
 	dead.Restart()
 	for _, name := range []string{"dead", living} {
-		until(t, "the cluster serves "+name, func() bool { _, err := bumped(t.Context(), store, name); return err == nil })
+		expect.Eventually(t, "the cluster serves "+name, func() bool { _, err := bumped(t.Context(), store, name); return err == nil })
 	}
 }

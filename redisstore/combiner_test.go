@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -139,7 +140,7 @@ func TestCallerThatLeaves(t *testing.T) {
 	}
 	all.Wait()
 	server.Resume()
-	until(t, "what was sent has run", func() bool { _, err := bumped(t.Context(), store, "y"); return err == nil })
+	expect.Eventually(t, "what was sent has run", func() bool { _, err := bumped(t.Context(), store, "y"); return err == nil })
 	ran := counted(t, store, "x")
 	if ran > uncertain.Load() || certain.Load() == 0 {
 		t.Errorf("%d ran; %d may have, %d did not", ran, uncertain.Load(), certain.Load())
@@ -185,19 +186,20 @@ func TestFlightThatHangsIsOvertaken(t *testing.T) {
 	proxy.runs.Store(0)
 	proxy.set(swallow)
 	stuck := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
 		_, err := bumped(ctx, store, "x")
 		stuck <- err
 	}()
-	until(t, "the first call was swallowed", func() bool { return proxy.runs.Load() == 1 })
+	expect.Eventually(t, "the first call was swallowed", func() bool { return proxy.runs.Load() == 1 })
 	proxy.set(pass)
 	mustBump(t, store, "y", 1)
 	select {
 	case err := <-stuck:
 		t.Errorf("the first call ended first: %v", err)
 	default:
+		cancel()
 		unknown(t, <-stuck)
 	}
 }
@@ -207,7 +209,7 @@ var echo = script("echo", "return {'ok', ARGV[1]}", true)
 // Callers that leave at any moment, and a server that is too slow at times, must not bring one caller the answer of another: what a call needs is used again.
 func TestNobodyHasTheAnswerOfAnother(t *testing.T) {
 	store := open(t, redistest.Start(t).URL(), func(c *redisstore.Config) { c.Timeout = 50 * time.Millisecond })
-	warm(t, store, 4)
+	expect.Eventually(t, "a connection within the short timeout", func() bool { return store.Ping(t.Context()) == nil })
 	ended := make(chan struct{})
 	var answers, left atomic.Int64
 	var all sync.WaitGroup
@@ -237,7 +239,7 @@ func TestNobodyHasTheAnswerOfAnother(t *testing.T) {
 	}
 	enough := func() bool { return answers.Load() >= 100 && left.Load() >= 100 } // which takes a busy machine longer
 	begun := time.Now()
-	for n := 0; n < 20 || !enough() && time.Since(begun) < 20*time.Second; n++ {
+	for n := 0; n < 20 || !enough() && time.Since(begun) < patience; n++ {
 		_, _ = number(t.Context(), store, slow, "x") // it may take longer than a call may
 	}
 	close(ended)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -12,7 +13,7 @@ import (
 func lives(t *testing.T, store *redisstore.Store) redisstore.Incarnation {
 	t.Helper()
 	var found redisstore.Incarnation
-	until(t, "the store tells its incarnation", func() bool {
+	expect.Eventually(t, "the store tells its incarnation", func() bool {
 		var err error
 		found, err = store.Incarnation(t.Context())
 		return err == nil

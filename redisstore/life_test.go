@@ -18,7 +18,7 @@ import (
 func lifeOf(t testing.TB, store *redisstore.Store, name string) redisstore.Life {
 	t.Helper()
 	var life redisstore.Life
-	until(t, "a script runs", func() bool {
+	expect.Eventually(t, "a script runs", func() bool {
 		var err error
 		_, life, err = store.RunFor(t.Context(), peek, []string{store.Key("test", name)})
 		return err == nil && life.Current()
@@ -114,7 +114,7 @@ func TestLifeEndsWithTheIncarnationAndOnlyThen(t *testing.T) {
 	first := lifeOf(t, store, "k")
 	warm(t, store, 32) // as many connections as the pool may have
 	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
-	until(t, "a call succeeds", func() bool { _, err := number(t.Context(), store, peek, "k"); return err == nil })
+	expect.Eventually(t, "a call succeeds", func() bool { _, err := number(t.Context(), store, peek, "k"); return err == nil })
 	if second := lifeOf(t, store, "k"); second != first || !first.Current() {
 		t.Error("another connection is another life")
 	}
@@ -143,7 +143,7 @@ func TestIncrByWhoseConnectionTurnsOutToBeNewIsNobodys(t *testing.T) {
 	store := open(t, server.URL(), nil)
 	life := lifeOf(t, store, "k")
 	server.RestartEmpty()
-	until(t, "it is another life", func() bool {
+	expect.Eventually(t, "it is another life", func() bool {
 		_, err := incrBy(t, store, "k", 1, life)
 		if err == nil {
 			t.Fatal("a sum of another incarnation is given out")
@@ -158,7 +158,7 @@ func TestIncrByWhoseConnectionTurnsOutToBeNewIsNobodys(t *testing.T) {
 	// and so for a script: it tells a life that is over
 	was := ran
 	server.RestartEmpty()
-	until(t, "a script runs", func() bool {
+	expect.Eventually(t, "a script runs", func() bool {
 		_, ran, err = store.RunFor(t.Context(), peek, []string{store.Key("test", "k")})
 		return err == nil
 	})
@@ -170,13 +170,13 @@ func TestIncrByWhoseConnectionTurnsOutToBeNewIsNobodys(t *testing.T) {
 func TestFailoverBeginsALife(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
-	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout = 2 * time.Second })
+	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout = 5 * time.Second })
 	life := lifeOf(t, store, "k")
 	mustIncr(t, store, "k", 1, life, 1)
 	old := set.Master()
 	old.Kill()
 	set.WaitForMaster(old)
-	until(t, "it is another life", func() bool {
+	expect.Eventually(t, "it is another life", func() bool {
 		_, err := incrBy(t, store, "k", 1, life)
 		if err == nil {
 			t.Fatal("a sum of another master is given out")
@@ -255,7 +255,7 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 	}
 	mustIncr(t, store, "k", 1, life, 4)
 	server.Kill()
-	until(t, "nothing can be sent", func() bool {
+	expect.Eventually(t, "nothing can be sent", func() bool {
 		_, err := incrBy(t, store, "k", 1, life)
 		return errors.Is(err, redisstore.ErrUnavailable)
 	})

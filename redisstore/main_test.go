@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long a test waits for what must come, and how long a call may take that must end; only a hang takes that long.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // TestMain runs the package's tests and then looks for goroutines that outlive them. None is passed over, but two of go-redis's need time after their
 // client was closed: the probe of a pool whose dials failed sleeps a second before it looks (pool.tryDial), and the reading of a cluster's topology
@@ -188,18 +188,8 @@ func soon(t testing.TB, call func()) {
 	t.Helper()
 	start := time.Now()
 	call()
-	if took := time.Since(start); took > patience/2 {
-		t.Errorf("it took %v", took)
-	}
-}
-
-// until asks again and again until the answer is yes.
-func until(t testing.TB, what string, ask func() bool) {
-	t.Helper()
-	for limit := time.Now().Add(patience); !ask(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("it did not come to that: %s", what)
-		}
+	if took := time.Since(start); took > 30*time.Second { // less than the longest timeout of a store
+		t.Errorf("a call that should end at once took %v", took)
 	}
 }
 

@@ -76,7 +76,7 @@ func (w *watcher) take(t testing.TB) (calls []redisstore.Call, flown int) {
 func TestObserversAreToldOfEveryCall(t *testing.T) {
 	server := redistest.Start(t)
 	first, second := &watcher{name: "first"}, &watcher{name: "second"}
-	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: time.Second, Observers: []redisstore.Observer{first, second}})
+	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 10 * time.Second, Observers: []redisstore.Observer{first, second}})
 	ctx := t.Context()
 	warm(t, store, 1)
 	first.take(t)
@@ -112,7 +112,7 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 		t.Errorf("%d other incarnations of one server", first.lives)
 	}
 	server.RestartEmpty()
-	until(t, "the store answers again", func() bool {
+	expect.Eventually(t, "the store answers again", func() bool {
 		_, err := store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
 		return err == nil
 	})

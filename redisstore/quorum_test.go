@@ -123,7 +123,7 @@ func TestQuorumRefusesServersThatAreNotApart(t *testing.T) {
 	if err := copied.Client().ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, func() bool {
+	expect.Eventually(t, "the replica has a link to its master", func() bool {
 		return strings.Contains(copied.Client().Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 	refused("servers 1 and 2", one.URL(), copied.URL(), other.URL())
@@ -135,15 +135,6 @@ func TestQuorumRefusesServersThatAreNotApart(t *testing.T) {
 func behindAnother(t *testing.T, cluster *redistest.Cluster) string {
 	t.Helper()
 	return redistest.StartProxy(t, cluster.MasterOf("any").Addr(), func([]byte) (redistest.Fate, func()) { return redistest.Pass, nil }).URL()
-}
-
-func await(t *testing.T, is func() bool) {
-	t.Helper()
-	for limit := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatal("it did not come to that")
-		}
-	}
 }
 
 func TestQuorumOpensWithoutThoseThatAreAwayAndSaysSo(t *testing.T) {

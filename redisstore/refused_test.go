@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -67,7 +68,7 @@ func TestServerThatTakesNoWritesRefuses(t *testing.T) {
 				}
 				do(t, server, "CONFIG", "SET", "save", "3600 1")
 				do(t, server, "BGSAVE")
-				until(t, "the snapshot fails", func() bool {
+				expect.Eventually(t, "the snapshot fails", func() bool {
 					return strings.Contains(do(t, server, "INFO", "persistence").(string), "rdb_last_bgsave_status:err")
 				})
 			},
@@ -163,7 +164,7 @@ func TestServerThatIsBusyWithAScriptRefuses(t *testing.T) {
 	do(t, server, "CONFIG", "SET", "lua-time-limit", 10)
 	ended := make(chan error)
 	go func() { ended <- server.Client().Eval(t.Context(), "while true do end", nil).Err() }()
-	until(t, "the server is busy", func() bool {
+	expect.Eventually(t, "the server is busy", func() bool {
 		_, err := bumped(t.Context(), store, "y")
 		if err != nil {
 			refused(t, err)
@@ -254,7 +255,7 @@ func TestHostThatDoesNotExistIsRefused(t *testing.T) {
 	for _, url := range []string{"redis://no-such-host.invalid", "redis+sentinel://no-such-host.invalid/main", "redis+cluster://no-such-host.invalid"} {
 		t.Run(url, func(t *testing.T) {
 			soon(t, func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				_, err := bumped(ctx, open(t, url, nil), "x")
 				var lookup *net.DNSError

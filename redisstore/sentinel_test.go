@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -70,15 +71,15 @@ func sentinels(t *testing.T, set *redistest.SentinelSet) []*redis.Client {
 func TestStoreFollowsAFailover(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
-	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout, c.Ack = 2*time.Second, time.Second, 1 })
+	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout, c.Ack = 5*time.Second, 2*time.Second, 1 })
 	if store.Mode() != redisstore.Sentinel || !strings.HasSuffix(store.Address(), "/coatcheck") {
 		t.Errorf("it is %s, %s", store.Mode(), store.Address())
 	}
 	load := startLoad(t, store, "x")
-	until(t, "calls succeed", func() bool { return load.count() > 50 })
+	expect.Eventually(t, "calls succeed", func() bool { return load.count() > 50 })
 	set.Master().Kill()
 	before := load.count()
-	until(t, "calls succeed again, by themselves", func() bool { return load.count() > before+50 })
+	expect.Eventually(t, "calls succeed again, by themselves", func() bool { return load.count() > before+50 })
 	load.end()
 	for _, err := range load.errs {
 		inClass(t, err)
@@ -87,7 +88,7 @@ func TestStoreFollowsAFailover(t *testing.T) {
 		t.Error("no call noticed that the master was killed")
 	}
 	// After many failed dials go-redis does not try one for up to a second; until then a call without a connection is refused.
-	until(t, "a read succeeds", func() bool { _, err := number(t.Context(), store, peek, "x"); return err == nil })
+	expect.Eventually(t, "a read succeeds", func() bool { _, err := number(t.Context(), store, peek, "x"); return err == nil })
 	count, largest := load.unique(t)
 	if n := counted(t, store, "x"); n < largest || largest < int64(count) {
 		t.Errorf("%d values up to %d were handed out, the count is %d", count, largest, n)
@@ -103,11 +104,11 @@ func TestNothingGoesToAnOldMasterThatCameBack(t *testing.T) {
 	old.Kill()
 	set.WaitForMaster(old)
 	old.Restart() // as a master, until the sentinels make it a replica
-	until(t, "the old master is a replica in step", func() bool {
+	expect.Eventually(t, "the old master is a replica in step", func() bool {
 		info := old.Client().Info(t.Context(), "replication").Val() // it cuts its clients off when it is demoted
 		return strings.Contains(info, "role:slave") && strings.Contains(info, "master_link_status:up")
 	})
-	until(t, "a call succeeds", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
+	expect.Eventually(t, "a call succeeds", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
 	do(t, old, "CONFIG", "RESETSTAT")
 	first := counted(t, store, "x")
 	for i := range int64(50) {
@@ -122,7 +123,7 @@ func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), nil)
-	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 5 * time.Second })
+	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
 	first, err := patient.WithAck(2).Incarnation(t.Context()) // the replicas have the marker
 	if err != nil || first.Change != redisstore.New {
 		t.Fatalf("got %+v, %v", first, err)
@@ -143,16 +144,16 @@ func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
 func TestStoreFollowsAPlannedFailover(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
-	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout, c.Ack = 2*time.Second, time.Second, 2 })
+	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout, c.Ack = 5*time.Second, 2*time.Second, 2 })
 	old := set.Master()
 	load := startLoad(t, store, "x")
-	until(t, "calls succeed", func() bool { return load.count() > 50 })
-	until(t, "a sentinel agrees to a failover", func() bool {
+	expect.Eventually(t, "calls succeed", func() bool { return load.count() > 50 })
+	expect.Eventually(t, "a sentinel agrees to a failover", func() bool {
 		return sentinels(t, set)[0].Do(t.Context(), "SENTINEL", "FAILOVER", "coatcheck").Err() == nil
 	})
 	set.WaitForMaster(old)
 	before := load.count()
-	until(t, "calls succeed again, by themselves", func() bool { return load.count() > before+50 })
+	expect.Eventually(t, "calls succeed again, by themselves", func() bool { return load.count() > before+50 })
 	load.end()
 	for _, err := range load.errs {
 		inClass(t, err)

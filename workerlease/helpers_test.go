@@ -11,17 +11,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 30 * time.Second
-
-// until waits for a condition.
-func until(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v: %s", patience, what)
-		}
-	}
-}
+const patience = 2 * time.Minute
 
 // raw runs a line of Lua on a store, whatever kind it is.
 func raw(t testing.TB, store *redisstore.Store, source string, keys []string, args ...any) {

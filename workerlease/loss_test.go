@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -16,7 +17,7 @@ import (
 // short asks for leases that a test can wait for on a real server.
 func short(bits int) workerlease.Request {
 	request := of(bits)
-	request.TTL = 1500 * time.Millisecond
+	request.TTL = 5 * time.Second
 	return request
 }
 
@@ -127,7 +128,7 @@ func TestFlushAllUnderHolders(t *testing.T) {
 			if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "both are written down anew", func() bool {
+			expect.Eventually(t, "both are written down anew", func() bool {
 				ring, err := p.Ring(t.Context(), "p", 0, 2)
 				return err == nil && ring.Used == 2 && ring.Quarantined == 0
 			})
@@ -143,14 +144,14 @@ func TestServerThatStartsEmptyUnderHolders(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 	p := pools{workerlease.New(store, workerlease.Config{Skew: 100 * time.Millisecond}), store}
 	request := of(2)
-	request.TTL = 6 * time.Second
+	request.TTL = 15 * time.Second
 	if err := p.Create(t.Context(), "p", request.Shape, request.TTL); err != nil {
 		t.Fatal(err)
 	}
 	holders, ids := p.several(t, request, 2)
 	server.RestartEmpty()
 	var early []workerlease.Lease
-	until(t, "grants go on", func() bool {
+	expect.Eventually(t, "grants go on", func() bool {
 		lease, err := p.Acquire(t.Context(), "p", request)
 		if err == nil {
 			early = append(early, lease)
@@ -208,7 +209,7 @@ func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it was renewed", func() bool { lease, err := h.Current(); return err == nil && lease.NotAfter.After(before.NotAfter) })
+	expect.Eventually(t, "it was renewed", func() bool { lease, err := h.Current(); return err == nil && lease.NotAfter.After(before.NotAfter) })
 	link.set(redistest.Swallow, 1<<30)
 	link.SetDeaf(true)
 

@@ -161,16 +161,16 @@ func (p pools) sticky(t *testing.T) {
 // quarantine: an unknown pool may be one whose state was lost.
 func (p pools) quarantine(t *testing.T) {
 	w, request := p.wary(), of(2)
-	request.TTL = 300 * time.Millisecond
+	request.TTL = 2 * time.Second
 	_, err := w.Acquire(t.Context(), "unknown", request)
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
 	has, ok := errors.AsType[*workerlease.Quarantined](err)
-	if !ok || has.Wait <= 0 || has.Wait > 400*time.Millisecond || !strings.Contains(err.Error(), has.Wait.String()) {
-		t.Fatalf("Acquire of an unknown pool: got error %v, want a Quarantined that tells its wait of up to 400ms", err)
+	if !ok || has.Wait <= 0 || has.Wait > 2100*time.Millisecond || !strings.Contains(err.Error(), has.Wait.String()) {
+		t.Fatalf("Acquire of an unknown pool: got error %v, want a Quarantined that tells its wait of up to 2.1s", err)
 	}
 	_, err = p.Acquire(t.Context(), "unknown", request) // it is known by now, and trust is for those that are not
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
-	h, err := w.Hold(t.Context(), "unknown", request, workerlease.HoldOptions{Patience: 20 * time.Second})
+	h, err := w.Hold(t.Context(), "unknown", request, workerlease.HoldOptions{Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

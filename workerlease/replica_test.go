@@ -19,7 +19,7 @@ func replicated(t *testing.T) (pools, *redistest.SentinelSet) {
 	set := redistest.StartSentinel(t, 2)
 	store := storetest.Open(t, redisstore.Config{URL: set.URL(), Ack: 2, AckTimeout: 200 * time.Millisecond, Timeout: 5 * time.Second})
 	p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust, Skew: 100 * time.Millisecond}), store}
-	until(t, "both replicas acknowledge", func() bool { _, err := p.Acquire(t.Context(), "first", of(10)); return err == nil })
+	expect.Eventually(t, "both replicas acknowledge", func() bool { _, err := p.Acquire(t.Context(), "first", of(10)); return err == nil })
 	return p, set
 }
 
@@ -98,7 +98,7 @@ func TestRenewalThatIsNotAcknowledgedExtendsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	set.Replicas()[0].Pause()
-	until(t, "the server has moved the window", func() bool {
+	expect.Eventually(t, "the server has moved the window", func() bool {
 		ring, err := p.Ring(t.Context(), "p", before.WorkerID, 1)
 		if now, err := h.Current(); err == nil {
 			before = now // the last one that was confirmed
@@ -137,17 +137,17 @@ func TestHoldersOutliveAFailover(t *testing.T) {
 	old.Kill()
 	set.WaitForMaster(old)
 	old.Restart()
-	until(t, "the old master is a replica, and both are in step", func() bool {
+	expect.Eventually(t, "the old master is a replica, and both are in step", func() bool {
 		info := set.Master().Client().Info(t.Context(), "replication").Val()
 		return strings.Count(info, "state=online") == 2
 	})
 	var err2 error
-	until(t, "the new master answers", func() bool {
+	expect.Eventually(t, "the new master answers", func() bool {
 		_, err2 = p.Acquire(t.Context(), "p", request)
 		return !errors.Is(err2, redisstore.ErrUnavailable) && !errors.Is(err2, redisstore.ErrUnknownOutcome)
 	})
 	wantIs(t, err2, workerlease.ErrQuarantined, redisstore.ErrRefused)
-	until(t, "all have renewed with the new master", func() bool {
+	expect.Eventually(t, "all have renewed with the new master", func() bool {
 		ring, err := p.Ring(t.Context(), "p", 0, 3)
 		if err != nil {
 			return false
@@ -182,14 +182,18 @@ func TestHoldersOfAClusterDependOnTheirShardOnly(t *testing.T) {
 			break
 		}
 	}
+	for _, node := range cluster.Nodes() { // whoever depends on another shard is not to notice
+		if err := node.Client().ConfigSet(t.Context(), "cluster-node-timeout", "120000").Err(); err != nil {
+			t.Fatalf("CONFIG SET cluster-node-timeout: %v", err)
+		}
+	}
 	request := short(1)
-	request.TTL = time.Second
 	a := p.hold(t, "a", request, workerlease.HoldOptions{})
 	b := p.hold(t, other, request, workerlease.HoldOptions{})
-	dead.Pause() // a cluster that has lost slots for good serves none
+	dead.Pause()
 	<-a.Context().Done()
 	expect.Error(t, "end of the hold", a.Err(), workerlease.ErrDeadline)
 	_ = idOf(t, b)
 	dead.Resume()
-	until(t, "it is served again", func() bool { _, err := p.Acquire(t.Context(), "a", request); return err == nil })
+	expect.Eventually(t, "it is served again", func() bool { _, err := p.Acquire(t.Context(), "a", request); return err == nil })
 }

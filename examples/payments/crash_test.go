@@ -32,9 +32,8 @@ func TestKilledPaymentIsOfUnknownOutcomeAndAtMostOneRow(t *testing.T) {
 			if n := strings.Count(list.body, `"reference":"order-1"`); n != row.rows {
 				t.Errorf("%d payments, want %d: %s", n, row.rows, list.body)
 			}
-			if b := balancesIn(t, reader(t, file)); b["alice"] != 10_000+1299*int64(row.rows) {
-				t.Errorf("balances %v", b)
-			}
+			b := balancesIn(t, reader(t, file))
+			expect.Equal(t, "the balance of alice", b["alice"], 10_000+1299*int64(row.rows))
 		})
 	}
 }
@@ -68,9 +67,10 @@ func TestKilledTransferRunsAgainAndIsDoneOnce(t *testing.T) {
 			if third := fresh.ask("POST", "/transfers", moveBob, "Idempotency-Key: move-1"); !third.replayed() || third.body != again.body {
 				t.Errorf("from then on: %d %s", third.status, third.body)
 			}
-			if b := balancesIn(t, book); b["alice"] != 9_500 || b["bob"] != 10_500 || rowsIn(t, book, "transfers") != 1 {
-				t.Errorf("balances %v", b)
-			}
+			b := balancesIn(t, book)
+			expect.Equal(t, "the balance of alice", b["alice"], 9_500)
+			expect.Equal(t, "the balance of bob", b["bob"], 10_500)
+			expect.Equal(t, "the rows of transfers", rowsIn(t, book, "transfers"), 1)
 			if code := fresh.stop(); code != done {
 				t.Errorf("exit code %d\n%s", code, &fresh.stderr)
 			}
@@ -100,9 +100,10 @@ func TestPausedTransferIsRefusedByTheFenceAndItsClientHearsSuperseded(t *testing
 		t.Errorf("from then on: %d %s", third.status, third.body)
 	}
 	book := reader(t, file)
-	if b := balancesIn(t, book); b["alice"] != 9_500 || b["bob"] != 10_500 || rowsIn(t, book, "transfers") != 1 {
-		t.Errorf("balances %v", b)
-	}
+	b := balancesIn(t, book)
+	expect.Equal(t, "the balance of alice", b["alice"], 9_500)
+	expect.Equal(t, "the balance of bob", b["bob"], 10_500)
+	expect.Equal(t, "the rows of transfers", rowsIn(t, book, "transfers"), 1)
 }
 
 // The account had too little when the newer attempt looked, and was topped up before the old one woke. The old one must not move what was refused.
@@ -122,9 +123,9 @@ func TestPausedTransferCanNotDoWhatANewerAttemptRefused(t *testing.T) {
 	if a := <-first; a.code() != "idempotency-superseded" {
 		t.Errorf("the client of the first attempt: %d %s", a.status, a.body)
 	}
-	if b := balancesIn(t, reader(t, file)); b["alice"] != 10_001 || b["bob"] != 10_000 {
-		t.Errorf("balances %v", b)
-	}
+	b := balancesIn(t, reader(t, file))
+	expect.Equal(t, "the balance of alice", b["alice"], 10_001)
+	expect.Equal(t, "the balance of bob", b["bob"], 10_000)
 }
 
 // Under hold nobody takes over, so the paused attempt goes on where it stood, and its answer is recorded late.
@@ -143,7 +144,6 @@ func TestPausedPaymentGoesOnAndIsMadeOnce(t *testing.T) {
 	if again := other.ask("POST", "/payments", payOrder, "Idempotency-Key: order-1"); a.status != http.StatusCreated || !again.replayed() || again.body != a.body {
 		t.Errorf("first %d %s, then %d %s", a.status, a.body, again.status, again.body)
 	}
-	if b := balancesIn(t, reader(t, file)); b["alice"] != 11_299 {
-		t.Errorf("balances %v", b)
-	}
+	b := balancesIn(t, reader(t, file))
+	expect.Equal(t, "the balance of alice", b["alice"], 11_299)
 }

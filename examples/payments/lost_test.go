@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
@@ -108,9 +109,10 @@ func TestCommitOfUnknownOutcomeIsToldAndTheRetryFindsOut(t *testing.T) {
 	if a := s.ask("POST", "/payments", payOrder, "Idempotency-Key: k"); a.status != http.StatusConflict || a.code() != "idempotency-outcome-unknown" {
 		t.Errorf("the payment again: %d %s", a.status, a.body)
 	}
-	if b := s.balances(t); b["bob"] != 10_500 || s.rows(t, "transfers") != 1 || s.rows(t, "payments") != 1 {
-		t.Errorf("balances %v", b)
-	}
+	b := s.balances(t)
+	expect.Equal(t, "the balance of bob", b["bob"], 10_500)
+	expect.Equal(t, "the rows of transfers", s.rows(t, "transfers"), 1)
+	expect.Equal(t, "the rows of payments", s.rows(t, "payments"), 1)
 }
 
 // When a store that lost its state also has a clock that went back, a new attempt can come with a smaller fence than one that was here before. It is refused and
@@ -131,9 +133,9 @@ func TestFenceThatWentBackIsRefusedAndWritesNothing(t *testing.T) {
 	if _, err := s.ledger.transfer(t.Context(), attempt.Operation, attempt.Fence+1, order); err != nil {
 		t.Errorf("a larger fence: %v", err)
 	}
-	if b := s.balances(t); b["bob"] != 10_500 || s.rows(t, "transfers") != 1 {
-		t.Errorf("balances %v", b)
-	}
+	b := s.balances(t)
+	expect.Equal(t, "the balance of bob", b["bob"], 10_500)
+	expect.Equal(t, "the rows of transfers", s.rows(t, "transfers"), 1)
 }
 
 // Fences order the attempts of one operation. This is why a fence is stored for each operation and not for each account: of two transfers at once the one that

@@ -28,9 +28,9 @@ func TestPaymentIsMadeOnceAndItsAnswerReplayed(t *testing.T) {
 	if other := s.ask("POST", "/payments", payOrder, "Idempotency-Key: order-2"); other.status != http.StatusCreated || other.body == first.body {
 		t.Errorf("with another key: %d %s", other.status, other.body)
 	}
-	if b := s.balances(t); b["alice"] != 10_000+2*1299 || s.rows(t, "payments") != 2 {
-		t.Errorf("balances %v", b)
-	}
+	b := s.balances(t)
+	expect.Equal(t, "the balance of alice", b["alice"], 10_000+2*1299)
+	expect.Equal(t, "the rows of payments", s.rows(t, "payments"), 2)
 	var names int
 	if err := s.ledger.db.QueryRow("SELECT count(*) FROM payments WHERE length(operation) = 32 AND operation NOT LIKE '%order%'").Scan(&names); err != nil || names != 2 {
 		t.Errorf("%d operations are named by 32 characters without the key: %v", names, err)
@@ -48,9 +48,9 @@ func TestTransferIsMadeOnceAndItsAnswerReplayed(t *testing.T) {
 	if first.status != http.StatusCreated || again.status != http.StatusCreated || again.body != first.body || !again.replayed() {
 		t.Errorf("first %d %s, again %d %s", first.status, first.body, again.status, again.body)
 	}
-	if b := s.balances(t); b["alice"] != 9_500 || b["bob"] != 10_500 {
-		t.Errorf("balances %v", b)
-	}
+	b := s.balances(t)
+	expect.Equal(t, "the balance of alice", b["alice"], 9_500)
+	expect.Equal(t, "the balance of bob", b["bob"], 10_500)
 	if list := s.ask("GET", "/accounts", ""); list.body != `{"sum":30000,"accounts":[{"id":"alice","balance":9500},{"id":"bob","balance":10500},{"id":"carol","balance":10000}]}`+"\n" {
 		t.Errorf("the accounts: %s", list.body)
 	}
@@ -72,15 +72,15 @@ func TestRefusedTransferStaysRefused(t *testing.T) {
 	refused("after the account was topped up", true)
 	flush(t, redis)
 	refused("after Redis has forgotten it", false)
-	if b := s.balances(t); b["alice"] != 10_001 || b["bob"] != 10_000 {
-		t.Errorf("balances %v", b)
-	}
+	b := s.balances(t)
+	expect.Equal(t, "the balance of alice", b["alice"], 10_001)
+	expect.Equal(t, "the balance of bob", b["bob"], 10_000)
 	if a := s.ask("POST", "/transfers", all, "Idempotency-Key: all-2"); a.status != http.StatusCreated {
 		t.Errorf("a new transfer: %d %s", a.status, a.body)
 	}
-	if b := s.balances(t); b["alice"] != 0 || b["bob"] != 20_001 {
-		t.Errorf("balances %v", b)
-	}
+	b = s.balances(t)
+	expect.Equal(t, "the balance of alice", b["alice"], 0)
+	expect.Equal(t, "the balance of bob", b["bob"], 20_001)
 }
 
 func TestFiftyPaymentsAtOnceOverTwoServicesAreOneRow(t *testing.T) {
@@ -106,9 +106,9 @@ func TestFiftyPaymentsAtOnceOverTwoServicesAreOneRow(t *testing.T) {
 			t.Errorf("%d rows in %s", n, row.table)
 		}
 	}
-	if b := one.balances(t); b["alice"] != 10_000+1299-500 || b["bob"] != 10_500 {
-		t.Errorf("balances %v", b)
-	}
+	b := one.balances(t)
+	expect.Equal(t, "the balance of alice", b["alice"], 10_000+1299-500)
+	expect.Equal(t, "the balance of bob", b["bob"], 10_500)
 }
 
 // Each row is a request that is refused before anything has begun: nothing is moved, and the same key is good for the corrected one.
@@ -223,9 +223,8 @@ func TestLedgerThatFailsIsAClearRefusalAndTheKeyStaysGood(t *testing.T) {
 	if a := s.ask("POST", "/payments", payOrder, "Idempotency-Key: k"); a.status != http.StatusCreated || a.replayed() {
 		t.Errorf("then: %d %s", a.status, a.body)
 	}
-	if b := s.balances(t); b["alice"] != 11_299 {
-		t.Errorf("balances %v", b)
-	}
+	b := s.balances(t)
+	expect.Equal(t, "the balance of alice", b["alice"], 11_299)
 }
 
 func TestLedgerOpensFilesWithOddNamesAndTwice(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"html"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -17,41 +18,60 @@ func load(t *testing.T, text []byte) *openapi3.T {
 	t.Helper()
 	document, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the document: %v", err)
+	}
+	return document
+}
+
+// loaded is the document as it is published, read once. Tests only look at it.
+var loaded = sync.OnceValues(func() (*openapi3.T, error) { return openapi3.NewLoader().LoadFromData(openapi.Document()) })
+
+func published(t *testing.T) *openapi3.T {
+	t.Helper()
+	document, err := loaded()
+	if err != nil {
+		t.Fatalf("reading the document: %v", err)
 	}
 	return document
 }
 
 // With it every example is compared with its schema.
 func TestTheDocumentIsOneOfOpenAPI31(t *testing.T) {
-	document := load(t, openapi.Document())
+	document := published(t)
 	if err := document.Validate(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("the document is none of OpenAPI: %v", err)
 	}
 	if !document.IsOpenAPI31OrLater() {
-		t.Errorf("it says that it is of OpenAPI %s", document.OpenAPI)
+		t.Errorf("the document says that it is of OpenAPI %s, want 3.1 or later", document.OpenAPI)
 	}
 }
 
+// only is the document with one of its paths: it is validated many times as quickly.
+func only(document *openapi3.T, path string) *openapi3.T {
+	part := *document
+	part.Paths = openapi3.NewPaths(openapi3.WithPath(path, document.Paths.Value(path)))
+	return &part
+}
+
 func TestAnExampleThatDoesNotFitIsFound(t *testing.T) {
-	for _, change := range [][2]string{
-		{"example: { key: orders, value: 12 }", "example: { key: orders, value: '12' }"},
-		{"example: { ttl_ms: 600000, scope: payments }", "example: { ttl_ms: 600000, scope: payments, more: 1 }"},
-		{"{ value: { key: orders, value: 11, first: 2 } }", "{ value: { key: orders, value: 11 } }"},
-		{"worker_id: 1, state: free }", "worker_id: 1, state: free, more: 1 }"},
+	for _, change := range []struct{ path, is, becomes string }{ // the path has the example, or leads to it
+		{"/counter/{key}", "example: { key: orders, value: 12 }", "example: { key: orders, value: '12' }"},
+		{"/token", "example: { ttl_ms: 600000, scope: payments }", "example: { ttl_ms: 600000, scope: payments, more: 1 }"},
+		{"/incr/{key}", "{ value: { key: orders, value: 11, first: 2 } }", "{ value: { key: orders, value: 11 } }"},
+		{"/worker/{pool}", "worker_id: 1, state: free }", "worker_id: 1, state: free, more: 1 }"},
 	} {
-		broken := strings.Replace(string(openapi.Document()), change[0], change[1], 1)
+		broken := strings.Replace(string(openapi.Document()), change.is, change.becomes, 1)
 		if broken == string(openapi.Document()) {
-			t.Fatalf("the document has no %s", change[0])
+			t.Fatalf("the document has no %s", change.is)
 		}
-		if err := load(t, []byte(broken)).Validate(t.Context()); err == nil {
-			t.Errorf("%s passes", change[1])
+		if err := only(load(t, []byte(broken)), change.path).Validate(t.Context()); err == nil {
+			t.Errorf("%s with %s passes, want an error", change.path, change.becomes)
 		}
 	}
 }
 
 func TestEveryOperationSaysWhatItIsAndWhoMayAskForIt(t *testing.T) {
-	document := load(t, openapi.Document())
+	document := published(t)
 	ids, tags := map[string]bool{}, map[string]bool{}
 	for _, tag := range document.Tags {
 		tags[tag.Name] = true
@@ -63,23 +83,23 @@ func TestEveryOperationSaysWhatItIsAndWhoMayAskForIt(t *testing.T) {
 			switch role {
 			case "read", "use", "admin":
 				if o.Security != nil {
-					t.Errorf("%s needs a role and says that it is open", name)
+					t.Errorf("%s needs the role %s and says that it is open", name, role)
 				}
 			case "open":
 				if o.Security == nil || len(*o.Security) != 0 {
 					t.Errorf("%s is open and asks for a key", name)
 				}
 			default:
-				t.Errorf("%s: role %v", name, role)
+				t.Errorf("%s: got role %v, want read, use, admin or open", name, role)
 			}
 			if o.OperationID == "" || ids[o.OperationID] || o.Summary == "" || len(o.Tags) != 1 || !tags[o.Tags[0]] {
-				t.Errorf("%s: id %q, summary %q, tags %q", name, o.OperationID, o.Summary, o.Tags)
+				t.Errorf("%s: got id %q, summary %q, tags %q; want an id of its own, a summary, and one tag that the document has", name, o.OperationID, o.Summary, o.Tags)
 			}
 			ids[o.OperationID] = true
 			door := len(o.Tags) > 0 && o.Tags[0] == "doors"
 			for status, never := range map[string]bool{"401": true, "403": true, "429": false} { // of what is open to all
 				if has := o.Responses.Value(status) != nil; !door && (!has && role != "open" || has && never && role == "open") {
-					t.Errorf("%s has an answer %s: %t", name, status, has)
+					t.Errorf("%s with role %s has an answer %s: got %t, want %t", name, role, status, has, !has)
 				}
 			}
 		}
@@ -88,7 +108,7 @@ func TestEveryOperationSaysWhatItIsAndWhoMayAskForIt(t *testing.T) {
 
 // A problem of an answer is one whose status the answer has, and nothing that an answer holds is left open.
 func TestAnswersAreClosedAndTheirCodesFitTheirStatus(t *testing.T) {
-	document := load(t, openapi.Document())
+	document := published(t)
 	problems, _ := document.Components.Schemas["ProblemCode"].Value.Extensions["x-coatcheck-problems"].(map[string]any)
 	looked := 0
 	for path, item := range document.Paths.Map() {
@@ -98,19 +118,19 @@ func TestAnswersAreClosedAndTheirCodesFitTheirStatus(t *testing.T) {
 				for _, code := range codesOf(content) {
 					looked++
 					if problem, _ := problems[code].(map[string]any); fmt.Sprint(problem["status"]) != status {
-						t.Errorf("%s %s answers %s with %s, whose status is %v", method, path, status, code, problem["status"])
+						t.Errorf("%s %s answers %s with %s, want status %v", method, path, status, code, problem["status"])
 					}
 				}
 			}
 		}
 	}
 	if looked < 200 {
-		t.Errorf("only %d codes were looked at", looked)
+		t.Errorf("only %d codes were looked at, want 200 at least", looked)
 	}
 	for name, schema := range document.Components.Schemas {
 		closed := schema.Value.AdditionalProperties.Has != nil || schema.Value.UnevaluatedProperties.Has != nil
 		if len(schema.Value.Properties) > 0 && !closed && name != "PoolShape" { // which others close
-			t.Errorf("%s takes any other field", name)
+			t.Errorf("schema %s takes any other field, want none", name)
 		}
 	}
 }
@@ -139,17 +159,17 @@ func TestThePageTellsEveryOperationAndLeadsToWhatItNames(t *testing.T) {
 	ids := map[string]bool{}
 	for _, match := range regexp.MustCompile(`id="([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		if ids[match[1]] {
-			t.Errorf("two places are called %s", match[1])
+			t.Errorf("the page has two places with the id %s, want one", match[1])
 		}
 		ids[match[1]] = true
 	}
 	for _, match := range regexp.MustCompile(`(?:href="#|aria-labelledby=")([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		if !ids[match[1]] {
-			t.Errorf("there is no %s", match[1])
+			t.Errorf("the page refers to %s, want a place with that id", match[1])
 		}
 	}
 	text := html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, ""))
-	document := load(t, openapi.Document())
+	document := published(t)
 	for path, item := range document.Paths.Map() {
 		for method, o := range item.Operations() {
 			for _, part := range []string{method + " " + path, o.Summary} {
@@ -182,7 +202,7 @@ func TestWhatIsHandedOutIsTheCallers(t *testing.T) {
 	for name, get := range map[string]func() []byte{"document": openapi.Document, "page": openapi.Page} {
 		clear(get())
 		if bytes.IndexByte(get(), 0) >= 0 {
-			t.Errorf("the %s was overwritten", name)
+			t.Errorf("the %s was overwritten by a caller, want each call to return a copy", name)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	verify "github.com/coatcheck/coatcheck/internal/expect" // expect is a check of the suite
 )
 
 // fault is one way in which the shop can be wrong; "" is none.
@@ -151,17 +153,14 @@ func TestEveryFaultIsFound(t *testing.T) {
 		t.Run(string(row.fault), func(t *testing.T) {
 			t.Parallel()
 			out, code := report(t, append(openShop(t, row.fault), "-run", "^("+strings.Join(row.checks, "|")+")$")...)
-			if code != failed || out.OK {
-				t.Errorf("exit code %d, ok %v", code, out.OK)
-			}
+			verify.Equal(t, "exit code", code, failed)
+			verify.Equal(t, "ok", out.OK, false)
 			for _, r := range out.Checks {
 				if r.Verdict != fails || r.Sent == "" || r.Came == "" || r.Expected == "" {
-					t.Errorf("not found: %s", r.text())
+					t.Errorf("a check that has to find the fault, and say what was sent, came and was expected: got %s", r.text())
 				}
 			}
-			if len(out.Checks) != len(row.checks) {
-				t.Errorf("%d checks ran, want %d", len(out.Checks), len(row.checks))
-			}
+			verify.Equal(t, "checks that ran", len(out.Checks), len(row.checks))
 		})
 	}
 }
@@ -183,9 +182,7 @@ func TestAFaultIsNotFoundWhereItIsNot(t *testing.T) {
 					want = row.checks
 				}
 			}
-			if slices.Sort(found); !slices.Equal(found, slices.Sorted(slices.Values(want))) {
-				t.Errorf("%q were found, want %q", found, want)
-			}
+			verify.Equal(t, "checks that find the fault", slices.Sorted(slices.Values(found)), slices.Sorted(slices.Values(want)))
 		})
 	}
 }
@@ -200,23 +197,22 @@ func TestFaultsAreFoundWithoutACount(t *testing.T) {
 		t.Run(string(row.fault), func(t *testing.T) {
 			t.Parallel()
 			out, code := report(t, slices.Concat(openShop(t, row.fault), blind, []string{"-run", "^(" + strings.Join(row.checks, "|") + ")$"})...)
-			if code != failed || out.Failed != len(row.checks) {
-				t.Errorf("exit code %d, %d of %d checks failed", code, out.Failed, len(row.checks))
-			}
+			verify.Equal(t, "exit code", code, failed)
+			verify.Equal(t, "checks that failed", out.Failed, len(row.checks))
 		})
 	}
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
-		if out, code := report(t, slices.Concat(openShop(t, ""), blind, []string{"-strict"})...); code != allPassed {
-			t.Errorf("exit code %d, %d checks failed", code, out.Failed)
-		}
+		out, code := report(t, slices.Concat(openShop(t, ""), blind, []string{"-strict"})...)
+		verify.Equal(t, "exit code", code, allPassed)
+		verify.Equal(t, "checks that failed", out.Failed, 0)
 	})
 	t.Run("none, and replays are not marked", func(t *testing.T) {
 		t.Parallel()
 		out, code := report(t, slices.Concat(openShop(t, marksNothing), blind, []string{"-marker", ""})...)
-		if code != allPassed || !slices.Equal(skipped(out), []string{"replay-marker", "hang-up"}) {
-			t.Errorf("exit code %d, %d checks failed, not applicable: %q", code, out.Failed, skipped(out))
-		}
+		verify.Equal(t, "exit code", code, allPassed)
+		verify.Equal(t, "checks that failed", out.Failed, 0)
+		verify.Equal(t, "checks that were not applicable", skipped(out), []string{"replay-marker", "hang-up"})
 	})
 }
 
@@ -240,9 +236,8 @@ func TestEveryCheckCanFail(t *testing.T) {
 
 func TestNothingIsFoundWhereNothingIsWrong(t *testing.T) {
 	out, code := report(t, append(openShop(t, ""), "-strict")...)
-	if code != allPassed || out.Passed != len(checks()) {
-		t.Errorf("exit code %d, %d of %d passed", code, out.Passed, len(checks()))
-	}
+	verify.Equal(t, "exit code", code, allPassed)
+	verify.Equal(t, "checks passed", out.Passed, len(checks()))
 }
 
 // report runs the suite with these arguments and returns what it tells as JSON; what has not passed goes to the test's log.
@@ -252,7 +247,7 @@ func report(t *testing.T, args ...string) (outcome, int) {
 	code := run(t.Context(), append(args, "-json"), &stdout, &stderr)
 	var out outcome
 	if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {
-		t.Fatalf("exit code %d, %v: %s%s", code, err, &stdout, &stderr)
+		t.Fatalf("%q: exit code %d, and the report is no JSON: %v: %s%s", args, code, err, &stdout, &stderr)
 	}
 	for _, r := range out.Checks {
 		if r.Verdict != pass {

@@ -24,9 +24,9 @@ func table() string {
 func TestReadmeTellsEveryCheck(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the README: %v", err)
 	}
 	if !strings.Contains(string(readme), table()) {
-		t.Errorf("the README's table is not this one:\n%s", table())
+		t.Errorf("the README's table is not that of the checks; want this one:\n%s", table())
 	}
 }

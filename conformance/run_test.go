@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	verify "github.com/coatcheck/coatcheck/internal/expect" // expect is a check of the suite
 )
 
 func TestCommandLinesThatCanNotBeMeant(t *testing.T) {
@@ -49,7 +51,7 @@ func TestCommandLinesThatCanNotBeMeant(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		args := slices.DeleteFunc(strings.Split(row.args, "|"), func(arg string) bool { return row.args == "" })
 		if code := run(t.Context(), args, &stdout, &stderr); code != usage || !strings.Contains(stderr.String(), row.says) || stdout.Len() > 0 {
-			t.Errorf("%q: exit code %d, %s%s, want %q", args, code, &stdout, &stderr, row.says)
+			t.Errorf("%q: got exit code %d, %s%s; want exit code %d and on standard error alone %q", args, code, &stdout, &stderr, usage, row.says)
 		}
 	}
 }
@@ -67,55 +69,47 @@ func TestServersThatAreNotAsTheCommandLineSays(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		args := append(openShop(t, ""), row.flag, row.value)
 		if code := run(t.Context(), args, &stdout, &stderr); code != usage || !strings.Contains(stderr.String(), row.says) {
-			t.Errorf("%s %s: exit code %d, %s%s", row.flag, row.value, code, &stdout, &stderr)
+			t.Errorf("%s %s: got exit code %d, %s%s; want exit code %d and %q", row.flag, row.value, code, &stdout, &stderr, usage, row.says)
 		}
 	}
 }
 
 func TestListTellsEveryCheckWithoutAServer(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"-list"}, &stdout, &stderr); code != allPassed || stderr.Len() > 0 {
-		t.Errorf("exit code %d, %s", code, &stderr)
-	}
+	verify.Equal(t, "-list: exit code", run(t.Context(), []string{"-list"}, &stdout, &stderr), allPassed)
+	verify.Equal(t, "-list: standard error", stderr.String(), "")
 	for _, c := range checks() {
-		if !strings.Contains(stdout.String(), c.name) || !strings.Contains(stdout.String(), c.requirement) {
-			t.Errorf("%s is not told", c.name)
-		}
+		verify.Contains(t, "-list", stdout.String(), c.name, c.requirement)
 	}
 }
 
 func TestHelpTellsEveryFlag(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"-help"}, &stdout, &stderr); code != allPassed || !strings.Contains(stderr.String(), "-principal-b Name: value") {
-		t.Errorf("exit code %d, %s", code, &stderr)
-	}
+	verify.Equal(t, "-help: exit code", run(t.Context(), []string{"-help"}, &stdout, &stderr), allPassed)
+	verify.Contains(t, "-help", stderr.String(), "-principal-b Name: value")
 }
 
 func TestNotApplicableFailsOnlyWhenStrict(t *testing.T) {
 	args := append(openShop(t, ""), "-run", "principals|keys-differ", "-principal-a", "", "-principal-b", "")
 	for flag, want := range map[string]int{"-strict=false": allPassed, "-strict": failed} {
 		out, code := report(t, append(args, flag)...)
-		if code != want || out.OK != (want == allPassed) || out.Passed != 1 || out.NotApplicable != 1 || out.Checks[1].Reason != "needs -principal-a and -principal-b" {
-			t.Errorf("%s: exit code %d, %+v", flag, code, out)
-		}
+		verify.Equal(t, flag+": exit code", code, want)
+		verify.Equal(t, flag+": ok", out.OK, want == allPassed)
+		verify.Equal(t, flag+": checks passed", out.Passed, 1)
+		verify.Equal(t, flag+": checks that were not applicable", out.NotApplicable, 1)
+		verify.Equal(t, flag+": why", out.Checks[1].Reason, "needs -principal-a and -principal-b")
 	}
 }
 
 func TestTableTellsWhatWasWrong(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := append(openShop(t, otherBytes), "-run", "replay-equal|replay-marker|principals|tokens-differ", "-principal-a", "", "-principal-b", "", "-strict", "-H", "X-Pass: secret")
-	if code := run(t.Context(), args, &stdout, &stderr); code != failed || stderr.Len() > 0 {
-		t.Errorf("exit code %d, %s", code, &stderr)
-	}
-	for _, want := range []string{
+	verify.Equal(t, "exit code", run(t.Context(), args, &stdout, &stderr), failed)
+	verify.Equal(t, "standard error", stderr.String(), "")
+	verify.Contains(t, "the report", stdout.String(),
 		"FAIL  MUST     replay-equal", "sent      POST http://", "came      201, Content-Type: application/json", "expected  the first answer: 201",
 		"n/a   MUST     principals", "reason    needs -principal-a and -principal-b", "PASS  PROMISE  tokens-differ", "X-Pass: …",
-		"1 passed, 2 failed, 1 not applicable, which counts as failed (-strict)\n",
-	} {
-		if !strings.Contains(stdout.String(), want) {
-			t.Errorf("%q is not in\n%s", want, &stdout)
-		}
-	}
+		"1 passed, 2 failed, 1 not applicable, which counts as failed (-strict)\n")
 	if strings.Contains(stdout.String(), "secret") {
 		t.Errorf("the report tells a header that the caller gave:\n%s", &stdout)
 	}
@@ -131,9 +125,8 @@ func TestInterruptedRunHasNotPassed(t *testing.T) {
 		}
 	}
 	var stderr bytes.Buffer
-	if code := run(ctx, append(args, "-run", "key"), &stdout, &stderr); code != failed || !strings.Contains(stdout.String(), "not looked at: interrupted") {
-		t.Errorf("exit code %d, %s%s", code, &stdout.Buffer, &stderr)
-	}
+	verify.Equal(t, "exit code", run(ctx, append(args, "-run", "key"), &stdout, &stderr), failed)
+	verify.Contains(t, "the report", stdout.String(), "not looked at: interrupted")
 }
 
 // lineHook calls a function with all that is written.
@@ -157,28 +150,28 @@ func TestNoRequestIsSentTwice(t *testing.T) {
 		}
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
-			t.Error(err)
+			t.Errorf("taking the connection over: %v", err)
 			return
 		}
 		conn.Close()
 	}))
 	defer web.Close()
 	out, code := report(t, "-url", web.URL, "-run", "replay-equal")
-	if code != failed || requests.Load() != 2 || !strings.Contains(out.Checks[0].Came, "no answer") {
-		t.Errorf("exit code %d, %d requests, %+v", code, requests.Load(), out.Checks)
-	}
+	verify.Equal(t, "exit code", code, failed)
+	verify.Equal(t, "requests, the preflight included", requests.Load(), 2)
+	verify.Contains(t, "what came, as the check says", out.Checks[0].Came, "no answer")
 }
 
 // A server that never answers costs the time of one answer.
 func TestServerThatDoesNotAnswerFailsInTime(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("listening: %v", err)
 	}
 	defer listener.Close()
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"-url", "http://" + listener.Addr().String(), "-timeout", "50ms"}, &stdout, &stderr); code != usage {
-		t.Errorf("exit code %d, %s%s", code, &stdout, &stderr)
+		t.Errorf("a server that never answers: got exit code %d, want %d: %s%s", code, usage, &stdout, &stderr)
 	}
 }
 
@@ -188,26 +181,24 @@ func TestServerWithTLS(t *testing.T) {
 	defer web.Close()
 	o, err := parse([]string{"-url", web.URL, "-count-url", "/payments", "-strict", "-n", "5", "-run", "replay-equal|hop|half|^burst"}, os.Stderr)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the command line: %v", err)
 	}
 	suite := newSuite(o)
 	suite.tls.RootCAs = web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	var stdout, stderr bytes.Buffer
 	if code := suite.report(t.Context(), o.choose(checks()), &stdout, &stderr); code != allPassed {
-		t.Errorf("exit code %d, %s%s", code, &stdout, &stderr)
+		t.Errorf("a server with TLS: got exit code %d, want %d: %s%s", code, allPassed, &stdout, &stderr)
 	}
 }
 
 func TestRequestsThatAreTooQuickToBeMetAreNotApplicable(t *testing.T) {
 	out, code := report(t, append(openShop(t, busyWaits), "-slow-header", "X-Nothing: yes", "-slow", "9s", "-run", "409-in-progress|hang-up|slow-owner")...)
-	if code != allPassed || !slices.Equal(skipped(out), []string{"409-in-progress", "hang-up", "slow-owner"}) {
-		t.Errorf("exit code %d, %+v", code, out)
-	}
+	verify.Equal(t, "exit code", code, allPassed)
+	verify.Equal(t, "checks that were not applicable", skipped(out), []string{"409-in-progress", "hang-up", "slow-owner"})
 }
 
 func TestHandlerQuickerThanItsLeaseShowsNothing(t *testing.T) {
 	out, code := report(t, append(openShop(t, ""), "-lease", time.Hour.String(), "-run", "slow-owner")...)
-	if code != allPassed || out.NotApplicable != 1 {
-		t.Errorf("exit code %d, %+v", code, out)
-	}
+	verify.Equal(t, "exit code", code, allPassed)
+	verify.Equal(t, "checks that were not applicable", out.NotApplicable, 1)
 }

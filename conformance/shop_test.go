@@ -48,11 +48,15 @@ func openShop(t testing.TB, wrong fault) (args []string) {
 	t.Helper()
 	web := httptest.NewServer(newShop(wrong))
 	t.Cleanup(web.Close)
+	wait := "1m"
+	if wrong == hangUpWedges {
+		wait = "1s" // what it waits for never comes
+	}
 	return []string{
 		"-url", web.URL, "-count-url", "/payments", "-token-url", "/token", "-policy", "/policy",
 		"-slow-header", "X-Slow: yes", "-slow", "200ms", "-lease", "60ms", "-error-header", "X-Fail: yes",
 		"-principal-a", "Authorization: Bearer a", "-principal-b", "Authorization: Bearer b",
-		"-n", "20", "-timeout", "10s", "-wait", "2s",
+		"-n", "20", "-timeout", "2m", "-wait", wait,
 	}
 }
 

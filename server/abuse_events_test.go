@@ -12,15 +12,16 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// A client that is connected and takes nothing, such as one whose machine has gone, does not keep its place: it is dropped as soon as it can not be written to any more.
+// A client that is connected and takes nothing, such as one whose machine has gone, does not keep
+// its place: it is dropped as soon as it can not be written to any more.
 func TestListenerThatTakesNothingLosesItsPlace(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})}, func(s *server.Server) { s.SetPatience(50 * time.Millisecond) })
 	for range 3 {
 		s.dialDeaf(t)
 	}
-	eventually(t, "all of them listen", func() bool { return s.server.Listeners() == 3 })
+	expect.Eventually(t, "all of them listen", func() bool { return s.server.Listeners() == 3 })
 	long := strings.Repeat("k", 190)
-	eventually(t, "none of them has a place", func() bool {
+	expect.Eventually(t, "none of them has a place", func() bool {
 		for i := range 100 { // until the operating system takes no more for them
 			s.server.Tell(fmt.Sprint(long, i))
 		}

@@ -6,8 +6,9 @@ import (
 	"testing/synctest"
 )
 
-// Ways to say a body's length that two servers may understand differently, with a request hidden in what one of them takes for the body. The service reads each in one way
-// or refuses it: the hidden request is never run, and where it is doubtful the connection ends.
+// Ways to say a body's length that two servers may understand differently, with a request hidden in
+// what one of them takes for the body. The service reads each in one way or refuses it: the hidden
+// request is never run, and where it is doubtful the connection ends.
 func TestHiddenRequestsAreNeverRun(t *testing.T) {
 	const hidden = "POST /incr/hidden HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 	chunked := "0\r\n\r\n"

@@ -49,9 +49,9 @@ func TestCompressedBodyIsRefusedAndNotInflated(t *testing.T) {
 	s := onEmbedded(t)
 	var bomb bytes.Buffer
 	packed := gzip.NewWriter(&bomb)
-	_, _ = packed.Write(append([]byte(`{"ttl_ms":600000`), bytes.Repeat([]byte(" "), 16<<20)...))
+	_, _ = packed.Write(append([]byte(`{"ttl_ms":600000`), bytes.Repeat([]byte(" "), 4<<20)...))
 	if err := packed.Close(); err != nil || bomb.Len() > 1<<17 {
-		t.Fatalf("compressing 16 MiB of spaces: got %d bytes (%v), want 128 KiB at most", bomb.Len(), err)
+		t.Fatalf("compressing 4 MiB of spaces: got %d bytes (%v), want 128 KiB at most", bomb.Len(), err)
 	}
 	token := s.issue(t, "")
 	for _, path := range []string{"/token", "/token/" + token + "/claim", "/incr/k", "/worker/p", "/lock/l", "/payments", "/nope", "/livez"} {
@@ -112,7 +112,8 @@ func TestLineEndsOfAClientEndNothing(t *testing.T) {
 	wantBetween(t, "lines of the log", strings.Count(log, "\n")-before, 0, asked)
 }
 
-// requestsWith are requests of which each has a line end, written in some way, and a header after it.
+// requestsWith are requests of which each has a line end, written in some way, and a header after
+// it.
 func requestsWith(end string) []call {
 	return []call{
 		{method: "POST", path: "/incr/k" + end + evil[:5]},

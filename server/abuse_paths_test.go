@@ -16,7 +16,8 @@ import (
 // beyond is longer than what any route has behind another one's path.
 const beyond = "/livez/livez/livez"
 
-// disguises are other ways to write a path, of which some server or other takes each for the path itself.
+// disguises are other ways to write a path, of which some server or other takes each for the path
+// itself.
 func disguises(path string) []string {
 	rest := path[1:]
 	first, last := strings.Index(rest, "/")+1, strings.LastIndex(path, "/")
@@ -41,8 +42,9 @@ func hex(c byte) string {
 	return string([]byte{digits[c>>4], digits[c&15]})
 }
 
-// What a caller may do is decided on the path by which the handler is found: however a path is written, who may not ask for it gets nothing of it. One that goes on where a
-// route ends is found by no handler, so that nobody is told what would be there.
+// What a caller may do is decided on the path by which the handler is found: however a path is
+// written, who may not ask for it gets nothing of it. One that goes on where a route ends is found
+// by no handler, so that nobody is told what would be there.
 func TestDisguisedPathsReachNoRouteThatTheCallerMayNotAskFor(t *testing.T) {
 	redis := redistest.Start(t)
 	g := serveKeyed(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Dev: true}, nil)

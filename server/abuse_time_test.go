@@ -28,7 +28,8 @@ func hurried(t *testing.T) *service {
 	return s
 }
 
-// drip sends a beginning and then the same piece again and again until the service ends the connection, and returns what it answered. sent is how many bytes it took.
+// drip sends a beginning and then the same piece again and again until the service ends the
+// connection, and returns what it answered. sent is how many bytes it took.
 func (s *service) drip(t *testing.T, beginning, piece string, pause time.Duration) (answers []answer, sent int) {
 	t.Helper()
 	conn := s.connect(t)
@@ -103,7 +104,8 @@ func wantNothingDone(t *testing.T, s *service) {
 	}
 }
 
-// A body is read up to the limit, whatever the client goes on to send, and what is behind it is never a request.
+// A body is read up to the limit, whatever the client goes on to send, and what is behind it is
+// never a request.
 func TestBodyThatNeverEndsIsRefused(t *testing.T) {
 	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true, MaxBody: 64 << 10})
 	const size = 32 << 10

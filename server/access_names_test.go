@@ -95,7 +95,7 @@ func TestListsShowWhatTheCallerMaySee(t *testing.T) {
 				}
 			}
 		}
-		eventually(t, "the locks are listed", func() bool { return len(g.names(t, "read", "/lock", "name", "", "100")) == len(names) })
+		expect.Eventually(t, "the locks are listed", func() bool { return len(g.names(t, "read", "/lock", "name", "", "100")) == len(names) })
 		for _, row := range []struct{ caller, prefix, want string }{
 			{"read", "", strings.Join(names, " ")},
 			{"read", "a", "a:1 a:2 a:3 aa"},

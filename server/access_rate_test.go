@@ -67,7 +67,8 @@ func TestDoorRefusesWhoAsksTooOftenInItsOwnWords(t *testing.T) {
 	tinyid.wantBody(t, `{"data":null,"code":6,"message":"Asked too often"}`)
 }
 
-// Where the store is away, the limit holds by the server's own count, and what needs no store goes on.
+// Where the store is away, the limit holds by the server's own count, and what needs no store goes
+// on.
 func TestRateWhileTheStoreIsAway(t *testing.T) {
 	redis := redistest.Start(t)
 	g := serveKeyed(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})}, map[string]access.Record{"slow": hourly})
@@ -91,7 +92,7 @@ func TestGuessingIsSlowed(t *testing.T) {
 			t.Fatalf("guess %d: %v; want status 401", i+1, a)
 		}
 	}
-	eventually(t, "the next guess is not looked at", func() bool { return guess().status == http.StatusTooManyRequests })
+	expect.Eventually(t, "the next guess is not looked at", func() bool { return guess().status == http.StatusTooManyRequests })
 	a := guess()
 	for a.status == http.StatusUnauthorized { // one more was free by now
 		a = guess()

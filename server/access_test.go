@@ -23,7 +23,8 @@ type keyed struct {
 	book *access.Book
 }
 
-// callers are those that every keyed service knows. The keys of those named foreign are good for names that no test asks for.
+// callers are those that every keyed service knows. The keys of those named foreign are good for
+// names that no test asks for.
 var callers = map[string]access.Record{
 	"read": {Role: access.Read}, "use": {Role: access.Use}, "admin": {Role: access.Admin},
 	"foreign": {Role: access.Use, Names: access.Names{"foreign:*"}}, "foreign admin": {Role: access.Admin, Names: access.Names{"foreign:*"}},
@@ -71,7 +72,8 @@ func (g *keyed) as(t *testing.T, caller, method, path, body string, header ...st
 	return g.do(t, method, path, body, append(g.bearer(caller), header...)...)
 }
 
-// parameters are what paths are filled with. A route with a parameter that is not here fails the test, until it is said whether it is a name.
+// parameters are what paths are filled with. A route with a parameter that is not here fails the
+// test, until it is said whether it is a name.
 var parameters = map[string]struct {
 	value string
 	name  bool
@@ -100,7 +102,8 @@ func fill(t *testing.T, route server.Route) (path, name string) {
 	return strings.TrimSuffix(strings.Join(segments, "/"), "*"), name
 }
 
-// head sends a request, and reads no more of the answer than a refusal has: some answers do not end.
+// head sends a request, and reads no more of the answer than a refusal has: some answers do not
+// end.
 func (g *keyed) head(t *testing.T, caller, method, path string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+g.addr, nil)
@@ -124,7 +127,8 @@ func (g *keyed) head(t *testing.T, caller, method, path string) answer {
 	return got
 }
 
-// refusal is what an answer refuses with: the problem's code, or what a door says in its place; "" if it lets the caller in.
+// refusal is what an answer refuses with: the problem's code, or what a door says in its place; ""
+// if it lets the caller in.
 func refusal(path string, a answer) wire.Code {
 	switch {
 	case strings.HasPrefix(path, "/tinyid/") && strings.HasSuffix(path, "Simple"):
@@ -279,7 +283,8 @@ func TestKeyComesInTwoWaysAndOnce(t *testing.T) {
 	g.do(t, "GET", "/counter/k?api_key="+good, "").wantStatus(t, 401)
 }
 
-// A token belongs to the principal of the key that it was issued with: two keys of one principal share it, others do not.
+// A token belongs to the principal of the key that it was issued with: two keys of one principal
+// share it, others do not.
 func TestPrincipalOfTheKeyOwnsTokensAndKeys(t *testing.T) {
 	g := serveKeyed(t, server.Config{Dev: true}, map[string]access.Record{
 		"blue": {Role: access.Use, Principal: "shop"}, "green": {Role: access.Use, Principal: "shop"}, "bills": {Role: access.Use},

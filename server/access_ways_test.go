@@ -67,7 +67,8 @@ func (a authority) sign(t *testing.T, names ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Who shows a client certificate that is known is its principal; a key that is shown beside it counts before it.
+// Who shows a client certificate that is known is its principal; a key that is shown beside it
+// counts before it.
 func TestClientCertificateIsAPrincipal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	key := access.NewKey()
@@ -144,7 +145,8 @@ func TestKeyThatMayBeInAStoreThatWasNotReadIsNotCalledWrong(t *testing.T) {
 	checkProblem(t, s.do(t, "GET", "/id/uuid", "", "X-API-Key: "+access.NewKey().Text()), wire.StoreUnavailable)
 }
 
-// A client of tinyid shows its token of old, which is good for its tag alone, or an API key in the token's place.
+// A client of tinyid shows its token of old, which is good for its tag alone, or an API key in the
+// token's place.
 func TestTinyidTokensAndKeys(t *testing.T) {
 	g := serveKeyed(t, server.Config{TinyidTokens: []server.TinyidToken{{BizType: "orders:t", Token: "secret"}}}, nil)
 	for query, code := range map[string]string{

@@ -48,7 +48,7 @@ func badLockFields() (rows []bad) {
 		add(badField(taker, "ttl_ms", `{"ttl_ms":1000,"ttl_ms":*}`, "1000"))
 		add(badField(taker, "body", "*", "null", "[]", "5", `"x"`, "{", "{}{}", "{}x", "\xff", "{\"ttl_ms\":\xff}", `{"ttl_ms":}`, "wait_ms=5"))
 		add(badField(taker, "lease", `{"lease":*}`, `"x"`))
-		taker.body = "{}" + strings.Repeat(" ", limit)
+		taker.body = "{}" + strings.Repeat(" ", lowLimit)
 		rows = append(rows, bad{call: taker, code: "payload-too-large"})
 	}
 	add(badField(acquireLock, "wait_ms", `{"wait_ms":*}`, append(notWhole, "-1", "86400001", "9223372036854775807", "-9223372036854775808")...))

@@ -83,7 +83,8 @@ func badNumbers() (rows []bad) {
 	return rows
 }
 
-// What is wrong with the doors' requests is told as their own systems do: see the tests of the doors. This is about what must not happen.
+// What is wrong with the doors' requests is told as their own systems do: see the tests of the
+// doors. This is about what must not happen.
 func TestBadRequestsToTheDoorsTakeNothing(t *testing.T) {
 	took := 0
 	s := serve(t, server.Config{

@@ -12,9 +12,11 @@ import (
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
 )
 
-// bad is a request that must be refused and change nothing. Names in braces stand for what the fixture made.
+// bad is a request that must be refused and change nothing. Names in braces stand for what the
+// fixture made.
 type bad struct {
 	call
 
@@ -35,7 +37,8 @@ func badInput() map[string][]bad {
 	}
 }
 
-// Every request is sent to a service on the embedded store; one of each kind, to a service on Redis.
+// Every request is sent to a service on the embedded store; one of each kind, to a service on
+// Redis.
 func TestBadInputIsRefusedWithItsCodeAndChangesNothing(t *testing.T) {
 	groups := badInput()
 	for name, rows := range groups {
@@ -64,7 +67,7 @@ type victim struct {
 func newVictim(t *testing.T, config redisstore.Config) *victim {
 	t.Helper()
 	store := storetest.Open(t, config)
-	v := &victim{fixture: newFixture(t, store), store: store}
+	v := &victim{fixture: newFixtureOf(t, store, server.Config{MaxBody: lowLimit}), store: store}
 	v.made["{held}"] = v.lock(t, "held", `{"ttl_ms":3600000}`)
 	v.made["{other}"] = v.lock(t, "other", `{"ttl_ms":3600000,"permits":2}`)
 	v.refill()
@@ -92,9 +95,9 @@ func (v *victim) state(t testing.TB) map[string]string {
 	return state
 }
 
-// refuseTogether checks that a service on the embedded store refuses requests of which none changes anything. The store is
-// looked at before the first and after the last. If it differs, all are sent again to another service, where it is looked at
-// after each, to find which of them changed it.
+// refuseTogether checks that a service on the embedded store refuses requests of which none changes
+// anything. The store is looked at before the first and after the last. If it differs, all are sent
+// again to another service, where it is looked at after each, to find which of them changed it.
 func refuseTogether(t *testing.T, rows []bad) {
 	t.Helper()
 	v := newVictim(t, redisstore.Config{})
@@ -134,7 +137,8 @@ func (v *victim) oneOfEachKind(rows []bad) (picked []bad) {
 	return picked
 }
 
-// routeOf is the method and the route of a request, such as GET /incr/{key}, or its method alone if no route has its path.
+// routeOf is the method and the route of a request, such as GET /incr/{key}, or its method alone if
+// no route has its path.
 func (v *victim) routeOf(c call) string {
 	path, _, _ := strings.Cut(c.path, "?")
 	segments := strings.Split(path, "/")

@@ -24,7 +24,8 @@ func (s *sink) Header() http.Header            { return s.header }
 func (s *sink) WriteHeader(status int)         { s.status = status }
 func (s *sink) Write(text []byte) (int, error) { return len(text), nil }
 
-// BenchmarkIncr is what a request for a counter costs without its connection: of the service, and of the least that a service on the same counters can be. 64 callers of one key.
+// BenchmarkIncr is what a request for a counter costs without its connection: of the service, and
+// of the least that a service on the same counters can be. 64 callers of one key.
 func BenchmarkIncr(b *testing.B) {
 	store := storetest.Open(b, redisstore.Config{URL: redistest.Start(b).URL()})
 	counters := counter.New(store, counter.Config{})

@@ -93,6 +93,8 @@ func TestBodiesAtTheirBoundsAreTaken(t *testing.T) {
 	payment := `{"amount":1000000000,"currency":"EUR","to":"a"}`
 	payment += strings.Repeat("\n", limit-len(payment))
 	must[wire.Payment](t, s, 201, "POST", "/payments", payment, "Idempotency-Key: exactly-the-limit")
+	checkProblem(t, s.do(t, "POST", "/payments", payment+"\n", "Idempotency-Key: one-byte-more"), wire.PayloadTooLarge)
+	checkProblem(t, s.do(t, "POST", "/token", padded+" "), wire.PayloadTooLarge)
 }
 
 func TestTokenIsIssuedWithItsDefaultsAndItsLocation(t *testing.T) {

@@ -91,7 +91,7 @@ func TestCounterWithAnEnd(t *testing.T) {
 	must[wire.Counter](t, s, 200, "PUT", "/counter/set", `{"value":6}`)
 	expect.Equal(t, "what is left of set, which was set again without an end, in ms", left("set").Milliseconds(), -1)
 	must[wire.Incremented](t, s, 200, "POST", "/incr/brief?ttl_ms=100", "")
-	eventually(t, "the counter brief expires", func() bool { return s.do(t, "GET", "/counter/brief", "").status == 404 })
+	expect.Eventually(t, "the counter brief expires", func() bool { return s.do(t, "GET", "/counter/brief", "").status == 404 })
 	expect.Equal(t, "POST /incr/brief after the counter expired",
 		must[wire.Incremented](t, s, 200, "POST", "/incr/brief?ttl_ms=3600000", ""), wire.Incremented{Key: "brief", Value: 1, First: 1})
 }

@@ -43,7 +43,7 @@ func (s *service) listen(t *testing.T, header ...string) *listening {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+"/events", http.NoBody)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("GET /events: %v", err)
 	}
 	for _, one := range header {
 		name, value, _ := strings.Cut(one, ": ")
@@ -188,7 +188,8 @@ func (l *listening) wantHello() {
 	}
 }
 
-// doToLeases does to counters, workers and locks what a listener is told, and returns the secrets that were in it.
+// doToLeases does to counters, workers and locks what a listener is told, and returns the secrets
+// that were in it.
 func (s *service) doToLeases(t *testing.T, l *listening) (secrets []string) {
 	t.Helper()
 	s.do(t, "PUT", "/counter/c", `{"value":7}`)
@@ -221,7 +222,7 @@ func (s *service) doToTokens(t *testing.T) (secrets []string) {
 	s.do(t, "POST", "/payments", payment, "Idempotency-Key: order-secret-1")
 	doubtful := s.issue(t, "")
 	s.claim(t, doubtful, `{"fingerprint":"f","lease_ms":100}`)
-	eventually(t, "the claim lapses", func() bool { return s.state(t, doubtful) == "in-doubt" })
+	expect.Eventually(t, "the claim lapses", func() bool { return s.state(t, doubtful) == "in-doubt" })
 	s.do(t, "POST", "/token/"+doubtful+"/claim", `{"fingerprint":"f"}`)
 	return []string{token, doubtful, claimed.Lease, "order-secret-1"}
 }
@@ -300,7 +301,7 @@ func (s *service) dialDeaf(t *testing.T) net.Conn {
 func TestListenerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	s := onEmbedded(t)
 	deaf := s.dialDeaf(t)
-	eventually(t, "the deaf client listens", func() bool { return s.server.Listeners() == 1 })
+	expect.Eventually(t, "the deaf client listens", func() bool { return s.server.Listeners() == 1 })
 	l := s.listen(t)
 	l.until("hello")
 	long := strings.Repeat("k", 190)
@@ -337,7 +338,7 @@ func TestListenersAreLimited(t *testing.T) {
 	expect.Equal(t, "the 65th GET /events: Content-Type", l.header.Get("Content-Type"), "application/problem+json")
 	expect.Equal(t, "the 65th GET /events: has a Retry-After", l.header.Get("Retry-After") != "", true)
 	all[0].close()
-	eventually(t, "the place of a listener that left is free again", func() bool {
+	expect.Eventually(t, "the place of a listener that left is free again", func() bool {
 		l := s.listen(t)
 		defer l.close()
 		return l.status == 200
@@ -402,7 +403,7 @@ func TestListenersHearOnlyOfTheirNames(t *testing.T) {
 	}
 	token := must[wire.TokenIssued](t, s, 201, "POST", "/token", "", keys[0]).Token
 	must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":100}`, keys[0])
-	eventually(t, "the claim lapses", func() bool {
+	expect.Eventually(t, "the claim lapses", func() bool {
 		return must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, "", keys[0]).State == "in-doubt"
 	})
 	s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`, keys[0])

@@ -18,7 +18,8 @@ func (s *Server) Handle(method, path string, handler http.HandlerFunc) {
 	s.echo.Add(method, path, echo.WrapHandler(handler))
 }
 
-// HandleGuarded adds a guarded route of the test's own. An error that the handler returns becomes its answer, as with the service's own routes.
+// HandleGuarded adds a guarded route of the test's own. An error that the handler returns becomes
+// its answer, as with the service's own routes.
 func (s *Server) HandleGuarded(method, path string, route idempotency.Route, handler func(http.ResponseWriter, *http.Request) error) {
 	s.echo.Add(method, path, func(c echo.Context) error { return handler(c.Response(), c.Request()) }, s.guard(route))
 }
@@ -38,10 +39,12 @@ func (s *Server) SetNow(now func() time.Time) { s.now = now }
 // Tell tells the listeners of an event.
 func (s *Server) Tell(name string) { s.feed.tell(wire.Event{Kind: counterSet, Name: name}) }
 
-// SetBeat has a service that has not begun to serve look after those who listen to its events more often.
+// SetBeat has a service that has not begun to serve look after those who listen to its events more
+// often.
 func (s *Server) SetBeat(every time.Duration) { s.feed.beat = every }
 
-// SetPatience has a service that has not begun to serve give those who listen to its events another time to take what is sent.
+// SetPatience has a service that has not begun to serve give those who listen to its events another
+// time to take what is sent.
 func (s *Server) SetPatience(patience time.Duration) { s.feed.patience = patience }
 
 // ForgetRings has the next scrape look at the rings, however often that was done.

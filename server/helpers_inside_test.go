@@ -57,8 +57,8 @@ func (p *pipes) Close() error {
 // Addr implements net.Listener.
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
 
-// serveInside starts a service that listens within the process, in a bubble of synctest, where time passes when nothing
-// is done. It ends with the test, or after stop.
+// serveInside starts a service that listens within the process, in a bubble of synctest, where time
+// passes when nothing is done. It ends with the test, or after stop.
 func serveInside(t *testing.T, config server.Config) (s *service, stop context.CancelFunc) {
 	t.Helper()
 	in, log := newPipes(t.Context()), &logtest.Text{}

@@ -41,8 +41,8 @@ type service struct {
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error) // nil: by TCP
 }
 
-// serve starts a service that ends with the test. Unless the test says otherwise it takes an unknown worker-id pool for a new one. Routes of the test's own are added
-// before it listens.
+// serve starts a service that ends with the test. Unless the test says otherwise it takes an
+// unknown worker-id pool for a new one. Routes of the test's own are added before it listens.
 func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *service {
 	t.Helper()
 	log := &logtest.Text{}
@@ -79,7 +79,8 @@ func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *
 // patience ends a test that hangs.
 const patience = 2 * time.Minute
 
-// storePatience is the longest time that a store may be given for a call. Less is for stores that hang.
+// storePatience is the longest time that a store may be given for a call. Less is for stores that
+// hang.
 const storePatience = time.Minute
 
 // newClient returns a client whose deadline only tells a hang.
@@ -89,7 +90,8 @@ func newClient(t testing.TB) *http.Client {
 	return client
 }
 
-// call is a request as it goes over the wire: the path, with its query, is written as it stands here.
+// call is a request as it goes over the wire: the path, with its query, is written as it stands
+// here.
 type call struct {
 	method, path string
 	header       []string // "Name: value"
@@ -142,7 +144,8 @@ func (a answer) wantStatus(t testing.TB, want int) {
 	}
 }
 
-// wantHeader fails the test if the header has another value, and goes on. The value "" stands for a header that is missing.
+// wantHeader fails the test if the header has another value, and goes on. The value "" stands for a
+// header that is missing.
 func (a answer) wantHeader(t testing.TB, name, want string) {
 	t.Helper()
 	expect.Equal(t, a.asked+": header "+name, a.header.Get(name), want)
@@ -258,10 +261,4 @@ func (s *service) state(t testing.TB, token string) string {
 func (s *service) ledger(t testing.TB) wire.Ledger {
 	t.Helper()
 	return must[wire.Ledger](t, s, 200, "GET", "/payments", "")
-}
-
-// eventually waits for something that happens in the background.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	expect.Eventually(t, what, is)
 }

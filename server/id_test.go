@@ -259,7 +259,7 @@ func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testi
 	expect.Contains(t, "GET /readyz: the worker's reason", ready.Workers[0].Reason, "may have been lost")
 	expect.Equal(t, "GET /readyz: worker", ready.Workers[0], wire.StampingWorker{Pool: "main", State: "waiting", Reason: ready.Workers[0].Reason})
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/main", "") // an operator knows that it is new
-	eventually(t, "ids are stamped", func() bool { return s.do(t, "GET", "/id/snowflake", "").status == 200 })
+	expect.Eventually(t, "ids are stamped", func() bool { return s.do(t, "GET", "/id/snowflake", "").status == 200 })
 	ready = must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
 	w, id := ready.Workers[0], 0
 	expect.Equal(t, "GET /readyz: worker once its pool is declared", w, wire.StampingWorker{Pool: "main", State: "held", WorkerID: &id, NotAfter: w.NotAfter})
@@ -288,7 +288,7 @@ func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 	if strings.Contains(string(a.body), "127.0.0.1") {
 		t.Errorf("%v; want nothing of the store's address", a)
 	}
-	eventually(t, "the short lease ends", func() bool { a = s.do(t, "GET", "/id/snowflake/short", ""); return a.status != 200 })
+	expect.Eventually(t, "the short lease ends", func() bool { a = s.do(t, "GET", "/id/snowflake/short", ""); return a.status != 200 })
 	checkProblem(t, a, wire.StoreUnavailable)
 	ready := must[wire.Readiness](t, s, 503, "GET", "/readyz", "")
 	expect.Equal(t, "GET /readyz: ready", ready.Ready, false)
@@ -298,13 +298,13 @@ func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 	}
 	expect.Equal(t, "GET /readyz: states of the workers", states, map[string]string{"another": "waiting", "main": "held", "short": "waiting"})
 	redis.Restart()
-	eventually(t, "ids are stamped again", func() bool { return s.do(t, "GET", "/id/snowflake/short", "").status == 200 })
+	expect.Eventually(t, "ids are stamped again", func() bool { return s.do(t, "GET", "/id/snowflake/short", "").status == 200 })
 	s.ids(t, "/id/snowflake")
 }
 
 func TestMoreIDsThanALayoutHasInTheTimeOfARequestAreRefusedWithNoneStamped(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), RequestTimeout: time.Second})
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/slow", `{"layout":"32/10/0@s"}`)
-	eventually(t, "a worker id is leased", func() bool { return s.do(t, "GET", "/id/snowflake/slow", "").status == 200 })
+	expect.Eventually(t, "a worker id is leased", func() bool { return s.do(t, "GET", "/id/snowflake/slow", "").status == 200 })
 	wantDetail(t, s.do(t, "GET", "/id/snowflake/slow?n=100", ""), wire.StoreUnavailable, "32/10/0@s has 1 in 1s")
 }

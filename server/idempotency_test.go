@@ -186,7 +186,7 @@ func (g *guarded) hangUp(t *testing.T) {
 	hangUp()
 	expect.Error(t, "POST /slow of a client that hangs up", <-gone, context.Canceled)
 	g.proceed <- struct{}{}
-	eventually(t, "the answer is recorded", func() bool { return g.state(t, token) == "completed" })
+	expect.Eventually(t, "the answer is recorded", func() bool { return g.state(t, token) == "completed" })
 	a := g.do(t, "POST", "/slow", "", "Idempotency-Token: "+token)
 	a.wantStatus(t, 200)
 	a.wantBody(t, "slow")
@@ -229,7 +229,7 @@ func (g *guarded) unknown(t *testing.T) {
 	for _, never := range []string{"never", "AAAAAAAAAAAAAAAAAAAAAA", brief + "x", brief[1:], strings.ToUpper(brief) + "-"} {
 		wantSee(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+never), wire.TokenUnknown, "")
 	}
-	eventually(t, "the token expires", func() bool { return g.do(t, "GET", "/token/"+brief, "").status == 410 })
+	expect.Eventually(t, "the token expires", func() bool { return g.do(t, "GET", "/token/"+brief, "").status == 410 })
 	checkProblem(t, g.do(t, "GET", "/token/"+brief, ""), wire.TokenUnknown)
 	checkProblem(t, g.do(t, "POST", "/payments", payment, "Idempotency-Token: "+brief), wire.TokenUnknown)
 	checkProblem(t, g.do(t, "POST", "/token/"+brief+"/claim", `{"fingerprint":"f"}`), wire.TokenUnknown)

@@ -210,7 +210,7 @@ func TestLeafsPages(t *testing.T) {
 	_, data = cells(t, s.do(t, "GET", "/cache", ""))
 	expect.Equal(t, "GET /cache after 50 ids: cells", data, "a true false 0 51 2001 2000 0 0 0 ")
 	s.segmentIDs(t, "a?n=500")
-	eventually(t, "the next is there", func() bool {
+	expect.Eventually(t, "the next is there", func() bool {
 		_, data := cells(t, s.do(t, "POST", "/cache", ""))
 		return data == "a true true 0 551 2001 2000 2001 4001 2000 "
 	})

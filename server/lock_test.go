@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -106,7 +106,7 @@ func (s *service) lockHeld(t *testing.T) {
 func (s *service) lockLost(t *testing.T) {
 	granted := s.lock(t, "lost", `{"ttl_ms":100}`)
 	mine := "Lease-Token: " + granted.Lease
-	eventually(t, "the lease ends", func() bool { return len(s.lockInfo(t, "lost").Holders) == 0 })
+	expect.Eventually(t, "the lease ends", func() bool { return len(s.lockInfo(t, "lost").Holders) == 0 })
 	checkProblem(t, s.do(t, "PUT", "/lock/lost", `{"ttl_ms":100}`, mine), wire.LeaseLost)
 	checkProblem(t, s.do(t, "DELETE", "/lock/lost", "", mine), wire.LeaseLost)
 }
@@ -128,7 +128,7 @@ func (s *service) waiting(ctx context.Context, t *testing.T, name, body string, 
 			answers <- a
 		}
 	}()
-	eventually(t, "it stands in line", func() bool { return s.lockInfo(t, name).Waiting > behind })
+	expect.Eventually(t, "it stands in line", func() bool { return s.lockInfo(t, name).Waiting > behind })
 	return answers
 }
 
@@ -187,7 +187,7 @@ func (s *service) lockHangUp(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	s.waiting(ctx, t, "hang-up", anHoursWait, 0)
 	hangUp()
-	eventually(t, "it stands in line no more", func() bool { return s.lockInfo(t, "hang-up").Waiting == 0 })
+	expect.Eventually(t, "it stands in line no more", func() bool { return s.lockInfo(t, "hang-up").Waiting == 0 })
 	s.unlock(t, first)
 	for i := range 50 {
 		s.hangUpWhenFree(t, fmt.Sprintf("hang-up-%d", i))
@@ -204,13 +204,19 @@ func (s *service) hangUpWhenFree(t *testing.T, name string) {
 		defer close(gone)
 		_, _ = s.send(ctx, call{method: "POST", path: "/lock/" + name, body: anHoursWait, header: []string{"X-Request-Id: " + name}})
 	}()
-	eventually(t, "it stands in line", func() bool { return s.lockInfo(t, name).Waiting == 1 })
+	expect.Eventually(t, "it stands in line", func() bool { return s.lockInfo(t, name).Waiting == 1 })
 	go hangUp()
 	s.unlock(t, held)
 	<-gone
-	ended := regexp.MustCompile(`status=(\d+) .*request_id=` + name + `\n`)
-	eventually(t, "the request ends", func() bool { return ended.MatchString(s.log.String()) })
-	status := ended.FindStringSubmatch(s.log.String())[1]
+	var status string
+	expect.Eventually(t, "the log tells of the end of the request "+name, func() bool {
+		for line := range strings.Lines(s.log.String()) {
+			if _, told, ended := strings.Cut(line, "status="); ended && strings.HasSuffix(line, "request_id="+name+"\n") {
+				status, _, _ = strings.Cut(told, " ")
+			}
+		}
+		return status != ""
+	})
 	if info := s.lockInfo(t, name); status != "201" && len(info.Holders)+info.Waiting > 0 {
 		t.Errorf("a client that hung up while it was granted %s was answered with status %s: got %+v, want nobody to hold it or wait", name, status, info)
 	}

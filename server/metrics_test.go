@@ -55,7 +55,7 @@ var (
 // scrape reads the metrics, when all other requests have been counted.
 func (s *service) scrape(t testing.TB) (found figures) {
 	t.Helper()
-	eventually(t, "no other request is under way", func() bool {
+	expect.Eventually(t, "no other request is under way", func() bool {
 		found = readFigures(t, string(s.do(t, "GET", "/metrics", "").body))
 		return found["http_requests_in_flight"] == 1
 	})
@@ -130,7 +130,7 @@ func TestMetricsOfTokens(t *testing.T) {
 
 	silent := s.issue(t, "")
 	s.claim(t, silent, `{"fingerprint":"f","lease_ms":100}`)
-	eventually(t, "the claim is in doubt", func() bool { return s.state(t, silent) == "in-doubt" })
+	expect.Eventually(t, "the claim is in doubt", func() bool { return s.state(t, silent) == "in-doubt" })
 	s.wantMoves(t, "a claim of what is in doubt", figures{`token_claims_total{outcome="in_doubt"}`: 1}, func() { s.do(t, "POST", "/token/"+silent+"/claim", `{"fingerprint":"f"}`) })
 
 	pay := func() { s.do(t, "POST", "/payments", payment, "Idempotency-Key: k") }
@@ -195,7 +195,7 @@ func TestRingsInQuarantineAreTold(t *testing.T) {
 	s.wantRing(t, figures{"held": 1, "free": 3, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0})
 	redis.Kill()
 	redis.Restart()
-	eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
+	expect.Eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
 	s.wantRing(t, figures{"held": 1, "free": 0, "cooling": 0, "quarantined": 3}, figures{"granting": 0, "quarantined": 1, "unseen": 0})
 }
 
@@ -232,8 +232,8 @@ func TestMetricsOfLocks(t *testing.T) {
 	}, func() {
 		var waiter sync.WaitGroup
 		waiter.Go(func() { second <- s.lock(t, "l", anHoursWait) })
-		eventually(t, "one waits", func() bool { return readFigures(t, string(s.do(t, "GET", "/metrics", "").body))["lock_waiting"] == 1 })
-		eventually(t, "it stands in line", func() bool { return s.lockInfo(t, "l").Waiting == 1 })
+		expect.Eventually(t, "one waits", func() bool { return readFigures(t, string(s.do(t, "GET", "/metrics", "").body))["lock_waiting"] == 1 })
+		expect.Eventually(t, "it stands in line", func() bool { return s.lockInfo(t, "l").Waiting == 1 })
 		if text := string(s.do(t, "GET", "/metrics", "").body); strings.Contains(text, "coatcheck_lock_longest_wait_seconds 0\n") {
 			t.Errorf("GET /metrics: lock_longest_wait_seconds: got 0, want more, since one waits:\n%s", text)
 		}
@@ -279,7 +279,7 @@ func TestMetricsOfCountersAndIDs(t *testing.T) {
 		s.do(t, "GET", "/id/snowflake/p?n=5", "")
 	})
 	s.do(t, "GET", "/id/segment/t?n=3", "")
-	eventually(t, "a segment was fetched", func() bool {
+	expect.Eventually(t, "a segment was fetched", func() bool {
 		found := s.scrape(t)
 		return found[`ids_total{kind="segment"}`] == 3 && found["segment_tags"] == 1 && found[`segment_fetches_total{outcome="ok"}`] >= 1 &&
 			found[`segment_fetch_duration_seconds_count{outcome="ok"}`] == found[`segment_fetches_total{outcome="ok"}`]
@@ -327,7 +327,7 @@ func TestMetricsOfLosses(t *testing.T) {
 		expect.Equal(t, "GET /metrics after an issue with Redis away: "+name, found[name], 1)
 	}
 	s.redis.RestartEmpty()
-	eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
+	expect.Eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
 	expect.Equal(t, "GET /metrics after FLUSHALL and a restart", s.scrape(t).of("redis_incarnation_changes"), figures{connection: 1, marker: 2})
 }
 

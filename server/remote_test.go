@@ -111,7 +111,7 @@ func (s *service) remoteOwner(t *testing.T) {
 func (s *service) remoteDoubt(t *testing.T) {
 	token := s.issue(t, "")
 	mine := s.claim(t, token, `{"fingerprint":"f","lease_ms":100,"policy":"hold"}`).Lease
-	eventually(t, "the lease lapses", func() bool { return s.state(t, token) == "in-doubt" })
+	expect.Eventually(t, "the lease lapses", func() bool { return s.state(t, token) == "in-doubt" })
 	for _, policy := range []string{"hold", "takeover"} { // the policy of the claim that was made counts
 		a := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","policy":"`+policy+`"}`)
 		wantSee(t, a, wire.IdempotencyUnknown, "/token/"+token)
@@ -127,7 +127,7 @@ func (s *service) remoteDoubt(t *testing.T) {
 func (s *service) remoteTakeover(t *testing.T) {
 	token := s.issue(t, "")
 	first := s.claim(t, token, `{"fingerprint":"f","lease_ms":100,"policy":"takeover"}`)
-	eventually(t, "the lease lapses", func() bool { return s.state(t, token) == "in-doubt" })
+	expect.Eventually(t, "the lease lapses", func() bool { return s.state(t, token) == "in-doubt" })
 	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","policy":"hold"}`), wire.IdempotencyUnknown)
 	second := s.claim(t, token, `{"fingerprint":"f","lease_ms":3600000,"policy":"takeover"}`)
 	expect.Equal(t, "the takeover: attempt", second.Attempt, 2)

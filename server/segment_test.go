@@ -206,11 +206,11 @@ func TestSourceThatIsAwayIsToldOnceTheIDsAreUsedUp(t *testing.T) {
 		s.segmentIDs(t, "t")
 	}
 	var a answer
-	eventually(t, "the ids are used up", func() bool { a = s.do(t, "GET", "/id/segment/t?n=100", ""); return a.status != 200 })
+	expect.Eventually(t, "the ids are used up", func() bool { a = s.do(t, "GET", "/id/segment/t?n=100", ""); return a.status != 200 })
 	checkProblem(t, a, wire.StoreUnavailable)
 	checkProblem(t, s.do(t, "GET", "/id/segment/other", ""), wire.StoreUnavailable)
 	redis.Restart()
-	eventually(t, "there are ids again", func() bool { return s.do(t, "GET", "/id/segment/t", "").status == 200 })
+	expect.Eventually(t, "there are ids again", func() bool { return s.do(t, "GET", "/id/segment/t", "").status == 200 })
 }
 
 func TestKnownSegmentsOnly(t *testing.T) {

@@ -86,7 +86,7 @@ func TestStopDrainsFinishesAndLeavesNothingBehind(t *testing.T) {
 	}()
 	<-s.begun
 	s.stop()
-	eventually(t, "/readyz says that it is stopping", func() bool { return s.do(t, "GET", "/readyz", "").status == 503 })
+	expect.Eventually(t, "/readyz says that it is stopping", func() bool { return s.do(t, "GET", "/readyz", "").status == 503 })
 	ready = must[wire.Readiness](t, &s.service, 503, "GET", "/readyz", "")
 	expect.Equal(t, "GET /readyz while draining: ready", ready.Ready, false)
 	expect.Equal(t, "GET /readyz while draining: reason", ready.Reason, "stopping")
@@ -113,7 +113,7 @@ const drain = 3 * time.Second
 // refusesConnections waits until nobody listens at the service's address.
 func (s *stoppable) refusesConnections(t *testing.T) {
 	t.Helper()
-	eventually(t, "new connections are refused", func() bool {
+	expect.Eventually(t, "new connections are refused", func() bool {
 		conn, err := net.Dial("tcp", s.addr)
 		if err == nil {
 			conn.Close()
@@ -150,7 +150,7 @@ func TestStopGivesWorkerIDsBackBehindTheLastRequest(t *testing.T) {
 	}()
 	<-s.begun
 	s.stop()
-	eventually(t, "/readyz says that it is stopping", func() bool { return s.do(t, "GET", "/readyz", "").status == 503 })
+	expect.Eventually(t, "/readyz says that it is stopping", func() bool { return s.do(t, "GET", "/readyz", "").status == 503 })
 	s.ids(t, "/id/snowflake?n=10")
 	s.client.CloseIdleConnections()
 	s.refusesConnections(t)

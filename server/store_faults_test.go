@@ -87,7 +87,7 @@ func (s *service) wantNotReady(t *testing.T) {
 
 func (s *service) wantReady(t *testing.T) {
 	t.Helper()
-	eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
+	expect.Eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
 }
 
 // stateOf is a dump without the marker that /readyz writes.

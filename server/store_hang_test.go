@@ -67,7 +67,7 @@ func (f *fixture) served(t *testing.T, calls []call) (answers []answer, uncertai
 	t.Helper()
 	answers = f.atOnce(t, calls)
 	for i, c := range calls {
-		eventually(t, c.String()+" is answered by a store that hangs no more", func() bool {
+		expect.Eventually(t, c.String()+" is answered by a store that hangs no more", func() bool {
 			if answers[i].status != 503 {
 				return true
 			}
@@ -148,7 +148,7 @@ func TestIncrementsOfAHungStoreGiveNoValueTwiceAndWithAKeyAddOnce(t *testing.T) 
 func TestPaymentWhoseClaimHangsRunsNothingAndThenOnce(t *testing.T) {
 	redis, f := onRedisThatHangs(t)
 	var token string
-	eventually(t, "a token is issued", func() bool {
+	expect.Eventually(t, "a token is issued", func() bool {
 		a := f.send(t, call{method: "POST", path: "/token", body: `{"scope":"payments"}`})
 		if a.status == 201 {
 			token = decode[wire.TokenIssued](t, a, 201).Token
@@ -160,7 +160,7 @@ func TestPaymentWhoseClaimHangsRunsNothingAndThenOnce(t *testing.T) {
 	expect.Equal(t, "a payment whose claim hangs", wantHung(t, f.send(t, pay)), wire.OutcomeUnknown)
 	redis.Resume()
 	var last answer
-	eventually(t, "the same payment is made", func() bool {
+	expect.Eventually(t, "the same payment is made", func() bool {
 		last = f.send(t, pay)
 		if ledger := f.send(t, call{method: "GET", path: "/payments"}); last.status != 201 && ledger.status == 200 {
 			if total := decode[wire.Ledger](t, ledger, 200).Total; total != 1 {
@@ -213,14 +213,14 @@ func TestCounterContinuesThroughCrashesWithNoValueTwice(t *testing.T) {
 	}
 	for range 3 {
 		served, _ := count()
-		eventually(t, "it counts", func() bool { now, _ := count(); return now > served+50 })
+		expect.Eventually(t, "it counts", func() bool { now, _ := count(); return now > served+50 })
 		_, failed := count()
 		redis.Kill()
-		eventually(t, "the clients notice", func() bool { _, now := count(); return now > failed })
+		expect.Eventually(t, "the clients notice", func() bool { _, now := count(); return now > failed })
 		redis.Restart()
 	}
 	served, _ := count()
-	eventually(t, "it counts again", func() bool { now, _ := count(); return now > served })
+	expect.Eventually(t, "it counts again", func() bool { now, _ := count(); return now > served })
 	stop()
 	wg.Wait()
 	for value, times := range values {

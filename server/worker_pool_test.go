@@ -167,7 +167,7 @@ func (s *service) poolQuarantine(t *testing.T) {
 
 	checkProblem(t, s.do(t, "POST", "/worker/waited", `{"ttl_ms":1000}`), wire.PoolQuarantined)
 	var lease wire.WorkerLease
-	eventually(t, "the quarantine is over", func() bool {
+	expect.Eventually(t, "the quarantine is over", func() bool {
 		a := s.do(t, "POST", "/worker/waited", `{"ttl_ms":1000}`)
 		return a.status == 201 && json.Unmarshal(a.body, &lease) == nil
 	})
@@ -248,7 +248,7 @@ func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) 
 	redis.RestartEmpty()
 	s.wantReady(t)
 	var second wire.WorkerLease
-	eventually(t, "the quarantine is over", func() bool {
+	expect.Eventually(t, "the quarantine is over", func() bool {
 		a := s.do(t, "POST", "/worker/p", `{"ttl_ms":2000}`)
 		if a.status == 201 {
 			second = decode[wire.WorkerLease](t, a, 201)

@@ -57,7 +57,7 @@ func (s *service) workerRound(t *testing.T) {
 func (s *service) workerLost(t *testing.T) {
 	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/lost", `{"ttl_ms":100}`)
 	mine := "Lease-Token: " + lease.Lease
-	eventually(t, "the lease ends", func() bool {
+	expect.Eventually(t, "the lease ends", func() bool {
 		return must[wire.WorkerRing](t, s, 200, "GET", "/worker/lost?n=1", "").Slots[0].State == "free"
 	})
 	checkProblem(t, s.do(t, "PUT", "/worker/lost/0", "", mine), wire.LeaseLost)

@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"image/png"
 	"io"
 	"math"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,7 +29,7 @@ func runs(ctx context.Context, t *testing.T, plan Plan) *Result {
 	t.Helper()
 	result, err := Run(ctx, plan)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run: %v", err)
 	}
 	return result
 }
@@ -35,6 +38,22 @@ func runs(ctx context.Context, t *testing.T, plan Plan) *Result {
 func near(got, want time.Duration) bool {
 	return math.Abs(float64(got-want)) <= float64(want)/500+1
 }
+
+// wantNear fails the test if got is not want, as the histogram keeps it, and goes on.
+func wantNear(t *testing.T, what string, got, want time.Duration) {
+	t.Helper()
+	if !near(got, want) {
+		t.Errorf("%s: got %v, want %v within 0.2 %%", what, got, want)
+	}
+}
+
+// tally is what became of a run's calls.
+type tally struct {
+	Done, Failed, Unsent int64
+	Took                 time.Duration
+}
+
+func tallied(r *Result) tally { return tally{r.Done, r.Failed, r.Unsent, r.Took} }
 
 func sleeps(d time.Duration) func(context.Context, int64) error {
 	return func(context.Context, int64) error {
@@ -46,18 +65,19 @@ func sleeps(d time.Duration) func(context.Context, int64) error {
 func TestClosedLoopKeepsItsCallersBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runs(t.Context(), t, Plan{Call: sleeps(100 * time.Millisecond), Concurrency: 4, Duration: 10 * time.Second})
-		if r.Done != 400 || r.Failed != 0 || r.Unsent != 0 || r.Took != 10*time.Second || !near(r.Latency.Max(), 100*time.Millisecond) || r.Throughput() != 40 {
-			t.Errorf("%d in %v, max %v, %v/s", r.Done, r.Took, r.Latency.Max(), r.Throughput())
-		}
+		expect.Equal(t, "4 callers of 100 ms each for 10 s", tallied(r), tally{Done: 400, Took: 10 * time.Second})
+		expect.Equal(t, "throughput", r.Throughput(), 40)
+		wantNear(t, "the longest latency", r.Latency.Max(), 100*time.Millisecond)
 		sum := int64(0)
 		for _, row := range r.Rows { // the last calls end with the last row, in it or behind it
 			sum += row.Done
 			if row.Took == time.Second && (row.Done < 36 || row.Done > 44 || !near(row.P50, 100*time.Millisecond)) {
-				t.Errorf("%+v", row)
+				t.Errorf("a row of a second: got %+v, want 36 to 44 done with a median of 100 ms", row)
 			}
 		}
-		if sum != 400 || len(r.Rows) < 10 {
-			t.Errorf("%d in %d rows", sum, len(r.Rows))
+		expect.Equal(t, "calls done in all rows", sum, 400)
+		if len(r.Rows) < 10 {
+			t.Errorf("got %d rows of 10 s, want 10 at least", len(r.Rows))
 		}
 	})
 }
@@ -76,23 +96,23 @@ func TestOpenLoopMeasuresWhatWaitsBehindAStall(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := runs(t.Context(), t, Plan{Call: stalls(), Concurrency: 1, Duration: 10 * time.Second, Rate: 100})
-		if r.Done != 1000 || r.Unsent != 0 {
-			t.Fatalf("%d done, %d never sent", r.Done, r.Unsent)
-		}
+		expect.MustEqual(t, "a rate of 100/s for 10 s", tallied(r), tally{Done: 1000, Took: r.Took})
 		if p95 := r.Latency.At(95); p95 < 450*time.Millisecond || p95 > 700*time.Millisecond {
-			t.Errorf("the stall of a second in ten, at its middle: p95 %v", p95)
+			t.Errorf("p95 of a stall of a second in ten: got %v, want 450 ms to 700 ms, its middle", p95)
 		}
-		if !near(r.Latency.At(50), time.Millisecond) || r.Latency.Max() < time.Second {
-			t.Errorf("p50 %v, max %v", r.Latency.At(50), r.Latency.Max())
+		wantNear(t, "median of a stall of a second in ten", r.Latency.At(50), time.Millisecond)
+		if longest := r.Latency.Max(); longest < time.Second {
+			t.Errorf("the longest latency of a stall of a second: got %v, want 1s at least", longest)
 		}
 		if r.Delay.Max() < 980*time.Millisecond || r.Delay.At(50) > time.Microsecond {
-			t.Errorf("delays p50 %v, max %v", r.Delay.At(50), r.Delay.Max())
+			t.Errorf("delays of a stall of a second in ten: got %v at most with median %v, want 980 ms at least, and no delay in the middle", r.Delay.Max(), r.Delay.At(50))
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		r := runs(t.Context(), t, Plan{Call: stalls(), Concurrency: 1, Duration: 10 * time.Second})
-		if !near(r.Latency.At(99.9), time.Millisecond) || r.Latency.Max() < time.Second {
-			t.Errorf("p99.9 %v, max %v", r.Latency.At(99.9), r.Latency.Max())
+		wantNear(t, "p99.9 of a closed loop with a stall", r.Latency.At(99.9), time.Millisecond)
+		if longest := r.Latency.Max(); longest < time.Second {
+			t.Errorf("the longest latency of a closed loop with a stall of a second: got %v, want 1s at least", longest)
 		}
 	})
 }
@@ -110,21 +130,19 @@ func TestOpenLoopSendsEachCallAtItsMoment(t *testing.T) {
 			return nil
 		}})
 		for i, when := range at {
-			if when != time.Duration(i)*20*time.Millisecond {
-				t.Errorf("call %d at %v", i, when)
-			}
+			expect.Equal(t, fmt.Sprintf("when call %d is sent", i), when, time.Duration(i)*20*time.Millisecond)
 		}
-		if len(at) != 20 || r.Done != 20 || r.Took != 480*time.Millisecond || r.Unsent != 0 {
-			t.Errorf("%d calls, %d done in %v, %d never sent", len(at), r.Done, r.Took, r.Unsent)
-		}
+		expect.Equal(t, "calls sent", len(at), 20)
+		expect.Equal(t, "20 requests at a rate of 50/s", tallied(r), tally{Done: 20, Took: 480 * time.Millisecond})
 	})
 }
 
 func TestARateThatIsTooMuchShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runs(t.Context(), t, Plan{Call: sleeps(100 * time.Millisecond), Concurrency: 2, Rate: 100, Duration: 10 * time.Second})
-		if r.Done != 200 || r.Unsent != 800 || r.Latency.Max() < 7*time.Second {
-			t.Errorf("%d done, %d never sent, max %v", r.Done, r.Unsent, r.Latency.Max())
+		expect.Equal(t, "a rate of 100/s where 20/s are possible, for 10 s", tallied(r), tally{Done: 200, Unsent: 800, Took: r.Took})
+		if longest := r.Latency.Max(); longest < 7*time.Second {
+			t.Errorf("the longest latency of a rate that is too much: got %v, want 7s at least", longest)
 		}
 	})
 }
@@ -143,19 +161,21 @@ func TestFailuresAreCountedAndEndNothing(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			return nil
 		}})
-		if r.Done != 70 || r.Failed != 30 || r.Errors["busy"] != 10 || r.Errors["gone"] != 20 || r.Codes()[0] != "gone" || !errors.Is(r.First["busy"], busy) {
-			t.Errorf("%d done, %v", r.Done, r.Errors)
-		}
-		if !near(r.Latency.Max(), time.Millisecond) || !near(r.Failures.Max(), time.Second) || r.Failures.N() != 30 {
-			t.Errorf("%v, and %v of failures", r.Latency.Max(), r.Failures.Max())
-		}
+		expect.Equal(t, "100 requests of which 30 fail", tallied(r), tally{Done: 70, Failed: 30, Took: r.Took})
+		expect.Equal(t, "failures with code busy", r.Errors["busy"], 10)
+		expect.Equal(t, "failures with code gone", r.Errors["gone"], 20)
+		expect.Equal(t, "the most frequent code", r.Codes()[0], "gone")
+		expect.Error(t, "the first failure with code busy", r.First["busy"], busy)
+		wantNear(t, "the longest latency of what succeeds", r.Latency.Max(), time.Millisecond)
+		wantNear(t, "the longest latency of what fails", r.Failures.Max(), time.Second)
+		expect.Equal(t, "latencies of what fails", r.Failures.N(), 30)
 		done, failed := int64(0), int64(0)
 		for _, row := range r.Rows {
 			done, failed = done+row.Done, failed+row.Failed
 		}
-		if done != 70 || failed != 30 || r.Rows[len(r.Rows)-1].AllFailed != 30 {
-			t.Errorf("the rows have %d and %d", done, failed)
-		}
+		expect.Equal(t, "calls done in all rows", done, 70)
+		expect.Equal(t, "calls failed in all rows", failed, 30)
+		expect.Equal(t, "calls failed until the last row", r.Rows[len(r.Rows)-1].AllFailed, 30)
 	})
 }
 
@@ -168,9 +188,9 @@ func TestWarmUpIsNotRecorded(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil
 		}})
-		if calls.Load() != 7 || r.Done != 5 || r.Took != 5*time.Second || r.Started != began.Add(2*time.Second) {
-			t.Errorf("%d calls, %d done in %v", calls.Load(), r.Done, r.Took)
-		}
+		expect.Equal(t, "calls, the warm-up included", calls.Load(), 7)
+		expect.Equal(t, "5 requests after a warm-up", tallied(r), tally{Done: 5, Took: 5 * time.Second})
+		expect.Equal(t, "when it started", r.Started, began.Add(2*time.Second))
 	})
 }
 
@@ -182,11 +202,15 @@ func TestAnEndInTheMiddleKeepsWhatWasMeasured(t *testing.T) {
 			defer cancel()
 			var rows []Row
 			r := runs(ctx, t, Plan{Call: sleeps(time.Second), Concurrency: 2, Duration: time.Minute, Rate: rate, Progress: func(row Row) { rows = append(rows, row) }})
-			if !r.Interrupted || r.Done != 12 || r.Failed != 0 || len(rows) != len(r.Rows) || len(rows) < 5 {
-				t.Errorf("rate %v: %d done, %d failed, interrupted: %v, %d rows", rate, r.Done, r.Failed, r.Interrupted, len(rows))
+			asked := fmt.Sprintf("a run at rate %v that ends in the middle", rate)
+			expect.Equal(t, asked, tallied(r), tally{Done: 12, Unsent: r.Unsent, Took: r.Took})
+			expect.Equal(t, asked+": interrupted", r.Interrupted, true)
+			expect.Equal(t, asked+": rows that were told on the way", len(rows), len(r.Rows))
+			if len(rows) < 5 {
+				t.Errorf("%s: got %d rows, want 5 at least", asked, len(rows))
 			}
 			if rate > 0 && (r.Unsent < 40 || r.Unsent > 45) {
-				t.Errorf("%d never sent of 55", r.Unsent)
+				t.Errorf("%s: got %d calls of 55 that were never sent, want 40 to 45", asked, r.Unsent)
 			}
 		})
 	}
@@ -195,9 +219,8 @@ func TestAnEndInTheMiddleKeepsWhatWasMeasured(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}})
-		if r.Took != 4*time.Second || r.Errors["context canceled"] != 1 {
-			t.Errorf("%v %v", r.Took, r.Errors)
-		}
+		expect.Equal(t, "how long a run takes whose call does not end", r.Took, 4*time.Second)
+		expect.Equal(t, "calls that were cut off", r.Errors["context canceled"], 1)
 	})
 }
 
@@ -208,7 +231,7 @@ func TestPlansThatCanNotBeMeant(t *testing.T) {
 		{Call: call, Requests: 1, Concurrency: -1}, {Call: call, Requests: 1, WarmUp: -1},
 	} {
 		if r, err := Run(t.Context(), plan); err == nil {
-			t.Errorf("%+v: %+v", plan, r)
+			t.Errorf("plan %+v: got %+v, want an error", plan, r)
 		}
 	}
 }
@@ -231,25 +254,23 @@ func TestCSVHasEachRow(t *testing.T) {
 	r := measured(t)
 	var text strings.Builder
 	if err := r.WriteCSV(&text); err != nil {
-		t.Fatal(err)
+		t.Fatalf("WriteCSV: %v", err)
 	}
 	lines, err := csv.NewReader(strings.NewReader(text.String())).ReadAll()
 	if err != nil || len(lines) != len(r.Rows)+1 {
-		t.Fatalf("%d lines of %d rows, %v", len(lines), len(r.Rows), err)
+		t.Fatalf("WriteCSV: got %d lines, error %v; want a head and %d rows", len(lines), err, len(r.Rows))
 	}
 	requests := int64(0)
 	for _, line := range lines[1:] {
 		for i, cell := range line {
 			if _, err := strconv.ParseFloat(cell, 64); err != nil {
-				t.Errorf("%s: %v", lines[0][i], err)
+				t.Errorf("WriteCSV: column %s: got %q, want a number: %v", lines[0][i], cell, err)
 			}
 		}
 		n, _ := strconv.ParseInt(line[1], 10, 64)
 		requests += n
 	}
-	if requests != r.Done {
-		t.Errorf("%d requests of %d", requests, r.Done)
-	}
+	expect.Equal(t, "WriteCSV: requests of all rows", requests, r.Done)
 }
 
 func TestPlotsArePictures(t *testing.T) {
@@ -259,45 +280,53 @@ func TestPlotsArePictures(t *testing.T) {
 	for _, r := range []*Result{some, one} {
 		var svg, picture strings.Builder
 		if err := r.Plot("a.svg", "incr", &svg); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Plot a.svg: %v", err)
 		}
-		decoder, elements, text := xml.NewDecoder(strings.NewReader(svg.String())), 0, ""
-		for {
-			token, err := decoder.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			switch token := token.(type) {
-			case xml.StartElement:
-				elements++
-			case xml.CharData:
-				text += string(token)
-			}
+		elements, text := read(t, svg.String())
+		if elements < 20 {
+			t.Errorf("Plot a.svg: got %d elements, want 20 at least: %s", elements, &svg)
 		}
-		if elements < 20 || !strings.Contains(text, "incr") || !strings.Contains(text, "90%") || !strings.Contains(text, "seconds") {
-			t.Errorf("%d elements: %s", elements, text)
-		}
+		expect.Contains(t, "the text of a.svg", text, "incr", "90%", "seconds")
 		if r == one {
 			continue
 		}
 		if err := r.Plot("a.PNG", "incr", &picture); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Plot a.PNG: %v", err)
 		}
-		if image, err := png.Decode(strings.NewReader(picture.String())); err != nil || image.Bounds().Dx() < 500 {
-			t.Errorf("%v", err)
+		image, err := png.Decode(strings.NewReader(picture.String()))
+		if err != nil {
+			t.Fatalf("Plot a.PNG: reading the picture: %v", err)
+		}
+		if width := image.Bounds().Dx(); width < 500 {
+			t.Errorf("Plot a.PNG: got %d pixels in a line, want 500 at least", width)
 		}
 	}
-	if err := some.Plot("a.gif", "", io.Discard); !errors.Is(err, ErrPlotName) {
-		t.Error(err)
-	}
+	expect.Error(t, "Plot a.gif", some.Plot("a.gif", "", io.Discard), ErrPlotName)
 	var none *Result
 	synctest.Test(t, func(t *testing.T) {
 		none = runs(t.Context(), t, Plan{Requests: 1, Call: func(context.Context, int64) error { return io.EOF }})
 	})
 	if err := none.Plot("a.svg", "", io.Discard); err == nil {
-		t.Error("a plot of nothing")
+		t.Error("Plot of a run in which nothing succeeded: got no error, want one")
+	}
+}
+
+// read counts the elements of a document in XML, and returns its text.
+func read(t *testing.T, document string) (elements int, text string) {
+	t.Helper()
+	for decoder := xml.NewDecoder(strings.NewReader(document)); ; {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return elements, text
+		}
+		if err != nil {
+			t.Fatalf("reading the document: %v", err)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			elements++
+		case xml.CharData:
+			text += string(token)
+		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 func TestIDsComparesEverySide(t *testing.T) {
-	result := command(t, "ids", "-rounds", "2", "-seconds", "0.002", "-sustained", "0.05", "-idle", "0.05")
+	result := command(t, "ids", "-rounds", "2", "-seconds", "0.05", "-sustained", "0.05", "-idle", "0.05")
 	values := map[string]float64{}
 	for _, row := range result.Rows {
 		value, _ := row[3].(float64)

@@ -14,7 +14,7 @@ import (
 
 // Each service answers every request with a number, and Redis has counted each once, or the command fails.
 func TestIncrComparesEveryService(t *testing.T) {
-	result := command(t, "incr", "-rounds", "1", "-seconds", "0.05", "-conns", "1,3")
+	result := command(t, "incr", "-rounds", "1", "-seconds", "0.3", "-conns", "1,3")
 	sides := []string{echoConstant, echoGoRedis, echoAuto, echoCounters, coatcheck}
 	if _, err := exec.LookPath("webdis"); err == nil {
 		sides = append(sides, webdisService)
@@ -72,7 +72,7 @@ func TestGetRefusesAWrongAnswer(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			server := httptest.NewServer(row.handler)
 			defer server.Close()
-			g := getting{generator: generator{addr: server.Listener.Addr().String(), conns: 1, warm: time.Millisecond, span: 20 * time.Millisecond}, path: "/", keys: 1, ids: row.ids}
+			g := getting{generator: generator{addr: server.Listener.Addr().String(), conns: 1, warm: time.Millisecond, span: 200 * time.Millisecond}, path: "/", keys: 1, ids: row.ids}
 			result, err := g.run(t.Context())
 			switch {
 			case row.fault == "" && (err != nil || result.Sent == 0):

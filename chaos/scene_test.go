@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	roundLimit = 5 * time.Minute // for every client of a round to know. It tells a hang; nothing comes near it
+	roundLimit = 5 * time.Minute  // for every client of a round to know. It tells a hang; nothing comes near it
 	owedLimit  = 30 * time.Second // for an answer to be recorded that was sent while Redis was away; it is tried every two seconds
 )
 

@@ -11,6 +11,7 @@ import (
 
 // Each row is how a server was started, and what can be lost by it.
 func TestHazardsTellWhatARedisCanLose(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		args []string
 		want []string
@@ -38,6 +39,7 @@ func TestHazardsTellWhatARedisCanLose(t *testing.T) {
 }
 
 func TestHazardsAreThoseOfEveryMaster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	found, err := open(t, cluster.URL(), nil).Hazards(t.Context())
 	expect.Error(t, "Hazards of a cluster", err, nil)
@@ -49,6 +51,7 @@ func TestHazardsAreThoseOfEveryMaster(t *testing.T) {
 
 // A server that does not let this user see its settings is not guessed at.
 func TestHazardsOfASilentServer(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	do(t, server, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-config")
 	found, err := open(t, strings.Replace(server.URL(), "redis://", "redis://app:pw@", 1), nil).Hazards(t.Context())
@@ -60,6 +63,7 @@ func TestHazardsOfASilentServer(t *testing.T) {
 }
 
 func TestHazardsOfTheEmbeddedStore(t *testing.T) {
+	t.Parallel()
 	found, err := open(t, "embedded:", nil).Hazards(t.Context())
 	expect.Error(t, "Hazards", err, nil)
 	expect.Equal(t, "Hazards", found, nil)

@@ -21,6 +21,7 @@ func published(t *testing.T, store *redisstore.Store, channel, message string) {
 
 // What any script on any server of the store publishes arrives, in the order of one publisher, from the moment that Subscribe has returned.
 func TestInboxReceivesWhatIsPublished(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		channel := store.Key("test", "channel")
 		inbox, err := store.Subscribe(t.Context(), channel)
@@ -50,6 +51,7 @@ func TestInboxReceivesWhatIsPublished(t *testing.T) {
 }
 
 func TestInboxTellsThatItMayHaveMissedSomething(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), nil)
 	channel := store.Key("test", "channel")
@@ -70,6 +72,7 @@ func TestInboxTellsThatItMayHaveMissedSomething(t *testing.T) {
 }
 
 func TestSubscribeToAServerThatIsAwayIsRefused(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), func(c *redisstore.Config) { c.Timeout = brief })
 	server.Kill()

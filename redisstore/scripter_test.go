@@ -29,6 +29,7 @@ func takes(t *testing.T, store *redisstore.Store, scripter redis.Scripter, name,
 
 // A library's script and ours are one: ours sees what the library has done, and says what the library hears.
 func TestLibrarysScriptRunsWithOursBehindIt(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		scripter := store.Scripter()
 		var all sync.WaitGroup
@@ -52,6 +53,7 @@ func TestLibrarysScriptRunsWithOursBehindIt(t *testing.T) {
 }
 
 func TestLibrarysScriptKeepsTheClassesOfErrors(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), func(c *redisstore.Config) { c.Timeout = brief })
 	scripter := store.Scripter()
@@ -75,6 +77,7 @@ func TestLibrarysScriptKeepsTheClassesOfErrors(t *testing.T) {
 }
 
 func TestScripterKnowsTheTextsThatItWasTold(t *testing.T) {
+	t.Parallel()
 	scripter := open(t, "embedded:", nil).Scripter()
 	known := scripter.ScriptExists(t.Context(), library.Hash()).Val()
 	expect.Equal(t, "SCRIPT EXISTS before its text came", known, []bool{false})

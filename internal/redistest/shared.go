@@ -43,7 +43,7 @@ func spaceOn[R interface{ URL() string }](t testing.TB, shared func() (R, error)
 	t.Helper()
 	redis, err := shared()
 	if err != nil {
-		t.Fatalf("redistest: for all tests: %v", err)
+		t.Fatalf("%v (it was started for all tests of the binary)", err)
 	}
 	return Space{URL: redis.URL(), Prefix: "t" + strconv.FormatInt(spaces.Add(1), 10) + ":"}
 }

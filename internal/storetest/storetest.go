@@ -27,12 +27,19 @@ func Each(t *testing.T, test func(t *testing.T, store *redisstore.Store)) {
 }
 
 // Redis opens a store of its own prefix on the redis-server that all tests of the binary share.
-func Redis(t testing.TB) *redisstore.Store { return inSpace(t, redistest.Shared(t)) }
+func Redis(t testing.TB) *redisstore.Store {
+	t.Helper()
+	return inSpace(t, redistest.Shared(t))
+}
 
 // Cluster opens a store of its own prefix on the cluster that all tests of the binary share.
-func Cluster(t testing.TB) *redisstore.Store { return inSpace(t, redistest.SharedCluster(t)) }
+func Cluster(t testing.TB) *redisstore.Store {
+	t.Helper()
+	return inSpace(t, redistest.SharedCluster(t))
+}
 
 func inSpace(t testing.TB, space redistest.Space) *redisstore.Store {
+	t.Helper()
 	return Open(t, redisstore.Config{URL: space.URL, Prefix: space.Prefix, Timeout: patience})
 }
 

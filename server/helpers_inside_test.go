@@ -61,11 +61,12 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix
 // passes when nothing is done. It ends with the test, or after stop.
 func serveInside(t *testing.T, config server.Config) (s *service, stop context.CancelFunc) {
 	t.Helper()
-	in, log := newPipes(t.Context()), &logtest.Text{}
+	open := context.WithoutCancel(t.Context()) // which is cancelled before the clean-up
+	in, log := newPipes(open), &logtest.Text{}
 	config.Logger = log.Logger()
 	own := &http.Transport{DisableKeepAlives: true, DialContext: in.dial}
 	s = &service{server: server.New(config), addr: "inside", client: &http.Client{Transport: apitest.RoundTripper(t, own)}, log: log, dial: in.dial}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(open)
 	var serving sync.WaitGroup
 	serving.Go(func() { expect.Error(t, "Serve", s.server.Serve(ctx, in), nil) })
 	t.Cleanup(func() {

@@ -38,7 +38,7 @@ var toldOfCounters = map[wire.Code]error{
 func TestEveryCodeOfACounterIsTold(t *testing.T) {
 	for code, want := range toldOfCounters {
 		_, err := troubled(t, code).Incr(t.Context(), "orders")
-		expect.Equal(t, "the code of the error", wantError(t, err, want).Code, string(code))
+		expect.Equal(t, "the code of the error", wantError(t, err, want, "code", code).Code, string(code))
 	}
 }
 
@@ -101,7 +101,7 @@ func (s *service) counterRepeated(t *testing.T) {
 		expect.Equal(t, fmt.Sprintf("the value of the request %q, repeated", id), again.Value, first.Value)
 		request.By = 4
 		_, err := s.Add(t.Context(), "repeated", request)
-		wantError(t, err, client.ErrMismatch)
+		wantError(t, err, client.ErrMismatch, "id", id)
 	}
 	s.counterAt(t, "repeated", 7*4)
 }
@@ -122,7 +122,7 @@ func (s *service) counterRefused(t *testing.T) {
 		{Calendar: "{yyyyMMdd}", At: time.Now().AddDate(0, 0, 3)}, {Calendar: "{yyyy}", TTL: time.Hour}, {Template: "{n}", By: 1001}, {Calendar: "{yyyyMMdd}", Template: "{n}"},
 	} {
 		_, err := s.Add(ctx, "narrow", request)
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "request", request)
 	}
 	for _, err := range s.Counters(ctx, "a b") {
 		wantError(t, err, client.ErrInvalidRequest)
@@ -176,7 +176,8 @@ func (s *service) countersListed(t *testing.T) {
 	expect.Equal(t, "results of Counters that begin with no name", n, 1)
 }
 
-// A value that others have written, and that is no integer, is on the list with an error of its own.
+// A value that others have written, and that is no integer, is on the list with an error of its
+// own.
 func TestACounterThatIsNoIntegerIsListedAsThat(t *testing.T) {
 	store := open(t, "embedded:")
 	s := serve(t, store)
@@ -261,7 +262,8 @@ func TestALostReplyOfACounterIsAnUnknownOutcomeAndIsNotSentTwice(t *testing.T) {
 	}
 }
 
-// With a request id a reply that was lost is had by asking again: by the caller, or with Repeat by the client.
+// With a request id a reply that was lost is had by asking again: by the caller, or with Repeat by
+// the client.
 func TestALostReplyIsHadByARepeat(t *testing.T) {
 	for name, lose := range map[string]fault{
 		"served": loseReply, "not served": hangUp, "cut off": cutOff, "proxy": says(502, "text/html", "bad gateway"),
@@ -327,49 +329,50 @@ func TestWhatIsNoCounterIsNotSent(t *testing.T) {
 	ctx := t.Context()
 	for _, key := range []string{"", ".", "..", "a/b", "a b", "a?b", "a%2Fb", "ä", "a:{yyyy}", strings.Repeat("a", 201)} {
 		_, err := c.Incr(ctx, key)
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "key", key)
 		_, err = c.Counter(ctx, key)
-		wantError(t, err, client.ErrInvalidRequest)
-		wantError(t, c.SetCounter(ctx, key, 1, 0), client.ErrInvalidRequest)
-		wantError(t, c.RemoveCounter(ctx, key), client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "key", key)
+		wantError(t, c.SetCounter(ctx, key, 1, 0), client.ErrInvalidRequest, "key", key)
+		wantError(t, c.RemoveCounter(ctx, key), client.ErrInvalidRequest, "key", key)
 		_, err = c.SegmentIDs(ctx, key, 1)
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "key", key)
 	}
 	for _, request := range []client.CounterRequest{{By: -1}, {RequestID: "a\nb"}, {RequestID: "ä"}, {RequestID: strings.Repeat("x", 256)}, {By: -1, Repeat: true}} {
 		_, err := c.Add(ctx, "orders", request)
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "request", request)
 	}
 	_, err := c.IncrBy(ctx, "orders", 0)
 	wantError(t, err, client.ErrInvalidRequest)
 }
 
-// An answer of which a part is missing or impossible is none: nobody may use values that others can have.
+// An answer of which a part is missing or impossible is none: nobody may use values that others can
+// have.
 func TestValuesThatCanNotBeAreAnUnknownOutcome(t *testing.T) {
 	for _, body := range []string{
 		`{}`, `{"key":"orders"}`, `{"key":"other","value":2,"first":1}`, `{"key":"orders","value":3,"first":1}`, `{"key":"orders","value":1,"first":2}`,
 		`{"key":"orders:20261121","value":2,"first":1}`, `{"key":"orders","value":2,"first":1,"number":"A"}`, `{"key":"orders","value":"2","first":"1"}`, `null`, ``,
 		`{"key":"orders","value":-9223372036854775808,"first":9223372036854775807}`,
 	} {
-		c := answering(t, 200, "application/json", body)
+		c := answering(t, 200, body)
 		_, err := c.IncrBy(t.Context(), "orders", 2)
-		wantError(t, err, client.ErrUnknownOutcome)
-		wantError(t, c.SetCounter(t.Context(), "orders", 5, 0), client.ErrUnknownOutcome)
+		wantError(t, err, client.ErrUnknownOutcome, "body", body)
+		wantError(t, c.SetCounter(t.Context(), "orders", 5, 0), client.ErrUnknownOutcome, "body", body)
 		_, err = c.Counter(t.Context(), "counts")
 		expect.Error(t, "Counter, answered "+body, err, client.ErrUnavailable)
 		for _, err := range c.Counters(t.Context(), "") {
-			wantError(t, err, client.ErrUnavailable)
+			wantError(t, err, client.ErrUnavailable, "body", body)
 		}
 	}
 	for _, body := range []string{`{"key":"orders:20261121","value":2,"first":1}`, `{"key":"orders:x","value":2,"first":1,"numbers":["A"]}`, `{"key":"invoices:x","value":2,"first":1,"numbers":["A","B"]}`} {
-		c := answering(t, 200, "application/json", body)
+		c := answering(t, 200, body)
 		_, err := c.Add(t.Context(), "orders", client.CounterRequest{By: 2, Template: "{n}"})
-		wantError(t, err, client.ErrUnknownOutcome)
+		wantError(t, err, client.ErrUnknownOutcome, "body", body)
 	}
 }
 
 // A list whose next page begins no later than this one would never end.
 func TestAListThatGoesBackEnds(t *testing.T) {
-	c := answering(t, 200, "application/json", `{"counters":[{"key":"a","value":1}],"pools":[],"locks":[],"next":"a"}`)
+	c := answering(t, 200, `{"counters":[{"key":"a","value":1}],"pools":[],"locks":[],"next":"a"}`)
 	ends := func(name string, count int, err error) {
 		t.Helper()
 		expect.Equal(t, "pages of "+name, count, 2)
@@ -405,11 +408,11 @@ func TestSegmentIDsOfTheService(t *testing.T) {
 	expect.Equal(t, "the last of 10,004 ids", last, 10_004)
 	for _, n := range []int{0, -1, 10_001} {
 		_, err := s.SegmentIDs(t.Context(), "orders", n)
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "n", n)
 	}
 	for _, body := range []string{`{}`, `{"ids":["1"]}`, `{"ids":["1","x"]}`, `{"ids":["1","-2"]}`} {
-		c := answering(t, 200, "application/json", body)
+		c := answering(t, 200, body)
 		_, err := c.SegmentIDs(t.Context(), "orders", 2)
-		wantError(t, err, client.ErrUnavailable)
+		wantError(t, err, client.ErrUnavailable, "body", body)
 	}
 }

@@ -34,7 +34,8 @@ func TestAGrantThatComesTooLateIsNotBegun(t *testing.T) {
 	}
 }
 
-// The caller goes away while its claim is under way. Nothing was begun, so the token must not end in doubt.
+// The caller goes away while its claim is under way. Nothing was begun, so the token must not end
+// in doubt.
 func TestACallerWhoGoesAwayDuringTheClaim(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer time.Duration // until the claim's answer
@@ -178,7 +179,8 @@ func TestDoGivesUpRecordingAfterAWhile(t *testing.T) {
 	}
 }
 
-// Whether the client's time runs out, the caller's or that of its own http.Client: what was sent may have been done.
+// Whether the client's time runs out, the caller's or that of its own http.Client: what was sent
+// may have been done.
 func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
@@ -215,7 +217,7 @@ func TestADialThatTakesTooLongIsARefusal(t *testing.T) {
 			})
 			begun := time.Now()
 			_, err := c.Issue(t.Context(), "", 0)
-			wantError(t, err, client.ErrUnavailable)
+			wantError(t, err, client.ErrUnavailable, "limit", limit)
 			expect.Equal(t, fmt.Sprintf("how long a dial took with a limit of %v", limit), time.Since(begun), want)
 			expect.Error(t, "Issue whose dial hangs", err, context.DeadlineExceeded)
 		}

@@ -14,7 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// update writes what the commands print into the page: go test -tags check ./client -run Page -update.
+// update writes what the commands print into the page: go test -tags check ./client -run Page
+// -update.
 var update = flag.Bool("update", false, "write the commands' real output into docs/remote.md")
 
 // marker ends what a command prints.
@@ -26,7 +27,8 @@ var (
 	varying = regexp.MustCompile(`("(?:token|lease)":"|urn:request:|/token/)[A-Za-z0-9._-]{20,}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[0-9]{16,19}|(Retry-After: )[0-9]+|(lease has )[0-9.]+s`)
 )
 
-// TestCommandsOfThePage runs every command of docs/remote.md, in one shell, and compares what it prints with the page.
+// TestCommandsOfThePage runs every command of docs/remote.md, in one shell, and compares what it
+// prints with the page.
 func TestCommandsOfThePage(t *testing.T) {
 	text := readPage(t)
 	s := embedded(t)

@@ -24,7 +24,8 @@ func readPage(t *testing.T) string {
 	return string(text)
 }
 
-// The page has every code that these endpoints can answer, with its status, and says of each whether anything was done as this package does.
+// The page has every code that these endpoints can answer, with its status, and says of each
+// whether anything was done as this package does.
 func TestCodesOfThePage(t *testing.T) {
 	text := readPage(t)
 	checkCodes(t, section(text, "## What to do on each answer\n"), told)

@@ -100,7 +100,7 @@ func TestEveryCodeIsTold(t *testing.T) {
 func TestEveryCodeOfTheCatalogueIsOfOneClass(t *testing.T) {
 	for _, code := range wire.Codes() {
 		err := ask(t, problem(code).Write)
-		wantError(t, err, err)
+		wantError(t, err, err, "code", code)
 		if problem(code).Status < 500 && errors.Is(err, client.ErrUnknownOutcome) {
 			t.Errorf("%s with status %d: got %v, want another class: nothing was done", code, problem(code).Status, err)
 		}
@@ -129,7 +129,8 @@ func TestCodesCanBeComparedWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// What a proxy says is judged by its status: it knows nothing of what became of a request that it has passed on.
+// What a proxy says is judged by its status: it knows nothing of what became of a request that it
+// has passed on.
 func TestAnswersThatAreNotTheServices(t *testing.T) {
 	const page = "<html><body>Bad gateway\x1b[31m"
 	for _, row := range []struct {
@@ -168,7 +169,7 @@ func TestAnswersThatAreNotTheServices(t *testing.T) {
 		{302, "application/problem+json", `{"code":"idempotency-token-unknown"}`, client.ErrUnknownOutcome},
 	} {
 		err := ask(t, func(w http.ResponseWriter) { says(row.status, row.media, row.body)(w, nil, nil) })
-		said := wantError(t, err, row.want)
+		said := wantError(t, err, row.want, "status", row.status, "body", row.body)
 		asked := fmt.Sprintf("an answer %d %s", row.status, row.body)
 		expect.Equal(t, asked+": whether a code is told", said.Code != "", strings.Contains(row.body, "newer"))
 		expect.Equal(t, asked+": the status told", said.Status, row.status)
@@ -195,15 +196,15 @@ func TestALookThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
 
 func TestATokenThatCanNotBeOneWasNotIssued(t *testing.T) {
 	for _, body := range []string{`{}`, `{"token":"a/b"}`, `{"token":""}`, `{"token":1}`} {
-		c := answering(t, 201, "application/json", body)
+		c := answering(t, 201, body)
 		_, err := c.Issue(t.Context(), "", 0)
-		wantError(t, err, client.ErrUnknownOutcome)
+		wantError(t, err, client.ErrUnknownOutcome, "body", body)
 	}
 }
 
 func TestFieldsThatAreNotKnownAreTolerated(t *testing.T) {
 	const grant = `{"outcome":"granted","lease":"lease","fence":7,"attempt":1,"lease_until":"2026-11-20T15:35:46.279Z","newer":{"than":["this","client"]}}`
-	c := answering(t, 200, "application/json", grant)
+	c := answering(t, 200, grant)
 	outcome, err := c.Claim(t.Context(), "a-token", client.Terms{})
 	succeeds(t, "Claim, answered with a new field", err)
 	expect.Equal(t, "Claim, answered with a new field", outcome.Grant.Fence, 7)
@@ -224,10 +225,10 @@ func TestAnAnswerThatIsTooLongIsNotRead(t *testing.T) {
 	for status, want := range map[int]error{200: client.ErrUnknownOutcome, 502: client.ErrUnknownOutcome, 404: client.ErrRefused} {
 		c := faced(t, endless(status), func(config *client.Config) { config.MaxAnswer = 10_000 })
 		_, err := c.Claim(t.Context(), "a-token", client.Terms{})
-		expect.Equal(t, "Claim, answered without end", wantError(t, err, want).Status, status)
+		expect.Equal(t, "Claim, answered without end", wantError(t, err, want, "status", status).Status, status)
 		expect.Contains(t, "Claim, answered without end", err.Error(), "longer than")
 	}
-	c := answering(t, 200, "application/json", `{"outcome":"replay","response":{"status":200,"body_base64":"`+strings.Repeat("AAAA", 5000)+`"}}`)
+	c := answering(t, 200, `{"outcome":"replay","response":{"status":200,"body_base64":"`+strings.Repeat("AAAA", 5000)+`"}}`)
 	outcome, err := c.Claim(t.Context(), "a-token", client.Terms{})
 	succeeds(t, "Claim, answered with 15,000 bytes", err)
 	expect.Equal(t, "bytes of the answer", len(outcome.Answer.Body), 15_000)
@@ -243,12 +244,12 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			http.Redirect(w, r, other+r.URL.Path, status)
 		})), func(config *client.Config) { config.HTTPClient = &http.Client{Transport: transport(t)} })
 		_, err := c.Issue(t.Context(), "", 0)
-		said := wantError(t, err, client.ErrUnknownOutcome)
+		said := wantError(t, err, client.ErrUnknownOutcome, "status", status)
 		expect.Equal(t, "Issue, redirected", said.Status, status)
 		expect.Contains(t, "Issue, redirected", said.Detail, other)
-		wantError(t, c.Complete(t.Context(), "secret-token", "secret-lease", client.Answer{}), client.ErrUnknownOutcome)
+		wantError(t, c.Complete(t.Context(), "secret-token", "secret-lease", client.Answer{}), client.ErrUnknownOutcome, "status", status)
 		_, err = c.Status(t.Context(), "secret-token")
-		wantError(t, err, client.ErrUnavailable)
+		wantError(t, err, client.ErrUnavailable, "status", status)
 		without(t, "Status, redirected", err.Error(), "secret")
 	}
 }
@@ -285,7 +286,7 @@ func TestConfigurationIsChecked(t *testing.T) {
 	}
 	for _, config := range []client.Config{{URL: "http://h", Timeout: -1}, {URL: "http://h", MaxAnswer: -1}} {
 		if _, err := client.New(config); err == nil {
-			t.Errorf("%+v is accepted", config)
+			t.Errorf("New with %+v: got no error", config)
 		}
 	}
 	s := embedded(t)

@@ -53,7 +53,8 @@ func ExampleClient_Do() {
 	// paid, replayed: true
 }
 
-// A program without Redis stamps ids that nobody else stamps: it leases a worker id of the service, and asks for nothing more but its renewals.
+// A program without Redis stamps ids that nobody else stamps: it leases a worker id of the service,
+// and asks for nothing more but its renewals.
 func ExampleClient_HoldWorker() {
 	ctx := context.Background()
 	store, err := redisstore.Open(ctx, "embedded:")

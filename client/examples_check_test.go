@@ -251,7 +251,8 @@ func TestExamplesChargeNothingAfterACrash(t *testing.T) {
 	})
 }
 
-// A worker is paused for longer than its lease, and another takes over: when the first wakes up it charges nothing.
+// A worker is paused for longer than its lease, and another takes over: when the first wakes up it
+// charges nothing.
 func TestExamplesEndWhenSuperseded(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		token, gate := issue(t, w.Client), filepath.Join(w.dir, "gate")

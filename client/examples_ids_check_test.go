@@ -24,7 +24,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// stamper starts the example that stamps ids with a worker id that it leases over HTTP. It ends with the test at the latest.
+// stamper starts the example that stamps ids with a worker id that it leases over HTTP. It ends
+// with the test at the latest.
 func stamper(t testing.TB, url string, args ...string) *worker {
 	t.Helper()
 	return python(t, append([]string{"../examples/remote-python/ids.py", "--server", url, "--pool", "orders"}, args...)...)
@@ -49,7 +50,8 @@ func python(t testing.TB, args ...string) *worker {
 	return process
 }
 
-// stamped waits for a process's end, and returns how it ended and the ids that it printed, taken apart by a layout. They rise, and are of one worker id.
+// stamped waits for a process's end, and returns how it ended and the ids that it printed, taken
+// apart by a layout. They rise, and are of one worker id.
 func stamped(t testing.TB, process *worker, layout string) (code int, ids []snowflake.ID, parts []snowflake.Parts) {
 	t.Helper()
 	process.once.Do(func() {
@@ -111,7 +113,8 @@ func TestIDsFromPython(t *testing.T) {
 	}
 }
 
-// A service in front of Redis is killed, with a new one later, or with all that Redis knew, while several processes stamp.
+// A service in front of Redis is killed, with a new one later, or with all that Redis knew, while
+// several processes stamp.
 func TestIDsFromPythonOverFaults(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serveWith(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{Skew: 100 * time.Millisecond}})
@@ -178,7 +181,8 @@ func (s *service) behind(t testing.TB, worker int) client.Slot {
 	return slot(t, connect(t, listen(t, s.line.service)), "orders", worker)
 }
 
-// A process is stopped for longer than its lease, and others get its worker id: when it goes on it stamps nothing.
+// A process is stopped for longer than its lease, and others get its worker id: when it goes on it
+// stamps nothing.
 func TestIDsFromPythonThatWasPaused(t *testing.T) {
 	s := embedded(t)
 	first := stamper(t, s.url, "--n", "0", "--rate", "1000", "--ttl-ms", "5000", "--layout", "41/1/12")
@@ -222,7 +226,8 @@ func TestIDsFromPythonInSeconds(t *testing.T) {
 	}
 }
 
-// The wall clock has no part in an id; one that jumps forward may mean that the machine has slept, and ends the lease.
+// The wall clock has no part in an id; one that jumps forward may mean that the machine has slept,
+// and ends the lease.
 func TestIDsFromPythonWithAWrongWallClock(t *testing.T) {
 	const program = `
 import itertools, runpy, sys, time

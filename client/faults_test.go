@@ -102,12 +102,13 @@ func (s *service) askedAgain(t *testing.T) {
 		grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f"})
 		s.line.disturb(only(verb, 1, loseReply))
 		write := verbs(s.Client, token, grant.Lease)[verb]
-		wantError(t, write(t.Context()), client.ErrUnknownOutcome)
+		wantError(t, write(t.Context()), client.ErrUnknownOutcome, "verb", verb)
 		succeeds(t, verb+" again", write(t.Context()))
 	}
 }
 
-// A connection that the service closes while it is idle, unseen: the write meets a dead one, and must not be sent on another, since it may have arrived.
+// A connection that the service closes while it is idle, unseen: the write meets a dead one, and
+// must not be sent on another, since it may have arrived.
 func TestAWriteThatMeetsADeadConnectionIsNotSentAgain(t *testing.T) {
 	var requests atomic.Int64
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -136,7 +137,8 @@ func TestAWriteThatMeetsADeadConnectionIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// answerOne answers the first request of a connection, and reads the second before it hangs up without a word, as a service that died in the middle.
+// answerOne answers the first request of a connection, and reads the second before it hangs up
+// without a word, as a service that died in the middle.
 func answerOne(conn net.Conn, requests *atomic.Int64) {
 	defer conn.Close()
 	lines := bufio.NewReader(conn)
@@ -154,7 +156,8 @@ func answerOne(conn net.Conn, requests *atomic.Int64) {
 	}
 }
 
-// A service that refuses a large body without having read it closes the connection over what is under way, and its answer is lost with that. So the body waits.
+// A service that refuses a large body without having read it closes the connection over what is
+// under way, and its answer is lost with that. So the body waits.
 func TestALargeBodyWaitsUntilItIsWanted(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, "listening", err)
@@ -189,7 +192,7 @@ func TestAServiceThatIsAwayIsARefusal(t *testing.T) {
 	c := connect(t, web.URL)
 	for verb, write := range verbs(c, "secret-token", "secret-lease") {
 		err := write(t.Context())
-		wantError(t, err, client.ErrUnavailable)
+		wantError(t, err, client.ErrUnavailable, "verb", verb)
 		expect.Error(t, verb+" of a service that is away", err, syscall.ECONNREFUSED)
 		without(t, verb+" of a service that is away", err.Error(), "secret", "/token")
 	}
@@ -203,7 +206,7 @@ func TestAnEndedContextSendsNothing(t *testing.T) {
 	cancel()
 	for verb, write := range verbs(s.Client, "a-token", "a-lease") {
 		err := write(ctx)
-		wantError(t, err, client.ErrRefused)
+		wantError(t, err, client.ErrRefused, "verb", verb)
 		expect.Error(t, verb+" with a context that has ended", err, context.Canceled)
 		expect.Equal(t, "how often "+verb+" was sent", s.line.count(verb), 0)
 	}
@@ -256,7 +259,8 @@ func TestAStoreThatIsAwayIsARefusalOfTheService(t *testing.T) {
 	}
 }
 
-// A Redis that hangs may do later what it was asked for: the service says so, and so does the client.
+// A Redis that hangs may do later what it was asked for: the service says so, and so does the
+// client.
 func TestAStoreThatHangsIsAnUnknownOutcome(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serve(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second}))

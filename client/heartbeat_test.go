@@ -12,7 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// Every test here runs in a bubble where time passes only while everybody waits, so the times are exact.
+// Every test here runs in a bubble where time passes only while everybody waits, so the times are
+// exact.
 
 // attempt runs Do in the background and returns what becomes of it.
 func (s *service) attempt(ctx context.Context, token string, terms client.Terms, work func(context.Context, *client.Attempt) (client.Answer, error)) <-chan ended {
@@ -73,7 +74,8 @@ func TestHeartbeatKeepsALongWorkersClaim(t *testing.T) {
 	}
 }
 
-// The service falls silent in the middle: from the lease's end on somebody else may run, as far as this process can know.
+// The service falls silent in the middle: from the lease's end on somebody else may run, as far as
+// this process can know.
 func TestUnderTakeoverWorkEndsByItsOwnClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -103,7 +104,8 @@ func connect(t testing.TB, url string, change ...func(*client.Config)) *client.C
 // fault is what a line does to one request; done is false for one that it leaves alone.
 type fault func(w http.ResponseWriter, r *http.Request, service http.Handler) (done bool)
 
-// line stands between client and service, counts requests by verb and disturbs those that it is told to.
+// line stands between client and service, counts requests by verb and disturbs those that it is
+// told to.
 type line struct {
 	service http.Handler
 
@@ -213,11 +215,16 @@ func state(t testing.TB, c *client.Client, token string) client.State {
 	return status.State
 }
 
-// wantError fails the test unless the error is as wanted, of exactly one class, and an *Error.
-func wantError(t testing.TB, err, want error) *client.Error {
+// wantError fails the test unless the error is as wanted, of exactly one class, and an *Error. What
+// the call was about, such as `key` and its value, goes before the error.
+func wantError(t testing.TB, err, want error, about ...any) *client.Error {
 	t.Helper()
+	asked := "the call"
+	for i := 1; i < len(about); i += 2 {
+		asked += fmt.Sprintf(", with %v %+v", about[i-1], about[i])
+	}
 	if !errors.Is(err, want) {
-		t.Fatalf("got error %v, want %v", err, want)
+		t.Fatalf("%s: got error %v, want %v", asked, err, want)
 	}
 	classes := 0
 	for _, class := range []error{client.ErrRefused, client.ErrLost, client.ErrUnknownOutcome} {
@@ -227,15 +234,15 @@ func wantError(t testing.TB, err, want error) *client.Error {
 	}
 	said, ok := errors.AsType[*client.Error](err)
 	if classes != 1 || !ok {
-		t.Fatalf("the error %v is of %d classes, want 1; an *Error: got %t, want true", err, classes, ok)
+		t.Fatalf("%s: the error %v is of %d classes, want 1; an *Error: got %t, want true", asked, err, classes, ok)
 	}
 	return said
 }
 
-// answering is a client of a service that answers every request with this.
-func answering(t testing.TB, status int, media, body string) *client.Client {
+// answering is a client of a service that answers every request with this JSON.
+func answering(t testing.TB, status int, body string) *client.Client {
 	t.Helper()
-	return faced(t, says(status, media, body))
+	return faced(t, says(status, "application/json", body))
 }
 
 // faced is a client whose every request meets a fault.

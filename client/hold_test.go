@@ -17,7 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// Every test here runs in a bubble where time passes only while everybody waits, so the times are exact. A TTL is 30 s; the local deadline is a second before its end.
+// Every test here runs in a bubble where time passes only while everybody waits, so the times are
+// exact. A TTL is 30 s; the local deadline is a second before its end.
 const trusted = 29 * time.Second
 
 // diary notes what a holder tells.
@@ -94,7 +95,8 @@ func TestAHeldWorkerIDStaysHeld(t *testing.T) {
 	})
 }
 
-// Whatever the line does: the holder stops by its own clock, a TTL less the margin after the last renewal that was confirmed had been sent.
+// Whatever the line does: the holder stops by its own clock, a TTL less the margin after the last
+// renewal that was confirmed had been sent.
 func TestAHolderStopsInTimeWhateverTheServiceDoes(t *testing.T) {
 	for name, fault := range map[string]fault{
 		"black hole":         silent,
@@ -177,7 +179,8 @@ func TestAHolderEndsAtOnceWhenTheServiceSaysThatItsLeaseIsLost(t *testing.T) {
 	})
 }
 
-// A service that is away for longer than a TTL: what was held is gone, and another worker id is leased when the service is there again.
+// A service that is away for longer than a TTL: what was held is gone, and another worker id is
+// leased when the service is there again.
 func TestAHolderReacquires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := bubble(t), &diary{}
@@ -202,7 +205,8 @@ func TestAHolderReacquires(t *testing.T) {
 	})
 }
 
-// The reply to an acquire is lost, or comes too late to be of use: that costs a worker id until its window ends. The next one is another.
+// The reply to an acquire is lost, or comes too late to be of use: that costs a worker id until its
+// window ends. The next one is another.
 func TestAGrantWhoseReplyWasLostIsNobodys(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault fault
@@ -261,7 +265,8 @@ func TestAHolderWaitsAsLongAsTheServiceSays(t *testing.T) {
 	})
 }
 
-// waitsFor leases while nothing can be had for so long. A long wait is cut short, since a holder may give back at any time; it is not asked much more often for that.
+// waitsFor leases while nothing can be had for so long. A long wait is cut short, since a holder
+// may give back at any time; it is not asked much more often for that.
 func waitsFor(t *testing.T, s *service, span time.Duration, want error) {
 	t.Helper()
 	began, asked := time.Now(), s.line.count("acquire")

@@ -36,11 +36,12 @@ func TestEveryCodeOfALockIsTold(t *testing.T) {
 	for code, want := range toldOfLocks {
 		c := troubled(t, code)
 		_, err := c.TryAcquireLock(t.Context(), "deploy", client.LockRequest{})
-		expect.Equal(t, "the code of the error", wantError(t, err, want).Code, string(code))
+		expect.Equal(t, "the code of the error", wantError(t, err, want, "code", code).Code, string(code))
 	}
 }
 
-// The page has every code that these endpoints can answer, with its status, and says of each whether anything was done as this package does.
+// The page has every code that these endpoints can answer, with its status, and says of each
+// whether anything was done as this package does.
 func TestCodesOfTheLocksPage(t *testing.T) {
 	text, err := os.ReadFile("../docs/locks.md")
 	must(t, "reading the page", err)
@@ -198,7 +199,8 @@ func renewals(with fault) fault {
 	}
 }
 
-// Whatever the line does: the lock's context ends by this process's clock, a TTL less the margin after the last renewal that was confirmed had been sent.
+// Whatever the line does: the lock's context ends by this process's clock, a TTL less the margin
+// after the last renewal that was confirmed had been sent.
 func TestALockEndsInTimeWhateverTheServiceDoes(t *testing.T) {
 	for name, fault := range map[string]fault{
 		"black hole":        silent,
@@ -240,7 +242,8 @@ func TestALockEndsInTimeWhateverTheServiceDoes(t *testing.T) {
 	}
 }
 
-// The lease of a lock that was waited for begins at a moment that nobody told: it is counted from a renewal that was sent after that.
+// The lease of a lock that was waited for begins at a moment that nobody told: it is counted from a
+// renewal that was sent after that.
 func TestALockThatWasWaitedForIsNotTrustedForTooLong(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"waited": 0, "waited, and the answer was late": 9 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +273,8 @@ func TestALockThatWasWaitedForIsNotTrustedForTooLong(t *testing.T) {
 	}
 }
 
-// A wait goes on while the service is away for a moment, and no longer; who does not wait hears of it at once.
+// A wait goes on while the service is away for a moment, and no longer; who does not wait hears of
+// it at once.
 func TestAWaitOutlastsAShortOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
@@ -351,18 +355,18 @@ func TestLockCallsThatCanNotBeMeantAreNotSent(t *testing.T) {
 	s := embedded(t)
 	for _, name := range []string{"", ".", "..", "a/b", "a b", "é", "a?force=1", "a%2Fb", "a\x00"} {
 		_, err := s.TryAcquireLock(t.Context(), name, client.LockRequest{})
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "name", name)
 		_, err = s.Lock(t.Context(), name)
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "name", name)
 		_, err = s.BreakLock(t.Context(), name, 1)
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "name", name)
 	}
 	expect.Equal(t, "requests sent", s.line.count("status"), 0)
 	for _, request := range []client.LockRequest{
 		{TTL: time.Millisecond}, {TTL: -time.Second}, {TTL: 25 * time.Hour}, {Mode: "write"}, {Permits: -1}, {Permits: 2, Mode: "shared"}, {Permits: 2, Take: 3}, {Owner: "a b"},
 	} {
 		_, err := s.AcquireLock(t.Context(), "deploy", request)
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "request", request)
 	}
 }
 
@@ -383,6 +387,6 @@ func TestAnswersThatAreNoGrantOfALock(t *testing.T) {
 			_ = held.Release(t.Context()) // of nobody
 			continue
 		}
-		wantError(t, err, client.ErrUnknownOutcome)
+		wantError(t, err, client.ErrUnknownOutcome, "answer", body)
 	}
 }

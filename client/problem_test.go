@@ -62,7 +62,8 @@ func TestTextsOfOthersAreMadePlain(t *testing.T) {
 	}
 }
 
-// Whatever answers a write: the error is of one class, holds no secret and nothing that moves a terminal, and a wait that can be waited.
+// Whatever answers a write: the error is of one class, holds no secret and nothing that moves a
+// terminal, and a wait that can be waited.
 func FuzzProblem(f *testing.F) {
 	const token, lease = "token-7fh2kq", "lease-9xbwmz" // a code could look like that
 	seed := func(status int, media, retry, body string) {

@@ -20,10 +20,12 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// tight has one id a millisecond for each worker id, so that two holders of one can hardly miss each other.
+// tight has one id a millisecond for each worker id, so that two holders of one can hardly miss
+// each other.
 const tight = "41/3/0"
 
-// tightTTL is told by all of them: after a loss of all state it is what says how long nothing is granted.
+// tightTTL is told by all of them: after a loss of all state it is what says how long nothing is
+// granted.
 const tightTTL = 900 * time.Millisecond
 
 // stampers are programs that hold a worker id each over HTTP, and stamp with it.

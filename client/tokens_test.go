@@ -91,10 +91,10 @@ func (s *service) owner(t *testing.T) {
 	mine := claim(t, s.Client, token, client.Terms{Fingerprint: "f"}).Lease
 	theirs := claim(t, s.Client, other, client.Terms{Fingerprint: "f"}).Lease
 	for _, lease := range []string{theirs, "x", mine + "x"} {
-		wantError(t, s.Complete(t.Context(), token, lease, client.Answer{}), client.ErrSuperseded)
-		wantError(t, s.Release(t.Context(), token, lease), client.ErrSuperseded)
+		wantError(t, s.Complete(t.Context(), token, lease, client.Answer{}), client.ErrSuperseded, "lease", lease)
+		wantError(t, s.Release(t.Context(), token, lease), client.ErrSuperseded, "lease", lease)
 		_, err := s.Extend(t.Context(), token, lease, 0)
-		wantError(t, err, client.ErrSuperseded)
+		wantError(t, err, client.ErrSuperseded, "lease", lease)
 	}
 	succeeds(t, "Complete by the owner", s.Complete(t.Context(), token, mine, client.Answer{}))
 	outcome, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
@@ -116,7 +116,7 @@ func (s *service) doubt(t *testing.T) {
 	token, grant := s.lapsed(t, client.Hold)
 	for _, policy := range []client.Policy{client.Hold, client.Takeover} { // the policy of the claim that was made counts
 		_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Policy: policy})
-		said := wantError(t, err, client.ErrInDoubt)
+		said := wantError(t, err, client.ErrInDoubt, "policy", policy)
 		expect.Equal(t, "the wait told of a token in doubt", said.RetryAfter, 0)
 		expect.Equal(t, "whether asking again may help", said.Retryable, false)
 	}
@@ -171,7 +171,8 @@ func (s *service) manyAtOnce(t *testing.T) {
 	expect.Equal(t, "claims told `in progress`, of 50", busy.Load(), 49)
 }
 
-// What a request may not hold is refused: by the service, or here, where it would have been another request.
+// What a request may not hold is refused: by the service, or here, where it would have been another
+// request.
 func TestInvalidRequestsAreRefused(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
@@ -213,7 +214,7 @@ func TestAnswerThatIsTooLargeIsRefusedAndCanBeLeftOut(t *testing.T) {
 	for _, size := range []int{800 << 10, 8 << 20} { // beyond and far beyond what the service reads
 		token := issue(t, s.Client)
 		grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f"})
-		wantError(t, s.Complete(t.Context(), token, grant.Lease, client.Answer{Body: make([]byte, size)}), client.ErrTooLarge)
+		wantError(t, s.Complete(t.Context(), token, grant.Lease, client.Answer{Body: make([]byte, size)}), client.ErrTooLarge, "size", size)
 		expect.Equal(t, "the token's state after an answer that is too large", state(t, s.Client, token), client.Claimed)
 		succeeds(t, "Complete without the body", s.Complete(t.Context(), token, grant.Lease, client.Answer{Status: 201, NotKept: true}))
 		outcome, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})

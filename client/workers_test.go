@@ -157,7 +157,8 @@ func (s *service) pools(t *testing.T) {
 	expect.Equal(t, "results of a list that can not be read", n, 1)
 }
 
-// On a Redis that may have lost what it knew, the service grants nothing until every window that may be open has ended. What is held goes on meanwhile, by its proof.
+// On a Redis that may have lost what it knew, the service grants nothing until every window that
+// may be open has ended. What is held goes on meanwhile, by its proof.
 func TestWorkerIDsOverTheLossOfAllState(t *testing.T) {
 	store := open(t, "embedded:")
 	s := serveWith(t, server.Config{Store: store, Workers: workerlease.Config{Skew: 500 * time.Millisecond}})
@@ -255,18 +256,18 @@ func TestWhatIsNoPoolOrLeaseIsNotSent(t *testing.T) {
 			expect.Error(t, fmt.Sprintf("%s of the pool %q", verb, pool), write(t.Context()), client.ErrInvalidRequest)
 		}
 		_, err := c.CreatePool(t.Context(), pool, client.PoolShape{})
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "pool", pool)
 		_, err = c.Ring(t.Context(), pool, 0, 1)
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "pool", pool)
 		if pool != "" {
 			_, err = c.SnowflakeIDs(t.Context(), pool, 1)
-			wantError(t, err, client.ErrInvalidRequest)
+			wantError(t, err, client.ErrInvalidRequest, "pool", pool)
 		}
 	}
 	for _, wrong := range []client.WorkerLease{{}, {Pool: "orders"}, {Pool: "orders", Token: "a b"}, {Pool: "orders", Token: "a-lease", WorkerID: -1}} {
 		_, err := c.RenewWorker(t.Context(), wrong)
-		wantError(t, err, client.ErrInvalidRequest)
-		wantError(t, c.ReleaseWorker(t.Context(), wrong, time.Time{}), client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalidRequest, "wrong", wrong)
+		wantError(t, c.ReleaseWorker(t.Context(), wrong, time.Time{}), client.ErrInvalidRequest, "wrong", wrong)
 	}
 }
 
@@ -274,7 +275,7 @@ func TestWhatIsNoPoolOrLeaseIsNotSent(t *testing.T) {
 func TestAGrantThatIsNotWholeIsAnUnknownOutcome(t *testing.T) {
 	const good = `{"worker_id":31,"lease":"lease","fence":7,"not_before":"2026-01-01T00:00:00Z","not_after":"2026-01-01T00:00:30Z","ttl_ms":30000,"renew_every_ms":10000,` +
 		`"layout":"41/5/5/12","epoch":"2020-01-01T00:00:00Z","datacenter":31,"server_time":"2026-01-01T00:00:00Z","newer":[1]}`
-	answer := func(status int, body string) *client.Client { return answering(t, status, "application/json", body) }
+	answer := func(status int, body string) *client.Client { return answering(t, status, body) }
 	lease := acquire(t, answer(201, good), "orders", client.WorkerRequest{})
 	expect.Equal(t, "the worker id of a whole grant", lease.WorkerID, 31)
 	expect.Equal(t, "the width of a worker id of a whole grant", lease.Bits, 5)
@@ -284,7 +285,7 @@ func TestAGrantThatIsNotWholeIsAnUnknownOutcome(t *testing.T) {
 		good: `null`, `,"newer":[1]}`: ``,
 	} {
 		_, err := answer(201, strings.Replace(good, from, to, 1)).AcquireWorker(t.Context(), "orders", client.WorkerRequest{})
-		wantError(t, err, client.ErrUnknownOutcome)
+		wantError(t, err, client.ErrUnknownOutcome, "replaced", from+" by "+to)
 	}
 	_, err := answer(200, good).AcquireWorker(t.Context(), "orders", client.WorkerRequest{})
 	wantError(t, err, client.ErrUnknownOutcome)
@@ -298,11 +299,11 @@ func TestAGrantThatIsNotWholeIsAnUnknownOutcome(t *testing.T) {
 		`:31`: `:30`, `"not_after"`: `"other"`, `:40Z`: `:29Z`, `"ttl_ms":30000`: `"ttl_ms":0`, `"server_time"`: `"other"`, renewed: `{}`,
 	} {
 		_, err := answer(200, strings.Replace(renewed, from, to, 1)).RenewWorker(t.Context(), lease)
-		wantError(t, err, client.ErrUnknownOutcome)
+		wantError(t, err, client.ErrUnknownOutcome, "replaced", from+" by "+to)
 	}
 	for _, body := range []string{`{}`, `{"pools":null}`, `{"pools":[],"next":""`} {
 		for _, err := range answer(200, body).Pools(t.Context(), "") {
-			wantError(t, err, client.ErrUnavailable)
+			wantError(t, err, client.ErrUnavailable, "body", body)
 		}
 	}
 	pages := 0
@@ -329,7 +330,7 @@ func TestSnowflakeIDsOfTheService(t *testing.T) {
 	for _, wrong := range []string{`{"ids":["7"]}`, `{"ids":["7","8","9"]}`, `{"ids":["7","-8"]}`, `{"ids":["7","9223372036854775808"]}`, `{"ids":[7,9007199254740993]}`, `{}`} {
 		body = wrong
 		_, err := c.SnowflakeIDs(t.Context(), "", 2)
-		wantError(t, err, client.ErrUnavailable) // nothing that counts was done: ask again
+		wantError(t, err, client.ErrUnavailable, "wrong", wrong) // nothing that counts was done: ask again
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// The benchmarks tell what one round trip to a redis-server on this machine takes, one caller at a time. Those of worker ids also tell what the script costs the
-// server, as server-us/op and server-median-us.
+// The benchmarks tell what one round trip to a redis-server on this machine takes, one caller at a
+// time. Those of worker ids also tell what the script costs the server, as server-us/op and
+// server-median-us.
 
 func BenchmarkTokenClaim(b *testing.B) {
 	server := open(b, "redis")
@@ -34,11 +35,12 @@ func BenchmarkCounterIncr(b *testing.B) {
 	}
 }
 
-// widths are those of the rings that the scripts are measured on: 1,024 slots, 65,536 and 1,048,576.
+// widths are those of the rings that the scripts are measured on: 1,024 slots, 65,536 and
+// 1,048,576.
 var widths = []int{10, 16, 20}
 
-// crowd fills a ring of that width: each slot is leased for an hour by a holder with an identity, which has renewed its lease some time in the last twenty minutes, but for
-// slot 0, which is free.
+// crowd fills a ring of that width: each slot is leased for an hour by a holder with an identity,
+// which has renewed its lease some time in the last twenty minutes, but for slot 0, which is free.
 func (b *box) crowd(bits int) {
 	b.Helper()
 	b.create(lease{bits: bits})
@@ -68,7 +70,8 @@ var (
 	median = regexp.MustCompile(`latency_percentiles_usec_evalsha:p50=([\d.]+)`)
 )
 
-// costs reports the server's time for each call of a script since its figures were reset: the mean, and the median, which other processes disturb less.
+// costs reports the server's time for each call of a script since its figures were reset: the mean,
+// and the median, which other processes disturb less.
 func (b *box) costs(bench *testing.B) {
 	b.Helper()
 	figures := b.do("INFO", "commandstats").(string) + b.do("INFO", "latencystats").(string)
@@ -84,10 +87,12 @@ func (b *box) costs(bench *testing.B) {
 	bench.ReportMetric(p50, "server-median-us")
 }
 
-// ways are how a server is asked: a request when the one before was answered, which finds the processor's caches cold, or many at once.
+// ways are how a server is asked: a request when the one before was answered, which finds the
+// processor's caches cold, or many at once.
 var ways = map[string]int{"alone": 1, "busy": 64}
 
-// eachRing measures requests on rings of every width, asked in every way. prepare makes a ring ready, and returns what sends the i-th request.
+// eachRing measures requests on rings of every width, asked in every way. prepare makes a ring
+// ready, and returns what sends the i-th request.
 func eachRing(b *testing.B, prepare func(server *box, bits int) func(i int, to redis.Pipeliner)) {
 	for _, bits := range widths {
 		for _, way := range slices.Sorted(maps.Keys(ways)) {
@@ -130,7 +135,8 @@ func (b *box) answered(pipe redis.Pipeliner) {
 	}
 }
 
-// BenchmarkWorkerAcquire takes the one free slot of a ring, again and again, each time with another identity.
+// BenchmarkWorkerAcquire takes the one free slot of a ring, again and again, each time with another
+// identity.
 func BenchmarkWorkerAcquire(b *testing.B) {
 	eachRing(b, func(server *box, bits int) func(int, redis.Pipeliner) {
 		now := server.now()

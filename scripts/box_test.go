@@ -144,7 +144,8 @@ func (b *box) tick() {
 	}
 }
 
-// expiry is when a key ends, in milliseconds since 1970 of the server, rounded; -1 = never, -2 = there is no such key.
+// expiry is when a key ends, in milliseconds since 1970 of the server, rounded; -1 = never, -2 =
+// there is no such key.
 func (b *box) expiry(key string) int64 {
 	b.Helper()
 	const text = `local left = redis.call('PTTL', KEYS[1])
@@ -203,7 +204,8 @@ func (b *box) fields(key string) map[string]string {
 	return fields
 }
 
-// same fails the test if the keys are no longer as they were. An expiry may differ by what rounding makes of it.
+// same fails the test if the keys are no longer as they were. An expiry may differ by what rounding
+// makes of it.
 func (b *box) same(before map[string]record) {
 	b.Helper()
 	after := b.look(slices.Collect(maps.Keys(before))...)

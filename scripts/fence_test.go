@@ -16,7 +16,8 @@ func (b *box) grants() int {
 
 const thousand = 1000
 
-// rising fails the test unless each fence is larger than the one before and a whole number that every Lua and JavaScript can hold.
+// rising fails the test unless each fence is larger than the one before and a whole number that
+// every Lua and JavaScript can hold.
 func rising(t *testing.T) func(fence int64) {
 	last := int64(0)
 	return func(fence int64) {

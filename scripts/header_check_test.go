@@ -16,7 +16,8 @@ import (
 // sections are what a header tells, in this order, below the line that says what the script is for.
 var sections = []string{"Uses", "KEYS", "ARGV", "Reply", "Units", "Effect"}
 
-// reading and writing are the commands that scripts may call, by whether they can change data; keyless need no key.
+// reading and writing are the commands that scripts may call, by whether they can change data;
+// keyless need no key.
 var (
 	reading = words("EXISTS GET HEXISTS HGET HGETALL HLEN HMGET INFO LLEN LRANGE PTTL SCARD SISMEMBER STRLEN TIME TTL TYPE ZCARD ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZSCORE")
 	writing = words("APPEND DECR DECRBY DEL EXPIRE GETDEL GETSET HDEL HINCRBY HMSET HSET HSETNX INCR INCRBY LPOP LPUSH LREM LTRIM MSET PERSIST PEXPIRE PEXPIREAT " +
@@ -56,7 +57,8 @@ var (
 	wordOfALocal = regexp.MustCompile(`[a-z_]+`)
 )
 
-// parse splits a file into header and code. A line of the header that starts no section continues the one before.
+// parse splits a file into header and code. A line of the header that starts no section continues
+// the one before.
 func parse(name, text string) lua {
 	file := lua{name: name, header: map[string]string{}}
 	lines := strings.Split(text, "\n")
@@ -77,7 +79,8 @@ func parse(name, text string) lua {
 	return file
 }
 
-// check tells every fault of a script's file. parts are the texts of the library files by their names.
+// check tells every fault of a script's file. parts are the texts of the library files by their
+// names.
 func check(name, text string, parts map[string]string) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	file := parse(name, text)
@@ -113,7 +116,8 @@ func (f lua) parts() []string {
 	return append(strings.Fields(f.header["Uses"]), f.later...)
 }
 
-// needs tells whether the script, or another part that it names, uses something that a part defines.
+// needs reports whether the script, or another part that it names, uses something that a part
+// defines.
 func (f lua) needs(part string, used []string, parts map[string]string) bool {
 	text := f.code
 	for _, other := range used {
@@ -132,7 +136,8 @@ func (f lua) needs(part string, used []string, parts map[string]string) bool {
 	return slices.ContainsFunc(defined, func(name string) bool { return regexp.MustCompile(`\b` + name + `\b`).MatchString(text) })
 }
 
-// checkIndexes compares what the header documents of KEYS or ARGV with what the code and its parts use.
+// checkIndexes compares what the header documents of KEYS or ARGV with what the code and its parts
+// use.
 func (f lua) checkIndexes(table, code string) (faults []string) {
 	told, used := map[string]bool{}, map[string]bool{}
 	for _, found := range documented.FindAllStringSubmatch(f.header[table], -1) {
@@ -185,7 +190,8 @@ func outcomesIn(text string) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// checkCalls looks at the command and at the key of every call: a key is KEYS[n], a local that is one and stays one, or a function's parameter.
+// checkCalls looks at the command and at the key of every call: a key is KEYS[n], a local that is
+// one and stays one, or a function's parameter.
 func checkCalls(code string) (faults []string) {
 	keys := keyNames(code)
 	for _, found := range calls.FindAllStringSubmatch(code, -1) {

@@ -66,7 +66,8 @@ func terms(patience, window int64, counts string, span int) string {
 	return fmt.Sprint(patience, " ", window, " ", counts, " ", span)
 }
 
-// enter asks for the lock as its users do: redislock's part of an exclusive lock is a SET NX with the lease.
+// enter asks for the lock as its users do: redislock's part of an exclusive lock is a SET NX with
+// the lease.
 func (b *box) enter(a ask) []string {
 	b.Helper()
 	args := a.args()
@@ -184,8 +185,8 @@ func TestFreeLockWithAQueueIsNotForNewcomers(t *testing.T) {
 	})
 }
 
-// A waiter that nobody listens for is passed over where Redis can tell, one that has not asked for too long is dropped, and so are those of a process that has let a
-// claim window pass.
+// A waiter that nobody listens for is passed over where Redis can tell, one that has not asked for
+// too long is dropped, and so are those of a process that has let a claim window pass.
 func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a"})
@@ -217,7 +218,8 @@ func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 	})
 }
 
-// A reader that has claimed its lock, and whose lease ends, has let no window pass: others of its process keep their places.
+// A reader that has claimed its lock, and whose lease ends, has let no window pass: others of its
+// process keep their places.
 func TestLeaseThatEndsIsNoWindowThatPassed(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a"})
@@ -331,8 +333,9 @@ func TestBreakingTakesTheLockWithALargerFence(t *testing.T) {
 	})
 }
 
-// A server whose time is behind, or has just come up to the last fence, mints the next one behind the run of that. The last fence is set a little ahead, by another span each
-// time, so that some grants come when the time is within its run.
+// A server whose time is behind, or has just come up to the last fence, mints the next one behind
+// the run of that. The last fence is set a little ahead, by another span each time, so that some
+// grants come when the time is within its run.
 func TestFenceOfAFreeLockLiesBehindTheLastRun(t *testing.T) {
 	each(t, func(t *testing.T, b *box) { fencesBehindRuns(t, b, b.grants()) })
 }
@@ -351,8 +354,9 @@ func fencesBehindRuns(t *testing.T, b *box, grants int) {
 	}
 }
 
-// Behind the fence of an exclusive grant there is a run of others, which its process gives to those to whom it hands the lock on by itself: each of them renews it and is
-// broken, the next fence lies behind them, however it is minted, and a holder among others has none but his own.
+// Behind the fence of an exclusive grant there is a run of others, which its process gives to those
+// to whom it hands the lock on by itself: each of them renews it and is broken, the next fence lies
+// behind them, however it is minted, and a holder among others has none but his own.
 func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {
 	const ahead = int64(9_000_000_000_000_000) // of the clock, so that nothing but the run makes a difference
 	each(t, func(t *testing.T, b *box) {

@@ -11,8 +11,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the package's tests and then asks two things of the run as a whole: no goroutine is left, and every reply that a script's header lists was
-// produced on a redis-server and on the embedded store. The second is asked of a full run only.
+// TestMain runs the package's tests and then asks two things of the run as a whole: no goroutine is
+// left, and every reply that a script's header lists was produced on a redis-server and on the
+// embedded store. The second is asked of a full run only.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()

@@ -165,7 +165,8 @@ func TestScopeOfARouteMustFitThatOfTheToken(t *testing.T) {
 	})
 }
 
-// The outcome for a claim that fell silent, by the policy it was made under and by that of the next request. Only if both say so may it run again.
+// The outcome for a claim that fell silent, by the policy it was made under and by that of the next
+// request. Only if both say so may it run again.
 var silent = []struct{ made, asked, outcome string }{
 	{"hold", "hold", "in-doubt"},
 	{"hold", "takeover", "in-doubt"},

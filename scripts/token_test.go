@@ -14,7 +14,8 @@ const (
 	hour   = 60 * minute
 )
 
-// claim is what token_claim is asked with. The zero value of each field means the default beside it.
+// claim is what token_claim is asked with. The zero value of each field means the default beside
+// it.
 type claim struct {
 	owner, fingerprint string // "ann", "print"
 	lease              int64  // a minute

@@ -80,7 +80,8 @@ func TestIdentityFollowsTheSlot(t *testing.T) {
 	})
 }
 
-// The names say nothing that the records do not: where they disagree, or are gone, the records hold.
+// The names say nothing that the records do not: where they disagree, or are gone, the records
+// hold.
 func TestNamesAreOnlyBelievedWhereTheRecordAgrees(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		g := b.lease(lease{nonce: "n1", identity: "ann"})

@@ -14,7 +14,8 @@ import (
 
 var plainPart = regexp.MustCompile(`(?s)\nlocal function [a-z]+_plain\(\)\n.*?\nend\n\nlocal [a-z]+ = [a-z]+_plain\(\)\nif .*?\nend\n`)
 
-// divide returns the first part of a script, which answers plain requests and nothing else, as a script of its own, and the script without it.
+// divide returns the first part of a script, which answers plain requests and nothing else, as a
+// script of its own, and the script without it.
 func divide(t *testing.T, script *scripts.Script) (plain, rest string) {
 	t.Helper()
 	at := plainPart.FindAllStringIndex(script.Source, -1)
@@ -33,7 +34,8 @@ func (b *box) replace(script *scripts.Script, text string) {
 	b.instead[script] = &scripts.Script{Name: script.Name + " in part", Source: text, SHA: redis.NewScript(text).Hash()}
 }
 
-// plainRequests are those which a script answers before all else, on a full ring whose first slot, of ann, has lapsed, and whose second, of bob, was released later.
+// plainRequests are those which a script answers before all else, on a full ring whose first slot,
+// of ann, has lapsed, and whose second, of bob, was released later.
 var plainRequests = map[string]func(b *box, open grant) []string{
 	"renewal":                           func(b *box, open grant) []string { return b.prove(open.proof()) },
 	"renewal without a proof":           func(b *box, open grant) []string { return b.renew(open, "") },

@@ -13,10 +13,12 @@ import (
 
 var poolKeys = []string{"{p}", "{p}:ends", "{p}:names"}
 
-// headParts are the words of a pool's head, in their order. The head is one field of the pool's hash, "pool", and each of its records is one more.
+// headParts are the words of a pool's head, in their order. The head is one field of the pool's
+// hash, "pool", and each of its records is one more.
 var headParts = []string{"layout", "epoch", "datacenter", "bits", "ttl", "records", "next", "fence", "incarnation", "quarantine"}
 
-// lease is what worker_acquire is asked with. The zero value of each field means the default beside it.
+// lease is what worker_acquire is asked with. The zero value of each field means the default beside
+// it.
 type lease struct {
 	nonce, identity                                string
 	skew                                           int64  // none
@@ -55,8 +57,9 @@ func (l lease) args() []any {
 	}
 }
 
-// acquire returns the reply, that of a grant with words of the pool's head in place of the head: granted, worker id, not before, not after, fence, ttl, now, layout, epoch,
-// datacenter, bits, first.
+// acquire returns the reply, that of a grant with words of the pool's head in place of the head:
+// granted, worker id, not before, not after, fence, ttl, now, layout, epoch, datacenter, bits,
+// first.
 func (b *box) acquire(l lease) []string {
 	b.Helper()
 	reply := b.run(scripts.WorkerAcquire, poolKeys, l.args()...)
@@ -192,7 +195,8 @@ func (b *box) setHead(part string, value any) {
 	b.do("HSET", poolKeys[0], "pool", strings.Join(words, " "))
 }
 
-// spoil makes the pool's head one that can not be read: a part is another word, or with "" it is not there.
+// spoil makes the pool's head one that can not be read: a part is another word, or with "" it is
+// not there.
 func (b *box) spoil(part, word string) {
 	b.Helper()
 	words := b.words()
@@ -211,7 +215,8 @@ func (b *box) record(id string) []string {
 	return strings.SplitN(text, " ", 6)
 }
 
-// sound fails the test unless the pool's head is whole and counts its records, and the index knows every one of them by its end.
+// sound fails the test unless the pool's head is whole and counts its records, and the index knows
+// every one of them by its end.
 func (b *box) sound() {
 	b.Helper()
 	b.soundBy(b.now())

@@ -13,8 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// life is a pool with all its holders, whatever happens to them. Times are those of the server as it is now: when it is told that time has passed, what is
-// noted here is moved into the past, too.
+// life is a pool with all its holders, whatever happens to them. Times are those of the server as
+// it is now: when it is told that time has passed, what is noted here is moved into the past, too.
 type life struct {
 	b      *box
 	rt     *rapid.T
@@ -33,7 +33,8 @@ type stint struct {
 	over bool
 }
 
-// shrinking fails the property instead of the whole test, so that a shorter life that fails is looked for.
+// shrinking fails the property instead of the whole test, so that a shorter life that fails is
+// looked for.
 type shrinking struct {
 	testing.TB
 	rt *rapid.T
@@ -107,8 +108,8 @@ func (l *life) renew() {
 	}
 }
 
-// release gives a lease back. Its last stamp lies somewhere in its window, and no further ahead of its holder's clock than a minute. That clock may be the
-// fastest of all servers' clocks.
+// release gives a lease back. Its last stamp lies somewhere in its window, and no further ahead of
+// its holder's clock than a minute. That clock may be the fastest of all servers' clocks.
 func (l *life) release() {
 	s := l.pick()
 	if s == nil {
@@ -149,7 +150,7 @@ func (l *life) failover() {
 	l.otherClock()
 }
 
-// readable tells whether the pool has a head that nobody has spoilt.
+// readable reports whether the pool has a head that nobody has spoilt.
 func (l *life) readable() bool {
 	head, _ := l.b.do("HGET", poolKeys[0], "pool").(string)
 	return len(strings.Fields(head)) == len(headParts)
@@ -223,7 +224,8 @@ func (l *life) checkIndex() {
 	}
 }
 
-// Whatever the order of grants, renewals, releases, lapses, failovers and losses: no two windows of an id overlap, and fences rise.
+// Whatever the order of grants, renewals, releases, lapses, failovers and losses: no two windows of
+// an id overlap, and fences rise.
 func TestNoTwoWindowsOfAnIDOverlap(t *testing.T) {
 	each(t, noTwoWindowsOverlap)
 }

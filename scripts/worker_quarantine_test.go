@@ -44,7 +44,8 @@ func losses() map[string]loss {
 	return every
 }
 
-// quarantined fails the test unless nothing is granted until the given moment at the earliest, and tells the moment.
+// quarantined fails the test unless nothing is granted until the given moment at the earliest, and
+// tells the moment.
 func (b *box) quarantined(l lease, earliest int64) int64 {
 	b.Helper()
 	l.nonce = "too-early"

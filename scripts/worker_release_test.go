@@ -27,7 +27,8 @@ func TestReleaseEndsTheLeaseOnce(t *testing.T) {
 	})
 }
 
-// used is when the next window begins, counted from the moment of the release, or from the window's start or end.
+// used is when the next window begins, counted from the moment of the release, or from the window's
+// start or end.
 func TestNextWindowBeginsBehindTheLastTimestampUsed(t *testing.T) {
 	for name, row := range map[string]struct {
 		used  func(g grant, now int64) any
@@ -71,7 +72,8 @@ func TestNextWindowBeginsBehindTheLastTimestampUsed(t *testing.T) {
 	}
 }
 
-// Whoever notices a loss waits for ttl + skew. No window may end later than that, however late it begins: see TestLossAfterLateWindows.
+// Whoever notices a loss waits for ttl + skew. No window may end later than that, however late it
+// begins: see TestLossAfterLateWindows.
 func TestWindowEndsAtMostOneTTLFromNow(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		for i := range 10 {
@@ -87,7 +89,8 @@ func TestWindowEndsAtMostOneTTLFromNow(t *testing.T) {
 	})
 }
 
-// A holder that has stamped ahead of the clock gives its id back, the next one gets a window that begins later, and then everything is lost.
+// A holder that has stamped ahead of the clock gives its id back, the next one gets a window that
+// begins later, and then everything is lost.
 func TestLossAfterLateWindows(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		const skew = 1000

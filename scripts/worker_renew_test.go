@@ -155,7 +155,8 @@ func TestRestoredGrantKeepsItsFenceAndThePoolItsOwn(t *testing.T) {
 	})
 }
 
-// A record of a time before the grant does not stand in its way; one that may be younger, or was open behind the grant's start, does.
+// A record of a time before the grant does not stand in its way; one that may be younger, or was
+// open behind the grant's start, does.
 func TestVanishedLeaseGoesOverOlderRecordsOnly(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.lease(lease{nonce: "keep"})
@@ -260,7 +261,8 @@ func TestRenewalInQuarantineNeedsMoreThanTheSkew(t *testing.T) {
 	})
 }
 
-// A renewal of an unknown pool under `trust` says that it was one; what it can not prove stays unwritten.
+// A renewal of an unknown pool under `trust` says that it was one; what it can not prove stays
+// unwritten.
 func TestRenewalThatProvesNothingLeavesNothingUnderTrust(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		p := grant{nonce: "n", id: "0", from: 1, till: 2, fence: 3, ttl: hour}.proof()
@@ -273,7 +275,8 @@ func TestRenewalThatProvesNothingLeavesNothingUnderTrust(t *testing.T) {
 	})
 }
 
-// Without a ttl nobody knows how long to wait, so nothing is said of the pool. The next who tells one is heard.
+// Without a ttl nobody knows how long to wait, so nothing is said of the pool. The next who tells
+// one is heard.
 func TestRenewalWithoutATTLSaysNothingOfAPoolWithoutAHead(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		g := b.lease(lease{nonce: "n0"})

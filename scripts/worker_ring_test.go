@@ -216,7 +216,8 @@ func TestIndexLostBeforeTheRingIsFullIsRebuiltWhenItIs(t *testing.T) {
 	})
 }
 
-// A slot that was released with a last timestamp ahead of now can be granted at once, also after its index was lost.
+// A slot that was released with a last timestamp ahead of now can be granted at once, also after
+// its index was lost.
 func TestRebuiltIndexOffersReleasedSlotsAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		grants := b.fill()
@@ -228,7 +229,8 @@ func TestRebuiltIndexOffersReleasedSlotsAtOnce(t *testing.T) {
 	})
 }
 
-// What was given back is free, also by a clock that has gone back meanwhile: the window begins where the last one ended.
+// What was given back is free, also by a clock that has gone back meanwhile: the window begins
+// where the last one ended.
 func TestReleasedSlotIsGrantedByAClockThatIsBehind(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		grants := b.fill()
@@ -296,7 +298,8 @@ func TestRingOfTwentyBits(t *testing.T) {
 	})
 }
 
-// A ring whose head was lost counts its slots once, and not again with each refusal. A refusal says no more than that of the pool.
+// A ring whose head was lost counts its slots once, and not again with each refusal. A refusal says
+// no more than that of the pool.
 func TestFullRingIsCountedOnce(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		grants := b.fill()

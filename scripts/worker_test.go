@@ -58,7 +58,8 @@ func TestSameNonceGetsTheSameGrant(t *testing.T) {
 	})
 }
 
-// A repeat that comes when the lease has ended is a new lease: its start, which goes with the nonce, names another grant.
+// A repeat that comes when the lease has ended is a new lease: its start, which goes with the
+// nonce, names another grant.
 func TestSameNonceAfterItsEndIsANewLease(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		for name, end := range map[string]func(g grant) grant{
@@ -108,7 +109,8 @@ func TestNonceWhoseSlotWasReusedIsANewLease(t *testing.T) {
 	})
 }
 
-// Without the names a repeat is not known as one. It gets another id then, and the old slot takes nothing from it when it is granted anew.
+// Without the names a repeat is not known as one. It gets another id then, and the old slot takes
+// nothing from it when it is granted anew.
 func TestLostNamesCostARepeatASlotAndNoMore(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		first := b.lease(lease{nonce: "n1", bits: 1, identity: "ann"})

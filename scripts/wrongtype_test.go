@@ -302,7 +302,8 @@ func TestEveryKeyOfEveryScriptIsMisused(t *testing.T) {
 	}
 }
 
-// inUse has a counter that was last used before state may have been lost, so that its record counts.
+// inUse has a counter that was last used before state may have been lost, so that its record
+// counts.
 func inUse(b *box) []any {
 	b.do("SET", openKeys[0], "7")
 	later(b)

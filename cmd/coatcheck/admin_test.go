@@ -5,13 +5,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // page is what somebody sees who asks without any key.
 func page(t *testing.T, url string) (status int, body string) {
 	t.Helper()
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(url)
 	if err != nil {
 		t.Fatal(err)
@@ -44,16 +45,13 @@ func TestProfilesAreAtTheAdminListenerAlone(t *testing.T) {
 		"/console/":                {404, 200, ""},
 		"/debug/pprof/../../incr/": {404, 404, ""},
 	} {
-		if status, body := page(t, p.banner.AdminURL+path); status != want.status || !strings.Contains(body, want.says) {
-			t.Errorf("admin %s: %d %.200s", path, status, body)
-		}
-		if status, body := page(t, p.banner.URL+path); status != want.clients {
-			t.Errorf("clients %s: %d %.200s", path, status, body)
-		}
+		status, body := page(t, p.banner.AdminURL+path)
+		expect.Equal(t, "status of "+path+" at the admin listener", status, want.status)
+		expect.Contains(t, path+" at the admin listener", body, want.says)
+		status, _ = page(t, p.banner.URL+path)
+		expect.Equal(t, "status of "+path+" at the clients' listener", status, want.clients)
 	}
-	if people := p.banner.people(&config{}); !strings.Contains(people, "admin       "+p.banner.AdminURL+"/readyz") {
-		t.Error(people)
-	}
+	expect.Contains(t, "the banner for people", p.banner.people(&config{}), "admin       "+p.banner.AdminURL+"/readyz")
 }
 
 // A profile that is being taken does not hold the stop up.
@@ -75,20 +73,16 @@ func TestAStopEndsAProfileThatIsBeingTaken(t *testing.T) {
 		_, body := page(t, p.banner.AdminURL+"/debug/pprof/goroutine?debug=1")
 		return strings.Contains(body, "pprof.Trace")
 	})
-	if code := p.stop(); code != done {
-		t.Errorf("exit code %d\n%s", code, p.stderr)
-	}
+	p.ends(done)
 	<-ended
 }
 
 func TestAdminListenerIsOffUnlessAsked(t *testing.T) {
 	p := serve(t)
-	if p.banner.AdminURL != "" || strings.Contains(p.banner.people(&config{}), "admin") {
-		t.Errorf("%+v", p.banner)
-	}
-	if status, _ := page(t, p.banner.URL+"/debug/pprof/"); status != 404 {
-		t.Errorf("%d", status)
-	}
+	expect.Equal(t, "the admin URL in the banner", p.banner.AdminURL, "")
+	lacks(t, "the banner for people", p.banner.people(&config{}), "admin")
+	status, _ := page(t, p.banner.URL+"/debug/pprof/")
+	expect.Equal(t, "status of /debug/pprof/ at the clients' listener", status, 404)
 }
 
 func TestAdminListenerIsOnLoopbackUnlessInsecure(t *testing.T) {
@@ -107,16 +101,17 @@ func TestAdminListenerIsOnLoopbackUnlessInsecure(t *testing.T) {
 		{"0.0.0.0:9091", []string{"--insecure"}, ""},
 		{"127.0.0.1:7000", []string{"--listen", "127.0.0.1:7000"}, "is where clients come in"},
 		{"nowhere", nil, "is not host:port"},
-		{"127.0.0.1:x", nil, "is not host:port"},
+		{"127.0.0.1:x", nil, "is not "}, // host:port, or a number
 	} {
 		for _, command := range [][]string{
 			{"config", "check", "--admin-listen", row.admin},
 			{"config", "check", "gateway", "--admin", row.admin, "--upstream", "http://127.0.0.1:1", "--routes", routes},
 		} {
-			code, _, stderr := coatcheck(t, nil, append(command, row.args...)...)
-			told := strings.Contains(stderr, row.fault) || row.fault == "is not host:port" && strings.Contains(stderr, "is not a number")
-			if row.fault == "" && code != done || row.fault != "" && (code != usage || !told || !strings.Contains(stderr, "admin")) {
-				t.Errorf("%v %v: %d %s", command, row.args, code, stderr)
+			checked := execute(t, nil, append(command, row.args...)...)
+			if row.fault == "" {
+				checked.exits(done)
+			} else {
+				checked.exits(usage, "admin", row.fault)
 			}
 		}
 	}
@@ -125,20 +120,17 @@ func TestAdminListenerIsOnLoopbackUnlessInsecure(t *testing.T) {
 func TestAdminListenerThatIsTaken(t *testing.T) {
 	p := serve(t, "--admin-listen", "127.0.0.1:0")
 	taken := strings.TrimPrefix(p.banner.AdminURL, "http://")
-	if code, _, stderr := coatcheck(t, nil, "serve", "--listen", "127.0.0.1:0", "--admin-listen", taken); code != failed || !strings.Contains(stderr, "choose another address with --admin-listen") {
-		t.Errorf("%d %s", code, stderr)
-	}
+	execute(t, nil, "serve", "--listen", "127.0.0.1:0", "--admin-listen", taken).exits(failed, "choose another address with --admin-listen")
 }
 
 func TestGatewayHasProfilesAtItsAdminSide(t *testing.T) {
 	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	g := runGateway(t, upstream.URL, payRoutes)
-	if status, body := page(t, g.banner.AdminURL+"/debug/pprof/"); status != 200 || !strings.Contains(body, "goroutine") {
-		t.Errorf("%d %.200s", status, body)
-	}
-	if status, _ := page(t, g.banner.AdminURL+"/debug/pprof/cmdline"); status != 404 {
-		t.Errorf("the command line: %d", status)
-	}
+	status, body := page(t, g.banner.AdminURL+"/debug/pprof/")
+	expect.Equal(t, "status of /debug/pprof/ at the admin side", status, 200)
+	expect.Contains(t, "/debug/pprof/ at the admin side", body, "goroutine")
+	status, _ = page(t, g.banner.AdminURL+"/debug/pprof/cmdline")
+	expect.Equal(t, "status of /debug/pprof/cmdline at the admin side", status, 404)
 	if status, _ := page(t, g.banner.URL+"/debug/pprof/"); status != http.StatusTeapot {
 		t.Errorf("clients get %d, and not what the upstream has there", status)
 	}
@@ -146,10 +138,9 @@ func TestGatewayHasProfilesAtItsAdminSide(t *testing.T) {
 
 // What the processes do is in their metrics: the store of each tells the registry that is shown.
 func TestProcessesCountWhatTheyDo(t *testing.T) {
+	t.Parallel()
 	p := serve(t)
-	if a := p.do("GET", "/incr/orders", ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	p.answers(200, "GET", "/incr/orders", "")
 	_, body := page(t, p.banner.URL+"/metrics")
 	for _, line := range []string{`coatcheck_counter_increments_total 1`, `coatcheck_redis_calls_total{outcome="ok",script="incrby"} 1`} {
 		if !strings.Contains(body, line+"\n") {
@@ -159,9 +150,7 @@ func TestProcessesCountWhatTheyDo(t *testing.T) {
 
 	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	g := runGateway(t, upstream.URL, payRoutes)
-	if a := g.do("POST", "/pay/one", "{}", `Idempotency-Key: "one"`); a.status != 201 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	g.answers(201, "POST", "/pay/one", "{}", `Idempotency-Key: "one"`)
 	if _, body := page(t, g.banner.AdminURL+"/metrics"); !strings.Contains(body, "coatcheck_token_claims_total{outcome=\"granted\"} 1\n") {
 		t.Error("the gateway's metrics do not count the claim")
 	}

@@ -17,75 +17,79 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// benched runs bench for machines.
-func benched(t *testing.T, args ...string) (code int, report benchReport, stderr string) {
+// benched runs bench for machines, which has to end with an exit code and to say each part.
+func benched(t *testing.T, code int, args []string, stderr ...string) (report benchReport) {
 	t.Helper()
-	code, stdout, stderr := coatcheck(t, nil, append([]string{"bench", "--json", "--warm-up", "0s"}, args...)...)
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatalf("%d %s %s: %v", code, stdout, stderr, err)
-	}
-	return code, report, stderr
+	ran := execute(t, nil, append([]string{"bench", "--json", "--warm-up", "0s"}, args...)...).exits(code, stderr...)
+	ran.into(&report)
+	return report
 }
 
 func TestBenchMeasuresEachKindOfCall(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	p := serve(t, "--redis", redis.URL(), "--new-pools", "trust")
 	for _, at := range [][]string{{"--server", p.banner.URL}, {"--redis", redis.URL()}} {
 		for _, what := range benchKinds {
-			code, report, stderr := benched(t, append(at, "--what", what, "--requests", "60", "--concurrency", "4", "--keys", "3", "--store-timeout", "30s")...)
+			report := benched(t, done, append(at, "--what", what, "--requests", "60", "--concurrency", "4", "--keys", "3", "--store-timeout", "30s"))
+			asked := "bench " + at[0] + " --what " + what
+			expect.Equal(t, "kind in "+asked, report.What, what)
+			expect.Equal(t, "requests in "+asked, report.Requests, 60)
+			expect.Equal(t, "failed ones in "+asked, report.Failed, 0)
 			l := report.Latency
-			if code != done || report.What != what || report.Requests != 60 || report.Failed != 0 || report.Throughput <= 0 || l.P50 <= 0 || l.P50 > l.P99 || l.P99 > l.P999 || l.P999 > l.Max || report.Delay != nil {
-				t.Errorf("%s %s: %d %+v %s", at[0], what, code, report, stderr)
+			if report.Throughput <= 0 || l.P50 <= 0 || l.P50 > l.P99 || l.P99 > l.P999 || l.P999 > l.Max {
+				t.Errorf("%s: got throughput %v and latency %+v, want a throughput and latencies in order", asked, report.Throughput, l)
+			}
+			if report.Delay != nil {
+				t.Errorf("%s: got delays %+v of a closed loop, which has none", asked, report.Delay)
 			}
 		}
 	}
 	keys := redis.Client().Keys(t.Context(), "*{bench:*").Val()
 	if len(keys) < 9 { // three counters, tags and pools at least
-		t.Errorf("%q", keys)
+		t.Errorf("keys that bench has made: got %q, want 9 at least", keys)
 	}
 	for _, key := range redis.Client().Keys(t.Context(), "*:{*}*").Val() {
 		if strings.Contains(key, "counter:{") && !strings.Contains(key, "{bench:") {
 			t.Errorf("a name that does not begin with bench: %s", key)
 		}
 	}
-	code, stdout, stderr := coatcheck(t, nil, "bench", "clean", "--redis", redis.URL())
-	if left := redis.Client().Keys(t.Context(), "*{bench:*").Val(); code != done || !strings.HasPrefix(stdout, "Removed ") || len(left) != 0 {
-		t.Errorf("%d %s%s: %q", code, stdout, stderr, left)
-	}
-	if pools := redis.Client().ZRange(t.Context(), "coatcheck:workers:{names}", 0, -1).Val(); len(pools) != 1 { // that of the service
-		t.Errorf("%q", pools)
-	}
+	execute(t, nil, "bench", "clean", "--redis", redis.URL()).exits(done).prints("Removed ")
+	expect.Equal(t, "keys after bench clean", redis.Client().Keys(t.Context(), "*{bench:*").Val(), []string{})
+	pools := redis.Client().ZRange(t.Context(), "coatcheck:workers:{names}", 0, -1).Val()
+	expect.Equal(t, "pools after bench clean", pools, []string{"default"}) // that of the service
 }
 
 func TestBenchCleansUpAfterItself(t *testing.T) {
 	redis := redistest.Start(t)
 	p := serve(t, "--redis", redis.URL())
 	for _, at := range [][]string{{"--server", p.banner.URL}, {"--redis", redis.URL()}} {
-		code, report, _ := benched(t, append(at, "--requests", "20", "--keys", "2")...)
-		if code != done || !strings.Contains(report.Left, "bench:") {
-			t.Errorf("%d %+v", code, report)
-		}
-		code, report, _ = benched(t, append(at, "--requests", "20", "--keys", "2", "--clean")...)
-		if left := redis.Client().Keys(t.Context(), "coatcheck:counter:{bench:*}").Val(); code != done || report.Left != "" || len(left) != 0 {
-			t.Errorf("%d %+v: %q", code, report, left)
-		}
+		report := benched(t, done, append(at, "--requests", "20", "--keys", "2"))
+		expect.Contains(t, "what bench "+at[0]+" says that it leaves", report.Left, "bench:")
+		report = benched(t, done, append(at, "--requests", "20", "--keys", "2", "--clean"))
+		expect.Equal(t, "what bench --clean "+at[0]+" says that it leaves", report.Left, "")
+		left := redis.Client().Keys(t.Context(), "coatcheck:counter:{bench:*}").Val()
+		expect.Equal(t, "counters after bench --clean "+at[0], left, []string{})
 	}
 	// A service does not remove pools: what is left is said.
-	if code, report, _ := benched(t, "--server", p.banner.URL, "--what", benchWorker, "--requests", "5", "--clean"); code != done || report.Left != staysPool {
-		t.Errorf("%d %+v", code, report)
-	}
+	report := benched(t, done, []string{"--server", p.banner.URL, "--what", benchWorker, "--requests", "5", "--clean"})
+	expect.Equal(t, "what bench --what worker says that it leaves", report.Left, staysPool)
 }
 
 func TestBenchWithARateWritesItsFiles(t *testing.T) {
+	t.Parallel()
 	p := serve(t)
 	dir := t.TempDir()
 	rows, svg, picture := filepath.Join(dir, "rows.csv"), filepath.Join(dir, "a.svg"), filepath.Join(dir, "a.png")
-	code, report, stderr := benched(t, "--server", p.banner.URL, "--rate", "50", "--duration", "1s", "--csv", rows, "--plot", svg)
-	if code != done || report.Rate != 50 || report.Requests+report.Failed+report.Unsent != 50 || report.Delay == nil {
-		t.Fatalf("%d %+v %s", code, report, stderr)
+	report := benched(t, done, []string{"--server", p.banner.URL, "--rate", "50", "--duration", "1s", "--csv", rows, "--plot", svg})
+	expect.Equal(t, "rate in the report", report.Rate, 50)
+	expect.Equal(t, "calls in the report of 50 a second for a second", report.Requests+report.Failed+report.Unsent, 50)
+	if report.Delay == nil {
+		t.Errorf("bench --rate 50: got no delays in %+v", report)
 	}
 	text, err := os.ReadFile(rows)
 	if err != nil {
@@ -97,9 +101,10 @@ func TestBenchWithARateWritesItsFiles(t *testing.T) {
 		n, _ := strconv.ParseInt(line[1], 10, 64)
 		requests += n
 	}
-	if err != nil || len(lines) < 2 || lines[0][0] != "end_s" || requests != report.Requests {
-		t.Errorf("%v %q", err, lines)
+	if err != nil || len(lines) < 2 || lines[0][0] != "end_s" {
+		t.Errorf("the rows: got %q, %v, want two at least, the first of them with end_s", lines, err)
 	}
+	expect.Equal(t, "requests in all rows", requests, report.Requests)
 	text, err = os.ReadFile(svg)
 	if err != nil {
 		t.Fatal(err)
@@ -109,23 +114,22 @@ func TestBenchWithARateWritesItsFiles(t *testing.T) {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			t.Fatal(err)
+			t.Fatalf("the picture is no XML: %v", err)
 		}
 	}
-	if code, _, stderr := benched(t, "--server", p.banner.URL, "--requests", "10", "--plot", picture); code != done {
-		t.Fatal(stderr)
-	}
+	benched(t, done, []string{"--server", p.banner.URL, "--requests", "10", "--plot", picture})
 	file, err := os.Open(picture)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
 	if _, err := png.Decode(file); err != nil {
-		t.Error(err)
+		t.Errorf("the picture is no PNG: %v", err)
 	}
 }
 
 func TestBenchForPeople(t *testing.T) {
+	t.Parallel()
 	p := serve(t)
 	for args, says := range map[string][]string{
 		"--requests 30":                 {"incr at " + p.banner.URL + ": closed loop, 16 callers", "requests     30\n", "p50 ", "p99.9 ", "errors       0\n", "--rate measures", "Left behind: counters"},
@@ -135,15 +139,9 @@ func TestBenchForPeople(t *testing.T) {
 		"--requests 5 --what guard":     {"until the service forgets its answer.\n"},
 		"--requests 3 --concurrency 1 ": {"1 callers"},
 	} {
-		code, stdout, stderr := coatcheck(t, nil, append(strings.Fields("bench --warm-up 0s "+args), "--server", p.banner.URL)...)
-		if code != done || stderr != "" {
-			t.Errorf("%s: %d %s", args, code, stderr)
-		}
-		for _, part := range says {
-			if !strings.Contains(stdout, part) {
-				t.Errorf("%s: %q is missing in\n%s", args, part, stdout)
-			}
-		}
+		ran := execute(t, nil, append(strings.Fields("bench --warm-up 0s "+args), "--server", p.banner.URL)...)
+		ran.exits(done).prints(says...)
+		expect.Equal(t, "stderr of "+ran.line, ran.stderr, "")
 	}
 }
 
@@ -164,15 +162,17 @@ func TestBenchCountsFailuresByTheirCodes(t *testing.T) {
 		}
 	}))
 	defer moody.Close()
-	code, report, _ := benched(t, "--server", moody.URL, "--requests", "40", "--concurrency", "2")
-	if code != done || report.Requests != 20 || report.Failed != 20 || report.Errors["too-many-requests"] != 10 || report.Errors["status-502"] != 10 || report.Failures == nil {
-		t.Errorf("%d %+v", code, report)
+	report := benched(t, done, []string{"--server", moody.URL, "--requests", "40", "--concurrency", "2"})
+	expect.Equal(t, "requests that succeed", report.Requests, 20)
+	expect.Equal(t, "requests that fail", report.Failed, 20)
+	expect.Equal(t, "failures by their codes", report.Errors, map[string]int64{"too-many-requests": 10, "status-502": 10})
+	if report.Failures == nil {
+		t.Errorf("got no latencies of failures in %+v", report)
 	}
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	if code, report, stderr := benched(t, "--server", gone.URL, "--requests", "5"); code != tryLater || report.Errors["unreachable"] != 5 || !strings.Contains(stderr, "no call succeeded") {
-		t.Errorf("%d %+v %s", code, report, stderr)
-	}
+	report = benched(t, tryLater, []string{"--server", gone.URL, "--requests", "5"}, "no call succeeded")
+	expect.Equal(t, "failures at a service that is gone", report.Errors, map[string]int64{"unreachable": 5})
 }
 
 func TestBenchWhatCanNotBeMeant(t *testing.T) {
@@ -181,9 +181,8 @@ func TestBenchWhatCanNotBeMeant(t *testing.T) {
 		"--duration x": "duration", "--requests 0": "requests", "--plot a.gif": ".svg or .png", "--server http://h --redis redis://h": "name one of them", "--redis embedded:": "embedded",
 		"extra": "unexpected", "clean": "--redis URL", "clean --server http://h": "--redis URL",
 	} {
-		if code, stdout, stderr := coatcheck(t, nil, append([]string{"bench"}, strings.Fields(args)...)...); code != usage || stdout != "" || !strings.Contains(stderr, says) {
-			t.Errorf("%s: %d %s%s", args, code, stdout, stderr)
-		}
+		refused := execute(t, nil, append([]string{"bench"}, strings.Fields(args)...)...).exits(usage, says)
+		expect.Equal(t, "stdout of "+refused.line, refused.stdout, "")
 	}
 }
 
@@ -191,22 +190,26 @@ func TestBenchWhatCanNotBeMeant(t *testing.T) {
 func TestBenchTakesItsRateFromTheCommandLineAlone(t *testing.T) {
 	p := serve(t)
 	path := file(t, "rate: 7/s\n")
-	code, stdout, stderr := coatcheck(t, map[string]string{"COATCHECK_RATE": "100/s"}, "bench", "--json", "--warm-up", "0s", "--requests", "5", "--server", p.banner.URL, "--config", path)
 	var report benchReport
-	if err := json.Unmarshal([]byte(stdout), &report); code != done || err != nil || report.Rate != 0 {
-		t.Errorf("%d %s%s", code, stdout, stderr)
-	}
+	execute(t, map[string]string{"COATCHECK_RATE": "100/s"},
+		"bench", "--json", "--warm-up", "0s", "--requests", "5", "--server", p.banner.URL, "--config", path).exits(done).into(&report)
+	expect.Equal(t, "rate in the report", report.Rate, 0)
 }
 
 // Ctrl-C ends it in good order.
 func TestASignalEndsBenchWithWhatWasMeasured(t *testing.T) {
 	p := serve(t)
-	r := start(t, "bench", "--json", "--warm-up", "0s", "--duration", "1h", "--server", p.banner.URL)
+	r := start(t, "bench", "--json", "--warm-up", "0s", "--duration", "1h", "--concurrency", "1", "--server", p.banner.URL)
 	eventually(t, "the load has begun", func() bool { return p.do("GET", "/counter/bench:incr:0", "").status == http.StatusOK })
 	_ = r.cmd.Process.Signal(syscall.SIGINT)
-	code := r.code()
+	r.exits(done)
 	var report benchReport
-	if err := json.Unmarshal([]byte(r.stdout.String()), &report); err != nil || code != done || !report.Interrupted || report.Requests == 0 || report.Failed != 0 {
-		t.Errorf("%d %s%s %v", code, r.stdout, r.stderr, err)
+	if err := json.Unmarshal([]byte(r.stdout.String()), &report); err != nil {
+		t.Fatalf("the report of a bench that was interrupted: %v in %s", err, r.stdout)
+	}
+	expect.Equal(t, "interrupted", report.Interrupted, true)
+	expect.Equal(t, "failed requests", report.Failed, 0)
+	if report.Requests == 0 {
+		t.Errorf("got no requests in the report %+v", report)
 	}
 }

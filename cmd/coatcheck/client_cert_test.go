@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // A service that takes no client without a certificate is asked by commands that show one, by flags or by the environment.
@@ -22,23 +24,17 @@ func TestCommandsShowAClientCertificate(t *testing.T) {
 	shown := append(slices.Clone(where), "--cert", mine.cert, "--key", mine.key)
 	with := func(flags []string, command ...string) []string { return append(slices.Clone(command), flags...) }
 
-	if code, stdout, stderr := coatcheck(t, nil, with(shown, "incr", "k")...); code != done || stdout != "1\n" {
-		t.Errorf("%d %s %s", code, stdout, stderr)
-	}
+	expect.Equal(t, "incr k with a certificate", execute(t, nil, with(shown, "incr", "k")...).exits(done).stdout, "1\n")
 	env := map[string]string{"COATCHECK_SERVER": p.banner.URL, "COATCHECK_CA": at.cert, "COATCHECK_CERT": mine.cert, "COATCHECK_KEY": mine.key}
-	if code, stdout, stderr := coatcheck(t, env, "counter", "get", "k"); code != done || stdout != "1\n" {
-		t.Errorf("%d %s %s", code, stdout, stderr)
-	}
+	expect.Equal(t, "counter get k, the certificate in the environment", execute(t, env, "counter", "get", "k").exits(done).stdout, "1\n")
 	for _, command := range [][]string{
 		{"token", "issue"}, {"worker", "ls"}, {"lock", "ls"}, {"id", "segment", "orders"},
 		{"doctor", "--fail-on", "never"}, {"bench", "--requests", "5", "--concurrency", "1", "--warm-up", "0s"},
 	} {
-		if code, stdout, stderr := coatcheck(t, nil, with(shown, command...)...); code != done {
-			t.Errorf("%v: %d %s %s", command, code, stdout, stderr)
-		}
+		execute(t, nil, with(shown, command...)...).exits(done)
 	}
-	if code, stdout, stderr := coatcheck(t, nil, with(where, "incr", "k")...); code == done {
-		t.Errorf("without one: %s %s", stdout, stderr)
+	if without := execute(t, nil, with(where, "incr", "k")...); without.code == done {
+		t.Errorf("%s without a certificate: got exit code %d, want a failure; it wrote %s%s", without.line, done, without.stdout, without.stderr)
 	}
 
 	other, none := certify(t, "orders.internal"), filepath.Join(t.TempDir(), "none.pem")
@@ -53,17 +49,13 @@ func TestCommandsShowAClientCertificate(t *testing.T) {
 		{mine.key, mine.key, "cert and key: "},
 	} {
 		for _, command := range [][]string{{"incr", "k"}, {"doctor"}, {"bench"}} {
-			code, _, stderr := coatcheck(t, nil, append(with(where, command...), "--cert="+row.cert, "--key="+row.key)...)
-			if code != usage || !strings.Contains(stderr, row.fault) {
-				t.Errorf("%v %q %q: %d %s", command, row.cert, row.key, code, stderr)
-			}
+			execute(t, nil, append(with(where, command...), "--cert="+row.cert, "--key="+row.key)...).exits(usage, row.fault)
 		}
 	}
-	if code, _, stderr := coatcheck(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", none, "--cert", none, "--key", none); code != usage || strings.Count(stderr, "open "+none) != 3 {
-		t.Errorf("not all faults at once: %d %s", code, stderr)
-	}
-	if code, _, stderr := coatcheck(t, nil, with(where, "incr", "k", "--cert", other.cert, "--key", other.key)...); code == done {
-		t.Errorf("one of nobody's: %s", stderr)
+	faulty := execute(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", none, "--cert", none, "--key", none).exits(usage)
+	expect.Equal(t, "files that are not there, told at once", strings.Count(faulty.stderr, "open "+none), 3)
+	if strange := execute(t, nil, with(where, "incr", "k", "--cert", other.cert, "--key", other.key)...); strange.code == done {
+		t.Errorf("%s with nobody's certificate: got exit code %d, want a failure; it wrote %s%s", strange.line, done, strange.stdout, strange.stderr)
 	}
 }
 
@@ -86,6 +78,6 @@ func TestEveryCommandThatAsksAServiceTakesCertificates(t *testing.T) {
 	}
 	look((&program{getenv: os.Getenv}).command())
 	if found < 15 {
-		t.Errorf("%d commands", found)
+		t.Errorf("commands with --server: got %d, want 15 at least", found)
 	}
 }

@@ -277,7 +277,7 @@ func (d *deployment) checkCommand(where string, words []string) {
 }
 
 func (d *deployment) checkArguments(where string, words []string) {
-	found, _, err := (&program{}).command().Find(words)
+	found, _, err := ownCommand().Find(words)
 	if err != nil || len(words) == 0 || found.Name() != words[0] {
 		d.faultf(where, "%s is no command", strings.Join(words, " "))
 	}

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -40,14 +41,8 @@ func file(t *testing.T, content string) string {
 func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	path := file(t, "prefix: from-file\nlisten: 127.0.0.1:1\nack: 1\ndev: true\nredis: redis://h:1\n")
 	env := map[string]string{"COATCHECK_CONFIG": path, "COATCHECK_LISTEN": "127.0.0.1:2", "COATCHECK_ACK": "2"}
-	code, stdout, stderr := coatcheck(t, env, "config", "print", "--json", "--ack=3")
-	if code != done {
-		t.Fatalf("%d %s", code, stderr)
-	}
 	var list []shownSetting
-	if err := json.Unmarshal([]byte(stdout), &list); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, env, "config", "print", "--json", "--ack=3").exits(done).into(&list)
 	got := map[string]string{}
 	for _, s := range list {
 		got[s.Name] = s.Value + " by " + s.Source
@@ -55,28 +50,18 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	for name, want := range map[string]string{
 		"prefix": "from-file by file", "listen": "127.0.0.1:2 by environment", "ack": "3 by flag", "dev": "true by file", "store-timeout": "1s by default",
 	} {
-		if got[name] != want {
-			t.Errorf("%s: %s, want %s", name, got[name], want)
-		}
+		expect.Equal(t, "setting "+name, got[name], want)
 	}
 }
 
 func TestConfigCheckTellsAllFaultsAtOnce(t *testing.T) {
 	path := file(t, "colour: red\nlisten: nowhere\nack: [1]\nlog-level:\n")
 	env := map[string]string{"COATCHECK_STORE_TIMEOUT": "soon", "COATCHECK_MAX_BODY": "-1", "COATCHECK_DEV": "perhaps"}
-	code, _, stderr := coatcheck(t, env, "config", "check", "--config", path, "--log-format", "xml", "--redis", "http://h", "--prefix", "{a}")
-	if code != usage {
-		t.Errorf("exit code %d", code)
-	}
-	for _, fault := range []string{
-		path + ` line 1: unknown setting "colour"`, "listen (" + path + " line 2):", "line 3: ack takes one value", "line 4: log-level takes one value",
+	execute(t, env, "config", "check", "--config", path, "--log-format", "xml", "--redis", "http://h", "--prefix", "{a}").exits(usage,
+		path+` line 1: unknown setting "colour"`, "listen ("+path+" line 2):", "line 3: ack takes one value", "line 4: log-level takes one value",
 		"store-timeout (COATCHECK_STORE_TIMEOUT):", "max-body (COATCHECK_MAX_BODY):", "dev (COATCHECK_DEV):", "log-format (--log-format):",
 		`unknown scheme "http"`, `prefix "{a}"`,
-	} {
-		if !strings.Contains(stderr, fault) {
-			t.Errorf("not told: %s\n%s", fault, stderr)
-		}
-	}
+	)
 }
 
 func TestSettingsOfWorkerIDs(t *testing.T) {
@@ -100,46 +85,41 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 		if err := errors.Join(command.ParseFlags(row.args), l.load(command.Flags(), func(string) string { return "" })); err != nil {
 			t.Errorf("%q: %v", row.args, err)
 		}
-		if got := l.config.workers(); got != row.want || l.config.idPool != row.pool || got.Check() != nil {
-			t.Errorf("%q: %+v %q, want %+v %q", row.args, got, l.config.idPool, row.want, row.pool)
-		}
+		got := l.config.workers()
+		expect.Equal(t, fmt.Sprintf("workers with %q", row.args), got, row.want)
+		expect.Equal(t, fmt.Sprintf("pool of ids with %q", row.args), l.config.idPool, row.pool)
+		expect.Error(t, fmt.Sprintf("check of workers with %q", row.args), got.Check(), nil)
 	}
 	for _, args := range [][]string{
 		{"--new-pools", "guess"}, {"--clock-skew", "0s"}, {"--clock-skew", "61s"}, {"--clock-skew", "1"}, {"--worker-cooldown", "-1s"}, {"--worker-cooldown", "25h"},
 		{"--id-pool", "a b"}, {"--id-pool", "a/b"}, {"--identity", "é"}, {"--identity", strings.Repeat("a", 201)},
 	} {
-		if code, _, stderr := coatcheck(t, nil, append([]string{"config", "check"}, args...)...); code != usage || !strings.Contains(stderr, args[0]) {
-			t.Errorf("%q: %d %s", args, code, stderr)
-		}
+		execute(t, nil, append([]string{"config", "check"}, args...)...).exits(usage, args[0])
 	}
 }
 
 func TestIdentityIsTheHostsNameUnlessOneIsSet(t *testing.T) {
-	if got := (&config{identity: "orders-0"}).leasesAs(); got != "orders-0" {
-		t.Errorf("%q", got)
+	expect.Equal(t, "the identity that is set", (&config{identity: "orders-0"}).leasesAs(), "orders-0")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatalf("the host's name: %v", err)
 	}
-	if host, err := os.Hostname(); err != nil || (&config{}).leasesAs() != nameOf(host) {
-		t.Errorf("%q of %q %v", (&config{}).leasesAs(), host, err)
-	}
+	expect.Equal(t, "the identity of "+host, (&config{}).leasesAs(), nameOf(host))
 	for host, want := range map[string]string{"db-1.example.com": "db-1.example.com", "Mäx' Mac": "M-x-Mac", "": "", strings.Repeat("h", 300): strings.Repeat("h", 200), "ü": "-"} {
-		if got := nameOf(host); got != want || got != "" && !names.Valid(got) {
-			t.Errorf("%q of %q", got, host)
-		}
+		got := nameOf(host)
+		expect.Equal(t, fmt.Sprintf("the name of host %q", host), got, want)
+		expect.Equal(t, fmt.Sprintf("whether %q is a name", got), got == "" || names.Valid(got), true)
 	}
 }
 
 func TestServeRefusesTheSameFaults(t *testing.T) {
-	code, stdout, stderr := coatcheck(t, nil, "serve", "--ack", "1", "--listen", "x")
-	if code != usage || stdout != "" || !strings.Contains(stderr, "listen") || !strings.Contains(stderr, "no replicas") {
-		t.Errorf("%d %s %s", code, stdout, stderr)
-	}
+	refused := execute(t, nil, "serve", "--ack", "1", "--listen", "x").exits(usage, "listen", "no replicas")
+	expect.Equal(t, "stdout of "+refused.line, refused.stdout, "")
 }
 
 func TestConfigFileThatCanNotBeRead(t *testing.T) {
-	for name, path := range map[string]string{"missing": "/does/not/exist.yaml", "not YAML": file(t, "\t: ["), "a list": file(t, "- a\n- b\n")} {
-		if code, _, stderr := coatcheck(t, nil, "config", "check", "--config", path); code != usage || !strings.Contains(stderr, path) {
-			t.Errorf("%s: %d %s", name, code, stderr)
-		}
+	for _, path := range map[string]string{"missing": "/does/not/exist.yaml", "not YAML": file(t, "\t: ["), "a list": file(t, "- a\n- b\n")} {
+		execute(t, nil, "config", "check", "--config", path).exits(usage, path)
 	}
 }
 
@@ -147,22 +127,14 @@ func TestConfigPrintHidesPasswords(t *testing.T) {
 	for _, url := range []string{
 		"redis://user:hunter2@h:1/0", "redis+sentinel://user:hunter2@h1,h2/m?sentinel_password=hunter2", "redis+cluster://:hunter2@h1,h2",
 	} {
-		code, stdout, stderr := coatcheck(t, nil, "config", "print", "--redis", url)
-		if code != done || strings.Contains(stdout+stderr, "hunter2") || !strings.Contains(stdout, "***@h") {
-			t.Errorf("%d %s %s", code, stdout, stderr)
-		}
+		execute(t, nil, "config", "print", "--redis", url).exits(done).prints("***@h").conceals("hunter2")
 	}
 }
 
 func TestConfigEnvListsEverySetting(t *testing.T) {
-	code, stdout, _ := coatcheck(t, map[string]string{"COATCHECK_ACK": "nonsense"}, "config", "env")
-	if code != done {
-		t.Errorf("exit code %d", code)
-	}
+	listed := execute(t, map[string]string{"COATCHECK_ACK": "nonsense"}, "config", "env").exits(done)
 	for _, s := range settings(&config{}) {
-		if !strings.Contains(stdout, "--"+s.name) || !strings.Contains(stdout, s.variable()) {
-			t.Errorf("%s is missing", s.name)
-		}
+		listed.prints("--"+s.name, s.variable())
 		if err := s.parse(s.value); err != nil {
 			t.Errorf("the default of %s: %v", s.name, err)
 		}
@@ -203,20 +175,17 @@ func TestSettingsOfCountersAndLocks(t *testing.T) {
 		if err := errors.Join(command.ParseFlags(row.args), l.load(command.Flags(), func(string) string { return "" })); err != nil {
 			t.Errorf("%q: %v", row.args, err)
 		}
-		if got := l.config.counters(); got != row.counters || got.Check() != nil {
-			t.Errorf("%q: %+v, want %+v", row.args, got, row.counters)
-		}
-		if got := l.config.locks(); got != row.locks || got.Check() != nil {
-			t.Errorf("%q: %+v, want %+v", row.args, got, row.locks)
-		}
+		asked := fmt.Sprintf(" with %q", row.args)
+		expect.Equal(t, "counters"+asked, l.config.counters(), row.counters)
+		expect.Error(t, "check of counters"+asked, l.config.counters().Check(), nil)
+		expect.Equal(t, "locks"+asked, l.config.locks(), row.locks)
+		expect.Error(t, "check of locks"+asked, l.config.locks().Check(), nil)
 	}
 	for _, args := range [][]string{
 		{"--counter-after-loss", "guess"}, {"--counter-margin", "0"}, {"--counter-margin", "1000000000001"}, {"--counter-margin", "-1"}, {"--counter-hold-off", "999ms"},
 		{"--counter-hold-off", "61s"}, {"--lock-after-loss", ""}, {"--lock-longest-ttl", "99ms"}, {"--lock-longest-ttl", "9000h"},
 	} {
-		if code, _, stderr := coatcheck(t, nil, append([]string{"config", "check"}, args...)...); code != usage || !strings.Contains(stderr, args[0]) {
-			t.Errorf("%q: %d %s", args, code, stderr)
-		}
+		execute(t, nil, append([]string{"config", "check"}, args...)...).exits(usage, args[0])
 	}
 }
 
@@ -225,23 +194,14 @@ func TestSettingsOfLocksReachServiceAndCommands(t *testing.T) {
 	redis := redistest.Start(t)
 	set := []string{"--redis", redis.URL(), "--lock-after-loss", "wait", "--lock-longest-ttl", "1h"}
 	p := serve(t, set...)
-	if a := p.do("POST", "/lock/deploy", `{"ttl_ms":1000}`); a.status != 503 || a.code() != wire.PoolQuarantined {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if code, _, stderr := coatcheck(t, nil, append(append([]string{"lock", "run"}, set...), "deploy", "--", "true")...); code != tryLater {
-		t.Errorf("%d %s", code, stderr)
-	}
-	if a := p.do("POST", "/lock/deploy", `{"ttl_ms":3600001}`); a.status != 400 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	expect.Equal(t, "code of a lock that may have been lost", p.answers(503, "POST", "/lock/deploy", `{"ttl_ms":1000}`).code(), wire.PoolQuarantined)
+	execute(t, nil, append(append([]string{"lock", "run"}, set...), "deploy", "--", "true")...).exits(tryLater)
+	p.answers(400, "POST", "/lock/deploy", `{"ttl_ms":3600001}`) // longer than the longest
 }
 
 func TestConfigCheckTellsWhatWasMeantAndWhatIsThereTwice(t *testing.T) {
 	path := file(t, "lisen: 127.0.0.1:1\nstore_timeout: 1s\nlogformat: json\nack: 1\nzzzzzzzzzzzzzzz: 1\n\nack: 2\nTLS-Cert: a\n")
-	code, _, stderr := coatcheck(t, nil, "config", "check", "--config", path)
-	if code != usage {
-		t.Errorf("exit code %d", code)
-	}
+	stderr := execute(t, nil, "config", "check", "--config", path).exits(usage).stderr
 	at := 0
 	for _, fault := range []string{ // in the order of their lines
 		`line 1: unknown setting "lisen"; is listen meant?`, `line 2: unknown setting "store_timeout"; is store-timeout meant?`,
@@ -255,10 +215,8 @@ func TestConfigCheckTellsWhatWasMeantAndWhatIsThereTwice(t *testing.T) {
 		}
 		at += next
 	}
-	for name, text := range map[string]string{"empty": "", "comments": "# nothing\n"} {
-		if code, _, stderr := coatcheck(t, nil, "config", "check", "--config", file(t, text)); code != done {
-			t.Errorf("%s: %d %s", name, code, stderr)
-		}
+	for _, text := range []string{"", "# nothing\n"} {
+		execute(t, nil, "config", "check", "--config", file(t, text)).exits(done)
 	}
 }
 
@@ -266,36 +224,18 @@ func TestConfigCheckTellsWhatWasMeantAndWhatIsThereTwice(t *testing.T) {
 func TestConfigCheckKnowsTheGateway(t *testing.T) {
 	routes := file(t, "routes:\n  - match: POST /pay\n    lease_ms: 1\n    polcy: hold\n")
 	path := file(t, "routes: "+routes+"\nconsole: off\nbody-timout: 1s\nupstream-idle: soon\nack: 1\n")
-	code, _, stderr := coatcheck(t, map[string]string{"COATCHECK_UPSTREAM": "ftp://h"}, "config", "check", "gateway", "--config", path, "--admin", "0.0.0.0:1")
-	if code != usage {
-		t.Errorf("exit code %d", code)
-	}
-	for _, fault := range []string{
-		path + ` line 2: unknown setting "console"`, path + ` line 3: unknown setting "body-timout"; is body-timeout meant?`, "upstream-idle (" + path + " line 4):",
-		"upstream (COATCHECK_UPSTREAM):", "no replicas", "admin: 0.0.0.0:1 can be reached", routes + ": line 3: lease_ms", routes + ": line 4: polcy",
-	} {
-		if !strings.Contains(stderr, fault) {
-			t.Errorf("not told: %s\n%s", fault, stderr)
-		}
-	}
+	execute(t, map[string]string{"COATCHECK_UPSTREAM": "ftp://h"}, "config", "check", "gateway", "--config", path, "--admin", "0.0.0.0:1").exits(usage,
+		path+` line 2: unknown setting "console"`, path+` line 3: unknown setting "body-timout"; is body-timeout meant?`, "upstream-idle ("+path+" line 4):",
+		"upstream (COATCHECK_UPSTREAM):", "no replicas", "admin: 0.0.0.0:1 can be reached", routes+": line 3: lease_ms", routes+": line 4: polcy",
+	)
 	good := file(t, payRoutes)
-	if code, stdout, stderr := coatcheck(t, nil, "config", "check", "gateway", "--upstream", "http://127.0.0.1:1", "--routes", good); code != done || !strings.Contains(stdout, "in order") {
-		t.Errorf("%d %s %s", code, stdout, stderr)
-	}
-	if code, stdout, stderr := coatcheck(t, nil, "config", "print", "gateway", "--upstream", "http://127.0.0.1:1", "--routes", good); code != done || !strings.Contains(stdout, `upstream: "http://127.0.0.1:1" # flag`) {
-		t.Errorf("%d %s %s", code, stdout, stderr)
-	}
-	if code, stdout, stderr := coatcheck(t, nil, "config", "check", "serve", "--listen", "x"); code != usage || !strings.Contains(stderr, "listen") {
-		t.Errorf("%d %s %s", code, stdout, stderr)
-	}
-	code, stdout, _ := coatcheck(t, map[string]string{"COATCHECK_LISTEN": "127.0.0.1:5"}, "config", "env", "gateway")
-	if code != done || strings.Contains(stdout, "127.0.0.1:5") {
-		t.Errorf("%d %s", code, stdout)
-	}
+	execute(t, nil, "config", "check", "gateway", "--upstream", "http://127.0.0.1:1", "--routes", good).exits(done).prints("in order")
+	execute(t, nil, "config", "print", "gateway", "--upstream", "http://127.0.0.1:1", "--routes", good).exits(done).prints(`upstream: "http://127.0.0.1:1" # flag`)
+	execute(t, nil, "config", "check", "serve", "--listen", "x").exits(usage, "listen")
+	listed := execute(t, map[string]string{"COATCHECK_LISTEN": "127.0.0.1:5"}, "config", "env", "gateway").exits(done)
+	lacks(t, listed.line, listed.stdout, "127.0.0.1:5")
 	for _, s := range gatewaySettings(&gatewayConfig{config: &config{}}) {
-		if !strings.Contains(stdout, "--"+s.name) || !strings.Contains(stdout, s.variable()) {
-			t.Errorf("%s is missing", s.name)
-		}
+		listed.prints("--"+s.name, s.variable())
 		if err := s.parse(s.value); err != nil {
 			t.Errorf("the default of %s: %v", s.name, err)
 		}

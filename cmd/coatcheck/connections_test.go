@@ -3,22 +3,21 @@ package main
 import (
 	"bytes"
 	"log/slog"
-	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func TestConnectionsAreNoMoreThanThereAreFileDescriptorsFor(t *testing.T) {
 	descriptors, known := descriptorLimit()
 	if !known || descriptors <= beside {
-		t.Fatalf("%d descriptors, known: %v", descriptors, known)
+		t.Fatalf("file descriptors of this process: got %d, known: %v, want more than %d", descriptors, known, beside)
 	}
 	var log bytes.Buffer
 	few := &config{maxConnections: 7}
-	if n := few.connections(slog.New(slog.NewTextHandler(&log, nil))); n != 7 || log.Len() > 0 {
-		t.Errorf("%d connections: %s", n, log.String())
-	}
+	expect.Equal(t, "connections with max-connections 7", few.connections(slog.New(slog.NewTextHandler(&log, nil))), 7)
+	expect.Equal(t, "log with max-connections 7", log.String(), "")
 	many := &config{maxConnections: int64(descriptors)}
-	if n := many.connections(slog.New(slog.NewTextHandler(&log, nil))); n != int(descriptors)-beside || !strings.Contains(log.String(), "fewer connections than max-connections says") {
-		t.Errorf("%d connections of %d descriptors: %s", n, descriptors, log.String())
-	}
+	expect.Equal(t, "connections with max-connections as many as descriptors", many.connections(slog.New(slog.NewTextHandler(&log, nil))), int(descriptors)-beside)
+	expect.Contains(t, "log with max-connections as many as descriptors", log.String(), "fewer connections than max-connections says")
 }

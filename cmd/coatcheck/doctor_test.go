@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"encoding/pem"
 	"log/slog"
 	"net"
@@ -15,17 +14,26 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
 // diagnose runs doctor for machines.
 func diagnose(t *testing.T, args ...string) (code int, found examined) {
 	t.Helper()
-	code, stdout, stderr := coatcheck(t, nil, append([]string{"doctor", "--json"}, args...)...)
-	if err := json.Unmarshal([]byte(stdout), &found); err != nil {
-		t.Fatalf("%d %s %s: %v", code, stdout, stderr, err)
+	ran := execute(t, nil, append([]string{"doctor", "--json"}, args...)...)
+	ran.into(&found)
+	return ran.code, found
+}
+
+// severities checks how bad the worst finding of each check is.
+func (f examined) severities(t *testing.T, want map[string]doctor.Severity) {
+	t.Helper()
+	for id, severity := range want {
+		if worst := f.worst(id); worst.Severity != severity {
+			t.Errorf("the worst finding of %s: got %v, want %v: %+v", id, worst.Severity, severity, worst)
+		}
 	}
-	return code, found
 }
 
 // worst is the worst finding of a check; its severity is below all if there is none.
@@ -50,7 +58,7 @@ func TestDoctorFindsEachBadSetting(t *testing.T) {
 	}
 	at := []string{"--redis", srv.URL(), "--store-timeout", "1m", "--clock-skew", "1m"} // a slow machine decides nothing
 	if code, found := diagnose(t, at...); code != done || found.Worst > doctor.Note || found.Kind != "standalone" || len(found.Servers) != 1 || found.Servers[0].Role != "master" || found.Servers[0].Version == "" {
-		t.Fatalf("%d %+v", code, found)
+		t.Fatalf("doctor of a server in order: got exit code %d and %+v, want %d, notes at worst, and one master with a version", code, found, done)
 	}
 	for _, row := range []struct {
 		id, setting, bad, good string
@@ -71,75 +79,71 @@ func TestDoctorFindsEachBadSetting(t *testing.T) {
 		set(t, row.setting, row.bad)
 		code, found := diagnose(t, at...)
 		if worst := found.worst(row.id); worst.Severity != row.says || worst.Risk == "" || worst.Fix == "" {
-			t.Errorf("%s %s: %+v", row.setting, row.bad, worst)
+			t.Errorf("%s with %s %s: got %+v, want %v with its risk and its fix", row.id, row.setting, row.bad, worst, row.says)
 		}
-		if want := map[bool]int{true: failed}[row.says > doctor.Note]; code != want {
-			t.Errorf("%s %s: exit code %d", row.setting, row.bad, code)
-		}
+		expect.Equal(t, "exit code with "+row.setting+" "+row.bad, code, map[bool]int{true: failed}[row.says > doctor.Note])
 		set(t, row.setting, row.good)
 		if _, found := diagnose(t, at...); found.worst(row.id).Severity >= row.says {
-			t.Errorf("%s %s: %+v", row.setting, row.good, found.worst(row.id))
+			t.Errorf("%s with %s %s: got %+v, want less than %v", row.id, row.setting, row.good, found.worst(row.id), row.says)
 		}
 	}
 	set(t, "maxmemory", "3mb")
-	if _, found := diagnose(t, append(at, "--read-only")...); found.worst("memory").Severity > doctor.Critical || found.worst("write").Severity >= 0 {
-		t.Errorf("%+v", found)
+	_, found := diagnose(t, append(at, "--read-only")...)
+	found.severities(t, map[string]doctor.Severity{"write": -1}) // it is not tried
+	if worst := found.worst("memory"); worst.Severity > doctor.Critical {
+		t.Errorf("memory with maxmemory 3mb: got %+v, want critical at worst", worst)
 	}
 }
 
 func TestDoctorForPeopleTellsTheWorstFirstWithItsFix(t *testing.T) {
 	srv := redistest.Start(t, "--maxmemory-policy", "allkeys-lru", "--maxmemory", "200mb")
-	code, stdout, stderr := coatcheck(t, nil, "doctor", "--redis", srv.URL())
-	if code != failed || stderr != "" || !strings.HasPrefix(stdout, srv.URL()+" (standalone)\n\nCRITICAL  ") {
-		t.Fatalf("%d %s%s", code, stdout, stderr)
+	told := execute(t, nil, "doctor", "--redis", srv.URL()).exits(failed)
+	expect.Equal(t, "stderr of "+told.line, told.stderr, "")
+	if begin := srv.URL() + " (standalone)\n\nCRITICAL  "; !strings.HasPrefix(told.stdout, begin) {
+		t.Errorf("%s: got %s, want it to begin with %q", told.line, told.stdout, begin)
 	}
-	for _, part := range []string{"CRITICAL  eviction", "risk: keys vanish", "fix:  CONFIG SET maxmemory-policy noeviction", "ok        version", "2 critical, "} {
-		if !strings.Contains(stdout, part) {
-			t.Errorf("%q is missing in\n%s", part, stdout)
-		}
-	}
-	if strings.Contains(stdout, "\x1b") {
-		t.Error("escapes where there is no terminal")
-	}
+	told.prints("CRITICAL  eviction", "risk: keys vanish", "fix:  CONFIG SET maxmemory-policy noeviction", "ok        version", "2 critical, ")
+	told.conceals("\x1b") // there is no terminal
 	for failOn, want := range map[string]int{"never": done, "critical": failed, "warning": failed} {
-		if code, _, _ := coatcheck(t, nil, "doctor", "--redis", srv.URL(), "--fail-on", failOn); code != want {
-			t.Errorf("--fail-on %s: %d", failOn, code)
-		}
+		execute(t, nil, "doctor", "--redis", srv.URL(), "--fail-on", failOn).exits(want)
 	}
 }
 
 func TestDoctorOfAPairLooksAtItsReplicas(t *testing.T) {
+	t.Parallel()
 	set := redistest.StartSentinel(t, 1)
 	master, replica := set.Master(), set.Replicas()[0]
 	at := []string{"--redis", set.URL(), "--store-timeout", "1m", "--clock-skew", "1m", "--worker-ttl", "400ms"}
 	_, found := diagnose(t, append(at, "--ack", "1")...)
-	if found.Kind != "sentinel" || len(found.Servers) != 2 || found.worst("replicas").Severity != doctor.OK || found.worst("ack").Severity != doctor.OK || found.worst("wait-reach").Severity != doctor.OK ||
-		found.worst("sentinels").Severity != doctor.OK || found.worst("sentinel-quorum").Severity != doctor.OK || found.worst("clock-servers").Severity != doctor.OK || found.worst("sentinel-down-after").Severity != doctor.Warning {
-		t.Fatalf("%+v", found)
-	}
-	if _, found = diagnose(t, at...); found.worst("replicas").Severity != doctor.Warning || !strings.Contains(found.worst("replicas").Fix, "--ack 1") {
-		t.Errorf("%+v", found.worst("replicas"))
-	}
-	if _, found = diagnose(t, append(at, "--ack", "2")...); found.worst("replicas").Severity != doctor.Critical || found.worst("wait-reach").Severity != doctor.Critical {
-		t.Errorf("%+v", found)
-	}
+	expect.Equal(t, "kind of a pair", found.Kind, "sentinel")
+	expect.Equal(t, "servers of a pair", len(found.Servers), 2)
+	found.severities(t, map[string]doctor.Severity{
+		"replicas": doctor.OK, "ack": doctor.OK, "wait-reach": doctor.OK, "sentinels": doctor.OK, "sentinel-quorum": doctor.OK,
+		"clock-servers": doctor.OK, "sentinel-down-after": doctor.Warning,
+	})
+	_, found = diagnose(t, at...)
+	found.severities(t, map[string]doctor.Severity{"replicas": doctor.Warning})
+	expect.Contains(t, "fix of replicas without --ack", found.worst("replicas").Fix, "--ack 1")
+	_, found = diagnose(t, append(at, "--ack", "2")...)
+	found.severities(t, map[string]doctor.Severity{"replicas": doctor.Critical, "wait-reach": doctor.Critical})
 	if err := replica.Client().ConfigSet(t.Context(), "replica-priority", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, found = diagnose(t, at...); found.worst("replica-priority").Severity != doctor.Warning {
-		t.Errorf("%+v", found.worst("replica-priority"))
-	}
-	if code, found := diagnose(t, "--redis", replica.URL()); code != failed || found.worst("role").Severity != doctor.Critical || !strings.Contains(found.worst("role").Fix, master.Addr()) {
-		t.Errorf("%d %+v", code, found.worst("role"))
-	}
+	_, found = diagnose(t, at...)
+	found.severities(t, map[string]doctor.Severity{"replica-priority": doctor.Warning})
+	code, found := diagnose(t, "--redis", replica.URL())
+	expect.Equal(t, "exit code of doctor at the replica", code, failed)
+	found.severities(t, map[string]doctor.Severity{"role": doctor.Critical})
+	expect.Contains(t, "fix of the role", found.worst("role").Fix, master.Addr())
 }
 
 func TestDoctorOfAClusterFindsASlotWithoutAMaster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	at := []string{"--redis", cluster.URL(), "--store-timeout", "1m"}
-	if _, found := diagnose(t, at...); found.Kind != "cluster" || found.worst("cluster-slots").Severity != doctor.OK || found.worst("cluster-nodes").Severity != doctor.OK {
-		t.Fatalf("%+v", found)
-	}
+	_, found := diagnose(t, at...)
+	expect.Equal(t, "kind of a cluster", found.Kind, "cluster")
+	found.severities(t, map[string]doctor.Severity{"cluster-slots": doctor.OK, "cluster-nodes": doctor.OK})
 	for _, node := range cluster.Nodes() {
 		_ = node.Client().ClusterDelSlots(t.Context(), 7000).Err() // one that knows of it already refuses
 	}
@@ -155,14 +159,10 @@ func TestDoctorOfAUserThatMayNotRunScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := strings.Replace(srv.URL(), "//", "//app:word-of-app@", 1)
-	code, stdout, _ := coatcheck(t, nil, "doctor", "--json", "--redis", url)
 	var found examined
-	if err := json.Unmarshal([]byte(stdout), &found); err != nil {
-		t.Fatal(err)
-	}
-	if code != failed || found.worst("scripts").Severity != doctor.Critical || !strings.Contains(found.worst("rights").Found, "EVAL, EVALSHA") || strings.Contains(stdout, "word-of-app") {
-		t.Errorf("%d %s", code, stdout)
-	}
+	execute(t, nil, "doctor", "--json", "--redis", url).exits(failed).conceals("word-of-app").into(&found)
+	found.severities(t, map[string]doctor.Severity{"scripts": doctor.Critical})
+	expect.Contains(t, "the rights that were found", found.worst("rights").Found, "EVAL, EVALSHA")
 }
 
 func TestDoctorWithNobodyToAsk(t *testing.T) {
@@ -187,29 +187,32 @@ func TestDoctorWithNobodyToAsk(t *testing.T) {
 		{usage, "fail-on", []string{"--redis", srv.URL(), "--fail-on", "note"}},
 		{usage, "unexpected", []string{"extra"}},
 	} {
-		if code, stdout, stderr := coatcheck(t, nil, append([]string{"doctor"}, row.args...)...); code != row.code || stdout != "" || !strings.Contains(stderr, row.says) {
-			t.Errorf("%v: %d %s%s", row.args, code, stdout, stderr)
-		}
+		ran := execute(t, nil, append([]string{"doctor"}, row.args...)...).exits(row.code, row.says)
+		expect.Equal(t, "stdout of "+ran.line, ran.stdout, "")
 	}
 }
 
 func TestDoctorOfARunningService(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	p := serve(t, "--redis", redis.URL())
 	code, found := diagnose(t, "--server", p.banner.URL, "--store-timeout", "1m")
-	if code != failed || found.Kind != "service" || found.worst("service-ready").Severity != doctor.OK || found.worst("service-workers").Severity != doctor.Warning || // its pool is in quarantine
-		found.worst("service-clock").Severity != doctor.OK || found.worst("service-latency").Severity != doctor.OK || found.worst("service-problems").Severity != doctor.OK ||
-		found.worst("service-keys").Severity != doctor.Note || found.worst("service-store").Severity != doctor.Note {
-		t.Errorf("%d %+v", code, found)
-	}
+	expect.Equal(t, "exit code of doctor at a service", code, failed)
+	expect.Equal(t, "kind of a service", found.Kind, "service")
+	found.severities(t, map[string]doctor.Severity{
+		"service-workers": doctor.Warning, // its pool is in quarantine
+		"service-ready":   doctor.OK, "service-clock": doctor.OK, "service-latency": doctor.OK, "service-problems": doctor.OK,
+		"service-keys": doctor.Note, "service-store": doctor.Note,
+	})
 	redis.Kill()
-	if code, found = diagnose(t, "--server", p.banner.URL); code != failed || found.worst("service-ready").Severity != doctor.Critical {
-		t.Errorf("%d %+v", code, found.worst("service-ready"))
-	}
+	code, found = diagnose(t, "--server", p.banner.URL)
+	expect.Equal(t, "exit code of doctor at a service whose Redis is gone", code, failed)
+	found.severities(t, map[string]doctor.Severity{"service-ready": doctor.Critical})
 }
 
 // A service whose certificate is not trusted is told of as that, and is not shown the key.
 func TestDoctorDoesNotShowItsKeyToAServiceThatItDoesNotTrust(t *testing.T) {
+	t.Parallel()
 	var shown []string
 	other := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown = append(shown, r.Header.Get("Authorization"))
@@ -219,17 +222,16 @@ func TestDoctorDoesNotShowItsKeyToAServiceThatItDoesNotTrust(t *testing.T) {
 	other.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	other.StartTLS()
 	defer other.Close()
-	code, stdout, stderr := coatcheck(t, map[string]string{"COATCHECK_API_KEY": "cck_one_secret"}, "doctor", "--json", "--server", other.URL)
 	var found examined
-	if err := json.Unmarshal([]byte(stdout), &found); err != nil {
-		t.Fatalf("%d %s %s", code, stdout, stderr)
-	}
-	if code != failed || found.worst("service-tls").Severity != doctor.Critical || !strings.Contains(found.worst("service-tls").Found, "not trusted") ||
-		!strings.Contains(found.worst("service-ready").Found, "418") || found.worst("service-clock").Severity != doctor.Warning || found.worst("service-problems").Severity != doctor.Warning {
-		t.Errorf("%d %+v", code, found)
-	}
-	if len(shown) < 10 || slices.ContainsFunc(shown, func(header string) bool { return header != "" }) || strings.Contains(stdout+stderr, "secret") {
-		t.Errorf("%q", shown)
+	execute(t, map[string]string{"COATCHECK_API_KEY": "cck_one_secret"}, "doctor", "--json", "--server", other.URL).
+		exits(failed).conceals("secret").into(&found)
+	found.severities(t, map[string]doctor.Severity{
+		"service-tls": doctor.Critical, "service-clock": doctor.Warning, "service-problems": doctor.Warning,
+	})
+	expect.Contains(t, "what was found of TLS", found.worst("service-tls").Found, "not trusted")
+	expect.Contains(t, "what was found of readiness", found.worst("service-ready").Found, "418")
+	if len(shown) < 10 || slices.ContainsFunc(shown, func(header string) bool { return header != "" }) {
+		t.Errorf("Authorization that a service was shown that is not trusted: got %q, want 10 requests or more without", shown)
 	}
 	// One that it trusts is.
 	shown = nil
@@ -237,11 +239,10 @@ func TestDoctorDoesNotShowItsKeyToAServiceThatItDoesNotTrust(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, found = diagnose(t, "--server", other.URL, "--ca", ca, "--api-key", "cck_one_secret"); found.worst("service-tls").Severity != doctor.OK || found.worst("service-key").Severity != doctor.Warning {
-		t.Errorf("%+v", found)
-	}
+	_, found = diagnose(t, "--server", other.URL, "--ca", ca, "--api-key", "cck_one_secret")
+	found.severities(t, map[string]doctor.Severity{"service-tls": doctor.OK, "service-key": doctor.Warning})
 	if !slices.Contains(shown, "Bearer cck_one_secret") || !slices.Contains(shown, "") {
-		t.Errorf("%q", shown)
+		t.Errorf("Authorization that a service was shown that is trusted: got %q, want requests with the key and without", shown)
 	}
 }
 
@@ -252,7 +253,9 @@ func TestDoctorNamesTheKindOfServer(t *testing.T) {
 	if strings.Contains(os.Getenv("REDIS_SERVER"), "valkey") {
 		want = "Valkey "
 	}
-	if _, found := diagnose(t, "--redis", srv.URL()); !strings.HasPrefix(found.worst("version").Found, want) || found.worst("version").Severity != doctor.OK {
-		t.Errorf("%+v", found.worst("version"))
+	_, found := diagnose(t, "--redis", srv.URL())
+	found.severities(t, map[string]doctor.Severity{"version": doctor.OK})
+	if got := found.worst("version").Found; !strings.HasPrefix(got, want) {
+		t.Errorf("the version that was found: got %q, want it to begin with %q", got, want)
 	}
 }

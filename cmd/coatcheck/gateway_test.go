@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/gateway"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -156,7 +157,7 @@ func TestTwoGatewaysRunEachOperationOnce(t *testing.T) {
 			for i := range work {
 				answer, err := pay(i/repeats, i%repeats)
 				if err != nil {
-					t.Error(err)
+					t.Errorf("repeat %d of operation %d: %v", i%repeats, i/repeats, err)
 				}
 				mu.Lock()
 				if answers[i/repeats] == nil {
@@ -175,17 +176,16 @@ func TestTwoGatewaysRunEachOperationOnce(t *testing.T) {
 	for i, got := range answers {
 		for answer, times := range got {
 			if times != repeats || !strings.HasPrefix(answer, "201 paid with fence 1") {
-				t.Errorf("operation %d: %d times %q", i, times, answer)
+				t.Errorf("operation %d: got %d times %q, want %d times 201 and its fence", i, times, answer, repeats)
 			}
 		}
-		if n := upstream.ran(fmt.Sprint(i)); n != 1 {
-			t.Errorf("operation %d ran %d times", i, n)
-		}
+		expect.Equal(t, fmt.Sprintf("how often operation %d ran", i), upstream.ran(fmt.Sprint(i)), 1)
 	}
 }
 
 // A gateway is killed in the middle of a request to the upstream: nobody can know whether it had its effect, so nothing runs again.
 func TestKilledGatewayLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
 	begun := make(chan struct{})
 	upstream := newTill(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(begun)
@@ -201,8 +201,10 @@ func TestKilledGatewayLeavesTheOutcomeUnknown(t *testing.T) {
 		lost <- err
 	}()
 	<-begun
-	if a := other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token); a.code() != wire.InProgress || a.header.Get("Retry-After") == "" {
-		t.Errorf("while it runs: %d %s", a.status, a.body)
+	a := other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token)
+	expect.Equal(t, "code of the same request while it runs", a.code(), wire.InProgress)
+	if a.header.Get("Retry-After") == "" {
+		t.Errorf("the same request while it runs: got no Retry-After in %v", a.header)
 	}
 	doomed.kill()
 	if err := <-lost; err == nil {
@@ -211,15 +213,13 @@ func TestKilledGatewayLeavesTheOutcomeUnknown(t *testing.T) {
 	eventually(t, "the outcome is unknown", func() bool {
 		return other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
 	})
-	if a := other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token); !strings.Contains(string(a.body), `"see":"/token/`+token) {
-		t.Errorf("%s", a.body)
-	}
-	if n := upstream.ran("a"); n != 1 {
-		t.Errorf("the upstream ran %d times", n)
-	}
+	a = other.do("POST", "/pay/a", payment, "Idempotency-Token: "+token)
+	expect.Contains(t, "the answer of unknown outcome", string(a.body), `"see":"/token/`+token)
+	expect.Equal(t, "how often the upstream ran", upstream.ran("a"), 1)
 }
 
 func TestStoppedGatewayFinishesWhatItBegan(t *testing.T) {
+	t.Parallel()
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) {
 		close(begun)
@@ -241,24 +241,19 @@ func TestStoppedGatewayFinishesWhatItBegan(t *testing.T) {
 		return err != nil
 	})
 	close(proceed)
-	if a := <-answered; a.status != 201 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	(<-answered).is(t, "the request that had begun before the stop", 201)
 	if code := <-ended; code != done {
-		t.Errorf("exit code %d\n%s", code, stopping.stderr)
+		t.Errorf("end of the gateway: got exit code %d, want %d; its log:\n%s", code, done, stopping.stderr)
 	}
 	other := runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL())
-	if a := other.do("POST", "/pay/a", payment, "Idempotency-Key: a"); a.status != 201 || a.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a := other.answers(201, "POST", "/pay/a", payment, "Idempotency-Key: a")
+	expect.Equal(t, "Idempotent-Replayed of its repeat", a.header.Get("Idempotent-Replayed"), "true")
 }
 
 func TestGatewayReadsItsRoutesAgain(t *testing.T) {
 	upstream := newTill(t, func(http.ResponseWriter, *http.Request) {})
 	g := runGatewayProcess(t, upstream.URL, payRoutes)
-	if a := g.do("POST", "/orders", "x"); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	g.answers(200, "POST", "/orders", "x")
 	change := func(routes string) {
 		if err := os.WriteFile(g.routes, []byte(routes), 0o600); err != nil {
 			t.Fatal(err)
@@ -272,12 +267,8 @@ func TestGatewayReadsItsRoutesAgain(t *testing.T) {
 		ready, err := g.readiness()
 		return err == nil && len(ready.RoutesFaults) == 1 && ready.Ready
 	})
-	if a := g.do("POST", "/orders", "x"); a.code() != wire.KeyMissing {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if code := g.stop(); code != done {
-		t.Errorf("exit code %d\n%s", code, g.stderr)
-	}
+	expect.Equal(t, "code of POST /orders after routes with a fault", g.do("POST", "/orders", "x").code(), wire.KeyMissing)
+	g.ends(done)
 }
 
 func TestPrincipalIsTheCredential(t *testing.T) {
@@ -285,17 +276,13 @@ func TestPrincipalIsTheCredential(t *testing.T) {
 	g := runGateway(t, upstream.URL, payRoutes, "--log-level", "debug")
 	for range 2 {
 		for _, who := range []string{"Bearer alice", "Bearer bob"} {
-			if a := g.do("POST", "/pay/a", payment, "Idempotency-Key: one", "Authorization: "+who); a.status != 200 || string(a.body) != who {
-				t.Errorf("%s got %d %s", who, a.status, a.body)
-			}
+			a := g.answers(200, "POST", "/pay/a", payment, "Idempotency-Key: one", "Authorization: "+who)
+			expect.Equal(t, "the answer to "+who, string(a.body), who)
 		}
 	}
-	if n := upstream.ran("a"); n != 2 {
-		t.Errorf("ran %d times", n)
-	}
-	if log := g.stderr.String(); strings.Contains(log, "alice") || strings.Contains(log, "one\"") || strings.Contains(log, "/pay/a") {
-		t.Errorf("%s", log)
-	}
+	expect.Equal(t, "how often the upstream ran for two principals with one key", upstream.ran("a"), 2)
+	g.ends(done) // its log is whole then
+	lacks(t, "the log", g.stderr.String(), "alice", "one\"", "/pay/a")
 }
 
 func TestGatewayUsage(t *testing.T) {
@@ -323,18 +310,8 @@ func TestGatewayUsage(t *testing.T) {
 		"help":             {[]string{"--help"}, nil, done, []string{"--upstream", "--principal-headers", "--answer-keys", "--redis"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := coatcheck(t, row.env, append([]string{"gateway"}, row.args...)...)
-			if code != row.code {
-				t.Errorf("exit code %d: %s%s", code, stdout, stderr)
-			}
-			for _, part := range row.says {
-				if !strings.Contains(stdout+stderr, part) {
-					t.Errorf("%q is missing in %s%s", part, stdout, stderr)
-				}
-			}
-			if strings.Contains(stdout+stderr, "hunter2") {
-				t.Error("a secret is told")
-			}
+			ran := execute(t, row.env, append([]string{"gateway"}, row.args...)...).exits(row.code).conceals("hunter2")
+			expect.Contains(t, ran.line, ran.stdout+ran.stderr, row.says...)
 		})
 	}
 }
@@ -343,29 +320,20 @@ func TestGatewayBanner(t *testing.T) {
 	g := runGateway(t, "https://payments.internal/base", "routes:\n  - match: POST /pay/{name}\n    accept: token\n  - match: /refunds\n    policy: takeover\n")
 	b := g.banner
 	if b.Store != "embedded" || b.Upstream != "https://payments.internal/base" || b.AdminURL == "" || len(b.Routes) != 2 || b.Routes[1].Policy != "takeover" {
-		t.Errorf("%+v", b)
+		t.Errorf("the banner: got %+v, want the embedded store, the upstream, an admin URL and two routes, of which the second takes over", b)
 	}
 	routes, err := gateway.ParseRoutes([]byte("routes:\n  - match: POST /pay/{name}\n    accept: token\n  - match: example.com/refunds\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	people := b.people(routes)
-	for _, part := range []string{b.URL, b.AdminURL, b.Upstream, "WARNING", "POST /pay/{name}", "Idempotency-Token", "/idempotency-policy"} {
-		if !strings.Contains(people, part) {
-			t.Errorf("%q is missing in\n%s", part, people)
-		}
-	}
-	if got := try(b.URL, routes[1]); !strings.Contains(got, b.URL+"/refunds'") || !strings.Contains(got, "Idempotency-Key") {
-		t.Error(got)
-	}
+	expect.Contains(t, "the banner for people", b.people(routes), b.URL, b.AdminURL, b.Upstream, "WARNING", "POST /pay/{name}", "Idempotency-Token", "/idempotency-policy")
+	expect.Contains(t, "what the banner says to try", try(b.URL, routes[1]), b.URL+"/refunds'", "Idempotency-Key")
 	ready, err := g.readiness()
 	if err != nil || !ready.Ready {
-		t.Errorf("%+v %v", ready, err)
+		t.Errorf("readiness: got %+v, %v, want ready", ready, err)
 	}
 	admin := map[string]string{"COATCHECK_LISTEN": strings.TrimPrefix(b.AdminURL, "http://")}
-	if code, _, stderr := coatcheck(t, admin, "healthcheck"); code != done {
-		t.Errorf("%d %s", code, stderr)
-	}
+	execute(t, admin, "healthcheck").exits(done)
 }
 
 // The gateway in this process: it ends with its context, and leaves nothing behind.
@@ -388,7 +356,7 @@ func TestGatewayRunsUntilItsContextEnds(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, reader) }()
 	cancel()
 	if got := <-code; got != done {
-		t.Errorf("exit code %d\n%s", got, &stderr)
+		t.Errorf("gateway whose context has ended: got exit code %d, want %d; its log:\n%s", got, done, &stderr)
 	}
 	_ = banner.Close()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -398,8 +366,6 @@ func TestGatewayRunsUntilItsContextEnds(t *testing.T) {
 	defer listener.Close()
 	for _, flag := range []string{"--listen", "--admin"} {
 		args := []string{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://h", "--routes", file(t, payRoutes), flag, listener.Addr().String()}
-		if got, _, said := coatcheck(t, nil, args...); got != failed || !strings.Contains(said, flag) {
-			t.Errorf("%d %s", got, said)
-		}
+		execute(t, nil, args...).exits(failed, flag)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // Until a service's heap has twice the spare memory it is not collected, which is far more than a service that has just begun would get.
@@ -28,7 +30,7 @@ func nextCollection(t *testing.T, admin string) float64 {
 	}
 	bytes, err := strconv.ParseFloat(found[1], 64)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the value of %s: %v", nextGC, err)
 	}
 	return bytes
 }
@@ -36,11 +38,7 @@ func nextCollection(t *testing.T, admin string) float64 {
 func TestSpareMemoryIsAnEighthOfALimitAtMost(t *testing.T) {
 	was := debug.SetMemoryLimit(64 << 20)
 	defer debug.SetMemoryLimit(was)
-	if n := len(spareHeap()); n != 8<<20 {
-		t.Errorf("%d bytes of a limit of 64 MiB", n)
-	}
+	expect.Equal(t, "spare bytes under a limit of 64 MiB", len(spareHeap()), 8<<20)
 	debug.SetMemoryLimit(1 << 40)
-	if n := len(spareHeap()); n != mostSpare {
-		t.Errorf("%d bytes of a limit of 1 TiB", n)
-	}
+	expect.Equal(t, "spare bytes under a limit of 1 TiB", len(spareHeap()), mostSpare)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -29,20 +30,20 @@ func TestSegmentOfATagThatIsNotThere(t *testing.T) {
 			tags := counter.New(storetest.Open(t, redisstore.Config{URL: redis.URL()}), server.SegmentCounters(counter.Config{}))
 			defer tags.Close()
 			at, env := open(redis.URL())
-			ask := func() (int, string, string) {
-				return coatcheck(t, env, append([]string{"id", "segment", "orders"}, at...)...)
+			ask := func() result {
+				return execute(t, env, append([]string{"id", "segment", "orders"}, at...)...)
 			}
 			for range 2 {
-				if code, stdout, stderr := ask(); code != failed || stdout != "" || !strings.Contains(stderr, "no such") && !strings.Contains(stderr, "not-found") {
-					t.Errorf("%d %s %s", code, stdout, stderr)
+				refused := ask().exits(failed)
+				expect.Equal(t, "stdout of "+refused.line, refused.stdout, "")
+				if !strings.Contains(refused.stderr, "no such") && !strings.Contains(refused.stderr, "not-found") {
+					t.Errorf("%s: got %q, want it to say that there is no such tag", refused.line, refused.stderr)
 				}
 			}
 			if err := tags.Set(t.Context(), "orders", 41, 0); err != nil {
 				t.Fatal(err)
 			}
-			if code, stdout, stderr := ask(); code != done || stdout != "42\n" {
-				t.Errorf("%d %s %s", code, stdout, stderr)
-			}
+			expect.Equal(t, "an id of a tag at 41", ask().exits(done).stdout, "42\n")
 		})
 	}
 }

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -15,75 +16,61 @@ func TestIDsOnePerLine(t *testing.T) {
 	doors(t, func(t *testing.T, at []string) {
 		all := []string{}
 		for _, args := range [][]string{{"id"}, {"id", "-n", "5000"}, {"id", "--count=3"}, {"id", "default", "-n2"}} {
-			code, stdout, stderr := coatcheck(t, nil, append(args, at...)...)
-			if code != done {
-				t.Fatalf("%v: %d %s", args, code, stderr)
-			}
-			all = append(all, strings.Fields(stdout)...)
+			all = append(all, strings.Fields(execute(t, nil, append(args, at...)...).exits(done).stdout)...)
 		}
 		slices.Sort(all)
-		if distinct := len(slices.Compact(slices.Clone(all))); len(all) != 5006 || distinct != len(all) {
-			t.Errorf("%d ids, %d different", len(all), distinct)
-		}
+		expect.Equal(t, "ids of calls for 1, 5000, 3 and 2", len(all), 5006)
+		expect.Equal(t, "different ones of them", len(slices.Compact(slices.Clone(all))), len(all))
 	})
 }
 
 func TestIDsInEveryFormatAreDecoded(t *testing.T) {
 	doors(t, func(t *testing.T, at []string) {
 		create := append([]string{"worker", "create", "orders", "--layout", "41/5/5/12", "--datacenter", "9"}, at...)
-		if code, _, stderr := coatcheck(t, nil, create...); code != done {
-			t.Fatalf("%d %s", code, stderr)
-		}
+		execute(t, nil, create...).exits(done)
 		for format, form := range map[string]string{
 			"decimal": `^[0-9]{18}$`, "padded": `^0[0-9]{18}$`, "base36": `^[0-9a-z]{12}$`, "base62": `^[0-9A-Za-z]{11}$`, "base32": `^[0-9A-Z]{12}$`, "timed": `^20[0-9]{22}$`,
 		} {
-			code, stdout, stderr := coatcheck(t, nil, append([]string{"id", "orders", "--json", "--format", format}, at...)...)
 			var made idsMade
-			if err := json.Unmarshal([]byte(stdout), &made); code != done || err != nil || len(made.IDs) != 1 || !regexp.MustCompile(form).MatchString(made.IDs[0]) {
-				t.Fatalf("%s: %d %s %s", format, code, stdout, stderr)
+			execute(t, nil, append([]string{"id", "orders", "--json", "--format", format}, at...)...).exits(done).into(&made)
+			if len(made.IDs) != 1 || !regexp.MustCompile(form).MatchString(made.IDs[0]) {
+				t.Fatalf("an id as %s: got %q, want one of the form %s", format, made.IDs, form)
 			}
-			code, stdout, stderr = coatcheck(t, nil, append([]string{"id", "decode", "--json", "--pool", "orders", "--format", format, made.IDs[0]}, at...)...)
 			var parts []wire.DecodedID
-			if err := json.Unmarshal([]byte(stdout), &parts); code != done || err != nil || len(parts) != 1 || parts[0].Datacenter != 9 || parts[0].Layout != "41/5/5/12" {
-				t.Errorf("%s: %d %s %s", format, code, stdout, stderr)
+			execute(t, nil, append([]string{"id", "decode", "--json", "--pool", "orders", "--format", format, made.IDs[0]}, at...)...).exits(done).into(&parts)
+			if len(parts) != 1 {
+				t.Fatalf("id decode %s: got %+v, want one id", made.IDs[0], parts)
 			}
+			expect.Equal(t, "datacenter of "+made.IDs[0], parts[0].Datacenter, 9)
+			expect.Equal(t, "layout of "+made.IDs[0], parts[0].Layout, "41/5/5/12")
 		}
-		if code, _, stderr := coatcheck(t, nil, append([]string{"id", "orders", "--format", "padded", "--width", "5"}, at...)...); code != failed {
-			t.Errorf("too narrow: %d %s", code, stderr)
-		}
+		execute(t, nil, append([]string{"id", "orders", "--format", "padded", "--width", "5"}, at...)...).exits(failed)
 	})
 }
 
 // Straight on Redis the worker id is given back with the moment of the last id, so that the pool is not used up by calls.
 func TestWorkerIDOfACallIsGivenBack(t *testing.T) {
 	at := []string{"--redis", redistest.Start(t).URL(), "--new-pools", "trust"}
-	if code, _, stderr := coatcheck(t, nil, append([]string{"worker", "create", "small", "--layout", "41/1/12"}, at...)...); code != done {
-		t.Fatalf("%d %s", code, stderr)
-	}
+	execute(t, nil, append([]string{"worker", "create", "small", "--layout", "41/1/12"}, at...)...).exits(done)
 	for range 10 {
-		if code, _, stderr := coatcheck(t, nil, append([]string{"id", "small"}, at...)...); code != done {
-			t.Fatalf("%d %s", code, stderr)
-		}
+		execute(t, nil, append([]string{"id", "small"}, at...)...).exits(done)
 	}
-	for _, slot := range ringOf(t, at, "small").Slots {
-		if slot.State != "free" {
-			t.Errorf("%+v", slot)
-		}
+	for i, slot := range ringOf(t, at, "small").Slots {
+		expect.Equal(t, fmt.Sprintf("state of worker id %d after ten calls", i), slot.State, "free")
 	}
 }
 
 // The ids and what they were made of are others' published examples.
 func TestDecodeNeedsNoService(t *testing.T) {
 	twitter := []string{"--epoch", "2010-11-04T01:42:54.657Z", "--layout", "41/10/12"}
-	code, stdout, stderr := coatcheck(t, nil, append([]string{"id", "decode", "1169786042799259000", "890399407000784896"}, twitter...)...)
-	for _, part := range []string{"2019-09-06T01:35:00.834Z", "39", "3448", "2017-07-27T02:32:16.107Z"} {
-		if code != done || !strings.Contains(stdout, part) {
-			t.Errorf("%q is missing in %d %s %s", part, code, stdout, stderr)
-		}
-	}
-	code, stdout, stderr = coatcheck(t, nil, "id", "decode", "--json", "4194308096")
+	execute(t, nil, append([]string{"id", "decode", "1169786042799259000", "890399407000784896"}, twitter...)...).
+		exits(done).prints("2019-09-06T01:35:00.834Z", "39", "3448", "2017-07-27T02:32:16.107Z")
 	var parts []wire.DecodedID
-	if err := json.Unmarshal([]byte(stdout), &parts); code != done || err != nil || parts[0].WorkerID != 1 || parts[0].Sequence != 0 || parts[0].Time.Format("15:04:05") != "00:00:01" {
-		t.Errorf("%d %s %s", code, stdout, stderr)
+	execute(t, nil, "id", "decode", "--json", "4194308096").exits(done).into(&parts)
+	if len(parts) != 1 {
+		t.Fatalf("id decode 4194308096: got %+v, want one id", parts)
 	}
+	expect.Equal(t, "worker id of 4194308096", parts[0].WorkerID, 1)
+	expect.Equal(t, "sequence of 4194308096", parts[0].Sequence, 0)
+	expect.Equal(t, "time of 4194308096", parts[0].Time.Format("15:04:05"), "00:00:01")
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"regexp"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/linktest"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
@@ -36,10 +37,13 @@ func tell(t *testing.T, at []string, story []told) {
 		if dashes {
 			args = append(append(args, "--"), strings.Split(behind, " ")...)
 		}
-		code, stdout, stderr := coatcheck(t, nil, args...)
-		if code != row.code || code == done && stdout != row.says || code != done && (stdout != "" || !strings.Contains(stderr, row.says)) {
-			t.Errorf("%s: %d\n%s%s\nwant %d %s", row.args, code, stdout, stderr, row.code, row.says)
+		ran := execute(t, nil, args...).exits(row.code)
+		if row.code == done {
+			expect.Equal(t, "stdout of "+ran.line, ran.stdout, row.says)
+			continue
 		}
+		expect.Equal(t, "stdout of "+ran.line, ran.stdout, "")
+		expect.Contains(t, "stderr of "+ran.line, ran.stderr, row.says)
 	}
 }
 
@@ -89,7 +93,7 @@ func TestNumbersByATemplateBeginAnewWithEachPeriod(t *testing.T) {
 		})
 		for _, key := range []string{"orders:" + day, "tokyo:" + tokyo, "yearly:" + year} {
 			if left := ttlOfCounter(t, at, key); left >= 0 && left < int((46*time.Hour).Seconds()) {
-				t.Errorf("%s lives for %ds", key, left)
+				t.Errorf("time to live of %s: got %d s, want two days, or little less", key, left)
 			}
 		}
 	})
@@ -137,9 +141,8 @@ func TestWhatIncrCanNotMeanIsWrongUsage(t *testing.T) {
 			if !strings.Contains(row.args, "uuid") && !strings.Contains(row.args, "--server") {
 				args = append(args, at...)
 			}
-			if code, stdout, stderr := coatcheck(t, nil, args...); code != usage || stdout != "" || !strings.Contains(stderr, row.says) {
-				t.Errorf("%s: %d %s%s", row.args, code, stdout, stderr)
-			}
+			refused := execute(t, nil, args...).exits(usage, row.says)
+			expect.Equal(t, "stdout of "+refused.line, refused.stdout, "")
 		}
 		tell(t, at, []told{{"counter ls", done, "There is no counter.\n"}})
 	})
@@ -172,35 +175,32 @@ func TestCountersAreListedSetAndRemoved(t *testing.T) {
 			{"counter set short 1 --ttl 1m", done, "1\n"},
 		})
 		if left := ttlOfCounter(t, at, "short"); left > 60 {
-			t.Errorf("%d s", left)
+			t.Errorf("time to live of a counter that was set for a minute: got %d s", left)
 		}
 	})
 }
 
 func TestAListIsAllPages(t *testing.T) {
 	t.Parallel()
-	lockDoors(t, func(t *testing.T, at []string) {
-		var want []string
-		for i := range 230 {
-			key := fmt.Sprintf("c%03d", i)
-			if code, _, stderr := coatcheck(t, nil, append([]string{"counter", "set", key, "5"}, at...)...); code != done {
-				t.Fatal(stderr)
-			}
-			want = append(want, key)
+	redis := redistest.Start(t)
+	counters := counter.New(storetest.Open(t, redisstore.Config{URL: redis.URL()}), counter.Config{})
+	defer counters.Close()
+	var want []string
+	for i := range 230 {
+		want = append(want, fmt.Sprintf("c%03d", i))
+		if _, err := counters.IncrBy(t.Context(), want[i], 5); err != nil {
+			t.Fatal(err)
 		}
-		code, stdout, stderr := coatcheck(t, nil, append([]string{"counter", "ls", "c", "--json"}, at...)...)
+	}
+	for _, at := range [][]string{{"--server", serve(t, "--redis", redis.URL()).banner.URL}, {"--redis", redis.URL()}} {
 		var page wire.Counters
-		if err := json.Unmarshal([]byte(stdout), &page); code != done || err != nil {
-			t.Fatalf("%d %s %v", code, stderr, err)
-		}
+		execute(t, nil, append([]string{"counter", "ls", "c", "--json"}, at...)...).exits(done).into(&page)
 		var got []string
 		for _, one := range page.Counters {
 			got = append(got, one.Key)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%q", got)
-		}
-	})
+		expect.Equal(t, "counter ls c "+at[0], got, want)
+	}
 }
 
 // What others have written there is shown as what it is, and replaced only on purpose.
@@ -246,9 +246,9 @@ func TestIncrWithoutAnybodyToAskIsToBeTriedAgain(t *testing.T) {
 	redis.Kill()
 	for _, at := range [][]string{{"--server", gone.banner.URL}, served, {"--redis", redis.URL()}} {
 		for _, args := range []string{"incr orders", "incr orders --request-id a", "counter get orders", "counter ls", "counter set orders 5", "id segment orders"} {
-			code, stdout, stderr := coatcheck(t, nil, append(strings.Split(args, " "), at...)...)
-			if code != tryLater || stdout != "" || stderr == "" {
-				t.Errorf("%s %s: %d %s%s", args, at, code, stdout, stderr)
+			ran := execute(t, nil, append(strings.Split(args, " "), at...)...).exits(tryLater)
+			if ran.stdout != "" || ran.stderr == "" {
+				t.Errorf("%s: got %q on stdout and %q on stderr, want words on stderr alone", ran.line, ran.stdout, ran.stderr)
 			}
 		}
 	}
@@ -262,9 +262,8 @@ func TestIncrWhoseReplyIsLostIsRepeatedByItsRequestID(t *testing.T) {
 	r := start(t, "incr", "orders", "--by", "2", "--request-id", "order-1", "--server", "http://"+link.Addr())
 	eventually(t, "it is added", func() bool { return p.do("GET", "/counter/orders", "").status == 200 })
 	link.Close()
-	if code := r.code(); code != tryLater || r.stdout.String() != "" || !strings.Contains(r.stderr.String(), "outcome unknown") {
-		t.Errorf("%d %s%s", code, r.stdout, r.stderr)
-	}
+	r.exits(tryLater, "outcome unknown")
+	expect.Equal(t, "stdout of an incr whose reply is lost", r.stdout.String(), "")
 	tell(t, []string{"--server", p.banner.URL}, []told{
 		{"incr orders --by 2 --request-id order-1", done, "1\n2\n"},
 		{"incr orders", done, "3\n"},
@@ -302,19 +301,15 @@ func TestProcessesThatIncrAtOnceGetDifferentValues(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, r := range all {
-		if code := r.code(); code != done {
-			t.Errorf("%d %s", code, r.stderr)
-		}
+		r.exits(done)
 		for value := range strings.FieldsSeq(r.stdout.String()) {
 			if seen[value] {
-				t.Errorf("%s twice", value)
+				t.Errorf("value %s was handed out twice", value)
 			}
 			seen[value] = true
 		}
 	}
-	if len(seen) != 160 {
-		t.Errorf("%d values", len(seen))
-	}
+	expect.Equal(t, "values of 8 commands with --by 20", len(seen), 160)
 }
 
 // A signal ends a command that waits for a service which stands still: here nobody takes its connection.
@@ -345,20 +340,16 @@ func TestIDsOfSegments(t *testing.T) {
 	lockDoors(t, func(t *testing.T, at []string) {
 		var all []int
 		for _, args := range []string{"id segment orders", "id segment orders -n 5000", "id segment orders --count=3"} {
-			code, stdout, stderr := coatcheck(t, nil, append(strings.Split(args, " "), at...)...)
-			if code != done {
-				t.Fatalf("%s: %d %s", args, code, stderr)
-			}
-			for line := range strings.Lines(stdout) {
+			for line := range strings.Lines(execute(t, nil, append(strings.Split(args, " "), at...)...).exits(done).stdout) {
 				id := 0
 				if _, err := fmt.Sscan(line, &id); err != nil {
-					t.Fatal(err)
+					t.Fatalf("%s printed %q: %v", args, line, err)
 				}
 				all = append(all, id)
 			}
 		}
 		if distinct := slices.Compact(slices.Clone(all)); len(all) != 5004 || !slices.IsSorted(all) || len(distinct) != len(all) || all[0] != 1 {
-			t.Errorf("%d ids, %d different, from %d on", len(all), len(distinct), all[0])
+			t.Errorf("ids of calls for 1, 5000 and 3: got %d, %d of them different, from %d on, sorted: %v; want 5004 different from 1 on, sorted", len(all), len(distinct), all[0], slices.IsSorted(all))
 		}
 		tell(t, at, []told{
 			{"id segment orders --format padded --width 8", done, "00005005\n"},
@@ -374,21 +365,15 @@ func TestSegmentsOfAServiceAndOfCallsDoNotMeet(t *testing.T) {
 	seen := map[string]bool{}
 	for range 5 {
 		for _, at := range [][]string{{"--server", p.banner.URL}, {"--redis", redis.URL()}} {
-			code, stdout, stderr := coatcheck(t, nil, append([]string{"id", "segment", "orders", "-n", "300"}, at...)...)
-			if code != done {
-				t.Fatalf("%d %s", code, stderr)
-			}
-			for id := range strings.FieldsSeq(stdout) {
+			for id := range strings.FieldsSeq(execute(t, nil, append([]string{"id", "segment", "orders", "-n", "300"}, at...)...).exits(done).stdout) {
 				if seen[id] {
-					t.Errorf("%s twice", id)
+					t.Errorf("id %s was handed out twice", id)
 				}
 				seen[id] = true
 			}
 		}
 	}
-	if len(seen) != 3000 {
-		t.Errorf("%d ids", len(seen))
-	}
+	expect.Equal(t, "ids of ten calls for 300", len(seen), 3000)
 }
 
 func TestUUIDs(t *testing.T) {
@@ -396,24 +381,19 @@ func TestUUIDs(t *testing.T) {
 		"7": regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
 		"4": regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
 	} {
-		code, stdout, stderr := coatcheck(t, nil, "id", "uuid", version, "-n", "1000")
-		ids := strings.Fields(stdout)
-		if code != done || len(ids) != 1000 || slices.IsSorted(ids) != (version == "7") {
-			t.Errorf("%s: %d %d %s", version, code, len(ids), stderr)
-		}
+		ids := strings.Fields(execute(t, nil, "id", "uuid", version, "-n", "1000").exits(done).stdout)
+		expect.Equal(t, "ids of version "+version, len(ids), 1000)
+		expect.Equal(t, "whether ids of version "+version+" are sorted", slices.IsSorted(ids), version == "7")
 		for _, id := range ids {
 			if !form.MatchString(id) {
-				t.Errorf("%s: %s", version, id)
+				t.Errorf("an id of version %s: got %s, want the form %s", version, id, form)
 			}
 		}
 		slices.Sort(ids)
-		if len(slices.Compact(ids)) != 1000 {
-			t.Errorf("%s: an id twice", version)
-		}
+		expect.Equal(t, "different ids of version "+version, len(slices.Compact(ids)), 1000)
 	}
-	code, stdout, _ := coatcheck(t, nil, "id", "uuid", "--json")
 	var made wire.UUIDs
-	if err := json.Unmarshal([]byte(stdout), &made); code != done || err != nil || made.Version != 7 || len(made.IDs) != 1 {
-		t.Errorf("%d %s", code, stdout)
-	}
+	execute(t, nil, "id", "uuid", "--json").exits(done).into(&made)
+	expect.Equal(t, "version of id uuid", made.Version, 7)
+	expect.Equal(t, "ids of id uuid", len(made.IDs), 1)
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -18,20 +19,15 @@ import (
 // newKey makes a key with the command and returns it, and what it is worth.
 func newKey(t *testing.T, args ...string) madeKey {
 	t.Helper()
-	code, stdout, stderr := coatcheck(t, nil, append([]string{"key", "new", "--json"}, args...)...)
 	var made madeKey
-	if code != done || json.Unmarshal([]byte(stdout), &made) != nil {
-		t.Fatalf("%d %s %s", code, stdout, stderr)
-	}
+	execute(t, nil, append([]string{"key", "new", "--json"}, args...)...).exits(done).into(&made)
 	return made
 }
 
 // What is printed for people goes into a file, and the key is good at once.
 func TestNewKeyGoesIntoTheFile(t *testing.T) {
-	code, stdout, stderr := coatcheck(t, nil, "key", "new", "--principal", "orders", "--role", "admin", "--prefix", "orders:*,bills", "--ttl", "90d", "--rate", "100/s", "--burst", "7", "--label", `the "orders" service`)
-	if code != done {
-		t.Fatalf("%d %s", code, stderr)
-	}
+	stdout := execute(t, nil, "key", "new", "--principal", "orders", "--role", "admin", "--prefix", "orders:*,bills", "--ttl", "90d", "--rate", "100/s", "--burst", "7",
+		"--label", `the "orders" service`).exits(done).stdout
 	key, _, _ := strings.Cut(stdout, "\n")
 	record := regexp.MustCompile(`(?m)^  - id(?:.|\n)*label.*\n`).FindString(stdout)
 	file := filepath.Join(t.TempDir(), "keys.yaml")
@@ -40,40 +36,25 @@ func TestNewKeyGoesIntoTheFile(t *testing.T) {
 	}
 	set, _, err := access.ReadFile(file)
 	if err != nil || len(set.Keys) != 1 || set.Keys[0].Label != `the "orders" service` || set.Keys[0].NotAfter.IsZero() || set.Keys[0].Burst != 7 {
-		t.Fatalf("%+v, %v in\n%s", set, err, stdout)
+		t.Fatalf("the file of keys: got %+v, %v, want one key with the label, an end and a burst of 7, of what was printed:\n%s", set, err, stdout)
 	}
 	p := serve(t, "--access", file)
-	if p.banner.Access != "keys and certificates of "+file {
-		t.Errorf("%+v", p.banner)
-	}
+	expect.Equal(t, "access in the banner", p.banner.Access, "keys and certificates of "+file)
 	for path, status := range map[string]int{"/incr/orders:1": 200, "/incr/bills": 200, "/incr/bills:1": 403} {
-		if a := p.do("POST", path, "", "Authorization: Bearer "+key); a.status != status {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		p.answers(status, "POST", path, "", "Authorization: Bearer "+key)
 	}
-	if a := p.do("POST", "/incr/orders:1", ""); a.code() != wire.Unauthorized {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if code, stdout, _ := coatcheck(t, nil, "key", "ls", "--access", file); code != done || !strings.Contains(stdout, "orders:* bills") || !strings.Contains(stdout, "file") || strings.Contains(stdout, set.Keys[0].Hash.String()) {
-		t.Errorf("%d %s", code, stdout)
-	}
+	expect.Equal(t, "code without a key", p.do("POST", "/incr/orders:1", "").code(), wire.Unauthorized)
+	execute(t, nil, "key", "ls", "--access", file).exits(done).prints("orders:* bills", "file").conceals(set.Keys[0].Hash.String())
 }
 
 func TestKeyOnALineOfTheEnvironment(t *testing.T) {
-	code, stdout, stderr := coatcheck(t, nil, "key", "new", "--principal", "ops", "--role", "read")
-	if code != done {
-		t.Fatalf("%d %s", code, stderr)
-	}
+	stdout := execute(t, nil, "key", "new", "--principal", "ops", "--role", "read").exits(done).stdout
 	key, _, _ := strings.Cut(stdout, "\n")
 	line := regexp.MustCompile(`(?m)^[a-z0-9]+:read:ops::[0-9a-f]{64}$`).FindString(stdout)
 	t.Setenv("COATCHECK_ACCESS_KEYS", line)
 	p := serve(t)
-	if a := p.do("GET", "/counter", "", "X-API-Key: "+key); a.status != http.StatusOK {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if a := p.do("POST", "/incr/k", "", "X-API-Key: "+key); a.code() != wire.Forbidden {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	p.answers(http.StatusOK, "GET", "/counter", "", "X-API-Key: "+key)
+	expect.Equal(t, "code of POST /incr/k with a key that may read", p.do("POST", "/incr/k", "", "X-API-Key: "+key).code(), wire.Forbidden)
 }
 
 // Keys in Redis: made, listed, removed, and every service on it follows.
@@ -81,44 +62,29 @@ func TestKeysInRedis(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	blue := newKey(t, "--principal", "orders", "--redis", redis.URL())
-	if !blue.Stored {
-		t.Errorf("%+v", blue)
-	}
+	expect.Equal(t, "whether key new --redis has stored its key", blue.Stored, true)
 	p := serve(t, "--redis", redis.URL(), "--access-store")
 	incr := func(key string) int { return p.do("POST", "/incr/k", "", "X-API-Key: "+key).status }
-	if status := incr(blue.Key); status != 200 {
-		t.Errorf("%d", status)
-	}
+	expect.Equal(t, "status with the stored key", incr(blue.Key), 200)
 	green := newKey(t, "--principal", "orders")
 	line, _ := green.Record.Line()
 	for range 2 {
-		if code, stdout, stderr := coatcheck(t, nil, "key", "add", line, "--redis", redis.URL()); code != done || stdout != green.Record.ID+"\n" {
-			t.Errorf("%d %s %s", code, stdout, stderr)
-		}
+		expect.Equal(t, "key add", execute(t, nil, "key", "add", line, "--redis", redis.URL()).exits(done).stdout, green.Record.ID+"\n")
 	}
-	if code, _, stderr := coatcheck(t, nil, "key", "add", strings.Replace(line, ":use:", ":read:", 1), "--redis", redis.URL()); code != failed || !strings.Contains(stderr, "already") {
-		t.Errorf("%d %s", code, stderr)
-	}
+	execute(t, nil, "key", "add", strings.Replace(line, ":use:", ":read:", 1), "--redis", redis.URL()).exits(failed, "already")
 	eventually(t, "the added key is good", func() bool { return incr(green.Key) == 200 })
 	var list []listedKey
-	_, stdout, _ := coatcheck(t, nil, "key", "ls", "--json", "--redis", redis.URL())
-	if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list) != 2 || list[0].Source != "redis" || list[0].Added.IsZero() {
-		t.Errorf("%s, %v", stdout, err)
+	execute(t, nil, "key", "ls", "--json", "--redis", redis.URL()).exits(done).into(&list)
+	if len(list) != 2 || list[0].Source != "redis" || list[0].Added.IsZero() {
+		t.Errorf("key ls: got %+v, want two keys, the first of them of redis and with its moment", list)
 	}
-	if code, stdout, _ := coatcheck(t, nil, "key", "rm", blue.Record.ID, "--redis", redis.URL()); code != done || stdout != "removed "+blue.Record.ID+"\n" {
-		t.Errorf("%d %s", code, stdout)
-	}
-	if code, _, stderr := coatcheck(t, nil, "key", "rm", blue.Record.ID, "--redis", redis.URL()); code != failed || !strings.Contains(stderr, "no key") {
-		t.Errorf("%d %s", code, stderr)
-	}
+	removed := execute(t, nil, "key", "rm", blue.Record.ID, "--redis", redis.URL()).exits(done)
+	expect.Equal(t, "key rm", removed.stdout, "removed "+blue.Record.ID+"\n")
+	execute(t, nil, "key", "rm", blue.Record.ID, "--redis", redis.URL()).exits(failed, "no key")
 	eventually(t, "the removed key is refused", func() bool { return incr(blue.Key) == 401 })
-	if status := incr(green.Key); status != 200 {
-		t.Errorf("%d", status)
-	}
-	p.stop()
-	if log := p.stderr.String(); strings.Contains(log, blue.Key) || strings.Contains(log, green.Record.Hash.String()) {
-		t.Errorf("a key or its hash is in the log:\n%s", log)
-	}
+	expect.Equal(t, "status with the key that stays", incr(green.Key), 200)
+	p.ends(done)
+	lacks(t, "the log", p.stderr.String(), blue.Key, green.Record.Hash.String())
 }
 
 func TestKeyHashReadsStandardInput(t *testing.T) {
@@ -132,12 +98,16 @@ func TestKeyHashReadsStandardInput(t *testing.T) {
 		root.SetOut(&stdout)
 		root.SetErr(&stderr)
 		err := root.ExecuteContext(t.Context())
-		if (err == nil) != (want == done) || err == nil && stdout.String() != made.Record.ID+" "+made.Record.Hash.String()+"\n" {
-			t.Errorf("%q: %v %s", input, err, stdout.String())
+		if want != done {
+			if err == nil {
+				t.Errorf("key hash of %q: got %q, want an error", input, stdout.String())
+			} else {
+				lacks(t, "error of key hash", err.Error(), made.Key)
+			}
+			continue
 		}
-		if err != nil && strings.Contains(err.Error(), made.Key) {
-			t.Errorf("the key is quoted: %v", err)
-		}
+		expect.Error(t, fmt.Sprintf("key hash of %q", input), err, nil)
+		expect.Equal(t, fmt.Sprintf("key hash of %q", input), stdout.String(), made.Record.ID+" "+made.Record.Hash.String()+"\n")
 	}
 }
 
@@ -146,9 +116,7 @@ func TestKeyCommandsRefuseWhatCanNotBeMeant(t *testing.T) {
 		{"new"}, {"new", "--principal", "a b"}, {"new", "--principal", "a", "--role", "owner"}, {"new", "--principal", "a", "--prefix", "a**"}, {"new", "--principal", "a", "--ttl", "0d"},
 		{"new", "--principal", "a", "--burst", "3"}, {"new", "--principal", "a", "--rate", "3"}, {"add"}, {"add", "junk", "--redis", "redis://127.0.0.1:1"}, {"rm"}, {"rm", "a"}, {"ls", "--access", "none.yaml"},
 	} {
-		if code, _, stderr := coatcheck(t, nil, append([]string{"key"}, args...)...); code != usage {
-			t.Errorf("%v: %d %s", args, code, stderr)
-		}
+		execute(t, nil, append([]string{"key"}, args...)...).exits(usage)
 	}
 }
 
@@ -159,43 +127,24 @@ func TestCommandsShowTheirKeyToTheService(t *testing.T) {
 	t.Setenv("COATCHECK_ACCESS_KEYS", line)
 	p := serve(t)
 	env := map[string]string{"COATCHECK_SERVER": p.banner.URL}
-	if code, _, stderr := coatcheck(t, env, "incr", "orders:1"); code != failed || !strings.Contains(stderr, "does not know who is asking") {
-		t.Errorf("%d %s", code, stderr)
-	}
+	execute(t, env, "incr", "orders:1").exits(failed, "does not know who is asking")
 	env["COATCHECK_API_KEY"] = made.Key
 	for _, args := range [][]string{{"incr", "orders:1"}, {"token", "issue", "--scope", "orders:pay"}, {"counter", "get", "orders:1"}, {"lock", "ls"}, {"worker", "ls"}} {
-		if code, _, stderr := coatcheck(t, env, args...); code != done {
-			t.Errorf("%v: %d %s", args, code, stderr)
-		}
+		execute(t, env, args...).exits(done)
 	}
-	code, stdout, stderr := coatcheck(t, env, "incr", "bills:1")
-	if code != failed || !strings.Contains(stderr, "does not allow") {
-		t.Errorf("%d %s", code, stderr)
-	}
-	env["COATCHECK_API_KEY"] = made.Key + "x"
-	_, more, wrong := coatcheck(t, env, "incr", "orders:1")
-	p.stop()
 	secret := strings.SplitN(made.Key, "_", 3)[2]
-	for what, text := range map[string]string{"standard output": stdout + more, "standard error": stderr + wrong, "the log": p.stderr.String()} {
-		if strings.Contains(text, secret) {
-			t.Errorf("the key is in %s: %s", what, text)
-		}
-	}
+	execute(t, env, "incr", "bills:1").exits(failed, "does not allow").conceals(secret)
+	env["COATCHECK_API_KEY"] = made.Key + "x"
+	execute(t, env, "incr", "orders:1").exits(failed).conceals(secret)
+	p.ends(done)
+	lacks(t, "the log", p.stderr.String(), secret)
 }
 
 // Of keys and their records only ids are shown.
 func TestSettingsOfAccessAreShownWithoutSecrets(t *testing.T) {
 	line := "blue:use:orders::" + strings.Repeat("0f", 32)
-	code, stdout, stderr := coatcheck(t, map[string]string{"COATCHECK_ACCESS_KEYS": line}, "config", "print")
-	if code != done || !strings.Contains(stdout, `access-keys: "blue:…"`) || strings.Contains(stdout, "0f0f") {
-		t.Errorf("%d %s %s", code, stdout, stderr)
-	}
+	execute(t, map[string]string{"COATCHECK_ACCESS_KEYS": line}, "config", "print").exits(done).prints(`access-keys: "blue:…"`).conceals("0f0f")
 	made := newKey(t, "--principal", "orders")
-	code, stdout, stderr = coatcheck(t, map[string]string{"COATCHECK_ACCESS_KEYS": made.Key}, "config", "check")
-	if code != usage || strings.Contains(stdout+stderr, made.Key) {
-		t.Errorf("%d %s %s", code, stdout, stderr)
-	}
-	if s := shown(hidden(text("api-key", made.Key, "key", "", new(string)))); s.Value != "(set)" {
-		t.Errorf("%+v", s)
-	}
+	execute(t, map[string]string{"COATCHECK_ACCESS_KEYS": made.Key}, "config", "check").exits(usage).conceals(made.Key)
+	expect.Equal(t, "a hidden setting", shown(hidden(text("api-key", made.Key, "key", "", new(string)))).Value, "(set)")
 }

@@ -296,7 +296,7 @@ func (m *manifest) checkProgram(name string, pod, container node, words []string
 		m.faultf(name, "%v", err)
 		return
 	}
-	command, _, _ := (&program{}).command().Find(words[:max(slices.Index(words, "--"), 1)])
+	command, _, _ := ownCommand().Find(words[:max(slices.Index(words, "--"), 1)])
 	env := map[string]string{}
 	for _, variable := range container.at("env").list() {
 		called, value := variable.at("name").text(), variable.at("value").text()

@@ -11,6 +11,7 @@ import (
 
 // A lock that was broken is another's at once, so its holder's command has no time left to end by itself, however long its grace.
 func TestCommandIsKilledWhenItsLockIsBroken(t *testing.T) {
+	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
 		r := runLocked(t, at, []string{"--ttl", breakable}, `trap 'echo asked to end' TERM; echo ready; while :; do sleep 0.05; done`)
 		r.ready()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -101,6 +102,7 @@ func TestLockRunEndsAsItsCommandDoes(t *testing.T) {
 
 // Each row is a signal that lock run gets and what the command makes of it.
 func TestLockRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
 	p := serve(t)
 	for _, row := range []struct {
 		signal syscall.Signal
@@ -155,12 +157,16 @@ func TestLockRunSharedAndWithPermits(t *testing.T) {
 			one, two := runLocked(t, at, flags, `echo ready; sleep 600`), runLocked(t, at, flags, `echo ready; sleep 600`)
 			one.ready()
 			two.ready()
-			runLocked(t, at, nil, `echo ready`).exits(tryLater) // an exclusive one beside them
-			if third := runLocked(t, at, flags, `echo ready`); flags[0] == "--mode" {
-				third.exits(done)
+			third := func(flags ...string) result {
+				t.Helper()
+				return execute(t, nil, slices.Concat([]string{"lock", "run"}, at, flags, []string{"deploy", "--", "true"})...)
+			}
+			third().exits(tryLater) // an exclusive one beside them
+			if flags[0] == "--mode" {
+				third(flags...).exits(done)
 			} else {
-				third.exits(tryLater)
-				runLocked(t, at, []string{"--permits", "3"}, `echo ready`).exits(failed, "it has 2")
+				third(flags...).exits(tryLater)
+				third("--permits", "3").exits(failed, "it has 2")
 			}
 			for _, r := range []*running{one, two} {
 				_ = r.cmd.Process.Signal(syscall.SIGTERM)
@@ -230,6 +236,7 @@ func isLater(t *testing.T, what, text string, earlier int64) {
 }
 
 func TestLockBreakOfSeveralHoldersNeedsAFence(t *testing.T) {
+	t.Parallel()
 	at := []string{"--redis", redistest.Start(t).URL()}
 	one, two := runLocked(t, at, []string{"--mode", "shared"}, `echo ready; sleep 600`), runLocked(t, at, []string{"--mode", "shared"}, `echo ready; sleep 600`)
 	one.ready()

@@ -6,21 +6,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
-
-// eventually waits for something that another process does.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 15 s: %s", what)
-		}
-	}
-}
 
 func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
 	t.Parallel()
@@ -101,6 +90,7 @@ func TestKilledServerLeavesTheOutcomeUnknownAndChargesOnce(t *testing.T) {
 }
 
 func TestStoppedServerFinishesThePaymentThatItBegan(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	stopping := serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "1s")
 	other := serve(t, "--dev", "--redis", redis.URL())

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/internal/apitest"
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -27,7 +28,8 @@ import (
 const asProgram = "COATCHECK_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	// A command that runs under a lock or a lease is watched by a guard, which is this program once more.
+	if os.Getenv(asProgram) != "" || len(os.Args) > 1 && os.Args[1] == "guard" {
 		main()
 		return
 	}
@@ -169,6 +171,18 @@ func (p *process) stop() int {
 
 // patience ends what hangs. On a busy machine everything may take long.
 const patience = 2 * time.Minute
+
+// eventually is expect.Eventually for a condition that costs a request or a command: it looks less and less often, and
+// every quarter of a second in the end.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	pause := time.Duration(0)
+	expect.Eventually(t, what, func() bool {
+		time.Sleep(pause)
+		pause = min(2*pause+5*time.Millisecond, 250*time.Millisecond)
+		return holds()
+	})
+}
 
 // answer is a response, read to its end.
 type answer struct {

@@ -75,8 +75,8 @@ func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 	both := lineOf(t, blue) + "," + lineOf(t, green)
 	overwrite(t, path, settings(both, "rate: 1/h\ncors-origins: https://shop.example\nlog-level: warn\nprefix: 'other:'\nmax-body: 2048\n", two))
 	hangup(t, p)
-	expect.Eventually(t, "the new settings are in force", func() bool { return subject(t, address) == "two" && status(green).status != 401 })
-	expect.Eventually(t, "the rate counts", func() bool { return status(green).status == 429 })
+	eventually(t, "the new settings are in force", func() bool { return subject(t, address) == "two" && status(green).status != 401 })
+	eventually(t, "the rate counts", func() bool { return status(green).status == 429 })
 	const origin = "https://shop.example"
 	expect.Equal(t, "Access-Control-Allow-Origin of a request from "+origin, status(blue, "Origin: "+origin).header.Get("Access-Control-Allow-Origin"), origin)
 	p.wrote(1, `restart needed","setting":"prefix"`)
@@ -108,6 +108,7 @@ func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 
 // A certificate that can not be read takes the other new settings with it: all of them are taken, or none.
 func TestNewSettingsAreTakenTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
 	blue := newKey(t, "--principal", "orders")
 	at := certify(t, "localhost")
 	rest := fmt.Sprintf("tls-cert: %s\ntls-key: %s\n", at.cert, at.key)
@@ -133,9 +134,9 @@ func TestNewSettingsAreTakenTogetherOrNotAtAll(t *testing.T) {
 	overwrite(t, keys, "keys:\n"+recordYAML(other.Record))
 	overwrite(t, path, "access: "+keys+"\n"+rest)
 	hangup(t, p)
-	expect.Eventually(t, "a file takes over from the environment's keys", func() bool { return get() == 401 })
+	eventually(t, "a file takes over from the environment's keys", func() bool { return get() == 401 })
 	overwrite(t, keys, "keys:\n"+recordYAML(blue.Record))
-	expect.Eventually(t, "and is followed from then on", func() bool { return get() == 200 })
+	eventually(t, "and is followed from then on", func() bool { return get() == 200 })
 }
 
 // overTLS asks a service that may show either certificate.

@@ -54,7 +54,7 @@ func TestServeStampsUnderItsIdentityAndGivesItsWorkerIDBackAtItsEnd(t *testing.T
 	args := []string{"--redis", redis.URL(), "--identity", "orders-0", "--id-pool", "orders", "--new-pools", "trust"}
 	var first, second wire.Snowflakes
 	one, other := serve(t, args...), serve(t, append(args, "--identity", "orders-1")...)
-	expect.Eventually(t, "ids are stamped", func() bool { return other.do("GET", "/id/snowflake", "").status == 200 })
+	eventually(t, "ids are stamped", func() bool { return other.do("GET", "/id/snowflake", "").status == 200 })
 	one.answers(200, "GET", "/id/snowflake?n=10000", "").into(t, &first)
 	slotOf := func(p *process) (ring wire.WorkerRing, slot [2]string) {
 		p.answers(200, "GET", "/worker/orders?n=2", "").into(t, &ring)
@@ -84,10 +84,11 @@ func TestServeOnARedisWaitsOutTheQuarantineOfAnUnknownPool(t *testing.T) {
 	}
 	expect.Contains(t, "GET /readyz", string(p.answers(200, "GET", "/readyz", "").body), `"state":"waiting"`)
 	p.answers(201, "PUT", "/worker/default", "")
-	expect.Eventually(t, "ids are stamped", func() bool { return p.do("GET", "/id/snowflake", "").status == 200 })
+	eventually(t, "ids are stamped", func() bool { return p.do("GET", "/id/snowflake", "").status == 200 })
 }
 
 func TestServeComesUpWithoutItsRedisAndSaysSo(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Kill()
 	p := serve(t, "--redis", redis.URL())
@@ -98,7 +99,7 @@ func TestServeComesUpWithoutItsRedisAndSaysSo(t *testing.T) {
 	expect.Equal(t, "code of GET /incr/a", p.answers(503, "GET", "/incr/a", "").code(), wire.StoreUnavailable)
 	p.answers(503, "GET", "/readyz", "")
 	redis.Restart()
-	expect.Eventually(t, "it recovers by itself", func() bool { return p.do("GET", "/incr/a", "").status == 200 })
+	eventually(t, "it recovers by itself", func() bool { return p.do("GET", "/incr/a", "").status == 200 })
 }
 
 func TestPortInUseSaysWhatToDo(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -129,12 +130,15 @@ func readUnit(text string) (settings map[string][]string, faults []string) {
 	return settings, faults
 }
 
+// ownCommand is the program's root command. To put it together takes as long as all that is looked up in it.
+var ownCommand = sync.OnceValue(func() *cobra.Command { return (&program{}).command() })
+
 // checkArguments tells whether this program has a command and the flags that stand behind it. What follows two dashes is another program's.
 func checkArguments(words []string) error {
 	if end := slices.Index(words, "--"); end >= 0 {
 		words = words[:end]
 	}
-	found, rest, err := (&program{}).command().Find(words)
+	found, rest, err := ownCommand().Find(words)
 	if err != nil || len(words) == 0 || !found.Runnable() || !found.HasParent() {
 		return errors.New(strings.Join(words[:min(1, len(words))], "") + " is no command")
 	}

@@ -98,6 +98,7 @@ func ask(t *testing.T, conn net.Conn, answers *bufio.Reader) int {
 
 // A new certificate is shown to those who come, and a connection that is there goes on. A pair with a fault changes nothing.
 func TestCertificateIsReadAgainWithoutDroppingConnections(t *testing.T) {
+	t.Parallel()
 	at := certify(t, "one")
 	p := serveProcess(t, "--tls-cert", at.cert, "--tls-key", at.key)
 	address, ok := strings.CutPrefix(p.banner.URL, "https://")
@@ -125,7 +126,7 @@ func TestCertificateIsReadAgainWithoutDroppingConnections(t *testing.T) {
 	expect.Eventually(t, "the fault is told", func() bool { return strings.Contains(p.stderr.String(), "private key does not match") })
 	expect.Equal(t, "the certificate after a pair with a fault", subject(t, address), "two")
 	at.write(t, "four")
-	expect.Eventually(t, "it is found without being told", func() bool { return subject(t, address) == "four" })
+	eventually(t, "it is found without being told", func() bool { return subject(t, address) == "four" })
 	expect.Equal(t, "status on the old connection after a new certificate", ask(t, conn, answers), 200)
 }
 

@@ -113,6 +113,7 @@ func TestWorkerRunEndsAsItsCommandDoes(t *testing.T) {
 
 // Each row is a signal that worker run gets and what the command makes of it.
 func TestWorkerRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
 	p := serve(t)
 	for _, row := range []struct {
 		signal syscall.Signal
@@ -140,6 +141,7 @@ func TestSignalsThatTheCommandDoesNotTakeEndIt(t *testing.T) {
 
 // The lease is kept until what the command has left behind in its group is gone, which is told to end, and then made to.
 func TestLeaseIsKeptUntilTheWholeGroupHasEnded(t *testing.T) {
+	t.Parallel()
 	p := serve(t)
 	at := []string{"--server", p.banner.URL}
 	path := filepath.Join(t.TempDir(), "beats")
@@ -173,6 +175,7 @@ func TestWorkerRunWithoutAnIdToBeHad(t *testing.T) {
 }
 
 func TestPoolInQuarantineSaysHowToDeclareItNew(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	for name, at := range map[string][]string{
 		"service": {"--server", serve(t, "--redis", redis.URL(), "--prefix", "a:").banner.URL},

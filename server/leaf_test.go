@@ -133,7 +133,7 @@ func TestLeafsSnowflakeDoor(t *testing.T) {
 
 func TestLeafsSnowflakeDoorWithoutALease(t *testing.T) {
 	redis := redistest.Start(t)
-	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second})
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
 	quarantined := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait}})
 	wantDoor(t, quarantined.do(t, "GET", "/api/snowflake/get/k", ""), 500, javaJSON, leafError("/api/snowflake/get/k", -1))
 	s := serve(t, server.Config{Store: store, Leaf: server.LeafDoor{Pool: "shared"}})

@@ -84,13 +84,13 @@ func (s *service) lockRound(t *testing.T) {
 	expect.Equal(t, "GET /lock/round after its release: mode", info.Mode, "")
 	checkProblem(t, s.do(t, "PUT", "/lock/round", "", mine), wire.LeaseLost)
 	checkProblem(t, s.do(t, "DELETE", "/lock/round", "", mine), wire.LeaseLost)
-	again := s.lock(t, "round", "")
-	expect.Equal(t, "POST /lock/round without a body: ttl_ms", again.TTL, 30_000)
+	again := s.lock(t, "round", forAnHourHeld)
 	if again.Fence <= granted.Fence || again.Lease == granted.Lease {
 		t.Errorf("POST /lock/round again: got fence %d and lease %s, want a larger fence than %d and another lease than %s", again.Fence, again.Lease, granted.Fence, granted.Lease)
 	}
 	expect.Equal(t, "GET /lock/round: owner of a client that does not name itself", s.lockInfo(t, "round").Holders[0].Owner, "127.0.0.1")
 	s.unlock(t, again)
+	expect.Equal(t, "POST /lock/default without a body: ttl_ms", s.lock(t, "default", "").TTL, 30_000)
 }
 
 func (s *service) lockHeld(t *testing.T) {

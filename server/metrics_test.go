@@ -190,7 +190,7 @@ func (s *measured) wantRing(t testing.TB, slots, pools figures) {
 // After a restart the last of the state may be missing: who holds goes on, and what is free is not granted.
 func TestRingsInQuarantineAreTold(t *testing.T) {
 	redis := redistest.Start(t, keeping...)
-	s := &measured{measureOn(t, redis, server.Config{}, redisstore.Config{Timeout: time.Second}), redis}
+	s := &measured{measureOn(t, redis, server.Config{}, redisstore.Config{Timeout: storePatience}), redis}
 	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", `{"layout":"41/2/20","ttl_ms":3600000}`)
 	s.wantRing(t, figures{"held": 1, "free": 3, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0})
 	redis.Kill()
@@ -201,7 +201,7 @@ func TestRingsInQuarantineAreTold(t *testing.T) {
 
 // Redis is away: what the rings were a moment ago is told on, and the scrape does not fail.
 func TestRingsAreLookedAtOnceInAWhile(t *testing.T) {
-	s := measure(t, server.Config{}, redisstore.Config{Timeout: time.Second})
+	s := measure(t, server.Config{}, redisstore.Config{Timeout: storePatience})
 	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/pool", twoForAnHour)
 	looks := func() float64 { return s.scrape(t)[`redis_calls_total{outcome="ok",script="worker_get"}`] }
 	looks() // that it makes is counted by the next
@@ -310,7 +310,7 @@ func TestMetricsOfSegmentsThatStarve(t *testing.T) {
 }
 
 func TestMetricsOfLosses(t *testing.T) {
-	s := measure(t, server.Config{}, redisstore.Config{Timeout: time.Second})
+	s := measure(t, server.Config{}, redisstore.Config{Timeout: storePatience})
 	must[wire.Readiness](t, s.service, 200, "GET", "/readyz", "")
 	must[wire.Incremented](t, s.service, 200, "POST", "/incr/k", "")
 	marker, connection := `redis_incarnation_changes_total{seen_by="marker"}`, `redis_incarnation_changes_total{seen_by="connection"}`
@@ -332,7 +332,7 @@ func TestMetricsOfLosses(t *testing.T) {
 }
 
 func TestMetricsOfWritesThatNoReplicaConfirms(t *testing.T) {
-	s := measure(t, server.Config{}, redisstore.Config{Ack: 1, Timeout: 500 * time.Millisecond, AckTimeout: 50 * time.Millisecond})
+	s := measure(t, server.Config{}, redisstore.Config{Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})
 	s.wantMoves(t, "a write", figures{"redis_wait_shortfalls_total": 1, `token_issues_total{outcome="failed"}`: 1}, func() {
 		checkProblem(t, s.do(t, "POST", "/token", ""), wire.OutcomeUnknown)
 	})

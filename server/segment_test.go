@@ -199,7 +199,7 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 
 func TestSourceThatIsAwayIsToldOnceTheIDsAreUsedUp(t *testing.T) {
 	redis := redistest.Start(t)
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second}), SegmentStep: 10})
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience}), SegmentStep: 10})
 	s.segmentIDs(t, "t")
 	redis.Kill()
 	for range 9 {

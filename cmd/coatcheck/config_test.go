@@ -83,7 +83,7 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 		command := &cobra.Command{}
 		l := bindFlags(command.Flags())
 		if err := errors.Join(command.ParseFlags(row.args), l.load(command.Flags(), func(string) string { return "" })); err != nil {
-			t.Errorf("%q: %v", row.args, err)
+			t.Errorf("settings %q: %v", row.args, err)
 		}
 		got := l.config.workers()
 		expect.Equal(t, fmt.Sprintf("workers with %q", row.args), got, row.want)
@@ -173,7 +173,7 @@ func TestSettingsOfCountersAndLocks(t *testing.T) {
 		command := &cobra.Command{}
 		l := bindFlags(command.Flags())
 		if err := errors.Join(command.ParseFlags(row.args), l.load(command.Flags(), func(string) string { return "" })); err != nil {
-			t.Errorf("%q: %v", row.args, err)
+			t.Errorf("settings %q: %v", row.args, err)
 		}
 		asked := fmt.Sprintf(" with %q", row.args)
 		expect.Equal(t, "counters"+asked, l.config.counters(), row.counters)

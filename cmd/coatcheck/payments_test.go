@@ -3,10 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 	"sync"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -15,8 +15,8 @@ func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	servers := []*process{
-		serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "300ms"),
-		serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "300ms"),
+		serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "2s"),
+		serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "2s"),
 	}
 	token := servers[0].issue()
 	answers := make([]answer, 50)
@@ -35,19 +35,17 @@ func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
 		case a.status == 409 && a.code() == wire.InProgress && a.header.Get("Retry-After") != "":
 			inProgress++
 		default:
-			t.Errorf("%d %s", a.status, a.body)
+			t.Errorf("one of fifty posts: got %d %s, want 201 and the same body as others, or 409 in-progress with Retry-After", a.status, a.body)
 		}
 	}
 	if paid == nil || inProgress == 0 {
-		t.Errorf("paid %s, %d were told that it is in progress", paid, inProgress)
+		t.Errorf("fifty posts: got the payment %s, and %d that were told that it is in progress; want one, and at least one", paid, inProgress)
 	}
-	if ledger := servers[1].ledger(); ledger.Total != 1 {
-		t.Errorf("the ledger has %d charges", ledger.Total)
-	}
+	expect.Equal(t, "charges in the ledger", servers[1].ledger().Total, 1)
 	for _, server := range servers {
 		again := server.do("POST", "/payments", payment, "Idempotency-Token: "+token)
 		if again.status != 201 || !bytes.Equal(again.body, paid) || again.header.Get("Idempotent-Replayed") != "true" {
-			t.Errorf("a repeat: %d %s", again.status, again.body)
+			t.Errorf("a repeat: got %d %s, want 201 %s, replayed", again.status, again.body, paid)
 		}
 	}
 }
@@ -66,7 +64,7 @@ func TestKilledServerLeavesTheOutcomeUnknownAndChargesOnce(t *testing.T) {
 	}()
 	eventually(t, "the charge is made", func() bool { return other.ledger().Total == 1 })
 	if a := other.do("POST", "/payments", payment, "Idempotency-Token: "+token); a.code() != wire.InProgress {
-		t.Errorf("while it runs: %d %s", a.status, a.body)
+		t.Errorf("a repeat while it runs: got %d %s, want code %s", a.status, a.body, wire.InProgress)
 	}
 	doomed.kill()
 	if err := <-lost; err == nil {
@@ -76,17 +74,14 @@ func TestKilledServerLeavesTheOutcomeUnknownAndChargesOnce(t *testing.T) {
 		return other.do("POST", "/payments", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
 	})
 	a := other.do("POST", "/payments", payment, "Idempotency-Token: "+token)
-	if a.status != 409 || a.code() != wire.IdempotencyUnknown || !strings.Contains(string(a.body), "/token/"+token) {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a.is(t, "a repeat of what nobody knows", 409)
+	expect.Equal(t, "its code", a.code(), wire.IdempotencyUnknown)
+	expect.Contains(t, "its answer", string(a.body), "/token/"+token)
 	var status wire.TokenStatus
 	other.do("GET", "/token/"+token, "").into(t, &status)
-	if status.State != "in-doubt" || status.Attempts != 1 {
-		t.Errorf("%+v", status)
-	}
-	if ledger := other.ledger(); ledger.Total != 1 {
-		t.Errorf("the ledger has %d charges", ledger.Total)
-	}
+	expect.Equal(t, "state of the token", status.State, "in-doubt")
+	expect.Equal(t, "attempts with the token", status.Attempts, 1)
+	expect.Equal(t, "charges in the ledger", other.ledger().Total, 1)
 }
 
 func TestStoppedServerFinishesThePaymentThatItBegan(t *testing.T) {
@@ -98,13 +93,12 @@ func TestStoppedServerFinishesThePaymentThatItBegan(t *testing.T) {
 	answered := make(chan answer)
 	go func() { answered <- stopping.do("POST", "/payments", payment, "Idempotency-Token: "+token) }()
 	eventually(t, "the charge is made", func() bool { return other.ledger().Total == 1 })
-	if code := stopping.stop(); code != done {
-		t.Errorf("exit code %d\n%s", code, stopping.stderr)
-	}
+	stopping.ends(done)
 	first := <-answered
 	again := other.do("POST", "/payments", payment, "Idempotency-Token: "+token)
 	if first.status != 201 || !bytes.Equal(first.body, again.body) || other.ledger().Total != 1 {
-		t.Errorf("first %d %s, again %d %s", first.status, first.body, again.status, again.body)
+		t.Errorf("the payment that had begun before the stop: got %d %s, its repeat %d %s, %d charges; want 201 twice, the same, and one charge",
+			first.status, first.body, again.status, again.body, other.ledger().Total)
 	}
 }
 
@@ -127,26 +121,22 @@ func TestKilledEmbeddedServerKeepsWhatItAnswered(t *testing.T) {
 	var next wire.Incremented
 	again.do("POST", "/incr/orders", "").into(t, &next)
 	if next.Value <= last.Value {
-		t.Errorf("the counter went from %d to %d", last.Value, next.Value)
+		t.Errorf("the counter after kill -9: got %d, want more than %d", next.Value, last.Value)
 	}
 	var other wire.WorkerLease // of a store that has begun another life, and may have lost who has which
 	if a := again.do("POST", "/worker/orders", `{"ttl_ms":2000}`); a.code() != wire.PoolQuarantined || a.header.Get("Retry-After") == "" {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
+		t.Errorf("a lease of a store that has begun another life: got %d %v %s, want code %s and Retry-After", a.status, a.header, a.body, wire.PoolQuarantined)
 	}
 	eventually(t, "the quarantine is over", func() bool {
 		a := again.do("POST", "/worker/orders", `{"ttl_ms":2000}`)
 		return a.status == 201 && json.Unmarshal(a.body, &other) == nil
 	})
 	if other.WorkerID == lease.WorkerID || other.Fence <= lease.Fence || other.NotBefore.Before(lease.NotAfter) {
-		t.Errorf("worker id %d with fence %d was leased again as %d with fence %d", lease.WorkerID, lease.Fence, other.WorkerID, other.Fence)
+		t.Errorf("a lease after the quarantine: got %+v, want another worker id, a greater fence and a later moment than those of %+v", other, lease)
 	}
 	eventually(t, "the outcome is unknown", func() bool {
 		return again.do("POST", "/payments", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
 	})
-	if ledger := again.ledger(); ledger.Total != 1 {
-		t.Errorf("the ledger has %d charges", ledger.Total)
-	}
-	if code := again.stop(); code != done {
-		t.Errorf("exit code %d\n%s", code, again.stderr)
-	}
+	expect.Equal(t, "charges in the ledger", again.ledger().Total, 1)
+	again.ends(done)
 }

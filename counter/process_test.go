@@ -138,7 +138,7 @@ func startLoad(t testing.TB, processes ...counters) *load {
 				for n := 0; ctx.Err() == nil; n++ {
 					r, err := c.IncrBy(t.Context(), "k", int64((i+j+n)%3+1))
 					l.add(r, err)
-					time.Sleep(2 * time.Millisecond) // what is tested here is not the rate
+					time.Sleep(5 * time.Millisecond) // what is tested here is not the rate
 				}
 			})
 		}

@@ -127,7 +127,7 @@ func badSizes() (rows []bad) {
 		for _, chunked := range []bool{false, true} {
 			add(chunked, "{}"+strings.Repeat(" ", lowLimit+1-2))
 			if i%4 == 0 { // far over takes its time
-				add(chunked, `{"bogus":"`+strings.Repeat("x", 20*lowLimit)+`"}`)
+				add(chunked, `{"bogus":"`+strings.Repeat("x", 10*lowLimit)+`"}`)
 			}
 		}
 	}

@@ -97,9 +97,11 @@ func Contains(t testing.TB, asked, text string, parts ...string) {
 // minutes. What says what is waited for, as a sentence: `the second waiter is granted the lock`.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for start := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
+	pause := time.Millisecond
+	for start := time.Now(); !holds(); time.Sleep(pause) {
 		if time.Since(start) > patience {
 			t.Fatalf("waited %v in vain: %s", patience, what)
 		}
+		pause = min(2*pause, 50*time.Millisecond)
 	}
 }

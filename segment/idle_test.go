@@ -40,7 +40,7 @@ func uses(t *testing.T, s *Segments, from, to int, want int64) {
 func wantTags(t *testing.T, s *Segments, tags, letGo int64) {
 	t.Helper()
 	expect.Equal(t, "tags", int64(s.Totals().Tags), tags)
-	expect.Equal(t, "tags that were let go", int64(s.Totals().LetGo), letGo)
+	expect.Equal(t, "tags that were let go", s.Totals().LetGo, letGo)
 }
 
 func TestTagThatNobodyAsksForIsLetGo(t *testing.T) {

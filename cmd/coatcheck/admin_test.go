@@ -73,7 +73,7 @@ func TestAStopEndsAProfileThatIsBeingTaken(t *testing.T) {
 		_, body := page(t, p.banner.AdminURL+"/debug/pprof/goroutine?debug=1")
 		return strings.Contains(body, "pprof.Trace")
 	})
-	p.ends(done)
+	p.endsWell()
 	<-ended
 }
 

@@ -268,7 +268,7 @@ func TestGatewayReadsItsRoutesAgain(t *testing.T) {
 		return err == nil && len(ready.RoutesFaults) == 1 && ready.Ready
 	})
 	expect.Equal(t, "code of POST /orders after routes with a fault", g.do("POST", "/orders", "x").code(), wire.KeyMissing)
-	g.ends(done)
+	g.endsWell()
 }
 
 func TestPrincipalIsTheCredential(t *testing.T) {
@@ -281,7 +281,7 @@ func TestPrincipalIsTheCredential(t *testing.T) {
 		}
 	}
 	expect.Equal(t, "how often the upstream ran for two principals with one key", upstream.ran("a"), 2)
-	g.ends(done) // its log is whole then
+	g.endsWell() // its log is whole then
 	lacks(t, "the log", g.stderr.String(), "alice", "one\"", "/pay/a")
 }
 

@@ -83,7 +83,7 @@ func TestKeysInRedis(t *testing.T) {
 	execute(t, nil, "key", "rm", blue.Record.ID, "--redis", redis.URL()).exits(failed, "no key")
 	eventually(t, "the removed key is refused", func() bool { return incr(blue.Key) == 401 })
 	expect.Equal(t, "status with the key that stays", incr(green.Key), 200)
-	p.ends(done)
+	p.endsWell()
 	lacks(t, "the log", p.stderr.String(), blue.Key, green.Record.Hash.String())
 }
 
@@ -136,7 +136,7 @@ func TestCommandsShowTheirKeyToTheService(t *testing.T) {
 	execute(t, env, "incr", "bills:1").exits(failed, "does not allow").conceals(secret)
 	env["COATCHECK_API_KEY"] = made.Key + "x"
 	execute(t, env, "incr", "orders:1").exits(failed).conceals(secret)
-	p.ends(done)
+	p.endsWell()
 	lacks(t, "the log", p.stderr.String(), secret)
 }
 

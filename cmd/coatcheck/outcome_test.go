@@ -76,11 +76,11 @@ func (r *running) exits(code int, stderr ...string) {
 	expect.Contains(r.t, "stderr of "+line, r.stderr.String(), stderr...)
 }
 
-// ends asks the service to end and checks its exit code.
-func (p *process) ends(code int) {
+// endsWell asks the service to end and checks its exit code.
+func (p *process) endsWell() {
 	p.t.Helper()
-	if got := p.stop(); got != code {
-		p.t.Errorf("end of the service: got exit code %d, want %d; its log:\n%s", got, code, p.stderr)
+	if got := p.stop(); got != done {
+		p.t.Errorf("end of the service: got exit code %d, want %d; its log:\n%s", got, done, p.stderr)
 	}
 }
 

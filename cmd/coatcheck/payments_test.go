@@ -93,7 +93,7 @@ func TestStoppedServerFinishesThePaymentThatItBegan(t *testing.T) {
 	answered := make(chan answer)
 	go func() { answered <- stopping.do("POST", "/payments", payment, "Idempotency-Token: "+token) }()
 	eventually(t, "the charge is made", func() bool { return other.ledger().Total == 1 })
-	stopping.ends(done)
+	stopping.endsWell()
 	first := <-answered
 	again := other.do("POST", "/payments", payment, "Idempotency-Token: "+token)
 	if first.status != 201 || !bytes.Equal(first.body, again.body) || other.ledger().Total != 1 {
@@ -138,5 +138,5 @@ func TestKilledEmbeddedServerKeepsWhatItAnswered(t *testing.T) {
 		return again.do("POST", "/payments", payment, "Idempotency-Token: "+token).code() == wire.IdempotencyUnknown
 	})
 	expect.Equal(t, "charges in the ledger", again.ledger().Total, 1)
-	again.ends(done)
+	again.endsWell()
 }

@@ -103,7 +103,7 @@ func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 		return p.logged(`"setting":"access-keys"`) == 1 && p.logged(`"setting":"tls-cert"`) == 1 && p.logged(`"setting":"tls-key"`) == 1
 	})
 	status(madeKey{Key: "cck_none"}).is(t, "a request with a key that nobody has", 401)
-	p.ends(done)
+	p.endsWell()
 }
 
 // A certificate that can not be read takes the other new settings with it: all of them are taken, or none.

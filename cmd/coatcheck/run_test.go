@@ -63,7 +63,7 @@ func TestServeStampsUnderItsIdentityAndGivesItsWorkerIDBackAtItsEnd(t *testing.T
 	ring, slot := slotOf(one)
 	expect.Equal(t, "state and holder of the first one's worker id while it runs", slot, [2]string{"held", "orders-0"})
 	expect.Equal(t, "used worker ids while both run", ring.Used, 2)
-	one.ends(done)
+	one.endsWell()
 	_, slot = slotOf(other)
 	expect.Equal(t, "state and holder of the first one's worker id after its end", slot, [2]string{"free", "orders-0"})
 	again := serve(t, args...)

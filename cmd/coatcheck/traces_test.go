@@ -137,7 +137,7 @@ func TestTracesLeadFromTheRequestThroughTheDomainToTheScripts(t *testing.T) {
 	p.do("GET", "/readyz", "", header)
 	lost, lostParent, header := begun(5)
 	p.answers(410, "PUT", "/lock/Zname", `{}`, header, "Lease-Token: Zlease")
-	p.ends(done)
+	p.endsWell()
 	for _, row := range []struct{ name, got, want string }{
 		{"a token", traces.tree(issue, issueParent, statusCode, outcome), "POST /token 201\n  idempotency.Issue\n    redis token_issue ok\n"},
 		{
@@ -300,7 +300,7 @@ func TestACollectorThatIsAwayOrHangsFailsNothing(t *testing.T) {
 				expect.Eventually(t, "it is told that the collector "+name, func() bool { return strings.Contains(p.stderr.String(), "traces can not be sent") })
 			}
 		}
-		p.ends(done)
+		p.endsWell()
 		most := 1 + int(time.Since(began)/time.Minute)
 		if told := p.logged("traces can not be sent"); told > most {
 			t.Errorf("that the collector %s is told %d times, want once a minute, %d times at most:\n%s", name, told, most, p.stderr)
@@ -325,7 +325,7 @@ func TestGatewayHandsTheTraceOn(t *testing.T) {
 	open, openParent, header := begun(3)
 	g.do("GET", "/Zother?Zquery", "", header)
 	<-seen
-	g.ends(done)
+	g.endsWell()
 	for _, row := range []struct{ name, got, want string }{
 		{
 			"guarded", traces.tree(trace, parent, statusCode, outcome),

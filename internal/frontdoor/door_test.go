@@ -117,11 +117,11 @@ func (v *visitor) hears() int {
 	return answer.StatusCode
 }
 
-// gets asks, and wants a status.
-func (v *visitor) gets(path string, status int) {
+// isAnswered asks, and wants an answer.
+func (v *visitor) isAnswered() {
 	v.t.Helper()
-	v.ask(path)
-	expect.MustEqual(v.t, "GET "+path, v.hears(), status)
+	v.ask("/")
+	expect.MustEqual(v.t, "GET /", v.hears(), 200)
 }
 
 // ends wants the connection to end without another answer.
@@ -139,14 +139,14 @@ func TestOneMoreIsLetInForTheOneThatIsQuietForLongest(t *testing.T) {
 	h := open(t, frontdoor.Config{MaxConnections: 3})
 	first, second, third := h.visit(), h.visit(), h.visit()
 	for _, v := range []*visitor{first, second, third, first} { // so that the second is quiet for longest
-		v.gets("/", 200)
+		v.isAnswered()
 		expect.Eventually(t, "the connection is quiet", func() bool { return h.door.Quiet() == h.door.Inside() })
 	}
 	fourth := h.visit()
-	fourth.gets("/", 200)
+	fourth.isAnswered()
 	second.ends("the one that was quiet for longest")
 	for _, v := range []*visitor{first, third, fourth} {
-		v.gets("/", 200)
+		v.isAnswered()
 	}
 	expect.Equal(t, "how often the log tells of it", strings.Count(h.log.String(), "as many connections are open as may be"), 1)
 }
@@ -158,7 +158,7 @@ func TestThoseThatNeverFinishARequestGoFirst(t *testing.T) {
 	slow.say("GET / HTTP/1.1\r\nHos")
 	expect.Eventually(t, "both are in", func() bool { return h.door.Quiet() == 2 })
 	for range 20 {
-		h.visit().gets("/", 200)
+		h.visit().isAnswered()
 	}
 	silent.ends("a connection on which nothing was said")
 	slow.ends("a connection with half a header")
@@ -236,7 +236,7 @@ func TestHeadersAreBoundedInTime(t *testing.T) {
 func TestUnusedConnectionIsClosed(t *testing.T) {
 	h := open(t, frontdoor.Config{HeaderTimeout: time.Hour, IdleTimeout: 150 * time.Millisecond})
 	idle := h.visit()
-	idle.gets("/", 200)
+	idle.isAnswered()
 	idle.ends("an unused connection")
 }
 

@@ -172,7 +172,7 @@ func TestRenewalBehindTheDeadline(t *testing.T) {
 		g.set(func() { g.back = 25 * time.Second })
 		ctx := h.Context()
 		<-ctx.Done()
-		wantCause(t, ctx, keepalive.ErrDeadline)
+		wantCause(ctx, t, keepalive.ErrDeadline)
 		for range 100 {
 			wantNone(t, h, keepalive.ErrDeadline)
 			time.Sleep(time.Second)

@@ -254,11 +254,11 @@ func wantHeld(t *testing.T, h *holder.Holder, id int) {
 		t.Errorf("Current: got %+v, want worker id %d and token %q", current, id, token)
 	}
 	expect.Error(t, "Err while it is held", h.Err(), nil)
-	wantCause(t, h.Context(), nil)
+	wantCause(h.Context(), t, nil)
 }
 
 // wantCause checks why a context has ended; nil if it has not.
-func wantCause(t *testing.T, ctx context.Context, cause error) {
+func wantCause(ctx context.Context, t *testing.T, cause error) {
 	t.Helper()
 	expect.Error(t, "cause of the end of the context", context.Cause(ctx), cause)
 }

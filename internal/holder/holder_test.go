@@ -38,8 +38,8 @@ func TestHoldsForLongAndGivesBack(t *testing.T) {
 		}
 		used := g.now()
 		release(t, h, used)
-		wantCause(t, ctx, keepalive.ErrReleased)
-		wantCause(t, h.Context(), keepalive.ErrReleased)
+		wantCause(ctx, t, keepalive.ErrReleased)
+		wantCause(h.Context(), t, keepalive.ErrReleased)
 		wantNone(t, h, keepalive.ErrReleased)
 		wantDone(t, h, true)
 		d.want(t, holder.Granted, holder.Renewed, holder.Released)
@@ -82,8 +82,8 @@ func TestLossEndsTheHolding(t *testing.T) {
 		<-h.Done()
 		wantNone(t, h, keepalive.ErrLost)
 		wantNone(t, h, errGone)
-		wantCause(t, ctx, errGone)
-		wantCause(t, ctx, keepalive.ErrLost)
+		wantCause(ctx, t, errGone)
+		wantCause(ctx, t, keepalive.ErrLost)
 		d.want(t, holder.Granted, holder.Renewed, holder.Lost)
 		event := d.last()
 		expect.Error(t, "the last event", event.Err, errGone)
@@ -171,7 +171,7 @@ func TestNothingIsHeldBetweenLeases(t *testing.T) {
 		for range 60 {
 			time.Sleep(time.Second)
 			wantNone(t, h, errGone)
-			wantCause(t, h.Context(), errGone)
+			wantCause(h.Context(), t, errGone)
 		}
 		wantDone(t, h, false)
 		release(t, h, time.Time{})
@@ -206,7 +206,7 @@ func TestReacquiringEndsWithAFinalRefusal(t *testing.T) {
 		h := hold(t, g, d, holder.Options{Reacquire: true})
 		<-h.Done()
 		wantNone(t, h, errFinal)
-		wantCause(t, h.Context(), errFinal)
+		wantCause(h.Context(), t, errFinal)
 		time.Sleep(time.Hour)
 		g.wantAsked(t, 3)
 	})
@@ -224,7 +224,7 @@ func TestStartReturnsAtOnceAndGoesOnAsking(t *testing.T) {
 		h := holder.Start(t.Context(), g, holder.Options{Observe: d.note})
 		expect.Equal(t, "time that Start took", time.Since(began), 0)
 		wantNone(t, h, holder.ErrNone)
-		wantCause(t, h.Context(), holder.ErrNone)
+		wantCause(h.Context(), t, holder.ErrNone)
 		for h.Err() != nil {
 			time.Sleep(time.Second)
 		}
@@ -256,7 +256,7 @@ func TestEndOfTheContextEndsTheHoldingAndReleaseStillGivesBack(t *testing.T) {
 			}
 			cancel(why)
 			wantNone(t, h, why) // at once
-			wantCause(t, h.Context(), why)
+			wantCause(h.Context(), t, why)
 			<-h.Done()
 			g.wantGiven(t) // not by itself: the generator may not be stopped yet
 			used := g.now()

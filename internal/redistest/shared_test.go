@@ -3,8 +3,9 @@ package redistest
 import (
 	"testing"
 
-	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func TestTestsShareServersAndNoPrefix(t *testing.T) {

@@ -213,13 +213,14 @@ func randomHistory(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// randomCommand changes one of a few keys. Values are no whole numbers, which would jump after a crash.
+// randomCommand changes one of a few keys. Values are no whole numbers, which would jump after a
+// crash; nor do they become one by a fraction that is added again and again.
 func randomCommand(random *rand.Rand) []any {
 	key := func() string { return string(rune('a' + random.IntN(5))) }
 	part := func() string { return string(rune('p' + random.IntN(4))) }
 	k, p, n := key(), part(), 100+random.IntN(5000)
 	commands := [][]any{
-		{"SET", k, p}, {"SET", k, p, "PX", n}, {"SET", k, p, "KEEPTTL"}, {"SET", k, p, "NX"}, {"APPEND", k, p}, {"GETDEL", k}, {"INCRBYFLOAT", k, "0.5"},
+		{"SET", k, p}, {"SET", k, p, "PX", n}, {"SET", k, p, "KEEPTTL"}, {"SET", k, p, "NX"}, {"APPEND", k, p}, {"GETDEL", k}, {"INCRBYFLOAT", k, "0.0009765625"},
 		{"MSET", k, p, key(), p}, {"GETEX", k, "PX", n}, {"SETRANGE", k, 3, p}, {"DEL", k, key()}, {"UNLINK", k}, {"RENAME", k, key()}, {"RENAMENX", k, key()},
 		{"PEXPIRE", k, n}, {"PEXPIRE", k, n}, {"PEXPIRE", k, n, "GT"}, {"PERSIST", k}, {"PEXPIRE", k, -1},
 		{"HSET", k, p, n, part(), p}, {"HSET", k, p, n}, {"HDEL", k, p, part()}, {"HINCRBY", k, p, n}, {"HSETNX", k, p, "nx"},

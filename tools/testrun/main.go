@@ -66,7 +66,7 @@ func list(ctx context.Context, args []string) (int, error) {
 			query = append(query, arg)
 		}
 	}
-	cmd := exec.CommandContext(ctx, "go", query...)
+	cmd := exec.CommandContext(ctx, "go", query...) //nolint:gosec // the arguments are those of who runs the tests
 	text, err := cmd.Output()
 	return len(strings.Fields(string(text))), err
 }
@@ -74,7 +74,7 @@ func list(ctx context.Context, args []string) (int, error) {
 // test runs `go test -json` and hands its events to the progress. A program that was built with the
 // race detector sleeps for a second at its end, which GORACE shortens: tests start many of them.
 func test(ctx context.Context, args []string, p *progress) (*testjson.Execution, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...) //nolint:gosec // as above
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second

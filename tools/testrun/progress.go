@@ -74,7 +74,8 @@ func (p *progress) Err(text string) error {
 	return err
 }
 
-// say prints a line with how far the run is: what has just ended, if anything has, and what runs.
+// say prints a line with how far the run is: what has just ended, if anything has, and what runs. A
+// package runs from when its tests begin; before that it is compiled.
 func (p *progress) say(ended string) {
 	parts := []string{}
 	if ended != "" {
@@ -82,6 +83,8 @@ func (p *progress) say(ended string) {
 	}
 	if len(p.running) > 0 {
 		parts = append(parts, "running: "+strings.Join(p.names(), " "))
+	} else if ended == "" {
+		parts = append(parts, "compiling")
 	}
 	took := time.Since(p.started).Round(time.Second)
 	fmt.Fprintf(p.out, "[%d of %d, %v] %s\n", p.done, p.listed, took, strings.Join(parts, "; "))

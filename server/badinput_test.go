@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
@@ -106,8 +108,8 @@ func refuseTogether(t *testing.T, rows []bad) {
 		v.refuse(t, row)
 	}
 	expect.Equal(t, "what the service tells after all of these requests", v.seenThroughAPI(t), seen)
-	if after := v.state(t); !maps.Equal(after, state) {
-		expect.Equal(t, "the store after all of these requests", after, state)
+	if after := v.state(t); !cmp.Equal(after, state, sameEnd) {
+		expect.Equal(t, "the store after all of these requests", after, state, sameEnd)
 		newVictim(t, redisstore.Config{}).refuseEach(t, rows)
 	}
 }
@@ -119,7 +121,7 @@ func (v *victim) refuseEach(t *testing.T, rows []bad) {
 	for _, row := range rows {
 		v.refuse(t, row)
 		after := v.state(t)
-		expect.Equal(t, "the store after "+v.filled(row.call).String(), after, before)
+		expect.Equal(t, "the store after "+v.filled(row.call).String(), after, before, sameEnd)
 		before = after
 	}
 }

@@ -117,6 +117,9 @@ func (u *till) ran(name string) int {
 
 const payRoutes = "routes:\n  - match: POST /pay/{name}\n    lease_ms: 500\n"
 
+// patientRoutes are the same with a lease that does not end while a test runs.
+const patientRoutes = "routes:\n  - match: POST /pay/{name}\n    lease_ms: 3600000\n"
+
 func TestTwoGatewaysRunEachOperationOnce(t *testing.T) {
 	t.Parallel()
 	const operations, repeats, atOnce = 20, 50, 100
@@ -126,8 +129,8 @@ func TestTwoGatewaysRunEachOperationOnce(t *testing.T) {
 	})
 	redis := redistest.Start(t)
 	gateways := []*gatewayProcess{
-		runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL(), "--log-level", "warn", "--store-timeout", "10s"),
-		runGateway(t, upstream.URL, payRoutes, "--redis", redis.URL(), "--log-level", "warn", "--store-timeout", "10s"),
+		runGateway(t, upstream.URL, patientRoutes, "--redis", redis.URL(), "--log-level", "warn", "--store-timeout", "10s"),
+		runGateway(t, upstream.URL, patientRoutes, "--redis", redis.URL(), "--log-level", "warn", "--store-timeout", "10s"),
 	}
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}}
 	defer client.CloseIdleConnections()

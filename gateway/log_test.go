@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,8 +80,7 @@ func TestMetricsCountEveryOutcome(t *testing.T) {
 	s.do("POST", "/payments", "01234567890", "Idempotency-Key: b")
 	s.do("GET", "/other", "")
 	s.do("GET", "/idempotency-policy", "")
-	_, text := s.side("/metrics")
-	for _, line := range []string{
+	s.wantMetrics(
 		`coatcheck_gateway_requests_total{outcome="granted",route="POST /payments"} 1`,
 		`coatcheck_gateway_requests_total{outcome="replay",route="POST /payments"} 1`,
 		`coatcheck_gateway_requests_total{outcome="mismatch",route="POST /payments"} 1`,
@@ -97,12 +97,26 @@ func TestMetricsCountEveryOutcome(t *testing.T) {
 		`coatcheck_gateway_routes 1`,
 		`coatcheck_gateway_requests_in_flight 0`,
 		`coatcheck_gateway_request_duration_seconds_count{route="POST /payments"} 6`,
-	} {
-		if !strings.Contains(text, line+"\n") {
-			t.Errorf("GET /metrics: %q is missing in:\n%s", line, text)
-		}
-	}
+	)
 	s.wantEnd()
+}
+
+// wantMetrics waits until /metrics has all lines. A request is counted after its answer is sent.
+func (s *served) wantMetrics(lines ...string) {
+	s.t.Helper()
+	var missing, text string
+	expect.Eventually(s.t, "GET /metrics has all lines that are wanted", func() bool {
+		_, text = s.side("/metrics")
+		i := slices.IndexFunc(lines, func(line string) bool { return !strings.Contains(text, line+"\n") })
+		if i < 0 {
+			return true
+		}
+		if lines[i] != missing {
+			missing = lines[i]
+			s.t.Logf("GET /metrics: %q is not there yet", missing)
+		}
+		return false
+	})
 }
 
 func (s *served) spend(key string) { s.do("POST", "/payments", "x", "Idempotency-Key: "+key) }

@@ -81,19 +81,17 @@ func TestUnknownErrorOfAHandlerIsAnInternalErrorThatTheLogExplains(t *testing.T)
 	s.logLine(t, "no such luck", "request_id=here", "level=ERROR")
 }
 
-// logLine finds the one line of the log that holds all parts.
+// logLine waits for the one line of the log that holds all parts: a request is logged after its
+// answer, which the client may have before that if it is large.
 func (s *service) logLine(t *testing.T, parts ...string) string {
 	t.Helper()
 	var found []string
-lines:
-	for line := range strings.Lines(s.log.String()) {
-		for _, part := range parts {
-			if !strings.Contains(line, part) {
-				continue lines
-			}
-		}
-		found = append(found, line)
-	}
+	expect.Eventually(t, fmt.Sprintf("the log has a line with %q", parts), func() bool {
+		found = slices.DeleteFunc(slices.Collect(strings.Lines(s.log.String())), func(line string) bool {
+			return slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) })
+		})
+		return len(found) > 0
+	})
 	if len(found) != 1 {
 		t.Fatalf("the log has %d lines with %q, want 1:\n%s", len(found), parts, s.log)
 	}

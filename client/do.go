@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -37,7 +38,8 @@ type Result struct {
 // The error is one of Claim's (the function did not run), or the function's own, or ErrSuperseded (another attempt took over before the answer was recorded:
 // do not use the answer), or ErrNotRecorded. With the last the result holds the answer: it is the truth, but repeats may hear "in progress", later "in
 // doubt", and under Takeover may run again. Recording and giving back are tried several times, on a context that survives the end of ctx, for up to half a
-// minute; the answer to a claim that is under way when ctx ends is awaited for a second. Terms without a fingerprint take the token's word that it is the same operation. Do leaves no goroutine behind.
+// minute; the answer to a claim that is under way when ctx ends is awaited for a second, and a claim
+// whose outcome stays unknown is given back if the service takes that within a second. Terms without a fingerprint take the token's word that it is the same operation. Do leaves no goroutine behind.
 func (c *Client) Do(ctx context.Context, token string, terms Terms, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
 	if terms.Fingerprint == "" {
 		terms.Fingerprint = "do"
@@ -69,7 +71,8 @@ type run struct {
 	trusted time.Time // before the claim was sent
 }
 
-// claimGrace is how long Do waits on for the answer to a claim when its context has ended. Only that answer holds what it takes to give the claim back.
+// claimGrace is how long Do waits on for the answer to a claim when its context has ended, and how
+// long it tries to give back a claim whose outcome is not known.
 const claimGrace = time.Second
 
 // claim claims the token. A caller who goes away in the middle must not leave it in doubt when nothing was begun.
@@ -79,7 +82,14 @@ func (run *run) claim(ctx context.Context) (Outcome, error) {
 	}
 	late, cancel := linger(ctx, claimGrace)
 	defer cancel()
+	run.terms.Owner = rand.Text()
 	outcome, err := run.client.Claim(late, run.token, run.terms)
+	if errors.Is(err, ErrUnknownOutcome) {
+		run.lease = run.terms.Owner
+		soon, enough := context.WithTimeout(context.WithoutCancel(ctx), claimGrace)
+		defer enough()
+		run.release(soon)
+	}
 	if ended := ctx.Err(); err != nil && ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w (%w)", err, ended)
 	}
@@ -168,10 +178,11 @@ func (run *run) record(ctx context.Context, answer Answer) error {
 	return settle(ctx, func(ctx context.Context) error { return run.client.Complete(ctx, run.token, run.lease, answer) })
 }
 
-// release gives the claim back: the work provably never began.
+// release gives the claim back: the work provably never began. It may be the claim of nobody, or
+// never have come about; then there is nothing to give back.
 func (run *run) release(ctx context.Context) {
 	err := settle(ctx, func(ctx context.Context) error { return run.client.Release(ctx, run.token, run.lease) })
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrSuperseded) {
 		run.client.log.Warn("client: a claim could not be given back; its token is in doubt when its lease has lapsed", "error", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -93,15 +94,25 @@ func TestDoGivesBackWhatNeverBegan(t *testing.T) {
 	isDone(t, "Do of another request with the same token", result, err, false)
 }
 
-func TestDoDoesNotBeginAfterALostClaim(t *testing.T) {
+func TestDoBeginsOnceAfterALostClaim(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
-	s.line.disturb(only("claim", 1, loseReply))
-	_, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
+	s.line.disturb(only("claim", 2, loseReply))
+	result, err := s.Do(t.Context(), token, client.Terms{}, working)
+	isDone(t, "Do that loses two replies to its claim", result, err, false)
+	expect.Equal(t, "claims sent", s.line.count("claim"), 3)
+}
+
+func TestDoGivesBackAClaimThatIsNeverAnswered(t *testing.T) {
+	s := embedded(t)
+	token := issue(t, s.Client)
+	s.line.disturb(only("claim", 0, loseReply))
+	_, err := s.Do(t.Context(), token, client.Terms{Lease: time.Hour}, mustNotRun(t))
 	wantError(t, err, client.ErrUnknownOutcome)
-	_, err = s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
-	wantError(t, err, client.ErrInProgress)
-	expect.Equal(t, "requests for a claim that nobody can prove", s.line.count("release")+s.line.count("complete")+s.line.count("extend"), 0)
+	expect.Equal(t, "the token's state", state(t, s.Client, token), client.Issued)
+	s.line.disturb(nil)
+	result, err := s.Do(t.Context(), token, client.Terms{}, working)
+	isDone(t, "Do afterwards", result, err, false)
 }
 
 func TestDoRecordsAnAnswerThatIsTooLargeWithoutItsBody(t *testing.T) {

@@ -300,14 +300,15 @@ func TestExamplesSendHeartbeats(t *testing.T) {
 func TestExamplesKnowWhatALostReplyMeans(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		for name, lose := range map[string]fault{"lost": loseReply, "cut off": cutOff, "proxy": says(502, "text/html", "bad gateway")} {
-			w.line.disturb(only("claim", 1, lose))
-			got := w.run(t, issue(t, w.Client))
-			w.refused(t, got, "unknown-outcome", 1)
+			w.line.disturb(only("claim", 0, lose))
+			token := issue(t, w.Client)
+			w.refused(t, w.run(t, token), "unknown-outcome", 1)
+			expect.Equal(t, "the token's state after a claim that was never answered", state(t, w.Client, token), client.Issued)
 			if charges := w.charged(t); len(charges) != 0 {
 				t.Fatalf("after a claim whose reply is %s: the ledger has %+v, want nothing", name, charges)
 			}
 		}
-		w.line.disturb(only("claim", 1, func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		w.line.disturb(only("claim", 0, func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 			http.Redirect(rw, r, r.URL.Path, http.StatusTemporaryRedirect)
 			return true
 		}))

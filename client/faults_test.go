@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -34,7 +35,7 @@ func verbs(c *client.Client, token, lease string) map[string]func(context.Contex
 	}
 }
 
-func TestALostReplyIsAnUnknownOutcomeAndNothingIsSentTwice(t *testing.T) {
+func TestALostReplyIsAnUnknownOutcomeAndOnlyAClaimIsSentAgain(t *testing.T) {
 	s := embedded(t)
 	for verb := range verbs(nil, "", "") {
 		for name, lose := range map[string]fault{"served": loseReply, "not served": hangUp, "cut off": cutOff} {
@@ -49,7 +50,8 @@ func TestALostReplyIsAnUnknownOutcomeAndNothingIsSentTwice(t *testing.T) {
 				before := s.line.count(verb)
 				err := verbs(s.Client, token, lease)[verb](t.Context())
 				wantError(t, err, client.ErrUnknownOutcome)
-				expect.Equal(t, "how often it was sent", s.line.count(verb)-before, 1)
+				times := map[bool]int{false: 1, true: 5}[verb == "claim"] // only a claim says by its owner that it is the same
+				expect.Equal(t, "how often it was sent", s.line.count(verb)-before, times)
 				without(t, "the error's text", err.Error(), token)
 				if lease != "none" {
 					without(t, "the error's text", err.Error(), lease)
@@ -70,29 +72,58 @@ func cutOff(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
 
 // What the package's documentation says of each lost reply.
 func (s *service) claimLost(t *testing.T) {
-	for _, row := range []struct {
-		lease time.Duration
-		state client.State
-		want  error
-	}{{time.Hour, client.Claimed, client.ErrInProgress}, {100 * time.Millisecond, client.InDoubt, client.ErrInDoubt}} {
+	defer s.line.disturb(nil)
+	for _, lose := range []fault{loseReply, hangUp, cutOff, says(503, "application/problem+json", `{"code":"outcome-unknown"}`)} {
 		token := issue(t, s.Client)
-		s.line.disturb(only("claim", 1, loseReply))
-		_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Lease: row.lease})
-		wantError(t, err, client.ErrUnknownOutcome)
-		expect.Eventually(t, "the token is "+string(row.state), func() bool { return state(t, s.Client, token) == row.state })
-		_, err = s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
-		wantError(t, err, row.want)
+		s.line.disturb(only("claim", 2, lose))
+		grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f", Lease: time.Hour})
+		expect.Equal(t, "the attempt of a claim that lost two replies", grant.Attempt, 1)
+		succeeds(t, "Complete of a claim that lost two replies", s.Complete(t.Context(), token, grant.Lease, client.Answer{}))
 	}
 }
 
-func (s *service) takeoverLost(t *testing.T) {
-	token := issue(t, s.Client)
-	s.line.disturb(only("claim", 1, loseReply))
-	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Policy: client.Takeover, Lease: 100 * time.Millisecond})
+func (s *service) claimNeverAnswered(t *testing.T) {
+	defer s.line.disturb(nil)
+	token, terms := issue(t, s.Client), client.Terms{Fingerprint: "f", Lease: time.Hour, Owner: "an-owner-of-16-characters"}
+	s.line.disturb(only("claim", 0, loseReply))
+	_, err := s.Claim(t.Context(), token, terms)
 	wantError(t, err, client.ErrUnknownOutcome)
-	expect.Eventually(t, "the lease lapses", func() bool { return state(t, s.Client, token) == client.InDoubt })
-	next := claim(t, s.Client, token, client.Terms{Fingerprint: "f", Policy: client.Takeover})
-	expect.Equal(t, "the attempt that takes over", next.Attempt, 2)
+	without(t, "the error's text", err.Error(), terms.Owner)
+	s.line.disturb(nil)
+	_, err = s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	wantError(t, err, client.ErrInProgress)
+	grant := claim(t, s.Client, token, terms)
+	expect.Equal(t, "the lease of the owner that asks again", grant.Lease, terms.Owner)
+	expect.Equal(t, "the attempt of the owner that asks again", grant.Attempt, 1)
+	succeeds(t, "Release by the owner", s.Release(t.Context(), token, terms.Owner))
+	expect.Equal(t, "the token's state", state(t, s.Client, token), client.Issued)
+}
+
+// A repeat that the service refuses says nothing of the claim that went before.
+func TestARefusalAfterALostClaimLeavesItsOutcomeUnknown(t *testing.T) {
+	s := embedded(t)
+	var claims atomic.Int64
+	s.line.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+		if claims.Add(1) == 1 {
+			return loseReply(w, r, service)
+		}
+		return says(503, "application/problem+json", `{"code":"store-unavailable","retryable":true}`)(w, r, service)
+	})
+	_, err := s.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f"})
+	wantError(t, err, client.ErrUnknownOutcome)
+	s.line.disturb(only("claim", 1, loseReply))
+	_, err = s.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f"})
+	wantError(t, err, client.ErrUnknownToken)
+}
+
+func TestAnOwnerThatIsNoneIsNotSent(t *testing.T) {
+	s := embedded(t)
+	for _, owner := range []string{"fifteen-letters", strings.Repeat("o", 129), "an owner with spaces", "sixteen-letters\r\n"} {
+		_, err := s.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f", Owner: owner})
+		wantError(t, err, client.ErrInvalidRequest, "owner", owner)
+		without(t, "the error's text", err.Error(), owner)
+	}
+	expect.Equal(t, "claims sent", s.line.count("claim"), 0)
 }
 
 func (s *service) askedAgain(t *testing.T) {
@@ -237,13 +268,10 @@ func TestHTTP2(t *testing.T) {
 		expect.Equal(t, "the protocol of the request", r.Proto, "HTTP/2.0")
 		return loseReply(w, r, service)
 	}))
-	_, err := c.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
-	wantError(t, err, client.ErrUnknownOutcome)
-	_, err = c.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
-	wantError(t, err, client.ErrInProgress)
+	expect.Equal(t, "the attempt of a claim that lost a reply", claim(t, c, token, client.Terms{Fingerprint: "f"}).Attempt, 1)
 	expect.Equal(t, "claims that came", s.line.count("claim"), 2)
 	untrusted := connect(t, web.URL)
-	_, err = untrusted.Issue(t.Context(), "", 0)
+	_, err := untrusted.Issue(t.Context(), "", 0)
 	wantError(t, err, client.ErrUnavailable)
 }
 

@@ -25,8 +25,8 @@ func TestOnEveryStore(t *testing.T) {
 			t.Run("of many calls of Do at once one runs", s.doneOnce)
 		})
 		t.Run("lost replies", func(t *testing.T) {
-			t.Run("claim: in progress until the lease lapses, then in doubt", s.claimLost)
-			t.Run("claim under takeover: free for the next", s.takeoverLost)
+			t.Run("claim: asked for again with the same owner, it is granted", s.claimLost)
+			t.Run("claim: its owner can go on asking, or give it back", s.claimNeverAnswered)
 			t.Run("complete, extend and release can be asked again", s.askedAgain)
 		})
 		t.Run("counters", func(t *testing.T) {

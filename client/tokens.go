@@ -26,6 +26,7 @@ type Terms struct {
 	Fingerprint string        // of the request, 1 to 256 bytes: a claim with another one is refused. Fingerprint makes one
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, 100 ms to a day; 0 = 30 s
+	Owner       string        // of Claim alone: the secret that becomes Grant.Lease, 16 to 128 visible ASCII characters; "" = a new one
 }
 
 func (t Terms) withDefaults() Terms {
@@ -132,29 +133,6 @@ type Outcome struct {
 	Granted bool
 	Grant   Grant  // if Granted
 	Answer  Answer // if not
-}
-
-// Claim looks at a token and takes it in one step. The errors: ErrInProgress (RetryAfter is what is left of the running attempt's lease), ErrInDoubt,
-// ErrMismatch, ErrUnknownToken; ErrUnavailable (nothing was done); ErrUnknownOutcome (the claim may stand, and nobody can prove it: do not begin. Until
-// its lease has lapsed the token is in progress).
-func (c *Client) Claim(ctx context.Context, token string, terms Terms) (Outcome, error) {
-	terms = terms.withDefaults()
-	var claimed wire.Claimed
-	claim := call{
-		op: "claim token", method: http.MethodPost, path: "/token/" + token + "/claim", token: token, status: http.StatusOK, into: &claimed,
-		body: wire.ClaimRequest{Fingerprint: terms.Fingerprint, Lease: new(millis(terms.Lease)), Policy: string(terms.Policy)},
-	}
-	if err := c.onToken(ctx, claim); err != nil {
-		return Outcome{}, err
-	}
-	switch {
-	case claimed.Outcome == "granted" && leaseForm.MatchString(claimed.Lease) && claimed.Fence > 0:
-		return Outcome{Granted: true, Grant: Grant{claimed.Lease, claimed.Fence, claimed.Attempt, claimed.LeaseUntil}}, nil
-	case claimed.Outcome == "replay" && claimed.Response != nil:
-		answer := claimed.Response
-		return Outcome{Answer: Answer{answer.Status, answer.Headers, answer.Body, answer.NotKept}}, nil
-	}
-	return Outcome{}, claim.unreadable()
 }
 
 // Complete records the answer of the attempt that lease proves. Repeating it is harmless: the first answer stays. A late owner is accepted as long as nobody

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -47,6 +46,7 @@ type Terms struct {
 	Retention   time.Duration // how long the record and its answer stay, from the last use on, up to MaxTTL and never less than the lease; 0 = 24 h
 	Scope       string        // the scope of the route, for tokens that were issued for one; AnyScope fits all
 	Ack         int           // replicas that must have the claim; 0 = what the store asks for
+	Owner       string        // of Claim alone: the secret that proves the claim, as CheckOwner takes it; "" = a new one
 	awaited     bool          // if the first attempt is still running, the caller waits for its end and is to be told
 }
 
@@ -85,6 +85,9 @@ func (t Terms) check() error {
 	if t.Retention < 0 || t.Retention > MaxTTL {
 		return fmt.Errorf("idempotency: retention %v: up to %v", t.Retention, MaxTTL)
 	}
+	if t.Owner != "" {
+		return CheckOwner(t.Owner)
+	}
 	return nil
 }
 
@@ -101,12 +104,6 @@ type Outcome struct {
 	Granted bool
 	Grant   Grant  // if Granted
 	Answer  Answer // if not
-}
-
-// Claim looks at a token and takes it in one step. The errors: an *InProgress, ErrInDoubt, ErrMismatch, ErrUnknownToken; redisstore.ErrUnavailable
-// (nothing was done), redisstore.ErrUnknownOutcome (the claim may stand: give it back with Release, or wait for its lease).
-func (t *Tokens) Claim(ctx context.Context, ref Ref, terms Terms) (Outcome, error) {
-	return t.claim(ctx, ref, terms, secret.New())
 }
 
 func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) (Outcome, error) {

@@ -3,11 +3,9 @@ package idempotency
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/secret"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // run is one start of a handler or function that a claim allowed.
@@ -29,10 +27,7 @@ type run struct {
 func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome, error) {
 	run := &run{tokens: t, ref: ref, owner: secret.New(), terms: terms.withDefaults(), claimed: time.Now(), beyond: context.WithoutCancel(ctx)}
 	outcome, err := t.claim(ctx, ref, run.terms, run.owner)
-	if errors.Is(err, redisstore.ErrUnknownOutcome) {
-		t.giveBack(ref, run.owner, run.terms.Lease)
-		err = fmt.Errorf("nothing was started: %w", err)
-	}
+	err = t.notStarted(ref, run.owner, run.terms, err)
 	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: ref.record}
 	return run, outcome, err
 }

@@ -1,7 +1,7 @@
 -- token_claim: looks at a token and takes it in one step. At most one owner holds a token's claim; asking again as that owner answers the same grant.
 -- Uses   clock integer fence retain
 -- KEYS   [1] the token's record (hash)
--- ARGV   [1] owner, the secret that names this attempt  [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
+-- ARGV   [1] owner, the secret that names this attempt; a remote caller may choose it  [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
 --        [5] retention  [6] scope of the route, '' for none, '*' for any  [7] 'issued': only an issued token will do | 'any': the client's own key, this may be its first sight
 --        [8] 'await': if the claim is another's, its end is to be told on the channel of the waiting | ''
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'busy', lease left} | {'in-doubt', lapsed since}

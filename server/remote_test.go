@@ -25,6 +25,7 @@ func TestRemoteProtocolOverHTTP(t *testing.T) {
 		t.Run("claim, extend, complete, replay", s.remoteRound)
 		t.Run("a claim in progress is told with its wait", s.remoteBusy)
 		t.Run("a claim given back can be taken again", s.remoteRelease)
+		t.Run("a claim whose reply was lost can be asked for again", s.remoteAgain)
 		t.Run("only the owner may complete, extend or release", s.remoteOwner)
 		t.Run("a silent attempt under hold stays in doubt until its owner comes back", s.remoteDoubt)
 		t.Run("a silent attempt under takeover is superseded", s.remoteTakeover)
@@ -94,6 +95,21 @@ func (s *service) remoteRelease(t *testing.T) {
 	}
 	checkProblem(t, s.do(t, "POST", "/token/"+token+"/release", "", "Lease-Token: "+first.Lease), wire.Superseded)
 	expect.Equal(t, "the token after a release by its first owner, while the second has it: state", s.state(t, token), "claimed")
+}
+
+// Only the times move on when the same owner asks again.
+func (s *service) remoteAgain(t *testing.T) {
+	token := s.issue(t, "")
+	const claim = `{"fingerprint":"f","lease_ms":3600000,"owner":"sixteen-letters!"}`
+	first := s.claim(t, token, claim)
+	expect.Equal(t, "the lease of a claim with an owner", first.Lease, "sixteen-letters!")
+	again := s.claim(t, token, claim)
+	expect.Equal(t, "the same claim again", again, first, cmpopts.IgnoreFields(wire.Claimed{}, "LeaseUntil"))
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","owner":"another-owner-of-30-characters"}`), wire.InProgress)
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", forAnHour), wire.InProgress)
+	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":201}`, "Lease-Token: "+first.Lease)
+	replay := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", claim)
+	expect.Equal(t, "the same claim after its answer", replay.Outcome, "replay")
 }
 
 func (s *service) remoteOwner(t *testing.T) {

@@ -108,8 +108,11 @@ func claimTerms(c echo.Context) (idempotency.Terms, error) {
 	if policy != "" && policy != idempotency.Hold && policy != idempotency.Takeover {
 		return idempotency.Terms{}, invalid("policy", "hold or takeover")
 	}
+	if request.Owner != "" && idempotency.CheckOwner(request.Owner) != nil {
+		return idempotency.Terms{}, invalid("owner", "16 to 128 visible ASCII characters, new and random for each attempt")
+	}
 	lease, err := millis("lease_ms", request.Lease, 0, idempotency.MinLease, idempotency.MaxLease)
-	return idempotency.Terms{Fingerprint: request.Fingerprint, Policy: policy, Lease: lease, Scope: idempotency.AnyScope}, err
+	return idempotency.Terms{Fingerprint: request.Fingerprint, Policy: policy, Lease: lease, Scope: idempotency.AnyScope, Owner: request.Owner}, err
 }
 
 func wireAnswer(answer idempotency.Answer) wire.Answer {

@@ -2,7 +2,7 @@
 //
 // Node 18 or later, no packages. docs/remote.md says what each answer and each lost answer means; this is that page as code.
 
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import http from 'node:http';
 import https from 'node:https';
 
@@ -59,9 +59,13 @@ export class Client {
     this.#timeout = timeout;
   }
 
-  /** Looks at a token and takes it: {outcome: "granted", lease, fence, …} or {outcome: "replay", response: {…}}. */
-  async claim(token, fingerprint, lease, policy = 'hold') {
-    const claimed = await this.#post(token, 'claim', { fingerprint, lease_ms: millis(lease), policy });
+  /**
+   * Looks at a token and takes it: {outcome: "granted", lease, fence, …} or {outcome: "replay", response: {…}}.
+   *
+   * owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with the same one gets the same grant.
+   */
+  async claim(token, fingerprint, lease, policy = 'hold', owner = '') {
+    const claimed = await this.#post(token, 'claim', { fingerprint, lease_ms: millis(lease), policy, owner });
     if (claimed.outcome === 'granted' && claimed.lease && claimed.fence) return claimed;
     if (claimed.outcome === 'replay' && claimed.response) return claimed;
     throw new UnknownOutcome('unknown-outcome', 'the answer can not be read', { status: 200 });
@@ -197,7 +201,7 @@ export class Attempt {
  */
 export async function runOnce(client, token, fingerprint, work, { lease = 30, policy = 'hold' } = {}) {
   const claimedAt = performance.now(); // before the claim is sent: from here one lease is what this process trusts its claim for
-  const claimed = await client.claim(token, fingerprint, lease, policy);
+  const claimed = await claimAgain(client, token, fingerprint, lease, policy);
   if (claimed.outcome === 'replay') {
     const { status, headers, body_base64, body_not_kept = false } = claimed.response;
     return { answer: { status, headers: headers ?? {}, body: Buffer.from(body_base64 ?? '', 'base64'), notKept: body_not_kept }, replayed: true };
@@ -216,6 +220,24 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   }
   if (!attempt.notBegun) await record(client, token, claimed.lease, answer);
   return { answer, replayed: false };
+}
+
+/** Claims a token, and asks again after a lost answer. If none comes, the claim is given back: nothing was begun. */
+async function claimAgain(client, token, fingerprint, lease, policy) {
+  const owner = randomBytes(16).toString('base64url');
+  let unknown;
+  for (let tries = 5, wait = 0.1; tries > 0; tries--, wait *= 2) {
+    try {
+      return await client.claim(token, fingerprint, lease, policy, owner);
+    } catch (error) {
+      // Once the outcome is unknown, "unavailable" says nothing of the claim that went before.
+      if (!(error instanceof UnknownOutcome) && !(unknown && error instanceof Unavailable)) throw error;
+      unknown ??= error;
+    }
+    await pause(wait);
+  }
+  await client.release(token, owner).catch(() => {}); // else the token is in doubt when the lease has lapsed, if the claim was made
+  throw unknown;
 }
 
 /** Extends the lease every third of it. One that hangs makes room for the next. It returns what ends it. */

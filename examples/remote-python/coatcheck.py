@@ -8,6 +8,7 @@ import hashlib
 import http.client
 import json
 import math
+import secrets
 import threading
 import time
 import urllib.parse
@@ -64,9 +65,12 @@ class Client:
             raise ValueError("the service's URL is http://host:port or https://host")
         self._timeout = timeout
 
-    def claim(self, token, fingerprint, lease, policy="hold"):
-        """Looks at a token and takes it: {"outcome": "granted", "lease", "fence", …} or {"outcome": "replay", "response": {…}}."""
-        claimed = self._post(token, "claim", {"fingerprint": fingerprint, "lease_ms": _millis(lease), "policy": policy})
+    def claim(self, token, fingerprint, lease, policy="hold", owner=""):
+        """Looks at a token and takes it: {"outcome": "granted", "lease", "fence", …} or {"outcome": "replay", "response": {…}}.
+
+        owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with the same one gets the same grant.
+        """
+        claimed = self._post(token, "claim", {"fingerprint": fingerprint, "lease_ms": _millis(lease), "policy": policy, "owner": owner})
         if claimed.get("outcome") == "granted" and claimed.get("lease") and claimed.get("fence"):
             return claimed
         if claimed.get("outcome") == "replay" and isinstance(claimed.get("response"), dict):
@@ -171,7 +175,7 @@ def run_once(client, token, fingerprint, work, lease=30.0, policy="hold"):
     NotRecorded.
     """
     claimed_at = time.monotonic()  # before the claim is sent: from here one lease is what this process trusts its claim for
-    claimed = client.claim(token, fingerprint, lease, policy)
+    claimed = _claim(client, token, fingerprint, lease, policy)
     if claimed["outcome"] == "replay":
         response = claimed["response"]
         body = base64.b64decode(response.get("body_base64") or "")
@@ -202,6 +206,26 @@ def run_once(client, token, fingerprint, work, lease=30.0, policy="hold"):
     except Error as error:
         raise NotRecorded(answer) from error
     return answer, False
+
+
+def _claim(client, token, fingerprint, lease, policy):
+    """Claims a token, and asks again after a lost answer. If none comes, the claim is given back: nothing was begun."""
+    owner, unknown, wait = secrets.token_urlsafe(16), None, 0.1
+    for _ in range(5):
+        try:
+            return client.claim(token, fingerprint, lease, policy, owner)
+        except UnknownOutcome as error:
+            unknown = unknown or error
+        except Unavailable:
+            if unknown is None:  # else it says nothing of the claim that went before
+                raise
+        time.sleep(wait)
+        wait *= 2
+    try:
+        client.release(token, owner)
+    except Error:
+        pass  # the token is in doubt when the lease has lapsed, if the claim was made
+    raise unknown
 
 
 def _record(client, token, proof, answer):

@@ -32,6 +32,7 @@ type ClaimRequest struct {
 	Fingerprint string `json:"fingerprint"`
 	Lease       *int64 `json:"lease_ms"`
 	Policy      string `json:"policy"`
+	Owner       string `json:"owner,omitempty"` // a secret; "" = the service makes one
 }
 
 // Claimed answers POST /token/{token}/claim: a grant, or the answer to replay.

@@ -1,0 +1,91 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+const claimTries = 5 // of one claim whose reply does not come
+
+var ownerForm = regexp.MustCompile(`^[!-~]{16,128}$`)
+
+// Claim looks at a token and takes it in one step. The errors: ErrInProgress (RetryAfter is what is left of the running attempt's lease), ErrInDoubt,
+// ErrMismatch, ErrUnknownToken; ErrUnavailable (nothing was done); ErrUnknownOutcome (the claim may stand: do not begin).
+//
+// A claim whose reply is lost is asked for again by itself, up to four times while ctx lives, and
+// gets the same grant. After ErrUnknownOutcome a caller that chose [Terms].Owner can go on asking
+// with it, or give the claim back with Release, where the owner is the lease; else the token is in
+// progress until its lease lapses. Choose a new, random owner for each attempt: two attempts of one
+// owner are both granted.
+func (c *Client) Claim(ctx context.Context, token string, terms Terms) (Outcome, error) {
+	if terms.Owner == "" {
+		terms.Owner = rand.Text()
+	}
+	outcome, err := c.claimOnce(ctx, token, terms)
+	unknown := err // what is told unless a repeat decides it
+	began, wait := time.Now(), 100*time.Millisecond
+	for try := 2; undecided(err, unknown) && try <= claimTries; try++ {
+		if try > 2 && time.Since(began) > c.timeout || !rest(ctx, wait) {
+			break
+		}
+		wait *= 2
+		outcome, err = c.claimOnce(ctx, token, terms)
+	}
+	if undecided(err, unknown) {
+		return Outcome{}, unknown
+	}
+	return outcome, err
+}
+
+// undecided reports whether it is still open what became of a claim whose first error is first. Once
+// its outcome is unknown, only an answer about the token itself decides it.
+func undecided(err, first error) bool {
+	if !errors.Is(first, ErrUnknownOutcome) || err == nil {
+		return false
+	}
+	for _, decides := range []error{ErrInProgress, ErrInDoubt, ErrMismatch, ErrUnknownToken} {
+		if errors.Is(err, decides) {
+			return false
+		}
+	}
+	return true
+}
+
+// rest waits, and reports whether the context lives.
+func rest(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(wait):
+		return true
+	}
+}
+
+func (c *Client) claimOnce(ctx context.Context, token string, terms Terms) (Outcome, error) {
+	terms = terms.withDefaults()
+	var claimed wire.Claimed
+	claim := call{
+		op: "claim token", method: http.MethodPost, path: "/token/" + token + "/claim", token: token, lease: terms.Owner, status: http.StatusOK, into: &claimed,
+		body: wire.ClaimRequest{Fingerprint: terms.Fingerprint, Lease: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner},
+	}
+	if !ownerForm.MatchString(terms.Owner) {
+		return Outcome{}, claim.invalid("an owner has 16 to 128 visible ASCII characters")
+	}
+	if err := c.onToken(ctx, claim); err != nil {
+		return Outcome{}, err
+	}
+	switch {
+	case claimed.Outcome == "granted" && leaseForm.MatchString(claimed.Lease) && claimed.Fence > 0:
+		return Outcome{Granted: true, Grant: Grant{claimed.Lease, claimed.Fence, claimed.Attempt, claimed.LeaseUntil}}, nil
+	case claimed.Outcome == "replay" && claimed.Response != nil:
+		answer := claimed.Response
+		return Outcome{Answer: Answer{answer.Status, answer.Headers, answer.Body, answer.NotKept}}, nil
+	}
+	return Outcome{}, claim.unreadable()
+}

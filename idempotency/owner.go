@@ -1,0 +1,48 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+var ownerForm = regexp.MustCompile(`^[!-~]{16,128}$`)
+
+// CheckOwner reports what is wrong with an owner that a caller of [Tokens.Claim] has chosen.
+func CheckOwner(owner string) error {
+	if !ownerForm.MatchString(owner) {
+		return errors.New("idempotency: owner: 16 to 128 visible ASCII characters, without spaces")
+	}
+	return nil
+}
+
+// Claim looks at a token and takes it in one step. The errors: an *InProgress, ErrInDoubt,
+// ErrMismatch, ErrUnknownToken; redisstore.ErrUnavailable (nothing was done),
+// redisstore.ErrUnknownOutcome (the claim may stand).
+//
+// After an unknown outcome a caller that has chosen [Terms].Owner asks again with the same one, and
+// gets the same grant if the claim stands; or it gives the claim back with Release. Choose a new,
+// random owner for each attempt: two attempts of one owner are both granted. A claim whose owner was
+// made here cannot be asked for again, so it is given back in the background.
+func (t *Tokens) Claim(ctx context.Context, ref Ref, terms Terms) (Outcome, error) {
+	if terms.Owner != "" {
+		return t.claim(ctx, ref, terms, terms.Owner)
+	}
+	owner := secret.New()
+	outcome, err := t.claim(ctx, ref, terms, owner)
+	return outcome, t.notStarted(ref, owner, terms.withDefaults(), err)
+}
+
+// notStarted gives a claim of unknown outcome back in the background, since nothing was started for
+// it. Other errors come back as they are.
+func (t *Tokens) notStarted(ref Ref, owner string, terms Terms, err error) error {
+	if !errors.Is(err, redisstore.ErrUnknownOutcome) {
+		return err
+	}
+	t.giveBack(ref, owner, terms.Lease)
+	return fmt.Errorf("nothing was started: %w", err)
+}

@@ -68,10 +68,10 @@ func version(_ *exam, s *redisstore.Inspected) verdict {
 	return fine("Redis %s", text)
 }
 
-func commands(x *exam, s *redisstore.Inspected) verdict {
+func commands(_ *exam, s *redisstore.Inspected) verdict {
 	switch {
-	case s.MissingUnseen != "":
-		return note("which commands there are can not be seen: "+s.MissingUnseen, "one that is missing or renamed shows in the first call that needs it", "ACL SETUSER <user> +command")
+	case s.Untried != "":
+		return note("what the user may do can not be seen: "+s.Untried, "a command or a key that is forbidden shows in the first call that needs it", "")
 	case len(s.Missing) > 0:
 		return critical("commands are missing, or renamed: "+strings.Join(s.Missing, ", "), "scripts that need them fail: tokens, leases, counters or locks, by what is missing",
 			"in redis.conf: no line rename-command for "+strings.Join(s.Missing, ", ")+"; then restart")
@@ -79,15 +79,13 @@ func commands(x *exam, s *redisstore.Inspected) verdict {
 	return fine("all commands are there")
 }
 
-func rights(x *exam, s *redisstore.Inspected) verdict {
+func rights(_ *exam, s *redisstore.Inspected) verdict {
 	switch {
-	case s.DeniedUnseen != "" && s.ScriptFails == "":
-		return note("what the user may do can not be seen: "+s.DeniedUnseen, "a command or a key that is forbidden shows in the first call that needs it", "Redis 7 tells a user with +acl|dryrun +acl|whoami")
-	case len(s.Denied) > 0:
-		return critical("the user may not run "+strings.Join(s.Denied, ", ")+" on coatcheck's keys", "calls that need them are refused: tokens, leases, counters or locks, by what is forbidden",
-			"ACL SETUSER <user> ~<prefix>* &<prefix>* +"+strings.ToLower(strings.Join(s.Denied, " +")))
-	case s.DeniedUnseen != "":
+	case s.Untried != "":
 		return verdict{}
+	case len(s.Denied) > 0:
+		return critical("the user may not run "+strings.Join(s.Denied, ", ")+" on coatcheck's keys and channels", "calls that need them are refused: tokens, leases, counters or locks, by what is forbidden",
+			"ACL SETUSER <user> ~<prefix>* &<prefix>* +"+strings.ToLower(strings.Join(s.Denied, " +"))+", at each server")
 	}
 	return fine("the user may do all that is needed")
 }

@@ -19,7 +19,9 @@ func (x *exam) sentinels() (here []redisstore.InspectedSentinel, gone []string) 
 			gone = append(gone, s.Addr+" ("+s.Away+")")
 			continue
 		}
-		here = append(here, s)
+		if len(s.Denied) == 0 {
+			here = append(here, s)
+		}
 	}
 	return here, gone
 }
@@ -29,14 +31,33 @@ func sentinelCount(x *exam) []verdict {
 		return nil
 	}
 	var all []verdict
-	here, gone := x.sentinels()
+	_, gone := x.sentinels()
 	if len(gone) > 0 {
 		all = append(all, warning("sentinels can not be asked: "+strings.Join(gone, ", "), "fewer can agree on a failover: when the master is lost, everything may wait for people", "start them, or name others in --redis"))
 	}
 	if known := len(x.Sentinels); known < leastSentinels {
 		return append(all, warning(fmt.Sprintf("%d sentinels", known), "with the loss of one nobody can decide on a failover, or one decides alone and makes two masters", "run three, on three machines"))
 	}
-	return append(all, fine("%d sentinels answer", len(here)))
+	return append(all, fine("%d sentinels answer", len(x.Sentinels)-len(gone)))
+}
+
+// sentinelRights asks whether our user may ask the sentinels.
+func sentinelRights(x *exam) []verdict {
+	var addrs, denied []string
+	for _, s := range x.Sentinels {
+		if len(s.Denied) > 0 {
+			addrs = append(addrs, s.Addr)
+			denied = append(denied, s.Denied...)
+		}
+	}
+	if len(denied) == 0 {
+		return nil
+	}
+	slices.Sort(denied)
+	denied = slices.Compact(denied)
+	return []verdict{critical("the user may not run "+strings.Join(denied, ", ")+" at "+strings.Join(addrs, ", "),
+		"the master is not found, or a failover is not heard of; the sentinels can not be judged",
+		"ACL SETUSER <user> &+switch-master &+replica-reconf-done +"+strings.ToLower(strings.Join(denied, " +"))+", at each sentinel")}
 }
 
 func sentinelQuorum(x *exam) []verdict {

@@ -183,6 +183,7 @@ var checks = []check{
 	{id: "latency", server: latency},
 
 	{id: "sentinels", whole: sentinelCount},
+	{id: "sentinel-rights", whole: sentinelRights},
 	{id: "sentinel-quorum", whole: sentinelQuorum},
 	{id: "sentinel-view", whole: sentinelView},
 	{id: "sentinel-down-after", whole: sentinelDownAfter},

@@ -117,9 +117,8 @@ var symptoms = []symptom{
 	{"version", "Valkey 8.0.1", OK, onMaster(info("valkey_version", "8.0.1"))},
 	{"version", "Redis 6.2.0", OK, onMaster(info("redis_version", "6.2.0"))},
 	{"commands", "INCRBY", Critical, onMaster(func(s *redisstore.Inspected) { s.Missing = []string{"INCRBY"} })},
-	{"commands", "can not be seen", Note, onMaster(func(s *redisstore.Inspected) { s.MissingUnseen = "NOPERM" })},
+	{"commands", "can not be seen", Note, onMaster(func(s *redisstore.Inspected) { s.Untried = "i/o timeout" })},
 	{"rights", "may not run EVAL", Critical, onMaster(func(s *redisstore.Inspected) { s.Denied = []string{"EVAL"} })},
-	{"rights", "can not be seen", Note, onMaster(func(s *redisstore.Inspected) { s.DeniedUnseen = "unknown subcommand" })},
 	{"scripts", "NOPERM", Critical, onMaster(func(s *redisstore.Inspected) { s.ScriptFails = "NOPERM no eval" })},
 	{"write", "OOM", Critical, onMaster(func(s *redisstore.Inspected) { s.Reach.Err = "OOM command not allowed" })},
 
@@ -182,6 +181,9 @@ var symptoms = []symptom{
 	{"sentinels", "2 sentinels", Warning, func(f *redisstore.Inspection, _ *Settings) { f.Sentinels = f.Sentinels[:2] }},
 	{"sentinels", "can not be asked", Warning, bySentinels(func(all []redisstore.InspectedSentinel) {
 		all[2] = redisstore.InspectedSentinel{Addr: all[2].Addr, Away: "refused"}
+	})},
+	{"sentinel-rights", "may not run SENTINEL|MASTER at 10.0.0.2:26379", Critical, bySentinels(func(all []redisstore.InspectedSentinel) {
+		all[1] = redisstore.InspectedSentinel{Addr: all[1].Addr, Master: all[1].Master, Denied: []string{"SENTINEL|MASTER"}}
 	})},
 	{"sentinel-quorum", "quorum 4", Critical, bySentinels(func(all []redisstore.InspectedSentinel) { all[0].Quorum, all[1].Quorum, all[2].Quorum = 4, 4, 4 })},
 	{"sentinel-quorum", "quorum 1", Warning, bySentinels(func(all []redisstore.InspectedSentinel) { all[0].Quorum, all[1].Quorum, all[2].Quorum = 1, 1, 1 })},
@@ -309,7 +311,7 @@ func TestFindingsAreTheWorstFirstAndOneForAllServersAlike(t *testing.T) {
 // A server that tells nothing is not taken for fine.
 func TestNothingIsFineBecauseNobodyCouldLook(t *testing.T) {
 	mute := redisstore.Inspected{
-		Addr: "10.0.0.1:6379", Master: true, Info: map[string]string{}, Config: map[string]string{}, ConfigUnseen: "NOPERM", MissingUnseen: "NOPERM", DeniedUnseen: "NOPERM",
+		Addr: "10.0.0.1:6379", Master: true, Info: map[string]string{}, Config: map[string]string{}, ConfigUnseen: "NOPERM", Untried: "i/o timeout",
 		Clock: redisstore.Clock{Err: "NOPERM"},
 	}
 	for _, f := range Examine(redisstore.Inspection{Mode: redisstore.Standalone, LoggedIn: true, TLS: true, Servers: []redisstore.Inspected{mute}}, Settings{}) {

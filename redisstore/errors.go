@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -65,8 +66,10 @@ func (s *Shortfall) Error() string {
 }
 
 // refusals finds the replies with which Redis says that it did not run a command. Before Redis 7 a script's inner refusal is quoted inside another
-// text with a dash before its code.
-var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients)\b`)
+// text with a dash before its code; since then some have a text of their own. A user's rights are looked at for each command of a script: see the
+// package's comment.
+var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients|unknown command)\b` +
+	`|The user executing the script can't |Unknown Redis command called from `)
 
 var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)
 
@@ -80,6 +83,9 @@ func classify(ctx context.Context, op string, err error, sent, harmless bool) er
 		class = ErrWrongType
 	case !sent, harmless, errors.As(err, &reply) && refusals.MatchString(reply.Error()):
 		class = ErrUnavailable
+	}
+	if text, _, quotes := strings.Cut(err.Error(), ", with args beginning with:"); quotes {
+		err = errors.New(text) // what follows are keys and arguments, which can be secret
 	}
 	ctxErr := ctx.Err()
 	if ctxErr == nil && timedOut(err) {

@@ -11,10 +11,10 @@ func (s *Store) Masters(ctx context.Context, f func(context.Context, *redis.Clie
 	return s.nodes.each(ctx, f)
 }
 
-// UsedCommands are the names of the commands that an inspection looks for.
-func UsedCommands() (names []string) {
-	for _, command := range usedCommands {
-		names = append(names, command[0])
+// NeededCommands are the names of the commands that a store needs of every Redis.
+func NeededCommands() (names []string) {
+	for _, command := range neededCommands {
+		names = append(names, command.name())
 	}
 	return names
 }

@@ -37,11 +37,10 @@ type Inspected struct {
 	Config       map[string]string // of ConfigNames, those that it told; of requirepass only whether there is one: "set" or ""
 	ConfigUnseen string            // why there is no Config
 
-	Missing       []string // of UsedCommands, those that it does not know; upper case
-	MissingUnseen string   // why that is not known
-	Denied        []string // those that our user may not run; upper case
-	DeniedUnseen  string   // why that is not known, such as before Redis 7
-	ScriptFails   string   // what a script that does no more than TIME and INFO was answered, if that was an error
+	Missing     []string // commands that a store needs and the server does not know; upper case
+	Denied      []string // those that our user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
+	Untried     string   // why neither is known
+	ScriptFails string   // what a script that does no more than TIME and INFO was answered, if that was an error
 
 	Clock  Clock
 	Ping   Latency

@@ -18,6 +18,10 @@ type InspectedSentinel struct {
 	Addr string
 	Away string // why it could not be asked, or that it does not know the master
 
+	// Denied are the commands that our user may not run there, such as SENTINEL|MASTER. If there are
+	// any, nothing else but Master is known.
+	Denied []string
+
 	Master          string // address
 	Down            bool   // it holds the master to be down
 	Quorum          int    // sentinels that have to agree that it is
@@ -53,11 +57,18 @@ func (i *inspector) sentinels(ctx context.Context) []string {
 // sentinel asks one sentinel.
 func (i *inspector) sentinel(ctx context.Context, addr string) (found InspectedSentinel, others []string) {
 	found.Addr = addr
-	node := redis.NewSentinelClient(safe(&redis.Options{
+	options := safe(&redis.Options{
 		Addr: addr, TLSConfig: i.target.tls(), PoolSize: 1,
 		Username: i.target.query.Get("sentinel_username"), Password: i.target.query.Get("sentinel_password"),
-	}, i.options.Patience))
+	}, i.options.Patience)
+	node := redis.NewSentinelClient(options)
 	defer node.Close()
+	if i.sentinelDenies(ctx, options, &found) {
+		if named, err := node.GetMasterAddrByName(ctx, i.target.master).Result(); err == nil {
+			found.Master = net.JoinHostPort(named[0], named[1])
+		}
+		return found, nil
+	}
 	master, err := node.Master(ctx, i.target.master).Result()
 	if err != nil {
 		found.Away = err.Error()
@@ -79,6 +90,15 @@ func (i *inspector) sentinel(ctx context.Context, addr string) (found InspectedS
 	found.Replicas = addresses(replicas, err)
 	list, err := node.Sentinels(ctx, i.target.master).Result()
 	return found, addresses(list, err)
+}
+
+// sentinelDenies reports whether our user may not run all that we need at a sentinel.
+func (i *inspector) sentinelDenies(ctx context.Context, options *redis.Options, found *InspectedSentinel) bool {
+	node := redis.NewClient(options)
+	defer node.Close()
+	tried, err := try(ctx, node, sentinelCommands, i.target.master, sentinelChannels[0])
+	found.Denied = tried.denied
+	return err == nil && len(found.Denied) > 0
 }
 
 // addresses are those of servers that a sentinel lists.
@@ -131,6 +151,9 @@ func (i *inspector) cluster(ctx context.Context) []ClusterNode {
 			found.Nodes = nodes
 			break
 		}
+		if denied(err) {
+			return i.hosts()
+		}
 		faults = errors.Join(faults, err)
 		i.found.Servers = append(i.found.Servers, Inspected{Addr: addr, Away: err.Error()})
 	}
@@ -146,6 +169,15 @@ func (i *inspector) cluster(ctx context.Context) []ClusterNode {
 	}
 	i.found.Cluster = found
 	return found.Nodes
+}
+
+// hosts are the nodes that the URL names, of which no more is known.
+func (i *inspector) hosts() (nodes []ClusterNode) {
+	for _, addr := range i.target.hosts {
+		nodes = append(nodes, ClusterNode{Addr: addr})
+	}
+	i.found.Servers = nil
+	return nodes
 }
 
 // nodesOf asks a node for all that it knows.

@@ -31,6 +31,7 @@ const patience = 2 * time.Minute
 // 200 ms (clusterStateHolder.LazyReload).
 func TestMain(m *testing.M) {
 	flag.Parse()
+	storetest.AllRights = true
 	redisstore.LogTo(slog.New(&messages)) // once and before all stores, as a program does
 	code := m.Run()
 	if messages.again.Load() { // it takes from 0.4 to 1.7 seconds to be told that a server is down

@@ -91,6 +91,11 @@ func TestServerThatTakesNoWritesRefuses(t *testing.T) {
 			func(t *testing.T, server *redistest.Server) { do(t, server, "ACL", "SETUSER", "default", "allkeys") },
 		},
 		{
+			"a user whose scripts may not write", "can't run this command", true,
+			func(t *testing.T, server *redistest.Server) { do(t, server, "ACL", "SETUSER", "default", "-incr") },
+			func(t *testing.T, server *redistest.Server) { do(t, server, "ACL", "SETUSER", "default", "+@all") },
+		},
+		{
 			"a password set meanwhile", "NOAUTH", false,
 			func(t *testing.T, server *redistest.Server) {
 				do(t, server, "CONFIG", "SET", "requirepass", "x")
@@ -118,6 +123,29 @@ func TestServerThatTakesNoWritesRefuses(t *testing.T) {
 			}
 			row.well(t, server)
 			mustBump(t, store, "x", 1)
+		})
+	}
+}
+
+// A server that was told not to know a command has run nothing.
+func TestServerWithoutACommandRefuses(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ command, says string }{
+		{"EVAL", "unknown command 'eval'"},
+		{"EVALSHA", "unknown command 'evalsha'"},
+		{"INCR", "Unknown Redis command called from script"},
+	} {
+		t.Run(row.command, func(t *testing.T) {
+			server := redistest.Start(t, "--rename-command", row.command, "")
+			store := open(t, server.URL(), nil)
+			for _, view := range []*redisstore.Store{store, store.WithAck(1)} {
+				_, err := bumped(t.Context(), view, "x")
+				refused(t, err)
+				expect.Contains(t, "the error", err.Error(), row.says)
+				if strings.Contains(err.Error(), "args") || strings.Contains(err.Error(), "coatcheck:test") {
+					t.Errorf("got %v, want an error without keys and arguments", err)
+				}
+			}
 		})
 	}
 }

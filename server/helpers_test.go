@@ -21,6 +21,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/apitest"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/logtest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -28,6 +29,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	storetest.AllRights = true                      // some tests write what no script of ours writes; see TestServiceNeedsNoMoreThanTheRights
 	redisstore.LogTo(slog.New(slog.DiscardHandler)) // servers that are away are what these tests are about
 	goleak.VerifyTestMain(m)
 }

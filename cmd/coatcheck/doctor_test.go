@@ -16,6 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/doctor"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // diagnose runs doctor for machines.
@@ -257,5 +258,33 @@ func TestDoctorNamesTheKindOfServer(t *testing.T) {
 	found.severities(t, map[string]doctor.Severity{"version": doctor.OK})
 	if got := found.worst("version").Found; !strings.HasPrefix(got, want) {
 		t.Errorf("the version that was found: got %q, want it to begin with %q", got, want)
+	}
+}
+
+// A right that is missing is named by doctor, and by a service that does not start without it.
+func TestMissingRightsOfTheRedisUserAreNamed(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--appendonly", "yes")
+	rights := redisstore.Rights(redisstore.Standalone, "coatcheck:")
+	at := func(name string, rules ...string) []string {
+		words := []any{"ACL", "SETUSER", name, "on", ">word"}
+		for _, rule := range rules {
+			words = append(words, rule)
+		}
+		expect.Error(t, "ACL SETUSER", srv.Client().Do(t.Context(), words...).Err(), nil)
+		return []string{"--redis", strings.Replace(srv.URL(), "://", "://"+name+":word@", 1), "--store-timeout", "1m"}
+	}
+	_, found := diagnose(t, at("all", rights...)...)
+	found.severities(t, map[string]doctor.Severity{"commands": doctor.OK, "rights": doctor.OK, "scripts": doctor.OK, "write": doctor.OK})
+	few := at("few", append(rights, "-pexpire", "-evalsha")...)
+	_, found = diagnose(t, few...)
+	found.severities(t, map[string]doctor.Severity{"rights": doctor.Critical})
+	expect.Contains(t, "what doctor found", found.worst("rights").Found, "EVALSHA, PEXPIRE")
+	expect.Contains(t, "the fix", found.worst("rights").Fix, "+evalsha +pexpire")
+	for _, command := range [][]string{
+		{"serve", "--listen", "127.0.0.1:0"},
+		{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes", file(t, "routes: [{match: POST /pay}]")},
+	} {
+		execute(t, nil, append(command, few...)...).exits(usage, "the user may not run EVALSHA, PEXPIRE", "+evalsha +pexpire").conceals("word@")
 	}
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"regexp"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -99,7 +101,25 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 func (c *config) openStore(ctx context.Context, log *slog.Logger, observers ...redisstore.Observer) (*redisstore.Store, error) {
 	config := c.store()
 	config.Logger, config.Observers = log, observers
-	return redisstore.OpenConfig(ctx, config)
+	store, err := redisstore.OpenConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkRights(ctx, store); err != nil {
+		return nil, errors.Join(configError(err), store.Close())
+	}
+	return store, nil
+}
+
+// checkRights refuses a store whose user may not run all that is needed: a call would fail in its
+// middle. A store that does not answer now is not judged: the banner and /readyz tell of it.
+func checkRights(ctx context.Context, store *redisstore.Store) error {
+	denied, _ := store.Denied(ctx)
+	if len(denied) == 0 {
+		return nil
+	}
+	return fmt.Errorf("redis: the user may not run %s under the prefix: ACL SETUSER <user> +%s, at each server; coatcheck doctor --redis looks closer",
+		strings.Join(denied, ", "), strings.ToLower(strings.Join(denied, " +")))
 }
 
 // counters is the part of the configuration that package counter takes.

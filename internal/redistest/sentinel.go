@@ -131,6 +131,14 @@ func (s *SentinelSet) URL() string {
 	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + masterName
 }
 
+// Sentinels returns the three sentinels.
+func (s *SentinelSet) Sentinels() (servers []*Server) {
+	for _, sentinel := range s.sentinels {
+		servers = append(servers, sentinel.Server)
+	}
+	return servers
+}
+
 // Master returns the server that the sentinels call master now, running or not. While they disagree, as they do for a
 // moment during a failover, it waits until they no longer do.
 func (s *SentinelSet) Master() *Server {

@@ -195,6 +195,9 @@ func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port.Numbe
 // URL returns the server's address as redis://127.0.0.1:port. It carries no password.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
+// Nodes is the server alone, as [Cluster.Nodes] is all of a cluster's.
+func (s *Server) Nodes() []*Server { return []*Server{s} }
+
 // Client returns a plain go-redis client for looking at the server and for faulting it. It never retries, honours the
 // deadline of its context, and is closed with the test.
 func (s *Server) Client() *redis.Client { return s.client }

@@ -16,8 +16,9 @@ import (
 // that begin with its prefix, and leaves the servers as they are: a test that counts all keys,
 // flushes, configures or stops a server starts its own.
 type Space struct {
-	URL    string
-	Prefix string // no other test of the binary has it: "t1:", "t2:" and so on
+	URL     string
+	Prefix  string // no other test of the binary has it: "t1:", "t2:" and so on
+	servers []*Server
 }
 
 // Shared returns a space on a redis-server that is started for the first test that asks for it and
@@ -39,13 +40,19 @@ var (
 	spaces        atomic.Int64
 )
 
-func spaceOn[R interface{ URL() string }](t testing.TB, shared func() (R, error)) Space {
+// shared is a Redis of one server or of several.
+type shared interface {
+	URL() string
+	Nodes() []*Server
+}
+
+func spaceOn[R shared](t testing.TB, shared func() (R, error)) Space {
 	t.Helper()
 	redis, err := shared()
 	if err != nil {
 		t.Fatalf("%v (it was started for all tests of the binary)", err)
 	}
-	return Space{URL: redis.URL(), Prefix: "t" + strconv.FormatInt(spaces.Add(1), 10) + ":"}
+	return Space{URL: redis.URL(), Prefix: "t" + strconv.FormatInt(spaces.Add(1), 10) + ":", servers: redis.Nodes()}
 }
 
 // forBinary returns a function that calls start once, with what stands for all tests of the binary,

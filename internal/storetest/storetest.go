@@ -11,12 +11,17 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
+// AllRights lets stores run as a user of Redis that may run every command. It is for packages whose
+// tests run scripts of their own, and is set before the tests run.
+var AllRights bool
+
 // patience is how long a call may take on a machine that is busy with other tests.
 const patience = time.Minute
 
 // Each runs the test on the embedded store, on a redis-server and on a cluster of three masters.
 // The servers are those of [redistest.Shared]: the store's prefix keeps the test's keys apart, and
-// the test must leave the servers as they are.
+// the test must leave the servers as they are. There the store runs as a user that has
+// [redisstore.Rights] and no more, and the test fails if the user is denied anything.
 func Each(t *testing.T, test func(t *testing.T, store *redisstore.Store)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -29,18 +34,22 @@ func Each(t *testing.T, test func(t *testing.T, store *redisstore.Store)) {
 // Redis opens a store of its own prefix on the redis-server that all tests of the binary share.
 func Redis(t testing.TB) *redisstore.Store {
 	t.Helper()
-	return inSpace(t, redistest.Shared(t))
+	return inSpace(t, redistest.Shared(t), redisstore.Standalone)
 }
 
 // Cluster opens a store of its own prefix on the cluster that all tests of the binary share.
 func Cluster(t testing.TB) *redisstore.Store {
 	t.Helper()
-	return inSpace(t, redistest.SharedCluster(t))
+	return inSpace(t, redistest.SharedCluster(t), redisstore.Cluster)
 }
 
-func inSpace(t testing.TB, space redistest.Space) *redisstore.Store {
+func inSpace(t testing.TB, space redistest.Space, mode redisstore.Mode) *redisstore.Store {
 	t.Helper()
-	return Open(t, redisstore.Config{URL: space.URL, Prefix: space.Prefix, Timeout: patience})
+	url := space.URL
+	if !AllRights {
+		url = space.User(t, redisstore.Rights(mode, space.Prefix))
+	}
+	return Open(t, redisstore.Config{URL: url, Prefix: space.Prefix, Timeout: patience})
 }
 
 // Open opens a store that is closed with the test. On a server the calls of a store may take ten

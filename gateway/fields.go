@@ -44,6 +44,7 @@ var fields = map[string]reader{
 	"required":            yes(func(r *Route, is bool) { r.Optional = !is }),
 	"ignore_case":         yes(func(r *Route, is bool) { r.DistinctCase = !is }),
 	"trailing_slash":      yes(func(r *Route, is bool) { r.DistinctSlash = !is }),
+	"format_suffix":       yes(func(r *Route, is bool) { r.DistinctFormat = !is }),
 	"keep":                list(func(r *Route) *[]string { return &r.Keep }),
 	"fingerprint_headers": list(func(r *Route) *[]string { return &r.Headers }),
 }

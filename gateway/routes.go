@@ -22,6 +22,7 @@ type Route struct {
 	UpstreamTimeout time.Duration // from the request's first byte to the answer's last; then the attempt is in doubt
 	DistinctCase    bool          // /Pay is another path than /pay; false = it is the same route, with the same keys
 	DistinctSlash   bool          // /pay/ is another path than /pay; false = it is the same route, with the same keys
+	DistinctFormat  bool          // /pay.json is another path than /pay; false = it is the same route, with the same keys
 	line            int           // in the file
 }
 

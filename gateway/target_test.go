@@ -75,6 +75,26 @@ func TestWaysToWriteAPathShareTheScopeOfTheirRoute(t *testing.T) {
 			[]string{"POST /Payments", "POST /payments/", "POST /payments;v=1", "post /payments", `POST /x\..\payments`},
 			nil,
 		},
+		"with a format suffix, of which Rails makes the same route": {
+			`[{match: POST /payments}, {match: /, required: false}]`,
+			[]string{"POST /payments.json", "POST /Payments.XML", "POST /payments.json/", "POST //payments.a;b", "POST /payments%2ejson", "POST /payments.", "POST /x/../payments.json", "POST //h/payments.json", "POST /payments.json/."},
+			[]string{"POST /.payments", "POST /payments.json/x", "POST /x.payments", "GET /payments.json"},
+		},
+		"with the format suffix told apart": {
+			`[{match: POST /payments, format_suffix: false}]`,
+			[]string{"POST /Payments", "POST /payments/"},
+			[]string{"POST /payments.json", "POST /payments.json/"},
+		},
+		"with a format suffix beside a catch-all that insists": {
+			`[{match: POST /payments}, {match: "POST /{other}"}, {match: /}]`,
+			[]string{"POST /payments.json", "POST /payments.json/"},
+			nil,
+		},
+		"listed with a slash alone": {
+			`[{match: POST /payments/}]`,
+			[]string{"POST /payments/", "POST /Payments", "POST /payments.json"},
+			[]string{"GET /payments"},
+		},
 		"listed with a slash as well": {
 			`[{match: POST /payments}, {match: POST /payments/}]`,
 			[]string{"POST /payments/", "POST /Payments/"},
@@ -119,4 +139,17 @@ func TestRoutesThatDifferOnlyInCaseSayThatTheyDo(t *testing.T) {
 	expect.Contains(t, "two routes that differ in case", err.Error(), "line 3", "POST /pay", "ignore_case: false")
 	_, err = ParseRoutes([]byte("routes:\n- {match: POST /pay, ignore_case: false}\n- {match: POST /Pay, ignore_case: false}\n"))
 	expect.Error(t, "two routes that tell letters apart", err, nil)
+}
+
+// A path that the file names with its format suffix is a route of its own.
+func TestRouteWithAFormatSuffixOfItsOwnIsAnother(t *testing.T) {
+	t.Parallel()
+	upstream := newScribe(t)
+	r := serve(t, upstream.url, `routes: [{match: POST /report}, {match: POST /report.csv}, {match: "POST shop.example/"}]`, impatient)
+	for _, line := range []string{"POST /report", "POST /report.csv"} {
+		expect.Equal(t, line, r.keyed(line), 200)
+	}
+	for _, line := range []string{"POST /report.xml", "POST /report.csv.gz", "POST /report.csv/"} {
+		expect.Equal(t, line+" with the key of a report", r.keyed(line), 422)
+	}
 }

@@ -1,0 +1,216 @@
+//go:build check
+
+package gateway
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/proctest"
+	"github.com/coatcheck/coatcheck/internal/secret"
+)
+
+// framework is a way to write a service. Each has POST /payments, with its defaults, and counts how
+// often that ran, by key. testdata/upstreams has those that are not in Go.
+type framework struct {
+	name    string   // as the table in docs/gateway.md has it
+	command []string // nil = in this process
+}
+
+var frameworks = []framework{
+	{"Express 4", []string{"node", "express.mjs", "RUNS", "express4"}},
+	{"Express 5", []string{"node", "express.mjs", "RUNS", "express5"}},
+	{"Node, `new URL(request.url, base)`", []string{"node", "node.mjs", "RUNS"}},
+	{"Django 3.2", []string{"/usr/bin/python3", "with_django.py", "RUNS"}}, // Debian's package is for Debian's interpreter
+	{"Python, `http.server`", []string{"python3", "plain.py", "RUNS"}},
+	{"Rails 6.1", []string{"ruby", "rails.rb", "RUNS"}},
+	{"Go, `net/http.ServeMux`", nil},
+}
+
+// service is a running one.
+type service struct {
+	framework
+
+	url  string
+	runs string // the path that tells them, which nobody guesses
+}
+
+// startAll starts a service of each of some frameworks.
+func startAll(t testing.TB, of []framework) []*service {
+	t.Helper()
+	folder := upstreamsFolder(t)
+	all := make([]*service, len(of))
+	var starting sync.WaitGroup
+	for i, f := range of {
+		all[i] = &service{framework: f, runs: "/" + secret.New()}
+		if f.command == nil {
+			all[i].serve(t)
+			continue
+		}
+		process, said := all[i].start(t, folder)
+		starting.Go(func() {
+			port, err := bufio.NewReader(said).ReadString('\n')
+			if err != nil {
+				t.Errorf("%s: %v before it has said its port", f.name, err)
+				process.Signal(syscall.SIGKILL)
+			}
+			all[i].url = "http://127.0.0.1:" + strings.TrimSpace(port)
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return all
+}
+
+// start starts the process of a service, which says its port first.
+func (s *service) start(t testing.TB, folder string) (process *proctest.Process, said io.Reader) {
+	t.Helper()
+	words := append([]string{}, s.command...)
+	for i, word := range words {
+		if word == "RUNS" {
+			words[i] = s.runs
+		}
+	}
+	command := exec.Command(words[0], words[1:]...)
+	command.Dir = folder
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err) // names the call
+	}
+	command.Stdout, command.Stderr = write, os.Stderr
+	process, err = proctest.Start(command, syscall.SIGKILL)
+	_ = write.Close()
+	if err != nil {
+		t.Fatalf("%s: %v; make deps installs what is missing", s.name, err)
+	}
+	t.Cleanup(func() {
+		process.Kill()
+		_ = read.Close()
+	})
+	return process, read
+}
+
+// serve is the service in Go.
+func (s *service) serve(t testing.TB) {
+	t.Helper()
+	var mu sync.Mutex
+	runs := map[string]int{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /payments", func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		runs[r.Header.Get("Idempotency-Key")]++
+		w.WriteHeader(http.StatusCreated)
+	})
+	mux.HandleFunc("GET "+s.runs, func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = json.NewEncoder(w).Encode(runs)
+		clear(runs)
+	})
+	web := httptest.NewServer(mux)
+	t.Cleanup(web.Close)
+	s.url = web.URL
+}
+
+// take returns how often the payment has run since the last time, by key.
+func (s *service) take(t testing.TB, client *http.Client) map[string]int {
+	t.Helper()
+	answer, err := client.Get(s.url + s.runs)
+	if err != nil {
+		t.Errorf("%s: its runs: %v", s.name, err)
+		return nil
+	}
+	defer answer.Body.Close()
+	runs := map[string]int{}
+	if err := json.NewDecoder(answer.Body).Decode(&runs); err != nil {
+		t.Errorf("%s: its runs: status %d, %v", s.name, answer.StatusCode, err)
+	}
+	return runs
+}
+
+// sayTo sends one request, whose line and headers may be anything, to an address, and returns the
+// answer's status; 0 if there was none before the connection's end.
+func sayTo(t testing.TB, url, line string, headers ...string) int {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Error(err) // names the call
+		return 0
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	lines := append([]string{line, "Content-Length: 0", "Connection: close"}, headers...)
+	if _, err := io.WriteString(conn, strings.Join(lines, "\r\n")+"\r\n\r\n"); err != nil {
+		return 0
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if late, ok := err.(net.Error); ok && late.Timeout() { //nolint:errorlint // a connection's own error is not wrapped
+		t.Errorf("%q: neither an answer nor an end within %v", line, patience)
+	}
+	if err != nil {
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, answer.Body)
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+// upstreamsFolder is a folder with the services and the packages that package-lock.json names, which
+// npm fetches once and compares with its sums. It is kept beside the caches of Go.
+func upstreamsFolder(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err) // names the cause
+	}
+	source := filepath.Join("testdata", "upstreams")
+	sum := sha256.New()
+	files, err := os.ReadDir(source)
+	if err != nil {
+		t.Fatal(err) // names the folder
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(source, file.Name()))
+		if err != nil {
+			t.Fatal(err) // names the file
+		}
+		_, _ = io.WriteString(sum, file.Name()+"\x00"+string(text)+"\x00")
+	}
+	kept := filepath.Join(cache, "coatcheck-tests", "upstreams-"+hex.EncodeToString(sum.Sum(nil)[:8]))
+	if _, err := os.Stat(kept); err == nil {
+		return kept
+	}
+	fresh := filepath.Join(t.TempDir(), "upstreams")
+	if err := os.CopyFS(fresh, os.DirFS(source)); err != nil {
+		t.Fatal(err) // names the file
+	}
+	command := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent")
+	command.Dir = fresh
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v: %s", err, output)
+	}
+	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
+		t.Fatal(err) // names the folder
+	}
+	if err := os.Rename(fresh, kept); err != nil { // another process was faster, or it is another disk
+		return fresh
+	}
+	return kept
+}

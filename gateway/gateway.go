@@ -106,6 +106,10 @@ func New(config Config) (*Gateway, error) {
 		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
 	})
+	metrics.ShowBacklogs(g.metrics.Registry, func() []metrics.Backlog {
+		answers, claims := g.tokens.Backlogs()
+		return []metrics.Backlog{metrics.Backlog(answers), metrics.Backlog(claims)}
+	})
 	free, guarded := config.Upstream.openTransport(config.TLS), config.Upstream.guardedTransport(config.TLS, config.UpstreamIdle)
 	g.open, g.once, g.transports = g.proxy(g.traced(free)), g.proxy(g.traced(guarded)), []*http.Transport{free, guarded}
 	g.hard, g.end = context.WithCancelCause(context.Background())

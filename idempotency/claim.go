@@ -116,11 +116,14 @@ func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) 
 	}
 	reply, err := t.on(terms.Ack).Run(ctx, scripts.TokenClaim, t.keys(ref), owner, terms.Fingerprint, terms.Lease.Milliseconds(), string(terms.Policy),
 		terms.Retention.Milliseconds(), terms.Scope, birth(ref), word(terms.awaited, "await"))
-	if err != nil {
+	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
 		return Outcome{}, fmt.Errorf("claim token: %w", err)
 	}
-	return t.outcome(reply, ref, owner)
+	return t.outcome(reply, ref, owner) // replicas are to confirm grants: what hands nothing out is told without them
 }
+
+// soon is how long a claim that is about to be given back stays there, more or less.
+const soon = time.Second
 
 func word(is bool, text string) string {
 	if is {
@@ -153,6 +156,9 @@ func (t *Tokens) outcome(reply redisstore.Reply, ref Ref, owner string) (Outcome
 		var busy InProgress
 		if err := reply.Scan(&busy.Left); err != nil {
 			return Outcome{}, err
+		}
+		if t.claims.has(ref.record) {
+			busy.Left = min(busy.Left, soon)
 		}
 		return Outcome{}, &busy
 	case "in-doubt":
@@ -224,7 +230,7 @@ func (t *Tokens) owned(ctx context.Context, script *scripts.Script, ref Ref, own
 	switch reply.Word() {
 	case "ok", "already":
 		return reply, nil
-	case "stale":
+	case "stale", "answered":
 		return nil, ErrSuperseded
 	case "gone":
 		return nil, ErrUnknownToken

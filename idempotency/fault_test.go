@@ -52,6 +52,20 @@ func TestClaimOfUnknownOutcomeRunsNothingAndIsGivenBack(t *testing.T) {
 	h.wantRuns(t, 2) // the warm-up included
 }
 
+// Under hold the token would be in doubt for a day.
+func TestClaimThatAHungRedisRunsAfterTheLeaseIsGivenBack(t *testing.T) {
+	server, tokens := onRedis(t)
+	h := &handler{}
+	guarded := tokens.Middleware(Route{Lease: MinLease})(h)
+	post(guarded, "warm up", "Idempotency-Key: other")
+	server.Pause()
+	wantCode(t, "a request while Redis hangs", post(guarded, "pay", "Idempotency-Key: k"), wire.OutcomeUnknown)
+	time.Sleep(3 * MinLease) // the lease has long been over when the claim is made
+	server.Resume()
+	expect.Eventually(t, "the claim is given back and the repeat runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
+	h.wantRuns(t, 2) // the warm-up included
+}
+
 func TestAnswerIsSentAndRecordedLaterWhenRedisHangsAtTheEnd(t *testing.T) {
 	server, tokens := onRedis(t)
 	h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) {
@@ -116,15 +130,46 @@ func TestFlushedRedisRefusesIssuedTokens(t *testing.T) {
 	h.wantRuns(t, 0)
 }
 
-func TestTooFewReplicasMeansThatNothingRuns(t *testing.T) {
+// lonely returns tokens on a Redis without replicas.
+func lonely(t *testing.T) *Tokens {
+	t.Helper()
 	space := redistest.Shared(t)
-	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: space.URL, Prefix: space.Prefix, AckTimeout: 50 * time.Millisecond}))
+	return newTokens(t, storetest.Open(t, redisstore.Config{URL: space.URL, Prefix: space.Prefix, Timeout: time.Minute, AckTimeout: 50 * time.Millisecond}))
+}
+
+func TestTooFewReplicasMeansThatNothingRuns(t *testing.T) {
+	tokens := lonely(t)
 	h := &handler{}
 	w := post(tokens.Middleware(Route{Ack: 1})(h), "pay", "Idempotency-Key: k")
 	wantCode(t, "a request that no replica confirms", w, wire.OutcomeUnknown)
 	h.wantRuns(t, 0)
-	expect.Eventually(t, "the claim is given back", func() bool {
-		status, err := tokens.Status(t.Context(), ClientKey("", "POST /pay", "k"))
-		return err == nil && status.State == Issued
-	})
+	wantState(t, tokens, ClientKey("", "POST /pay", "k"), Issued) // at once
+	_, claims := tokens.Backlogs()
+	expect.Equal(t, "claims that wait to be given back", claims, Backlog{Kind: "claim"})
+	_, err := tokens.Claim(t.Context(), ClientKey("", "r", "k"), Terms{Fingerprint: "f", Ack: 1})
+	expect.Error(t, "Claim that no replica confirms", err, redisstore.ErrUnknownOutcome)
+	wantState(t, tokens, ClientKey("", "r", "k"), Issued)
+}
+
+func TestWhatHandsNothingOutIsToldWithoutReplicas(t *testing.T) {
+	tokens := lonely(t)
+	h := &handler{}
+	free := tokens.Middleware(Route{Name: "r"})(h)
+	guarded := tokens.Middleware(Route{Name: "r", Ack: 1})(h)
+	post(free, "pay", "Idempotency-Key: done")
+	claim(t, tokens, ClientKey("", "r", "busy"), Terms{Fingerprint: "f", Lease: time.Hour})
+	doubtful := ClientKey("", "r", "doubtful")
+	claim(t, tokens, doubtful, Terms{Fingerprint: "f"})
+	lapse(t, tokens, tokens.keys(doubtful)[0])
+
+	replay := post(guarded, "pay", "Idempotency-Key: done")
+	wantStatus(t, "the recorded answer", replay, 201)
+	wantReplayed(t, "the recorded answer", replay, true)
+	wantCode(t, "another payload", post(guarded, "pay more", "Idempotency-Key: done"), wire.PayloadMismatch)
+	wantCode(t, "a token that is not known", post(guarded, "pay", "Idempotency-Token: never"), wire.TokenUnknown)
+	for key, want := range map[string]error{"busy": ErrInProgress, "doubtful": ErrInDoubt} {
+		_, err := tokens.Claim(t.Context(), ClientKey("", "r", key), Terms{Fingerprint: "f", Ack: 1})
+		expect.Error(t, "Claim of what is "+key, err, want)
+	}
+	h.wantRuns(t, 1)
 }

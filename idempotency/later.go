@@ -3,90 +3,105 @@ package idempotency
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// giveBack releases a claim whose outcome is not known and whose handler never ran. A hung Redis may execute the claim after the release, so "not
-// there" is not the end of it: it goes on until the claim is given back or its lease must have lapsed. If it can not, the token ends in doubt.
-func (t *Tokens) giveBack(ref Ref, owner string, lease time.Duration) {
-	t.later.start(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, 2*lease)
-		defer cancel()
-		retry(ctx, func() bool { return t.Release(ctx, ref, owner) == nil })
-	})
-}
+// watched is how long Redis is asked on after it has said that there is no claim to give back. What
+// was sent to a hung Redis may come to it after what was sent later.
+const watched = 15 * time.Second
 
-// completeLater tries on to record an answer that the client has already been sent.
-func (t *Tokens) completeLater(ref Ref, owner string, answer Answer, retention time.Duration) {
-	t.later.start(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, retention)
-		defer cancel()
-		retry(ctx, func() bool {
-			err := t.Complete(ctx, ref, owner, answer, retention)
-			return err == nil || errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrUnknownToken)
-		})
-	})
-}
-
-// retry calls try until it says that it is done or the context ends, at first after a tenth of a second, then less and less often up to every 2 s.
-func retry(ctx context.Context, try func() bool) {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
+// giveBack releases a claim whose outcome is not known and whose handler never ran. While Redis
+// cannot be asked it is tried on: under Hold for as long as the record stays, since a claim that a
+// hung Redis runs late would be in doubt for that long; under Takeover until the next request can
+// take the claim over.
+func (t *Tokens) giveBack(ref Ref, owner string, terms Terms) {
+	until := time.Now().Add(2 * terms.Lease)
+	if terms.Policy == Hold {
+		until = time.Now().Add(max(terms.Retention, 2*terms.Lease))
+	}
+	var missing time.Time // since when Redis says that there is no such claim
+	given := t.claims.add(&job{name: ref.record, size: len(ref.record) + len(ref.token) + len(ref.principal) + len(owner), until: until, try: func(ctx context.Context) bool {
+		switch word, err := t.release(ctx, ref, owner); {
+		case err != nil:
+			return !uncertain(err)
+		case word != "stale" && word != "gone":
+			return true
 		}
-		if try() {
-			return
+		if missing.IsZero() {
+			missing = time.Now()
 		}
+		return time.Since(missing) >= watched || t.claims.isShut()
+	}})
+	if !given {
+		t.claims.drop()
 	}
 }
 
-// background runs what outlives its request: recording an answer while Redis is away, giving an uncertain claim back.
-type background struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	mu     sync.Mutex
-	n      int
-	closed bool
+// release gives a claim back without waiting for replicas: if a failover takes that back, the claim
+// is as it was. It returns what the script answered.
+func (t *Tokens) release(ctx context.Context, ref Ref, owner string) (word string, err error) {
+	reply, err := t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keys(ref), owner, t.done)
+	if err != nil {
+		return "", err
+	}
+	return reply.Word(), nil
 }
 
-// most bounds the jobs that wait for a Redis that is away. One more is not started: its token is in doubt when the lease lapses, which is true.
-const most = 1000
+// uncertain reports whether trying again may help.
+func uncertain(err error) bool {
+	return errors.Is(err, redisstore.ErrUnavailable) || errors.Is(err, redisstore.ErrUnknownOutcome)
+}
 
-// start runs a job unless there are too many or the tokens are closed; its context ends when the tokens are closed for good.
-func (b *background) start(job func(context.Context)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed || b.n >= most {
+// completeLater tries on to record an answer that the client has already been sent. If there is no
+// room for it, the answer is recorded without its body, which is better than a token in doubt.
+func (t *Tokens) completeLater(ctx context.Context, ref Ref, owner string, answer Answer, retention time.Duration) {
+	if t.addAnswer(ref, owner, answer, retention) {
+		t.log.WarnContext(ctx, "idempotency: an answer could not be recorded yet; it is sent, and recording goes on")
 		return
 	}
-	b.n++
-	b.wg.Go(func() {
-		job(b.ctx)
-		b.mu.Lock()
-		b.n--
-		b.mu.Unlock()
-	})
+	if !answer.NotKept && t.addAnswer(ref, owner, Answer{Status: answer.Status, Header: answer.Header, NotKept: true}, retention) {
+		t.log.ErrorContext(ctx, "idempotency: too many answers could not be recorded; this one is sent, and recording goes on without its body")
+		return
+	}
+	t.answers.drop()
 }
 
-func (b *background) close(ctx context.Context) error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	done := make(chan struct{})
-	go func() { b.wg.Wait(); close(done) }()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
+func (t *Tokens) addAnswer(ref Ref, owner string, answer Answer, retention time.Duration) bool {
+	return t.answers.add(&job{name: ref.record, size: answer.size() + len(owner), until: time.Now().Add(retention), try: func(ctx context.Context) bool {
+		return !uncertain(t.Complete(ctx, ref, owner, answer, retention))
+	}})
+}
+
+// size is about how many bytes an answer holds.
+func (a Answer) size() int {
+	size := len(a.Body)
+	for name, values := range a.Header {
+		size += len(name)
+		for _, value := range values {
+			size += len(value)
+		}
 	}
-	b.cancel()
-	<-done
-	return err
+	return size
+}
+
+// Backlog is what is tried again in the background, of one kind.
+type Backlog struct {
+	Kind       string // answer or claim
+	Operations int    // that it is about
+	Bytes      int    // that it holds
+	Dropped    int64  // jobs that were given up since the start: their tokens may be in doubt
+}
+
+// Backlogs returns what waits to be recorded and what waits to be given back.
+func (t *Tokens) Backlogs() (answers, claims Backlog) {
+	return t.answers.show("answer"), t.claims.show("claim")
+}
+
+func (b *backlog) show(kind string) Backlog {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Backlog{kind, len(b.names), b.bytes, b.dropped}
 }

@@ -34,15 +34,21 @@ func (t *Tokens) Claim(ctx context.Context, ref Ref, terms Terms) (Outcome, erro
 	}
 	owner := secret.New()
 	outcome, err := t.claim(ctx, ref, terms, owner)
-	return outcome, t.notStarted(ref, owner, terms.withDefaults(), err)
+	return outcome, t.notStarted(ctx, ref, owner, terms.withDefaults(), err)
 }
 
-// notStarted gives a claim of unknown outcome back in the background, since nothing was started for
-// it. Other errors come back as they are.
-func (t *Tokens) notStarted(ref Ref, owner string, terms Terms, err error) error {
+// notStarted gives a claim of unknown outcome back, since nothing was started for it: at once if
+// Redis has it, and only replicas have not, else in the background. Other errors come back as they
+// are.
+func (t *Tokens) notStarted(ctx context.Context, ref Ref, owner string, terms Terms, err error) error {
 	if !errors.Is(err, redisstore.ErrUnknownOutcome) {
 		return err
 	}
-	t.giveBack(ref, owner, terms.Lease)
+	if _, has := errors.AsType[*redisstore.Shortfall](err); has {
+		if _, failed := t.release(context.WithoutCancel(ctx), ref, owner); failed == nil {
+			return fmt.Errorf("nothing was started: %w", err)
+		}
+	}
+	t.giveBack(ref, owner, terms)
 	return fmt.Errorf("nothing was started: %w", err)
 }

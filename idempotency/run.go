@@ -27,7 +27,7 @@ type run struct {
 func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome, error) {
 	run := &run{tokens: t, ref: ref, owner: secret.New(), terms: terms.withDefaults(), claimed: time.Now(), beyond: context.WithoutCancel(ctx)}
 	outcome, err := t.claim(ctx, ref, run.terms, run.owner)
-	err = t.notStarted(ref, run.owner, run.terms, err)
+	err = t.notStarted(ctx, ref, run.owner, run.terms, err)
 	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: ref.record}
 	return run, outcome, err
 }
@@ -78,10 +78,9 @@ func (run *run) keeps(status int) bool {
 
 // release gives the claim back: the work provably never began.
 func (run *run) release() {
-	err := run.tokens.Release(run.beyond, run.ref, run.owner)
-	if err != nil && !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrUnknownToken) { // those two are final: it is nobody's to give back
+	if _, err := run.tokens.release(run.beyond, run.ref, run.owner); err != nil { // any word is final: the claim stood
 		run.tokens.log.WarnContext(run.beyond, "idempotency: a claim could not be given back at once", "error", err)
-		run.tokens.giveBack(run.ref, run.owner, run.terms.Lease)
+		run.tokens.giveBack(run.ref, run.owner, run.terms)
 	}
 }
 
@@ -99,7 +98,7 @@ func (run *run) record(answer Answer) error {
 		run.tokens.log.WarnContext(run.beyond, "idempotency: the record of a running attempt is gone; its answer is sent and not kept")
 		return nil
 	}
-	run.tokens.log.WarnContext(run.beyond, "idempotency: an answer could not be recorded yet; it is sent, and recording goes on", "error", err)
-	run.tokens.completeLater(run.ref, run.owner, answer, run.terms.Retention)
+	run.tokens.log.WarnContext(run.beyond, "idempotency: an answer is not recorded yet", "error", err)
+	run.tokens.completeLater(run.beyond, run.ref, run.owner, answer, run.terms.Retention)
 	return nil
 }

@@ -47,7 +47,8 @@ type Tokens struct {
 	principal func(*http.Request) string
 	fail      func(http.ResponseWriter, *http.Request, error)
 	log       *slog.Logger
-	later     background
+	answers   *backlog // to be recorded
+	claims    *backlog // to be given back
 	waits     waits
 
 	tokenKeys  ring
@@ -71,7 +72,8 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
-	t.later.ctx, t.later.cancel = context.WithCancel(context.Background())
+	t.answers = newBacklog("an answer is not recorded; its token is in doubt when its lease has lapsed", answerRoom, t.log)
+	t.claims = newBacklog("a claim that nothing was started for is not given back; its token is in doubt when its lease has lapsed", claimRoom, t.log)
 	return t
 }
 
@@ -83,10 +85,12 @@ func (t *Tokens) writeProblem(w http.ResponseWriter, _ *http.Request, err error)
 	problem.Write(w)
 }
 
-// Close waits until answers that could not be recorded yet are, or until the context ends. What is left then is in doubt when its lease has lapsed.
+// Close waits until answers that could not be recorded yet are, and uncertain claims are given back,
+// or until the context ends. What is left then is in doubt when its lease has lapsed, and is logged.
 func (t *Tokens) Close(ctx context.Context) error {
 	t.waits.close()
-	return t.later.close(ctx)
+	t.claims.shut()
+	return errors.Join(t.answers.close(ctx), t.claims.close(ctx))
 }
 
 // Token is what Issue hands out.

@@ -58,8 +58,8 @@ var decisions = []struct {
 		[]string{"ok", "stale", "gone"},
 	},
 	{
-		"token_release", "coatcheck_token_releases_total", "Claims that were given back, by outcome.",
-		[]string{"ok", "stale", "gone"},
+		"token_release", "coatcheck_token_releases_total", "Claims that were given back, by outcome; answered: an answer is recorded, and nothing was to be given back.",
+		[]string{"ok", "answered", "stale", "gone"},
 	},
 	{
 		"worker_acquire", "coatcheck_worker_grants_total",

@@ -20,6 +20,9 @@ const redirects = 5
 // Run runs a script on the server that holds the first key, by its hash, and waits for the store's acknowledgement if the script writes. All keys must
 // share a hash tag. Arguments are strings, byte slices, integers, and pointers to them, which spare a copy; they and the keys must not be changed after the call. It is safe
 // for concurrent use, never sends a script twice unless Redis said that it did not run, and ends within the context's deadline and the store's timeout. The error is an [*Error].
+//
+// Where the script answered and only its acknowledgement failed, as a [*Shortfall] says, there is a
+// reply beside the error: what this server decided, which a failover can undo.
 func (s *Store) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (Reply, error) {
 	trip := s.trip(script, keys, args, nil)
 	defer s.ended(trip)
@@ -99,7 +102,10 @@ func (s *Store) runUnseen(ctx context.Context, key string, trip *trip) (Reply, e
 		err = errors.New("a script answered an empty list")
 	}
 	s.suspect(ctx, err)
-	return nil, classify(ctx, call.script.Name, err, call.sent.Load(), call.script.Reads)
+	if len(reply) == 0 {
+		reply = nil
+	}
+	return reply, classify(ctx, call.script.Name, err, call.sent.Load(), call.script.Reads)
 }
 
 // suspect has the topology looked at after an error that may have to do with it.

@@ -121,7 +121,8 @@ func TestReleaseGivesBackOnlyWhatIsTheOwners(t *testing.T) {
 
 		b.complete("bob", "done")
 		before = b.look(tokenKey...)
-		want(t, b.release("bob"), "stale")
+		want(t, b.release("bob"), "answered")
+		want(t, b.release("ann"), "answered")
 		b.same(before)
 	})
 }

@@ -2,14 +2,17 @@
 -- Uses   awaited
 -- KEYS   [1] the token's record (hash)
 -- ARGV   [1] owner  [2] channel of the waiting
--- Reply  {'ok'} | {'stale'} the claim is not this owner's any more | {'gone'} no such record
+-- Reply  {'ok'} | {'answered'} an answer is recorded, so that no claim can be granted | {'stale'} the claim is not this owner's, or not yet | {'gone'} no such record
 -- Units  none
 -- Effect writes on ok; a repeat writes what is there again, so that its acknowledgement has something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited')
 if not record[1] then
   return {'gone'}
 end
-if record[2] ~= ARGV[1] or record[1] == 'completed' then
+if record[1] == 'completed' then
+  return {'answered'}
+end
+if record[2] ~= ARGV[1] then
   return {'stale'}
 end
 redis.call('HSET', KEYS[1], 'state', 'issued')

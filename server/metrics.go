@@ -23,6 +23,10 @@ func (s *Server) showMetrics() {
 	}
 	s.metrics.ExpectProblems(codes...)
 	metrics.ShowConnections(s.metrics.Registry, s.store)
+	metrics.ShowBacklogs(s.metrics.Registry, func() []metrics.Backlog {
+		answers, claims := s.tokens.Backlogs()
+		return []metrics.Backlog{metrics.Backlog(answers), metrics.Backlog(claims)}
+	})
 	s.showSegments(s.metrics.Registry)
 	s.showWorkers(s.metrics.Registry)
 	s.metrics.Ask("coatcheck_counter_moves_total", metrics.Counter,

@@ -1,0 +1,112 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// silentTokens are tokens whose store has gone away, with a log to read.
+func silentTokens(t *testing.T) (*Tokens, *strings.Builder) {
+	t.Helper()
+	var log strings.Builder
+	return newTokensWith(t, closedStore(t), Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}), &log
+}
+
+func TestClaimsTakeNoRoomFromAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens, _ := silentTokens(t)
+		tokens.claims.limit = 10 * jobSize
+		for i := range 1000 {
+			tokens.giveBack(ClientKey("", "r", fmt.Sprint("claim", i)), "owner", Terms{}.withDefaults())
+		}
+		for i := range 2000 {
+			tokens.completeLater(t.Context(), ClientKey("", "r", fmt.Sprint("answer", i)), "owner", Answer{Status: 200, Body: []byte("paid")}, time.Hour)
+		}
+		answers, claims := tokens.Backlogs()
+		expect.Equal(t, "answers that wait", answers.Operations, 2000)
+		expect.Equal(t, "answers that were dropped", answers.Dropped, 0)
+		if claims.Operations == 0 || claims.Bytes > 10*jobSize || claims.Dropped != int64(1000-claims.Operations) {
+			t.Errorf("1000 claims with room for less than 10: got %+v, want some to wait, and all others counted", claims)
+		}
+	})
+}
+
+func TestAnswersWithoutRoomAreRecordedWithoutTheirBodies(t *testing.T) {
+	tokens := embeddedTokens(t)
+	tokens.answers.limit = 4 * jobSize
+	ref := issue(t, tokens, "")
+	grant := claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
+	tokens.completeLater(t.Context(), ref, grant.Owner, Answer{Status: 201, Body: make([]byte, 4*jobSize)}, time.Hour)
+	expect.Eventually(t, "it is recorded", func() bool {
+		outcome, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
+		return err == nil && outcome.Answer.Status == 201 && outcome.Answer.NotKept
+	})
+}
+
+func TestWhatIsDroppedIsCountedAndLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens, log := silentTokens(t)
+		ref := ClientKey("", "r", "k")
+		tokens.giveBack(ref, "owner", Terms{Policy: Takeover, Lease: time.Second}) // until it can be taken over
+		tokens.completeLater(t.Context(), ref, "owner", Answer{Status: 200}, time.Minute)
+		time.Sleep(time.Hour)
+		tokens.completeLater(t.Context(), ref, "owner", Answer{Status: 200}, time.Hour)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		expect.Error(t, "Close with an answer that is not recorded", tokens.Close(ended), context.Canceled)
+		tokens.completeLater(t.Context(), ref, "owner", Answer{Status: 200}, time.Hour)
+		answers, claims := tokens.Backlogs()
+		expect.Equal(t, "answers", answers, Backlog{Kind: "answer", Dropped: 3})
+		expect.Equal(t, "claims", claims, Backlog{Kind: "claim", Dropped: 1})
+		expect.Contains(t, "the log", log.String(), "an answer is not recorded", "a claim that nothing was started for is not given back")
+	})
+}
+
+func TestBacklogTriesOnUntilItIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens, _ := silentTokens(t)
+		tries := 0
+		began := time.Now()
+		tokens.claims.add(&job{name: "r", until: began.Add(time.Hour), try: func(context.Context) bool { tries++; return tries == 6 }})
+		synctest.Wait()
+		expect.Equal(t, "whether it is there", tokens.claims.has("r"), true)
+		tokens.claims.workers.Wait()
+		expect.Equal(t, "how long six tries took", time.Since(began), 100*time.Millisecond+200*time.Millisecond+400*time.Millisecond+800*time.Millisecond+1600*time.Millisecond+2*time.Second)
+		expect.Equal(t, "what is left", tokens.claims.show("claim"), Backlog{Kind: "claim"})
+		expect.Equal(t, "whether it is there", tokens.claims.has("r"), false)
+	})
+}
+
+// What clients do who repeat a finished request and hang up.
+func TestClaimOfWhatIsAnsweredIsNotGivenBackAgainAndAgain(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		tokens := newTokens(t, store)
+		ref := issue(t, tokens, "")
+		grant := claim(t, tokens, ref, Terms{Fingerprint: "f"})
+		expect.Error(t, "Complete", tokens.Complete(t.Context(), ref, grant.Owner, Answer{Status: 200}, 0), nil)
+		for range 100 {
+			tokens.giveBack(ref, "somebody else", Terms{Lease: time.Hour}.withDefaults())
+		}
+		expect.Eventually(t, "no claim waits", func() bool { _, claims := tokens.Backlogs(); return claims == Backlog{Kind: "claim"} })
+		wantState(t, tokens, ref, Completed)
+	})
+}
+
+func TestBusyOfAClaimThatIsGivenBackIsOverSoon(t *testing.T) {
+	tokens := embeddedTokens(t)
+	ref := issue(t, tokens, "")
+	claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
+	tokens.giveBack(ref, "somebody else", Terms{Lease: time.Hour}.withDefaults()) // which goes on for a while
+	_, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
+	problem, _ := Problem(err)
+	expect.Equal(t, "the wait that is told", problem.RetryAfter, time.Second)
+}

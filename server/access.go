@@ -158,10 +158,8 @@ func (s *Server) identify(c echo.Context, at door) (access.Caller, error) {
 	if key != "" {
 		return s.byKey(c, key)
 	}
-	if connection := c.Request().TLS; connection != nil && len(connection.VerifiedChains) > 0 {
-		if caller, ok := s.config.Access.Certificate(connection.PeerCertificates[0]); ok {
-			return caller, nil
-		}
+	if caller, ok := s.byCertificate(c.Request()); ok {
+		return caller, nil
 	}
 	if at.own != nil {
 		if caller, ok := at.own(c); ok {
@@ -169,6 +167,29 @@ func (s *Server) identify(c echo.Context, at door) (access.Caller, error) {
 		}
 	}
 	return s.config.Access.Nobody(), nil
+}
+
+// recognized is who shows a key or a certificate that is known; the zero Caller for everybody else, and
+// where access is not controlled. It refuses and counts nothing.
+func (s *Server) recognized(request *http.Request) access.Caller {
+	if s.config.Access == nil {
+		return access.Caller{}
+	}
+	if key, err := keyOf(request.Header); err != nil || key != "" {
+		caller, _ := s.config.Access.Key(key) // the zero Caller beside an error
+		return caller
+	}
+	caller, _ := s.byCertificate(request) // as above
+	return caller
+}
+
+// byCertificate finds whose the client certificate of a connection is. ok is false if nobody's, or there
+// is none.
+func (s *Server) byCertificate(request *http.Request) (caller access.Caller, ok bool) {
+	if connection := request.TLS; connection != nil && len(connection.VerifiedChains) > 0 {
+		return s.config.Access.Certificate(connection.PeerCertificates[0])
+	}
+	return access.Caller{}, false
 }
 
 // byKey finds whose a key is. Who shows wrong secrets for one id again and again is not even compared any more for a while.

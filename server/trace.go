@@ -12,6 +12,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -89,9 +90,13 @@ func (s *Server) traced(next echo.HandlerFunc) echo.HandlerFunc {
 		request := c.Request()
 		ctx := traceContext.Extract(request.Context(), propagation.HeaderCarrier(request.Header))
 		name, about := spanOf(request, s.pattern(c.Path()))
-		ctx, span := s.config.Tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
+		begin := ctx
+		if trace.SpanContextFromContext(ctx).IsSampled() { // whether it is kept here may depend on the caller
+			begin = access.With(ctx, s.recognized(request))
+		}
+		_, span := s.config.Tracer.Start(begin, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
 		defer span.End()
-		c.SetRequest(request.WithContext(ctx))
+		c.SetRequest(request.WithContext(trace.ContextWithSpan(ctx, span)))
 		err := next(c)
 		status := c.Response().Status
 		span.SetAttributes(semconv.HTTPResponseStatusCode(status))

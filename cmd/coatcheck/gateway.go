@@ -19,6 +19,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -140,7 +141,7 @@ func (p *program) gateway(ctx context.Context, l *layers, c *gatewayConfig) (err
 	log, level := p.levelled(c.config)
 	redisstore.LogTo(log)
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // net/http writes there what an upstream sends unasked, which may be anybody's secret
-	traces, err := p.openTraces(ctx, c.config, "coatcheck-gateway", log)
+	traces, err := p.openTraces(ctx, c.config, tracing.Config{Service: "coatcheck-gateway", Logger: log})
 	if err != nil {
 		return err
 	}

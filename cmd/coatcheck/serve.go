@@ -13,8 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -45,7 +47,7 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 	c := &l.config
 	log, level := p.levelled(c)
 	redisstore.LogTo(log)
-	traces, err := p.openTraces(ctx, c, "coatcheck", log)
+	traces, err := p.openTraces(ctx, c, tracing.Config{Service: "coatcheck", Logger: log, Known: func(ctx context.Context) bool { return access.From(ctx).Principal != "" }})
 	if err != nil {
 		return err
 	}

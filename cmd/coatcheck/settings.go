@@ -161,7 +161,7 @@ func settings(c *config) []*setting {
 		keyring("token-keys", "keys that sign issued tokens, the newest first: id:base64 of 32 bytes; none: tokens are not signed", &c.tokenKeys),
 		keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.answerKeys),
 		collector("trace-endpoint", "where traces go: the base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, and nowhere without it", &c.traceEndpoint),
-		part("trace-sample", "the part of the traces that begin here that is kept, such as 0.1; those that began elsewhere are kept if they are kept there; empty: as OTEL_TRACES_SAMPLER says, else all", &c.traceSample),
+		part("trace-sample", "the part of the traces that is kept, such as 0.1; 0 keeps none. A trace that began elsewhere is kept if it is kept there and its caller has shown a key or a certificate; from others it counts as one that begins here. Empty: as OTEL_TRACES_SAMPLER says, else all", &c.traceSample),
 		choice("log-format", "text", []string{"text", "json"}, "how the log is written", &c.logFormat),
 		hot(level("log-level", "info", "debug, info, warn or error: what the log holds", &c.logLevel)),
 		span("payment-delay", "0s", 0, time.Hour, "demo: how long a payment takes after its charge", &c.paymentDelay),

@@ -9,12 +9,14 @@ import (
 	"github.com/coatcheck/coatcheck/internal/tracing"
 )
 
-// openTraces starts the sending of traces under a service's name; nil if nobody wants them.
-func (p *program) openTraces(ctx context.Context, c *config, service string, log *slog.Logger) (*tracing.Traces, error) {
+// openTraces starts the sending of traces, of which into has the service's name and whose decisions
+// it follows; nil if nobody wants them.
+func (p *program) openTraces(ctx context.Context, c *config, into tracing.Config) (*tracing.Traces, error) {
 	if c.traceEndpoint == "" && !tracing.Wanted(p.getenv) {
 		return nil, nil //nolint:nilnil // nil makes no traces
 	}
-	return tracing.Open(ctx, tracing.Config{Endpoint: c.traceEndpoint, Sample: c.traceSample, Service: service, Version: version().Version, Logger: log})
+	into.Endpoint, into.Sample, into.Version = c.traceEndpoint, c.traceSample, version().Version
+	return tracing.Open(ctx, into)
 }
 
 // endTraces sends what was not sent yet. That some were lost is no failure of the service.

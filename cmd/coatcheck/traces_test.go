@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -250,21 +251,55 @@ func TestTracesByTheVariablesOfOpenTelemetry(t *testing.T) {
 	expect.Equal(t, "spans of all services after one that is to send none", len(traces.spans()), before)
 }
 
-func TestTraceSampleKeepsAPart(t *testing.T) {
-	traces := newReceiver(t)
-	p := serve(t, "--trace-endpoint", traces.URL, "--trace-sample", "0")
-	p.do("POST", "/incr/a", "")
-	trace, parent, header := begun(1)
-	p.do("POST", "/incr/a", "", header)
-	p.stop()
-	if got := traces.tree(trace, parent); got == "" {
-		t.Error("a trace that is kept where it began is not kept here")
+// The flag of a traceparent keeps a trace if its caller is known and --trace-sample is not 0. Of a
+// stranger, who can choose any trace id, it keeps no more than the setting allows.
+func TestFlagOfATraceparentCountsAsFarAsTheSettingAllows(t *testing.T) {
+	made := newKey(t, "--principal", "known", "--role", "use")
+	known, keys := []string{"X-API-Key: " + made.Key}, []string{"--access-keys", lineOf(t, made)}
+	for _, row := range []struct {
+		name, sample string
+		serve        []string
+		ask          []string
+		want         bool
+	}{
+		{"0, nobody is known", "0", nil, nil, false},
+		{"0, a known caller", "0", keys, known, false},
+		{"little, nobody is known", "0.000001", nil, nil, false},
+		{"little, a stranger", "0.000001", keys, nil, false},
+		{"little, a wrong key", "0.000001", keys, []string{"X-API-Key: " + access.NewKey().Text()}, false},
+		{"little, a known caller", "0.000001", keys, known, true},
+		{"all, nobody is known", "1", nil, nil, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			traces := newReceiver(t)
+			p := serve(t, append([]string{"--trace-endpoint", traces.URL, "--trace-sample", row.sample}, row.serve...)...)
+			trace, parent, header := begun(1)
+			p.do("POST", "/incr/a", "", append(row.ask, header)...)
+			p.stop()
+			expect.Equal(t, "the trace is kept", traces.tree(trace, parent) != "", row.want)
+		})
 	}
-	for _, span := range traces.spans() {
-		if hex.EncodeToString(span.GetTraceId()) != trace {
-			t.Errorf("the collector has span %s of trace %x, want none but of %s", span.GetName(), span.GetTraceId(), trace)
-		}
+}
+
+func TestGatewayFollowsTheFlagOfATraceparentAsFarAsTheSettingAllows(t *testing.T) {
+	for sample, want := range map[string]bool{"0": false, "0.000001": false, "1": true} {
+		t.Run(sample, func(t *testing.T) {
+			t.Parallel()
+			traces := newReceiver(t)
+			seen := make(chan string, 1)
+			upstream := newTill(t, func(w http.ResponseWriter, r *http.Request) { seen <- r.Header.Get("Traceparent") })
+			g := runGateway(t, upstream.URL, payRoutes, "--trace-endpoint", traces.URL, "--trace-sample", sample)
+			trace, parent, header := begun(1)
+			g.do("POST", "/pay/a", "x", header, "Idempotency-Key: k")
+			g.endsWell()
+			expect.Equal(t, "the trace is kept", traces.tree(trace, parent) != "", want)
+			expect.Equal(t, "the upstream is told that it is kept", strings.HasSuffix(<-seen, "-01"), want)
+		})
 	}
+}
+
+func TestTraceSampleIsAPart(t *testing.T) {
 	for _, args := range [][]string{
 		{"--trace-sample", "2"}, {"--trace-sample", "NaN"}, {"--trace-sample", "-0.1"}, {"--trace-endpoint", "collector:4318"},
 		{"--trace-endpoint", "http://user:Zpassword@h"}, {"--trace-endpoint", "grpc://h"}, {"--trace-endpoint", "http://h?Zkey=1"},

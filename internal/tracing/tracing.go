@@ -32,10 +32,13 @@ const scope = "github.com/coatcheck/coatcheck"
 // OTEL_BSP_*, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER. What is set here counts before them.
 type Config struct {
 	Endpoint string   // base URL of the collector, such as http://127.0.0.1:4318, behind which comes /v1/traces; "" = as the environment says
-	Sample   *float64 // the part of traces that begin here that is kept, 0 to 1; those that began elsewhere are kept if they are kept there. nil = as the environment says, else all
-	Service  string   // the name under which the traces appear, unless the environment has another
-	Version  string
-	Logger   *slog.Logger // nil = no log
+	Sample   *float64 // the part of the traces that is kept, 0 to 1: see Known. nil = as the environment says, else all
+	// Known reports whether the caller of a request, by its context, is one whose decision to keep a trace
+	// is followed, unless Sample is 0. That of all others counts as far as Sample allows. nil = nobody is.
+	Known   func(context.Context) bool
+	Service string // the name under which the traces appear, unless the environment has another
+	Version string
+	Logger  *slog.Logger // nil = no log
 }
 
 // Wanted tells whether the environment asks for traces.
@@ -89,7 +92,7 @@ func Open(ctx context.Context, config Config) (*Traces, error) {
 	}
 	all := []sdk.TracerProviderOption{sdk.WithResource(about), sdk.WithBatcher(exporter)}
 	if config.Sample != nil {
-		all = append(all, sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(*config.Sample))))
+		all = append(all, sdk.WithSampler(newSampler(*config.Sample, config.Known)))
 	}
 	provider := sdk.NewTracerProvider(all...)
 	return &Traces{provider, provider.Tracer(scope, trace.WithInstrumentationVersion(config.Version))}, nil

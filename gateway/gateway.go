@@ -15,6 +15,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -91,7 +92,7 @@ type Gateway struct {
 	stopping atomic.Bool     // /readyz says so
 	hard     context.Context // ends when the time to stop is over: it ends what is still under way
 	end      context.CancelCauseFunc
-	life     incarnations
+	health   *health.Checker
 }
 
 // New returns a gateway that is not listening yet. The error tells every fault of the routes file. Close it when no request is under way any more.
@@ -101,6 +102,7 @@ func New(config Config) (*Gateway, error) {
 		return nil, errors.New("gateway: a store and an upstream are needed")
 	}
 	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMeasures(config.Metrics), door: config.door(config.MaxConnections)}
+	g.health = g.checker()
 	metrics.ShowConnections(g.metrics.Registry, config.Store)
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,

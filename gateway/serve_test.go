@@ -234,6 +234,7 @@ func TestStoreThatIsAwayIsNotReadyAndNothingRuns(t *testing.T) {
 	expect.Equal(t, "GET /readyz", status, 200)
 	expect.Equal(t, "GET /readyz: store", ready.Store, "standalone")
 	redis.Kill()
+	s.g.health.Forget()
 	status, ready = s.readiness()
 	expect.Equal(t, "GET /readyz without Redis", status, 503)
 	expect.Equal(t, "GET /readyz without Redis: ready", ready.Ready, false)

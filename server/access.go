@@ -169,7 +169,7 @@ func (s *Server) identify(c echo.Context, at door) (access.Caller, error) {
 	return s.config.Access.Nobody(), nil
 }
 
-// recognized is who shows a key or a certificate that is known; the zero Caller for everybody else, and
+// recognized is who shows a key or a certificate that is known, or nobody; the zero Caller for a wrong key, and
 // where access is not controlled. It refuses and counts nothing.
 func (s *Server) recognized(request *http.Request) access.Caller {
 	if s.config.Access == nil {
@@ -179,8 +179,10 @@ func (s *Server) recognized(request *http.Request) access.Caller {
 		caller, _ := s.config.Access.Key(key) // the zero Caller beside an error
 		return caller
 	}
-	caller, _ := s.byCertificate(request) // as above
-	return caller
+	if caller, ok := s.byCertificate(request); ok {
+		return caller
+	}
+	return s.config.Access.Nobody()
 }
 
 // byCertificate finds whose the client certificate of a connection is. ok is false if nobody's, or there

@@ -64,3 +64,6 @@ func DomainCall(route Route) string {
 
 // DomainRoutes are the routes of which traces name that.
 func DomainRoutes() []string { return slices.Sorted(maps.Keys(domainCalls)) }
+
+// ForgetHealth has the next request for /readyz ask the store.
+func (s *Server) ForgetHealth() { s.health.Forget() }

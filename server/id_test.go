@@ -290,6 +290,7 @@ func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 	}
 	expect.Eventually(t, "the short lease ends", func() bool { a = s.do(t, "GET", "/id/snowflake/short", ""); return a.status != 200 })
 	checkProblem(t, a, wire.StoreUnavailable)
+	s.wantNotReady(t)
 	ready := must[wire.Readiness](t, s, 503, "GET", "/readyz", "")
 	expect.Equal(t, "GET /readyz: ready", ready.Ready, false)
 	states := map[string]string{}

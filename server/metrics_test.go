@@ -195,7 +195,7 @@ func TestRingsInQuarantineAreTold(t *testing.T) {
 	s.wantRing(t, figures{"held": 1, "free": 3, "cooling": 0, "quarantined": 0}, figures{"granting": 1, "quarantined": 0, "unseen": 0})
 	redis.Kill()
 	redis.Restart()
-	expect.Eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
+	s.wantReady(t)
 	s.wantRing(t, figures{"held": 1, "free": 0, "cooling": 0, "quarantined": 3}, figures{"granting": 0, "quarantined": 1, "unseen": 0})
 }
 
@@ -318,6 +318,7 @@ func TestMetricsOfLosses(t *testing.T) {
 		if err := s.redis.Client().FlushAll(t.Context()).Err(); err != nil {
 			t.Fatalf("FLUSHALL: %v", err)
 		}
+		s.server.ForgetHealth()
 		s.do(t, "GET", "/readyz", "")
 	})
 	s.redis.Stop()
@@ -327,7 +328,7 @@ func TestMetricsOfLosses(t *testing.T) {
 		expect.Equal(t, "GET /metrics after an issue with Redis away: "+name, found[name], 1)
 	}
 	s.redis.RestartEmpty()
-	expect.Eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
+	s.wantReady(t)
 	expect.Equal(t, "GET /metrics after FLUSHALL and a restart", s.scrape(t).of("redis_incarnation_changes"), figures{connection: 1, marker: 2})
 }
 

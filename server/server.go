@@ -17,6 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/ledger"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/stamper"
@@ -138,7 +139,7 @@ type Server struct {
 	stopping atomic.Bool
 	locks    *lock.Locks
 	waits    waits
-	life     incarnations
+	health   *health.Checker
 	feed     *feed
 	hazards  hazards
 	metrics  *metrics.Service
@@ -168,7 +169,7 @@ func New(config Config) *Server {
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(),
 	})
-	s.flows = access.NewFlows(config.Store, config.Logger)
+	s.flows, s.health = access.NewFlows(config.Store, config.Logger), s.checker()
 	s.openSegments()
 	s.SetCORSOrigins(config.CORSOrigins)
 	s.echo = s.routes()

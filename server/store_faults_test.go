@@ -78,6 +78,7 @@ func (f *fixture) wantUnavailable(t *testing.T, calls []call) {
 func (s *service) wantNotReady(t *testing.T) {
 	t.Helper()
 	s.do(t, "GET", "/livez", "").wantStatus(t, 200)
+	s.server.ForgetHealth()
 	a := s.do(t, "GET", "/readyz", "")
 	a.wantHeader(t, "Cache-Control", "no-store")
 	if ready := decode[wire.Readiness](t, a, 503); ready.Ready || ready.Reason == "" {
@@ -87,7 +88,10 @@ func (s *service) wantNotReady(t *testing.T) {
 
 func (s *service) wantReady(t *testing.T) {
 	t.Helper()
-	expect.Eventually(t, "/readyz is 200 again", func() bool { return s.do(t, "GET", "/readyz", "").status == 200 })
+	expect.Eventually(t, "/readyz is 200 again", func() bool {
+		s.server.ForgetHealth()
+		return s.do(t, "GET", "/readyz", "").status == 200
+	})
 }
 
 // stateOf is a dump without the marker that /readyz writes.

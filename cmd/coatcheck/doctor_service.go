@@ -93,6 +93,11 @@ func (l *look) all(ctx context.Context, live liveLine) (doctor.Service, error) {
 	if err != nil {
 		return l.facts, err
 	}
+	if l.key != "" { // who may read hears of the pools
+		if known, err := l.get(ctx, "/readyz", true); err == nil {
+			first = known
+		}
+	}
 	l.readiness(first)
 	live.show("measuring its latency and its clock")
 	l.times(ctx)
@@ -131,6 +136,9 @@ func (l *look) readiness(answer seen) {
 		if worker.State != "held" {
 			l.facts.Waiting = append(l.facts.Waiting, fmt.Sprintf("%s (%s)", worker.Pool, worker.Reason))
 		}
+	}
+	if n := ready.WorkerIDs; n != nil && n.Waiting > 0 && len(ready.Workers) == 0 {
+		l.facts.Waiting = []string{fmt.Sprintf("%d pools (which, hears a key of role read)", n.Waiting)}
 	}
 }
 

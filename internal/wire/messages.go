@@ -259,11 +259,19 @@ type Readiness struct {
 	Ready       bool   `json:"ready"`
 	Store       string `json:"store"` // embedded, standalone, sentinel or cluster
 	Ack         int    `json:"ack"`
-	Incarnation string `json:"incarnation,omitempty"`
-	Reason      string `json:"reason,omitempty"` // why it is not ready
+	Incarnation string `json:"incarnation,omitempty"` // for those who may read
+	Reason      string `json:"reason,omitempty"`      // why it is not ready; for those who may read with figures
 
-	// Workers are the worker ids that this server stamps with itself. One that is waited for, in a quarantine too, does not make the server unready: all else works.
+	// WorkerIDs counts the worker ids that this server stamps with itself. One that is waited for, in a quarantine too, does not make the server unready: all else works.
+	WorkerIDs *WorkerCount `json:"worker_ids,omitempty"`
+	// Workers lists them for those who may read, as far as their names go.
 	Workers []StampingWorker `json:"workers,omitempty"`
+}
+
+// WorkerCount is how many worker ids a server stamps with, and would stamp with.
+type WorkerCount struct {
+	Held    int `json:"held"`
+	Waiting int `json:"waiting"`
 }
 
 // StampingWorker is how it stands with this server's worker id of one pool.

@@ -1,4 +1,4 @@
-package server
+package health
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestIncarnationsTellOfEveryNewLifeOnce(t *testing.T) {
-	var life incarnations
+	var seen life
 	for i, row := range []struct {
 		found redisstore.Incarnation
 		want  bool
@@ -22,9 +22,9 @@ func TestIncarnationsTellOfEveryNewLifeOnce(t *testing.T) {
 		{redisstore.Incarnation{ID: "c", Change: redisstore.New}, true},                    // FLUSHALL: the same server, and nothing in it
 		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, false},                  //
 	} {
-		expect.Equal(t, fmt.Sprintf("look %d, which finds %+v: the state has changed", i+1, row.found), life.changed(row.found), row.want)
+		expect.Equal(t, fmt.Sprintf("look %d, which finds %+v: the state has changed", i+1, row.found), seen.changed(row.found), row.want)
 	}
-	var late incarnations
+	var late life
 	if !late.changed(redisstore.Incarnation{ID: "b", Previous: "a", Change: redisstore.Changed}) {
 		t.Error("a change before this process looked for the first time was not told")
 	}

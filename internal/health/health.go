@@ -1,0 +1,117 @@
+// Package health asks a store whether it works, for /readyz. However often and by however many it is
+// asked, the store is asked about once a second: each look costs it a write.
+package health
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+const (
+	// keep is how long an answer stands for those that ask next.
+	keep = time.Second
+	// patience is how long a look may take. Those that ask meanwhile wait for its answer.
+	patience = 5 * time.Second
+)
+
+// Config sets up a Checker. All fields are needed.
+type Config struct {
+	Store *redisstore.Store
+	// Title is what clients are told of an error of the store, which names nothing of theirs.
+	Title func(error) string
+	// Changed is called when the store is another incarnation, so that confirmed writes may be missing.
+	Changed func(ctx context.Context, found redisstore.Incarnation)
+	Logger  *slog.Logger // has a line when the store stops working, and when it works again
+}
+
+// Answer says whether the store answers and takes writes.
+type Answer struct {
+	Incarnation string // of the store, if it works
+	Class       string // why it does not work, in words that are the same for all stores; "" = it works
+	Reason      string // the same, with how many replicas have confirmed
+}
+
+// Checker looks at a store. It is safe for concurrent use.
+type Checker struct {
+	config Config
+
+	mu    sync.Mutex
+	until time.Time // the answer stands until then
+	last  Answer
+	life  life
+}
+
+// New returns a Checker, which has not asked yet.
+func New(config Config) *Checker { return &Checker{config: config} }
+
+// Check returns what the store said within the last second, or asks it. A caller that leaves does not
+// end the look, which others may wait for.
+func (c *Checker) Check(ctx context.Context) Answer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Now().Before(c.until) {
+		return c.last
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	before := c.last.Reason
+	c.last = c.look(ctx)
+	c.until = time.Now().Add(keep)
+	switch reason := c.last.Reason; {
+	case reason != "" && before == "":
+		c.config.Logger.WarnContext(ctx, "not ready", "reason", reason)
+	case reason == "" && before != "":
+		c.config.Logger.InfoContext(ctx, "ready again")
+	}
+	return c.last
+}
+
+// Forget has the next Check ask the store.
+func (c *Checker) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = time.Time{}
+}
+
+// look asks every master, and writes the incarnation's marker: only a write tells whether the store
+// takes writes.
+func (c *Checker) look(ctx context.Context) Answer {
+	if err := c.config.Store.Ping(ctx); err != nil {
+		return c.refused(err)
+	}
+	found, err := c.config.Store.Incarnation(ctx)
+	if shortfall, ok := errors.AsType[*redisstore.Shortfall](err); ok {
+		answer := c.refused(err)
+		answer.Reason = "writes are " + shortfall.Error()
+		return answer
+	}
+	if err != nil {
+		return c.refused(err)
+	}
+	if c.life.changed(found) {
+		c.config.Changed(ctx, found)
+	}
+	return Answer{Incarnation: found.ID}
+}
+
+func (c *Checker) refused(err error) Answer {
+	title := c.config.Title(err)
+	return Answer{Class: title, Reason: title}
+}
+
+// life remembers which incarnation of the store this process has seen last.
+type life struct{ last string }
+
+// changed reports whether the store has become another incarnation, or lost all of its state, since
+// this process looked, or since the state in it was written. It compares with what this process knows
+// as well, since the answer that told of a change may have been lost.
+func (l *life) changed(found redisstore.Incarnation) bool {
+	changed := found.Change == redisstore.Changed || l.last != "" && (l.last != found.ID || found.Change == redisstore.New)
+	l.last = found.ID
+	return changed
+}

@@ -1,0 +1,135 @@
+package server_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+var callsOfACommand = regexp.MustCompile(`cmdstat_([a-z|]+):calls=(\d+)`)
+
+// commandsOf is how many commands a Redis has run, those that ask for this excepted.
+func commandsOf(t *testing.T, redis *redistest.Server) (n int) {
+	t.Helper()
+	info, err := redis.Client().Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatalf("INFO commandstats: %v", err)
+	}
+	for _, one := range callsOfACommand.FindAllStringSubmatch(info, -1) {
+		if calls, err := strconv.Atoi(one[2]); err == nil && one[1] != "info" {
+			n += calls
+		}
+	}
+	return n
+}
+
+// However many ask for /readyz, one after the other and at once, the store is asked about once a second.
+func TestReadinessAsksTheStoreOnceASecond(t *testing.T) {
+	redis := redistest.Start(t)
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()})})
+	before := commandsOf(t, redis)
+	must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
+	look := commandsOf(t, redis) - before // connecting included
+	began := time.Now()
+	var crowd sync.WaitGroup
+	for range 10 {
+		crowd.Go(func() {
+			for range 100 {
+				s.do(t, "GET", "/readyz", "").wantStatus(t, 200)
+			}
+		})
+	}
+	crowd.Wait()
+	looks := int(time.Since(began)/time.Second) + 2
+	if got := commandsOf(t, redis) - before; got > look*looks {
+		t.Errorf("1001 times GET /readyz: got %d commands in Redis, want %d at most for %d looks", got, look*looks, looks)
+	}
+}
+
+// askedFrom is the answer of a handler to GET /readyz from an address.
+func askedFrom(t *testing.T, handler http.Handler, from string, header ...string) answer {
+	t.Helper()
+	request := httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)
+	request.RemoteAddr = from
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	return answer{asked: "GET /readyz from " + from, status: recorder.Code, header: recorder.Header(), body: recorder.Body.Bytes()}
+}
+
+// wantPools checks which pools an answer of /readyz names. How many there are hears everybody.
+func wantPools(t *testing.T, a answer, want ...string) {
+	t.Helper()
+	ready := decode[wire.Readiness](t, a, 200)
+	var got []string
+	for _, worker := range ready.Workers {
+		got = append(got, worker.Pool)
+	}
+	expect.Equal(t, a.asked+": pools", got, want)
+	expect.Equal(t, a.asked+": tells the incarnation", ready.Incarnation != "", len(want) > 0)
+	expect.Equal(t, a.asked+": worker ids", ready.WorkerIDs, &wire.WorkerCount{Held: 2})
+}
+
+const (
+	here      = "127.0.0.1:4711"
+	elsewhere = "192.0.2.7:4711"
+)
+
+func TestStrangersHearWhetherTheServiceIsReadyAndNoNames(t *testing.T) {
+	g := serveKeyed(t, server.Config{IDPool: "main"}, map[string]access.Record{"limited": {Role: access.Read, Names: access.Names{"orders*"}}})
+	g.as(t, "use", "GET", "/id/snowflake", "").wantStatus(t, 200)
+	g.as(t, "use", "GET", "/id/snowflake/orders", "").wantStatus(t, 200)
+	clients, admin := g.server.Handler(), g.server.Admin()
+	for _, from := range []string{here, elsewhere} {
+		for caller, want := range map[string][]string{
+			"nobody": nil, "wrong": nil, "read": {"main", "orders"}, "use": {"main", "orders"}, "admin": {"main", "orders"}, "limited": {"orders"},
+		} {
+			var header []string
+			if caller != "nobody" {
+				header = []string{"X-Api-Key", g.keys[caller].Text()}
+			}
+			a := askedFrom(t, clients, from, header...)
+			a.asked += " as " + caller
+			wantPools(t, a, want...)
+			a.wantHeader(t, "Www-Authenticate", "")
+		}
+	}
+	wantPools(t, askedFrom(t, admin, here), "main", "orders")
+	wantPools(t, askedFrom(t, admin, elsewhere))
+	wantPools(t, askedFrom(t, admin, elsewhere, "X-Api-Key", g.keys["read"].Text()), "main", "orders")
+}
+
+func TestWithoutAccessControlThisMachineAloneHearsNames(t *testing.T) {
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), IDPool: "main"})
+	s.ids(t, "/id/snowflake")
+	s.ids(t, "/id/snowflake/orders")
+	for _, from := range []string{here, "[::1]:4711", "[::ffff:127.0.0.1]:4711"} {
+		wantPools(t, askedFrom(t, s.server.Handler(), from), "main", "orders")
+	}
+	wantPools(t, askedFrom(t, s.server.Handler(), elsewhere))
+}
+
+// Why the service is not ready hears everybody; figures of it those who may read.
+func TestStrangersHearTheClassOfAReason(t *testing.T) {
+	redis := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})
+	s := serve(t, server.Config{Store: store})
+	for from, want := range map[string]string{elsewhere: wire.NewProblem(wire.OutcomeUnknown, "").Title, here: "writes are acknowledged by 0 of 1 replicas"} {
+		a := askedFrom(t, s.server.Handler(), from)
+		expect.Equal(t, a.asked+": reason", decode[wire.Readiness](t, a, 503).Reason, want)
+	}
+}

@@ -194,12 +194,9 @@ func (s *Server) byCertificate(request *http.Request) (caller access.Caller, ok 
 	return access.Caller{}, false
 }
 
-// byKey finds whose a key is. Who shows wrong secrets for one id again and again is not even compared any more for a while.
+// byKey finds whose a key is. A right one passes whatever was tried before it; who shows wrong ones again
+// and again is told later each time to wait, and has to connect anew where that can not be.
 func (s *Server) byKey(c echo.Context, key string) (access.Caller, error) {
-	from := remote(c)
-	if wait := s.guesses.Wait(from, key); wait > 0 {
-		return access.Caller{}, &access.TooOften{RetryAfter: wait}
-	}
 	caller, err := s.config.Access.Key(key)
 	switch {
 	case errors.Is(err, access.ErrNotRead):
@@ -207,7 +204,13 @@ func (s *Server) byKey(c echo.Context, key string) (access.Caller, error) {
 	case errors.Is(err, access.ErrExpired):
 		return caller, unauthorized(c, "invalid_token", "the key's time is over")
 	case err != nil:
-		s.guesses.Failed(from, key)
+		from := remote(c)
+		if wait := s.guesses.Failed(from, key); wait > 0 {
+			if !s.guesses.Hold(c.Request().Context(), from) {
+				c.Response().Header().Set(echo.HeaderConnection, "close")
+			}
+			return caller, &access.TooOften{RetryAfter: wait}
+		}
 		return caller, unauthorized(c, "invalid_token", "this key is not known here")
 	}
 	return caller, nil

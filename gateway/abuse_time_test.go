@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ func TestBodyThatDoesNotComeHoldsNothing(t *testing.T) {
 	t.Parallel() // it waits
 	upstream := newShop(t, nil)
 	s := serve(t, upstream.URL, `routes: [{match: /payments}]`, impatient)
+	var waiting sync.WaitGroup
 	for what, row := range map[string]struct{ head, want string }{
 		"no key":         {"POST /payments HTTP/1.1\r\n", "HTTP/1.1 400 "},
 		"a guarded body": {"POST /payments HTTP/1.1\r\nIdempotency-Key: a\r\n", "HTTP/1.1 400 "},
@@ -58,11 +60,14 @@ func TestBodyThatDoesNotComeHoldsNothing(t *testing.T) {
 		for _, framing := range []string{"Content-Length: 5\r\n\r\n", "Content-Length: 200000\r\n\r\n1234", "Transfer-Encoding: chunked\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n5\r\n1"} {
 			conn := s.dial()
 			say(conn, row.head+"Host: x\r\n"+framing)
-			if text := untilEnd(t, what, conn); !strings.HasPrefix(text, row.want) {
-				t.Errorf("%s, and then %q: got %.200q, want %s", what, framing, text, row.want)
-			}
+			waiting.Go(func() {
+				if text := untilEnd(t, what, conn); !strings.HasPrefix(text, row.want) {
+					t.Errorf("%s, and then %q: got %.200q, want %s", what, framing, text, row.want)
+				}
+			})
 		}
 	}
+	waiting.Wait()
 	upstream.wantPaid(t, 0)
 	expect.Eventually(t, "nobody is inside", func() bool { return s.g.door.Inside() == 0 })
 	s.wantEnd()

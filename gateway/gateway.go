@@ -40,7 +40,7 @@ type Config struct {
 	TokenService   string        // where clients find /token/{token}, without a slash at the end; "" = at the same address
 	TLS            *tls.Config   // for an https upstream; nil = the system's certificate authorities
 	UpstreamIdle   time.Duration // how long an unused connection for guarded requests is kept: less than the upstream keeps it. 0 = 1 s
-	BodyTimeout    time.Duration // how long the body of a guarded request may take to arrive, and what is left of any body when its request is answered; 0 = 30 s
+	BodyTimeout    time.Duration // how long the body of a guarded request may take to arrive; 0 = 30 s
 	StallTimeout   time.Duration // how long a client may take nothing of an answer, or send nothing of a body that is not guarded; 0 = 1 min
 	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
 	IdleTimeout    time.Duration // how long a client's connection is kept without a request; 0 = 2 min
@@ -144,7 +144,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer g.working.leave()
 	x, r := begin(r)
 	r = g.trace(r, x)
-	out := &responder{ResponseWriter: w, id: x.id, begun: x.sending, body: follow(w, r, g.config.BodyTimeout), stall: g.config.StallTimeout}
+	out := &responder{ResponseWriter: w, id: x.id, begun: x.sending, stall: g.config.StallTimeout}
 	defer g.part(out)
 	out.Header().Set(requestIDHeader, x.id)
 	g.metrics.inFlight.Inc()
@@ -162,9 +162,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (g *Gateway) part(w *responder) {
 	if w.taken != nil {
 		g.door.Gone(w.taken)
-		return
 	}
-	w.body.finish()
 }
 
 func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
@@ -178,7 +176,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	}
 	if x.route = routes.match(r); x.route == nil {
 		x.outcome = unguarded
-		w.body.pace(g.config.StallTimeout)
+		frontdoor.Stream(r, g.config.StallTimeout)
 		g.open.ServeHTTP(w, r)
 		return
 	}
@@ -186,7 +184,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		return
 	}
 	if x.route.passes(r) {
-		w.body.pace(g.config.StallTimeout)
+		frontdoor.Stream(r, g.config.StallTimeout)
 	} else {
 		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
 	}

@@ -14,7 +14,6 @@ type responder struct {
 	begun  func() // called when the answer starts to be sent
 	status int    // of the final answer; 0 = nothing was sent
 	bytes  int64
-	body   *clientBody   // of the request; nil = there is none
 	stall  time.Duration // how long the client may take nothing; 0 = for ever
 	taken  net.Conn      // the connection, if it was handed over
 }
@@ -32,14 +31,13 @@ func (r *responder) WriteHeader(status int) {
 
 func (r *responder) start(status int) {
 	r.status = status
-	r.body.finish()
 	r.Header().Set(requestIDHeader, r.id)
 	r.begun()
 }
 
 func (r *responder) Write(bytes []byte) (int, error) {
 	if r.status == 0 {
-		r.start(http.StatusOK)
+		r.WriteHeader(http.StatusOK)
 	}
 	written := 0
 	for {
@@ -56,7 +54,7 @@ func (r *responder) Write(bytes []byte) (int, error) {
 // bound begins the time of a stall anew. net/http lifts it behind the request.
 func (r *responder) bound() {
 	if r.stall > 0 {
-		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.stall + r.body.patience())) // a connection that takes no deadline has none
+		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.stall)) // a connection that takes no deadline has none
 	}
 }
 

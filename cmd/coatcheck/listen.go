@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -107,7 +108,7 @@ func (c *config) openListener(log *slog.Logger) (net.Listener, *certificates, er
 		secure.Close()
 		return nil, nil, fmt.Errorf("%w; choose another address with --listen, or --listen 127.0.0.1:0 for a free port", err)
 	}
-	return secure.around(listener), secure, nil
+	return secure.around(frontdoor.Plain(listener)), secure, nil
 }
 
 // openAccess reads who may do what; nil if nobody is asked.

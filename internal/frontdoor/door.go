@@ -67,11 +67,12 @@ func New(config Config) *Door {
 // Server is an HTTP server within the bounds. It has to serve on a listener that went through Around.
 func (d *Door) Server(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           fewFields(handler),
+		Handler:           answersFirst(fewFields(handler)),
 		ReadHeaderTimeout: d.config.HeaderTimeout,
 		IdleTimeout:       d.config.IdleTimeout,
 		MaxHeaderBytes:    d.config.MaxHeader,
 		ConnState:         d.note,
+		ConnContext:       withConn,
 	}
 }
 

@@ -41,9 +41,7 @@ type house struct {
 func open(t *testing.T, config frontdoor.Config) *house {
 	t.Helper()
 	h := &house{t: t, begun: make(chan struct{}, 10), proceed: make(chan struct{}), kept: make(chan net.Conn, 10)}
-	config.Logger = slog.New(slog.NewTextHandler(&h.log, nil))
-	h.door = frontdoor.New(config)
-	web := h.door.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h.serve(config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/wait":
 			h.begun <- struct{}{}
@@ -59,15 +57,30 @@ func open(t *testing.T, config frontdoor.Config) *house {
 		}
 		_, _ = io.WriteString(w, "hello")
 	}))
-	l := listen(t)
+	return h
+}
+
+// openHandler opens a house with a handler of its own.
+func openHandler(t *testing.T, config frontdoor.Config, handler http.Handler) *house {
+	t.Helper()
+	h := &house{t: t}
+	h.serve(config, handler)
+	return h
+}
+
+func (h *house) serve(config frontdoor.Config, handler http.Handler) {
+	h.t.Helper()
+	config.Logger = slog.New(slog.NewTextHandler(&h.log, nil))
+	h.door = frontdoor.New(config)
+	web := h.door.Server(handler)
+	l := listen(h.t)
 	h.addr = l.Addr().String()
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = web.Serve(h.door.Around(l)) })
-	t.Cleanup(func() {
+	h.t.Cleanup(func() {
 		_ = web.Close()
 		serving.Wait()
 	})
-	return h
 }
 
 func listen(t *testing.T) net.Listener {

@@ -30,6 +30,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	conn = wrapped(conn)
 	if !l.door.enter(conn, l.closed) {
 		_ = conn.Close()
 		return nil, net.ErrClosed
@@ -93,6 +94,9 @@ func (d *Door) warnLocked() {
 func hangUp(conn net.Conn) {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
+	}
+	if c := plainly(conn); c != nil {
+		conn = c.Conn
 	}
 	_ = conn.Close() // it may be gone already
 }

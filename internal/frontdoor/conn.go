@@ -1,0 +1,82 @@
+package frontdoor
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// conn is a connection that does not close in a client's face: what the client still writes after
+// it was refused is read for a moment. Else its machine would be told that the connection was
+// reset, and drop an answer that has not been read.
+type conn struct {
+	net.Conn
+
+	until atomic.Int64 // how long Close may wait for what still comes, in Unix nanoseconds; 0 = not at all
+}
+
+// linger has Close wait for what the client still writes, until a time.
+func (c *conn) linger(until time.Time) { c.until.Store(until.UnixNano()) }
+
+// Close closes the connection. Called a second time it does not wait for the first.
+func (c *conn) Close() error {
+	if until := c.until.Swap(0); until != 0 {
+		if err := c.CloseWrite(); err == nil && c.SetReadDeadline(time.Unix(0, until)) == nil {
+			_, _ = io.CopyN(io.Discard, c.Conn, lingerSize) // it ends as it likes
+		}
+	}
+	return c.Conn.Close()
+}
+
+// CloseWrite says to the client that nothing follows.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Plain prepares the listener below one that speaks TLS: what [Door.Around] does to a connection
+// has to happen below TLS.
+func Plain(l net.Listener) net.Listener { return plain{l} }
+
+type plain struct{ net.Listener }
+
+// Accept waits for the next connection.
+func (p plain) Accept() (net.Conn, error) {
+	accepted, err := p.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: accepted}, nil
+}
+
+// wrapped is a connection as net/http gets it.
+func wrapped(accepted net.Conn) net.Conn {
+	if _, ok := accepted.(*tls.Conn); ok || plainly(accepted) != nil {
+		return accepted
+	}
+	return &conn{Conn: accepted}
+}
+
+// plainly is what is below TLS, if there is any; nil if no listener of this package accepted it.
+func plainly(accepted net.Conn) *conn {
+	if secured, ok := accepted.(*tls.Conn); ok {
+		accepted = secured.NetConn()
+	}
+	c, _ := accepted.(*conn)
+	return c
+}
+
+type connKey struct{}
+
+// withConn notes the connection of requests, as [http.Server.ConnContext].
+func withConn(ctx context.Context, accepted net.Conn) context.Context {
+	if c := plainly(accepted); c != nil {
+		return context.WithValue(ctx, connKey{}, c)
+	}
+	return ctx
+}

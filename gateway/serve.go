@@ -16,7 +16,7 @@ import (
 const lastWords = 5 * time.Second
 
 // Serve answers clients on one listener and the gateway's own side on the other until the context ends, and watches the routes file. Then it stops in good
-// order: /readyz answers 503, a short wait for load balancers to see it, no new connections, requests under way end, also those whose client has gone. What
+// order: /readyz answers 503 and every answer ends its connection, a short wait for load balancers to see it, no new connections, requests under way end, also those whose client has gone. What
 // has not ended within [Config.StopTimeout] is ended: upgraded connections and streams are closed, and the tokens of guarded requests are in doubt at once.
 // The store is the caller's to close after that.
 func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error {
@@ -49,10 +49,11 @@ func (g *Gateway) server(door *frontdoor.Door, handler http.Handler) *http.Serve
 
 func (g *Gateway) stop(ctx context.Context, web *http.Server) error {
 	g.stopping.Store(true)
+	g.door.Drain()
 	time.Sleep(g.config.DrainDelay)
 	patient, cancel := context.WithTimeout(ctx, g.config.StopTimeout)
 	defer cancel()
-	err := web.Shutdown(patient)
+	err := g.door.Stop(patient, web)
 	if g.working.wait(patient) != nil {
 		g.log.Warn("the time to stop is over; requests under way are ended")
 	}
@@ -60,6 +61,9 @@ func (g *Gateway) stop(ctx context.Context, web *http.Server) error {
 	last, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	_ = g.working.wait(last)
-	_ = web.Shutdown(last)                              // an answer that is given is not sent yet: net/http writes it behind the handler
-	return errors.Join(err, web.Close(), g.Close(last)) // what does not even end now is cut off
+	_ = web.Shutdown(last)                  // an answer that is given is not sent yet: net/http writes it behind the handler
+	err = errors.Join(err, g.door.Cut(web)) // what does not even end now is cut off
+	closing, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	return errors.Join(err, g.Close(closing))
 }

@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -216,6 +218,58 @@ func (s *served) refused() {
 		}
 		return err != nil
 	})
+}
+
+// drain is how long a gateway that stops still takes connections, in a test whose clients all have
+// to ask once more in that time.
+const drain = 3 * time.Second
+
+// Clients that keep their connections are told that they end, in an answer, before they do.
+func TestStopCutsNoClientThatKeepsItsConnection(t *testing.T) {
+	t.Parallel() // it waits
+	upstream := newShop(t, nil)
+	s := serve(t, upstream.URL, payments, func(c *Config) { c.DrainDelay = drain })
+	var clients sync.WaitGroup
+	for i := range 16 {
+		path := []string{"/open", "/idempotency-policy"}[i%2]
+		conn := s.dial()
+		clients.Go(func() { asksUntilTold(t, conn, path) })
+	}
+	s.wantEnd()
+	clients.Wait()
+}
+
+// asksUntilTold asks again and again until an answer says that the connection ends with it, and
+// wants it to end then.
+func asksUntilTold(t *testing.T, conn net.Conn, path string) {
+	reader := bufio.NewReader(conn)
+	for {
+		say(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Errorf("GET %s on a connection that is kept: %v, want an answer", path, err)
+			return
+		}
+		_, err = io.Copy(io.Discard, response.Body)
+		expect.Error(t, "reading the answer to GET "+path, err, nil)
+		response.Body.Close()
+		if response.Close {
+			_, err := reader.ReadByte()
+			expect.Error(t, "reading on", err, io.EOF)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Whoever has not sent what it announced loses nothing.
+func TestStopIsNotHeldByABodyThatDoesNotCome(t *testing.T) {
+	upstream := newShop(t, nil)
+	s := serve(t, upstream.URL, payments, func(c *Config) { c.BodyTimeout, c.StallTimeout = time.Hour, time.Hour })
+	for _, head := range []string{"POST /payments HTTP/1.1\r\n", "POST /payments HTTP/1.1\r\nIdempotency-Key: a\r\n", "POST /open HTTP/1.1\r\n"} {
+		say(s.dial(), head+"Host: x\r\nContent-Length: 10\r\n\r\n{")
+	}
+	s.wantEnd()
 }
 
 func TestServeReportsAListenerThatFails(t *testing.T) {

@@ -68,7 +68,12 @@ func serveInside(t *testing.T, config server.Config) (s *service, stop context.C
 	s = &service{server: server.New(config), addr: "inside", client: &http.Client{Transport: apitest.RoundTripper(t, own)}, log: log, dial: in.dial}
 	ctx, stop := context.WithCancel(open)
 	var serving sync.WaitGroup
-	serving.Go(func() { expect.Error(t, "Serve", s.server.Serve(ctx, in), nil) })
+	ended := make(chan struct{})
+	s.ended = ended
+	serving.Go(func() {
+		defer close(ended)
+		expect.Error(t, "Serve", s.server.Serve(ctx, in), nil)
+	})
 	t.Cleanup(func() {
 		stop()
 		serving.Wait()

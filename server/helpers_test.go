@@ -41,6 +41,7 @@ type service struct {
 	client *http.Client
 	log    *logtest.Text
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error) // nil: by TCP
+	ended  <-chan struct{}                                                   // closed when Serve has; nil unless it is inside
 }
 
 // serve starts a service that ends with the test. Unless the test says otherwise it takes an

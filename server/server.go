@@ -190,8 +190,9 @@ func (s *Server) Close(ctx context.Context) error {
 	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }
 
-// Serve answers requests on the listener until the context ends, then stops in good order: /readyz answers 503, a short wait for load balancers to see
-// it, no new connections, requests under way end, worker ids are given back, late answers are recorded. The store is the caller's to close after that.
+// Serve answers requests on the listener until the context ends, then stops in good order: /readyz answers 503 and every answer ends its connection, a short
+// wait for load balancers to see it, no new connections, requests under way end, worker ids are given back, late answers are recorded. The error says whether
+// a request was cut off that had come whole. The store is the caller's to close after that.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	door := frontdoor.New(frontdoor.Config{
 		HeaderTimeout: s.config.HeaderTimeout, IdleTimeout: s.config.IdleTimeout, MaxHeader: s.config.MaxHeader, MaxConnections: s.config.MaxConnections, Logger: s.log,
@@ -209,14 +210,21 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return errors.Join(err, s.Close(ctx))
 	case <-ctx.Done():
 	}
-	return s.stop(context.WithoutCancel(ctx), web)
+	return s.stop(context.WithoutCancel(ctx), door, web)
 }
 
-func (s *Server) stop(ctx context.Context, web *http.Server) error {
+// closeTime is how long Close may take at the end of Serve, however long the requests took.
+const closeTime = 5 * time.Second
+
+func (s *Server) stop(ctx context.Context, door *frontdoor.Door, web *http.Server) error {
 	s.stopping.Store(true)
+	door.Drain()
 	time.Sleep(s.config.DrainDelay)
 	s.waits.end()
-	ctx, cancel := context.WithTimeout(ctx, s.config.StopTimeout)
+	patient, cancel := context.WithTimeout(ctx, s.config.StopTimeout)
 	defer cancel()
-	return errors.Join(web.Shutdown(ctx), s.Close(ctx))
+	err := errors.Join(door.Stop(patient, web), door.Cut(web))
+	last, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+	return errors.Join(err, s.Close(last))
 }

@@ -1,10 +1,14 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -178,6 +182,86 @@ func TestStopDoesNotWaitForEverForARequest(t *testing.T) {
 	expect.Error(t, "Serve", s.end(t), context.DeadlineExceeded)
 	close(s.proceed)
 	<-answered
+}
+
+// A request that takes all the time to stop leaves time for what comes after it.
+func TestStopThatLosesARequestGivesWorkerIDsBack(t *testing.T) {
+	store := storetest.Open(t, redisstore.Config{})
+	workers := workerlease.Config{NewPools: workerlease.Trust}
+	s := listen(t, server.Config{Store: store, StopTimeout: 100 * time.Millisecond, IDPool: "main", Identity: "me", Workers: workers})
+	s.ids(t, "/id/snowflake")
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_, _ = s.send(context.Background(), call{method: "GET", path: "/wait"}) // it is cut off
+	}()
+	<-s.begun
+	s.stop()
+	expect.Error(t, "Serve", s.end(t), context.DeadlineExceeded)
+	ring, err := workerlease.New(store, workers).Ring(t.Context(), "main", 0, 1)
+	if err != nil {
+		t.Fatalf("looking at the ring of pool main: %v", err)
+	}
+	expect.Equal(t, "the worker id after the stop", ring.Slots[0].State, workerlease.Free)
+	close(s.proceed)
+	<-answered
+}
+
+// Clients that keep their connections are told that they end, in an answer, before they do.
+func TestStopCutsNoClientThatKeepsItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := serveInside(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), DrainDelay: time.Second})
+		var clients sync.WaitGroup
+		for range 16 {
+			conn := s.connect(t)
+			clients.Go(func() { asksUntilTold(t, conn) })
+		}
+		time.Sleep(100 * time.Millisecond)
+		stop()
+		clients.Wait()
+	})
+}
+
+// asksUntilTold counts on until an answer says that the connection ends with it, and wants it to
+// end then.
+func asksUntilTold(t *testing.T, conn net.Conn) {
+	reader := bufio.NewReader(conn)
+	for {
+		_, _ = io.WriteString(conn, "POST /incr/k HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Errorf("a client that keeps its connection: %v, want an answer", err)
+			return
+		}
+		_, err = io.Copy(io.Discard, response.Body)
+		expect.Error(t, "reading an answer", err, nil)
+		response.Body.Close()
+		if response.Close {
+			_, err := reader.ReadByte()
+			expect.Error(t, "reading on", err, io.EOF)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Whoever has not sent what it announced loses nothing.
+func TestStopIsNotHeldByABodyThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := serveInside(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
+		for _, path := range []string{"/nope", "/token", "/incr/k"} {
+			conn := s.connect(t)
+			_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+		}
+		synctest.Wait()
+		begun := time.Now()
+		stop()
+		<-s.ended
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("the stop took %v, want 5 s at most", took)
+		}
+	})
 }
 
 func TestServeReportsAListenerThatFails(t *testing.T) {

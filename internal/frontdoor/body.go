@@ -1,11 +1,8 @@
 package frontdoor
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -22,6 +19,7 @@ const (
 // body is the body of a request, which knows whether it has been read whole. One goroutine may
 // read while another answers.
 type body struct {
+	door    *Door
 	from    io.ReadCloser
 	size    int64 // as the client said; -1 = it did not
 	control *http.ResponseController
@@ -61,7 +59,9 @@ func (b *body) readOn(into []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.read += int64(n)
-	b.whole = b.whole || errors.Is(err, io.EOF)
+	if !b.whole && errors.Is(err, io.EOF) {
+		b.wholeLocked()
+	}
 	b.broken = b.broken || err != nil && !b.whole
 	if b.whole && b.stall > 0 {
 		_ = b.control.SetReadDeadline(time.Time{}) // from now on net/http watches for the client's hang-up
@@ -102,6 +102,24 @@ func (b *body) drain(until time.Time) (whole bool) {
 	return true
 }
 
+// wholeLocked notes that the body has come.
+func (b *body) wholeLocked() {
+	b.whole = true
+	if !b.streamed {
+		b.door.underWay.Add(1)
+	}
+}
+
+// leave notes that its request has been answered.
+func (b *body) leave(taken bool) {
+	b.door.leaveBody(b)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if (b.whole || b.streamed) && !taken {
+		b.door.underWay.Add(-1)
+	}
+}
+
 // abandon ends whatever waits for the body, and returns when nothing does: net/http lifts the
 // deadline again if it finds a read under way, and then waits for the rest.
 func (b *body) abandon() {
@@ -125,99 +143,13 @@ func Stream(r *http.Request, stall time.Duration) {
 	if b, ok := r.Context().Value(bodyKey{}).(*body); ok {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.streamed, b.stall = true, stall
+		if !b.whole && !b.streamed {
+			b.door.underWay.Add(1) // what has come of it may have been passed on
+		}
+		if b.streamed = true; b.stall == 0 {
+			b.stall = stall
+		}
 	}
 }
 
 type bodyKey struct{}
-
-// answer is what a request with a body is answered through.
-type answer struct {
-	http.ResponseWriter
-	body  *body
-	begun bool
-	taken bool      // the connection was taken over
-	until time.Time // how long the rest of the body may take
-}
-
-// WriteHeader begins the answer. A connection on which more of the request's body may come is
-// closed after it.
-func (a *answer) WriteHeader(status int) {
-	if !a.begun && status >= http.StatusOK {
-		a.begun, a.until = true, time.Now().Add(lingerTime)
-		if !a.body.drain(a.until) {
-			a.Header().Set("Connection", "close")
-		}
-	}
-	a.ResponseWriter.WriteHeader(status)
-}
-
-func (a *answer) Write(bytes []byte) (int, error) {
-	if !a.begun {
-		a.WriteHeader(http.StatusOK)
-	}
-	return a.ResponseWriter.Write(bytes)
-}
-
-// FlushError sends what was written.
-func (a *answer) FlushError() error {
-	if !a.begun {
-		a.WriteHeader(http.StatusOK)
-	}
-	return http.NewResponseController(a.ResponseWriter).Flush()
-}
-
-// Hijack takes the connection over.
-func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := http.NewResponseController(a.ResponseWriter).Hijack()
-	a.taken = a.taken || err == nil
-	return conn, buffered, err
-}
-
-// Unwrap lets net/http find the rest, such as deadlines.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-// finish is the end of a request whose handler has returned, and not panicked.
-func (a *answer) finish() {
-	if a.taken {
-		return
-	}
-	if !a.begun {
-		a.WriteHeader(http.StatusOK)
-	}
-}
-
-// linger ends what waits for the body. The connection's Close waits for what the client still
-// writes.
-func (a *answer) linger(c *conn) {
-	if some, _ := a.body.unread(); !some || a.taken {
-		return
-	}
-	if c != nil && a.begun {
-		c.linger(a.until)
-	}
-	a.body.abandon() // net/http reads on before it closes the connection
-}
-
-// answersFirst has a request answered without waiting for a body that nobody reads. HTTP/2 needs
-// none of that: the end of a stream is not the end of its connection.
-func answersFirst(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body == nil || r.Body == http.NoBody {
-			next.ServeHTTP(w, r)
-			return
-		}
-		b := &body{from: r.Body, size: r.ContentLength, control: http.NewResponseController(w)}
-		c, _ := r.Context().Value(connKey{}).(*conn)
-		r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, b)) // net/http keeps its own request, with its own body
-		r.Body = b
-		if r.ProtoMajor > 1 {
-			next.ServeHTTP(w, r)
-			return
-		}
-		a := &answer{ResponseWriter: w, body: b}
-		defer a.linger(c)
-		next.ServeHTTP(a, r)
-		a.finish()
-	})
-}

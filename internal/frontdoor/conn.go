@@ -15,7 +15,28 @@ import (
 type conn struct {
 	net.Conn
 
+	heard atomic.Bool  // something has come since the last answer
+	taken atomic.Bool  // a handler has taken it over
 	until atomic.Int64 // how long Close may wait for what still comes, in Unix nanoseconds; 0 = not at all
+}
+
+// Read notes that something has come.
+func (c *conn) Read(into []byte) (int, error) {
+	n, err := c.Conn.Read(into)
+	if n > 0 && !c.heard.Load() {
+		c.heard.Store(true)
+	}
+	return n, err
+}
+
+// wasTaken reports whether a handler has taken the connection over; nil is one that is not ours.
+func (c *conn) wasTaken() bool { return c != nil && c.taken.Load() }
+
+// quietly notes that a connection waits for its next request.
+func quietly(open net.Conn) {
+	if c := plainly(open); c != nil {
+		c.heard.Store(false)
+	}
 }
 
 // linger has Close wait for what the client still writes, until a time.

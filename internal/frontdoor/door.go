@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -55,19 +56,28 @@ type Door struct {
 	mu     sync.Mutex
 	inside map[net.Conn]*visit
 	quiet  list.List     // those inside of which no request is being answered, the longest first
-	change chan struct{} // closed when somebody left or became quiet; nil = nobody waits for that
+	change chan struct{} // closed when a connection has ended or its state has changed; nil = nobody waits for that
 	warned time.Time
+
+	listeners []net.Listener
+
+	draining atomic.Bool
+	underWay atomic.Int64 // requests that have come whole and are not answered
+
+	bodiesMu sync.Mutex
+	bodies   map[*body]struct{} // of requests that are not answered
+	hurried  bool
 }
 
 // New returns a door that nobody has come through.
 func New(config Config) *Door {
-	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}}
+	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}}
 }
 
 // Server is an HTTP server within the bounds. It has to serve on a listener that went through Around.
 func (d *Door) Server(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           answersFirst(fewFields(handler)),
+		Handler:           d.answersFirst(fewFields(handler)),
 		ReadHeaderTimeout: d.config.HeaderTimeout,
 		IdleTimeout:       d.config.IdleTimeout,
 		MaxHeaderBytes:    d.config.MaxHeader,
@@ -79,7 +89,11 @@ func (d *Door) Server(handler http.Handler) *http.Server {
 // Around has a listener let in no more connections than the bound. One more is let in for the one that has been without a request for longest, and if every
 // connection has a request under way, it waits until one has not. Those behind it wait with the operating system.
 func (d *Door) Around(l net.Listener) net.Listener {
-	return &listener{Listener: l, door: d, closed: make(chan struct{})}
+	around := &listener{Listener: l, door: d, closed: make(chan struct{})}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.listeners = append(d.listeners, around)
+	return around
 }
 
 // fewFields answers a request with too many header fields as net/http answers one whose header is too large.

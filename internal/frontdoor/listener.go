@@ -14,7 +14,8 @@ const warnEvery = time.Minute
 
 // visit is a connection that is inside.
 type visit struct {
-	at *list.Element // in the queue of the quiet; nil = not in it
+	at   *list.Element // in the queue of the quiet; nil = not in it
+	kept bool          // a request has been answered
 }
 
 type listener struct {
@@ -22,6 +23,7 @@ type listener struct {
 	door   *Door
 	once   sync.Once
 	closed chan struct{}
+	err    error
 }
 
 // Accept waits for the next connection, and until there is room for it.
@@ -40,8 +42,11 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // Close ends Accept, also where it waits for room.
 func (l *listener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
+	l.once.Do(func() {
+		close(l.closed)
+		l.err = l.Listener.Close()
+	})
+	return l.err
 }
 
 // enter lets a connection in; false if the listener was closed before there was room.
@@ -71,10 +76,7 @@ func (d *Door) try(conn net.Conn) (leaves net.Conn, change <-chan struct{}, ok b
 		d.warnLocked()
 		front := d.quiet.Front()
 		if front == nil {
-			if d.change == nil {
-				d.change = make(chan struct{})
-			}
-			return nil, d.change, false
+			return nil, d.changeLocked(), false
 		}
 		leaves, _ = front.Value.(net.Conn)
 		d.leaveLocked(leaves)
@@ -111,14 +113,29 @@ func (d *Door) note(conn net.Conn, state http.ConnState) {
 	}
 	switch state {
 	case http.StateNew, http.StateIdle:
+		if v.kept = state == http.StateIdle; v.kept {
+			quietly(conn)
+		}
 		if v.at == nil {
 			v.at = d.quiet.PushBack(conn)
 		}
 		d.tellLocked()
-	case http.StateActive, http.StateHijacked: // who takes over a connection says when it is Gone
+	case http.StateActive:
 		d.loudLocked(v)
+		d.tellLocked()
+	case http.StateHijacked: // who takes over a connection says when it is Gone
+		d.loudLocked(v)
+		d.tellLocked()
+		d.takenOver(conn)
 	case http.StateClosed:
 		d.leaveLocked(conn)
+	}
+}
+
+// takenOver notes that no server waits for a connection any more.
+func (d *Door) takenOver(open net.Conn) {
+	if c := plainly(open); c != nil && !c.taken.Swap(true) {
+		d.underWay.Add(-1)
 	}
 }
 
@@ -144,6 +161,14 @@ func (d *Door) loudLocked(v *visit) {
 		d.quiet.Remove(v.at)
 		v.at = nil
 	}
+}
+
+// changeLocked is closed at the next change.
+func (d *Door) changeLocked() <-chan struct{} {
+	if d.change == nil {
+		d.change = make(chan struct{})
+	}
+	return d.change
 }
 
 func (d *Door) tellLocked() {

@@ -1,0 +1,115 @@
+package frontdoor
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"time"
+)
+
+// answer is what a request is answered through that has a body, or whose connection is to end.
+type answer struct {
+	http.ResponseWriter
+	body  *body // nil = there is none
+	last  bool  // the connection ends with it
+	begun bool
+	taken bool      // the connection was taken over
+	until time.Time // how long the rest of the body may take
+}
+
+// WriteHeader begins the answer. A connection on which more of the request's body may come is
+// closed after it.
+func (a *answer) WriteHeader(status int) {
+	if !a.begun && status >= http.StatusOK {
+		a.begun, a.until = true, time.Now().Add(lingerTime)
+		if a.body != nil && !a.body.drain(a.until) || a.last {
+			a.Header().Set("Connection", "close")
+		}
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(bytes []byte) (int, error) {
+	if !a.begun {
+		a.WriteHeader(http.StatusOK)
+	}
+	return a.ResponseWriter.Write(bytes)
+}
+
+// FlushError sends what was written.
+func (a *answer) FlushError() error {
+	if !a.begun {
+		a.WriteHeader(http.StatusOK)
+	}
+	return http.NewResponseController(a.ResponseWriter).Flush()
+}
+
+// Hijack takes the connection over.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(a.ResponseWriter).Hijack()
+	a.taken = a.taken || err == nil
+	return conn, buffered, err
+}
+
+// Unwrap lets net/http find the rest, such as deadlines.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// finish is the end of a request whose handler has returned, and not panicked.
+func (a *answer) finish() {
+	if !a.taken && !a.begun {
+		a.WriteHeader(http.StatusOK)
+	}
+}
+
+// linger ends what waits for the body. The connection's Close waits for what the client still
+// writes.
+func (a *answer) linger(c *conn) {
+	if some, _ := a.body.unread(); !some || a.taken {
+		return
+	}
+	if c != nil && a.begun {
+		c.linger(a.until)
+	}
+	a.body.abandon() // net/http reads on before it closes the connection
+}
+
+// answersFirst has a request answered without waiting for a body that nobody reads. HTTP/2 needs
+// none of that: the end of a stream is not the end of its connection.
+func (d *Door) answersFirst(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, _ := r.Context().Value(connKey{}).(*conn)
+		last := d.draining.Load() && r.Header.Get("Upgrade") == ""
+		if r.Body == nil || r.Body == http.NoBody {
+			d.underWay.Add(1)
+			defer func() {
+				if !c.wasTaken() {
+					d.underWay.Add(-1)
+				}
+			}()
+			if !last {
+				next.ServeHTTP(w, r)
+				return
+			}
+			a := &answer{ResponseWriter: w, last: true}
+			next.ServeHTTP(a, r)
+			a.finish()
+			return
+		}
+		d.withBody(&answer{ResponseWriter: w, last: last}, r, c, next)
+	})
+}
+
+func (d *Door) withBody(a *answer, r *http.Request, c *conn, next http.Handler) {
+	b := &body{door: d, from: r.Body, size: r.ContentLength, control: http.NewResponseController(a.ResponseWriter)}
+	d.enterBody(b)
+	defer func() { b.leave(c.wasTaken()) }()
+	r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, b)) // net/http keeps its own request, with its own body
+	r.Body = b
+	if r.ProtoMajor == 1 {
+		a.body = b
+		defer a.linger(c)
+	}
+	next.ServeHTTP(a, r)
+	a.finish()
+}

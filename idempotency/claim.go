@@ -47,6 +47,8 @@ type Terms struct {
 	Scope       string        // the scope of the route, for tokens that were issued for one; AnyScope fits all
 	Ack         int           // replicas that must have the claim; 0 = what the store asks for
 	Owner       string        // of Claim alone: the secret that proves the claim, as CheckOwner takes it; "" = a new one
+	Route       string        // the route that it is claimed on, shown to operators; cut to 200 bytes
+	RequestID   string        // the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible ASCII characters
 	awaited     bool          // if the first attempt is still running, the caller waits for its end and is to be told
 }
 
@@ -115,7 +117,8 @@ func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) 
 		return Outcome{}, err
 	}
 	reply, err := t.on(terms.Ack).Run(ctx, scripts.TokenClaim, t.keys(ref), owner, terms.Fingerprint, terms.Lease.Milliseconds(), string(terms.Policy),
-		terms.Retention.Milliseconds(), terms.Scope, birth(ref), word(terms.awaited, "await"))
+		terms.Retention.Milliseconds(), terms.Scope, birth(ref), word(terms.awaited, "await"),
+		shownRoute(terms.Route), shownRequest(terms.RequestID))
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
 		return Outcome{}, fmt.Errorf("claim token: %w", err)
 	}
@@ -162,7 +165,7 @@ func (t *Tokens) outcome(reply redisstore.Reply, ref Ref, owner string) (Outcome
 		}
 		return Outcome{}, &busy
 	case "in-doubt":
-		return Outcome{}, ErrInDoubt
+		return Outcome{}, inDoubt(reply, ref.record)
 	case "mismatch":
 		return Outcome{}, ErrMismatch
 	case "unknown":

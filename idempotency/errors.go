@@ -20,7 +20,12 @@ var (
 	ErrInDoubt      = policyRefusal("idempotency: the first attempt ended without an answer")
 	ErrMismatch     = policyRefusal("idempotency: the token was used for another request")
 	ErrUnknownToken = redisstore.Refusal("idempotency: unknown token")
-	ErrSuperseded   = redisstore.Loss("idempotency: another attempt has the claim")
+	// ErrAttemptRunning refuses to settle an operation whose attempt may still run, as an
+	// [AttemptRunningError] that says how long.
+	ErrAttemptRunning = redisstore.Refusal("idempotency: an attempt may still be running")
+	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
+	ErrNotInDoubt = redisstore.Refusal("idempotency: the operation is not in doubt")
+	ErrSuperseded = redisstore.Loss("idempotency: another attempt has the claim")
 )
 
 // errPolicy is what all refusals have in common that a look at the route's policy explains.
@@ -45,6 +50,36 @@ func (e *InProgress) Error() string {
 // Unwrap gives ErrInProgress.
 func (e *InProgress) Unwrap() error { return ErrInProgress }
 
+// InDoubtError is [ErrInDoubt] with what is known of the operation.
+type InDoubtError struct {
+	Operation string    // its name, as [Attempt.Operation]
+	Since     time.Time // when the attempt's lease ended, by the Redis server's clock
+	Refused   bool      // an operator has looked at it, and closed it without an answer
+}
+
+// Error says since when, and what has been decided.
+func (e *InDoubtError) Error() string {
+	text := fmt.Sprintf("%v; operation %s has been in doubt since %s", ErrInDoubt, e.Operation, e.Since.Format(time.RFC3339))
+	if e.Refused {
+		text += ", and an operator has closed it"
+	}
+	return text
+}
+
+// Unwrap gives ErrInDoubt.
+func (e *InDoubtError) Unwrap() error { return ErrInDoubt }
+
+// AttemptRunningError is [ErrAttemptRunning] with what is left of the attempt's lease.
+type AttemptRunningError struct{ Left time.Duration }
+
+// Error says how long the attempt may still be silent.
+func (e *AttemptRunningError) Error() string {
+	return fmt.Sprintf("%v; its lease has %v left", ErrAttemptRunning, e.Left)
+}
+
+// Unwrap gives ErrAttemptRunning.
+func (e *AttemptRunningError) Unwrap() error { return ErrAttemptRunning }
+
 // codes says which problem each error is, the more particular before the class it belongs to.
 var codes = []struct {
 	err  error
@@ -56,6 +91,8 @@ var codes = []struct {
 	{ErrBodyCut, wire.InvalidRequest},
 	{ErrInProgress, wire.InProgress},
 	{ErrInDoubt, wire.IdempotencyUnknown},
+	{ErrAttemptRunning, wire.AttemptRunning},
+	{ErrNotInDoubt, wire.NotInDoubt},
 	{ErrMismatch, wire.PayloadMismatch},
 	{ErrUnknownToken, wire.TokenUnknown},
 	{ErrSuperseded, wire.Superseded},
@@ -75,6 +112,12 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		if busy, ok := errors.AsType[*InProgress](err); ok {
 			problem.RetryAfter = busy.Left
 		}
+		if running, ok := errors.AsType[*AttemptRunningError](err); ok {
+			problem.RetryAfter = running.Left
+		}
+		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
+			explain(&problem, doubt)
+		}
 		if known.code == wire.StoreUnavailable {
 			problem.RetryAfter = time.Second
 		}
@@ -83,9 +126,19 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 	return wire.NewProblem(wire.InternalError, ""), false
 }
 
+// explain says what a client needs to decide what to do about an operation in doubt.
+func explain(problem *wire.Problem, doubt *InDoubtError) {
+	problem.Operation, problem.Since = doubt.Operation, doubt.Since
+	if doubt.Refused {
+		problem.Detail = "The first attempt ended without an answer. An operator has looked at the operation and closed it: no request with this token or key will be taken."
+	} else {
+		problem.Detail += " An operator can settle the operation; then this token or key has an answer, or may be used again."
+	}
+}
+
 // detail is what an error says beyond its kind, "" if nothing that is the client's business.
 func detail(err, kind error) string {
-	if errors.Is(kind, redisstore.ErrUnavailable) || errors.Is(kind, redisstore.ErrWrongType) || errors.Is(kind, redisstore.ErrUnknownOutcome) || err.Error() == kind.Error() {
+	if errors.Is(kind, ErrInDoubt) || errors.Is(kind, redisstore.ErrUnavailable) || errors.Is(kind, redisstore.ErrWrongType) || errors.Is(kind, redisstore.ErrUnknownOutcome) || err.Error() == kind.Error() {
 		return ""
 	}
 	return strings.TrimPrefix(err.Error(), "idempotency: ")

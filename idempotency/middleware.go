@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -59,7 +60,9 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	run, outcome, err := g.tokens.beginOrWait(r.Context(), ref, g.route.terms(fingerprint), g.route.patience(r))
+	terms := g.route.terms(fingerprint)
+	terms.Route, terms.RequestID = name, requestID(w, r)
+	run, outcome, err := g.tokens.beginOrWait(r.Context(), ref, terms, g.route.patience(r))
 	if err != nil {
 		return err
 	}
@@ -69,6 +72,11 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	run.kept = g.kept
 	return run.handle(w, r, g.route.MaxAnswer, g.next)
+}
+
+// requestID is the id that the answer will have, else that of the request; "" if neither has one.
+func requestID(w http.ResponseWriter, r *http.Request) string {
+	return cmp.Or(w.Header().Get("X-Request-Id"), r.Header.Get("X-Request-Id"))
 }
 
 // handle runs the handler, records its answer and sends it. An answer over the limit is recorded as soon as it grows over it; one that is not to be

@@ -110,7 +110,7 @@ func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Du
 		return Token{}, fmt.Errorf("idempotency: ttl %v: %v to %v; scope: up to %d characters", ttl, MinTTL, MaxTTL, maxScope)
 	}
 	token := Token{Value: t.tokenKeys.sign(principal, secret.New()), Scope: scope}
-	reply, err := t.store.Run(ctx, scripts.TokenIssue, t.keys(IssuedToken(principal, token.Value)), ttl.Milliseconds(), scope)
+	reply, err := t.store.Run(ctx, scripts.TokenIssue, t.keys(IssuedToken(principal, token.Value))[:1], ttl.Milliseconds(), scope)
 	if err != nil {
 		return Token{}, fmt.Errorf("issue token: %w", err)
 	}
@@ -147,7 +147,7 @@ func (t *Tokens) Status(ctx context.Context, ref Ref) (Status, error) {
 	if err := t.genuine(ref); err != nil {
 		return Status{}, err
 	}
-	reply, err := t.store.Run(ctx, scripts.TokenGet, t.keys(ref))
+	reply, err := t.store.Run(ctx, scripts.TokenGet, t.keys(ref)[:1])
 	if err != nil {
 		return Status{}, fmt.Errorf("token status: %w", err)
 	}
@@ -162,7 +162,15 @@ func (t *Tokens) Status(ctx context.Context, ref Ref) (Status, error) {
 	return status, err
 }
 
-func (t *Tokens) keys(ref Ref) []string { return []string{t.store.Key("token", ref.record)} }
+// keys are the record of an operation, and the list of the operations under way that it belongs to.
+func (t *Tokens) keys(ref Ref) []string { return t.keysOf(ref.record) }
+
+func (t *Tokens) keysOf(operation string) []string {
+	return []string{t.store.Key("token", operation), t.store.SlotKey("operations", underWay, operation)}
+}
+
+// underWay is the part of a key that the lists of operations under way have in common.
+const underWay = "under-way"
 
 // genuine refuses an issued token whose signature is not ours. A client's own key has none.
 func (t *Tokens) genuine(ref Ref) error {

@@ -11,11 +11,28 @@ const slots = 16384
 
 // Marker returns the key beside all records of one kind in the slot of a name: one for the whole store, in a cluster one for each slot. What is true of all of them, such as
 // the incarnation that wrote them, is noted there. It must not be one for each name, since it can not expire.
-func (s *Store) Marker(kind, name string) string {
+func (s *Store) Marker(kind, name string) string { return s.SlotKey(kind, "marker", name) }
+
+// SlotKey returns the key of a part that all records of one kind in the slot of a name share: one
+// key for the whole store, in a cluster one for each slot, so that a script may take it together
+// with the name's record.
+func (s *Store) SlotKey(kind, part, name string) string {
 	if s.mode != Cluster {
-		return s.Key(kind, "marker")
+		return s.Key(kind, part)
 	}
-	return s.Key(kind, tags()[slot(name)], "marker")
+	return s.Key(kind, tags()[slot(name)], part)
+}
+
+// SlotKeys returns every key that SlotKey can return for a part: one, or in a cluster 16,384.
+func (s *Store) SlotKeys(kind, part string) []string {
+	if s.mode != Cluster {
+		return []string{s.Key(kind, part)}
+	}
+	keys := make([]string, 0, slots)
+	for _, tag := range tags() {
+		keys = append(keys, s.Key(kind, tag, part))
+	}
+	return keys
 }
 
 // tags has a short hash tag for every slot, the first number that lies in it.

@@ -23,8 +23,8 @@ func BenchmarkTokenClaim(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i++
-		key := []string{"{t" + strconv.Itoa(i) + "}"}
-		word(b, server.run(scripts.TokenClaim, key, "ann", "print", minute, "hold", hour, "", "any"), "granted", 3)
+		keys := []string{"{t" + strconv.Itoa(i) + "}", "under-way"}
+		word(b, server.run(scripts.TokenClaim, keys, "ann", "print", minute, "hold", hour, "", "any", "", "", ""), "granted", 3)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 var all = []*scripts.Script{
 	scripts.Incarnation,
 	scripts.TokenIssue, scripts.TokenGet, scripts.TokenClaim, scripts.TokenComplete, scripts.TokenExtend, scripts.TokenRelease,
+	scripts.OperationList, scripts.OperationGet, scripts.OperationSettle,
 	scripts.CounterOpen, scripts.CounterEra, scripts.CounterIncr, scripts.CounterSet, scripts.CounterRetire, scripts.CounterGet,
 	scripts.LockEnter, scripts.LockRenew, scripts.LockRaise, scripts.LockLeave, scripts.LockBreak, scripts.LockGet, scripts.LockNote, scripts.LockNames,
 	scripts.NameAdd, scripts.NameRemove, scripts.NameList,

@@ -30,6 +30,10 @@ var (
 	TokenExtend   = load("token_extend")
 	TokenRelease  = load("token_release")
 
+	OperationList   = load("operation_list")
+	OperationGet    = load("operation_get")
+	OperationSettle = load("operation_settle")
+
 	CounterOpen   = load("counter_open")
 	CounterEra    = load("counter_era")
 	CounterIncr   = load("counter_incr")

@@ -1,21 +1,30 @@
 -- token_claim: looks at a token and takes it in one step. At most one owner holds a token's claim; asking again as that owner answers the same grant.
+<<<<<<< HEAD
 -- Uses   clock integer fence retain
 -- KEYS   [1] the token's record (hash)
 -- ARGV   [1] owner, the secret that names this attempt; a remote caller may choose it  [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
+=======
+-- Uses   clock integer fence retain under_way
+-- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
+-- ARGV   [1] owner, the secret that names this attempt  [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
+>>>>>>> 317197d (scripts, idempotency: operations in doubt are listed, and can be settled)
 --        [5] retention  [6] scope of the route, '' for none, '*' for any  [7] 'issued': only an issued token will do | 'any': the client's own key, this may be its first sight
 --        [8] 'await': if the claim is another's, its end is to be told on the channel of the waiting | ''
--- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'busy', lease left} | {'in-doubt', lapsed since}
+--        [9] route and [10] request id of the attempt, for people; '' for none
+-- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'busy', lease left} | {'in-doubt', lease ended at, 'open' | 'refused' by an operator}
 --        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
 -- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this server; attempt counts from 1
 -- Effect writes on granted, and on busy a mark that somebody waits
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope')
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled')
 local state, held_by, lease_end = record[1], record[2], tonumber(record[4] or 0)
 
-local function grant(fence, attempt)
+local function grant(fence, attempt, began)
   local ends = integer(now + lease)
+  list_until(ends)
   redis.call('HSET', KEYS[1], 'state', 'claimed', 'owner', owner, 'fingerprint', fingerprint, 'policy', policy,
-    'lease', ARGV[3], 'until', ends, 'fence', fence, 'attempts', attempt)
+    'lease', ARGV[3], 'until', ends, 'fence', fence, 'attempts', attempt, 'began', began,
+    'route', ARGV[9], 'request', ARGV[10])
   keep_for(KEYS[1], ARGV[5])
   return {'granted', fence, attempt, ends}
 end
@@ -34,7 +43,7 @@ if state == 'completed' or state == 'claimed' then
     return {'replay', redis.call('HGET', KEYS[1], 'answer')}
   end
   if held_by == owner then
-    return grant(record[5], record[6])
+    return grant(record[5], record[6], record[9] or integer(now))
   end
   if lease_end > now then
     if ARGV[8] == 'await' then
@@ -43,7 +52,7 @@ if state == 'completed' or state == 'claimed' then
     return {'busy', integer(lease_end - now)}
   end
   if policy ~= 'takeover' or record[7] ~= 'takeover' then
-    return {'in-doubt', integer(now - lease_end)}
+    return {'in-doubt', integer(lease_end), record[10] == 'refused' and 'refused' or 'open'}
   end
 end
-return grant(integer(next_fence(record[5])), integer(tonumber(record[6] or 0) + 1))
+return grant(integer(next_fence(record[5])), integer(tonumber(record[6] or 0) + 1), integer(now))

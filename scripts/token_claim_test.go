@@ -190,7 +190,8 @@ func TestSilentClaimIsTakenOverOnlyIfBothPoliciesSaySo(t *testing.T) {
 					t.Fatalf("%s: got %q, want %s", lastAsked(t), reply, row.outcome)
 				}
 				if row.outcome == "in-doubt" {
-					between(t, "lapsed since", number(t, reply[1]), 1, patience.Milliseconds())
+					between(t, "in doubt since", number(t, reply[1]), b.now()-patience.Milliseconds(), b.now())
+					want(t, reply[2:], "open")
 					b.same(before)
 					return
 				}

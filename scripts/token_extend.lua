@@ -1,6 +1,6 @@
 -- token_extend: the heartbeat of the attempt that holds the claim. A lease of 0 says that the attempt ended without an answer: the token is in doubt from now on.
--- Uses   clock integer retain awaited
--- KEYS   [1] the token's record (hash)
+-- Uses   clock integer retain awaited under_way
+-- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] retention  [4] channel of the waiting
 -- Reply  {'ok', lease until} | {'stale'} the claim is not this owner's any more | {'gone'} no such record
 -- Units  ARGV[2], ARGV[3] milliseconds; times in milliseconds since 1970 of this server
@@ -17,6 +17,7 @@ if lease == '' then
   lease = record[3]
 end
 local lease_end = integer(now + tonumber(lease))
+list_until(lease_end)
 redis.call('HSET', KEYS[1], 'until', lease_end)
 keep_for(KEYS[1], ARGV[3])
 if lease == '0' then

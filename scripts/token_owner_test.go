@@ -40,7 +40,7 @@ func TestLateOwnerCompletesAClaimInDoubt(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.granted(claim{})
 		b.extend("ann", 0)
-		word(t, b.claim(claim{owner: "bob"}), "in-doubt", 1)
+		word(t, b.claim(claim{owner: "bob"}), "in-doubt", 2)
 		want(t, b.complete("ann", "late but true"), "ok")
 		want(t, b.claim(claim{owner: "bob"}), "replay", "late but true")
 	})
@@ -96,7 +96,7 @@ func TestExtendByNothingLeavesTheTokenInDoubt(t *testing.T) {
 		for range 2 { // repeating it is harmless
 			word(t, b.extend("ann", 0), "ok", 1)
 			word(t, b.token(), "in-doubt", 5)
-			word(t, b.claim(claim{owner: "bob"}), "in-doubt", 1)
+			word(t, b.claim(claim{owner: "bob"}), "in-doubt", 2)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func TestRetentionIsExtendedAndNeverShortened(t *testing.T) {
 
 func TestCompletedRecordEndsAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any")
+		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any", "", "", "")
 		b.run(scripts.TokenComplete, tokenKey, "ann", "done", 150)
 		expect.Eventually(t, "the record kept for 150 ms is gone", func() bool { return b.token()[0] == "unknown" })
 		want(t, b.complete("ann", "done"), "gone")

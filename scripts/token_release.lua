@@ -1,6 +1,6 @@
 -- token_release: gives a claim back, so that the next request may begin. Only for an attempt that provably never began; repeating it is harmless.
--- Uses   awaited
--- KEYS   [1] the token's record (hash)
+-- Uses   awaited under_way
+-- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] channel of the waiting
 -- Reply  {'ok'} | {'answered'} an answer is recorded, so that no claim can be granted | {'stale'} the claim is not this owner's, or not yet | {'gone'} no such record
 -- Units  none
@@ -15,6 +15,7 @@ end
 if record[2] ~= ARGV[1] then
   return {'stale'}
 end
+unlist()
 redis.call('HSET', KEYS[1], 'state', 'issued')
 tell_waiting(record[3], KEYS[1], ARGV[2])
 return {'ok'}

@@ -7,7 +7,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-var tokenKey = []string{"{t}"}
+// tokenKey is the record of the operation t, and the list of the operations under way.
+var tokenKey = []string{"{t}", "{t}:under-way"}
 
 const (
 	minute = int64(60_000)
@@ -23,6 +24,7 @@ type claim struct {
 	retention          int64  // an hour
 	scope              string
 	issued             bool // only a token that was issued will do
+	route, request     string
 }
 
 func (b *box) claim(c claim) []string {
@@ -43,7 +45,7 @@ func (b *box) claim(c claim) []string {
 	if c.issued {
 		birth = "issued"
 	}
-	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), or(c.fingerprint, "print"), c.lease, or(c.policy, "hold"), c.retention, c.scope, birth)
+	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), or(c.fingerprint, "print"), c.lease, or(c.policy, "hold"), c.retention, c.scope, birth, "", c.route, c.request)
 }
 
 func (b *box) issue(ttl int64, scope string) []string {

@@ -90,14 +90,39 @@ var (
 	renewed   = []string{lockKeys[0], lockKeys[1], lockKeys[4]}
 )
 
+// byAnn is for a token that ann has claimed; abandoned, for one that is in doubt as well.
+func byAnn(list ...any) func(*box) []any {
+	return func(b *box) []any {
+		b.granted(claim{})
+		return list
+	}
+}
+
+func abandoned(list ...any) func(*box) []any {
+	return func(b *box) []any {
+		b.granted(claim{})
+		b.extend("ann", 0)
+		b.tick()
+		return list
+	}
+}
+
 var misuses = []misuse{
 	{"incarnation", scripts.Incarnation, markerKey, 0, args(), ""},
 	{"token_issue", scripts.TokenIssue, tokenKey, 0, args(hour, ""), ""},
 	{"token_get", scripts.TokenGet, tokenKey, 0, args(), ""},
-	{"token_claim", scripts.TokenClaim, tokenKey, 0, args("ann", "print", minute, "hold", hour, "", "any"), ""},
+	{"token_claim", scripts.TokenClaim, tokenKey, 0, args("ann", "print", minute, "hold", hour, "", "any", "", "", ""), ""},
 	{"token_complete", scripts.TokenComplete, tokenKey, 0, args("ann", "done", hour), ""},
 	{"token_extend", scripts.TokenExtend, tokenKey, 0, args("ann", minute, hour), ""},
 	{"token_release", scripts.TokenRelease, tokenKey, 0, args("ann"), ""},
+	{"token_claim: list", scripts.TokenClaim, tokenKey, 1, args("ann", "print", minute, "hold", hour, "", "any", "", "", ""), ""},
+	{"token_complete: list", scripts.TokenComplete, tokenKey, 1, byAnn("ann", "done", hour), ""},
+	{"token_extend: list", scripts.TokenExtend, tokenKey, 1, byAnn("ann", minute, hour), ""},
+	{"token_release: list", scripts.TokenRelease, tokenKey, 1, byAnn("ann"), ""},
+	{"operation_list", scripts.OperationList, tokenKey[1:], 0, args(0, "", 10), ""},
+	{"operation_get", scripts.OperationGet, tokenKey[:1], 0, args(), ""},
+	{"operation_settle", scripts.OperationSettle, tokenKey, 0, args("refused", "", hour, "digest", "done"), ""},
+	{"operation_settle: list", scripts.OperationSettle, tokenKey, 1, abandoned("refused", "", hour, "digest", "done"), ""},
 	{"counter_get", scripts.CounterGet, counterKeys[:1], 0, args(), "not-an-integer"},
 	{"counter_incr: counter", scripts.CounterIncr, counterKeys[:3], 0, args(1, 0, "", "", ""), "not-an-integer"},
 	{"counter_incr: counter, with a request", scripts.CounterIncr, counterKeys, 0, onceBegun, "not-an-integer"},

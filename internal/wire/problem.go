@@ -24,6 +24,8 @@ const (
 	MethodNotAllowed   Code = "method-not-allowed"
 	InProgress         Code = "idempotency-in-progress"
 	IdempotencyUnknown Code = "idempotency-outcome-unknown"
+	AttemptRunning     Code = "attempt-running"
+	NotInDoubt         Code = "not-in-doubt"
 	Superseded         Code = "idempotency-superseded"
 	PayloadMismatch    Code = "idempotency-payload-mismatch"
 	TokenUnknown       Code = "idempotency-token-unknown"
@@ -66,6 +68,8 @@ var catalogue = map[Code]Kind{
 	MethodNotAllowed:    {405, "The path does not take this method", false, "The Allow header lists the methods that it takes."},
 	InProgress:          {409, "The first attempt is still running", true, "The handler did not run again. Ask again after Retry-After: the answer of the first attempt will be there, or the truth about it."},
 	IdempotencyUnknown:  {409, "The outcome of the first attempt is unknown", false, "The first attempt began and ended without an answer. It may have had its effect: look at the effect itself before you start a new operation with a new token."},
+	AttemptRunning:      {409, "An attempt may still be running", true, "Nothing was changed. The attempt's lease has not ended, so it may still record its own answer. Ask again after Retry-After, if the operation is in doubt then."},
+	NotInDoubt:          {409, "The operation is not in doubt", false, "Nothing was changed. The operation has its answer, or its token may be used again; there is nothing to settle."},
 	Superseded:          {409, "Another attempt has replaced this one", false, "This attempt was silent for longer than its lease and another took over. Ask again with the same token for that one's answer."},
 	PayloadMismatch:     {422, "The token was used for another request", false, "Nothing was done. The same token came with another method, route, scope or payload. Use one token for one operation."},
 	TokenUnknown:        {410, "The token is unknown", false, "Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, look at the effect before you get a new token with POST /token."},
@@ -108,7 +112,8 @@ type Problem struct {
 	Field     string `json:"field,omitempty"` // the part of the request that is wrong
 	See       string `json:"see,omitempty"`   // where to read on: a route's policy, a token's state
 
-	Since time.Time `json:"since,omitzero"` // since when a lock is held
+	Since     time.Time `json:"since,omitzero"`      // since when a lock is held, or an operation is in doubt
+	Operation string    `json:"operation,omitempty"` // the name of an operation in doubt, by which an operator finds it
 
 	RetryAfter time.Duration `json:"-"` // 0 = not known
 }

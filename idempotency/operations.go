@@ -1,0 +1,297 @@
+package idempotency
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// Operation is what an operator may know of an operation. It holds no token, no key and no secret.
+type Operation struct {
+	Name      string    // as [Attempt.Operation]: by it the operation is found in the service's own records
+	State     State     //
+	Route     string    // the route that the newest attempt came on; "" = not known
+	RequestID string    // of the newest attempt; "" = not known
+	Began     time.Time // when the newest attempt was granted; the zero time = none was
+	Until     time.Time // end of its lease: since then the operation is in doubt, if it is; the zero time = none was
+	ExpiresAt time.Time // when the record goes
+	Attempts  int       // how many were granted
+	Fence     int64     // of the newest attempt
+	Policy    Policy    // that the newest attempt asked for
+	Decision  Decision  // of an operator, the last one; "" = none
+}
+
+// Decision is what an operator says of an operation in doubt after looking at its effect.
+type Decision string
+
+// The decisions of an operator.
+const (
+	Happened Decision = "completed" // it has had its effect: its answer is recorded, and every repeat gets it
+	NotBegun Decision = "not-begun" // it has had no effect: the next request may begin, with a larger fence
+	Refuse   Decision = "refused"   // no request may begin; repeats are told that an operator has closed it
+)
+
+// Settlement ends the doubt about an operation.
+type Settlement struct {
+	Decision  Decision
+	Answer    Answer        // to record with Happened
+	Retention time.Duration // how long the record stays, at least; 0 = 24 h
+}
+
+// Settle ends the doubt about an operation, by its name. The attempt in doubt loses its claim by it:
+// if it still ends, it is told ErrSuperseded. Repeating a settlement is harmless. Errors:
+// [ErrAttemptRunning] as an *AttemptRunningError, [ErrNotInDoubt], [ErrUnknownToken]; an operation that was
+// refused may be settled otherwise.
+func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) error {
+	var answer []byte
+	switch s.Decision {
+	case Happened:
+		answer = t.answerKeys.seal(operation, s.Answer)
+	case NotBegun, Refuse:
+	default:
+		return fmt.Errorf("idempotency: decision %q: %s, %s or %s", s.Decision, Happened, NotBegun, Refuse)
+	}
+	if !operationForm.MatchString(operation) {
+		return ErrUnknownToken
+	}
+	reply, err := t.store.Run(ctx, scripts.OperationSettle, t.keysOf(operation),
+		string(s.Decision), answer, retained(s.Retention).Milliseconds(), s.digest(), t.done)
+	if err != nil {
+		return fmt.Errorf("settle operation: %w", err)
+	}
+	switch reply.Word() {
+	case "ok", "already":
+		return nil
+	case "running":
+		var running AttemptRunningError
+		err := reply.Scan(&running.Left)
+		return errors.Join(&running, err)
+	case "not-in-doubt":
+		return fmt.Errorf("%w: it is %s", ErrNotInDoubt, reply.Values()[0])
+	case "unknown":
+		return ErrUnknownToken
+	}
+	return reply.Unexpected()
+}
+
+// digest is the same for two settlements that say the same, and for no others. The answer itself
+// cannot be compared where answers are encrypted.
+func (s Settlement) digest() string {
+	if s.Decision != Happened {
+		return string(s.Decision)
+	}
+	text, err := json.Marshal(struct {
+		Status int
+		Header http.Header
+		Body   []byte
+	}{s.Answer.Status, s.Answer.Header, s.Answer.Body})
+	if err != nil {
+		panic(err) // numbers, strings and bytes always marshal
+	}
+	return redisstore.Digest("settle", string(text))
+}
+
+// Operation shows one operation; ErrUnknownToken if it has expired, was lost, or never was.
+func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) {
+	if !operationForm.MatchString(name) {
+		return Operation{}, ErrUnknownToken
+	}
+	reply, err := t.store.Run(ctx, scripts.OperationGet, t.keysOf(name)[:1])
+	if err != nil {
+		return Operation{}, fmt.Errorf("show operation: %w", err)
+	}
+	switch reply.Word() {
+	case "ok":
+		return scanOperation(reply, name)
+	case "unknown":
+		return Operation{}, ErrUnknownToken
+	}
+	return Operation{}, reply.Unexpected()
+}
+
+func scanOperation(reply redisstore.Reply, name string) (Operation, error) {
+	o := Operation{Name: name}
+	var state, policy, decision string
+	err := reply.Scan(&state, &o.Route, &o.RequestID, &o.Fence, &o.Attempts, &policy, &o.Began, &o.Until, &o.ExpiresAt, &decision)
+	o.State, o.Policy, o.Decision = State(state), Policy(policy), Decision(decision)
+	for _, at := range []*time.Time{&o.Began, &o.Until} {
+		if at.UnixMilli() == 0 {
+			*at = time.Time{}
+		}
+	}
+	return o, err
+}
+
+// operationForm is what the name of an operation looks like: see [redisstore.Digest].
+var operationForm = regexp.MustCompile(`^[A-Za-z0-9_-]{32}$`)
+
+// DoubtPage asks for a page of the operations in doubt.
+type DoubtPage struct {
+	Prefix string // what the operation's name or its route begins with; "" = any
+	Cursor string // of the page before; "" = the first page
+	Max    int    // how many, 1 to 1000
+}
+
+// lookAt is how many operations one page looks at, at most: with a prefix it may hold fewer than
+// were asked for, and more may follow.
+const lookAt = 1000
+
+// InDoubt lists operations in doubt, the one that is so for longest first, and the cursor of the
+// next page, "" if this is the last. It takes time for what is in doubt or under way, not for all
+// tokens there are; in a cluster it asks every slot. An operation whose doubt ends meanwhile may be
+// missing. ErrCursor: that is no cursor.
+func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation, next string, err error) {
+	after, err := parseCursor(page.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	looked := 0
+	for len(list) < page.Max && looked < lookAt {
+		entries, err := t.entries(ctx, after, page.Max)
+		if err != nil {
+			return nil, "", err
+		}
+		if len(entries) == 0 {
+			return list, "", nil
+		}
+		found, err := t.operations(ctx, entries)
+		if err != nil {
+			return nil, "", err
+		}
+		for i, operation := range found {
+			after = entries[i]
+			if operation.State != InDoubt || !strings.HasPrefix(operation.Name, page.Prefix) && !strings.HasPrefix(operation.Route, page.Prefix) {
+				continue
+			}
+			if list = append(list, operation); len(list) == page.Max {
+				break
+			}
+		}
+		looked += len(entries)
+	}
+	return list, after.cursor(), nil
+}
+
+// operations shows the operations of entries. What has expired is taken off the list.
+func (t *Tokens) operations(ctx context.Context, entries []entry) ([]Operation, error) {
+	found := make([]Operation, len(entries))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, entry := range entries {
+		group.Go(func() (err error) {
+			found[i], err = t.Operation(ctx, entry.operation)
+			if errors.Is(err, ErrUnknownToken) {
+				_, err = t.store.Run(ctx, scripts.NameRemove, t.keysOf(entry.operation)[1:], entry.operation)
+			}
+			return err
+		})
+	}
+	return found, group.Wait()
+}
+
+// atOnce is how many scripts a listing has under way.
+const atOnce = 256
+
+// entry is one operation on the list of those under way, past the end of its lease.
+type entry struct {
+	ended     int64 // milliseconds since 1970 by the Redis server
+	operation string
+}
+
+func (e entry) compare(other entry) int {
+	if e.ended != other.ended {
+		return int(min(max(e.ended-other.ended, -1), 1))
+	}
+	return strings.Compare(e.operation, other.operation)
+}
+
+// entries reads what follows an entry, of all slots, the oldest first.
+func (t *Tokens) entries(ctx context.Context, after entry, n int) ([]entry, error) {
+	keys := t.store.SlotKeys("operations", underWay)
+	found := make([][]entry, len(keys))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, key := range keys {
+		group.Go(func() (err error) {
+			found[i], err = t.entriesOf(ctx, key, after, n)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	all := slices.Concat(found...)
+	slices.SortFunc(all, entry.compare)
+	return all[:min(n, len(all))], nil
+}
+
+func (t *Tokens) entriesOf(ctx context.Context, key string, after entry, n int) ([]entry, error) {
+	reply, err := t.store.Run(ctx, scripts.OperationList, []string{key}, after.ended, after.operation, n)
+	if err != nil {
+		return nil, fmt.Errorf("list operations: %w", err)
+	}
+	if reply.Word() != "ok" || len(reply.Values())%2 != 0 {
+		return nil, reply.Unexpected()
+	}
+	var found []entry
+	for pair := range slices.Chunk(reply.Values(), 2) {
+		ended, err := strconv.ParseInt(pair[1], 10, 64)
+		if err != nil {
+			return nil, reply.Unexpected()
+		}
+		found = append(found, entry{ended, pair[0]})
+	}
+	return found, nil
+}
+
+// ErrCursor refuses a cursor that no page gave.
+var ErrCursor = redisstore.Refusal("idempotency: the cursor is not one that a page of this list gave")
+
+func (e entry) cursor() string { return strconv.FormatInt(e.ended, 10) + "." + e.operation }
+
+func parseCursor(text string) (entry, error) {
+	if text == "" {
+		return entry{}, nil
+	}
+	number, operation, _ := strings.Cut(text, ".")
+	ended, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || ended < 0 || !operationForm.MatchString(operation) {
+		return entry{}, ErrCursor
+	}
+	return entry{ended, operation}, nil
+}
+
+func inDoubt(reply redisstore.Reply, operation string) error {
+	doubt := &InDoubtError{Operation: operation}
+	var decision string
+	if err := reply.Scan(&doubt.Since, &decision); err != nil {
+		return err
+	}
+	doubt.Refused = decision == string(Refuse)
+	return doubt
+}
+
+// shownRoute is a route as operators are shown it. One that a client's path makes may be long.
+func shownRoute(route string) string { return route[:min(len(route), 200)] }
+
+var requestForm = regexp.MustCompile(`^[!-~]{1,128}$`)
+
+// shownRequest is a request's id as operators are shown it.
+func shownRequest(id string) string {
+	if requestForm.MatchString(id) {
+		return id
+	}
+	return ""
+}

@@ -1,0 +1,38 @@
+-- operation_settle: ends the doubt about an operation as an operator decided after looking at its
+-- effect. It is refused while an attempt may still run. The attempt in doubt has lost its claim by it.
+-- Uses   clock integer retain awaited under_way
+-- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
+-- ARGV   [1] completed: the answer is recorded | not-begun: the next request may begin | refused: no
+--        request may  [2] the answer, '' unless completed  [3] retention  [4] digest of the decision
+--        [5] channel of the waiting
+-- Reply  {'ok'} | {'already'} it was settled so before | {'running', lease left}
+--        | {'not-in-doubt', state} it is issued or completed | {'unknown'} no such record
+-- Units  ARGV[3] and spans in milliseconds
+-- Effect writes on ok and already; a repeat writes what is there again, so that its acknowledgement has something to wait for
+local outcome, decision = ARGV[1], ARGV[4]
+local record = redis.call('HMGET', KEYS[1], 'state', 'until', 'decision', 'awaited')
+local state = record[1]
+if not state then
+  return {'unknown'}
+end
+if state ~= 'claimed' then
+  if record[3] ~= decision then
+    return {'not-in-doubt', state}
+  end
+  redis.call('HSET', KEYS[1], 'decision', decision)
+  return {'already'}
+end
+local left = tonumber(record[2]) - now
+if left > 0 then
+  return {'running', integer(left)}
+end
+unlist()
+redis.call('HSET', KEYS[1], 'owner', '', 'settled', outcome, 'decision', decision, 'policy', 'hold')
+if outcome == 'completed' then
+  redis.call('HSET', KEYS[1], 'state', 'completed', 'answer', ARGV[2])
+elseif outcome == 'not-begun' then
+  redis.call('HSET', KEYS[1], 'state', 'issued')
+end
+keep_for(KEYS[1], ARGV[3])
+tell_waiting(record[4], KEYS[1], ARGV[5])
+return {'ok'}

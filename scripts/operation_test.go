@@ -1,0 +1,178 @@
+package scripts_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// settle is what operation_settle is asked to decide, with an answer and its digest.
+func (b *box) settle(outcome, answer string) []string {
+	b.Helper()
+	return b.run(scripts.OperationSettle, tokenKey, outcome, answer, hour, outcome+answer, "done")
+}
+
+// doubts is the first page of operations in doubt.
+func (b *box) doubts() []string {
+	b.Helper()
+	reply := b.run(scripts.OperationList, tokenKey[1:], 0, "", 100)
+	word(b, reply, "ok", len(reply)-1)
+	return slices.Collect(func(yield func(string) bool) {
+		for pair := range slices.Chunk(reply[1:], 2) {
+			if !yield(pair[0]) {
+				return
+			}
+		}
+	})
+}
+
+// inDoubt claims the token as ann, who falls silent.
+func (b *box) inDoubt(c claim) (fence int64) {
+	b.Helper()
+	fence = b.granted(c)
+	word(b, b.extend("ann", 0), "ok", 1)
+	b.tick()
+	return fence
+}
+
+func TestOperationInDoubtIsListedUntilItEnds(t *testing.T) {
+	for name, end := range map[string]func(*box){
+		"completed by its late owner":   func(b *box) { want(b, b.complete("ann", "late"), "ok") },
+		"given back":                    func(b *box) { want(b, b.release("ann"), "ok") },
+		"settled as completed":          func(b *box) { want(b, b.settle("completed", "answer"), "ok") },
+		"settled as not begun":          func(b *box) { want(b, b.settle("not-begun", ""), "ok") },
+		"settled as refused":            func(b *box) { want(b, b.settle("refused", ""), "ok") },
+		"its owner is alive after all":  func(b *box) { word(b, b.extend("ann", minute), "ok", 1) },
+		"claimed again by the same one": func(b *box) { b.granted(claim{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, b *box) {
+				b.granted(claim{})
+				if listed := b.doubts(); len(listed) > 0 {
+					t.Fatalf("operations in doubt while the attempt runs: got %q, want none", listed)
+				}
+				word(t, b.extend("ann", 0), "ok", 1)
+				b.tick()
+				want(t, b.doubts(), "t")
+				end(b)
+				if listed := b.doubts(); len(listed) > 0 {
+					t.Fatalf("operations in doubt after the end: got %q, want none", listed)
+				}
+			})
+		})
+	}
+}
+
+func TestOperationShowsWhatAnOperatorNeeds(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		get := func() []string { return b.run(scripts.OperationGet, tokenKey[:1]) }
+		want(t, get(), "unknown")
+		before := b.now()
+		fence := b.granted(claim{route: "POST /payments", request: "r-1"})
+		shown := get()
+		want(t, shown[:7], "ok", "claimed", "POST /payments", "r-1", strconv.FormatInt(fence, 10), "1", "hold")
+		between(t, "began", number(t, shown[7]), before, b.now())
+		between(t, "lease until", number(t, shown[8]), before+minute, b.now()+minute)
+		between(t, "expires at", number(t, shown[9]), before+hour-slack, b.now()+hour+slack)
+		b.tick()
+		b.granted(claim{route: "POST /payments", request: "r-1"})
+		want(t, get()[7:8], shown[7]) // the same attempt, asked for again
+		word(t, b.extend("ann", 0), "ok", 1)
+		b.tick()
+		want(t, get()[1:2], "in-doubt")
+		want(t, b.settle("refused", ""), "ok")
+		want(t, get()[10:], "refused")
+	})
+}
+
+func TestSettlingEndsTheDoubtAsItWasDecided(t *testing.T) {
+	for outcome, later := range map[string]func(b *box, fence int64){
+		"completed": func(b *box, _ int64) {
+			want(b, b.claim(claim{owner: "bob"}), "replay", "answer")
+			want(b, b.claim(claim{owner: "bob", fingerprint: "other"}), "mismatch")
+		},
+		"not-begun": func(b *box, fence int64) {
+			reply := b.claim(claim{owner: "bob"})
+			word(b, reply, "granted", 3)
+			if number(b, reply[1]) <= fence || reply[2] != "2" {
+				b.Errorf("the claim after fence %d: got %q, want a larger fence and attempt 2", fence, reply)
+			}
+		},
+		"refused": func(b *box, _ int64) {
+			reply := b.claim(claim{owner: "bob", policy: "takeover"})
+			word(b, reply, "in-doubt", 2)
+			want(b, reply[2:], "refused")
+		},
+	} {
+		t.Run(outcome, func(t *testing.T) {
+			each(t, func(t *testing.T, b *box) {
+				fence := b.inDoubt(claim{policy: "takeover"})
+				want(t, b.settle(outcome, "answer"), "ok")
+				for _, late := range [][]string{b.complete("ann", "late"), b.extend("ann", minute), b.release("ann")} {
+					want(t, late, "stale") // the attempt has lost its claim
+				}
+				again := b.settle(outcome, "answer")
+				if again[0] != "already" && outcome != "refused" {
+					t.Errorf("settling again: got %q, want already", again)
+				}
+				later(b, fence)
+			})
+		})
+	}
+}
+
+func TestSettlingIsRefusedWhereThereIsNoDoubt(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		want(t, b.settle("not-begun", ""), "unknown")
+		b.issue(hour, "")
+		want(t, b.settle("completed", "answer"), "not-in-doubt", "issued")
+		b.granted(claim{})
+		before := b.look(tokenKey...)
+		reply := b.settle("completed", "answer")
+		word(t, reply, "running", 1)
+		between(t, "left of the lease", number(t, reply[1]), 1, minute)
+		b.same(before)
+		want(t, b.complete("ann", "own"), "ok")
+		want(t, b.settle("completed", "answer"), "not-in-doubt", "completed")
+		want(t, b.claim(claim{owner: "bob"}), "replay", "own")
+	})
+}
+
+func TestWhatWasRefusedMayBeSettledOtherwise(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.inDoubt(claim{})
+		want(t, b.settle("refused", ""), "ok")
+		want(t, b.settle("refused", ""), "ok")
+		want(t, b.settle("completed", "answer"), "ok")
+		want(t, b.settle("completed", "another"), "not-in-doubt", "completed")
+		want(t, b.claim(claim{owner: "bob"}), "replay", "answer")
+	})
+}
+
+func TestPagesOfOperationsInDoubtMissNone(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		var all []string
+		for i := range 25 { // in groups of one end
+			name := fmt.Sprintf("op-%02d", i)
+			b.do("ZADD", tokenKey[1], 1000+i/10, name)
+			all = append(all, name)
+		}
+		b.do("ZADD", tokenKey[1], b.now()+hour, "running")
+		var got []string
+		ended, last := "0", ""
+		for {
+			reply := b.run(scripts.OperationList, tokenKey[1:], ended, last, 4)
+			if len(reply) == 1 {
+				break
+			}
+			for pair := range slices.Chunk(reply[1:], 2) {
+				last, ended = pair[0], pair[1]
+				got = append(got, last)
+			}
+		}
+		want(t, got, all...)
+	})
+}

@@ -40,6 +40,8 @@ var (
 	ErrNotAnInteger   = refusal("the counter does not hold an integer")
 	ErrOverflow       = refusal("the counter would overflow, or come to more than its template writes")
 	ErrBehind         = refusal("the counter has gone back, or may have") // SetCounter past all values to go on
+	ErrAttemptRunning = refusal("an attempt may still be running") // Error.RetryAfter is what is left of its lease
+	ErrNotInDoubt     = refusal("the operation is not in doubt")
 	ErrSuperseded     = loss("another attempt has the claim")
 )
 
@@ -70,6 +72,8 @@ var codes = map[wire.Code]error{
 	wire.UnsupportedEncoding: ErrInvalidRequest,
 	wire.InProgress:          ErrInProgress,
 	wire.IdempotencyUnknown:  ErrInDoubt,
+	wire.AttemptRunning:      ErrAttemptRunning,
+	wire.NotInDoubt:          ErrNotInDoubt,
 	wire.Superseded:          ErrSuperseded,
 	wire.PayloadMismatch:     ErrMismatch,
 	wire.TokenUnknown:        ErrUnknownToken,

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // list asks for what a path has of names with a prefix, page by page, and ends with the first error. read takes a page apart: what it lists, nil if it is no list, and
@@ -15,7 +16,7 @@ func list[page, wired, item any](
 	return func(yield func(item, error) bool) {
 		for cursor := ""; ; {
 			var answer page
-			look := call{op: op, method: http.MethodGet, path: path + pageQuery(prefix, cursor), status: http.StatusOK, into: &answer}
+			look := call{op: op, method: http.MethodGet, path: path + pageQuery(path, prefix, cursor), status: http.StatusOK, into: &answer}
 			err := c.exchange(ctx, look)
 			listed, next := read(answer)
 			if err == nil && (listed == nil || next != "" && next <= cursor) { // which would never end
@@ -39,8 +40,8 @@ func list[page, wired, item any](
 	}
 }
 
-// pageQuery says which page is meant.
-func pageQuery(prefix, cursor string) string {
+// pageQuery says which page is meant of what a path lists.
+func pageQuery(path, prefix, cursor string) string {
 	query := url.Values{}
 	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {
 		if value != "" {
@@ -49,6 +50,9 @@ func pageQuery(prefix, cursor string) string {
 	}
 	if len(query) == 0 {
 		return ""
+	}
+	if strings.Contains(path, "?") {
+		return "&" + query.Encode()
 	}
 	return "?" + query.Encode()
 }

@@ -44,6 +44,7 @@ var problems = []struct {
 	{segment.ErrWentBack, wire.StoreUnavailable},
 	{segment.ErrBadRange, wire.StoreUnavailable},
 	{segment.ErrClosed, wire.StoreUnavailable},
+	{idempotency.ErrCursor, wire.InvalidRequest},
 	{number.ErrWidth, wire.CounterOverflow},
 	{number.ErrNegative, wire.CounterOverflow},
 	{workerlease.ErrRequest, wire.InvalidRequest},
@@ -181,6 +182,9 @@ func (s *Server) complete(problem *wire.Problem, r *http.Request) {
 		problem.See = policyPath
 	case wire.IdempotencyUnknown, wire.InProgress:
 		problem.See = policyPath
+		if problem.Operation != "" {
+			problem.See = "/operation/" + problem.Operation
+		}
 		if token := r.Header.Get(idempotency.TokenHeader); token != "" {
 			problem.See = "/token/" + token
 		} else if strings.HasPrefix(r.URL.Path, "/token/") {

@@ -32,6 +32,8 @@ const (
 	lockBroken      = "lock.broken"
 	lockQuarantined = "lock.quarantined"
 
+	operationSettled = "operation.settled" // an operator has ended the doubt about it
+
 	tokenInDoubt = "token.in-doubt" // somebody came again, and the first attempt has ended without an answer
 	storeChanged = "store.changed"  // another incarnation: confirmed writes may be missing
 )
@@ -39,7 +41,7 @@ const (
 // told are the kinds that the feed tells one by one.
 var told = []string{
 	counterSet, counterRemoved, counterInDoubt, poolCreated, workerGranted, workerReleased, workerLost, workerQuarantined, workerExhausted,
-	lockGranted, lockReleased, lockLost, lockBroken, lockQuarantined, tokenInDoubt, storeChanged,
+	lockGranted, lockReleased, lockLost, lockBroken, lockQuarantined, operationSettled, tokenInDoubt, storeChanged,
 }
 
 // What is only counted: there can be thousands in a second, and a person could do nothing with one.

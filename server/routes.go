@@ -32,11 +32,14 @@ var no = takes() // query parameters
 
 func (s *Server) tokenRoutes(at *roster) {
 	at.use.POST("/token", s.issueToken, no)
+	at.admin.GET("/token", s.listOperations, takes("state", "prefix", "cursor", "n"))
 	at.read.GET("/token/:token", s.tokenStatus, no)
 	at.use.POST("/token/:token/claim", s.claimToken, no)
 	at.use.POST("/token/:token/complete", s.completeToken, no)
 	at.use.POST("/token/:token/extend", s.extendToken, no)
 	at.use.POST("/token/:token/release", s.releaseToken, no)
+	at.read.GET("/operation/:operation", s.showOperation, no)
+	at.admin.POST("/operation/:operation/settle", s.settleOperation, no)
 
 	if s.config.Dev {
 		at.use.POST("/payments", s.pay, no, s.guard(s.paymentRoute()))

@@ -145,6 +145,11 @@ func answerOf(c echo.Context) (idempotency.Answer, error) {
 	if err := body(c, &request); err != nil {
 		return idempotency.Answer{}, err
 	}
+	return checkedAnswer(request)
+}
+
+// checkedAnswer is an answer that can be recorded.
+func checkedAnswer(request wire.Answer) (idempotency.Answer, error) {
 	if request.Status < 200 || request.Status > 599 {
 		return idempotency.Answer{}, invalid("status", "200 to 599")
 	}

@@ -17,10 +17,10 @@ import (
 
 func (p *program) tokenCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "token", Short: "Issue one-use tokens and look at them, at a running service", Args: noArgs,
+		Use: "token", Short: "Issue one-use tokens, look at them, and end doubt about operations", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	command.AddCommand(p.tokenIssueCommand(), p.tokenShowCommand())
+	command.AddCommand(p.tokenIssueCommand(), p.tokenShowCommand(), p.tokenListCommand(), p.tokenSettleCommand())
 	return command
 }
 

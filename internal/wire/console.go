@@ -11,6 +11,11 @@ type Event struct {
 	Fence    int64     `json:"fence,omitempty"`     // of grants, and of a lock that was taken away by force
 	Holder   string    `json:"holder,omitempty"`    // as who was granted it named itself
 	Value    *int64    `json:"value,omitempty"`     // what a counter was set to
+
+	Operation string `json:"operation,omitempty"` // that was settled, by its name
+	Outcome   string `json:"outcome,omitempty"`   // as which it was settled
+	By        string `json:"by,omitempty"`        // the principal who settled it; none where access is not controlled
+	Reason    string `json:"reason,omitempty"`    // as that principal gave it
 }
 
 // EventHello is the first message of GET /events, of type hello.

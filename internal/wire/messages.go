@@ -53,6 +53,39 @@ type Answer struct {
 	NotKept bool              `json:"body_not_kept,omitempty"` // the body was too large to keep, and is not there
 }
 
+// Operation is what an operator may know of an operation: it answers GET /operation/{operation}, and
+// is a part of Operations. It holds no token and no key.
+type Operation struct {
+	Operation  string    `json:"operation"` // its name, which handlers get as well
+	State      string    `json:"state"`     // issued, claimed, completed or in-doubt
+	Route      string    `json:"route,omitempty"`
+	Since      time.Time `json:"since,omitzero"`       // since when it is in doubt
+	RanFor     *int64    `json:"ran_for_ms,omitempty"` // of one in doubt: from its attempt's claim to the end of the lease
+	Attempts   int       `json:"attempts"`
+	Fence      int64     `json:"fence"`                // of the newest attempt, as all that follows
+	RequestID  string    `json:"request_id,omitempty"` // under which the service's log has it
+	Policy     string    `json:"policy,omitempty"`
+	Began      time.Time `json:"began,omitzero"`
+	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	ExpiresAt  time.Time `json:"expires_at"`         // when the record goes
+	Decision   string    `json:"decision,omitempty"` // of an operator, the last one: completed, not-begun or refused
+}
+
+// Operations answers GET /token?state=in-doubt.
+type Operations struct {
+	Operations []Operation `json:"operations"`
+	Next       string      `json:"next,omitempty"` // cursor of the next page
+}
+
+// Settlement is the body of POST /operation/{operation}/settle.
+type Settlement struct {
+	Outcome string            `json:"outcome"`               // completed, not-begun or refused
+	Status  int               `json:"status,omitempty"`      // of the answer, with completed, as what follows
+	Headers map[string]string `json:"headers,omitempty"`     //
+	Body    []byte            `json:"body_base64,omitempty"` //
+	Reason  string            `json:"reason,omitempty"`      // kept in the event feed and the log
+}
+
 // ExtendRequest is the body of POST /token/{token}/extend; all of it is optional.
 type ExtendRequest struct {
 	Lease *int64 `json:"lease_ms"`

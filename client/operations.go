@@ -1,0 +1,97 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// Operation is what an operator may know of an operation. It holds no token and no key.
+type Operation struct {
+	Name      string        // which handlers get as well: by it the operation is found in the service's own records
+	State     State         //
+	Route     string        // of the newest attempt; "" = not known
+	Since     time.Time     // since when it is in doubt; the zero time = it is not
+	RanFor    time.Duration // of one in doubt: from its attempt's claim to the end of the lease; 0 = not known
+	Attempts  int           // how many were granted
+	Fence     int64         // of the newest attempt
+	RequestID string        // of the newest attempt; "" = not known
+	ExpiresAt time.Time     // when the record goes
+	Decision  Decision      // of an operator, the last one; "" = none
+}
+
+// Decision is what an operator says of an operation in doubt after looking at its effect.
+type Decision string
+
+// The decisions of an operator.
+const (
+	Happened Decision = "completed" // it has had its effect: its answer is recorded, and every repeat gets it
+	NotBegun Decision = "not-begun" // it has had no effect: the next request may begin, with a larger fence
+	Refuse   Decision = "refused"   // no request may begin; repeats are told that an operator has closed it
+)
+
+// InDoubt lists the operations in doubt whose name or route begins with a prefix, the one that is so
+// for longest first, page by page. It ends with the first error. It needs the role admin.
+func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[Operation, error] {
+	return list(ctx, c, "list operations in doubt", "/token?state=in-doubt", prefix,
+		func(page wire.Operations) ([]wire.Operation, string) { return page.Operations, page.Next }, operation)
+}
+
+// Operation shows one operation; ErrUnknownToken if it has expired, was lost, or never was.
+func (c *Client) Operation(ctx context.Context, name string) (Operation, error) {
+	var shown wire.Operation
+	look := call{op: "show operation", method: http.MethodGet, path: "/operation/" + name, status: http.StatusOK, into: &shown}
+	if err := c.onOperation(ctx, name, look); err != nil {
+		return Operation{}, err
+	}
+	if shown.Operation != name {
+		return Operation{}, look.unreadable()
+	}
+	return operation(shown), nil
+}
+
+// Settlement ends the doubt about an operation.
+type Settlement struct {
+	Decision Decision
+	Answer   Answer // to record with Happened; NotKept is not looked at
+	Reason   string // up to 500 characters, kept in the service's events and log
+}
+
+// Settle ends the doubt about an operation, by its name. The errors: ErrAttemptRunning (RetryAfter is
+// what is left of its lease), ErrNotInDoubt, ErrUnknownToken; ErrUnknownOutcome and ErrUnavailable:
+// settle it again, which is harmless. It needs the role admin.
+func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
+	request := wire.Settlement{Outcome: string(s.Decision), Reason: s.Reason}
+	if s.Decision == Happened {
+		request.Status, request.Headers, request.Body = cmp.Or(s.Answer.Status, http.StatusOK), s.Answer.Header, s.Answer.Body
+	}
+	return c.onOperation(ctx, name, call{
+		op: "settle operation", method: http.MethodPost, path: "/operation/" + name + "/settle", body: request, status: http.StatusNoContent,
+	})
+}
+
+var operationForm = regexp.MustCompile(`^[A-Za-z0-9_-]{32}$`)
+
+// onOperation makes a call about an operation whose name can stand in a path.
+func (c *Client) onOperation(ctx context.Context, name string, asked call) error {
+	if !operationForm.MatchString(name) {
+		return asked.invalid("an operation's name has 32 characters of A-Z a-z 0-9 _ -")
+	}
+	return c.exchange(ctx, asked)
+}
+
+func operation(shown wire.Operation) Operation {
+	o := Operation{
+		Name: shown.Operation, State: State(shown.State), Route: shown.Route, Since: shown.Since, Attempts: shown.Attempts, Fence: shown.Fence,
+		RequestID: shown.RequestID, ExpiresAt: shown.ExpiresAt, Decision: Decision(shown.Decision),
+	}
+	if shown.RanFor != nil {
+		o.RanFor = time.Duration(*shown.RanFor) * time.Millisecond
+	}
+	return o
+}

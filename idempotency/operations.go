@@ -179,7 +179,9 @@ func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation,
 				break
 			}
 		}
-		looked += len(entries)
+		if looked += len(entries); len(entries) < page.Max && after == entries[len(entries)-1] {
+			return list, "", nil
+		}
 	}
 	return list, after.cursor(), nil
 }

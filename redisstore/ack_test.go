@@ -124,7 +124,9 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 	for _, replica := range set.Replicas() {
 		replica.Pause()
 	}
-	token := func(name string) []string { return []string{store.Key("token", name)} }
+	token := func(name string) []string {
+		return []string{store.Key("token", name), store.SlotKey("operations", "under-way", name)}
+	}
 	pool := []string{store.Key("worker", "p"), store.Key("worker", "p", "ends"), store.Key("worker", "p", "names")}
 	run := func(s *scripts.Script, keys []string, args ...any) redisstore.Reply {
 		t.Helper()

@@ -1,13 +1,7 @@
 -- token_claim: looks at a token and takes it in one step. At most one owner holds a token's claim; asking again as that owner answers the same grant.
-<<<<<<< HEAD
--- Uses   clock integer fence retain
--- KEYS   [1] the token's record (hash)
--- ARGV   [1] owner, the secret that names this attempt; a remote caller may choose it  [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
-=======
 -- Uses   clock integer fence retain under_way
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
--- ARGV   [1] owner, the secret that names this attempt  [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
->>>>>>> 317197d (scripts, idempotency: operations in doubt are listed, and can be settled)
+-- ARGV   [1] owner, the secret that names this attempt; a remote caller may choose it  [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
 --        [5] retention  [6] scope of the route, '' for none, '*' for any  [7] 'issued': only an issued token will do | 'any': the client's own key, this may be its first sight
 --        [8] 'await': if the claim is another's, its end is to be told on the channel of the waiting | ''
 --        [9] route and [10] request id of the attempt, for people; '' for none

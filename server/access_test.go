@@ -79,7 +79,7 @@ var parameters = map[string]struct {
 	name  bool
 }{
 	"{key}": {"orders:k", true}, "{pool}": {"orders:p", true}, "{tag}": {"orders:t", true}, "{name}": {"orders:l", true},
-	"{token}": {"t", false}, "{id}": {"1", false}, "{worker_id}": {"0", false}, "{code}": {"not-found", false}, "{file}": {"file", false},
+	"{token}": {"t", false}, "{id}": {"1", false}, "{worker_id}": {"0", false}, "{code}": {"not-found", false}, "{file}": {"file", false}, "{operation}": {strings.Repeat("A", 32), false},
 }
 
 // fill makes a path of a route, and tells which parameter is a name.

@@ -28,6 +28,8 @@ var contract = map[wire.Code]struct {
 	"method-not-allowed":           {405, false},
 	"idempotency-in-progress":      {409, true},
 	"idempotency-outcome-unknown":  {409, false},
+	"attempt-running":              {409, true},
+	"not-in-doubt":                 {409, false},
 	"idempotency-superseded":       {409, false},
 	"idempotency-payload-mismatch": {422, false},
 	"idempotency-token-unknown":    {410, false},

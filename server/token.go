@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -81,6 +82,7 @@ func (s *Server) claimToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	terms.RequestID = requestlog.ID(c.Request().Context())
 	outcome, err := s.tokens.Claim(c.Request().Context(), ref, terms)
 	if err != nil {
 		return err

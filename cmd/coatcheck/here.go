@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/url"
 )
 
 // handlerTransport has a handler of this process answer requests.
@@ -12,11 +13,13 @@ type handlerTransport struct{ handler http.Handler }
 // RoundTrip answers a request.
 func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	asked := r.Clone(r.Context())
-	asked.RequestURI = asked.URL.RequestURI()
+	asked.RequestURI = asked.URL.RequestURI() // as net/http reads it from the request line
+	asked.URL = &url.URL{Path: asked.URL.Path, RawPath: asked.URL.RawPath, RawQuery: asked.URL.RawQuery}
+	asked.RemoteAddr = "127.0.0.1:0"
 	if asked.Body == nil {
 		asked.Body = http.NoBody
 	}
-	a := &answer{header: http.Header{}}
+	a := &handled{header: http.Header{}}
 	t.handler.ServeHTTP(a, asked)
 	a.WriteHeader(http.StatusOK) // unless it has one
 	return &http.Response{
@@ -25,16 +28,16 @@ func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// answer is what a handler writes.
-type answer struct {
+// handled is what a handler writes.
+type handled struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (a *answer) Header() http.Header         { return a.header }
-func (a *answer) Write(p []byte) (int, error) { a.WriteHeader(http.StatusOK); return a.body.Write(p) }
-func (a *answer) WriteHeader(status int) {
+func (a *handled) Header() http.Header         { return a.header }
+func (a *handled) Write(p []byte) (int, error) { a.WriteHeader(http.StatusOK); return a.body.Write(p) }
+func (a *handled) WriteHeader(status int) {
 	if a.status == 0 {
 		a.status = status
 	}

@@ -30,7 +30,7 @@ func (p *program) atOperations(c *cobra.Command, s *source, command func(context
 	err := p.either(c, s, func(service *client.Client) error {
 		return command(c.Context(), service)
 	}, func(store *redisstore.Store) error {
-		here := server.New(server.Config{Store: store, AnswerKeys: s.config.answerKeys, Logger: p.logger(&s.config)})
+		here := server.New(server.Config{Store: store, AnswerKeys: s.config.answerKeys})
 		service, err := client.New(client.Config{URL: "http://localhost", HTTPClient: &http.Client{Transport: handlerTransport{here.Handler()}}})
 		if err == nil {
 			err = command(c.Context(), service)

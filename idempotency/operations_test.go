@@ -1,0 +1,156 @@
+package idempotency
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// abandoned claims a client's key and falls silent at once.
+func abandoned(t testing.TB, tokens *Tokens, key, route string) (operation string, grant Grant) {
+	t.Helper()
+	ref := ClientKey("", route, key)
+	terms := Terms{Fingerprint: "f", Policy: Takeover, Lease: time.Hour, Route: route, RequestID: "request-" + key}
+	grant = claim(t, tokens, ref, terms)
+	expect.Error(t, "Abandon "+key, tokens.Abandon(t.Context(), ref, grant.Owner, 0), nil)
+	return ref.record, grant
+}
+
+// listed reads all pages of the operations in doubt.
+func listed(t testing.TB, tokens *Tokens, prefix string, size int) (names []string) {
+	t.Helper()
+	cursor := ""
+	for {
+		page, next, err := tokens.InDoubt(t.Context(), DoubtPage{Prefix: prefix, Cursor: cursor, Max: size})
+		expect.Error(t, "InDoubt", err, nil)
+		if len(page) > size {
+			t.Fatalf("a page of %d operations, want %d at most", len(page), size)
+		}
+		for _, operation := range page {
+			names = append(names, operation.Name)
+		}
+		if next == "" {
+			return names
+		}
+		cursor = next
+	}
+}
+
+func TestOperationsInDoubtAreListedOldestFirst(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		tokens := newTokens(t, store)
+		size := 2
+		if store.Mode() == redisstore.Cluster {
+			size = 10 // a page of a cluster asks every slot
+		}
+		var all, payments []string
+		for i, route := range []string{"POST /payments", "POST /orders", "POST /payments", "POST /orders", "POST /payments"} {
+			operation, _ := abandoned(t, tokens, string(rune('a'+i)), route)
+			all = append(all, operation)
+			if route == "POST /payments" {
+				payments = append(payments, operation)
+			}
+			time.Sleep(2 * time.Millisecond) // the next is in doubt a millisecond later
+		}
+		claim(t, tokens, ClientKey("", "r", "running"), Terms{Fingerprint: "f", Lease: time.Hour})
+		expect.Equal(t, "operations in doubt", listed(t, tokens, "", size), all)
+		expect.Equal(t, "operations of POST /payments in doubt", listed(t, tokens, "POST /pay", size), payments)
+		expect.Equal(t, "the operation of that name", listed(t, tokens, all[3], size), all[3:4])
+
+		forget(t, tokens, ClientKey("", "POST /payments", "a"))
+		expect.Equal(t, "operations in doubt after a record is gone", listed(t, tokens, "", size), all[1:])
+		_, _, err := tokens.InDoubt(t.Context(), DoubtPage{Cursor: "nonsense", Max: 1})
+		expect.Error(t, "InDoubt with a cursor of no page", err, ErrCursor)
+	})
+}
+
+func TestOperationInDoubtIsToldWithItsNameAndSinceWhen(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		tokens := newTokens(t, store)
+		guarded := tokens.Middleware(Route{Name: "pay"})(&handler{serve: func(_ http.ResponseWriter, r *http.Request) {
+			attempt, _ := FromContext(r.Context())
+			attempt.InDoubt()
+		}})
+		post(guarded, "a", "Idempotency-Key: k", "X-Request-Id: r-7")
+		refused := post(guarded, "a", "Idempotency-Key: k")
+		expect.Equal(t, "status of a repeat", refused.Code, 409)
+		name := ClientKey("", "pay", "k").record
+		expect.Contains(t, "the problem of a repeat", refused.Body.String(), `"operation":"`+name+`"`, `"since":"`, "An operator can settle the operation")
+
+		operation, err := tokens.Operation(t.Context(), name)
+		expect.Error(t, "Operation", err, nil)
+		expect.Equal(t, "route, request and attempts of the operation", []any{operation.State, operation.Route, operation.RequestID, operation.Attempts}, []any{InDoubt, "pay", "r-7", 1})
+
+		expect.Error(t, "Settle as refused", tokens.Settle(t.Context(), name, Settlement{Decision: Refuse}), nil)
+		closed := post(guarded, "a", "Idempotency-Key: k")
+		expect.Equal(t, "status of a repeat after it was closed", closed.Code, 409)
+		expect.Contains(t, "the problem of a repeat after it was closed", closed.Body.String(), "An operator has looked at the operation and closed it")
+	})
+}
+
+func TestSettledOperationIsAnsweredAsItWasDecided(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		tokens := newTokens(t, store)
+		answer := Answer{Status: 201, Header: http.Header{"Content-Type": {"text/plain"}, "X-Other": {"1"}}, Body: []byte("paid")}
+		name, _ := abandoned(t, tokens, "happened", "pay")
+		for range 2 { // repeating it is harmless
+			expect.Error(t, "Settle as completed", tokens.Settle(t.Context(), name, Settlement{Decision: Happened, Answer: answer}), nil)
+		}
+		outcome, err := tokens.Claim(t.Context(), ClientKey("", "pay", "happened"), Terms{Fingerprint: "f"})
+		expect.Error(t, "Claim after it was settled as completed", err, nil)
+		expect.Equal(t, "the answer that was settled", outcome, Outcome{Answer: answer})
+		expect.Error(t, "Settle with another answer", tokens.Settle(t.Context(), name, Settlement{Decision: Happened, Answer: Answer{Status: 500}}), ErrNotInDoubt)
+
+		name, old := abandoned(t, tokens, "not-begun", "pay")
+		expect.Error(t, "Settle as not begun", tokens.Settle(t.Context(), name, Settlement{Decision: NotBegun}), nil)
+		next := claim(t, tokens, ClientKey("", "pay", "not-begun"), Terms{Fingerprint: "another", Lease: time.Hour})
+		if next.Fence <= old.Fence || next.Attempt != 2 {
+			t.Errorf("the claim after fence %d: got %+v, want a larger fence and attempt 2", old.Fence, next)
+		}
+		err = tokens.Complete(t.Context(), ClientKey("", "pay", "not-begun"), old.Owner, answer, 0)
+		expect.Error(t, "Complete by the attempt that was settled", err, ErrSuperseded)
+
+		err = tokens.Settle(t.Context(), name, Settlement{Decision: NotBegun})
+		running, ok := errors.AsType[*AttemptRunningError](err)
+		if !ok || running.Left <= 0 || running.Left > time.Hour {
+			t.Errorf("Settle while an attempt runs: got %v, want an AttemptRunningError of up to an hour", err)
+		}
+		for _, unknown := range []string{"", "nonsense", name[:31] + "!", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"} {
+			expect.Error(t, "Settle "+unknown, tokens.Settle(t.Context(), unknown, Settlement{Decision: Refuse}), ErrUnknownToken)
+		}
+		if err := tokens.Settle(t.Context(), name, Settlement{Decision: "maybe"}); err == nil {
+			t.Error("Settle with the decision maybe: got no error, want one that lists the decisions")
+		}
+	})
+}
+
+func TestEncryptedAnswerOfASettlementCanBeRepeated(t *testing.T) {
+	store := storetest.Open(t, redisstore.Config{})
+	tokens := newTokensWith(t, store, Config{AnswerKeys: []Key{{ID: "k", Secret: make([]byte, 32)}}})
+	name, _ := abandoned(t, tokens, "k", "pay")
+	settlement := Settlement{Decision: Happened, Answer: Answer{Status: 201, Header: http.Header{}, Body: []byte("secret")}}
+	for range 2 {
+		expect.Error(t, "Settle", tokens.Settle(t.Context(), name, settlement), nil)
+	}
+	stored := behind(t, tokens, tokens.keysOf(name)[0], "return {redis.call('HGET', KEYS[1], 'answer')}")
+	expect.Equal(t, "the stored answer begins as encrypted ones do", stored[:2], "2 ")
+	outcome, err := tokens.Claim(t.Context(), ClientKey("", "pay", "k"), Terms{Fingerprint: "f"})
+	expect.Error(t, "Claim", err, nil)
+	expect.Equal(t, "the answer", outcome.Answer.Body, []byte("secret"))
+}
+
+func TestLongAndStrangeNamesOfRoutesAndRequestsAreNotKept(t *testing.T) {
+	tokens := newTokens(t, storetest.Open(t, redisstore.Config{}))
+	long := string(slices.Repeat([]byte("r"), 300))
+	ref := ClientKey("", "r", "k")
+	claim(t, tokens, ref, Terms{Fingerprint: "f", Route: long, RequestID: "a b\n"})
+	operation, err := tokens.Operation(t.Context(), ref.record)
+	expect.Error(t, "Operation", err, nil)
+	expect.Equal(t, "route and request id", []string{operation.Route, operation.RequestID}, []string{long[:200], ""})
+}

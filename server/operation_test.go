@@ -1,0 +1,122 @@
+package server_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// inDoubt claims a new token whose attempt then says that it ended without an answer.
+func (s *service) inDoubt(t *testing.T, fingerprint string) (token string) {
+	t.Helper()
+	token = must[wire.TokenIssued](t, s, 201, "POST", "/token", "").Token
+	claimed := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"`+fingerprint+`","lease_ms":100}`, "X-Request-Id: r-"+fingerprint)
+	expect.Equal(t, "outcome of the claim", claimed.Outcome, "granted")
+	expect.Eventually(t, "the token is in doubt", func() bool {
+		return must[wire.TokenStatus](t, s, 200, "GET", "/token/"+token, "").State == "in-doubt"
+	})
+	return token
+}
+
+func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
+	s := onEmbedded(t)
+	tokens := map[string]string{}
+	for _, fate := range []string{"completed", "not-begun", "refused"} {
+		tokens[fate] = s.inDoubt(t, fate)
+	}
+	page := must[wire.Operations](t, s, 200, "GET", "/token?state=in-doubt", "")
+	if len(page.Operations) != 3 || page.Next != "" {
+		t.Fatalf("GET /token?state=in-doubt: got %+v, want three operations and no cursor", page)
+	}
+	byRequest := map[string]wire.Operation{}
+	for _, operation := range page.Operations {
+		byRequest[operation.RequestID] = operation
+		if operation.Since.IsZero() || operation.RanFor == nil || operation.Attempts != 1 || operation.Fence == 0 || operation.State != "in-doubt" {
+			t.Errorf("GET /token?state=in-doubt: got %+v, want since, ran_for_ms, one attempt and a fence", operation)
+		}
+	}
+	for fate, token := range tokens {
+		name := byRequest["r-"+fate].Operation
+		refused := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"`+fate+`"}`)
+		problem := checkProblem(t, refused, wire.IdempotencyUnknown)
+		expect.Equal(t, "operation in the problem of "+fate, problem.Operation, name)
+		body := `{"outcome":"` + fate + `","reason":"ticket 7"}`
+		if fate == "completed" {
+			body = `{"outcome":"completed","status":201,"headers":{"Content-Type":"text/plain"},"body_base64":"` + base64.StdEncoding.EncodeToString([]byte("paid")) + `","reason":"ticket 7"}`
+		}
+		for range 2 { // repeating it is harmless
+			s.do(t, "POST", "/operation/"+name+"/settle", body).wantStatus(t, 204)
+		}
+		expect.Equal(t, "decision shown of "+fate, must[wire.Operation](t, s, 200, "GET", "/operation/"+name, "").Decision, fate)
+	}
+	expect.Equal(t, "operations in doubt after all were settled", must[wire.Operations](t, s, 200, "GET", "/token?state=in-doubt", ""), wire.Operations{Operations: []wire.Operation{}})
+
+	claim := func(fate string) answer { return s.do(t, "POST", "/token/"+tokens[fate]+"/claim", `{"fingerprint":"`+fate+`"}`) }
+	replay := decode[wire.Claimed](t, claim("completed"), 200)
+	expect.Equal(t, "the claim of what was completed", []any{replay.Outcome, replay.Response.Status, string(replay.Response.Body)}, []any{"replay", 201, "paid"})
+	again := decode[wire.Claimed](t, claim("not-begun"), 200)
+	expect.Equal(t, "the claim of what had not begun", []any{again.Outcome, again.Attempt}, []any{"granted", 2})
+	expect.Contains(t, "the claim of what was refused", checkProblem(t, claim("refused"), wire.IdempotencyUnknown).Detail, "closed it")
+	running := checkProblem(t, s.do(t, "POST", "/operation/"+byRequest["r-not-begun"].Operation+"/settle", `{"outcome":"refused"}`), wire.AttemptRunning)
+	expect.Equal(t, "attempt-running is retryable", running.Retryable, true)
+	checkProblem(t, s.do(t, "POST", "/operation/"+byRequest["r-completed"].Operation+"/settle", `{"outcome":"refused"}`), wire.NotInDoubt)
+}
+
+func TestSettlementIsTiedToWhoAndWhyInEventsAndLog(t *testing.T) {
+	g := serveKeyed(t, server.Config{}, nil)
+	token := decode[wire.TokenIssued](t, g.as(t, "use", "POST", "/token", ""), 201).Token
+	g.as(t, "use", "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":100}`).wantStatus(t, 200)
+	var operation string
+	expect.Eventually(t, "the operation is in doubt", func() bool {
+		page := decode[wire.Operations](t, g.as(t, "admin", "GET", "/token?state=in-doubt", ""), 200)
+		if len(page.Operations) > 0 {
+			operation = page.Operations[0].Operation
+		}
+		return operation != ""
+	})
+	for _, caller := range []string{"read", "use"} {
+		checkProblem(t, g.as(t, caller, "GET", "/token?state=in-doubt", ""), wire.Forbidden)
+		checkProblem(t, g.as(t, caller, "POST", "/operation/"+operation+"/settle", `{"outcome":"refused"}`), wire.Forbidden)
+	}
+	g.as(t, "admin", "POST", "/operation/"+operation+"/settle", `{"outcome":"refused","reason":"ticket 8"}`).wantStatus(t, 204)
+	line := g.logLine(t, "an operation in doubt was settled", operation)
+	expect.Contains(t, "the line of the log", line, `outcome=refused`, `by=`, `reason="ticket 8"`)
+	if strings.Contains(g.log.String(), token) {
+		t.Errorf("the log holds the token %s:\n%s", token, g.log)
+	}
+}
+
+func TestBadSettlementsAreRefusedWithTheField(t *testing.T) {
+	s := onEmbedded(t)
+	const known = "/operation/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	for _, row := range []struct {
+		method, path, body string
+		code               wire.Code
+		field              string
+	}{
+		{"GET", "/token", "", wire.InvalidRequest, "state"},
+		{"GET", "/token?state=issued", "", wire.InvalidRequest, "state"},
+		{"GET", "/token?state=in-doubt&n=0", "", wire.InvalidRequest, "n"},
+		{"GET", "/token?state=in-doubt&cursor=x", "", wire.InvalidRequest, ""},
+		{"GET", "/token?state=in-doubt&prefix=" + strings.Repeat("a", 201), "", wire.InvalidRequest, "prefix"},
+		{"GET", "/operation/short", "", wire.InvalidName, "operation"},
+		{"GET", known, "", wire.TokenUnknown, ""},
+		{"POST", known + "/settle", `{"outcome":"refused"}`, wire.TokenUnknown, ""},
+		{"POST", known + "/settle", `{}`, wire.InvalidRequest, "outcome"},
+		{"POST", known + "/settle", `{"outcome":"maybe"}`, wire.InvalidRequest, "outcome"},
+		{"POST", known + "/settle", `{"outcome":"completed"}`, wire.InvalidRequest, "status"},
+		{"POST", known + "/settle", `{"outcome":"completed","status":99}`, wire.InvalidRequest, "status"},
+		{"POST", known + "/settle", `{"outcome":"refused","status":200}`, wire.InvalidRequest, "status"},
+		{"POST", known + "/settle", `{"outcome":"refused","reason":"` + strings.Repeat("a", 501) + `"}`, wire.InvalidRequest, "reason"},
+		{"POST", known + "/settle", `{"outcome":"refused","because":"x"}`, wire.InvalidRequest, ""},
+	} {
+		problem := checkProblem(t, s.do(t, row.method, row.path, row.body), row.code)
+		if row.field != "" {
+			expect.Equal(t, row.method+" "+row.path+" "+row.body+": field", problem.Field, row.field)
+		}
+	}
+}

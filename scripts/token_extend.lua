@@ -17,6 +17,7 @@ if lease == '' then
   lease = record[3]
 end
 local lease_end = integer(now + tonumber(lease))
+unlist()
 list_until(lease_end)
 redis.call('HSET', KEYS[1], 'until', lease_end)
 keep_for(KEYS[1], ARGV[3])

@@ -55,7 +55,9 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 	}
 	expect.Equal(t, "operations in doubt after all were settled", must[wire.Operations](t, s, 200, "GET", "/token?state=in-doubt", ""), wire.Operations{Operations: []wire.Operation{}})
 
-	claim := func(fate string) answer { return s.do(t, "POST", "/token/"+tokens[fate]+"/claim", `{"fingerprint":"`+fate+`"}`) }
+	claim := func(fate string) answer {
+		return s.do(t, "POST", "/token/"+tokens[fate]+"/claim", `{"fingerprint":"`+fate+`"}`)
+	}
 	replay := decode[wire.Claimed](t, claim("completed"), 200)
 	expect.Equal(t, "the claim of what was completed", []any{replay.Outcome, replay.Response.Status, string(replay.Response.Body)}, []any{"replay", 201, "paid"})
 	again := decode[wire.Claimed](t, claim("not-begun"), 200)

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,31 @@ func TestStoreThatIsDownIsToldAndNothingIsDone(t *testing.T) {
 	f.wantWhole(t, false)
 }
 
+// endsAttempt reports whether a request extends or ends an attempt that runs, which needs no memory
+// that is not given free.
+func endsAttempt(c call) bool {
+	return strings.HasPrefix(c.path, "/token/{claimed}/")
+}
+
+func TestAttemptThatRunsCanEndWhenMemoryIsFull(t *testing.T) {
+	for _, end := range []string{"complete", "release"} {
+		t.Run(end, func(t *testing.T) {
+			redis, f := onRedis(t)
+			if err := redis.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+				t.Fatalf("CONFIG SET maxmemory 1: %v", err)
+			}
+			checkProblem(t, f.send(t, call{method: "POST", path: "/token/{issued}/claim", body: forAnHour}), wire.StoreUnavailable)
+			for _, c := range slices.DeleteFunc(slices.Clone(writing), func(c call) bool { return !endsAttempt(c) }) {
+				if strings.HasSuffix(c.path, "/extend") || strings.HasSuffix(c.path, end) {
+					if a := f.send(t, c); a.status >= 300 {
+						t.Errorf("%v; want success", a)
+					}
+				}
+			}
+		})
+	}
+}
+
 func TestStoreThatRefusesWritesIsToldAndNothingIsDone(t *testing.T) {
 	for name, fault := range map[string][2][]any{ // the command that makes it, and the one that ends it
 		"read-only":     {{"REPLICAOF", "127.0.0.1", "1"}, {"REPLICAOF", "NO", "ONE"}},
@@ -151,7 +177,11 @@ func TestStoreThatRefusesWritesIsToldAndNothingIsDone(t *testing.T) {
 			if err := redis.Client().Do(t.Context(), fault[0]...).Err(); err != nil {
 				t.Fatalf("%v: %v", fault[0], err)
 			}
-			f.wantUnavailable(t, writing)
+			refused := writing
+			if name == "out of memory" {
+				refused = slices.DeleteFunc(slices.Clone(writing), endsAttempt)
+			}
+			f.wantUnavailable(t, refused)
 			for _, c := range reading {
 				f.send(t, c).wantStatus(t, 200) // can be answered
 			}

@@ -28,8 +28,12 @@ var domainCalls = map[string]string{
 	"POST /token/:token/complete": "idempotency.Complete",
 	"POST /token/:token/extend":   "idempotency.Extend",
 	"POST /token/:token/release":  "idempotency.Release",
+	"GET /token":                  "idempotency.InDoubt",
 	"POST /payments":              "idempotency.Guard",
 	"GET /payments":               "ledger.List",
+
+	"GET /operation/:operation":         "idempotency.Operation",
+	"POST /operation/:operation/settle": "idempotency.Settle",
 
 	"GET /incr/:key":           "counter.Add",
 	"POST /incr/:key":          "counter.Add",

@@ -111,9 +111,14 @@ func TestSettlingEndsTheDoubtAsItWasDecided(t *testing.T) {
 			each(t, func(t *testing.T, b *box) {
 				fence := b.inDoubt(claim{policy: "takeover"})
 				want(t, b.settle(outcome, "answer"), "ok")
-				for _, late := range [][]string{b.complete("ann", "late"), b.extend("ann", minute), b.release("ann")} {
+				for _, late := range [][]string{b.complete("ann", "late"), b.extend("ann", minute)} {
 					want(t, late, "stale") // the attempt has lost its claim
 				}
+				gone := "stale"
+				if outcome == "completed" {
+					gone = "answered"
+				}
+				want(t, b.release("ann"), gone)
 				again := b.settle(outcome, "answer")
 				if again[0] != "already" && outcome != "refused" {
 					t.Errorf("settling again: got %q, want already", again)

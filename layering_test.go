@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/frontdoor", "internal/health", "internal/names", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/frontdoor", "internal/health", "internal/names", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -39,7 +39,7 @@ var layers = map[string][]string{
 	"idempotency": domain,
 	"lock":        domain,
 	"workerlease": append(domain, "internal/holder"),
-	"segment":     domain,
+	"segment":     append(domain, "internal/share"),
 	"counter":     domain,
 	"snowflake":   {},
 	"number":      {},
@@ -72,6 +72,7 @@ var layers = map[string][]string{
 	"internal/ledger":    {"redisstore", "scripts", "internal/wire", "internal/secret"},
 	"internal/names":     {},
 	"internal/secret":    {},
+	"internal/share":     {},
 	"internal/frontdoor": {},
 	"internal/health":    {"redisstore"},
 	"internal/wire":      {},
@@ -79,7 +80,7 @@ var layers = map[string][]string{
 	"internal/requestlog": {},
 	"internal/tracing":    {"redisstore"}, // whoever makes spans takes a tracer; this one place sends them
 
-	"internal/stamper": {"internal/holder", "snowflake", "workerlease"},
+	"internal/stamper": {"internal/holder", "internal/share", "snowflake", "workerlease"},
 
 	"chaos/internal/chaostest": {"internal/redistest", "redisstore"},
 

@@ -13,7 +13,8 @@ import (
 type chain struct {
 	segments *Segments
 	name     string
-	tag      *Tag // the handle that all share
+	owner    string // whose place it takes
+	tag      *Tag   // the handle that all share
 
 	mu      sync.Mutex
 	known   bool // the source has given a range; changes only while segments.mu is held as well
@@ -38,8 +39,8 @@ type use struct {
 	at    time.Time
 }
 
-func newChain(s *Segments, name string, seen fences) *chain {
-	c := &chain{segments: s, name: name, tag: &Tag{segments: s, name: name}, current: empty(), fences: seen}
+func newChain(s *Segments, name, owner string, seen fences) *chain {
+	c := &chain{segments: s, name: name, owner: owner, tag: &Tag{segments: s, name: name}, current: empty(), fences: seen}
 	c.use.at = time.Now()
 	c.tag.chain.Store(c)
 	c.tag.head.Store(c.current)

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,9 @@ type Config struct {
 	MaxStep int64
 	// MaxTags is how many tags may be in use at once: 1 to 10,000,000. A tag costs about a kilobyte.
 	MaxTags int
+	// Owner says whose tag a call opens, by the call's context. With MaxTags in use, the owner of the most of them gives one up for an owner who has fewer, the one that was unused for
+	// longest. nil = all tags are one owner's.
+	Owner func(context.Context) string
 	// Idle is how long a tag is kept that nobody asks for: 1s to 8784h. Then what is left of its ranges is lost.
 	Idle time.Duration
 	// Timeout is how long one Take may last: 1ms to 10m. It is not the callers' limit: they wait for as long as their contexts do.
@@ -42,6 +46,9 @@ func (c Config) withDefaults() Config {
 	c.Idle = orDefault(c.Idle, DefaultIdle)
 	c.Timeout = orDefault(c.Timeout, DefaultTimeout)
 	c.Ahead = orDefault(c.Ahead, DefaultAhead)
+	if c.Owner == nil {
+		c.Owner = func(context.Context) string { return "" }
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -19,7 +19,8 @@ func (s *Segments) tell(all []farewell) {
 	}
 }
 
-// admit counts a chain among those that are in use, when the source gives it the first range. The tag that was unused for longest makes room.
+// admit counts a chain among those that are in use, when the source gives it the first range. The tag that was unused for longest makes room,
+// or one of the owner that has the most.
 func (s *Segments) admit(c *chain) error {
 	var gone []farewell
 	defer func() { s.tell(gone) }()
@@ -29,7 +30,7 @@ func (s *Segments) admit(c *chain) error {
 		return nil // known is changed by this goroutine only; settle tells those who wait of the end
 	}
 	if s.known >= s.config.MaxTags {
-		if gone = s.makeRoomLocked(); gone == nil {
+		if gone = s.makeRoomLocked(c.owner); gone == nil {
 			return fmt.Errorf("%w: %d", ErrTooManyTags, s.config.MaxTags)
 		}
 	}
@@ -37,8 +38,9 @@ func (s *Segments) admit(c *chain) error {
 	c.known = true
 	c.mu.Unlock()
 	s.known++
+	s.places.Take(c.owner)
 	if s.known == s.config.MaxTags {
-		s.longestLocked(time.Now())
+		s.longestLocked(time.Now(), nil)
 	}
 	if s.sweep == nil {
 		s.sweep = time.AfterFunc(s.config.spare()/4, s.sweepOut)
@@ -46,24 +48,33 @@ func (s *Segments) admit(c *chain) error {
 	return nil
 }
 
-// makeRoomLocked lets the tag go that was unused for longest, if that is long enough.
-func (s *Segments) makeRoomLocked() []farewell {
+// makeRoomLocked lets the tag go that was unused for longest, if that is long enough. If not, the owner of the most tags lets go of the one that it has used least lately, for an owner who has fewer.
+func (s *Segments) makeRoomLocked(owner string) []farewell {
 	now := time.Now()
-	if longest := s.longestLocked(now); longest != nil {
-		return s.letGoLocked(longest, now, s.config.spare())
+	if longest := s.longestLocked(now, nil); longest != nil {
+		if gone := s.letGoLocked(longest, now, s.config.spare()); gone != nil {
+			return gone
+		}
+	}
+	from, yields := s.places.Yields(owner)
+	if !yields {
+		return nil
+	}
+	if longest := s.longestLocked(now, func(c *chain) bool { return c.owner == from }); longest != nil {
+		return s.letGoLocked(longest, now, 0)
 	}
 	return nil
 }
 
-// longestLocked finds the chain that was unused for longest, of those that can be let go, and notes when one can make room at the earliest.
-func (s *Segments) longestLocked(now time.Time) (longest *chain) {
+// longestLocked finds the chain that was unused for longest, of those that can be let go and are among some, nil for all. It notes when one can make room at the earliest.
+func (s *Segments) longestLocked(now time.Time, among func(*chain) bool) (longest *chain) {
 	oldest, oldestFree := now, now
 	for _, c := range s.chains {
 		at, known, free := c.lookAt(now)
 		if known && at.Before(oldest) {
 			oldest = at
 		}
-		if free && at.Before(oldestFree) {
+		if free && (longest == nil || at.Before(oldestFree)) && (among == nil || among(c)) {
 			longest, oldestFree = c, at
 		}
 	}
@@ -134,6 +145,7 @@ func (s *Segments) forgetLocked(c *chain) {
 	delete(s.chains, c.name)
 	if c.known {
 		s.known--
+		s.places.Free(c.owner)
 	}
 	if len(c.fences) == 0 {
 		return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/share"
 )
 
 // Segments hands out ids of many tags from one source. It is safe for concurrent use. Close ends it.
@@ -24,6 +25,7 @@ type Segments struct {
 	closed bool
 	chains map[string]*chain
 	known  int               // chains that have had a range
+	places share.Places      // of those, by owner
 	seen   map[string]fences // of tags that were let go, or are here again
 	full   time.Time         // with MaxTags in use none can make room before that
 	sweep  *time.Timer       // nil = no tag is known
@@ -57,7 +59,7 @@ func (s *Segments) Close() {
 		c.mu.Unlock()
 	}
 	clear(s.chains)
-	s.known = 0
+	s.known, s.places = 0, share.Places{}
 	s.mu.Unlock()
 	s.cancel()
 	s.jobs.Wait()
@@ -66,7 +68,7 @@ func (s *Segments) Close() {
 // Tag gives the handle of a tag. It fetches the tag's first range if there is none, waits for it, and fails as [Tag.Next] does; with [ErrRequest] if the name is not 1 to 200
 // characters of A–Z a–z 0–9 . _ : ~ @ -.
 func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
-	c, err := s.open(name)
+	c, err := s.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
 
 // Next draws an id of a tag, as [Tag.Next] does; looking the name up takes a few times as long as the draw.
 func (s *Segments) Next(ctx context.Context, tag string) (int64, error) {
-	c, err := s.open(tag)
+	c, err := s.open(ctx, tag)
 	if err != nil {
 		return 0, err
 	}
@@ -87,7 +89,7 @@ func (s *Segments) Next(ctx context.Context, tag string) (int64, error) {
 
 // NextN draws as many ids of a tag as there is room for, as [Tag.NextN] does.
 func (s *Segments) NextN(ctx context.Context, tag string, ids []int64) error {
-	c, err := s.open(tag)
+	c, err := s.open(ctx, tag)
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (s *Segments) NextN(ctx context.Context, tag string, ids []int64) error {
 }
 
 // open finds a tag's chain, or makes one.
-func (s *Segments) open(name string) (*chain, error) {
+func (s *Segments) open(ctx context.Context, name string) (*chain, error) {
 	s.mu.RLock()
 	c := s.chains[name]
 	s.mu.RUnlock()
@@ -105,24 +107,31 @@ func (s *Segments) open(name string) (*chain, error) {
 	if !names.Valid(name) {
 		return nil, fmt.Errorf("%w: tag: %s", ErrRequest, names.Rule)
 	}
+	owner := s.config.Owner(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.openLocked(name)
+	return s.openLocked(name, owner)
 }
 
 // openLocked makes a chain unless there is one by now, or too many. Those that the source has not given anything for yet make nobody give way: their names may be
 // anybody's.
-func (s *Segments) openLocked(name string) (*chain, error) {
+func (s *Segments) openLocked(name, owner string) (*chain, error) {
 	c := s.chains[name]
 	switch {
 	case s.closed:
 		return nil, ErrClosed
 	case c != nil:
 		return c, nil
-	case len(s.chains)-s.known >= s.config.MaxTags, s.known >= s.config.MaxTags && time.Now().Before(s.full):
+	case len(s.chains)-s.known >= s.config.MaxTags, s.known >= s.config.MaxTags && !s.hopefulLocked(owner):
 		return nil, fmt.Errorf("%w: %d", ErrTooManyTags, s.config.MaxTags)
 	}
-	c = newChain(s, name, slices.Clone(s.seen[name]))
+	c = newChain(s, name, owner, slices.Clone(s.seen[name]))
 	s.chains[name] = c
 	return c, nil
+}
+
+// hopefulLocked reports whether another tag of an owner may find a place although all are taken.
+func (s *Segments) hopefulLocked(owner string) bool {
+	_, yields := s.places.Yields(owner)
+	return yields || !time.Now().Before(s.full)
 }

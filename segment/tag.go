@@ -83,7 +83,7 @@ func (t *Tag) beyond(ctx context.Context, n *node) (*node, error) {
 	next, err := t.chain.Load().behind(ctx, n)
 	for errors.Is(err, errGone) {
 		var c *chain
-		if c, err = t.segments.open(t.name); err != nil {
+		if c, err = t.segments.open(ctx, t.name); err != nil {
 			return nil, err
 		}
 		t.chain.Store(c)

@@ -108,27 +108,39 @@ func (r *roster) complete() (list []Route) {
 func (s *Server) admits(role access.Role, at door) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if s.config.Access == nil {
+			if role == access.None {
+				if s.config.Access != nil { // nobody is anybody here
+					c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), access.Caller{})))
+				}
 				return next(c)
 			}
-			caller, err := s.admit(c, role, at)
+			leave, err := s.enter(c, role, at)
 			if err != nil && at.refuse != nil {
 				return at.refuse(c, err)
 			}
 			if err != nil {
 				return err
 			}
-			c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), caller)))
+			defer leave()
 			return next(c)
 		}
 	}
 }
 
-// admit finds the caller, and whether they have the role and have not asked too often. On routes that are open to all nobody is anybody.
-func (s *Server) admit(c echo.Context, role access.Role, at door) (access.Caller, error) {
-	if role == access.None {
-		return access.Caller{}, nil
+// enter puts the caller into the request's context, if they may ask, and takes a place for the request until leave.
+func (s *Server) enter(c echo.Context, role access.Role, at door) (leave func(), err error) {
+	who := caller(c)
+	if s.config.Access != nil {
+		if who, err = s.admit(c, role, at); err != nil {
+			return nil, err
+		}
+		c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), who)))
 	}
+	return placeFor(&s.quotas.requests, who.Principal, "as many requests are under way here as may be, or as many of this principal while others have some")
+}
+
+// admit finds the caller, and whether they have the role and have not asked too often.
+func (s *Server) admit(c echo.Context, role access.Role, at door) (access.Caller, error) {
 	caller, err := s.identify(c, at)
 	if err != nil {
 		return caller, err

@@ -68,6 +68,9 @@ func problemOf(err error) wire.Problem {
 	if wrong, ok := errors.AsType[*fault](err); ok {
 		return wrong.problem()
 	}
+	if full, ok := errors.AsType[*crowded](err); ok {
+		return full.problem()
+	}
 	if problem, ok := idempotency.Problem(err); ok {
 		return problem
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/share"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -78,7 +79,14 @@ type feed struct {
 	tally     map[string]int64
 	changes   int64         // of the tally
 	news      chan struct{} // closed at the next event; nil = nobody waits
-	listeners int
+	listeners []*listening  // since the longest first
+	places    share.Places  // of those, by principal
+}
+
+// listening is the place of one listener.
+type listening struct {
+	principal string
+	over      chan struct{} // closed when the place goes to another principal
 }
 
 func newFeed() *feed {
@@ -144,26 +152,45 @@ func (f *feed) numbers() (tally map[string]int64, changes int64) {
 	return maps.Clone(f.tally), f.changes
 }
 
-// enter lets a listener in, if there are not too many.
-func (f *feed) enter() (leave func(), ok bool) {
+// enter lets a listener in, if there are not too many. If there are, the principal that has the most of
+// them loses the one that has listened for longest to a principal that has fewer.
+func (f *feed) enter(principal string) (l *listening, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.listeners == maxListeners {
-		return nil, false
+	if len(f.listeners) == maxListeners {
+		from, yields := f.places.Yields(principal)
+		if !yields {
+			return nil, false
+		}
+		at := slices.IndexFunc(f.listeners, func(l *listening) bool { return l.principal == from })
+		close(f.listeners[at].over)
+		f.removeLocked(at)
 	}
-	f.listeners++
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.listeners--
-	}, true
+	l = &listening{principal, make(chan struct{})}
+	f.listeners = append(f.listeners, l)
+	f.places.Take(principal)
+	return l, true
 }
 
-// listening is how many listeners there are.
-func (f *feed) listening() int {
+// leave gives a listener's place back, unless another has it.
+func (f *feed) leave(l *listening) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.listeners
+	if at := slices.Index(f.listeners, l); at >= 0 {
+		f.removeLocked(at)
+	}
+}
+
+func (f *feed) removeLocked(at int) {
+	f.places.Free(f.listeners[at].principal)
+	f.listeners = slices.Delete(f.listeners, at, at+1)
+}
+
+// listeningNow is how many listeners there are.
+func (f *feed) listeningNow() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.listeners)
 }
 
 // place is one event and where it stands.

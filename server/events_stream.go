@@ -28,16 +28,16 @@ func isStream(c echo.Context) bool { return c.Path() == eventsPath }
 
 // events tells what happens in this process as server-sent events, until the client hangs up, the server stops or the caller's right ends.
 func (s *Server) events(c echo.Context) error {
-	leave, ok := s.feed.enter()
+	place, ok := s.feed.enter(caller(c).Principal)
 	if !ok {
 		return &access.TooOften{RetryAfter: heartbeat}
 	}
-	defer leave()
+	defer s.feed.leave(place)
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, "text/event-stream")
 	header.Set("X-Accel-Buffering", "no") // proxies pass it on at once
 	fresh(c)
-	l := &listener{server: s, c: c, names: caller(c).Names, control: http.NewResponseController(c.Response())}
+	l := &listener{server: s, c: c, names: caller(c).Names, control: http.NewResponseController(c.Response()), over: place.over}
 	c.Response().WriteHeader(http.StatusOK)
 	l.greet(c.Request().Header.Get("Last-Event-ID"))
 	l.follow(c.Request().Context())
@@ -50,6 +50,7 @@ type listener struct {
 	c        echo.Context
 	names    access.Names
 	control  *http.ResponseController
+	over     <-chan struct{} // closed when another principal has its place
 	position int64
 	changes  int64 // of the tally that it knows
 	wrote    time.Time
@@ -88,6 +89,9 @@ func (l *listener) follow(ctx context.Context) {
 			return
 		case <-l.server.waits.over:
 			l.end("stopping")
+			return
+		case <-l.over:
+			l.end("crowded")
 			return
 		case <-news:
 			pause(ctx, eventPace)

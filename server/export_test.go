@@ -55,7 +55,7 @@ func (s *Server) ForgetRings() {
 }
 
 // Listeners is how many listen to the events.
-func (s *Server) Listeners() int { return s.feed.listening() }
+func (s *Server) Listeners() int { return s.feed.listeningNow() }
 
 // DomainCall is what the handler of a route asks of a domain, as traces name it.
 func DomainCall(route Route) string {

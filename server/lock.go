@@ -24,26 +24,24 @@ const (
 
 // waits are the requests that stand in line for a lock. They end when the server does.
 type waits struct {
-	over <-chan struct{}
+	life context.Context
+	over <-chan struct{} // of life
 	end  func()
 }
 
 func newWaits() waits {
 	ctx, end := context.WithCancel(context.Background())
-	return waits{ctx.Done(), end}
+	return waits{ctx, ctx.Done(), end}
 }
 
 // until returns a context that ends with its parent, and when the server stops.
 func (w waits) until(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
-	go func() {
-		select {
-		case <-w.over:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
+	stop := context.AfterFunc(w.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // acquireLock grants a lock, or stands in line for it until the client hangs up, the wait is over or the server stops. Nothing renews the lock but its client.

@@ -36,7 +36,7 @@ func (s *Server) showMetrics() {
 				tell(float64(s.sourced.Totals().Moved), "segment")
 			}
 		})
-	s.metrics.Ask("coatcheck_event_listeners", metrics.Gauge, "Clients that listen to /events.", nil, func(tell metrics.Tell) { tell(float64(s.feed.listening())) })
+	s.metrics.Ask("coatcheck_event_listeners", metrics.Gauge, "Clients that listen to /events.", nil, func(tell metrics.Tell) { tell(float64(s.feed.listeningNow())) })
 }
 
 func (s *Server) showSegments(r *metrics.Registry) {
@@ -108,6 +108,11 @@ func (s *Server) grantLock(ctx context.Context, name string, request lock.Reques
 	if request.Wait == 0 {
 		return s.locks.Grant(ctx, name, request, false)
 	}
+	leave, err := placeFor(&s.quotas.lockWaits, owner(ctx), "as many requests wait for locks here as may, or as many of this principal while others wait")
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	defer leave()
 	end := s.metrics.LockWaits()
 	grant, err := s.locks.Grant(ctx, name, request, true)
 	end(err == nil)

@@ -50,7 +50,7 @@ func (s *Server) openSegments() {
 	}
 	s.source = timedSource{s.source, s.metrics}
 	config := s.config.Segments
-	config.Logger = log
+	config.Logger, config.Owner = log, owner
 	s.segments = segment.New(s.source, config)
 }
 

@@ -66,6 +66,8 @@ type Config struct {
 	Identity string // under which this server leases worker ids to stamp with; "" = none
 	IDPools  int    // pools that this server stamps ids of at once; 0 = 64
 
+	LockWaits int // requests that wait for locks at once; with Access a principal has a share of them; 0 = 2000
+
 	CORSOrigins []string // whose pages may ask from a browser, such as https://shop.example; nil = no others than the service's own
 
 	Console ConsoleConfig
@@ -79,7 +81,7 @@ type Config struct {
 	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
 	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
 	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any case
-	MaxConnections int           // connections that are open at once: beyond it, the one that is unused for longest is closed for a new one; 0 = 10000
+	MaxConnections int           // connections that are open at once: beyond it, the one that is unused for longest is closed for a new one. As many requests may be under way; with Access a principal has a share of them; 0 = 10000
 	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
 	StopTimeout    time.Duration // how long requests under way may take to end; 0 = 10 s
 }
@@ -140,6 +142,7 @@ type Server struct {
 	locks    *lock.Locks
 	waits    waits
 	health   *health.Checker
+	quotas   *quotas
 	feed     *feed
 	hazards  hazards
 	metrics  *metrics.Service
@@ -159,7 +162,7 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
-		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), feed: newFeed(), now: time.Now,
+		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), quotas: newQuotas(config), feed: newFeed(), now: time.Now,
 		metrics: config.Metrics, patterns: map[string]string{},
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
@@ -167,7 +170,7 @@ func New(config Config) *Server {
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
-		Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(),
+		Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(), Owner: owner,
 	})
 	s.flows, s.health = access.NewFlows(config.Store, config.Logger), s.checker()
 	s.openSegments()
@@ -200,6 +203,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	web := door.Server(s.echo)
 	web.ReadTimeout = s.config.RequestTimeout
 	web.WriteTimeout = s.config.RequestTimeout + 5*time.Second
+	web.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
 	web.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	failed := make(chan error, 1)
 	go func() { failed <- web.Serve(door.Around(listener)) }()

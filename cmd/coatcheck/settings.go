@@ -62,6 +62,7 @@ type config struct {
 
 	lockAfterLoss  string
 	lockLongestTTL time.Duration
+	lockWaits      int64
 
 	access        string
 	accessKeys    []access.Record
@@ -146,6 +147,7 @@ func settings(c *config) []*setting {
 		tinyidTokens(&c.tinyidTokens),
 		choice("lock-after-loss", string(lock.GrantAfterLoss), []string{string(lock.GrantAfterLoss), string(lock.WaitAfterLoss)}, "once Redis may have lost leases of locks that are still open: grant, or wait until all of them have ended; alike in all that use a lock", &c.lockAfterLoss),
 		optional(span("lock-longest-ttl", unsaid, lock.MinTTL, lock.MaxTTL, fmt.Sprintf("the longest TTL of a lock, which is how long such a wait takes; alike in all that use a lock; empty: %v, without the wait %v", lock.DefaultTTL, lock.MaxTTL), &c.lockLongestTTL)),
+		number("lock-waits", strconv.Itoa(server.DefaultLockWaits), 1, 1_000_000, "requests", "requests that wait for locks at once, of which each principal has a share", &c.lockWaits),
 		hot(text("access", "", "file", "who may do what: a YAML file of API keys and client certificates, see docs/access.md. It is read again when it changes, and on SIGHUP", &c.access)),
 		hot(recordsSetting("access-keys", "more API keys: id:role:principal:names:sha256, where names are separated by |, and none are all", &c.accessKeys)),
 		toggle("access-store", "API keys are those, too, that coatcheck key add has put into Redis; they are read again every 5 s, and on SIGHUP", &c.accessStore),

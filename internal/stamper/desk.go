@@ -16,6 +16,7 @@ import (
 // desk is where ids of one pool are stamped.
 type desk struct {
 	pool   string
+	owner  string // whose place it takes
 	spread bool
 	log    *slog.Logger
 	holder *holder.Holder
@@ -41,8 +42,8 @@ type press struct {
 }
 
 // open begins to lease.
-func (s *Stamper) open(pool string) *desk {
-	d := &desk{pool: pool, log: s.config.Logger, used: time.Now(), asking: true, news: make(chan struct{})}
+func (s *Stamper) open(pool, owner string) *desk {
+	d := &desk{pool: pool, owner: owner, log: s.config.Logger, used: time.Now(), asking: true, news: make(chan struct{})}
 	if pool == s.config.Default { // a name that the operator chose
 		d.log = d.log.With("pool", pool)
 	}
@@ -126,7 +127,7 @@ func (d *desk) await(ctx context.Context) error {
 		d.mu.Unlock()
 		switch {
 		case closing:
-			return stopping()
+			return givenBack()
 		case refusal != nil:
 			return refusal
 		}
@@ -187,7 +188,7 @@ func (d *desk) stamp(ctx context.Context, ids []snowflake.ID) (Origin, error) {
 				return origin, nil
 			}
 		case errors.Is(err, snowflake.ErrStopped) && d.isClosing():
-			return Origin{}, stopping()
+			return Origin{}, givenBack()
 		case errors.Is(err, snowflake.ErrStopped), errors.Is(err, errReshaped): // another generator is made, or was by somebody else
 		case ctx.Err() != nil:
 			reason := fmt.Sprintf("%d ids were not stamped in the time that a request has; layout %s has %d in %v", len(ids), p.text, int64(1)<<p.layout.Sequence, p.layout.Unit)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/share"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -18,7 +19,11 @@ type Config struct {
 	Identity string        // under which this process leases; "" = none
 	Max      int           // pools at once, the default one included; 0 = 64
 	Idle     time.Duration // after which a pool that nobody used is given back; 0 = 10 minutes
-	Logger   *slog.Logger  // nil = no log; it is not told the names of pools that clients chose
+	Spare    time.Duration // after which it makes room for another; 0 = a minute, Idle at most
+	// Owner says whose pool a call opens, by the call's context. With Max pools open, the owner of the
+	// most of them gives one up for an owner who has fewer. nil = all pools are one owner's.
+	Owner  func(context.Context) string
+	Logger *slog.Logger // nil = no log; it is not told the names of pools that clients chose
 
 	Shapes map[string]Shape // of pools by their names; those that are not named are taken as they are, and new ones get the defaults
 }
@@ -36,6 +41,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Idle == 0 {
 		c.Idle = 10 * time.Minute
+	}
+	if c.Spare == 0 {
+		c.Spare = min(c.Idle, time.Minute)
+	}
+	if c.Owner == nil {
+		c.Owner = func(context.Context) string { return "" }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -56,6 +67,7 @@ type Stamper struct {
 
 	mu      sync.Mutex
 	desks   map[string]*desk
+	places  share.Places // of those that are not the default, by owner
 	reaping bool
 	closed  bool
 }
@@ -65,7 +77,7 @@ func New(pools *workerlease.Pools, config Config) *Stamper {
 	s := &Stamper{pools: pools, config: config.withDefaults(), desks: map[string]*desk{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	if s.config.Default != "" {
-		s.desks[s.config.Default] = s.open(s.config.Default)
+		s.desks[s.config.Default] = s.open(s.config.Default, "")
 	}
 	return s
 }
@@ -81,7 +93,7 @@ type Origin struct {
 // as that does. The errors: *workerlease.Quarantined and *workerlease.Exhausted with the time that is left, *TooMany, *Unavailable. After an error no id is
 // to be used.
 func (s *Stamper) Stamp(ctx context.Context, pool string, ids []snowflake.ID) (Origin, error) {
-	d, err := s.enter(pool)
+	d, err := s.enter(pool, s.config.Owner(ctx))
 	if err != nil {
 		return Origin{}, err
 	}
@@ -90,23 +102,25 @@ func (s *Stamper) Stamp(ctx context.Context, pool string, ids []snowflake.ID) (O
 }
 
 // enter finds the pool's desk, or opens it, and keeps it from being given back until leave.
-func (s *Stamper) enter(pool string) (*desk, error) {
+func (s *Stamper) enter(pool, owner string) (*desk, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, stopping()
 	}
 	d := s.desks[pool]
-	if d == nil && len(s.desks) >= s.config.Max {
-		return nil, &TooMany{Max: s.config.Max, Wait: s.nextIdleLocked()}
+	if d == nil && len(s.desks) >= s.config.Max && !s.makeRoomLocked(owner) {
+		return nil, &TooMany{Max: s.config.Max, Wait: s.nextRoomLocked()}
 	}
 	if d == nil || d.over() {
 		if d != nil {
-			over := d
-			s.work.Go(func() { over.giveBack(s.life) })
+			s.closeLocked(d)
 		}
-		d = s.open(pool)
+		d = s.open(pool, owner)
 		s.desks[pool] = d
+		if pool != s.config.Default {
+			s.places.Take(owner)
+		}
 		s.reapLocked()
 	}
 	d.users++
@@ -114,6 +128,11 @@ func (s *Stamper) enter(pool string) (*desk, error) {
 }
 
 func stopping() error { return &Unavailable{Reason: "this server is stopping"} }
+
+// givenBack is why a desk stamps no more: the server stops, or the pool's place went to another.
+func givenBack() error {
+	return &Unavailable{Reason: "this server is giving its worker id of the pool back: it is stopping, or the place was needed for another pool"}
+}
 
 func (s *Stamper) leave(d *desk) {
 	s.mu.Lock()
@@ -201,22 +220,10 @@ func (s *Stamper) giveIdleBack() bool {
 	defer s.mu.Unlock()
 	for pool, d := range s.desks {
 		if !s.closed && pool != s.config.Default && d.users == 0 && time.Since(d.used) >= s.config.Idle {
-			delete(s.desks, pool)
-			s.work.Go(func() { d.giveBack(s.life) })
+			s.closeLocked(d)
 		}
 	}
 	_, kept := s.desks[s.config.Default]
 	s.reaping = len(s.desks) > 1 || len(s.desks) == 1 && !kept
 	return s.reaping
-}
-
-// nextIdleLocked is when the first pool can be given back, if nobody uses one from now on.
-func (s *Stamper) nextIdleLocked() time.Duration {
-	rested := time.Duration(0)
-	for pool, d := range s.desks {
-		if pool != s.config.Default && d.users == 0 {
-			rested = max(rested, time.Since(d.used))
-		}
-	}
-	return max(s.config.Idle-rested, s.config.Idle/10)
 }

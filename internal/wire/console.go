@@ -39,7 +39,7 @@ type EventTally struct {
 
 // EventEnd is the last message of GET /events, of type end, where there is time for one.
 type EventEnd struct {
-	Reason string `json:"reason"` // stopping or unauthorized
+	Reason string `json:"reason"` // stopping, unauthorized, or crowded: the place was needed for another principal
 }
 
 // Session answers GET /console/api/session: who is asking, and what the console is to show them.

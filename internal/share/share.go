@@ -1,0 +1,76 @@
+// Package share divides places that are few among those who ask for them.
+package share
+
+import "sync"
+
+// Places counts who has how many of some places. The zero value has none taken. It is not safe for
+// concurrent use.
+type Places struct{ taken map[string]int }
+
+// Take notes that one place more is an owner's.
+func (p *Places) Take(owner string) {
+	if p.taken == nil {
+		p.taken = map[string]int{}
+	}
+	p.taken[owner]++
+}
+
+// Free notes that one place less is an owner's. It has to have one.
+func (p *Places) Free(owner string) {
+	if p.taken[owner]--; p.taken[owner] <= 0 {
+		delete(p.taken, owner)
+	}
+}
+
+// Of is how many places an owner has.
+func (p *Places) Of(owner string) int { return p.taken[owner] }
+
+// Yields returns who gives a place up for an owner when all are taken: who has the most of them, if
+// that leaves it with no fewer than the owner then has. So a lone owner may have all places, and
+// owners that all want more end with as many as one another.
+func (p *Places) Yields(owner string) (from string, ok bool) {
+	most := p.taken[owner] + 1
+	for who, n := range p.taken {
+		if n > most {
+			from, most, ok = who, n, true
+		}
+	}
+	return from, ok
+}
+
+// Quota bounds what can not be taken back from who has it. It keeps room for others: an owner with a
+// quarter of the places gets no more of them while half of all are taken, so that a lone owner may
+// have half, and each of four a quarter. It is safe for concurrent use.
+type Quota struct {
+	Most int  // places
+	Lone bool // there is one owner, who may have them all
+
+	mu     sync.Mutex
+	places Places
+	taken  int
+}
+
+// Take takes a place for an owner. leave gives it back, and is to be called once; ok is false if there
+// is none for this owner now.
+func (q *Quota) Take(owner string) (leave func(), ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.taken >= q.Most || !q.Lone && q.taken >= q.Most/2 && q.places.Of(owner) >= max(1, q.Most/4) {
+		return nil, false
+	}
+	q.taken++
+	q.places.Take(owner)
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.taken--
+		q.places.Free(owner)
+	}, true
+}
+
+// Taken is how many places are taken.
+func (q *Quota) Taken() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.taken
+}

@@ -1,0 +1,64 @@
+package stamper
+
+import "time"
+
+// closeLocked gives a pool back in the background, and its place at once.
+func (s *Stamper) closeLocked(d *desk) {
+	delete(s.desks, d.pool)
+	if d.pool != s.config.Default {
+		s.places.Free(d.owner)
+	}
+	s.work.Go(func() { d.giveBack(s.life) })
+}
+
+// makeRoomLocked gives a pool back for one that an owner wants to open, and reports whether it did:
+// the one that has rested for longest, for the time that makes it spare, of an owner who has as many
+// as this one; else one of the owner who has the most, though it may be in use: whoever stamps there
+// is told to come again.
+func (s *Stamper) makeRoomLocked(owner string) bool {
+	mine := s.places.Of(owner)
+	if d := s.longestLocked(func(d *desk) bool { return s.places.Of(d.owner) >= mine }); d != nil && d.users == 0 && time.Since(d.used) >= s.config.Spare {
+		s.closeLocked(d)
+		return true
+	}
+	from, yields := s.places.Yields(owner)
+	if !yields {
+		return false
+	}
+	if d := s.longestLocked(func(d *desk) bool { return d.owner == from }); d != nil {
+		s.closeLocked(d)
+		return true
+	}
+	return false
+}
+
+// longestLocked is the pool, of some, that nobody uses and that has rested for longest; if all are in
+// use, the one that was left least lately. It is nil if there is none but the default pool.
+func (s *Stamper) longestLocked(among func(*desk) bool) (longest *desk) {
+	for _, d := range s.desks {
+		if d.pool != s.config.Default && among(d) && (longest == nil || d.restsBefore(longest)) {
+			longest = d
+		}
+	}
+	return longest
+}
+
+// restsBefore reports whether a desk is to be given back before another. Their users and times are
+// the Stamper's, whose mutex is held.
+func (d *desk) restsBefore(other *desk) bool {
+	if (d.users == 0) != (other.users == 0) {
+		return d.users == 0
+	}
+	return d.used.Before(other.used)
+}
+
+// nextRoomLocked is when the first pool makes room for another, if nobody uses it from now on.
+func (s *Stamper) nextRoomLocked() time.Duration {
+	rested := time.Duration(0)
+	for pool, d := range s.desks {
+		if pool != s.config.Default && d.users == 0 {
+			rested = max(rested, time.Since(d.used))
+		}
+	}
+	return max(s.config.Spare-rested, s.config.Spare/10)
+}

@@ -208,6 +208,7 @@ var views = []view{
 	{"locks", "Locks", "nightly", "locks", nothing},
 	{"locks/nightly", "Lock nightly", "worker-8", "lock", nothing},
 	{"tokens", "Tokens", "In doubt", "tokens", nothing},
+	{"doubt", "In doubt", "r-doubt", "doubt", nothing},
 	{"decode", "Decode", "Id", "decode", func(b *tab) {
 		b.types(b.labelled("Id"), "912007862023094272\r")
 		b.shows(".detail", "2026-11-21")
@@ -217,6 +218,7 @@ var views = []view{
 
 // lively has something happen in each view.
 func lively(s *service) {
+	s.inDoubt("r-doubt")
 	for i, key := range []string{"orders", "invoices", "orders-eu", "orders-us", "tickets"} {
 		s.send(200, "POST", fmt.Sprintf("/incr/%s?by=%d", key, 1000*i+17), "")
 	}

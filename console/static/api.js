@@ -47,10 +47,11 @@ export class Problem extends Error {
 const base = new URL('../', new URL(document.baseURI).href.split('#')[0]); // the page may be behind a proxy that gives it a path of its own
 
 // request sends a request and returns the response, whatever it is.
-export async function request(method, path, { headers = {}, signal } = {}) {
+export async function request(method, path, { headers = {}, json, signal } = {}) {
   const all = { ...headers };
+  if (json) all['Content-Type'] = 'application/json';
   if (key) all.Authorization = `Bearer ${key}`;
-  return fetch(new URL(path, base), { method, headers: all, signal, cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer' });
+  return fetch(new URL(path, base), { method, headers: all, body: json && JSON.stringify(json), signal, cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer' });
 }
 
 const took = []; // how long the last calls took, in milliseconds
@@ -108,5 +109,6 @@ export function parse(text) {
 // query writes the parameters that have a value.
 export function query(path, parameters) {
   const search = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== '' && value !== null && value !== undefined));
-  return search.size ? `${path}?${search}` : path;
+  if (!search.size) return path;
+  return `${path}${path.includes('?') ? '&' : '?'}${search}`;
 }

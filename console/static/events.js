@@ -21,6 +21,7 @@ const words = {
   'lock.lost': (e) => `somebody came with a lease of lock ${e.name} that is not theirs, or no longer`,
   'lock.broken': (e) => `lock ${e.name} was taken by force from fence ${e.fence ?? 0}`,
   'lock.quarantined': (e) => `lock ${e.name} waits: leases may have been lost`,
+  'operation.settled': (e) => `operation ${e.operation} was settled as ${e.outcome}${e.by ? ` by ${e.by}` : ''}${e.reason ? `: ${e.reason}` : ''}`,
   'token.in-doubt': () => 'a token is in doubt: its attempt ended without an answer',
   'store.changed': () => 'the store is another incarnation: confirmed writes may be missing',
 };
@@ -39,7 +40,7 @@ function remember(entry) {
 
 class Events extends HTMLElement {
   connectedCallback() {
-    this.group = el('select', { onchange: () => this.#fill() }, el('option', { value: '' }, 'everything'), ...['worker', 'lock', 'counter', 'token', 'store'].map((name) => el('option', { value: name }, `${name}s`)));
+    this.group = el('select', { onchange: () => this.#fill() }, el('option', { value: '' }, 'everything'), ...['worker', 'lock', 'counter', 'token', 'operation', 'store'].map((name) => el('option', { value: name }, `${name}s`)));
     this.paused = el('input', { type: 'checkbox', id: 'events-paused', onchange: () => this.#fill() });
     this.state = el('p', { class: 'hint' });
     this.list = el('ol');

@@ -5,6 +5,7 @@ import { el, field, say } from './dom.js';
 import { feed } from './feed.js';
 import './counters.js';
 import './decode.js';
+import './doubt.js';
 import './events.js';
 import './locks.js';
 import './status.js';
@@ -19,6 +20,7 @@ const views = {
   workers: (pool) => (pool ? el('cc-ring', { pool }) : el('cc-pools')),
   locks: (name) => (name ? el('cc-lock', { name }) : el('cc-locks')),
   tokens: () => el('cc-tokens'),
+  doubt: (name) => (name ? el('cc-doubt', { name }) : el('cc-doubts')),
   decode: () => el('cc-decode'),
   events: () => el('cc-events'),
 };

@@ -3,7 +3,7 @@
 import { get, query } from './api.js';
 import { el, field, say } from './dom.js';
 import { Poller } from './poll.js';
-import { plural } from './text.js';
+import { number, plural } from './text.js';
 
 const typing = 250; // milliseconds after the last key
 
@@ -12,6 +12,9 @@ export class Paged extends HTMLElement {
   path = '';
   member = '';
   word = '';
+  plural = '';
+  label = 'Names that begin with';
+  pattern = '[A-Za-z0-9._:~@\\-]*';
   period = 2000;
 
   #cursors = ['']; // of the pages up to this one
@@ -20,7 +23,7 @@ export class Paged extends HTMLElement {
   #announce = true;
 
   connectedCallback() {
-    this.begins = el('input', { type: 'search', autocomplete: 'off', spellcheck: 'false', maxlength: '200', pattern: '[A-Za-z0-9._:~@\\-]*', oninput: () => this.#search() });
+    this.begins = el('input', { type: 'search', autocomplete: 'off', spellcheck: 'false', maxlength: '200', pattern: this.pattern, oninput: () => this.#search() });
     this.size = el('select', { onchange: () => this.#go(['']) }, ...[25, 50, 100].map((n) => el('option', { value: n, selected: n === 50 }, n)));
     this.back = el('button', { type: 'button', onclick: () => this.#go(this.#cursors.slice(0, -1)) }, 'Previous');
     this.forth = el('button', { type: 'button', onclick: () => this.#go([...this.#cursors, this.#next]) }, 'Next');
@@ -28,7 +31,7 @@ export class Paged extends HTMLElement {
     this.trouble = el('p', { class: 'trouble', hidden: true });
     this.append(
       ...this.head(),
-      el('form', { class: 'search', role: 'search', onsubmit: (event) => event.preventDefault() }, field('Names that begin with', this.begins), field('On a page', this.size)),
+      el('form', { class: 'search', role: 'search', onsubmit: (event) => event.preventDefault() }, field(this.label, this.begins), field('On a page', this.size)),
       this.trouble,
       this.list(),
       el('nav', { class: 'pager', 'aria-label': 'Pages' }, this.back, this.count, this.forth),
@@ -80,11 +83,15 @@ export class Paged extends HTMLElement {
   #tell(n) {
     const page = this.#cursors.length;
     const more = this.#next ? ', and more behind them' : '';
-    this.count.textContent = n === 0 ? `No ${this.word}s${this.begins.value ? ' of such a name' : ' yet'}` : `Page ${page}: ${plural(n, this.word)}${more}`;
+    this.count.textContent = n === 0 ? `No ${this.#words}${this.begins.value ? ' of such a name' : ' yet'}` : `Page ${page}: ${n === 1 ? plural(n, this.word) : `${number(n)} ${this.#words}`}${more}`;
     this.lock(this.back, page === 1);
     this.lock(this.forth, !this.#next);
     if (this.#announce) say(this.count.textContent);
     this.#announce = false;
+  }
+
+  get #words() {
+    return this.plural || `${this.word}s`;
   }
 
   // lock makes a button do nothing. It stays where the keyboard finds it.

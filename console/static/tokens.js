@@ -36,6 +36,7 @@ class Tokens extends HTMLElement {
     this.scope = el('p', { class: 'hint' });
     this.append(
       el('h1', {}, 'Tokens'),
+      el('p', {}, el('a', { href: '#/doubt' }, 'Operations in doubt'), ', and how they are settled.'),
       el('form', { class: 'search', onsubmit: (event) => this.#look(event) }, field('Token', this.input, 'It is sent to this server only, and kept nowhere.'), el('button', { type: 'submit' }, 'Look up')),
       this.found, shown.frame, this.scope,
     );

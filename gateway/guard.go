@@ -17,7 +17,8 @@ import (
 type guardedRoute struct {
 	Route
 
-	handler http.Handler // the guard, with the upstream behind it
+	handler       http.Handler // the guard, with the upstream behind it
+	exact, folded finder       // of this route alone, as those of the table
 }
 
 // admits refuses what can not be guarded: an answer to an upgrade is a connection, which nobody can record.

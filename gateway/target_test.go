@@ -72,7 +72,7 @@ func TestWaysToWriteAPathShareTheScopeOfTheirRoute(t *testing.T) {
 		},
 		"beside a catch-all that insists": {
 			`[{match: POST /payments}, {match: /}]`,
-			[]string{"POST /Payments", "POST /payments/", "POST /payments;v=1", "post /payments", `POST /x\..\payments`},
+			[]string{"POST /Payments", "POST /payments/", "POST /payments;v=1", "post /payments", `POST /x\..\payments`, "POST //payments", "POST https://h//payments"},
 			nil,
 		},
 		"with a format suffix, of which Rails makes the same route": {
@@ -88,6 +88,16 @@ func TestWaysToWriteAPathShareTheScopeOfTheirRoute(t *testing.T) {
 		"with a format suffix beside a catch-all that insists": {
 			`[{match: POST /payments}, {match: "POST /{other}"}, {match: /}]`,
 			[]string{"POST /payments.json", "POST /payments.json/"},
+			nil,
+		},
+		"with letters told apart beside a catch-all that insists": {
+			`[{match: POST /payments, ignore_case: false}, {match: /}]`,
+			[]string{"POST /payments/", "POST //payments", "POST ///payments//", "POST //h/payments"},
+			nil,
+		},
+		"beside another that a host leads to": {
+			`[{match: POST /payments}, {match: "POST /{other}/x"}, {match: /}]`,
+			[]string{"POST //x/payments", "POST //payments", "POST //payments.json"},
 			nil,
 		},
 		"listed with a slash alone": {

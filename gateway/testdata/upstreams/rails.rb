@@ -29,7 +29,7 @@ class Shop < Rails::Application
 end
 Shop.initialize!
 
-server = Puma::Server.new(Shop, Puma::Events.null)
+server = Puma::Server.new(Shop, Puma::Events.null, persistent_timeout: 1) # a broken request on a kept connection hangs for that long
 server.add_tcp_listener('127.0.0.1', 0)
 server.run
 puts server.connected_ports[0]

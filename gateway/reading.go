@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"net/http"
+	"path"
+	"strings"
+)
+
+// afterAuthority is a path that begins with two slashes as a server reads it that resolves it like a
+// link, as Node's new URL(request.url, base) does: the first segment is a host.
+func afterAuthority(path string) (rest string, isThere bool) {
+	if len(path) < 2 || !strings.ContainsRune(`/\`, rune(path[0])) || !strings.ContainsRune(`/\`, rune(path[1])) {
+		return "", false
+	}
+	at := strings.IndexAny(strings.TrimLeft(path, `/\`), `/\`)
+	if at < 0 {
+		return "/", true
+	}
+	return strings.TrimLeft(path, `/\`)[at:], true
+}
+
+// withSlash is a pattern with a slash at the end of its path; the pattern itself where it has one, or
+// matches all paths below.
+func withSlash(pattern string) string {
+	for _, end := range []string{"/", "...}", "{$}"} {
+		if strings.HasSuffix(pattern, end) {
+			return pattern
+		}
+	}
+	return pattern + "/{$}"
+}
+
+// fold is a pattern in small letters. Its method and the names of its wildcards stay.
+func fold(pattern string) string {
+	method, rest, found := strings.Cut(pattern, " ")
+	if !found {
+		method, rest = "", pattern
+	} else {
+		method += " "
+	}
+	var folded strings.Builder
+	for rest != "" {
+		literal, tail, isWildcard := strings.Cut(rest, "{")
+		folded.WriteString(strings.ToLower(literal))
+		rest = ""
+		if isWildcard {
+			name, after, _ := strings.Cut(tail, "}")
+			folded.WriteString("{" + name + "}")
+			rest = after
+		}
+	}
+	return method + folded.String()
+}
+
+// small is a request with its path in small letters.
+func small(r *http.Request) *http.Request {
+	lower := strings.ToLower(r.URL.Path)
+	if lower == r.URL.Path {
+		return r
+	}
+	return withPath(r, lower)
+}
+
+func withPath(r *http.Request, path string) *http.Request {
+	read, target := *r, *r.URL
+	target.Path, target.RawPath = path, ""
+	read.URL = &target
+	return &read
+}
+
+// peculiar reports whether a server can read a request in another way than it stands there.
+func peculiar(r *http.Request) bool {
+	return r.URL.RawPath != "" || strings.ContainsAny(r.URL.Path, `;\`) || strings.ToUpper(r.Method) != r.Method || hostOf(r) != r.Host
+}
+
+// generous is a request as a server may read it that wants to understand every client:
+// percent-encoding decoded before the path is taken apart, backslashes for slashes, parameters after
+// a semicolon dropped, repeated slashes and dot segments resolved, the method in capitals, and the
+// host in small letters without the root's dot.
+func generous(r *http.Request) *http.Request {
+	if !peculiar(r) {
+		return r
+	}
+	segments := strings.Split(strings.ReplaceAll(r.URL.Path, `\`, "/"), "/")
+	for i, segment := range segments {
+		segments[i], _, _ = strings.Cut(segment, ";")
+	}
+	read := withPath(r, cleaned(strings.Join(segments, "/")))
+	read.Method, read.Host = strings.ToUpper(r.Method), hostOf(r)
+	return read
+}
+
+// cleaned is a path with its repeated slashes and dot segments resolved. It keeps a slash at its end.
+func cleaned(from string) string {
+	clean := path.Clean("/" + from)
+	if strings.HasSuffix(from, "/") && clean != "/" {
+		clean += "/"
+	}
+	return clean
+}
+
+// hostOf is the host that a request names, in small letters and without the root's dot.
+func hostOf(r *http.Request) string {
+	host, port, found := strings.Cut(strings.ToLower(r.Host), ":")
+	if host = strings.TrimSuffix(host, "."); found {
+		host += ":" + port
+	}
+	return host
+}
+
+// withoutFormat is a path, or a pattern, without the last dot of its last segment and what follows
+// it; a slash at the end stays. isThere is false where the segment has no dot, or begins with it.
+func withoutFormat(path string) (bare string, isThere bool) {
+	whole := strings.TrimRight(strings.TrimSuffix(path, "{$}"), "/")
+	dot, slash := strings.LastIndexByte(whole, '.'), strings.LastIndexByte(whole, '/')
+	if slash < 0 || dot < slash+2 {
+		return "", false
+	}
+	return whole[:dot] + path[len(whole):], true
+}

@@ -48,6 +48,7 @@ func TestUpstreamWithoutAWholeAnswerLeavesTheTokenInDoubt(t *testing.T) {
 		"never answers":       func(net.Conn) bool { return true },
 		"garbage":             func(conn net.Conn) bool { _, _ = io.WriteString(conn, "secret-1 is not HTTP\r\n\r\n"); return false },
 		"a status beyond 599": func(conn net.Conn) bool { return say(conn, "HTTP/1.1 600 Odd\r\nContent-Length: 2\r\n\r\nok") },
+		"a status below 100":  func(conn net.Conn) bool { return say(conn, "HTTP/1.1 000 None\r\nContent-Length: 2\r\n\r\nok") },
 		"switches protocols": func(conn net.Conn) bool {
 			return say(conn, "HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
 		},

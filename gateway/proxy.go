@@ -135,6 +135,9 @@ func once(p *httputil.ProxyRequest) {
 // inspect looks at the upstream's answer before it is passed on.
 func inspect(answer *http.Response) error {
 	answer.Header.Del(requestIDHeader) // the answer has the gateway's, which the upstream was told
+	if answer.StatusCode < http.StatusOK && answer.StatusCode != http.StatusSwitchingProtocols {
+		return fmt.Errorf("%d is no status of an answer", answer.StatusCode)
+	}
 	if _, isGuarded := idempotency.FromContext(answer.Request.Context()); !isGuarded {
 		return nil
 	}

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func fingerprint(t *testing.T, route Route, body string, headers ...string) string {
@@ -85,17 +87,50 @@ func TestCanonicalJSONComparesValues(t *testing.T) {
 	}
 }
 
-// The example of RFC 8785, section 3.2.2, with its result.
+// The example of RFC 8785, section 3.2.2, with its result, but for the digits that a number keeps.
 func TestCanonicalJSONIsThatOfRFC8785(t *testing.T) {
 	const input = `{
   "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
   "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
   "literals": [null, true, false]
 }`
-	const want = `{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`
+	const want = `{"literals":[null,true,false],"numbers":[333333333.33333329,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`
 	if got := string(canonicalJSON([]byte(input))); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+}
+
+func TestNumbersAreComparedExactly(t *testing.T) {
+	forms := map[string]string{}
+	for form, numbers := range map[string][]string{
+		"0":                      {"0", "-0", "0.0", "0e5", "-0.000E-99"},
+		"1":                      {"1", "1.0", "10e-1", "0.1e+1", "0.0001E4"},
+		"-12.5":                  {"-12.5", "-1.25e1", "-125.00e-1"},
+		"1.000000000000000001":   {"1.000000000000000001"},
+		"1.000000000000000002":   {"1.000000000000000002"},
+		"123456789012345.678":    {"123456789012345.678", "123456789012345678e-3"},
+		"123456789012345.679":    {"123456789012345.679"},
+		"9007199254740993":       {"9007199254740993", "9007199254740993.0"},
+		"9007199254740992":       {"9007199254740992", "9007199254740992.0", "9.007199254740992e15"},
+		"1e+400":                 {"1e400", "10E399", "0.1e401"},
+		"9e+999":                 {"9e999"},
+		"1e-400":                 {"1e-400", "0.1e-399"},
+		"100000000000000000000":  {"1e20", "100000000000000000000"},
+		"1e+21":                  {"1e21", "1000000000000000000000"},
+		"0.000001":               {"1e-6", "0.000001"},
+		"1e-7":                   {"1e-7", "0.0000001"},
+		"1.5e-7":                 {"1.5e-7", "0.00000015"},
+		"1e99999999999999999999": {"1e99999999999999999999"}, // no number of 64 bits: as text
+		"1E99999999999999999999": {"1E99999999999999999999"},
+		`{"1.0":"1.0\\\"","a":[1,-2.5,true],"b":1}`: {`{"b":1.0, "1.0":"1.0\\\"", "a":[1.0,-2.50,true]}`}, // and no string is a number
+	} {
+		for _, number := range numbers {
+			got := string(canonicalJSON([]byte(number)))
+			expect.Equal(t, "the canonical form of "+number, got, form)
+			forms[got] = number
+		}
+	}
+	expect.Equal(t, "different numbers", len(forms), 20)
 }
 
 // Whatever the canonical form makes of a text, it is the same value, and its own canonical form.

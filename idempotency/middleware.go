@@ -86,7 +86,11 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 	defer cancel(nil)
 	ctx = run.start(ctx, cancel)
 	recorded := false
-	record := newRecorder(w, limit, func(answer Answer) error {
+	var record *recorder
+	record = newRecorder(w, limit, func(answer Answer) error {
+		if record.doubtful() {
+			run.attempt.InDoubt()
+		}
 		if !run.keeps(answer.Status) {
 			return nil
 		}
@@ -99,7 +103,11 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 		return record.refused
 	}
 	if !recorded {
-		if err := run.settle(record.finished()); err != nil {
+		answer := record.finished()
+		if record.doubtful() {
+			run.attempt.InDoubt()
+		}
+		if err := run.settle(answer); err != nil {
 			return err
 		}
 	}

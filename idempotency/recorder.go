@@ -15,6 +15,7 @@ type recorder struct {
 	overflow func(Answer) error // records an answer that is too large to keep
 	through  bool               // sending started
 	refused  error              // the answer may not be sent
+	timedOut bool               // the answer is that of an http.TimeoutHandler within
 }
 
 func newRecorder(w http.ResponseWriter, limit int, overflow func(Answer) error) *recorder {
@@ -31,14 +32,21 @@ func (r *recorder) Header() http.Header {
 
 // WriteHeader notes the status. Informational answers (1xx) are not part of the answer and are dropped: they can not be replayed.
 func (r *recorder) WriteHeader(status int) {
-	if status >= 200 && r.answer.Status == 0 {
-		r.answer.Status = status
+	validStatus(status)
+	if status < http.StatusOK || r.answer.Status != 0 {
+		return
+	}
+	if r.answer.Status = status; status == http.StatusServiceUnavailable {
+		r.suspect()
 	}
 }
 
 // Write keeps the bytes, or sends them once the answer has grown over the limit.
 func (r *recorder) Write(bytes []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
+	if r.timedOut {
+		r.acquit()
+	}
 	if !r.through && r.refused == nil && len(r.answer.Body)+len(bytes) > r.limit {
 		r.spill()
 	}

@@ -30,13 +30,16 @@ func (s *Server) pay(c echo.Context) error {
 	payment, err := s.ledger.Charge(c.Request().Context(), wire.Payment{
 		Amount: request.Amount, Currency: request.Currency, To: request.To, Fence: attempt.Fence,
 	})
-	if errors.Is(err, redisstore.ErrRefused) {
+	switch {
+	case errors.Is(err, redisstore.ErrRefused):
 		attempt.NotBegun()
-	}
-	if err != nil {
+		return err
+	case err != nil:
+		attempt.InDoubt()
 		return err
 	}
 	if err := linger(c.Request().Context(), s.config.PaymentDelay); err != nil {
+		attempt.InDoubt() // the money may have moved, and nobody can say what the provider answered
 		return err
 	}
 	fresh(c)

@@ -52,6 +52,11 @@ func endedBy(ctx context.Context, otherwise failure) failure {
 func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
 	attempt, isGuarded := idempotency.FromContext(r.Context())
+	if _, is := errors.AsType[*http.MaxBytesError](err); is && !isGuarded {
+		x.outcome = badRequest
+		g.writeProblem(w, r, wire.NewProblem(wire.PayloadTooLarge, ""))
+		return
+	}
 	failed := endedBy(r.Context(), broken)
 	switch {
 	case isGuarded && failed == claimLost:

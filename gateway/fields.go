@@ -42,6 +42,7 @@ var fields = map[string]reader{
 
 	"canonical_json":      yes(func(r *Route, is bool) { r.CanonicalJSON = is }),
 	"required":            yes(func(r *Route, is bool) { r.Optional = !is }),
+	"pass_other_header":   yes(func(r *Route, is bool) { r.PassOther = is }),
 	"ignore_case":         yes(func(r *Route, is bool) { r.DistinctCase = !is }),
 	"trailing_slash":      yes(func(r *Route, is bool) { r.DistinctSlash = !is }),
 	"format_suffix":       yes(func(r *Route, is bool) { r.DistinctFormat = !is }),

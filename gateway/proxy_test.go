@@ -222,7 +222,7 @@ func TestHeadersToTheUpstream(t *testing.T) {
 	upstream := mirror(t)
 	host := strings.TrimPrefix(upstream.URL, "http://")
 	for _, path := range []string{"/payments", "/other"} {
-		r := start(t, upstream.URL, "routes: [{match: /payments, accept: key}]")
+		r := start(t, upstream.URL, "routes: [{match: /payments, accept: key, pass_other_header: true}]")
 		got, a := r.see("POST", path, "", liar...)
 		guarded := path == "/payments"
 		fence := got.Header.Get("Idempotency-Fence")
@@ -258,7 +258,7 @@ func TestHeadersToTheUpstream(t *testing.T) {
 
 func TestTrustedForwardedHeadersAreKeptAndAppendedTo(t *testing.T) {
 	upstream := mirror(t)
-	r := start(t, upstream.URL, "routes: [{match: /payments, accept: key}]", func(c *Config) { c.TrustForwarded, c.PreserveHost = true, true })
+	r := start(t, upstream.URL, "routes: [{match: /payments, accept: key, pass_other_header: true}]", func(c *Config) { c.TrustForwarded, c.PreserveHost = true, true })
 	got, _ := r.see("POST", "/payments", "x", liar...)
 	expect.Equal(t, "forwarded by POST /payments", got.forwarded(), forwarded{"shop.example", "6.6.6.6, 127.0.0.1", "evil", "https", ""})
 	got, _ = r.see("GET", "/x", "")

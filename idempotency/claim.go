@@ -193,6 +193,9 @@ func (t *Tokens) Complete(ctx context.Context, ref Ref, owner string, answer Ans
 func (t *Tokens) Extend(ctx context.Context, ref Ref, owner string, lease, retention time.Duration) (time.Time, error) {
 	milliseconds := ""
 	if lease != 0 {
+		if lease < MinLease || lease > MaxLease {
+			return time.Time{}, fmt.Errorf("idempotency: lease %v: %v to %v", lease, MinLease, MaxLease)
+		}
 		milliseconds = strconv.FormatInt(lease.Milliseconds(), 10)
 	}
 	return t.extend(ctx, ref, owner, milliseconds, max(retained(retention), lease))

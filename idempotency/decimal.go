@@ -41,7 +41,7 @@ func stringLength(text []byte) int {
 // bits is written as it is.
 func appendDecimal(to, number []byte) []byte {
 	unsigned, negative := bytes.CutPrefix(number, []byte("-"))
-	mantissa, exponent, point := unsigned, []byte("0"), 0
+	mantissa, exponent := unsigned, []byte("0")
 	if at := bytes.IndexAny(unsigned, "eE"); at >= 0 {
 		mantissa, exponent = unsigned[:at], unsigned[at+1:]
 	}
@@ -51,7 +51,7 @@ func appendDecimal(to, number []byte) []byte {
 	if err != nil || power > 1<<62 || power < -1<<62 {
 		return append(to, number...)
 	}
-	point = len(whole) // digits in front of the decimal point
+	point := len(whole) // digits in front of the decimal point
 	significant := bytes.TrimLeft(digits, "0")
 	point -= len(digits) - len(significant)
 	significant = bytes.TrimRight(significant, "0")

@@ -35,6 +35,7 @@ func TestEndOfAnAttemptDecidesWhatARepeatHears(t *testing.T) {
 		{"never begun", Route{}, (*Attempt).NotBegun, 400, Issued, 400, 2},
 		{"in doubt", Route{}, (*Attempt).InDoubt, 504, InDoubt, 409, 1},
 		{"in doubt after all", Route{}, func(a *Attempt) { a.NotBegun(); a.InDoubt() }, 504, InDoubt, 409, 1},
+		{"in doubt when all was written", Route{}, nothing, 202, InDoubt, 409, 1},
 		{"in doubt under takeover", Route{Policy: Takeover}, (*Attempt).InDoubt, 504, InDoubt, 504, 2},
 		{"kept by class", Route{Keep: []string{"2xx", "4xx"}}, nothing, 404, Completed, 404, 1},
 		{"kept by status", Route{Keep: []string{"503"}}, nothing, 503, Completed, 503, 1},
@@ -50,6 +51,9 @@ func TestEndOfAnAttemptDecidesWhatARepeatHears(t *testing.T) {
 						e.end(attempt)
 						w.WriteHeader(e.status)
 						_, _ = io.WriteString(w, body)
+						if e.status == http.StatusAccepted {
+							attempt.InDoubt()
+						}
 					}}
 					route := e.route
 					route.Name, route.MaxAnswer, route.Lease = "r", 100, time.Hour
@@ -167,8 +171,8 @@ var shapes = map[string]shape{
 			_, _ = io.WriteString(w, "body")
 			w.Header().Set("X-Sum", "42")
 		},
-		shown{status: 200, body: "body", trailer: http.Header{"X-Sum": {"42"}}},
-		shown{status: 200, body: "body", header: map[string]string{"Trailer": ""}},
+		shown{status: 200, body: "body", header: map[string]string{"X-Sum": ""}, trailer: http.Header{"X-Sum": {"42"}}},
+		shown{status: 200, body: "body", header: map[string]string{"Trailer": "", "X-Sum": ""}},
 	},
 	"trailers of an answer over the limit": {
 		"POST", func(w http.ResponseWriter, _ *http.Request) {

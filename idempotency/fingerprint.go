@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,9 +20,9 @@ import (
 // SHA-256 over method, route, path with query, the route's headers and the body, as 43 characters.
 func takeBody(r *http.Request, name string, route Route) (string, error) {
 	sum := sha256.New()
-	note(sum, r.Method, name, r.URL.RequestURI())
+	note(sum, r.Method, name, target(r))
 	for _, header := range route.Headers {
-		note(sum, append([]string{http.CanonicalHeaderKey(header)}, r.Header.Values(header)...)...)
+		note(sum, append([]string{http.CanonicalHeaderKey(header)}, valuesOf(r, header)...)...)
 	}
 	canonical := route.CanonicalJSON && isJSON(r.Header.Get("Content-Type"))
 	into := io.Writer(sum)
@@ -39,6 +40,26 @@ func takeBody(r *http.Request, name string, route Route) (string, error) {
 	r.ContentLength = int64(len(body))
 	r.TransferEncoding = nil
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)), nil
+}
+
+// target is the path with the query as the client sent them, whatever [http.StripPrefix] and others
+// have made of the URL since: two mounts of one handler are two operations.
+func target(r *http.Request) string {
+	if r.RequestURI == "" { // the request did not come from a server
+		return r.URL.RequestURI()
+	}
+	if sent, err := url.ParseRequestURI(r.RequestURI); err == nil && sent.IsAbs() {
+		return sent.RequestURI()
+	}
+	return r.RequestURI
+}
+
+// valuesOf are the values of a request's header; net/http keeps Host elsewhere.
+func valuesOf(r *http.Request, header string) []string {
+	if strings.EqualFold(header, "Host") {
+		return []string{r.Host}
+	}
+	return r.Header.Values(header)
 }
 
 // note adds parts to a hash so that no other parts give the same, as netstrings.

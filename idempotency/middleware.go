@@ -49,12 +49,11 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
 	ref, err := refOf(r, g.route.Accept, g.tokens.principal(r), name)
-	if errors.Is(err, ErrKeyMissing) && g.route.Optional {
-		g.next.ServeHTTP(w, r)
-		return nil
-	}
-	if err != nil {
+	if passes, err := g.passes(r, err); err != nil {
 		return err
+	} else if passes {
+		g.pass(w, r)
+		return nil
 	}
 	fingerprint, err := takeBody(r, name, g.route)
 	if err != nil {
@@ -101,6 +100,9 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 	run.call(func() { next.ServeHTTP(record, r.WithContext(ctx)) })
 	if record.refused != nil {
 		return record.refused
+	}
+	if recorded && run.attempt.inDoubt.Load() {
+		run.abandon() // the answer had to be recorded when it grew over the limit, and is taken back
 	}
 	if !recorded {
 		answer := record.finished()

@@ -9,6 +9,7 @@ import (
 // straight through. A flush before that changes nothing: an answer is never sent before it is recorded. It is used by one handler.
 type recorder struct {
 	http.ResponseWriter
+	outer    http.Header // as middleware outside has set it
 	header   http.Header
 	answer   Answer
 	limit    int
@@ -19,7 +20,11 @@ type recorder struct {
 }
 
 func newRecorder(w http.ResponseWriter, limit int, overflow func(Answer) error) *recorder {
-	return &recorder{ResponseWriter: w, header: w.Header().Clone(), limit: limit, overflow: overflow}
+	header := w.Header().Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	return &recorder{ResponseWriter: w, outer: w.Header().Clone(), header: header, limit: limit, overflow: overflow}
 }
 
 // Header returns the headers of the answer to be; once sending has started, those that can still change: the trailers.
@@ -70,7 +75,7 @@ func (r *recorder) Flush() {
 }
 
 func (r *recorder) spill() {
-	if r.refused = r.overflow(Answer{Status: r.answer.Status, Header: safeHeader(r.header), NotKept: true}); r.refused != nil {
+	if r.refused = r.overflow(r.kept(Answer{Status: r.answer.Status, NotKept: true})); r.refused != nil {
 		return
 	}
 	r.send()
@@ -79,9 +84,7 @@ func (r *recorder) spill() {
 // finished is the answer when the handler has returned, with the headers as they are then.
 func (r *recorder) finished() Answer {
 	r.WriteHeader(http.StatusOK)
-	answer := r.answer
-	answer.Header = safeHeader(r.header)
-	return answer
+	return r.kept(r.answer)
 }
 
 // send starts sending: all headers, those that are never replayed included, and what was kept back.
@@ -93,6 +96,8 @@ func (r *recorder) send() {
 	header := r.ResponseWriter.Header()
 	clear(header)
 	maps.Copy(header, r.header)
+	trailers := takeTrailers(header)
+	defer maps.Copy(header, trailers)
 	r.ResponseWriter.WriteHeader(r.answer.Status)
 	if len(r.answer.Body) > 0 {
 		_, _ = r.ResponseWriter.Write(r.answer.Body) // the client may have hung up; the answer is recorded

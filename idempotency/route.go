@@ -14,7 +14,9 @@ import (
 type Route struct {
 	Name      string        // part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and path
 	Accept    Accept        // which header it takes; "" = TokenOrKey
-	Optional  bool          // a request without a header passes unguarded
+	Optional  bool          // a request without a header passes unguarded, up to MaxBody
+	PassOther bool          // a header that Accept does not take is the handler's business; false = such a request is refused
+	PassSafe  bool          // GET, HEAD, OPTIONS and TRACE pass unguarded: for a guard in front of a whole router
 	Policy    Policy        // "" = Hold
 	Lease     time.Duration // how long an attempt may be silent before it is in doubt; 0 = 30 s
 	Retention time.Duration // how long an answer is kept; 0 = 24 h

@@ -1,4 +1,5 @@
--- token_extend: the heartbeat of the attempt that holds the claim. A lease of 0 says that the attempt ended without an answer: the token is in doubt from now on.
+-- token_extend: the heartbeat of the attempt that holds the claim. A lease of 0 says that the attempt ended without an answer: the token is in doubt from now on,
+-- also if that attempt had recorded one, which it takes back.
 -- Uses   clock integer retain awaited under_way
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] retention  [4] channel of the waiting
@@ -9,17 +10,20 @@ local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease', 'awaited'
 if not record[1] then
   return {'gone'}
 end
-if record[2] ~= ARGV[1] or record[1] ~= 'claimed' then
+local lease = ARGV[2]
+if record[2] ~= ARGV[1] or record[1] == 'issued' or (record[1] == 'completed' and lease ~= '0') then
   return {'stale'}
 end
-local lease = ARGV[2]
 if lease == '' then
   lease = record[3]
 end
 local lease_end = integer(now + tonumber(lease))
 unlist()
 list_until(lease_end)
-redis.call('HSET', KEYS[1], 'until', lease_end)
+redis.call('HSET', KEYS[1], 'state', 'claimed', 'until', lease_end)
+if record[1] == 'completed' then
+  redis.call('HDEL', KEYS[1], 'answer')
+end
 keep_for(KEYS[1], ARGV[3])
 if lease == '0' then
   tell_waiting(record[4], KEYS[1], ARGV[4])

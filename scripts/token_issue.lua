@@ -12,7 +12,7 @@ end
 if state then
   redis.call('HSET', KEYS[1], 'state', 'issued')
 else
-  redis.call('HSET', KEYS[1], 'state', 'issued', 'scope', ARGV[2])
+  redis.call('HSET', KEYS[1], 'state', 'issued', 'scope', ARGV[2], 'claimable', integer(now + tonumber(ARGV[1])))
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
 end
 return {'ok', integer(now + redis.call('PTTL', KEYS[1]))}

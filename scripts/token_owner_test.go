@@ -127,6 +127,34 @@ func TestReleaseGivesBackOnlyWhatIsTheOwners(t *testing.T) {
 	})
 }
 
+func TestReleasedTokenEndsWhenItWouldHaveEnded(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		before := b.now()
+		b.issue(minute, "")
+		after := b.now()
+		b.granted(claim{})
+		b.extend("ann", 10*minute)
+		for range 2 {
+			want(t, b.release("ann"), "ok")
+			between(t, "the record's end", b.expiry(tokenKey[0]), before+minute-slack, after+minute+slack)
+		}
+	})
+}
+
+func TestOwnerTakesItsAnswerBack(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.granted(claim{})
+		b.complete("ann", "done")
+		before := b.look(tokenKey...)
+		want(t, b.extend("bob", 0), "stale")
+		b.same(before)
+		word(t, b.extend("ann", 0), "ok", 1)
+		word(t, b.claim(claim{owner: "bob"}), "in-doubt", 2)
+		want(t, b.complete("ann", "after all"), "ok")
+		want(t, b.claim(claim{owner: "bob"}), "replay", "after all")
+	})
+}
+
 func TestIssuedTokenIsNobodysToCompleteExtendOrRelease(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.issue(hour, "")

@@ -1,11 +1,12 @@
 -- token_release: gives a claim back, so that the next request may begin. Only for an attempt that provably never began; repeating it is harmless.
--- Uses   awaited under_way
+-- A token that was issued ends then when it would have ended without the claim.
+-- Uses   clock integer awaited under_way
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] channel of the waiting
 -- Reply  {'ok'} | {'answered'} an answer is recorded, so that no claim can be granted | {'stale'} the claim is not this owner's, or not yet | {'gone'} no such record
--- Units  none
+-- Units  times in milliseconds since 1970 of this server
 -- Effect writes on ok; a repeat writes what is there again, so that its acknowledgement has something to wait for
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited')
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited', 'claimable')
 if not record[1] then
   return {'gone'}
 end
@@ -17,5 +18,8 @@ if record[2] ~= ARGV[1] then
 end
 unlist()
 redis.call('HSET', KEYS[1], 'state', 'issued')
+if record[4] then
+  redis.call('PEXPIRE', KEYS[1], integer(math.max(tonumber(record[4]) - now, 100))) -- the embedded store keeps nothing for less
+end
 tell_waiting(record[3], KEYS[1], ARGV[2])
 return {'ok'}

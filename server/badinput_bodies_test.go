@@ -83,7 +83,8 @@ func badTokenFields() (rows []bad) {
 
 	add(badField(complete, "status", `{"status":*}`, append(notWhole, "0", "-1", "99", "100", "199", "600", "null")...))
 	add(badField(complete, "status", "*", "{}", `{"headers":{}}`))
-	add(badField(complete, "headers", `{"status":200,"headers":*}`, "[]", `"x"`, "5", `{"A":1}`, `{"A":["x"]}`, `{"A":{}}`))
+	add(badField(complete, "headers", `{"status":200,"headers":*}`, "[]", `"x"`, "5", `{"A":1}`, `{"A":["x"]}`, `{"A":{}}`,
+		`{"":"x"}`, `{"A b":"x"}`, `{"A:":"x"}`, `{"A":"x\r\nSet-Cookie: y"}`, `{"A":"x\u0000"}`, `{"X-B":"1","x-b":"2"}`))
 	add(badField(complete, "body_base64", `{"status":200,"body_base64":*}`, `"!"`, `"YQ"`, `"YQ==x"`, `"Y Q=="`, `"_-8="`, "5", "{}", `["a"]`))
 	add(badField(complete, "body_not_kept", `{"status":200,"body_not_kept":*}`, `"true"`, "1"))
 

@@ -142,6 +142,11 @@ func (s *Server) completeToken(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
+var (
+	headerName  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
+	headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
+)
+
 func answerOf(c echo.Context) (idempotency.Answer, error) {
 	var request wire.Answer
 	if err := body(c, &request); err != nil {
@@ -157,6 +162,9 @@ func checkedAnswer(request wire.Answer) (idempotency.Answer, error) {
 	}
 	header := http.Header{}
 	for name, value := range request.Headers {
+		if !headerName.MatchString(name) || !headerValue.MatchString(value) || header.Values(name) != nil {
+			return idempotency.Answer{}, invalid("headers", "names and values as HTTP has them, each name once, in small letters or capitals")
+		}
 		header.Set(name, value)
 	}
 	return idempotency.Answer{Status: request.Status, Header: header, Body: request.Body, NotKept: request.NotKept}, nil

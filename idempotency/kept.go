@@ -1,0 +1,47 @@
+package idempotency
+
+import (
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// maxKeptHeader is how many bytes of headers are recorded of an answer.
+const maxKeptHeader = 64 << 10
+
+// kept returns an answer with the headers that are recorded of it: those that the handler has set,
+// and not those of middleware outside of the guard, which sets them anew for each request. Of an
+// answer whose headers are too large, only the status is recorded.
+func (r *recorder) kept(answer Answer) Answer {
+	header := safeHeader(r.header)
+	for name, values := range header {
+		if slices.Equal(values, r.outer[name]) {
+			delete(header, name)
+		}
+	}
+	for name := range takeTrailers(r.header.Clone()) {
+		delete(header, name)
+	}
+	answer.Header = header
+	if (Answer{Header: header}).size() > maxKeptHeader {
+		answer.Header, answer.Body, answer.NotKept = nil, nil, true
+	}
+	return answer
+}
+
+// takeTrailers takes out of a header what it declares as trailers, and returns it. net/http would
+// send it as headers as well.
+func takeTrailers(header http.Header) http.Header {
+	trailers := http.Header{}
+	for _, declared := range header.Values("Trailer") {
+		for name := range strings.SplitSeq(declared, ",") {
+			name = http.CanonicalHeaderKey(textproto.TrimString(name))
+			if values, isThere := header[name]; isThere {
+				trailers[name] = values
+				delete(header, name)
+			}
+		}
+	}
+	return trailers
+}

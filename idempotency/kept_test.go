@@ -1,0 +1,102 @@
+package idempotency
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+)
+
+func TestOnlyTheHandlersHeadersAreRecorded(t *testing.T) {
+	h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "/1")
+		w.Header().Add("Vary", "Accept")
+	}}
+	guarded := embeddedTokens(t).Middleware(Route{Name: "r"})(h)
+	cors := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+		w.Header().Set("Vary", "Origin")
+		guarded.ServeHTTP(w, r)
+	})
+	for i, origin := range []string{"https://a.example", "https://b.example"} {
+		w := post(cors, "x", "Idempotency-Key: k", "Origin: "+origin)
+		asked := fmt.Sprintf("request %d", i+1)
+		wantReplayed(t, asked, w, i == 1)
+		wantHeader(t, asked, w, "Access-Control-Allow-Origin", origin)
+		wantHeader(t, asked, w, "Location", "/1")
+		expect.Equal(t, asked+": header Vary", w.Header().Values("Vary"), []string{"Origin", "Accept"})
+	}
+	h.wantRuns(t, 1)
+}
+
+func TestHeadersOfAnAnswerAreBounded(t *testing.T) {
+	for _, size := range []int{maxKeptHeader - 100, maxKeptHeader + 1} {
+		h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Large", strings.Repeat("x", size))
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write([]byte("paid"))
+		}}
+		tokens := embeddedTokens(t)
+		guarded := tokens.Middleware(Route{Name: "r"})(h)
+		first := post(guarded, "x", "Idempotency-Key: k")
+		expect.Equal(t, "the first answer", said(first), "201 paid")
+		expect.Equal(t, "the large header of the first answer", len(first.Header().Get("X-Large")), size)
+		again, body, large := post(guarded, "x", "Idempotency-Key: k"), "201 paid", size
+		if size > maxKeptHeader {
+			body, large = "201 ", 0
+			wantHeader(t, "the answer again", again, "Idempotent-Body", "not-kept")
+		}
+		expect.Equal(t, "the answer again", said(again), body)
+		expect.Equal(t, "the large header of the answer again", len(again.Header().Get("X-Large")), large)
+		h.wantRuns(t, 1)
+	}
+}
+
+func TestMountsOfOneHandlerDoNotAnswerForEachOther(t *testing.T) {
+	h := &handler{}
+	within := http.NewServeMux()
+	within.Handle("POST /pay", embeddedTokens(t).Middleware(Route{})(h))
+	mux := http.NewServeMux()
+	for _, mount := range []string{"/a", "/b"} {
+		mux.Handle(mount+"/", http.StripPrefix(mount, within))
+	}
+	ask := func(target string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, target, strings.NewReader("x"))
+		r.Header.Set(KeyHeader, "k")
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		return w
+	}
+	wantReplayed(t, "the first mount", ask("/a/pay"), false)
+	wantReplayed(t, "the first mount again", ask("/a/pay"), true)
+	wantReplayed(t, "the first mount by its whole address", ask("http://example.com/a/pay"), true)
+	wantCode(t, "the second mount", ask("/b/pay"), "idempotency-payload-mismatch")
+	h.wantRuns(t, 1)
+}
+
+func TestHostTypeAndAcceptCountWhereTheRouteNamesThem(t *testing.T) {
+	of := func(route Route, host string, headers ...string) string {
+		r := httptest.NewRequest(http.MethodPost, "http://"+host+"/pay", strings.NewReader("x"))
+		r.RequestURI = "/pay"
+		for _, header := range headers {
+			name, value, _ := strings.Cut(header, ": ")
+			r.Header.Set(name, value)
+		}
+		sum, err := takeBody(r, "r", route.WithDefaults())
+		expect.Error(t, "the fingerprint", err, nil)
+		return sum
+	}
+	all := Route{Headers: []string{"host", "Content-Type", "Accept"}}
+	same, base := of(Route{}, "a.example"), of(all, "a.example")
+	for name, other := range map[string]func(Route) string{
+		"Host":         func(route Route) string { return of(route, "b.example") },
+		"Content-Type": func(route Route) string { return of(route, "a.example", "Content-Type: text/plain") },
+		"Accept":       func(route Route) string { return of(route, "a.example", "Accept: text/plain") },
+	} {
+		expect.Equal(t, "another "+name+" is the same request", other(Route{}) == same, true)
+		expect.Equal(t, "another "+name+", of a route that names it, is the same request", other(all) == base, false)
+	}
+}

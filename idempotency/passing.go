@@ -1,0 +1,54 @@
+package idempotency
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// passes reports whether a request goes to the handler unguarded. The error says why it is refused
+// instead. err is why it names no operation.
+func (g *guard) passes(r *http.Request, err error) (bool, error) {
+	if g.route.PassSafe && safe(r.Method) {
+		return true, nil
+	}
+	if other := g.otherHeader(r); other != nil {
+		return false, other
+	}
+	if !errors.Is(err, ErrKeyMissing) || !g.route.Optional {
+		return false, err
+	}
+	if r.ContentLength > g.route.MaxBody {
+		return false, fmt.Errorf("%w: %d bytes at most", ErrBodyTooLarge, g.route.MaxBody)
+	}
+	return true, nil
+}
+
+func safe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// otherHeader refuses a request with an idempotency header that the route does not take: its client
+// counts on a guard that is not there.
+func (g *guard) otherHeader(r *http.Request) error {
+	for accept, other := range map[Accept]string{TokenOnly: KeyHeader, KeyOnly: TokenHeader} {
+		if g.route.Accept == accept && !g.route.PassOther && len(r.Header.Values(other)) > 0 {
+			return fmt.Errorf("%w: this route takes %s, not %s", ErrKeyMalformed, accept.Headers()[0], other)
+		}
+	}
+	return nil
+}
+
+// pass hands a request to the handler unguarded. The body of one that could have been guarded is
+// bounded all the same.
+func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
+	couldBeGuarded := !g.route.PassSafe || !safe(r.Method)
+	if couldBeGuarded && r.Body != nil && r.Body != http.NoBody {
+		r.Body = http.MaxBytesReader(w, r.Body, g.route.MaxBody)
+	}
+	g.next.ServeHTTP(w, r)
+}

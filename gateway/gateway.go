@@ -48,7 +48,7 @@ type Config struct {
 	MaxConnections int           // clients' connections that are open at once: beyond it, the one that is unused for longest is closed for a new one; 0 = 10000
 	WatchEvery     time.Duration // how often the routes file is looked at; 0 = 2 s
 	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
-	StopTimeout    time.Duration // how long requests under way may take to end; 0 = 10 s
+	StopTimeout    time.Duration // how long requests under way may take to end; 0 = the longest UpstreamTimeout of the routes, and 5 s
 }
 
 func (c Config) withDefaults() Config {
@@ -64,7 +64,6 @@ func (c Config) withDefaults() Config {
 		{&c.BodyTimeout, 30 * time.Second},
 		{&c.StallTimeout, time.Minute},
 		{&c.WatchEvery, 2 * time.Second},
-		{&c.StopTimeout, 10 * time.Second},
 	} {
 		if *span.of == 0 {
 			*span.of = span.unset
@@ -90,6 +89,7 @@ type Gateway struct {
 	door     *frontdoor.Door // of clients
 	working  crowd           // requests under way, those whose connection was handed over included
 	stopping atomic.Bool     // /readyz says so
+	closing  atomic.Bool     // no operation is begun any more
 	hard     context.Context // ends when the time to stop is over: it ends what is still under way
 	end      context.CancelCauseFunc
 	health   *health.Checker
@@ -181,6 +181,10 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 		return
 	}
 	if !g.admits(w, r, x) {
+		return
+	}
+	if g.closing.Load() && !x.route.passes(r) {
+		g.refuseAtStop(w, r, x)
 		return
 	}
 	if x.route.passes(r) {

@@ -36,9 +36,13 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 	return false
 }
 
-// passes tells whether a request passes unguarded: the route does not insist, and no header is there.
+// passes reports whether a request passes unguarded: the route does not insist, and no header is there.
 func (r *guardedRoute) passes(request *http.Request) bool {
-	for _, name := range r.Accept.Headers() {
+	taken := idempotency.TokenOrKey.Headers()
+	if r.PassOther {
+		taken = r.Accept.Headers()
+	}
+	for _, name := range taken {
 		if len(request.Header.Values(name)) > 0 {
 			return false
 		}

@@ -17,11 +17,12 @@ type table struct {
 	exact     finder // tells letters apart
 	folded    finder // of the routes that do not: their patterns in small letters
 	published wire.Policies
+	longest   Route // of these and all before
 }
 
 // newTable makes routes ready. They must come from ParseRoutes.
 func (g *Gateway) newTable(routes Routes, version string) *table {
-	t := &table{routes: routes, version: version, loaded: time.Now(), exact: newFinder(), folded: newFinder()}
+	t := &table{routes: routes, version: version, loaded: time.Now(), exact: newFinder(), folded: newFinder(), longest: longestOf(routes, g.routes.Load())}
 	var all []*guardedRoute
 	for _, route := range routes {
 		guarded := &guardedRoute{Route: route, exact: newFinder(), folded: newFinder()}

@@ -71,7 +71,9 @@ func (g *Gateway) loadLocked(text []byte) error {
 	if old := g.routes.Load(); old != nil {
 		before = old.routes
 	}
-	g.routes.Store(g.newTable(routes, version))
+	table := g.newTable(routes, version)
+	g.routes.Store(table)
+	g.warnOfStop(table.longest)
 	g.file.wrong = nil
 	g.metrics.reloads.WithLabelValues("ok").Inc()
 	g.metrics.use(routes, before)

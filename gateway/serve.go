@@ -51,7 +51,8 @@ func (g *Gateway) stop(ctx context.Context, web *http.Server) error {
 	g.stopping.Store(true)
 	g.door.Drain()
 	time.Sleep(g.config.DrainDelay)
-	patient, cancel := context.WithTimeout(ctx, g.config.StopTimeout)
+	g.closing.Store(true)
+	patient, cancel := context.WithTimeout(ctx, g.stopTimeout())
 	defer cancel()
 	err := g.door.Stop(patient, web)
 	if g.working.wait(patient) != nil {

@@ -83,7 +83,7 @@ type Config struct {
 	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any case
 	MaxConnections int           // connections that are open at once: beyond it, the one that is unused for longest is closed for a new one. As many requests may be under way; with Access a principal has a share of them; 0 = 10000
 	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
-	StopTimeout    time.Duration // how long requests under way may take to end; 0 = 10 s
+	StopTimeout    time.Duration // how long requests under way may take to end; 0 = RequestTimeout and 5 s
 }
 
 func (c Config) withDefaults() Config {
@@ -113,7 +113,7 @@ func (c Config) withDefaults() Config {
 		c.RequestTimeout = 30 * time.Second
 	}
 	if c.StopTimeout == 0 {
-		c.StopTimeout = 10 * time.Second
+		c.StopTimeout = c.RequestTimeout + stopMargin
 	}
 	return c
 }
@@ -150,6 +150,9 @@ type Server struct {
 	zones    sync.Map // *time.Location by name
 	now      func() time.Time
 }
+
+// stopMargin is how much longer than its requests a stop may take, so that their answers are sent.
+const stopMargin = 5 * time.Second
 
 // policyPath is where clients read what the guarded routes take.
 const policyPath = "/idempotency-policy"

@@ -74,7 +74,7 @@ func TestBrokenDockerFilesAreFound(t *testing.T) {
 		{"server that evicts", compose, "maxmemory-policy noeviction", "maxmemory-policy allkeys-lru", "member-1: no maxmemory-policy noeviction"},
 		{"unknown profile", compose, "profiles: [cluster]", "profiles: [clutser]", "node-1: unknown profile clutser"},
 		{"more by default", compose, "    profiles: [cluster]\n    restart", "    restart", "cluster-create: starts by default"},
-		{"killed before it has stopped", compose, "stop_grace_period: 20s", "stop_grace_period: 10s", "coatcheck: stop_grace_period 10s"},
+		{"killed before it has stopped", compose, "stop_grace_period: 60s", "stop_grace_period: 40s", "coatcheck: stop_grace_period 40s"},
 		{"file system that can be written", compose, "  read_only: true\n", "", "coatcheck: not read_only"},
 		{"capabilities", compose, "cap_drop: [ALL]", "cap_drop: [NET_RAW]", "coatcheck: keeps capabilities"},
 		{"new privileges", compose, "  cap_drop: [ALL]\n  security_opt: [\"no-new-privileges:true\"]\n", "  cap_drop: [ALL]\n", "coatcheck: may gain privileges"},
@@ -329,8 +329,8 @@ func (d *deployment) checkCoatcheck(name string, s *service) {
 			d.faultf(name, "port %s, but it listens on %s", inside, portOf(c.listen))
 		}
 	}
-	if s.Grace <= c.drainDelay+c.stopTimeout {
-		d.faultf(name, "stop_grace_period %v does not outlast drain delay %v and stop timeout %v", s.Grace, c.drainDelay, c.stopTimeout)
+	if s.Grace < c.drainDelay+stopsWithin(c) {
+		d.faultf(name, "stop_grace_period %v does not outlast drain delay %v and the stop, of %v", s.Grace, c.drainDelay, stopsWithin(c))
 	}
 	if !s.ReadOnly {
 		d.faultf(name, "not read_only")

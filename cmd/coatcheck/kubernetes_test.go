@@ -50,7 +50,7 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 		{"no TLS", manifests[0], "            - {name: COATCHECK_TLS_CERT, value: /tls/tls.crt}\n", "", "encrypt it"},
 		{"a file that is not mounted", manifests[0], "value: /tls/tls.crt", "value: /certs/tls.crt", "/certs/tls.crt is not mounted"},
 		{"a password in the open", manifests[0], "            - {name: COATCHECK_LOG_FORMAT, value: json}", "            - {name: COATCHECK_REDIS, value: \"redis://:secret@redis\"}", "COATCHECK_REDIS is a secret"},
-		{"killed before it has stopped", manifests[0], "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 15", "terminationGracePeriodSeconds 15s"},
+		{"killed before it has stopped", manifests[0], "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 49", "terminationGracePeriodSeconds 49s"},
 		{"mount without a volume", manifests[0], "        - name: tls\n", "        - name: certificates\n", "no volume tls"},
 		{"root", manifests[0], "runAsNonRoot: true", "runAsNonRoot: false", "may run as root"},
 		{"capabilities", manifests[0], "drop: [ALL]", "drop: [NET_RAW]", "keeps capabilities"},
@@ -348,7 +348,7 @@ func (m *manifest) checkServe(name string, pod, container node, env map[string]s
 		}
 	}
 	grace, err := time.ParseDuration(pod.at("terminationGracePeriodSeconds").text() + "s")
-	if least := c.drainDelay + c.stopTimeout + 5*time.Second; err != nil || grace < least {
+	if least := c.drainDelay + stopsWithin(c); err != nil || grace < least {
 		m.faultf(name, "terminationGracePeriodSeconds %v does not outlast drain delay and stop timeout, and 5 s: %v", grace, least)
 	}
 }

@@ -83,7 +83,7 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.console), Durability: durability(c, store)},
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
 		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log),
-		MaxBody: c.maxBody, RequestTimeout: c.requestTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
+		MaxBody: c.maxBody, RequestTimeout: c.requestTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopWithin(log),
 	})
 	admin, err := c.openAdmin(service.Admin(), log)
 	if err == nil {

@@ -125,7 +125,7 @@ func settings(c *config) []*setting {
 		span("store-timeout", "1s", 10*time.Millisecond, time.Minute, "how long one call to the store may take", &c.storeTimeout),
 		span("request-timeout", "30s", time.Second, 24*time.Hour, "how long a request may take", &c.requestTimeout),
 		span("drain-delay", "0s", 0, time.Hour, "at a stop: how long /readyz says so before the listener closes", &c.drainDelay),
-		span("stop-timeout", "10s", 0, time.Hour, "at a stop: how long requests under way may take to end", &c.stopTimeout),
+		span("stop-timeout", "0s", 0, 25*time.Hour, "at a stop: how long requests under way may take to end; 0: as long as they may take at all (--request-timeout, at the gateway the longest upstream_timeout_ms of its routes), and 5 s, so that none is cut off", &c.stopTimeout),
 		number("max-body", "1048576", 1024, 1<<30, "bytes", "the largest body of a request", &c.maxBody),
 		span("idle-timeout", "2m", time.Second, time.Hour, "how long a client's connection is kept without a request", &c.idleTimeout),
 		number("max-connections", strconv.Itoa(frontdoor.DefaultMaxConnections), 1, 1_000_000, "connections", "clients' connections that are open at once; beyond it, the one that is unused for longest is closed for a new one. The process needs a file descriptor for each (ulimit -n), and some more", &c.maxConnections),

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ func TestBrokenUnitsAreFound(t *testing.T) {
 		{"another command", "coatcheck serve", "coatcheck server", "ExecStart: server is no command"},
 		{"another flag", "--config", "--configuration", "ExecStart: no flag --configuration"},
 		{"unknown setting", "COATCHECK_DRAIN_DELAY", "COATCHECK_DRAIN", "no setting COATCHECK_DRAIN"},
-		{"killed before it has stopped", "TimeoutStopSec=30s", "TimeoutStopSec=15s", "TimeoutStopSec 15s does not outlast"},
+		{"killed before it has stopped", "TimeoutStopSec=60s", "TimeoutStopSec=49s", "TimeoutStopSec 49s does not outlast"},
 		{"a credential that is not passed", "LoadCredential=coatcheck.yaml:", "LoadCredential=config.yaml:", "coatcheck.yaml of ExecStart is no credential"},
 		{"a password in the open", "coatcheck.yaml\nWorking", "coatcheck.yaml\nEnvironment=COATCHECK_REDIS=redis://:secret@localhost\nWorking", "COATCHECK_REDIS is a secret's place"},
 		{"reload by another signal", "kill -HUP", "kill -USR1", "ExecReload is not kill -HUP"},
@@ -103,7 +104,7 @@ func unitFaults(text string) (faults []string) {
 	c := d.configOf("Environment", env)
 	faults = append(faults, d.faults...)
 	stop, err := time.ParseDuration(strings.Join(unit["TimeoutStopSec"], " "))
-	if least := c.drainDelay + c.stopTimeout + 5*time.Second; err != nil || stop < least {
+	if least := c.drainDelay + stopsWithin(c); err != nil || stop < least {
 		faulty("TimeoutStopSec " + stop.String() + " does not outlast drain delay and stop timeout, and 5 s: " + least.String())
 	}
 	return faults
@@ -153,4 +154,23 @@ func checkArguments(words []string) error {
 func hasFlag(command *cobra.Command, said string) bool {
 	name, _, _ := strings.Cut(said, "=")
 	return command.Flags().Lookup(name) != nil || command.InheritedFlags().Lookup(name) != nil
+}
+
+// stopsWithin is how long a stop takes at most behind the drain delay: requests under way end, what
+// is cut off says so, and late answers are recorded.
+func stopsWithin(c *config) time.Duration {
+	requests := c.stopTimeout
+	if requests == 0 {
+		requests = max(c.requestTimeout, 30*time.Second) + 5*time.Second
+	}
+	return requests + 10*time.Second
+}
+
+// Deployments with a stop timeout of their own have one that no request outlasts.
+func TestDeploymentsStopLaterThanTheLongestRequest(t *testing.T) {
+	for _, file := range []string{"deploy/systemd/coatcheck.service", "deploy/systemd/coatcheck-gateway.service", "deploy/kubernetes/coatcheck.yaml", "deploy/helm/coatcheck/values.yaml"} {
+		if text := readRoot(t, file); !regexp.MustCompile(`(?i)stop[-_]timeout[^\n]*35s`).MatchString(text) {
+			t.Errorf("%s has no stop timeout of 35s: a request may take 30 s by default", file)
+		}
+	}
 }

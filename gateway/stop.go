@@ -1,0 +1,52 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// stopMargin is how much longer than its requests a stop may take, so that their answers are sent.
+const stopMargin = 5 * time.Second
+
+// stopTimeout is how long requests under way may take to end at a stop: as long as the routes let
+// them, so that none is cut off and in doubt, unless the configuration says otherwise.
+func (g *Gateway) stopTimeout() time.Duration {
+	if g.config.StopTimeout > 0 {
+		return g.config.StopTimeout
+	}
+	return g.routes.Load().longest.UpstreamTimeout + stopMargin
+}
+
+// longestOf returns the route whose requests may take longest, or the one before it that may still be
+// running.
+func longestOf(routes Routes, before *table) Route {
+	var longest Route
+	if before != nil {
+		longest = before.longest
+	}
+	for _, route := range routes {
+		if route.UpstreamTimeout > longest.UpstreamTimeout {
+			longest = route
+		}
+	}
+	return longest
+}
+
+// warnOfStop says if a stop does not wait for what a route allows.
+func (g *Gateway) warnOfStop(longest Route) {
+	if g.stopTimeout() < longest.UpstreamTimeout {
+		g.log.Warn("a stop does not wait for the longest request: its token would be in doubt; raise --stop-timeout, or leave it out",
+			"stop_timeout", g.config.StopTimeout, "upstream_timeout", longest.UpstreamTimeout, "route", longest.Name)
+	}
+}
+
+// refuseAtStop answers a guarded request that came when the gateway was about to end: nothing is
+// claimed for it.
+func (g *Gateway) refuseAtStop(w http.ResponseWriter, r *http.Request, x *exchange) {
+	x.outcome = atStop
+	problem := wire.NewProblem(wire.UpstreamUnavailable, "The gateway is stopping, and nothing was done. Ask again: another one answers.")
+	problem.RetryAfter = time.Second
+	g.writeProblem(w, r, problem)
+}

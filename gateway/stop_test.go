@@ -1,0 +1,40 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+func TestStopWaitsForTheLongestRequestOfTheRoutes(t *testing.T) {
+	r := start(t, "http://127.0.0.1:1", `routes: [{match: /a, upstream_timeout_ms: 40000}, {match: /b, upstream_timeout_ms: 90000}, {match: /c}]`)
+	expect.Equal(t, "how long a stop waits", r.g.stopTimeout(), 95*time.Second)
+	r.write(`routes: [{match: /a}]`)
+	expect.Error(t, "Reload", r.g.Reload(), nil)
+	expect.Equal(t, "how long a stop waits for requests of routes that are gone", r.g.stopTimeout(), 95*time.Second)
+	expect.Equal(t, "the log warns", logged(r, "--stop-timeout"), false)
+}
+
+func TestStopThatDoesNotWaitForARouteIsWarnedOf(t *testing.T) {
+	for limit, warned := range map[time.Duration]bool{29 * time.Second: true, 30 * time.Second: false} {
+		r := start(t, "http://127.0.0.1:1", `routes: [{match: POST /payments}]`, func(c *Config) { c.StopTimeout = limit })
+		expect.Equal(t, "how long a stop waits", r.g.stopTimeout(), limit)
+		expect.Equal(t, "the log warns of a stop of "+limit.String(), logged(r, "--stop-timeout"), warned)
+	}
+}
+
+func logged(r *rig, text string) bool { return strings.Contains(r.log.String(), text) }
+
+func TestGuardedRequestAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
+	upstream := newShop(t, nil)
+	r := start(t, upstream.URL, payments)
+	r.g.closing.Store(true)
+	refused := r.do("POST", "/payments", "x", "Idempotency-Key: a")
+	r.wantCode(refused, wire.UpstreamUnavailable)
+	r.wantHeader(refused, "Retry-After", "1")
+	r.g.closing.Store(false)
+	r.wantPaid(r.do("POST", "/payments", "y", "Idempotency-Key: a"), "paid 1", false) // another payload: nothing was claimed
+}

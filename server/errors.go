@@ -74,6 +74,11 @@ func problemOf(err error) wire.Problem {
 	if problem, ok := idempotency.Problem(err); ok {
 		return problem
 	}
+	if errors.Is(err, errClosing) {
+		problem := wire.NewProblem(wire.StoreUnavailable, "Nothing was done: this server is stopping. Ask again: another one answers.")
+		problem.RetryAfter = time.Second
+		return problem
+	}
 	if unavailable, ok := errors.AsType[*stamper.Unavailable](err); ok {
 		problem := wire.NewProblem(wire.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")
 		problem.RetryAfter = time.Second

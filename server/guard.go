@@ -7,7 +7,12 @@ import (
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
+
+// errClosing refuses an operation that came when the server was about to end: nothing is claimed for
+// it.
+var errClosing = redisstore.Refusal("this server is stopping; another one answers")
 
 // guard wraps the idempotency middleware for Echo. An error that the handler returns becomes its answer inside the guard, so that it is recorded like any other.
 func (s *Server) guard(route idempotency.Route) echo.MiddlewareFunc {
@@ -15,6 +20,9 @@ func (s *Server) guard(route idempotency.Route) echo.MiddlewareFunc {
 	middleware := s.tokens.Middleware(route)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
+			if s.closing.Load() {
+				return errClosing
+			}
 			outer := c.Response()
 			defer c.SetResponse(outer)
 			began := false

@@ -139,6 +139,7 @@ type Server struct {
 	origins  atomic.Pointer[[]string]
 	guesses  access.Guesses
 	stopping atomic.Bool
+	closing  atomic.Bool // no operation is begun any more
 	locks    *lock.Locks
 	waits    waits
 	health   *health.Checker
@@ -227,6 +228,7 @@ func (s *Server) stop(ctx context.Context, door *frontdoor.Door, web *http.Serve
 	s.stopping.Store(true)
 	door.Drain()
 	time.Sleep(s.config.DrainDelay)
+	s.closing.Store(true)
 	s.waits.end()
 	patient, cancel := context.WithTimeout(ctx, s.config.StopTimeout)
 	defer cancel()

@@ -240,7 +240,7 @@ func TestMorePoolsThanThisServerStampsForAreRefused(t *testing.T) {
 	s.ids(t, "/id/snowflake/second")
 	a := s.do(t, "GET", "/id/snowflake/third", "")
 	wantDetail(t, a, wire.PoolExhausted, "2 pools at most")
-	a.wantRetryAfter(t, 500, 600) // of ten minutes, since the second pool has just been used
+	a.wantRetryAfter(t, 1, 60) // of a minute, since the second pool has just been used
 	checkProblem(t, s.do(t, "GET", "/worker/third", ""), wire.NotFound)
 	s.ids(t, "/id/snowflake")
 }

@@ -42,11 +42,12 @@ const (
 	keyError     outcome = "key_error"
 	storeError   outcome = "store_error"
 	badRequest   outcome = "bad_request"
+	overloaded   outcome = "overloaded"
 	own          outcome = "own" // a page of the gateway itself
 )
 
 var outcomes = []outcome{
-	unguarded, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, storeError, badRequest, own,
+	unguarded, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, storeError, badRequest, overloaded, own,
 }
 
 type exchangeKey struct{}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -47,6 +48,14 @@ func (g *Gateway) refuseTarget(w http.ResponseWriter, r *http.Request, x *exchan
 	}
 	problem := wire.NewProblem(wire.InvalidRequest, "the request line: its target has to be a path, or an http or https URL with a host; nothing was sent to the service behind the gateway")
 	problem.Field = "target"
+	g.writeProblem(w, r, problem)
+}
+
+// refuseHost answers a request under a name that is none of the gateway's.
+func (g *Gateway) refuseHost(w http.ResponseWriter, r *http.Request, x *exchange) {
+	x.outcome = badRequest
+	problem := wire.NewProblem(wire.Forbidden, frontdoor.HostRule)
+	problem.Field = "Host"
 	g.writeProblem(w, r, problem)
 }
 

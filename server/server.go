@@ -70,6 +70,10 @@ type Config struct {
 
 	CORSOrigins []string // whose pages may ask from a browser, such as https://shop.example; nil = no others than the service's own
 
+	// AllowedHosts are names under which clients ask, beside addresses and localhost: coatcheck.internal,
+	// *.example.com, or * for every name. nil = with Access every name, else no other.
+	AllowedHosts []string
+
 	Console ConsoleConfig
 
 	Dev          bool          // turns on the demo routes /payments
@@ -136,7 +140,9 @@ type Server struct {
 	listed   []Route
 	patterns map[string]string // of the routes, by Echo's paths: see pattern
 	flows    *access.Flows
-	origins  atomic.Pointer[[]string]
+	origins  atomic.Pointer[frontdoor.Origins]
+	hosts    atomic.Pointer[frontdoor.Hosts]
+	roles    map[string]access.Role // by method and Echo's path, such as "GET /incr/:key"
 	guesses  access.Guesses
 	stopping atomic.Bool
 	closing  atomic.Bool // no operation is begun any more
@@ -179,6 +185,7 @@ func New(config Config) *Server {
 	s.flows, s.health = access.NewFlows(config.Store, config.Logger), s.checker()
 	s.openSegments()
 	s.SetCORSOrigins(config.CORSOrigins)
+	s.SetAllowedHosts(config.AllowedHosts)
 	s.echo = s.routes()
 	s.showMetrics()
 	return s

@@ -83,7 +83,7 @@ func subject(t *testing.T, address string) string {
 // ask sends a request on a connection and reads the answer's status.
 func ask(t *testing.T, conn net.Conn, answers *bufio.Reader) int {
 	t.Helper()
-	if _, err := fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	response, err := http.ReadResponse(answers, nil)

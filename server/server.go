@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -67,6 +68,11 @@ type Config struct {
 	IDPools  int    // pools that this server stamps ids of at once; 0 = 64
 
 	LockWaits int // requests that wait for locks at once; with Access a principal has a share of them; 0 = 2000
+
+	// TLS gives the settings in force, where the listener speaks TLS: a client certificate that has ended, or
+	// whose authority is none of ClientCAs any more, is refused at the next request of its connection. nil =
+	// it is looked at when the connection begins alone.
+	TLS func() *tls.Config
 
 	CORSOrigins []string // whose pages may ask from a browser, such as https://shop.example; nil = no others than the service's own
 
@@ -212,6 +218,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		HeaderTimeout: s.config.HeaderTimeout, IdleTimeout: s.config.IdleTimeout, MaxHeader: s.config.MaxHeader, MaxConnections: s.config.MaxConnections, Logger: s.log,
 	})
 	web := door.Server(s.echo)
+	web.ConnContext = withVerified
 	web.ReadTimeout = s.config.RequestTimeout
 	web.WriteTimeout = s.config.RequestTimeout + 5*time.Second
 	web.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}

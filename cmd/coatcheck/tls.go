@@ -177,7 +177,8 @@ func (t *certificates) look() {
 	}
 }
 
-// around has a listener speak TLS. A connection keeps what was in force when it began.
+// around has a listener speak TLS. A connection keeps what was in force when it began, but that
+// its client certificate is looked at again by the service.
 func (t *certificates) around(listener net.Listener) net.Listener {
 	if t == nil {
 		return listener
@@ -186,6 +187,14 @@ func (t *certificates) around(listener net.Listener) net.Listener {
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.now.Load(), nil },
 	})
+}
+
+// settings are those in force; nil, which has none to give, without TLS.
+func (t *certificates) settings() func() *tls.Config {
+	if t == nil {
+		return nil
+	}
+	return t.now.Load
 }
 
 // trusting is a client's TLS settings: the system's authorities, or those of a file.

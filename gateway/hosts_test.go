@@ -48,3 +48,22 @@ func TestAdminSideRefusesWhatABrowserMayHaveBeenMadeToSend(t *testing.T) {
 		}
 	}
 }
+
+func TestPagesOfTheGatewayTellBrowsersWhatTheyAre(t *testing.T) {
+	r := start(t, mirror(t).URL, payments)
+	for path, style := range map[string]string{"/problems/forbidden": "style-src 'sha256-", policyPath: ""} {
+		a := r.do("GET", path, "")
+		expect.Equal(t, a.asked+": X-Content-Type-Options", a.header.Values("X-Content-Type-Options"), []string{"nosniff"})
+		expect.Contains(t, a.asked+": Content-Security-Policy", a.header.Get("Content-Security-Policy"), "default-src 'none'; ", style, "frame-ancestors 'none'")
+	}
+	refused := r.do("POST", "/payments", "")
+	expect.Equal(t, refused.asked+": X-Content-Type-Options", refused.header.Values("X-Content-Type-Options"), []string{"nosniff"})
+	passed := r.do("GET", "/other", "")
+	expect.Equal(t, passed.asked+", which is the upstream's to answer: Content-Security-Policy", passed.header.Values("Content-Security-Policy"), nil)
+	w := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+	request.Host = "127.0.0.1:8082"
+	r.g.Admin().ServeHTTP(w, request)
+	expect.Equal(t, "GET /metrics of the admin side: X-Content-Type-Options", w.Header().Get("X-Content-Type-Options"), "nosniff")
+	expect.Contains(t, "GET /metrics of the admin side: Content-Security-Policy", w.Header().Get("Content-Security-Policy"), "default-src 'none'; ", "frame-ancestors 'none'")
+}

@@ -27,9 +27,12 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 		g.writeProblem(w, r, wire.NewProblem(wire.MethodNotAllowed, "HTTP/2 is not spoken here"))
 	case looks && r.URL.Path == policyPath:
 		x.outcome = own
+		frontdoor.Harden(w, r)
 		writeJSON(w, http.StatusOK, routes.published)
 	case looks && page != "":
 		x.outcome = own
+		frontdoor.Harden(w, r)
+		w.Header().Set("Content-Security-Policy", wire.PagePolicy)
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, page) // the client may have hung up
 	default:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"maps"
 	"regexp"
 	"strings"
 	"sync"
@@ -106,6 +107,33 @@ func TestEveryOperationSaysWhatItIsAndWhoMayAskForIt(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Doors take any method, and the document has each of them with the role that it needs.
+func TestTheDocumentHasTheRoleOfEachMethodOfADoor(t *testing.T) {
+	doors := 0
+	for path, item := range published(t).Paths.Map() {
+		roles := map[string]any{}
+		for method, o := range item.Operations() {
+			if len(o.Tags) > 0 && o.Tags[0] == "doors" {
+				roles[method] = o.Extensions["x-coatcheck-role"]
+				also, _ := o.Extensions["x-coatcheck-also"].(map[string]any)
+				maps.Copy(roles, also)
+			}
+		}
+		if len(roles) == 0 {
+			continue
+		}
+		doors++
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
+			if role := roles[method]; role == nil || role != roles["GET"] {
+				t.Errorf("%s %s: got role %v, want that of GET, %v", method, path, role, roles["GET"])
+			}
+		}
+	}
+	if doors != 9 {
+		t.Errorf("got %d doors, want 9", doors)
 	}
 }
 

@@ -30,11 +30,11 @@ type secured struct {
 	client   *http.Client
 }
 
-func serveTLS(t *testing.T, book *access.Book, protocol string, auth tls.ClientAuthType, show bool) *secured {
+func serveTLS(t *testing.T, book *access.Book, protocol string, auth tls.ClientAuthType, show bool, hosts ...string) *secured {
 	t.Helper()
 	s := &secured{ours: newAuthority(t)}
 	s.settings.Store(s.trusting(t, auth, s.ours))
-	service := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book, TLS: s.settings.Load, StopTimeout: patience})
+	service := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book, TLS: s.settings.Load, AllowedHosts: hosts, StopTimeout: patience})
 	service.SetNow(func() time.Time { return time.Now().Add(time.Duration(s.late.Load())) })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -153,6 +153,32 @@ func TestTLSOfNowAndHTTP2(t *testing.T) {
 	}
 }
 
+// A client that offers nothing but CBC with SHA-1, or RSA without forward secrecy, is not spoken to.
+func TestOldSuitesAreNotSpoken(t *testing.T) {
+	at := certify(t, "localhost")
+	p := serve(t, "--tls-cert", at.cert, "--tls-key", at.key)
+	hello := func(suites ...uint16) error {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(p.banner.URL, "https://"), &tls.Config{
+			RootCAs: at.pool(t), ServerName: "localhost", MaxVersion: tls.VersionTLS12, CipherSuites: suites,
+		})
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	for _, suite := range []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_128_CBC_SHA,
+	} {
+		if err := hello(suite); err == nil || !strings.Contains(err.Error(), "handshake failure") {
+			t.Errorf("a client that offers %s alone: got %v, want a handshake failure", tls.CipherSuiteName(suite), err)
+		}
+	}
+	for _, suite := range []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256} {
+		expect.Error(t, "a client that offers "+tls.CipherSuiteName(suite)+" alone", hello(suite), nil)
+	}
+}
+
 // Commands ask by https with the authority that --ca names, and the health check takes the certificate of the file alone.
 func TestCommandsAndHealthCheckOverTLS(t *testing.T) {
 	at, other := certify(t, "localhost"), certify(t, "localhost")

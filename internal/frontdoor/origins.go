@@ -3,6 +3,7 @@ package frontdoor
 import (
 	"net/http"
 	"slices"
+	"strings"
 )
 
 // Origins are those whose pages may have a browser send what other pages may not. It is read-only;
@@ -48,9 +49,11 @@ var noOrigins http.CrossOriginProtection
 
 // ForOperators has a handler for whoever runs the process refuse what a browser may have been made to
 // send: a request under a name that is none of hosts, or of a page of another origin. Nobody is asked
-// who they are there.
+// who they are there. Its answers are hardened.
 func ForOperators(hosts func() Hosts, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Harden(w, r)
+		w.Header().Set("Content-Security-Policy", strings.Replace(NoPage, ";", "; style-src 'unsafe-inline';", 1)) // the list of profiles has styles
 		switch {
 		case !hosts().Allow(r.Host):
 			http.Error(w, HostRule, http.StatusForbidden)

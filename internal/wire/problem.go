@@ -141,6 +141,7 @@ func (p Problem) Write(w http.ResponseWriter) {
 		header.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
 	}
 	header.Set("Content-Type", "application/problem+json")
+	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	header.Del("Content-Length")
 	w.WriteHeader(p.Status)

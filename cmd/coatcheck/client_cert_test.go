@@ -101,7 +101,7 @@ func TestCertificateOfAnAuthorityThatWasTakenOutIsRefusedOnItsConnection(t *test
 	}
 	overwrite(t, mine.cert, string(authorities))
 	hangup(t, p)
-	expect.Eventually(t, "the authorities were read again", func() bool { return p.logged("certificates") > 0 })
+	expect.Eventually(t, "the authorities were read again", func() bool { return p.logged(`"what":"certificates"`)+p.logged("what=certificates") > 0 })
 	status, text := incr()
 	expect.Equal(t, "status afterwards", status, 401)
 	expect.Contains(t, "what the answer says", text, "its authority is not trusted")

@@ -1,4 +1,5 @@
-FROM golang:1.26-bookworm AS build
+# Pinned by the digest that the tag had: Go 1.26.8. deploy/README.md says how to take another.
+FROM golang:1.26-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download

@@ -8,7 +8,7 @@ import (
 )
 
 // Names are the names that a caller may touch: counter keys, pools, tags, locks, scopes. Each is one name, or what names begin with and a star behind it:
-// orders:*. A star alone, or no entry at all, is every name. It is read-only.
+// orders:*. A star alone, or nil, is every name; a list without entries is refused where records are read. It is read-only.
 type Names []string
 
 // maxNames is how many entries a record can have.
@@ -18,6 +18,9 @@ var namesForm = regexp.MustCompile(`^(?:[A-Za-z0-9._:~@-]{1,200}|[A-Za-z0-9._:~@
 
 // check tells what is wrong with names.
 func (n Names) check() (faults []string) {
+	if n != nil && len(n) == 0 {
+		faults = append(faults, "an empty list; leave it out, or write *, for all names")
+	}
 	if len(n) > maxNames {
 		faults = append(faults, fmt.Sprintf("up to %d entries", maxNames))
 	}

@@ -229,6 +229,7 @@ func (p *parser) names(into *Names) func(*yaml.Node) {
 			p.faults.addf(node.Line, "prefixes: a list, such as [\"orders:*\"]")
 			return
 		}
+		*into = Names{} // a list without entries is a fault, and not the same as no list
 		for _, entry := range node.Content {
 			if text, ok := p.scalar("prefixes", entry); ok {
 				*into = append(*into, text)

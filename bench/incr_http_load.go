@@ -76,7 +76,7 @@ func (g *getting) asking(conn net.Conn, index int) *driver {
 	if g.ids > 0 {
 		accept = "Accept: text/plain\r\n"
 	}
-	d.request = []byte("GET " + g.path + " HTTP/1.1\r\nHost: bench\r\n" + accept + "\r\n")
+	d.request = []byte("GET " + g.path + " HTTP/1.1\r\nHost: localhost\r\n" + accept + "\r\n")
 	if g.keys > 1 {
 		end := len("GET ") + len(g.path)
 		d.key = d.request[end-4 : end]

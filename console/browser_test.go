@@ -50,6 +50,7 @@ func startBrowser() {
 		chromedp.ExecPath(path), chromedp.UserDataDir(folder), chromedp.WindowSize(1280, 900),
 		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en"),
+		chromedp.Flag("host-resolver-rules", "MAP "+evilHost+" 127.0.0.1"),
 	)
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // its sandbox does not run as root

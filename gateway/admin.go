@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Admin is the gateway's own side, for a listener that clients do not reach: /livez, /readyz and /metrics, and what [Config].Debug has at /debug/.
+// It refuses what a page may have had a browser send, as [Config].AllowedHosts says.
 func (g *Gateway) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -22,7 +24,7 @@ func (g *Gateway) Admin() http.Handler {
 	if g.config.Debug != nil {
 		mux.Handle("/debug/", g.config.Debug)
 	}
-	return mux
+	return frontdoor.ForOperators(g.allowedHosts, mux)
 }
 
 // Readiness answers GET /readyz.

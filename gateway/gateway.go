@@ -35,6 +35,10 @@ type Config struct {
 	TokenKeys  []idempotency.Key          // check the signature of issued tokens; nil = tokens are not signed
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
 
+	// AllowedHosts are names under which clients ask, beside addresses and localhost, such as shop.example
+	// or *.example.com. nil = every name, but for the admin side, where it is no other.
+	AllowedHosts []string
+
 	TrustForwarded bool          // keeps the X-Forwarded headers that a client sends: only behind a proxy that writes them itself
 	PreserveHost   bool          // sends the client's Host to the upstream instead of the upstream's own
 	TokenService   string        // where clients find /token/{token}, without a slash at the end; "" = at the same address
@@ -86,6 +90,7 @@ type Gateway struct {
 	once       *httputil.ReverseProxy // for what is
 	transports []*http.Transport      // of both
 	routes     atomic.Pointer[table]
+	hosts      atomic.Pointer[frontdoor.Hosts]
 	file       routesFile
 
 	door     *frontdoor.Door // of clients
@@ -119,6 +124,7 @@ func New(config Config) (*Gateway, error) {
 	free, guarded := config.Upstream.openTransport(config.TLS), config.Upstream.guardedTransport(config.TLS, config.UpstreamIdle)
 	g.open, g.once, g.transports = g.proxy(g.traced(free)), g.proxy(g.traced(guarded)), []*http.Transport{free, guarded}
 	g.hard, g.end = context.WithCancelCause(context.Background())
+	g.SetAllowedHosts(config.AllowedHosts)
 	g.file.path = config.RoutesFile
 	if err := g.Reload(); err != nil {
 		return nil, err
@@ -133,6 +139,15 @@ func (c Config) door(connections int) *frontdoor.Door {
 		MaxConnections: connections, MaxPerAddress: c.MaxPerAddress, MaxBytes: c.MaxBytes, Logger: c.Logger,
 	})
 }
+
+// SetAllowedHosts has requests that come from now on judged by other names than [Config].AllowedHosts.
+// It may be called at any time, also while others are.
+func (g *Gateway) SetAllowedHosts(names []string) {
+	hosts := frontdoor.Hosts(names)
+	g.hosts.Store(&hosts)
+}
+
+func (g *Gateway) allowedHosts() frontdoor.Hosts { return *g.hosts.Load() }
 
 // Close waits until answers that could not be recorded yet are, or until the context ends, and closes the connections to the upstream.
 func (g *Gateway) Close(ctx context.Context) error {
@@ -173,6 +188,10 @@ func (g *Gateway) part(w *responder) {
 func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	if !frontdoor.WellFormedTarget(r) {
 		g.refuseTarget(w, r, x)
+		return
+	}
+	if hosts := g.allowedHosts(); len(hosts) > 0 && !hosts.Allow(r.Host) {
+		g.refuseHost(w, r, x)
 		return
 	}
 	routes := g.routes.Load()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -26,9 +27,12 @@ func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, r
 		g.writeProblem(w, r, wire.NewProblem(wire.MethodNotAllowed, "HTTP/2 is not spoken here"))
 	case looks && r.URL.Path == policyPath:
 		x.outcome = own
+		frontdoor.Harden(w, r)
 		writeJSON(w, http.StatusOK, routes.published)
 	case looks && page != "":
 		x.outcome = own
+		frontdoor.Harden(w, r)
+		w.Header().Set("Content-Security-Policy", wire.PagePolicy)
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, page) // the client may have hung up
 	default:
@@ -47,6 +51,14 @@ func (g *Gateway) refuseTarget(w http.ResponseWriter, r *http.Request, x *exchan
 	}
 	problem := wire.NewProblem(wire.InvalidRequest, "the request line: its target has to be a path, or an http or https URL with a host; nothing was sent to the service behind the gateway")
 	problem.Field = "target"
+	g.writeProblem(w, r, problem)
+}
+
+// refuseHost answers a request under a name that is none of the gateway's.
+func (g *Gateway) refuseHost(w http.ResponseWriter, r *http.Request, x *exchange) {
+	x.outcome = badRequest
+	problem := wire.NewProblem(wire.Forbidden, frontdoor.HostRule)
+	problem.Field = "Host"
 	g.writeProblem(w, r, problem)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"maps"
 	"regexp"
 	"strings"
 	"sync"
@@ -97,12 +98,42 @@ func TestEveryOperationSaysWhatItIsAndWhoMayAskForIt(t *testing.T) {
 			}
 			ids[o.OperationID] = true
 			door := len(o.Tags) > 0 && o.Tags[0] == "doors"
-			for status, never := range map[string]bool{"401": true, "403": true, "429": false} { // of what is open to all
+			if o.Responses.Value("403") == nil {
+				t.Errorf("%s has no answer 403, which each path gives under a Host that is none of the service's", name)
+			}
+			for status, never := range map[string]bool{"401": true, "429": false} { // of what is open to all
 				if has := o.Responses.Value(status) != nil; !door && (!has && role != "open" || has && never && role == "open") {
 					t.Errorf("%s with role %s has an answer %s: got %t, want %t", name, role, status, has, !has)
 				}
 			}
 		}
+	}
+}
+
+// Doors take any method, and the document has each of them with the role that it needs.
+func TestTheDocumentHasTheRoleOfEachMethodOfADoor(t *testing.T) {
+	doors := 0
+	for path, item := range published(t).Paths.Map() {
+		roles := map[string]any{}
+		for method, o := range item.Operations() {
+			if len(o.Tags) > 0 && o.Tags[0] == "doors" {
+				roles[method] = o.Extensions["x-coatcheck-role"]
+				also, _ := o.Extensions["x-coatcheck-also"].(map[string]any)
+				maps.Copy(roles, also)
+			}
+		}
+		if len(roles) == 0 {
+			continue
+		}
+		doors++
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
+			if role := roles[method]; role == nil || role != roles["GET"] {
+				t.Errorf("%s %s: got role %v, want that of GET, %v", method, path, role, roles["GET"])
+			}
+		}
+	}
+	if doors != 9 {
+		t.Errorf("got %d doors, want 9", doors)
 	}
 }
 

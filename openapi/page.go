@@ -151,10 +151,18 @@ func operationsOf(root node, tag string) (list []operation) {
 	return list
 }
 
+// alsoOf lists other methods, each with the role that it needs, such as HEAD (use).
+func alsoOf(described node) (list []string) {
+	for method, role := range described.members() {
+		list = append(list, method+" ("+role.text()+")")
+	}
+	return list
+}
+
 func operationOf(method, path string, item, described node) operation {
 	o := operation{
 		ID: described.at("operationId").text(), Method: method, Path: path, Summary: described.at("summary").text(),
-		Role: described.at("x-coatcheck-role").text(), When: item.at("x-coatcheck-when").text(), Also: described.at("x-coatcheck-also").texts(),
+		Role: described.at("x-coatcheck-role").text(), When: item.at("x-coatcheck-when").text(), Also: alsoOf(described.at("x-coatcheck-also")),
 		AnyQuery: described.at("x-coatcheck-query").is(), Notes: paragraphs(described.at("description").text()),
 	}
 	for _, list := range []node{item.at("parameters"), described.at("parameters")} {

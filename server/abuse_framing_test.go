@@ -10,7 +10,7 @@ import (
 // what one of them takes for the body. The service reads each in one way or refuses it: the hidden
 // request is never run, and where it is doubtful the connection ends.
 func TestHiddenRequestsAreNeverRun(t *testing.T) {
-	const hidden = "POST /incr/hidden HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+	const hidden = "POST /incr/hidden HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 	chunked := "0\r\n\r\n"
 	for what, rest := range map[string]string{
 		"a length and chunks":                "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + inChunks(hidden, 1000),
@@ -53,7 +53,7 @@ func TestHiddenRequestsAreNeverRun(t *testing.T) {
 				}
 				s := hurried(t)
 				for _, path := range []string{"/payments", "/token"} { // of which one reads its body
-					for _, a := range s.raw(t, "POST "+path+" "+version+"\r\nHost: x\r\n"+rest) {
+					for _, a := range s.raw(t, "POST "+path+" "+version+"\r\nHost: localhost\r\n"+rest) {
 						if a.status == 200 {
 							t.Errorf("to POST %s: %v; want a refusal", path, a)
 						}
@@ -67,7 +67,7 @@ func TestHiddenRequestsAreNeverRun(t *testing.T) {
 
 func TestTwoRequestsOnOneConnectionAreTwo(t *testing.T) {
 	s := onEmbedded(t)
-	answers := s.raw(t, "POST /incr/seen HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}POST /incr/seen HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	answers := s.raw(t, "POST /incr/seen HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}POST /incr/seen HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	if len(answers) != 2 || answers[1].status != 200 {
 		t.Errorf("got %v, want two answers, the second with status 200", answers)
 	}

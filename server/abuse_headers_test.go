@@ -30,12 +30,12 @@ func TestFloodsOfHeadersAreRefused(t *testing.T) {
 		"a name that is long":   strings.Repeat("x", 80<<10) + ": y\r\n",
 		"a long line, unending": "X-Long: " + strings.Repeat("x", 1<<20),
 	} {
-		answers := s.raw(t, "POST /incr/k HTTP/1.1\r\nHost: x\r\n"+header+"\r\n")
+		answers := s.raw(t, "POST /incr/k HTTP/1.1\r\nHost: localhost\r\n"+header+"\r\n")
 		if len(answers) > 1 || len(answers) == 1 && answers[0].status != 431 {
 			t.Errorf("a flood of headers, %s: got %v, want 431 or no answer", what, answers)
 		}
 	}
-	if answers := s.raw(t, "POST /incr/"+strings.Repeat("k", 80<<10)+" HTTP/1.1\r\nHost: x\r\n\r\n"); len(answers) == 1 && answers[0].status != 431 {
+	if answers := s.raw(t, "POST /incr/"+strings.Repeat("k", 80<<10)+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); len(answers) == 1 && answers[0].status != 431 {
 		t.Errorf("a long path: got %v, want 431 or no answer", answers)
 	}
 	s.do(t, "GET", "/counter/k", "").wantStatus(t, 404)
@@ -135,10 +135,10 @@ func requestsWith(end string) []call {
 
 // rawLineEnds is what Go's client refuses to write: line ends as they are.
 var rawLineEnds = []string{
-	"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\n" + evil + "\r\nConnection: close\r\n\r\n",
-	"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\r" + evil + "\r\nConnection: close\r\n\r\n",
-	"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\r\n " + evil + "\r\nConnection: close\r\n\r\n",
-	"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\x00" + evil + "\r\nConnection: close\r\n\r\n",
-	"GET /livez\r" + evil + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-	"Zevil\r /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+	"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: a\n" + evil + "\r\nConnection: close\r\n\r\n",
+	"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: a\r" + evil + "\r\nConnection: close\r\n\r\n",
+	"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: a\r\n " + evil + "\r\nConnection: close\r\n\r\n",
+	"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: a\x00" + evil + "\r\nConnection: close\r\n\r\n",
+	"GET /livez\r" + evil + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+	"Zevil\r /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
 }

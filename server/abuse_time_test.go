@@ -65,15 +65,15 @@ func TestClientThatSendsLetterByLetterIsCutOff(t *testing.T) {
 		status                 int // of the service's answer; 0 = there is none
 	}{
 		{"request line", "G", "E", 0},
-		{"header", "GET /incr/k HTTP/1.1\r\nHost: x\r\nX-Slow: ", "a", 0},
-		{"header fields", "GET /incr/k HTTP/1.1\r\nHost: x\r\n", "A: b\r\n", 0},
-		{"body", "POST /incr/k HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{", " ", 400},
-		{"chunked body", "POST /incr/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\n \r\n", 400},
-		{"guarded body", "POST /payments HTTP/1.1\r\nHost: x\r\nIdempotency-Key: slow\r\nContent-Length: 100000\r\n\r\n{", " ", 400},
-		{"body that nobody reads", "POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", "a", 404},
-		{"body of a look", "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", "a", 200},
-		{"trailer", "POST /payments HTTP/1.1\r\nHost: x\r\nIdempotency-Key: slow\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "A: b\r\n", 400},
-		{"second request", "GET /livez HTTP/1.1\r\nHost: x\r\n\r\nG", "E", 200},
+		{"header", "GET /incr/k HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "a", 0},
+		{"header fields", "GET /incr/k HTTP/1.1\r\nHost: localhost\r\n", "A: b\r\n", 0},
+		{"body", "POST /incr/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{", " ", 400},
+		{"chunked body", "POST /incr/k HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\n \r\n", 400},
+		{"guarded body", "POST /payments HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: slow\r\nContent-Length: 100000\r\n\r\n{", " ", 400},
+		{"body that nobody reads", "POST /nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n", "a", 404},
+		{"body of a look", "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n", "a", 200},
+		{"trailer", "POST /payments HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: slow\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "A: b\r\n", 400},
+		{"second request", "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\nG", "E", 200},
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestBodyThatNeverEndsIsRefused(t *testing.T) {
 			"told ahead": {"Content-Length: 9223372036854775807\r\n\r\n", spaces},
 			"in chunks":  {"Transfer-Encoding: chunked\r\n\r\n", strconv.FormatInt(size, 16) + "\r\n" + spaces + "\r\n"},
 		} {
-			answers, sent := s.drip(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: endless\r\n"+row.framing, row.piece, 0)
+			answers, sent := s.drip(t, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: endless\r\n"+row.framing, row.piece, 0)
 			if len(answers) > 1 || len(answers) == 1 && answers[0].status < 400 {
 				t.Errorf("POST %s with a body that never ends, %s: got %v, want one refusal or no answer", path, what, answers)
 			}
@@ -130,7 +130,7 @@ func TestBodyThatNeverEndsIsRefused(t *testing.T) {
 func TestUnusedConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := hurried(t).connect(t)
-		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		reader := bufio.NewReader(conn)
 		response, err := http.ReadResponse(reader, nil)
 		if err != nil {
@@ -149,7 +149,7 @@ func TestCrowdOfUnusedConnectionsKeepsNobodyOut(t *testing.T) {
 	for i := range 100 {
 		conn := s.connect(t)
 		if i%2 == 1 {
-			_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Never: end") // it stays with its header
+			_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Never: end") // it stays with its header
 		}
 	}
 	s.client.Transport = &http.Transport{DisableKeepAlives: true}

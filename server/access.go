@@ -139,6 +139,8 @@ func (s *Server) enter(c echo.Context, role access.Role, at door) (leave func(),
 			return nil, err
 		}
 		c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), who)))
+	} else if err = s.checkCertificate(c); err != nil {
+		return nil, err
 	}
 	return placeFor(&s.quotas.requests, who.Principal, "as many requests are under way here as may be, or as many of this principal while others have some")
 }
@@ -162,8 +164,14 @@ func (s *Server) admit(c echo.Context, role access.Role, at door) (access.Caller
 	return caller, &fault{wire.Forbidden, "role", "this route needs " + role.String() + ", and this caller has " + caller.Role.String()}
 }
 
-// identify finds the caller by the key that is shown, else by the certificate of the connection, else as nobody. What is shown and wrong is refused.
+// identify finds the caller by the key that is shown, else by the certificate of the connection, else as nobody. What is shown and wrong is refused, a certificate that has ended since the connection began included. Where access is not controlled it is everybody.
 func (s *Server) identify(c echo.Context, at door) (access.Caller, error) {
+	if err := s.checkCertificate(c); err != nil {
+		return access.Caller{}, err
+	}
+	if s.config.Access == nil {
+		return access.Everybody, nil
+	}
 	key, err := keyOf(c.Request().Header)
 	if err != nil {
 		return access.Caller{}, unauthorized(c, "invalid_request", err.Error())
@@ -204,7 +212,7 @@ func (s *Server) recognized(request *http.Request) access.Caller {
 // byCertificate finds whose the client certificate of a connection is. ok is false if nobody's, or there
 // is none.
 func (s *Server) byCertificate(request *http.Request) (caller access.Caller, ok bool) {
-	if connection := request.TLS; connection != nil && len(connection.VerifiedChains) > 0 {
+	if connection := request.TLS; connection != nil && len(connection.VerifiedChains) > 0 && s.certificateFault(request) == "" {
 		return s.config.Access.Certificate(connection.PeerCertificates[0])
 	}
 	return access.Caller{}, false

@@ -2,19 +2,19 @@ package server
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
 // crossOrigin lets pages of the configured origins ask from a browser, with keys and without cookies. Without origins it adds nothing, and browsers keep other pages out.
 func (s *Server) crossOrigin() echo.MiddlewareFunc {
 	return middleware.CORSWithConfig(middleware.CORSConfig{
-		Skipper:         func(echo.Context) bool { return len(*s.origins.Load()) == 0 },
-		AllowOriginFunc: func(origin string) (bool, error) { return slices.Contains(*s.origins.Load(), origin), nil },
+		Skipper:         func(echo.Context) bool { return s.origins.Load().None() },
+		AllowOriginFunc: func(origin string) (bool, error) { return s.origins.Load().Has(origin), nil },
 		AllowMethods:    []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
 		AllowHeaders: []string{
 			echo.HeaderAuthorization, "X-API-Key", echo.HeaderAccept, echo.HeaderContentType, echo.HeaderXRequestID, "Idempotency-Key", idempotency.TokenHeader, leaseHeader,
@@ -28,6 +28,5 @@ func (s *Server) crossOrigin() echo.MiddlewareFunc {
 
 // SetCORSOrigins has requests that come from now on judged by other origins than [Config].CORSOrigins. It may be called at any time, also while others are.
 func (s *Server) SetCORSOrigins(origins []string) {
-	origins = slices.Clone(origins)
-	s.origins.Store(&origins)
+	s.origins.Store(frontdoor.NewOrigins(origins))
 }

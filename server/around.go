@@ -44,7 +44,9 @@ func (s *Server) around() []echo.MiddlewareFunc {
 		s.accessLog(),
 		middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.logPanic, DisablePrintStack: false}),
 		plainTarget,
+		s.ownName,
 		s.crossOrigin(),
+		s.ownPages,
 		plainBody,
 		s.limitBody,
 		wholePath,
@@ -104,7 +106,7 @@ func wholePath(next echo.HandlerFunc) echo.HandlerFunc {
 
 var saneID = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
 
-// begun gives every response the client's X-Request-Id if it sent a sane one, else a new one, and the request the time that it may take, unless it is a stream.
+// begun gives every response the client's X-Request-Id if it sent a sane one, else a new one, and what browsers are told of any answer; and the request the time that it may take, unless it is a stream.
 func (s *Server) begun(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		request := c.Request()
@@ -113,6 +115,7 @@ func (s *Server) begun(next echo.HandlerFunc) echo.HandlerFunc {
 			id = secret.New()
 		}
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		frontdoor.Harden(c.Response(), request)
 		ctx := requestlog.With(request.Context(), id)
 		if !isStream(c) {
 			var cancel context.CancelFunc

@@ -40,7 +40,7 @@ func BenchmarkIncr(b *testing.B) {
 	})
 	service := server.New(server.Config{Store: store})
 	b.Cleanup(func() { _ = service.Close(b.Context()) })
-	asked := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/incr/orders", http.NoBody)
+	asked := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "http://localhost/incr/orders", http.NoBody)
 	for _, side := range []struct {
 		name    string
 		handler http.Handler

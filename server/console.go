@@ -62,17 +62,13 @@ func (s *Server) consoleFile(c echo.Context) error {
 // session says who is asking and what they may do. It is open to all, and says why a key is not taken instead of refusing it, so that the page can ask for another one.
 func (s *Server) session(c echo.Context) error {
 	told := wire.Session{Access: s.config.Access != nil, Readonly: s.config.Console.mode() == ConsoleRead}
-	who := access.Everybody
-	if told.Access {
-		var err error
-		who, err = s.identify(c, door{})
-		if wrong, ok := errors.AsType[*fault](err); ok {
-			who, told.Refused = access.Caller{}, wrong.detail
-		} else if err != nil {
-			return err
-		}
-		c.Response().Header().Del(echo.HeaderWWWAuthenticate)
+	who, err := s.identify(c, door{})
+	if wrong, ok := errors.AsType[*fault](err); ok {
+		who, told.Refused = access.Caller{}, wrong.detail
+	} else if err != nil {
+		return err
 	}
+	c.Response().Header().Del(echo.HeaderWWWAuthenticate)
 	told.Role, told.Principal, told.Names = who.Role.String(), who.Principal, slices.Clone(who.Names)
 	if told.Names == nil {
 		told.Names = []string{}

@@ -33,7 +33,8 @@ func WithForgottenRoute() {
 	at.complete()
 }
 
-// SetNow gives a service that has not begun to serve another clock for the dates of numbers.
+// SetNow gives a service that has not begun to serve another clock for the dates of numbers and the
+// ends of client certificates.
 func (s *Server) SetNow(now func() time.Time) { s.now = now }
 
 // Tell tells the listeners of an event.

@@ -65,7 +65,7 @@ func serveInside(t *testing.T, config server.Config) (s *service, stop context.C
 	in, log := newPipes(open), &logtest.Text{}
 	config.Logger = log.Logger()
 	own := &http.Transport{DisableKeepAlives: true, DialContext: in.dial}
-	s = &service{server: server.New(config), addr: "inside", client: &http.Client{Transport: apitest.RoundTripper(t, own)}, log: log, dial: in.dial}
+	s = &service{server: server.New(config), addr: "localhost", client: &http.Client{Transport: apitest.RoundTripper(t, own)}, log: log, dial: in.dial}
 	ctx, stop := context.WithCancel(open)
 	var serving sync.WaitGroup
 	ended := make(chan struct{})

@@ -30,7 +30,6 @@ func (s *Server) documents(at part, looks []string) {
 	at.Match(looks, "/openapi.yaml", document.send)
 	at.Match(looks, "/docs", func(c echo.Context) error {
 		c.Response().Header().Set(echo.HeaderContentSecurityPolicy, openapi.PagePolicy())
-		c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
 		return page().send(c)
 	})
 }

@@ -43,6 +43,7 @@ func (s *Server) problem(c echo.Context) error {
 	if !ok {
 		return echo.ErrNotFound
 	}
+	c.Response().Header().Set(echo.HeaderContentSecurityPolicy, wire.PagePolicy)
 	return c.HTML(http.StatusOK, page)
 }
 

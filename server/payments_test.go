@@ -20,7 +20,7 @@ import (
 type inside struct{ handler http.Handler }
 
 func (s inside) ask(method, path, body string, header ...string) answer {
-	request := httptest.NewRequest(method, path, strings.NewReader(body))
+	request := httptest.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
 	for _, line := range header {
 		name, value, _ := strings.Cut(line, ": ")
 		request.Header.Set(name, value)

@@ -36,7 +36,7 @@ func TestQueryParametersThatARouteDoesNotKnow(t *testing.T) {
 		{"HEAD", "/readyz?a&b;c", 200},
 	} {
 		w := httptest.NewRecorder()
-		service.ServeHTTP(w, httptest.NewRequest(row.method, row.target, strings.NewReader("")))
+		service.ServeHTTP(w, httptest.NewRequest(row.method, "http://localhost"+row.target, strings.NewReader("")))
 		asked := row.method + " " + row.target
 		expect.Equal(t, asked+": status", w.Code, row.want)
 		if row.want == http.StatusBadRequest {

@@ -50,11 +50,11 @@ func TestRequestLinesAsNoClientWritesThem(t *testing.T) {
 		{"POST http://user@h/incr/k", "invalid-request"},
 		{"POST ftp://h/incr/k", "invalid-request"},
 		{"GET /incr/k\xff", "invalid-name"},
-		{"GET http://elsewhere/incr/a%2Fb", "invalid-name"},
+		{"GET http://localhost/incr/a%2Fb", "invalid-name"},
 		{"POST /incr/k?by=\xff", "invalid-request"},
 		{"incr /incr/k", "method-not-allowed"},
 	} {
-		answers := s.raw(t, row.line+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		answers := s.raw(t, row.line+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 		if len(answers) != 1 {
 			t.Fatalf("%q: got %d answers, want 1: %v", row.line, len(answers), answers)
 		}
@@ -67,18 +67,18 @@ func TestRequestLinesAsNoClientWritesThem(t *testing.T) {
 func TestWhatIsNoHTTPIsRefusedAndChangesNothing(t *testing.T) {
 	s := onEmbedded(t)
 	for _, request := range []string{
-		"GET /incr/%zz HTTP/1.1\r\nHost: x\r\n\r\n",
-		"GET /incr/% HTTP/1.1\r\nHost: x\r\n\r\n",
-		"GET /incr/50%off HTTP/1.1\r\nHost: x\r\n\r\n",
-		"GET /incr/a\x00 HTTP/1.1\r\nHost: x\r\n\r\n",
-		"GET /incr/k b HTTP/1.1\r\nHost: x\r\n\r\n",
-		"GET incr/k HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /incr/%zz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"GET /incr/% HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"GET /incr/50%off HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"GET /incr/a\x00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"GET /incr/k b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"GET incr/k HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		"GET /incr/k HTTP/1.1\r\n\r\n",
-		"GET /incr/k HTTP/1.1\r\nHost: x\r\nBad Header: x\r\n\r\n",
-		"POST /incr/k HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-		"POST /incr/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-		"POST /incr/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
-		"GET /incr/k HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("x", 2<<20) + "\r\n\r\n",
+		"GET /incr/k HTTP/1.1\r\nHost: localhost\r\nBad Header: x\r\n\r\n",
+		"POST /incr/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+		"POST /incr/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+		"POST /incr/k HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n",
+		"GET /incr/k HTTP/1.1\r\nHost: localhost\r\nX-Long: " + strings.Repeat("x", 2<<20) + "\r\n\r\n",
 		"\r\n\r\n\x00\x01\x02\r\n\r\n",
 	} {
 		answers := s.raw(t, request)
@@ -101,7 +101,7 @@ func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatalf("connecting to the service: %v", err)
 			}
-			_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: cut\r\n"+body)
+			_, _ = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: cut\r\n"+body)
 			_ = conn.(*net.TCPConn).CloseWrite()
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
@@ -119,7 +119,7 @@ func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
 // A body that is refused half read must not be taken for more requests: whoever chooses a body would choose requests, too.
 func TestRestOfABodyThatIsTooLargeIsNoRequest(t *testing.T) {
 	s := onEmbedded(t)
-	hidden := "\r\n\r\nGET /incr/hidden HTTP/1.1\r\nHost: x\r\n"
+	hidden := "\r\n\r\nGET /incr/hidden HTTP/1.1\r\nHost: localhost\r\n"
 	body := strings.Repeat(hidden, 2<<20/len(hidden))
 	for _, path := range []string{"/payments", "/incr/k", "/token", "/worker/p", "/livez", "/nope"} {
 		const chunk = 1 << 15
@@ -127,7 +127,7 @@ func TestRestOfABodyThatIsTooLargeIsNoRequest(t *testing.T) {
 			"Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body,
 			"Transfer-Encoding: chunked\r\n\r\n" + inChunks(body, chunk),
 		} {
-			answers := s.raw(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nIdempotency-Key: large\r\n"+framed)
+			answers := s.raw(t, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: large\r\n"+framed)
 			if len(answers) > 1 {
 				t.Errorf("POST %s with a body that is too large: got %d answers, want 1 at most; the second: %v", path, len(answers), answers[1])
 			}

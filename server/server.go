@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -68,7 +69,16 @@ type Config struct {
 
 	LockWaits int // requests that wait for locks at once; with Access a principal has a share of them; 0 = 2000
 
+	// TLS gives the settings in force, where the listener speaks TLS: a client certificate that has ended, or
+	// whose authority is none of ClientCAs any more, is refused at the next request of its connection. nil =
+	// it is looked at when the connection begins alone.
+	TLS func() *tls.Config
+
 	CORSOrigins []string // whose pages may ask from a browser, such as https://shop.example; nil = no others than the service's own
+
+	// AllowedHosts are names under which clients ask, beside addresses and localhost: coatcheck.internal,
+	// *.example.com, or * for every name. nil = with Access every name, else no other.
+	AllowedHosts []string
 
 	Console ConsoleConfig
 
@@ -150,7 +160,9 @@ type Server struct {
 	listed   []Route
 	patterns map[string]string // of the routes, by Echo's paths: see pattern
 	flows    *access.Flows
-	origins  atomic.Pointer[[]string]
+	origins  atomic.Pointer[frontdoor.Origins]
+	hosts    atomic.Pointer[frontdoor.Hosts]
+	roles    map[string]access.Role // by method and Echo's path, such as "GET /incr/:key"
 	guesses  access.Guesses
 	stopping atomic.Bool
 	closing  atomic.Bool // no operation is begun any more
@@ -194,6 +206,7 @@ func New(config Config) *Server {
 	s.flows, s.health = access.NewFlows(config.Store, config.Logger), s.checker()
 	s.openSegments()
 	s.SetCORSOrigins(config.CORSOrigins)
+	s.SetAllowedHosts(config.AllowedHosts)
 	s.door = frontdoor.New(config.door())
 	s.echo = s.routes()
 	s.showMetrics()
@@ -218,6 +231,7 @@ func (s *Server) Close(ctx context.Context) error {
 // a request was cut off that had come whole. The store is the caller's to close after that.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	web := s.door.Server(s.echo)
+	web.ConnContext = withVerified
 	web.ReadTimeout = s.config.RequestTimeout
 	web.WriteTimeout = s.config.RequestTimeout + 5*time.Second
 	web.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}

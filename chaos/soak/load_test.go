@@ -67,7 +67,7 @@ var bad = []part{
 	{"gateway: body that does not come", 10, 0, (*load).missingBody},
 	{"gateway: answer that nobody takes", 4, 0, (*load).untaken},
 	{"gateway: unknown path", 2, 10 * time.Millisecond, func(l *load) { l.through("GET", "/"+word(2000), "") }},
-	{"gateway: unused connection, kept for a while", 100, 0, func(l *load) { l.keep(l.gateway, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n") }},
+	{"gateway: unused connection, kept for a while", 100, 0, func(l *load) { l.keep(l.gateway, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n") }},
 }
 
 // good are clients that work: each answer is looked at.
@@ -151,7 +151,7 @@ func (l *load) send(p *process, method, path, body string, header ...string) {
 	if len(header) == 0 || !strings.HasPrefix(header[0], "Authorization") {
 		header = append(header, "Authorization: Bearer "+l.key)
 	}
-	l.say(p, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n%s\r\n\r\n%s", method, path, len(body), strings.Join(header, "\r\n"), body), true)
+	l.say(p, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n%s\r\n\r\n%s", method, path, len(body), strings.Join(header, "\r\n"), body), true)
 }
 
 // dial connects; nil if that fails, as it may when connections come and go so fast.
@@ -189,7 +189,7 @@ func (l *load) keep(p *process, text string) {
 	l.wait(time.Second + rand.N(time.Second))
 }
 
-func (l *load) idle() { l.keep(l.service, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n") }
+func (l *load) idle() { l.keep(l.service, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n") }
 
 func (l *load) silent() { l.keep(l.service, "") }
 
@@ -210,21 +210,21 @@ func (l *load) drip(p *process, beginning, piece string, pause time.Duration) {
 }
 
 func (l *load) slowHeader() {
-	l.drip(l.service, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ", "a", 50*time.Millisecond)
+	l.drip(l.service, "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "a", 50*time.Millisecond)
 }
 
 func (l *load) slowBody() {
-	l.drip(l.service, "POST /token HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+l.key+"\r\nContent-Length: 1000\r\n\r\n{", " ", 50*time.Millisecond)
+	l.drip(l.service, "POST /token HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+l.key+"\r\nContent-Length: 1000\r\n\r\n{", " ", 50*time.Millisecond)
 }
 
 var spaces = strings.Repeat(" ", 64<<10)
 
 func (l *load) endlessBody() {
-	l.drip(l.service, "POST /token HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+l.key+"\r\nTransfer-Encoding: chunked\r\n\r\n", "10000\r\n"+spaces+"\r\n", 0)
+	l.drip(l.service, "POST /token HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+l.key+"\r\nTransfer-Encoding: chunked\r\n\r\n", "10000\r\n"+spaces+"\r\n", 0)
 }
 
 func (l *load) headerFlood() {
-	l.say(l.service, "GET /livez HTTP/1.1\r\nHost: x\r\n"+strings.Repeat("X-"+word(8)+": "+word(8)+"\r\n", 1+rand.IntN(5000))+"\r\n", true)
+	l.say(l.service, "GET /livez HTTP/1.1\r\nHost: localhost\r\n"+strings.Repeat("X-"+word(8)+": "+word(8)+"\r\n", 1+rand.IntN(5000))+"\r\n", true)
 }
 
 func (l *load) garbage() {
@@ -236,7 +236,7 @@ func (l *load) garbage() {
 }
 
 func (l *load) hangUp() {
-	l.say(l.service, "POST /incr/hung HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+l.key+"\r\nContent-Length: 0\r\n\r\n", false)
+	l.say(l.service, "POST /incr/hung HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+l.key+"\r\nContent-Length: 0\r\n\r\n", false)
 }
 
 func (l *load) abandonWait() {
@@ -246,7 +246,7 @@ func (l *load) abandonWait() {
 	}
 	defer conn.Close()
 	body := `{"ttl_ms":500,"wait_ms":10000}`
-	_, _ = fmt.Fprintf(conn, "POST /lock/contended HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", l.key, len(body), body)
+	_, _ = fmt.Fprintf(conn, "POST /lock/contended HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", l.key, len(body), body)
 	l.wait(rand.N(200 * time.Millisecond))
 }
 
@@ -256,13 +256,13 @@ func (l *load) listen() {
 		return
 	}
 	defer conn.Close()
-	_, _ = fmt.Fprintf(conn, "GET /events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", l.key)
+	_, _ = fmt.Fprintf(conn, "GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", l.key)
 	_ = conn.SetReadDeadline(time.Now().Add(rand.N(time.Second)))
 	_, _ = io.Copy(io.Discard, conn)
 }
 
 func (l *load) deaf() {
-	l.keep(l.service, "GET /events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+l.key+"\r\n\r\n")
+	l.keep(l.service, "GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+l.key+"\r\n\r\n")
 }
 
 func (l *load) abandonClaim() {
@@ -277,11 +277,11 @@ func (l *load) abandonClaim() {
 }
 
 func (l *load) missingBody() {
-	l.keep(l.gateway, "POST /payments HTTP/1.1\r\nHost: x\r\nIdempotency-Key: "+word(20)+"\r\nContent-Length: 100\r\n\r\n{")
+	l.keep(l.gateway, "POST /payments HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: "+word(20)+"\r\nContent-Length: 100\r\n\r\n{")
 }
 
 func (l *load) untaken() {
-	l.keep(l.gateway, strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: x\r\n\r\n", 50))
+	l.keep(l.gateway, strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n", 50))
 }
 
 // count adds to a counter, and looks whether its value is new.

@@ -157,7 +157,7 @@ func crowd(t *testing.T, p *process, n int) (all []net.Conn) {
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(time.Minute))
-		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		if got, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:got]), "HTTP/1.1 200 ") {
 			t.Fatalf("connection %d: %v %.80s", i, err, answer[:got])
 		}

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"sync"
+	"time"
 
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
@@ -59,8 +61,17 @@ func profiles() http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longestProfile.Seconds()) { // NaN is not
+			http.Error(w, fmt.Sprintf("seconds: a profile takes up to %.0f seconds", longestProfile.Seconds()), http.StatusBadRequest)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
+
+// longestProfile is how long a profile or a trace may take: each slows the process that it looks at.
+const longestProfile = 5 * time.Minute
 
 // adminSide is a running admin listener; nil is none.
 type adminSide struct {

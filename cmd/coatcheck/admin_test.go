@@ -32,18 +32,24 @@ func TestProfilesAreAtTheAdminListenerAlone(t *testing.T) {
 		status, clients int
 		says            string
 	}{
-		"/livez":                   {200, 200, `"ok"`},
-		"/readyz":                  {200, 200, `"ready":true`},
-		"/metrics":                 {200, 401, "coatcheck_build_info{"},
-		"/debug/pprof/":            {200, 404, "goroutine"},
-		"/debug/pprof/heap":        {200, 404, ""},
-		"/debug/pprof/symbol":      {200, 404, "num_symbols"},
-		"/debug/pprof/cmdline":     {404, 404, ""}, // there can be passwords in one
-		"/debug/pprof/nonsense":    {404, 404, ""},
-		"/debug/vars":              {404, 404, ""},
-		"/incr/k":                  {404, 401, ""},
-		"/console/":                {404, 200, ""},
-		"/debug/pprof/../../incr/": {404, 404, ""},
+		"/livez":                {200, 200, `"ok"`},
+		"/readyz":               {200, 200, `"ready":true`},
+		"/metrics":              {200, 401, "coatcheck_build_info{"},
+		"/debug/pprof/":         {200, 404, "goroutine"},
+		"/debug/pprof/heap":     {200, 404, ""},
+		"/debug/pprof/symbol":   {200, 404, "num_symbols"},
+		"/debug/pprof/cmdline":  {404, 404, ""}, // there can be passwords in one
+		"/debug/pprof/nonsense": {404, 404, ""},
+
+		"/debug/pprof/profile?seconds=301":  {400, 404, "up to 300 seconds"},
+		"/debug/pprof/trace?seconds=300.01": {400, 404, "up to 300 seconds"},
+		"/debug/pprof/trace?seconds=NaN":    {400, 404, "up to 300 seconds"},
+		"/debug/pprof/heap?seconds=1e9":     {400, 404, "up to 300 seconds"},
+		"/debug/pprof/trace?seconds=0.01":   {200, 404, ""},
+		"/debug/vars":                       {404, 404, ""},
+		"/incr/k":                           {404, 401, ""},
+		"/console/":                         {404, 200, ""},
+		"/debug/pprof/../../incr/":          {404, 404, ""},
 	} {
 		status, body := page(t, p.banner.AdminURL+path)
 		expect.Equal(t, "status of "+path+" at the admin listener", status, want.status)
@@ -62,7 +68,7 @@ func TestAStopEndsAProfileThatIsBeingTaken(t *testing.T) {
 		defer close(ended)
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		close(began)
-		response, err := client.Get(p.banner.AdminURL + "/debug/pprof/trace?seconds=3600")
+		response, err := client.Get(p.banner.AdminURL + "/debug/pprof/trace?seconds=300")
 		if err == nil {
 			_, _ = io.Copy(io.Discard, response.Body) // it is cut off
 			_ = response.Body.Close()

@@ -67,6 +67,7 @@ func TestValuesOfTheChart(t *testing.T) {
 		"misspelled":            {"replica": 3},
 		"nobody":                {"replicas": 0},
 		"image of the day":      {"image": map[string]any{"tag": "latest"}},
+		"half of a digest":      {"image": map[string]any{"digest": "sha256:0123"}},
 		"password in the open":  {"settings": map[string]any{"redis": "redis://:secret@redis"}},
 		"setting of the chart":  {"settings": map[string]any{"listen": "0.0.0.0:80"}},
 		"port that needs root":  {"port": 443},

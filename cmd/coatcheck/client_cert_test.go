@@ -1,6 +1,10 @@
 package main
 
 import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +61,52 @@ func TestCommandsShowAClientCertificate(t *testing.T) {
 	if strange := execute(t, nil, with(where, "incr", "k", "--cert", other.cert, "--key", other.key)...); strange.code == done {
 		t.Errorf("%s with nobody's certificate: got exit code %d, want a failure; it wrote %s%s", strange.line, done, strange.stdout, strange.stderr)
 	}
+}
+
+// An authority that is taken out of the file on SIGHUP ends the right of its certificates on the
+// connections that are there, too.
+func TestCertificateOfAnAuthorityThatWasTakenOutIsRefusedOnItsConnection(t *testing.T) {
+	t.Parallel()
+	at, mine, other := certify(t, "localhost"), certify(t, "orders.internal"), certify(t, "orders.internal")
+	access := file(t, "certificates:\n- {dns: orders.internal, principal: orders, role: admin}\n")
+	p := serveProcess(t, "--tls-cert", at.cert, "--tls-key", at.key, "--tls-client-ca", mine.cert, "--access", access)
+	shown, err := tls.LoadX509KeyPair(mine.cert, mine.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(p.banner.URL, "https://"), &tls.Config{RootCAs: at.pool(t), ServerName: "localhost", Certificates: []tls.Certificate{shown}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	incr := func() (status int, text string) {
+		if _, err := io.WriteString(conn, "GET /incr/k HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		expect.Error(t, "reading the answer", err, nil)
+		return response.StatusCode, string(body)
+	}
+	status, _ := incr()
+	expect.MustEqual(t, "status before", status, 200)
+	authorities, err := os.ReadFile(other.cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overwrite(t, mine.cert, string(authorities))
+	hangup(t, p)
+	expect.Eventually(t, "the authorities were read again", func() bool { return p.logged(`"what":"certificates"`)+p.logged("what=certificates") > 0 })
+	status, text := incr()
+	expect.Equal(t, "status afterwards", status, 401)
+	expect.Contains(t, "what the answer says", text, "its authority is not trusted")
+	_, err = answers.ReadByte()
+	expect.Equal(t, "how the connection ends", err, io.EOF)
 }
 
 // Whatever command asks a service can be told how to judge its certificate, and which to show.

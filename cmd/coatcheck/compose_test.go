@@ -31,7 +31,7 @@ func TestBrokenDockerFilesAreFound(t *testing.T) {
 		{"not YAML", compose, "services:\n", "services: [\n", "docker-compose.yml: "},
 		{"misspelled key", compose, "    healthcheck:", "    heathcheck:", "heathcheck"},
 		{"unknown key on top", compose, "x-stop:", "stop:", "unknown key stop"},
-		{"neither image nor build", compose, "  image: redis:7.4-alpine\n", "", "redis: neither an image nor a build"},
+		{"neither image nor build", compose, "  image: redis:7.4-alpine@sha256:ff02b58f971e7d7d156a1267e283fcbbeee91773b6aa36c49dac28ecfe28eadf\n", "", "redis: neither an image nor a build"},
 		{"build without a Dockerfile", compose, "build: .", "build: ./docs", "coatcheck: no Dockerfile in ./docs"},
 		{"unknown setting", compose, "COATCHECK_DRAIN_DELAY", "COATCHECK_DRAIN", "coatcheck: no setting COATCHECK_DRAIN"},
 		{"unknown setting in the image", docker, "ENV COATCHECK_LISTEN=", "ENV COATCHECK_ADDRESS=", "Dockerfile: no setting COATCHECK_ADDRESS"},
@@ -63,8 +63,11 @@ func TestBrokenDockerFilesAreFound(t *testing.T) {
 		{"file of the host that there is not", compose, "./deploy/prometheus/alerts.yml", "./deploy/prometheus/alarms.yml", "prometheus: ./deploy/prometheus/alarms.yml is not there"},
 		{"folder above", compose, "./deploy/grafana/provisioning:", "../deploy/grafana/provisioning:", "grafana: ../deploy/grafana/provisioning:/etc/grafana/provisioning:ro is no volume"},
 		{"file of the host that may be written", compose, "coatcheck.json:ro", "coatcheck.json", "grafana: ./deploy/grafana/coatcheck.json:/etc/dashboards/coatcheck.json may be written"},
-		{"image without a tag", compose, "prom/prometheus:v3.5.0", "prom/prometheus", "prometheus: image prom/prometheus has no tag"},
-		{"image of the day", compose, "redis:7.4-alpine", "redis:latest", "redis: image redis:latest has no tag that stays"},
+		{"image without a tag", compose, "prom/prometheus:v3.5.0", "prom/prometheus", "has no tag"},
+		{"image of the day", compose, "redis:7.4-alpine", "redis:latest", "has no tag that stays"},
+		{"image without a digest", compose, "redis:7.4-alpine@sha256:ff02b58f971e7d7d156a1267e283fcbbeee91773b6aa36c49dac28ecfe28eadf", "redis:7.4-alpine", "redis: image redis:7.4-alpine is not pinned by a digest"},
+		{"image with half of a digest", compose, "@sha256:63805ebb8d2b3920190daf1cb14a60871b16fd38bed42b857a3182bc621f4996", "@sha256:63805ebb8d2b3920", "is not pinned by a digest"},
+		{"build from an image without a digest", docker, "@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d", "", "Dockerfile: image golang:1.26-bookworm is not pinned by a digest"},
 		{"password", compose, "GF_AUTH_ANONYMOUS_ORG_ROLE: Viewer", "GF_SECURITY_ADMIN_PASSWORD: admin", "grafana: GF_SECURITY_ADMIN_PASSWORD is a secret"},
 		{"password in a URL", compose, "redis://valkey:6379", "redis://:secret@valkey:6379", "coatcheck-valkey: COATCHECK_REDIS holds a password"},
 		{"password of a server", compose, "        appendfsync everysec\n", "        appendfsync everysec\n        requirepass secret\n", "member-1: requirepass is a secret"},
@@ -225,14 +228,20 @@ func (d *deployment) checkStart(name string, s *service) {
 			d.faultf(name, "unknown profile %s", profile)
 		}
 	}
-	switch _, tag, tagged := strings.Cut(s.Image[strings.LastIndex(s.Image, "/")+1:], ":"); {
+	named, digest, _ := strings.Cut(s.Image, "@")
+	switch _, tag, tagged := strings.Cut(named[strings.LastIndex(named, "/")+1:], ":"); {
 	case s.Build != "" || s.Image == "":
 	case !tagged:
 		d.faultf(name, "image %s has no tag", s.Image)
 	case tag == "latest":
 		d.faultf(name, "image %s has no tag that stays", s.Image)
+	case !digestForm.MatchString(digest):
+		d.faultf(name, "image %s is not pinned by a digest", s.Image)
 	}
 }
+
+// digestForm is what says which image is meant, whatever its tag comes to mean.
+var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 var (
 	secretName   = regexp.MustCompile(`PASSWORD|SECRET|TOKEN|_KEYS?$`)
@@ -514,6 +523,9 @@ func (d *deployment) checkBuild(where string) {
 		switch i.word {
 		case "FROM":
 			copied = false
+			if _, digest, _ := strings.Cut(words[0], "@"); words[0] != "scratch" && !digestForm.MatchString(digest) {
+				d.faultf(where, "image %s is not pinned by a digest", words[0])
+			}
 			stages[words[len(words)-1]] = true
 			if version, ok := strings.CutPrefix(words[0], "golang:"); ok && !strings.HasPrefix(version, goVersion()+"-") {
 				d.faultf(where, "%s, but go.mod says %s", words[0], goVersion())

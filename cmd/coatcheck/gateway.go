@@ -46,6 +46,7 @@ func gatewaySettings(c *gatewayConfig) []*setting {
 		hot(text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and on SIGHUP", &c.routes)),
 		address("listen", "127.0.0.1:8081", "where clients come in; port 0 takes a free one", &c.listen),
 		address("admin", "127.0.0.1:8082", "where /livez, /readyz, /metrics and /debug/pprof/ are for whoever runs the gateway, not for clients; on loopback, unless --insecure is said", &c.admin),
+		hot(hostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as shop.example or *.example.com; * is every name; empty: every name at --listen, no other at --admin", &c.allowedHosts)),
 		toggle("insecure", "lets other machines reach the admin side, which asks nobody who they are", &c.insecure),
 		headers("principal-headers", "Authorization", "who is asking, by these headers: keys and tokens of two principals never meet; none: everybody is the same", &c.principalHeaders),
 		toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself", &c.trustForwarded),
@@ -155,7 +156,7 @@ func (p *program) gateway(ctx context.Context, l *layers, c *gatewayConfig) (err
 	g, err := gateway.New(gateway.Config{
 		Store: store, Upstream: c.upstream, RoutesFile: c.routes, Logger: log, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(),
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
-		TrustForwarded: c.trustForwarded, PreserveHost: c.preserveHost, TokenService: c.tokenService,
+		AllowedHosts: c.allowedHosts, TrustForwarded: c.trustForwarded, PreserveHost: c.preserveHost, TokenService: c.tokenService,
 		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log), MaxPerAddress: int(c.maxPerAddress), MaxBytes: c.maxBytesInFlight,
 		UpstreamIdle: c.upstreamIdle, BodyTimeout: c.bodyTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
 	})

@@ -86,8 +86,15 @@ func (w *wanted) settings() []*setting {
 func namesSetting(name string, into *access.Names) *setting {
 	return &setting{name: name, unit: "name,…", help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all", parse: func(s string) error {
 		*into = nil
-		for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' }) {
-			*into = append(*into, part)
+		if s == "" {
+			return nil
+		}
+		for part := range strings.SplitSeq(s, ",") {
+			found := strings.Fields(part)
+			if len(found) == 0 {
+				return fmt.Errorf("%q has an empty element: write names with one comma between them, such as orders:*,bills:*; a key for all names has none of them, or *", s)
+			}
+			*into = append(*into, found...)
 		}
 		return nil
 	}}

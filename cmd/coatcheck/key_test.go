@@ -57,6 +57,20 @@ func TestKeyOnALineOfTheEnvironment(t *testing.T) {
 	expect.Equal(t, "code of POST /incr/k with a key that may read", p.do("POST", "/incr/k", "", "X-API-Key: "+key).code(), wire.Forbidden)
 }
 
+// An empty element of --prefix is no key for all names, which nobody asked for.
+func TestEmptyElementsOfNamesAreRefused(t *testing.T) {
+	for _, names := range []string{",", "a:*,,b:*", ",a:*", "a:*,", " ", " , ", "a:*, ,b:*"} {
+		execute(t, nil, "key", "new", "--principal", "p", "--prefix", names).exits(usage, "empty element", "prefix (--prefix)")
+	}
+	for names, want := range map[string]access.Names{"": nil, "*": {"*"}, "a:*, b": {"a:*", "b"}, "a:* b": {"a:*", "b"}} {
+		expect.Equal(t, "names of a key with --prefix "+names, newKey(t, "--principal", "p", "--prefix", names).Record.Names, want)
+	}
+	execute(t, nil, "key", "add", "a:use:p:a:*||b:*:"+anyHash, "--redis", "redis://127.0.0.1:1").exits(usage, "prefixes: entry 2")
+	for _, records := range []string{",", " , "} {
+		execute(t, map[string]string{"COATCHECK_ACCESS_KEYS": records}, "config", "check").exits(usage, "there is no record in it")
+	}
+}
+
 // Keys in Redis: made, listed, removed, and every service on it follows.
 func TestKeysInRedis(t *testing.T) {
 	t.Parallel()

@@ -175,6 +175,30 @@ func origins(name, help string, into *[]string) *setting {
 	}}
 }
 
+// hostNames is a list of names under which clients ask.
+func hostNames(name, help string, into *[]string) *setting {
+	return &setting{name: name, unit: "name,…", help: help, parse: func(s string) error {
+		*into = nil
+		for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ',' || r == ' ' }) {
+			if err := frontdoor.CheckHost(part); err != nil {
+				return fmt.Errorf("%q: %w", part, err)
+			}
+			*into = append(*into, part)
+		}
+		return nil
+	}}
+}
+
+// hosts are the names under which the service answers: those that are set, and that which it was told
+// to listen on, unless every name is good.
+func (c *config) hosts() []string {
+	host, _, err := net.SplitHostPort(c.listen)
+	if err != nil || host == "" || c.controlled() && len(c.allowedHosts) == 0 {
+		return c.allowedHosts
+	}
+	return append(slices.Clone(c.allowedHosts), strings.ToLower(host))
+}
+
 // hidden is a setting whose value is never shown.
 func hidden(s *setting) *setting {
 	s.redact = func(value string) string {

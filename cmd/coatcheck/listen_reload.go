@@ -170,6 +170,7 @@ func (a changeable) take(ctx context.Context, changed []string, now, next *confi
 		now.tlsCert, now.tlsKey, now.tlsClientCA, now.tlsClientAuth = next.tlsCert, next.tlsKey, next.tlsClientCA, next.tlsClientAuth
 	}
 	a.service.SetCORSOrigins(next.corsOrigins)
+	a.service.SetAllowedHosts(next.hosts())
 	a.level.Set(next.logLevel)
 	return nil
 }
@@ -191,6 +192,7 @@ func (c *gatewayConfig) reloading(l *layers, log *slog.Logger, level *slog.Level
 				return err
 			}
 		}
+		g.SetAllowedHosts(into.allowedHosts)
 		level.Set(into.logLevel)
 		return nil
 	}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
@@ -91,10 +93,33 @@ func TestSettingsOfAccessThatDoNotGoTogether(t *testing.T) {
 		{[]string{"--cors-origins", "https://*.example"}, "there is no * for all"},
 		{[]string{"--cors-origins", "https://a.example/"}, "an origin is scheme"},
 		{[]string{"--cors-origins", "a.example"}, "an origin is scheme"},
+		{[]string{"--allowed-hosts", "a.example,b.example:80"}, `"b.example:80": a host is a name`},
+		{[]string{"--allowed-hosts", "https://a.example"}, "a host is a name"},
+		{[]string{"gateway", "--allowed-hosts", "A.example"}, "a host is a name"},
 	} {
 		execute(t, nil, append([]string{"config", "check"}, row.args...)...).exits(usage, row.fault)
 	}
+	execute(t, nil, "config", "check", "--allowed-hosts", "coatcheck.internal,*.example.com,localhost,*").exits(done)
 	execute(t, nil, "config", "check", keys, "--rate", "5/s", "--burst", "9", "--cors-origins", "https://a.example,http://localhost:3000").exits(done)
+}
+
+// The service answers under the name that it is told to listen on, and a service with keys under every
+// name unless some are set.
+func TestNamesOfTheService(t *testing.T) {
+	keys := []access.Record{{ID: "a"}}
+	for _, row := range []struct {
+		config config
+		want   []string
+	}{
+		{config{listen: "127.0.0.1:8080"}, []string{"127.0.0.1"}},
+		{config{listen: ":8080"}, nil},
+		{config{listen: "Coatcheck.internal:8080"}, []string{"coatcheck.internal"}},
+		{config{listen: "coatcheck.internal:8080", allowedHosts: []string{"a"}}, []string{"a", "coatcheck.internal"}},
+		{config{listen: "coatcheck.internal:8080", accessKeys: keys}, nil},
+		{config{listen: "coatcheck.internal:8080", accessKeys: keys, allowedHosts: []string{"a"}}, []string{"a", "coatcheck.internal"}},
+	} {
+		expect.Equal(t, fmt.Sprintf("names with listen %s, %d keys and allowed-hosts %q", row.config.listen, len(row.config.accessKeys), row.config.allowedHosts), row.config.hosts(), row.want)
+	}
 }
 
 // On SIGHUP the file is read again: a new key is good at once, and a file with a fault changes nothing.

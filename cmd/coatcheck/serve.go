@@ -79,7 +79,7 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 		Segments: c.segments(), SegmentSource: segments.source, SegmentTags: segments.tags, SegmentStep: c.segmentStep, KnownSegments: !c.segmentCreate,
 		OpaqueKeys: c.opaqueKeys, Leaf: c.leaf, TinyidTokens: c.tinyidTokens,
 		Workers: c.workers(), IDPool: c.idPool, Identity: c.leasesAs(),
-		Access: book, CORSOrigins: c.corsOrigins,
+		Access: book, TLS: secure.settings(), CORSOrigins: c.corsOrigins, AllowedHosts: c.hosts(),
 		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.console), Durability: durability(c, store)},
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
 		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log), MaxPerAddress: int(c.maxPerAddress), MaxBytes: c.maxBytesInFlight,

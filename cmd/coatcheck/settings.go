@@ -73,6 +73,7 @@ type config struct {
 	rate          access.Rate
 	burst         int64
 	corsOrigins   []string
+	allowedHosts  []string
 	tlsCert       string
 	tlsKey        string
 	tlsClientCA   string
@@ -159,6 +160,7 @@ func settings(c *config) []*setting {
 		hot(rateSetting("rate", "how often each principal may ask, counted in Redis for all services together, such as 100/s; a key's own rate counts before it; empty: as often as they like", &c.rate)),
 		hot(optional(number("burst", unsaid, 1, 1_000_000, "requests", "how many requests beyond that rate may come at once; empty: what it gives in a second, and one at least", &c.burst))),
 		hot(origins("cors-origins", "origins whose pages may ask from a browser, such as https://shop.example; empty: none", &c.corsOrigins)),
+		hot(hostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as coatcheck.internal or *.example.com; * is every name; empty: where keys are asked for every name, else no other", &c.allowedHosts)),
 		hot(text("tls-cert", "", "file", "certificates of the service in PEM, its own first; empty: no TLS. Read again when it changes, and on SIGHUP", &c.tlsCert)),
 		hot(text("tls-key", "", "file", "the key of that certificate in PEM", &c.tlsKey)),
 		hot(text("tls-client-ca", "", "file", "authorities in PEM whose client certificates are taken; which is whose says --access", &c.tlsClientCA)),

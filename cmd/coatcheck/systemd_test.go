@@ -36,6 +36,7 @@ func TestBrokenUnitsAreFound(t *testing.T) {
 		{"runs as root", "DynamicUser=yes", "", "DynamicUser is not yes"},
 		{"capabilities", "CapabilityBoundingSet=\n", "CapabilityBoundingSet=CAP_NET_ADMIN\n", "CapabilityBoundingSet is not empty"},
 		{"writes to the system", "ProtectSystem=strict", "ProtectSystem=full", "ProtectSystem is not strict"},
+		{"dumps of its memory", "LimitCORE=0", "LimitCORE=infinity", "LimitCORE is not 0"},
 		{"any system call", "SystemCallFilter=@system-service\n", "", "SystemCallFilter is not @system-service"},
 		{"misspelled section", "[Service]", "[Servcie]", "unknown section [Servcie]"},
 		{"no form of a line", "Restart=always", "Restart always", "no setting: Restart always"},
@@ -58,7 +59,7 @@ var narrow = map[string]string{
 	"DynamicUser": "yes", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes", "PrivateDevices": "yes", "PrivateUsers": "yes",
 	"ProtectKernelTunables": "yes", "ProtectKernelModules": "yes", "ProtectKernelLogs": "yes", "ProtectControlGroups": "yes", "ProtectClock": "yes", "ProtectHostname": "yes",
 	"ProtectProc": "invisible", "RestrictNamespaces": "yes", "RestrictRealtime": "yes", "RestrictSUIDSGID": "yes", "LockPersonality": "yes", "MemoryDenyWriteExecute": "yes",
-	"RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures": "native", "CapabilityBoundingSet": "", "Type": "exec", "Restart": "always",
+	"RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures": "native", "CapabilityBoundingSet": "", "Type": "exec", "Restart": "always", "LimitCORE": "0",
 }
 
 // unitFaults finds what is wrong with a unit of this program.

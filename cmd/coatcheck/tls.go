@@ -29,6 +29,14 @@ func (c *config) tlsFiles() tlsFiles {
 	return tlsFiles{c.tlsCert, c.tlsKey, c.tlsClientCA, c.tlsClientAuth}
 }
 
+// suites are those of TLS 1.2 that are offered: with forward secrecy, and authenticated encryption in
+// place of CBC with SHA-1. Those of TLS 1.3 are all of that kind, and not for choosing.
+var suites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
 // load reads the files. The version is that of their content.
 func (f tlsFiles) load() (loaded *tls.Config, version [sha256.Size]byte, err error) {
 	cert, certErr := os.ReadFile(f.cert)
@@ -42,7 +50,7 @@ func (f tlsFiles) load() (loaded *tls.Config, version [sha256.Size]byte, err err
 		return nil, version, err
 	}
 	version = sha256.Sum256(bytes.Join([][]byte{cert, key, authorities}, []byte{0}))
-	loaded = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	loaded = &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites, NextProtos: []string{"h2", "http/1.1"}}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, version, fmt.Errorf("tls-cert and tls-key: %w", err)
@@ -177,7 +185,8 @@ func (t *certificates) look() {
 	}
 }
 
-// around has a listener speak TLS. A connection keeps what was in force when it began.
+// around has a listener speak TLS. A connection keeps what was in force when it began, but that
+// its client certificate is looked at again by the service.
 func (t *certificates) around(listener net.Listener) net.Listener {
 	if t == nil {
 		return listener
@@ -186,6 +195,14 @@ func (t *certificates) around(listener net.Listener) net.Listener {
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.now.Load(), nil },
 	})
+}
+
+// settings are those in force; nil, which has none to give, without TLS.
+func (t *certificates) settings() func() *tls.Config {
+	if t == nil {
+		return nil
+	}
+	return t.now.Load
 }
 
 // trusting is a client's TLS settings: the system's authorities, or those of a file.

@@ -83,7 +83,7 @@ func subject(t *testing.T, address string) string {
 // ask sends a request on a connection and reads the answer's status.
 func ask(t *testing.T, conn net.Conn, answers *bufio.Reader) int {
 	t.Helper()
-	if _, err := fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	response, err := http.ReadResponse(answers, nil)
@@ -150,6 +150,32 @@ func TestTLSOfNowAndHTTP2(t *testing.T) {
 	if response, err := http.Get("http://" + strings.TrimPrefix(p.banner.URL, "https://") + "/livez"); err == nil {
 		response.Body.Close()
 		expect.Equal(t, "status of GET /livez without TLS", response.StatusCode, http.StatusBadRequest)
+	}
+}
+
+// A client that offers nothing but CBC with SHA-1, or RSA without forward secrecy, is not spoken to.
+func TestOldSuitesAreNotSpoken(t *testing.T) {
+	at := certify(t, "localhost")
+	p := serve(t, "--tls-cert", at.cert, "--tls-key", at.key)
+	hello := func(suites ...uint16) error {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(p.banner.URL, "https://"), &tls.Config{
+			RootCAs: at.pool(t), ServerName: "localhost", MaxVersion: tls.VersionTLS12, CipherSuites: suites,
+		})
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	for _, suite := range []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_128_CBC_SHA,
+	} {
+		if err := hello(suite); err == nil || !strings.Contains(err.Error(), "handshake failure") {
+			t.Errorf("a client that offers %s alone: got %v, want a handshake failure", tls.CipherSuiteName(suite), err)
+		}
+	}
+	for _, suite := range []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256} {
+		expect.Error(t, "a client that offers "+tls.CipherSuiteName(suite)+" alone", hello(suite), nil)
 	}
 }
 

@@ -97,7 +97,7 @@ func (r *route) values(path string) map[string]string {
 // strangers are the answers to what is no operation.
 var strangers = map[int]string{
 	http.StatusNotFound: "NotFound", http.StatusMethodNotAllowed: "NoMethod", http.StatusRequestEntityTooLarge: "TooLarge", http.StatusInternalServerError: "Internal",
-	http.StatusTooManyRequests: "TooMany", http.StatusUnsupportedMediaType: "Encoded",
+	http.StatusTooManyRequests: "TooMany", http.StatusUnsupportedMediaType: "Encoded", http.StatusForbidden: "Forbidden",
 }
 
 // checkStranger looks at the answer to a path or a method that the document does not have.

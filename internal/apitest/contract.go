@@ -132,20 +132,14 @@ func (c *Contract) routeOf(template string, item *openapi3.PathItem) *route {
 			o.answers[number(status)] = c.answer(place(at+"/responses/"+status, response.Ref), response.Value)
 		}
 		r.operations[method] = o
-		for _, also := range words(described.Extensions["x-coatcheck-also"]) {
-			r.operations[also] = o
+		also, _ := described.Extensions["x-coatcheck-also"].(map[string]any)
+		for method, role := range also {
+			alike := *o
+			alike.role = fmt.Sprint(role)
+			r.operations[method] = &alike
 		}
 	}
 	return r
-}
-
-// words reads a list of an extension.
-func words(extension any) (list []string) {
-	items, _ := extension.([]any)
-	for _, item := range items {
-		list = append(list, fmt.Sprint(item))
-	}
-	return list
 }
 
 func number(status string) (n int) {

@@ -65,7 +65,7 @@ var catalogue = map[Code]Kind{
 	KeyMissing:          {400, "An idempotency header is missing", false, "The handler did not run. Get a token with POST /token and send it as Idempotency-Token, or send a key of your own as Idempotency-Key, as the route's policy says."},
 	KeyMalformed:        {400, "The idempotency header is malformed", false, "The handler did not run. An Idempotency-Key is one RFC 8941 string of 1 to 255 characters, with or without its quotes; an Idempotency-Token is one token as POST /token gave it. Send one of them, once."},
 	Unauthorized:        {401, "Who is asking is not known", false, "Nothing was done. Show an API key, as Authorization: Bearer cck_… or as X-API-Key, or a client certificate that the service knows."},
-	Forbidden:           {403, "Refused", false, "Nothing was done. The detail says what is missing: a role, or the right to use that name. Ask whoever runs the service for a key that has it. A browser that asks ahead of its user is refused, too."},
+	Forbidden:           {403, "Refused", false, "Nothing was done. The detail says what is missing: a role, or the right to use that name. Ask whoever runs the service for a key that has it. Refused, too, are a browser that asks ahead of its user or for a page of another origin, and a request under a name that is none of the service's: --cors-origins and --allowed-hosts name those that are good."},
 	NotFound:            {404, "There is nothing here", false, "Look at the path; GET / lists what there is."},
 	MethodNotAllowed:    {405, "The path does not take this method", false, "The Allow header lists the methods that it takes."},
 	InProgress:          {409, "The first attempt is still running", true, "The handler did not run again. Ask again after Retry-After: the answer of the first attempt will be there, or the truth about it."},
@@ -144,6 +144,7 @@ func (p Problem) Write(w http.ResponseWriter) {
 		header.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
 	}
 	header.Set("Content-Type", "application/problem+json")
+	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	header.Del("Content-Length")
 	w.WriteHeader(p.Status)

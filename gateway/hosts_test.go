@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// The gateway sends the upstream's own Host on, so an upstream that knows its names is not kept from
+// DNS rebinding by that any more: the gateway does it, where it is told the names.
+func TestNamesUnderWhichClientsAsk(t *testing.T) {
+	upstream := mirror(t)
+	r := start(t, upstream.URL, "routes: [{match: /payments, accept: key}]", func(c *Config) { c.AllowedHosts = []string{"shop.example"} })
+	for host, status := range map[string]int{"shop.example": 200, "shop.example:8081": 200, "127.0.0.1:8081": 200, "evil.test": 403} {
+		for _, path := range []string{"/payments", "/other", policyPath} {
+			a := r.do("GET", path, "", "Host: "+host, "Idempotency-Key: k")
+			expect.Equal(t, "status of GET "+path+" under "+host, a.status, status)
+			if status == http.StatusForbidden {
+				expect.Equal(t, "code of GET "+path+" under "+host, a.problem().Code, wire.Forbidden)
+			}
+		}
+	}
+	r.g.SetAllowedHosts(nil)
+	expect.Equal(t, "status under another name, where none is set", r.do("GET", "/other", "", "Host: evil.test").status, 200)
+}
+
+func TestAdminSideRefusesWhatABrowserMayHaveBeenMadeToSend(t *testing.T) {
+	admin := unconnected(t).Admin()
+	for _, row := range []struct {
+		host, site string
+		status     int
+	}{
+		{"127.0.0.1:8082", "", 200}, {"localhost:8082", "same-origin", 200}, {"10.1.2.3:8082", "", 200},
+		{"evil.test:8082", "same-origin", 403}, {"gateway.internal:8082", "", 403}, {"localhost:8082", "cross-site", 403},
+	} {
+		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+			request.Host = row.host
+			if row.site != "" {
+				request.Header.Set("Sec-Fetch-Site", row.site)
+			}
+			w := httptest.NewRecorder()
+			admin.ServeHTTP(w, request)
+			expect.Equal(t, "status of GET "+path+" under "+row.host+" with Sec-Fetch-Site "+row.site, w.Code, row.status)
+		}
+	}
+}
+
+func TestPagesOfTheGatewayTellBrowsersWhatTheyAre(t *testing.T) {
+	r := start(t, mirror(t).URL, payments)
+	for path, style := range map[string]string{"/problems/forbidden": "style-src 'sha256-", policyPath: ""} {
+		a := r.do("GET", path, "")
+		expect.Equal(t, a.asked+": X-Content-Type-Options", a.header.Values("X-Content-Type-Options"), []string{"nosniff"})
+		expect.Contains(t, a.asked+": Content-Security-Policy", a.header.Get("Content-Security-Policy"), "default-src 'none'; ", style, "frame-ancestors 'none'")
+	}
+	refused := r.do("POST", "/payments", "")
+	expect.Equal(t, refused.asked+": X-Content-Type-Options", refused.header.Values("X-Content-Type-Options"), []string{"nosniff"})
+	passed := r.do("GET", "/other", "")
+	expect.Equal(t, passed.asked+", which is the upstream's to answer: Content-Security-Policy", passed.header.Values("Content-Security-Policy"), nil)
+	w := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+	request.Host = "127.0.0.1:8082"
+	r.g.Admin().ServeHTTP(w, request)
+	expect.Equal(t, "GET /metrics of the admin side: X-Content-Type-Options", w.Header().Get("X-Content-Type-Options"), "nosniff")
+	expect.Contains(t, "GET /metrics of the admin side: Content-Security-Policy", w.Header().Get("Content-Security-Policy"), "default-src 'none'; ", "frame-ancestors 'none'")
+}

@@ -1,0 +1,69 @@
+package frontdoor
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Origins are those whose pages may have a browser send what other pages may not. It is read-only;
+// nil is none.
+type Origins struct {
+	list  []string
+	guard http.CrossOriginProtection
+}
+
+// NewOrigins returns origins, each as a browser sends it: https://shop.example. One that no browser
+// sends is none of them.
+func NewOrigins(list []string) *Origins {
+	o := &Origins{}
+	for _, origin := range list {
+		if o.guard.AddTrustedOrigin(origin) == nil {
+			o.list = append(o.list, origin)
+		}
+	}
+	return o
+}
+
+// None reports whether there are none.
+func (o *Origins) None() bool { return o == nil || len(o.list) == 0 }
+
+// Has reports whether an origin is one of them.
+func (o *Origins) Has(origin string) bool { return o != nil && slices.Contains(o.list, origin) }
+
+// Foreign reports whether a page of another origin than the server's and these had a browser send a
+// request, whatever its method is, as Sec-Fetch-Site says, or else Origin. A browser sends the former
+// by https and to this machine alone, and neither with a GET of an image by http to elsewhere: such a
+// request is not known for what it is.
+func (o *Origins) Foreign(r *http.Request) bool {
+	guard := &noOrigins
+	if o != nil {
+		guard = &o.guard
+	}
+	written := *r
+	written.Method = http.MethodPost // CrossOriginProtection lets each GET through
+	return guard.Check(&written) != nil
+}
+
+var noOrigins http.CrossOriginProtection
+
+// ForOperators has a handler for whoever runs the process refuse what a browser may have been made to
+// send: a request under a name that is none of hosts, or of a page of another origin. Nobody is asked
+// who they are there. Its answers are hardened.
+func ForOperators(hosts func() Hosts, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Harden(w, r)
+		w.Header().Set("Content-Security-Policy", strings.Replace(NoPage, ";", "; style-src 'unsafe-inline';", 1)) // the list of profiles has styles
+		switch {
+		case !hosts().Allow(r.Host):
+			http.Error(w, HostRule, http.StatusForbidden)
+		case (*Origins)(nil).Foreign(r):
+			http.Error(w, "a page of another origin may not ask for this from a browser", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// HostRule tells whoever was refused for their Host what to do.
+const HostRule = "this name is not one of the server's: it answers under its addresses, under localhost, and under the names of --allowed-hosts"

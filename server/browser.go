@@ -1,0 +1,59 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// A page of any origin can have the browser of somebody who reaches the service send requests. What
+// it can make of that is bounded here: under which names the service answers, and what pages of other
+// origins may ask for.
+
+// SetAllowedHosts has requests that come from now on judged by other names than [Config].AllowedHosts.
+// It may be called at any time, also while others are.
+func (s *Server) SetAllowedHosts(names []string) {
+	hosts := frontdoor.Hosts(names)
+	s.hosts.Store(&hosts)
+}
+
+func (s *Server) allowedHosts() frontdoor.Hosts { return *s.hosts.Load() }
+
+// ownName refuses a request under a name that is none of the service's. Where keys are asked for, no
+// page has one, and every name is good unless some are set.
+func (s *Server) ownName(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		hosts := s.allowedHosts()
+		free := s.config.Access != nil && len(hosts) == 0
+		if !free && !hosts.Allow(c.Request().Host) {
+			return &fault{wire.Forbidden, "Host", frontdoor.HostRule}
+		}
+		return next(c)
+	}
+}
+
+// ownPages refuses what a page of another origin had a browser send, unless it only looks.
+func (s *Server) ownPages(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !s.onlyLooks(c) && s.origins.Load().Foreign(c.Request()) {
+			return &fault{wire.Forbidden, echo.HeaderOrigin, "a page of another origin may not have a browser ask for this; --cors-origins names those that may"}
+		}
+		return next(c)
+	}
+}
+
+// onlyLooks reports whether a request changes nothing and takes nothing that others lack then, be it
+// one of the places of those who listen to events.
+func (s *Server) onlyLooks(c echo.Context) bool {
+	switch method := c.Request().Method; method {
+	case http.MethodGet, http.MethodHead:
+		return s.roles[method+" "+c.Path()] < access.Use && !isStream(c)
+	case http.MethodOptions:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// A client certificate is verified when its connection begins, and a connection may be kept for long.
+// So it is looked at again at each request: by the clock, and by the authorities that are trusted now.
+
+// verified is what the last look at a connection's client certificate found.
+type verified struct {
+	mu    sync.Mutex
+	by    *tls.Config // the settings that it was verified by; nil = it was not looked at yet
+	until time.Time   // when the first certificate of its chain ends; zero = there is none
+	fault string      // "" = it is good
+}
+
+type verifiedKey struct{}
+
+// withVerified gives each connection a place for what was found, as [http.Server.ConnContext].
+func withVerified(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, verifiedKey{}, &verified{})
+}
+
+// checkCertificate refuses a request on a connection whose client certificate would not be taken any
+// more, and has the connection end.
+func (s *Server) checkCertificate(c echo.Context) error {
+	wrong := s.certificateFault(c.Request())
+	if wrong == "" {
+		return nil
+	}
+	c.Response().Header().Set(echo.HeaderConnection, "close") // by HTTP/2, which has no such header, GOAWAY
+	challenge(c, "")
+	return &fault{wire.Unauthorized, "certificate", wrong}
+}
+
+// certificateFault says what is wrong now with the client certificate of a request's connection; "" if
+// nothing is.
+func (s *Server) certificateFault(r *http.Request) string {
+	if s.config.TLS == nil || r.TLS == nil {
+		return ""
+	}
+	found, ok := r.Context().Value(verifiedKey{}).(*verified)
+	if !ok {
+		found = &verified{}
+	}
+	return found.look(s.config.TLS(), r.TLS, s.now())
+}
+
+// look says what is wrong with a client certificate now. It is verified again only if the settings
+// are others than last, or one of its chain has ended since.
+func (v *verified) look(settings *tls.Config, state *tls.ConnectionState, now time.Time) (fault string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.by != settings || !v.until.IsZero() && now.After(v.until) {
+		v.by = settings
+		v.until, v.fault = verify(settings, state, now)
+	}
+	return v.fault
+}
+
+// verify verifies a connection's client certificate as it was when the connection began, and says
+// until when that holds.
+func verify(settings *tls.Config, state *tls.ConnectionState, now time.Time) (until time.Time, fault string) {
+	if len(state.PeerCertificates) == 0 {
+		if settings.ClientAuth == tls.RequireAndVerifyClientCert {
+			return until, "a client certificate is asked for now, and this connection began without one: connect anew"
+		}
+		return until, ""
+	}
+	if settings.ClientCAs == nil {
+		return until, "client certificates are not taken any more: connect anew without one"
+	}
+	options := x509.VerifyOptions{
+		Roots: settings.ClientCAs, Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, between := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(between)
+	}
+	chains, err := state.PeerCertificates[0].Verify(options)
+	if err != nil {
+		return until, "the client certificate of this connection is not good any more: it has ended, or its authority is not trusted: connect anew with another"
+	}
+	for _, chain := range chains {
+		first := slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
+		if first.After(until) {
+			until = first
+		}
+	}
+	return until, ""
+}

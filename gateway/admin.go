@@ -22,7 +22,7 @@ func (g *Gateway) Admin() http.Handler {
 	if g.config.Debug != nil {
 		mux.Handle("/debug/", g.config.Debug)
 	}
-	return mux
+	return g.logged(mux)
 }
 
 // Readiness answers GET /readyz.

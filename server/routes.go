@@ -21,7 +21,7 @@ func (s *Server) routes() *echo.Echo {
 	s.leaseRoutes(at)
 	s.operationRoutes(at)
 	s.consoleRoutes(at)
-	s.listed = at.complete()
+	s.listed, s.roles = at.complete(), at.roles
 	for _, route := range e.Routes() {
 		s.patterns[route.Path] = braces(route.Path)
 	}

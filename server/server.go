@@ -16,6 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/ledger"
@@ -71,6 +72,11 @@ type Config struct {
 	CORSOrigins []string // whose pages may ask from a browser, such as https://shop.example; nil = no others than the service's own
 
 	Console ConsoleConfig
+
+	// AccessLog is which requests have a line in the log: all, none, or no-health: all but those for /livez, /readyz and /metrics. "" = no-health
+	AccessLog string
+	// AuditLog is which lines of the log say who did what and who was refused: names, no-names or none. "" = names
+	AuditLog string
 
 	Dev          bool          // turns on the demo routes /payments
 	PaymentDelay time.Duration // demo: how long a payment takes after its charge
@@ -138,6 +144,8 @@ type Server struct {
 	flows    *access.Flows
 	origins  atomic.Pointer[[]string]
 	guesses  access.Guesses
+	audit    *audit.Log
+	roles    map[string]access.Role // by method and path, as Echo has it
 	stopping atomic.Bool
 	closing  atomic.Bool // no operation is begun any more
 	locks    *lock.Locks
@@ -177,6 +185,7 @@ func New(config Config) *Server {
 		Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(), Owner: owner,
 	})
 	s.flows, s.health = access.NewFlows(config.Store, config.Logger), s.checker()
+	s.audit = audit.New(config.Logger, config.AuditLog)
 	s.openSegments()
 	s.SetCORSOrigins(config.CORSOrigins)
 	s.echo = s.routes()
@@ -194,6 +203,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.stamper.Close(ctx)
 	s.closeSegments()
 	s.flows.Close()
+	s.audit.Close()
 	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }
 

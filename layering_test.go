@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/frontdoor", "internal/health", "internal/names", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/audit", "internal/frontdoor", "internal/health", "internal/names", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -73,6 +73,7 @@ var layers = map[string][]string{
 	"internal/names":     {},
 	"internal/secret":    {},
 	"internal/share":     {},
+	"internal/audit":     {"internal/wire"},
 	"internal/frontdoor": {},
 	"internal/health":    {"redisstore"},
 	"internal/wire":      {},

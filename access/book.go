@@ -191,6 +191,12 @@ func (b *Book) Key(text string) (Caller, error) {
 	return caller, err
 }
 
+// Has reports whether there is a key of an id.
+func (b *Book) Has(id string) bool {
+	_, known := b.set.Load().keys[id]
+	return known
+}
+
 // Certificate finds whose a client certificate is. It must have been verified. ok is false for one that is nobody's.
 func (b *Book) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
 	return b.set.Load().certificate(of)

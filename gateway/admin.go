@@ -24,7 +24,7 @@ func (g *Gateway) Admin() http.Handler {
 	if g.config.Debug != nil {
 		mux.Handle("/debug/", g.config.Debug)
 	}
-	return frontdoor.ForOperators(g.allowedHosts, mux)
+	return g.logged(frontdoor.ForOperators(g.allowedHosts, mux))
 }
 
 // Readiness answers GET /readyz.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 const requestIDHeader = "X-Request-Id"
@@ -20,6 +21,7 @@ type exchange struct {
 	began   time.Time
 	route   *guardedRoute // nil for what is not guarded
 	outcome outcome
+	code    wire.Code // of the problem that answers it; "" = none does
 	contact contact
 	granted context.Context // of the attempt: its cause tells how it ended
 	span    trace.Span      // nil if the request is not traced

@@ -181,6 +181,7 @@ func outcomeOf(err error) outcome {
 // writeProblem answers with a problem, and says where to read on.
 func (g *Gateway) writeProblem(w http.ResponseWriter, r *http.Request, problem wire.Problem) {
 	x := exchangeOf(r.Context())
+	x.code = problem.Code
 	switch problem.Code {
 	case wire.KeyMissing, wire.KeyMalformed, wire.PayloadMismatch:
 		problem.See = policyPath

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
@@ -30,6 +31,8 @@ type Config struct {
 	Tracer     trace.Tracer   // makes the spans of requests, those of calls to the store excepted; nil = no request is traced
 	Debug      http.Handler   // is at /debug/ of the admin side; nil = nothing is
 	Logger     *slog.Logger   // nil = no log. It never sees a token, a key, a path or what the upstream answers
+	AccessLog  string         // which requests have a line in the log: all, those on the admin side included, no-health or none; "" = no-health
+	AuditLog   string         // which lines say who was refused: names, no-names (here the same) or none; "" = names
 
 	Principal  func(*http.Request) string // who is asking, as [idempotency.Config].Principal; nil = [idempotency.DefaultPrincipal]
 	TokenKeys  []idempotency.Key          // check the signature of issued tokens; nil = tokens are not signed
@@ -100,6 +103,7 @@ type Gateway struct {
 	hard     context.Context // ends when the time to stop is over: it ends what is still under way
 	end      context.CancelCauseFunc
 	health   *health.Checker
+	audit    *audit.Log
 }
 
 // New returns a gateway that is not listening yet. The error tells every fault of the routes file. Close it when no request is under way any more.
@@ -109,7 +113,7 @@ func New(config Config) (*Gateway, error) {
 		return nil, errors.New("gateway: a store and an upstream are needed")
 	}
 	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMeasures(config.Metrics), door: config.door(config.MaxConnections)}
-	g.health = g.checker()
+	g.health, g.audit = g.checker(), audit.New(config.Logger, config.AuditLog)
 	metrics.ShowConnections(g.metrics.Registry, config.Store)
 	g.metrics.Ask("coatcheck_gateway_bytes_in_flight", metrics.Gauge, "Memory that requests under way take, as far as it is counted: headers, guarded bodies and answers, and copying.", nil,
 		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
@@ -151,6 +155,7 @@ func (g *Gateway) allowedHosts() frontdoor.Hosts { return *g.hosts.Load() }
 
 // Close waits until answers that could not be recorded yet are, or until the context ends, and closes the connections to the upstream.
 func (g *Gateway) Close(ctx context.Context) error {
+	g.audit.Close()
 	err := g.tokens.Close(ctx)
 	for _, transport := range g.transports {
 		transport.CloseIdleConnections()
@@ -230,7 +235,7 @@ func (g *Gateway) room(r *http.Request, streams bool) error {
 	return frontdoor.Reserve(r.Context(), 0)
 }
 
-// finish counts a request and writes its line of the log: with the route's pattern instead of the path, which can hold a token.
+// finish counts a request and writes its lines of the log.
 func (g *Gateway) finish(w *responder, r *http.Request, x *exchange) {
 	if x.outcome == "" {
 		x.outcome = replay
@@ -238,26 +243,8 @@ func (g *Gateway) finish(w *responder, r *http.Request, x *exchange) {
 	took := time.Since(x.began)
 	g.metrics.requests.WithLabelValues(x.match(), string(x.outcome)).Inc()
 	g.metrics.duration.WithLabelValues(x.match()).Observe(took.Seconds())
-	g.log.LogAttrs(r.Context(), levelOf(w.status), "request",
-		slog.String("method", knownMethod(r.Method)), slog.String("route", x.match()), slog.String("outcome", string(x.outcome)), slog.Int("status", w.status),
-		slog.Int64("bytes", w.bytes), slog.Duration("duration", took))
+	g.writeLines(w, r, x, took)
 	x.endTrace(r, w.status)
-}
-
-func levelOf(status int) slog.Level {
-	if status >= http.StatusInternalServerError {
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
-}
-
-// knownMethod keeps what a client invented out of the log.
-func knownMethod(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect:
-		return method
-	}
-	return "other"
 }
 
 // Routes are the guarded routes in force.

@@ -116,14 +116,15 @@ func (s *Server) admits(role access.Role, at door) echo.MiddlewareFunc {
 				return next(c)
 			}
 			leave, err := s.enter(c, role, at)
-			if err != nil && at.refuse != nil {
-				return at.refuse(c, err)
-			}
-			if err != nil {
+			switch {
+			case err == nil:
+				defer leave()
+				return next(c)
+			case at.refuse == nil:
 				return err
 			}
-			defer leave()
-			return next(c)
+			s.noteRefusal(c, err)
+			return at.refuse(c, err)
 		}
 	}
 }
@@ -135,10 +136,11 @@ func (s *Server) enter(c echo.Context, role access.Role, at door) (leave func(),
 	}
 	who := caller(c)
 	if s.config.Access != nil {
-		if who, err = s.admit(c, role, at); err != nil {
+		who, err = s.admit(c, role, at)
+		c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), who))) // for the log, also of one who is refused
+		if err != nil {
 			return nil, err
 		}
-		c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), who)))
 	} else if err = s.checkCertificate(c); err != nil {
 		return nil, err
 	}

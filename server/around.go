@@ -43,6 +43,7 @@ func (s *Server) around() []echo.MiddlewareFunc {
 		s.counted,
 		s.accessLog(),
 		middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: s.logPanic, DisablePrintStack: false}),
+		s.refusals,
 		plainTarget,
 		s.ownName,
 		s.crossOrigin(),
@@ -133,15 +134,19 @@ func (s *Server) accessLog() echo.MiddlewareFunc {
 		HandleError: true, // the error becomes a problem before the line is written, so that the status is the client's
 		LogMethod:   true, LogStatus: true, LogLatency: true, LogResponseSize: true, LogRoutePath: true,
 		LogValuesFunc: func(c echo.Context, v middleware.RequestLoggerValues) error {
-			if !s.log.Enabled(c.Request().Context(), levelOf(v.Status)) {
+			if !requestlog.Wants(s.config.AccessLog, c.Path()) || !s.log.Enabled(c.Request().Context(), levelOf(v.Status)) {
 				return nil
 			}
 			line := []slog.Attr{
 				slog.String("method", knownMethod(v.Method)), slog.String("route", s.pattern(v.RoutePath)), slog.Int("status", v.Status),
-				slog.Int64("bytes", v.ResponseSize), slog.Duration("duration", v.Latency),
+				slog.Int64("bytes", v.ResponseSize), slog.Duration("duration", v.Latency), slog.String("address", c.RealIP()),
 			}
-			if who := caller(c); who.Principal != "" {
+			who := caller(c)
+			if who.Principal != "" {
 				line = append(line, slog.String("principal", who.Principal))
+			}
+			if who.KeyID != "" {
+				line = append(line, slog.String("key_id", who.KeyID))
 			}
 			s.log.LogAttrs(c.Request().Context(), levelOf(v.Status), "request", line...)
 			return nil

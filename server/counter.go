@@ -96,7 +96,7 @@ func (s *Server) setCounter(c echo.Context) error {
 	if err := s.counters.Set(c.Request().Context(), key, *asked.Value, ttl); err != nil {
 		return err
 	}
-	s.feed.tell(wire.Event{Kind: counterSet, Name: key, Value: asked.Value})
+	s.did(c, wire.Event{Kind: counterSet, Name: key, Value: asked.Value})
 	return sendNumber(c, *asked.Value, wire.Counter{Key: key, Value: *asked.Value})
 }
 
@@ -121,7 +121,7 @@ func (s *Server) removeCounter(c echo.Context) error {
 	if err := s.counters.Reset(c.Request().Context(), key); err != nil {
 		return err
 	}
-	s.feed.tell(wire.Event{Kind: counterRemoved, Name: key})
+	s.did(c, wire.Event{Kind: counterRemoved, Name: key})
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }

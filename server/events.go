@@ -35,6 +35,8 @@ const (
 
 	operationSettled = "operation.settled" // an operator has ended the doubt about it
 
+	requestRefused = "request.refused" // who it was may not, or may not so often; of an admin's request also for other reasons
+
 	tokenInDoubt = "token.in-doubt" // somebody came again, and the first attempt has ended without an answer
 	storeChanged = "store.changed"  // another incarnation: confirmed writes may be missing
 )
@@ -42,7 +44,7 @@ const (
 // told are the kinds that the feed tells one by one.
 var told = []string{
 	counterSet, counterRemoved, counterInDoubt, poolCreated, workerGranted, workerReleased, workerLost, workerQuarantined, workerExhausted,
-	lockGranted, lockReleased, lockLost, lockBroken, lockQuarantined, operationSettled, tokenInDoubt, storeChanged,
+	lockGranted, lockReleased, lockLost, lockBroken, lockQuarantined, operationSettled, requestRefused, tokenInDoubt, storeChanged,
 }
 
 // What is only counted: there can be thousands in a second, and a person could do nothing with one.
@@ -199,14 +201,14 @@ type place struct {
 	event wire.Event
 }
 
-// behind reads what is behind a position, as far as a caller may see it. missed is how many are not remembered any more, and news is closed when there is more than was read.
-func (f *feed) behind(position int64, names access.Names) (read []place, missed, end int64, news <-chan struct{}) {
+// behind reads what is behind a position, as far as a reader may see it. missed is how many are not remembered any more, and news is closed when there is more than was read.
+func (f *feed) behind(position int64, reader access.Caller) (read []place, missed, end int64, news <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	oldest := max(1, f.last-keptEvents+1)
 	missed = max(0, oldest-1-position)
 	for at := max(position+1, oldest); at <= f.last; at++ {
-		if event := f.ring[at%keptEvents]; visible(event, names) {
+		if event, ok := shown(f.ring[at%keptEvents], reader); ok {
 			read = append(read, place{at, event})
 		}
 	}
@@ -216,9 +218,14 @@ func (f *feed) behind(position int64, names access.Names) (read []place, missed,
 	return read, missed, f.last, f.news
 }
 
-// visible tells whether a caller with these names may see an event. One of the whole store everybody may see; another one without a name only who may touch all names.
-func visible(event wire.Event, names access.Names) bool {
-	return event.Kind == storeChanged || names.Allow(event.Name)
+// shown returns an event as a reader may see it, if it may. One of the whole store everybody may see; another one without a name only who may touch all names. Who
+// has asked, and who was refused, is for admins who may touch all names: others would hear of callers, and of names, that are not their business.
+func shown(event wire.Event, reader access.Caller) (seen wire.Event, ok bool) {
+	if reader.May(access.Admin) && reader.Names.All() {
+		return event, true
+	}
+	event.EventBy = wire.EventBy{}
+	return event, event.Kind != requestRefused && (event.Kind == storeChanged || reader.Names.Allow(event.Name))
 }
 
 // id is a position as listeners know it.

@@ -37,7 +37,7 @@ func (s *Server) events(c echo.Context) error {
 	header.Set(echo.HeaderContentType, "text/event-stream")
 	header.Set("X-Accel-Buffering", "no") // proxies pass it on at once
 	fresh(c)
-	l := &listener{server: s, c: c, names: caller(c).Names, control: http.NewResponseController(c.Response()), over: place.over}
+	l := &listener{server: s, c: c, reader: caller(c), control: http.NewResponseController(c.Response()), over: place.over}
 	c.Response().WriteHeader(http.StatusOK)
 	l.greet(c.Request().Header.Get("Last-Event-ID"))
 	l.follow(c.Request().Context())
@@ -48,7 +48,7 @@ func (s *Server) events(c echo.Context) error {
 type listener struct {
 	server   *Server
 	c        echo.Context
-	names    access.Names
+	reader   access.Caller
 	control  *http.ResponseController
 	over     <-chan struct{} // closed when another principal has its place
 	position int64
@@ -110,7 +110,7 @@ func (l *listener) follow(ctx context.Context) {
 
 // catchUp sends what the listener has not had yet, and returns what is closed when there is more.
 func (l *listener) catchUp() <-chan struct{} {
-	read, missed, end, news := l.server.feed.behind(l.position, l.names)
+	read, missed, end, news := l.server.feed.behind(l.position, l.reader)
 	if missed > 0 {
 		l.add("missed", wire.EventMissed{AtMost: missed})
 	}
@@ -137,7 +137,7 @@ func (l *listener) sendTally() {
 // mayListen looks again who is listening: a key can have ended since.
 func (l *listener) mayListen() bool {
 	who, err := l.server.identify(l.c, door{})
-	l.names = who.Names
+	l.reader = who
 	return err == nil && who.May(access.Read)
 }
 

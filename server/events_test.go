@@ -114,7 +114,7 @@ func (l *listening) wantEvent(what string, want wire.Event) {
 	if got.At.IsZero() {
 		l.Errorf("%s: got event %+v, want one that says when", what, got)
 	}
-	got.At = time.Time{}
+	got.At, got.EventBy = time.Time{}, wire.EventBy{}
 	expect.Equal(l, what+": the event that tells of it", got, want)
 }
 

@@ -56,6 +56,7 @@ func (s *Server) leafSegment(c echo.Context) error {
 	}
 	key, err := name(c, "key")
 	if err != nil {
+		s.noteRefusal(c, err)
 		return s.leafException(c, leafNoKey) // such a key no table has
 	}
 	id, err := s.segments.Next(c.Request().Context(), key)
@@ -77,6 +78,7 @@ func (s *Server) leafSnowflake(c echo.Context) error {
 		return javaText(c, "0")
 	}
 	if _, err := name(c, "key"); err != nil && !caller(c).Names.All() { // what the key is says nothing here, but is a name that not everybody may touch
+		s.noteRefusal(c, err)
 		return s.leafException(c, leafNoKey)
 	}
 	var ids [1]snowflake.ID

@@ -72,7 +72,7 @@ func (s *Server) acquireLock(c echo.Context) error {
 		return err
 	}
 	s.metrics.LockAsked(metrics.Granted)
-	s.feed.tell(wire.Event{Kind: lockGranted, Name: name, Fence: grant.Fence, Holder: request.Owner})
+	s.did(c, wire.Event{Kind: lockGranted, Name: name, Fence: grant.Fence, Holder: request.Owner})
 	return nil
 }
 
@@ -257,7 +257,7 @@ func (s *Server) releaseLock(c echo.Context) error {
 	if err := s.returnLock(c.Request().Context(), grant); err != nil {
 		return err
 	}
-	s.feed.tell(wire.Event{Kind: lockReleased, Name: grant.Name})
+	s.did(c, wire.Event{Kind: lockReleased, Name: grant.Name})
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }
@@ -286,7 +286,7 @@ func (s *Server) breakLock(c echo.Context) error {
 		return err
 	}
 	s.metrics.LockBroken()
-	s.feed.tell(wire.Event{Kind: lockBroken, Name: name, Fence: fence})
+	s.did(c, wire.Event{Kind: lockBroken, Name: name, Fence: fence})
 	fresh(c)
 	return c.JSON(http.StatusOK, wire.LockBroken{Name: name, Fence: minted})
 }

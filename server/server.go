@@ -17,6 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/ledger"
@@ -81,6 +82,11 @@ type Config struct {
 	AllowedHosts []string
 
 	Console ConsoleConfig
+
+	// AccessLog is which requests have a line in the log: all, none, or no-health: all but those for /livez, /readyz and /metrics. "" = no-health
+	AccessLog string
+	// AuditLog is which lines of the log say who did what and who was refused: names, no-names or none. "" = names
+	AuditLog string
 
 	Dev          bool          // turns on the demo routes /payments
 	PaymentDelay time.Duration // demo: how long a payment takes after its charge
@@ -164,6 +170,7 @@ type Server struct {
 	hosts    atomic.Pointer[frontdoor.Hosts]
 	roles    map[string]access.Role // by method and Echo's path, such as "GET /incr/:key"
 	guesses  access.Guesses
+	audit    *audit.Log
 	stopping atomic.Bool
 	closing  atomic.Bool // no operation is begun any more
 	locks    *lock.Locks
@@ -204,6 +211,7 @@ func New(config Config) *Server {
 		Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(), Owner: owner,
 	})
 	s.flows, s.health = access.NewFlows(config.Store, config.Logger), s.checker()
+	s.audit = audit.New(config.Logger, config.AuditLog)
 	s.openSegments()
 	s.SetCORSOrigins(config.CORSOrigins)
 	s.SetAllowedHosts(config.AllowedHosts)
@@ -223,6 +231,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.stamper.Close(ctx)
 	s.closeSegments()
 	s.flows.Close()
+	s.audit.Close()
 	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }
 
@@ -231,7 +240,8 @@ func (s *Server) Close(ctx context.Context) error {
 // a request was cut off that had come whole. The store is the caller's to close after that.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	web := s.door.Server(s.echo)
-	web.ConnContext = withVerified
+	connected := web.ConnContext
+	web.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return withVerified(connected(ctx, c), c) }
 	web.ReadTimeout = s.config.RequestTimeout
 	web.WriteTimeout = s.config.RequestTimeout + 5*time.Second
 	web.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}

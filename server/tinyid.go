@@ -63,6 +63,9 @@ func (s *Server) tinyidIDs(c echo.Context, send func(ids []int64, fault string) 
 	if err != nil {
 		return err
 	}
+	if !allowed {
+		s.noteRefusal(c, errTinyidToken)
+	}
 	n, ok := batchSize(c.Request().Form.Get("batchSize"))
 	if !ok {
 		return javaFault(c, http.StatusBadRequest, "org.springframework.web.method.annotation.MethodArgumentTypeMismatchException",
@@ -138,6 +141,7 @@ func (s *Server) tinyidTake(c echo.Context, send func(got tinyidSegment, fault s
 		return err
 	}
 	if !allowed {
+		s.noteRefusal(c, errTinyidToken)
 		return tinyidRefuse(c)
 	}
 	got, err := s.source.Take(c.Request().Context(), bizType, 0)
@@ -146,6 +150,9 @@ func (s *Server) tinyidTake(c echo.Context, send func(got tinyidSegment, fault s
 	}
 	return send(tinyidOf(got), "")
 }
+
+// errTinyidToken is why a request for a tag is refused whose token is not one of it.
+var errTinyidToken = &fault{wire.Forbidden, "token", "not one of this tag"}
 
 // tinyidAsker reads what the request is for, and whether its token allows that.
 func (s *Server) tinyidAsker(c echo.Context) (bizType string, allowed bool, err error) {

@@ -202,7 +202,7 @@ func (s *Server) releaseToken(c echo.Context) error {
 	if err := s.tokens.Release(c.Request().Context(), ref, lease); err != nil {
 		return err
 	}
-	s.feed.count(tokenReleased)
+	s.didCounted(c, tokenReleased)
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }

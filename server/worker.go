@@ -27,7 +27,7 @@ func (s *Server) acquireWorker(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s.feed.tell(wire.Event{Kind: workerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
+	s.did(c, wire.Event{Kind: workerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
 	fresh(c)
 	return c.JSON(http.StatusCreated, wire.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Token, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
@@ -107,7 +107,7 @@ func (s *Server) createPool(c echo.Context) error {
 	if err := s.pools.Create(c.Request().Context(), pool, request.Shape, request.TTL); err != nil {
 		return err
 	}
-	s.feed.tell(wire.Event{Kind: poolCreated, Name: pool})
+	s.did(c, wire.Event{Kind: poolCreated, Name: pool})
 	ring, err := s.pools.Ring(c.Request().Context(), pool, 0, 1)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *Server) releaseWorker(c echo.Context) error {
 	if err := s.pools.Release(c.Request().Context(), lease.Pool, lease.WorkerID, lease.Token, used); err != nil {
 		return err
 	}
-	s.feed.tell(wire.Event{Kind: workerReleased, Name: lease.Pool, WorkerID: &lease.WorkerID})
+	s.did(c, wire.Event{Kind: workerReleased, Name: lease.Pool, WorkerID: &lease.WorkerID})
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }

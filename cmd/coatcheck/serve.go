@@ -74,7 +74,7 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 	}
 	defer func() { err = errors.Join(err, segments.close()) }()
 	service := server.New(server.Config{
-		Store: store, Logger: log, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(), Dev: c.dev, PaymentDelay: c.paymentDelay, PaymentLease: c.paymentLease,
+		Store: store, Logger: log, AccessLog: c.accessLog, AuditLog: c.auditLog, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(), Dev: c.dev, PaymentDelay: c.paymentDelay, PaymentLease: c.paymentLease,
 		Counters: c.counters(), Locks: c.locks(), LockWaits: int(c.lockWaits),
 		Segments: c.segments(), SegmentSource: segments.source, SegmentTags: segments.tags, SegmentStep: c.segmentStep, KnownSegments: !c.segmentCreate,
 		OpaqueKeys: c.opaqueKeys, Leaf: c.leaf, TinyidTokens: c.tinyidTokens,

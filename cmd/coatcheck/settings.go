@@ -14,8 +14,10 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -87,6 +89,8 @@ type config struct {
 	traceEndpoint string
 	traceSample   *float64 // nil = unsaid
 
+	accessLog    string
+	auditLog     string
 	logLevel     slog.Level
 	logFormat    string
 	paymentDelay time.Duration
@@ -171,6 +175,8 @@ func settings(c *config) []*setting {
 		keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.answerKeys),
 		collector("trace-endpoint", "where traces go: the base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, and nowhere without it", &c.traceEndpoint),
 		part("trace-sample", "the part of the traces that is kept, such as 0.1; 0 keeps none. A trace that began elsewhere is kept if it is kept there and its caller has shown a key or a certificate; from others it counts as one that begins here. Empty: as OTEL_TRACES_SAMPLER says, else all", &c.traceSample),
+		choice("access-log", requestlog.NoHealth, []string{requestlog.All, requestlog.NoHealth, requestlog.None}, "which requests have a line in the log: all, none, or all but those for /livez, /readyz and /metrics", &c.accessLog),
+		choice("audit-log", audit.Names, []string{audit.Names, audit.NoNames, audit.None}, "lines of the log that say who changed something or was refused: with the names of counters, pools and locks, without them, or none", &c.auditLog),
 		choice("log-format", "text", []string{"text", "json"}, "how the log is written", &c.logFormat),
 		hot(level("log-level", "info", "debug, info, warn or error: what the log holds", &c.logLevel)),
 		span("payment-delay", "0s", 0, time.Hour, "demo: how long a payment takes after its charge", &c.paymentDelay),

@@ -22,6 +22,7 @@ const words = {
   'lock.broken': (e) => `lock ${e.name} was taken by force from fence ${e.fence ?? 0}`,
   'lock.quarantined': (e) => `lock ${e.name} waits: leases may have been lost`,
   'operation.settled': (e) => `operation ${e.operation} was settled as ${e.outcome}${e.by ? ` by ${e.by}` : ''}${e.reason ? `: ${e.reason}` : ''}`,
+  'request.refused': (e) => `${e.route ?? 'a request'}${e.name ? ` for ${e.name}` : ''} was refused: ${e.code ?? ''}, from ${[e.principal, e.key_id, e.certificate, e.address].filter(Boolean).join(', ')}`,
   'token.in-doubt': () => 'a token is in doubt: its attempt ended without an answer',
   'store.changed': () => 'the store is another incarnation: confirmed writes may be missing',
 };
@@ -40,7 +41,7 @@ function remember(entry) {
 
 class Events extends HTMLElement {
   connectedCallback() {
-    this.group = el('select', { onchange: () => this.#fill() }, el('option', { value: '' }, 'everything'), ...['worker', 'lock', 'counter', 'token', 'operation', 'store'].map((name) => el('option', { value: name }, `${name}s`)));
+    this.group = el('select', { onchange: () => this.#fill() }, el('option', { value: '' }, 'everything'), ...['worker', 'lock', 'counter', 'token', 'operation', 'request', 'store'].map((name) => el('option', { value: name }, `${name}s`)));
     this.paused = el('input', { type: 'checkbox', id: 'events-paused', onchange: () => this.#fill() });
     this.state = el('p', { class: 'hint' });
     this.list = el('ol');

@@ -16,6 +16,18 @@ type Event struct {
 	Outcome   string `json:"outcome,omitempty"`   // as which it was settled
 	By        string `json:"by,omitempty"`        // the principal who settled it; none where access is not controlled
 	Reason    string `json:"reason,omitempty"`    // as that principal gave it
+
+	EventBy // for those of role admin who may touch all names
+}
+
+// EventBy is who has asked for what an event tells of, and how it ended. It holds no secret.
+type EventBy struct {
+	Principal   string `json:"principal,omitempty"`
+	KeyID       string `json:"key_id,omitempty"`      // also of one that was shown with a wrong secret
+	Certificate string `json:"certificate,omitempty"` // a name in the client's certificate, which was verified
+	Address     string `json:"address,omitempty"`
+	Route       string `json:"route,omitempty"` // its method and template
+	Code        string `json:"code,omitempty"`  // of the problem; none = it was done
 }
 
 // EventHello is the first message of GET /events, of type hello.

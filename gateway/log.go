@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/audit"
+	"github.com/coatcheck/coatcheck/internal/requestlog"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+// refusedAs are the outcomes of requests that the gateway refuses by itself, whatever the upstream
+// would have said: an auditor wants to hear who tries such things.
+var refusedAs = map[outcome]bool{badRequest: true, keyError: true, mismatch: true, unknownToken: true}
+
+// writeLines writes the lines of a request in the log: with the route's pattern instead of the path,
+// which can hold a token.
+func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took time.Duration) {
+	from := g.addressOf(r)
+	if requestlog.Wants(g.config.AccessLog, x.match()) {
+		g.log.LogAttrs(r.Context(), levelOf(w.status), "request",
+			slog.String("method", knownMethod(r.Method)), slog.String("route", x.match()), slog.String("outcome", string(x.outcome)), slog.Int("status", w.status),
+			slog.Int64("bytes", w.bytes), slog.Duration("duration", took), slog.String("address", from))
+	}
+	if refusedAs[x.outcome] {
+		g.audit.Refused(r.Context(), audit.Entry{By: wire.EventBy{Address: from, Route: x.match(), Code: string(x.code)}})
+	}
+}
+
+// addressOf is where a request comes from: its connection, or what the proxy in front says that is
+// trusted with it.
+func (g *Gateway) addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	if forwarded := r.Header.Values("X-Forwarded-For"); g.config.TrustForwarded && len(forwarded) > 0 {
+		last := forwarded[len(forwarded)-1]
+		if at, err := netip.ParseAddr(strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])); err == nil {
+			return at.WithZone("").String()
+		}
+	}
+	return host
+}
+
+// logged writes a line for each request to the admin side, where the access log is to have all.
+func (g *Gateway) logged(next http.Handler) http.Handler {
+	if g.config.AccessLog != requestlog.All {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		next.ServeHTTP(w, r)
+		route := r.Pattern // a path that is none of the admin side's can hold anything
+		if _, path, found := strings.Cut(route, " "); found {
+			route = path
+		}
+		g.log.LogAttrs(r.Context(), slog.LevelInfo, "admin request",
+			slog.String("method", knownMethod(r.Method)), slog.String("route", route), slog.Duration("duration", time.Since(began)), slog.String("address", g.addressOf(r)))
+	})
+}
+
+func levelOf(status int) slog.Level {
+	if status >= http.StatusInternalServerError {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// knownMethod keeps what a client invented out of the log.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect:
+		return method
+	}
+	return "other"
+}

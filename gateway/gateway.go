@@ -34,6 +34,7 @@ type Config struct {
 	Principal  func(*http.Request) string // who is asking, as [idempotency.Config].Principal; nil = [idempotency.DefaultPrincipal]
 	TokenKeys  []idempotency.Key          // check the signature of issued tokens; nil = tokens are not signed
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
+	Quota      idempotency.Quota          // what one principal may have in the store; none = no bound
 
 	TrustForwarded bool          // keeps the X-Forwarded headers that a client sends: only behind a proxy that writes them itself
 	PreserveHost   bool          // sends the client's Host to the upstream instead of the upstream's own
@@ -106,7 +107,7 @@ func New(config Config) (*Gateway, error) {
 	metrics.ShowConnections(g.metrics.Registry, config.Store)
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,
-		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
 	})
 	metrics.ShowBacklogs(g.metrics.Registry, func() []metrics.Backlog {
 		answers, claims := g.tokens.Backlogs()

@@ -42,6 +42,7 @@ const (
 	mismatch     outcome = "mismatch"
 	unknownToken outcome = "unknown_token"
 	keyError     outcome = "key_error"
+	overQuota    outcome = "over_quota"
 	storeError   outcome = "store_error"
 	badRequest   outcome = "bad_request"
 	atStop       outcome = "stopping"
@@ -50,7 +51,7 @@ const (
 )
 
 var outcomes = []outcome{
-	unguarded, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, storeError, badRequest, atStop, overloaded, own,
+	unguarded, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, overQuota, storeError, badRequest, atStop, overloaded, own,
 }
 
 type exchangeKey struct{}

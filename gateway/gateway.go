@@ -37,6 +37,7 @@ type Config struct {
 	Principal  func(*http.Request) string // who is asking, as [idempotency.Config].Principal; nil = [idempotency.DefaultPrincipal]
 	TokenKeys  []idempotency.Key          // check the signature of issued tokens; nil = tokens are not signed
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
+	Quota      idempotency.Quota          // what one principal may have in the store; none = no bound
 
 	// AllowedHosts are names under which clients ask, beside addresses and localhost, such as shop.example
 	// or *.example.com. nil = every name, but for the admin side, where it is no other.
@@ -119,7 +120,7 @@ func New(config Config) (*Gateway, error) {
 		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,
-		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
 	})
 	metrics.ShowBacklogs(g.metrics.Registry, func() []metrics.Backlog {
 		answers, claims := g.tokens.Backlogs()

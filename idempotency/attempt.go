@@ -13,7 +13,7 @@ import (
 // Attempt is what a guarded handler may know of its claim. It is safe for concurrent use.
 type Attempt struct {
 	Fence     int64  // larger than that of every attempt of this token before; below 2^53. Give it to what must refuse an older attempt
-	Number    int    // counts from 1; more than 1 only under Takeover or after NotBegun
+	Number    int    // counts from 1; more than 1 only under Takeover, or of an issued token after an attempt that never began
 	Operation string // 32 characters that name the operation: the same for all attempts of one token or key, another for any other. Fit for a unique column
 	notBegun  atomic.Bool
 	inDoubt   atomic.Bool

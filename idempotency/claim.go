@@ -23,7 +23,7 @@ const (
 type Ref struct {
 	record    string
 	issued    bool   // only a token that was issued will do
-	principal string // of an issued token: whom it was issued to
+	principal string // whose it is
 	token     string // of an issued token: its text, whose signature is looked at where tokens are signed
 }
 
@@ -35,7 +35,7 @@ func IssuedToken(principal, token string) Ref {
 // ClientKey refers to an operation by a client's own key. Its scope is principal, route and key: the same key on another route or from another
 // principal is another operation.
 func ClientKey(principal, route, key string) Ref {
-	return Ref{record: redisstore.Digest("key", principal, route, key)}
+	return Ref{record: redisstore.Digest("key", principal, route, key), principal: principal}
 }
 
 // Terms are what an attempt claims a token with. The zero value of each field means the default beside it.
@@ -108,21 +108,34 @@ type Outcome struct {
 	Answer  Answer // if not
 }
 
-func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) (Outcome, error) {
+// claim is Claim for an owner. A grant is counted, as the charge says.
+func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) (Outcome, charge, error) {
 	terms = terms.withDefaults()
 	if err := terms.check(); err != nil {
-		return Outcome{}, err
+		return Outcome{}, charge{}, err
 	}
 	if err := t.genuine(ref); err != nil {
-		return Outcome{}, err
+		return Outcome{}, charge{}, err
 	}
+	charged, full := t.quotas.take(ref.principal, terms.Retention)
 	reply, err := t.on(terms.Ack).Run(ctx, scripts.TokenClaim, t.keys(ref), owner, terms.Fingerprint, terms.Lease.Milliseconds(), string(terms.Policy),
 		terms.Retention.Milliseconds(), terms.Scope, birth(ref), word(terms.awaited, "await"),
-		shownRoute(terms.Route), shownRequest(terms.RequestID))
+		shownRoute(terms.Route), shownRequest(terms.RequestID), word(full != nil, "full"))
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
-		return Outcome{}, fmt.Errorf("claim token: %w", err)
+		charged.undo()
+		return Outcome{}, charge{}, fmt.Errorf("claim token: %w", err)
 	}
-	return t.outcome(reply, ref, owner) // replicas are to confirm grants: what hands nothing out is told without them
+	if reply.Word() == "full" {
+		return Outcome{}, charge{}, full
+	}
+	outcome, err := t.outcome(reply, ref, owner) // replicas are to confirm grants: what hands nothing out is told without them
+	switch {
+	case !outcome.Granted:
+		charged.undo()
+	case full != nil: // it was kept already
+		charged = t.quotas.count(ref.principal, terms.Retention)
+	}
+	return outcome, charged, err
 }
 
 // soon is how long a claim that is about to be given back stays there, more or less.
@@ -184,7 +197,11 @@ func (t *Tokens) on(ack int) *redisstore.Store {
 // Complete records the answer of the attempt that owner proves. Repeating it is harmless; a late owner is accepted as long as nobody took over.
 // ErrSuperseded: another attempt has the claim. ErrUnknownToken: the record is gone.
 func (t *Tokens) Complete(ctx context.Context, ref Ref, owner string, answer Answer, retention time.Duration) error {
-	_, err := t.owned(ctx, scripts.TokenComplete, ref, owner, t.answerKeys.seal(ref.record, answer), retained(retention).Milliseconds(), t.done)
+	sealed := t.answerKeys.seal(ref.record, answer)
+	reply, err := t.owned(ctx, scripts.TokenComplete, ref, owner, sealed, retained(retention).Milliseconds(), t.done)
+	if err == nil && reply.Word() == "ok" {
+		t.quotas.answered(ref.principal, retained(retention), len(sealed))
+	}
 	return err
 }
 
@@ -218,7 +235,8 @@ func (t *Tokens) extend(ctx context.Context, ref Ref, owner, lease string, reten
 	return until, err
 }
 
-// Release gives a claim back, so that the next request may begin. It is only for an attempt that provably never began. Errors as Complete.
+// Release gives a claim back, so that the next request may begin. It is only for an attempt that provably never began. Errors as Complete. A client's own
+// key is forgotten by it, unless there were other attempts: then a second Release answers ErrUnknownToken.
 func (t *Tokens) Release(ctx context.Context, ref Ref, owner string) error {
 	_, err := t.owned(ctx, scripts.TokenRelease, ref, owner, t.done)
 	return err
@@ -234,7 +252,7 @@ func (t *Tokens) owned(ctx context.Context, script *scripts.Script, ref Ref, own
 		return nil, err // it names the script
 	}
 	switch reply.Word() {
-	case "ok", "already":
+	case "ok", "already", "forgotten":
 		return reply, nil
 	case "stale", "answered":
 		return nil, ErrSuperseded

@@ -65,11 +65,11 @@ func TestSameOwnerAskingAgainGetsTheSameGrant(t *testing.T) {
 		tokens := newTokens(t, store)
 		ref := issue(t, tokens, "")
 		terms := Terms{Fingerprint: "f", Lease: time.Hour}
-		first, err := tokens.claim(t.Context(), ref, terms, "owner")
+		first, _, err := tokens.claim(t.Context(), ref, terms, "owner")
 		if err != nil {
 			t.Fatalf("a first claim: %v", err)
 		}
-		again, err := tokens.claim(t.Context(), ref, terms, "owner")
+		again, _, err := tokens.claim(t.Context(), ref, terms, "owner")
 		expect.Error(t, "the same claim again", err, nil)
 		expect.Equal(t, "attempt of the same claim again", again.Grant.Attempt, 1)
 		expect.Equal(t, "fence of the same claim again", again.Grant.Fence, first.Grant.Fence)

@@ -24,7 +24,7 @@ func TestEndOfAnAttemptDecidesWhatARepeatHears(t *testing.T) {
 		route  Route
 		end    func(*Attempt)
 		status int
-		state  State // of the token after the first request
+		state  State // of the key after the first request; forgotten = it is not known any more
 		code   int   // of the repeat
 		runs   int64 // after the repeat
 	}
@@ -32,14 +32,19 @@ func TestEndOfAnAttemptDecidesWhatARepeatHears(t *testing.T) {
 	endings := []ending{
 		{"answered", Route{}, nothing, 201, Completed, 201, 1},
 		{"answered with an error", Route{}, nothing, 503, Completed, 503, 1},
-		{"never begun", Route{}, (*Attempt).NotBegun, 400, Issued, 400, 2},
+		{"never begun", Route{}, (*Attempt).NotBegun, 400, forgotten, 400, 2},
+		{"sent away with 401", Route{}, nothing, 401, forgotten, 401, 2},
+		{"sent away with 403", Route{}, nothing, 403, forgotten, 403, 2},
+		{"sent away with 407", Route{}, nothing, 407, forgotten, 407, 2},
+		{"sent away with 429", Route{}, nothing, 429, forgotten, 429, 2},
+		{"sent away and kept", Route{Keep: []string{"2xx", "3xx", "4xx", "5xx"}}, nothing, 403, Completed, 403, 1},
 		{"in doubt", Route{}, (*Attempt).InDoubt, 504, InDoubt, 409, 1},
 		{"in doubt after all", Route{}, func(a *Attempt) { a.NotBegun(); a.InDoubt() }, 504, InDoubt, 409, 1},
 		{"in doubt when all was written", Route{}, nothing, 202, InDoubt, 409, 1},
 		{"in doubt under takeover", Route{Policy: Takeover}, (*Attempt).InDoubt, 504, InDoubt, 504, 2},
 		{"kept by class", Route{Keep: []string{"2xx", "4xx"}}, nothing, 404, Completed, 404, 1},
 		{"kept by status", Route{Keep: []string{"503"}}, nothing, 503, Completed, 503, 1},
-		{"not kept", Route{Keep: []string{"2xx", "4xx"}}, nothing, 503, Issued, 503, 2},
+		{"not kept", Route{Keep: []string{"2xx", "4xx"}}, nothing, 503, forgotten, 503, 2},
 	}
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)

@@ -25,6 +25,8 @@ var (
 	ErrAttemptRunning = redisstore.Refusal("idempotency: an attempt may still be running")
 	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
 	ErrNotInDoubt = redisstore.Refusal("idempotency: the operation is not in doubt")
+	// ErrQuota refuses to begin an operation, as a [QuotaError] that says how long.
+	ErrQuota      = redisstore.Refusal("idempotency: the caller's quota is used up")
 	ErrSuperseded = redisstore.Loss("idempotency: another attempt has the claim")
 )
 
@@ -80,6 +82,17 @@ func (e *AttemptRunningError) Error() string {
 // Unwrap gives ErrAttemptRunning.
 func (e *AttemptRunningError) Unwrap() error { return ErrAttemptRunning }
 
+// QuotaError is [ErrQuota] with how long it takes until some of the quota is free again.
+type QuotaError struct{ Wait time.Duration }
+
+// Error says that operations of this caller which are kept fill its quota.
+func (e *QuotaError) Error() string {
+	return ErrQuota.Error() + ": as many operations of this caller, or bytes of their answers, are kept as this process takes"
+}
+
+// Unwrap gives ErrQuota.
+func (e *QuotaError) Unwrap() error { return ErrQuota }
+
 // codes says which problem each error is, the more particular before the class it belongs to.
 var codes = []struct {
 	err  error
@@ -96,6 +109,7 @@ var codes = []struct {
 	{ErrMismatch, wire.PayloadMismatch},
 	{ErrUnknownToken, wire.TokenUnknown},
 	{ErrSuperseded, wire.Superseded},
+	{ErrQuota, wire.TooManyRequests},
 	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
 	{redisstore.ErrUnavailable, wire.StoreUnavailable},
 	{redisstore.ErrWrongType, wire.StoreUnavailable},
@@ -114,6 +128,9 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		if running, ok := errors.AsType[*AttemptRunningError](err); ok {
 			problem.RetryAfter = running.Left
+		}
+		if full, ok := errors.AsType[*QuotaError](err); ok {
+			problem.RetryAfter = full.Wait
 		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 			explain(&problem, doubt)

@@ -143,12 +143,12 @@ func TestTooFewReplicasMeansThatNothingRuns(t *testing.T) {
 	w := post(tokens.Middleware(Route{Ack: 1})(h), "pay", "Idempotency-Key: k")
 	wantCode(t, "a request that no replica confirms", w, wire.OutcomeUnknown)
 	h.wantRuns(t, 0)
-	wantState(t, tokens, ClientKey("", "POST /pay", "k"), Issued) // at once
+	wantState(t, tokens, ClientKey("", "POST /pay", "k"), forgotten) // at once
 	_, claims := tokens.Backlogs()
 	expect.Equal(t, "claims that wait to be given back", claims, Backlog{Kind: "claim"})
 	_, err := tokens.Claim(t.Context(), ClientKey("", "r", "k"), Terms{Fingerprint: "f", Ack: 1})
 	expect.Error(t, "Claim that no replica confirms", err, redisstore.ErrUnknownOutcome)
-	wantState(t, tokens, ClientKey("", "r", "k"), Issued)
+	wantState(t, tokens, ClientKey("", "r", "k"), forgotten)
 }
 
 func TestWhatHandsNothingOutIsToldWithoutReplicas(t *testing.T) {

@@ -22,7 +22,7 @@ func CheckOwner(owner string) error {
 
 // Claim looks at a token and takes it in one step. The errors: an *InProgress, ErrInDoubt,
 // ErrMismatch, ErrUnknownToken; redisstore.ErrUnavailable (nothing was done),
-// redisstore.ErrUnknownOutcome (the claim may stand).
+// redisstore.ErrUnknownOutcome (the claim may stand); a *QuotaError, if an attempt would have begun.
 //
 // After an unknown outcome a caller that has chosen [Terms].Owner asks again with the same one, and
 // gets the same grant if the claim stands; or it gives the claim back with Release. Choose a new,
@@ -30,10 +30,11 @@ func CheckOwner(owner string) error {
 // made here cannot be asked for again, so it is given back in the background.
 func (t *Tokens) Claim(ctx context.Context, ref Ref, terms Terms) (Outcome, error) {
 	if terms.Owner != "" {
-		return t.claim(ctx, ref, terms, terms.Owner)
+		outcome, _, err := t.claim(ctx, ref, terms, terms.Owner)
+		return outcome, err
 	}
 	owner := secret.New()
-	outcome, err := t.claim(ctx, ref, terms, owner)
+	outcome, _, err := t.claim(ctx, ref, terms, owner)
 	return outcome, t.notStarted(ctx, ref, owner, terms.withDefaults(), err)
 }
 

@@ -15,6 +15,7 @@ type run struct {
 	owner   string
 	terms   Terms
 	claimed time.Time // before the claim was sent
+	charge  charge
 	attempt *Attempt
 	beat    *heartbeat
 	beyond  context.Context // of the request, without its end: what becomes of the token is recorded whether or not the client waits
@@ -26,7 +27,8 @@ type run struct {
 // outcome is given back in the background, since nothing was started for it.
 func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome, error) {
 	run := &run{tokens: t, ref: ref, owner: secret.New(), terms: terms.withDefaults(), claimed: time.Now(), beyond: context.WithoutCancel(ctx)}
-	outcome, err := t.claim(ctx, ref, run.terms, run.owner)
+	outcome, charge, err := t.claim(ctx, ref, run.terms, run.owner)
+	run.charge = charge
 	err = t.notStarted(ctx, ref, run.owner, run.terms, err)
 	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: ref.record}
 	return run, outcome, err
@@ -78,7 +80,11 @@ func (run *run) keeps(status int) bool {
 
 // release gives the claim back: the work provably never began.
 func (run *run) release() {
-	if _, err := run.tokens.release(run.beyond, run.ref, run.owner); err != nil { // any word is final: the claim stood
+	word, err := run.tokens.release(run.beyond, run.ref, run.owner)
+	if word == "forgotten" {
+		run.charge.undo()
+	}
+	if err != nil { // any word is final: the claim stood
 		run.tokens.log.WarnContext(run.beyond, "idempotency: a claim could not be given back at once", "error", err)
 		run.tokens.giveBack(run.ref, run.owner, run.terms)
 	}

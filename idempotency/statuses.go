@@ -2,11 +2,13 @@ package idempotency
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"strconv"
 )
 
-// statuses are the HTTP statuses whose answers a route records. The zero value is all of them.
+// statuses are the HTTP statuses whose answers a route records. The zero value is all but those with
+// which a service sends a caller away before it does anything: 401, 403, 407 and 429.
 type statuses map[int]bool
 
 var statusForm = regexp.MustCompile(`^[2-5](xx|\d\d)$`)
@@ -14,7 +16,7 @@ var statusForm = regexp.MustCompile(`^[2-5](xx|\d\d)$`)
 // parseStatuses reads a list such as 2xx, 4xx, 503.
 func parseStatuses(list []string) (statuses, error) {
 	if list == nil {
-		return nil, nil //nolint:nilnil // nil is the list of all
+		return nil, nil //nolint:nilnil // nil is the list of all but a few
 	}
 	set := statuses{}
 	for _, text := range list {
@@ -33,4 +35,13 @@ func parseStatuses(list []string) (statuses, error) {
 	return set, nil
 }
 
-func (s statuses) has(status int) bool { return s == nil || s[status] }
+func (s statuses) has(status int) bool {
+	if s != nil {
+		return s[status]
+	}
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusTooManyRequests:
+		return false
+	}
+	return true
+}

@@ -37,6 +37,8 @@ type Config struct {
 	TokenKeys []Key
 	// AnswerKeys encrypt the answers that are stored, the first one; all of them are good to read with. nil = answers are stored as they are.
 	AnswerKeys []Key
+	// Quota bounds what one principal has in the store; none = nothing does. One below 0 is a programmer's mistake and panics.
+	Quota Quota
 	// PolicyURL is where a client can read what a route takes: refusals of a guarded route link to it (RFC 8288, rel="describedby"). "" = no link.
 	PolicyURL string
 }
@@ -54,6 +56,7 @@ type Tokens struct {
 	tokenKeys  ring
 	answerKeys vault
 	policyURL  string
+	quotas     *quotas
 	done       string // the channel that tells waiting processes of an attempt's end
 }
 
@@ -61,7 +64,11 @@ type Tokens struct {
 func New(store *redisstore.Store, config Config) *Tokens {
 	t := &Tokens{
 		store: store, principal: config.Principal, fail: config.Error, log: config.Logger,
-		tokenKeys: newRing(config.TokenKeys), answerKeys: newVault(config.AnswerKeys), policyURL: config.PolicyURL, done: store.Key("token", "done"),
+		tokenKeys: newRing(config.TokenKeys), answerKeys: newVault(config.AnswerKeys), policyURL: config.PolicyURL,
+		quotas: newQuotas(config.Quota), done: store.Key("token", "done"),
+	}
+	if err := config.Quota.check(); err != nil {
+		panic(err)
 	}
 	if t.principal == nil {
 		t.principal = DefaultPrincipal
@@ -101,7 +108,7 @@ type Token struct {
 }
 
 // Issue stores a token for a principal that may be claimed once within ttl (MinTTL to MaxTTL; 0 means a day). A scope limits it to routes of that scope;
-// "" fits all. After an unknown outcome the token was not handed out: issue another.
+// "" fits all. After an unknown outcome the token was not handed out: issue another. ErrQuota: the principal has too many.
 func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Duration) (Token, error) {
 	if ttl == 0 {
 		ttl = day
@@ -109,9 +116,14 @@ func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Du
 	if ttl < MinTTL || ttl > MaxTTL || len(scope) > maxScope {
 		return Token{}, fmt.Errorf("idempotency: ttl %v: %v to %v; scope: up to %d characters", ttl, MinTTL, MaxTTL, maxScope)
 	}
+	charge, err := t.quotas.take(principal, ttl)
+	if err != nil {
+		return Token{}, err
+	}
 	token := Token{Value: t.tokenKeys.sign(principal, secret.New()), Scope: scope}
 	reply, err := t.store.Run(ctx, scripts.TokenIssue, t.keys(IssuedToken(principal, token.Value))[:1], ttl.Milliseconds(), scope)
 	if err != nil {
+		charge.undo()
 		return Token{}, fmt.Errorf("issue token: %w", err)
 	}
 	if reply.Word() != "ok" {

@@ -41,7 +41,7 @@ func (b *box) inDoubt(c claim) (fence int64) {
 func TestOperationInDoubtIsListedUntilItEnds(t *testing.T) {
 	for name, end := range map[string]func(*box){
 		"completed by its late owner":   func(b *box) { want(b, b.complete("ann", "late"), "ok") },
-		"given back":                    func(b *box) { want(b, b.release("ann"), "ok") },
+		"given back":                    func(b *box) { want(b, b.release("ann"), "forgotten") },
 		"settled as completed":          func(b *box) { want(b, b.settle("completed", "answer"), "ok") },
 		"settled as not begun":          func(b *box) { want(b, b.settle("not-begun", ""), "ok") },
 		"settled as refused":            func(b *box) { want(b, b.settle("refused", ""), "ok") },

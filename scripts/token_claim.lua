@@ -5,8 +5,9 @@
 --        [5] retention  [6] scope of the route, '' for none, '*' for any  [7] 'issued': only an issued token will do | 'any': the client's own key, this may be its first sight
 --        [8] 'await': if the claim is another's, its end is to be told on the channel of the waiting | ''
 --        [9] route and [10] request id of the attempt, for people; '' for none
+--        [11] 'full': the caller's quota is used up, so nothing that has no claim yet begins | ''
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'busy', lease left} | {'in-doubt', lease ended at, 'open' | 'refused' by an operator}
---        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost
+--        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost | {'full'} it would begin, and the quota is used up
 -- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this server; attempt counts from 1
 -- Effect writes on granted, and on busy a mark that somebody waits
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
@@ -48,5 +49,8 @@ if state == 'completed' or state == 'claimed' then
   if policy ~= 'takeover' or record[7] ~= 'takeover' then
     return {'in-doubt', integer(lease_end), record[10] == 'refused' and 'refused' or 'open'}
   end
+end
+if ARGV[11] == 'full' and state ~= 'claimed' then
+  return {'full'}
 end
 return grant(integer(next_fence(record[5])), integer(tonumber(record[6] or 0) + 1), integer(now))

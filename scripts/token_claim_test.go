@@ -84,6 +84,7 @@ func TestAnotherRequestOnAUsedTokenIsAMismatch(t *testing.T) {
 
 func TestReleasedTokenTakesAnotherRequest(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
+		b.issue(hour, "")
 		fence := b.granted(claim{})
 		b.release("ann")
 		reply := b.claim(claim{owner: "bob", fingerprint: "other"})
@@ -96,6 +97,7 @@ func TestReleasedTokenTakesAnotherRequest(t *testing.T) {
 
 func TestReleaserThatClaimsAgainIsANewAttempt(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
+		b.issue(hour, "")
 		fence := b.granted(claim{})
 		b.release("ann")
 		reply := b.claim(claim{})

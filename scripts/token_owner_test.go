@@ -27,6 +27,7 @@ func TestCompleteRecordsOneAnswer(t *testing.T) {
 
 func TestCompleteOfAReleasedClaimIsStale(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
+		b.issue(hour, "")
 		b.granted(claim{})
 		b.release("ann")
 		before := b.look(tokenKey...)
@@ -104,6 +105,7 @@ func TestExtendByNothingLeavesTheTokenInDoubt(t *testing.T) {
 func TestReleaseGivesBackOnlyWhatIsTheOwners(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		want(t, b.release("ann"), "gone")
+		b.issue(hour, "")
 		b.granted(claim{})
 		before := b.look(tokenKey...)
 		want(t, b.release("bob"), "stale")
@@ -152,6 +154,53 @@ func TestOwnerTakesItsAnswerBack(t *testing.T) {
 		word(t, b.claim(claim{owner: "bob"}), "in-doubt", 2)
 		want(t, b.complete("ann", "after all"), "ok")
 		want(t, b.claim(claim{owner: "bob"}), "replay", "after all")
+	})
+}
+
+// A client's own key leaves nothing behind, unless another attempt may have begun, or its fence is
+// ahead of the clock.
+func TestReleaseForgetsAClientsOwnKey(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		first := b.granted(claim{})
+		want(t, b.release("ann"), "forgotten")
+		want(t, b.token(), "unknown")
+		for _, late := range [][]string{b.release("ann"), b.complete("ann", "late"), b.extend("ann", minute)} {
+			want(t, late, "gone")
+		}
+		if again := b.granted(claim{owner: "bob"}); again <= first {
+			t.Errorf("the fence after a release: got %d, want more than %d", again, first)
+		}
+		b.do("HSET", tokenKey[0], "fence", "9007199254740000")
+		want(t, b.release("bob"), "ok")
+		b.do("DEL", tokenKey[0])
+
+		b.granted(claim{policy: "takeover"})
+		b.extend("ann", 0)
+		b.granted(claim{owner: "bob", policy: "takeover"})
+		want(t, b.release("bob"), "ok")
+		want(t, b.complete("ann", "late"), "stale")
+	})
+}
+
+// A claim of a caller whose quota is used up finds what is there, and begins nothing.
+func TestClaimOverTheQuotaBeginsNothing(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		full := func(owner string) []string {
+			return b.run(scripts.TokenClaim, tokenKey, owner, "print", hour, "takeover", hour, "", "any", "", "", "", "full")
+		}
+		want(t, full("ann"), "full")
+		want(t, b.token(), "unknown")
+		b.issue(hour, "")
+		before := b.look(tokenKey...)
+		want(t, full("ann"), "full")
+		b.same(before)
+		b.granted(claim{fingerprint: "print", policy: "takeover"})
+		word(t, full("ann"), "granted", 3) // asked for again
+		word(t, full("bob"), "busy", 1)
+		b.extend("ann", 0)
+		word(t, full("bob"), "granted", 3)
+		b.complete("bob", "done")
+		want(t, full("cyd"), "replay", "done")
 	})
 }
 

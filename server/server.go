@@ -43,6 +43,7 @@ type Config struct {
 	Principal  func(*http.Request) string // who is asking; keys and tokens of two principals never meet. nil = [idempotency.DefaultPrincipal]
 	TokenKeys  []idempotency.Key          // sign issued tokens; nil = not signed
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
+	Quota      idempotency.Quota          // what one principal may have in the store; none = no bound
 
 	// Access says who may do what; nil = everybody may do everything, and Principal tells them apart. With it the principal is that of the key or certificate.
 	Access *access.Book
@@ -205,7 +206,7 @@ func New(config Config) *Server {
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: s.writeGuardError, Logger: config.Logger,
-		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
+		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(), Owner: owner,

@@ -59,7 +59,7 @@ func gatewaySettings(c *gatewayConfig) []*setting {
 
 // shared picks what the gateway has in common with the service.
 func shared(c *config) []*setting {
-	common := []string{"redis", "ack", "data-dir", "max-keys", "prefix", "store-timeout", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
+	common := []string{"redis", "ack", "data-dir", "max-keys", "prefix", "store-timeout", "quota-operations", "quota-bytes", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
 	return slices.DeleteFunc(settings(c), func(s *setting) bool { return !slices.Contains(common, s.name) })
 }
 
@@ -155,7 +155,7 @@ func (p *program) gateway(ctx context.Context, l *layers, c *gatewayConfig) (err
 	defer func() { err = errors.Join(err, store.Close()) }()
 	g, err := gateway.New(gateway.Config{
 		Store: store, Upstream: c.upstream, RoutesFile: c.routes, Logger: log, AccessLog: c.accessLog, AuditLog: c.auditLog, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(),
-		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
+		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys, Quota: c.quota(),
 		AllowedHosts: c.allowedHosts, TrustForwarded: c.trustForwarded, PreserveHost: c.preserveHost, TokenService: c.tokenService,
 		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log), MaxPerAddress: int(c.maxPerAddress), MaxBytes: c.maxBytesInFlight,
 		UpstreamIdle: c.upstreamIdle, BodyTimeout: c.bodyTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,

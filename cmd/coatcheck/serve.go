@@ -81,7 +81,7 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 		Workers: c.workers(), IDPool: c.idPool, Identity: c.leasesAs(),
 		Access: book, TLS: secure.settings(), CORSOrigins: c.corsOrigins, AllowedHosts: c.hosts(),
 		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.console), Durability: durability(c, store)},
-		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
+		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys, Quota: c.quota(),
 		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log), MaxPerAddress: int(c.maxPerAddress), MaxBytes: c.maxBytesInFlight,
 		MaxBody: c.maxBody, RequestTimeout: c.requestTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopWithin(log),
 	})
@@ -141,6 +141,11 @@ func (c *config) workers() workerlease.Config {
 		newPools = workerlease.Trust
 	}
 	return workerlease.Config{NewPools: newPools, Skew: c.clockSkew, Cooldown: c.workerCooldown}
+}
+
+// quota is what one principal may have in the store.
+func (c *config) quota() idempotency.Quota {
+	return idempotency.Quota{Operations: int(c.quotaOperations), Bytes: c.quotaBytes}
 }
 
 var unnamed = regexp.MustCompile(`[^A-Za-z0-9._:~@-]+`)

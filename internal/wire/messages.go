@@ -331,7 +331,7 @@ type RoutePolicy struct {
 	Lease       int64    `json:"lease_ms"`
 	Retention   int64    `json:"retention_ms"`
 	Fingerprint []string `json:"fingerprint"`    // what has to be the same for two requests to be the same
-	Keep        []string `json:"keep,omitempty"` // statuses whose answers are kept; none = all
+	Keep        []string `json:"keep,omitempty"` // statuses whose answers are kept; none = all but 401, 403, 407 and 429
 	MaxBody     int64    `json:"max_body_bytes"`
 	MaxWait     int64    `json:"max_wait_ms"`     // how long a request with Prefer: wait=n may wait
 	Scope       string   `json:"scope,omitempty"` // tokens that were issued for another scope are refused

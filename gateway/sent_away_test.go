@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// A stranger whom the upstream sends away is asked again and again, and nothing of it stays in Redis,
+// unless the route says that such answers are kept.
+func TestUpstreamThatSendsCallersAwayFillsNothing(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Minute})
+	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
+		status, _ := strconv.Atoi(r.Header.Get("X-Answer"))
+		w.WriteHeader(status)
+	})
+	r := start(t, upstream.URL, `routes:
+  - {match: POST /payments, lease_ms: 3600000, upstream_timeout_ms: 100000}
+  - {match: POST /kept, lease_ms: 3600000, upstream_timeout_ms: 100000, keep: [2xx, 3xx, 4xx, 5xx]}`, on(store))
+	for _, status := range []int{401, 403, 407, 429} {
+		for i := range 20 {
+			for range 2 {
+				got := r.do("POST", "/payments", "x", "Idempotency-Key: k"+strconv.Itoa(i), "Authorization: guess "+strconv.Itoa(i), "X-Answer: "+strconv.Itoa(status))
+				expect.Equal(t, "status of a caller who is sent away", got.status, status)
+			}
+		}
+	}
+	upstream.wantPaid(t, 160)
+	expect.Equal(t, "keys in Redis", redis.Client().DBSize(t.Context()).Val(), 0)
+	for range 2 {
+		expect.Equal(t, "status of the other route", r.do("POST", "/kept", "x", "Idempotency-Key: k", "X-Answer: 403").status, 403)
+	}
+	upstream.wantPaid(t, 161)
+	expect.Equal(t, "keys in Redis then", redis.Client().DBSize(t.Context()).Val(), 1)
+}
+
+// What is over a caller's quota does not reach the upstream.
+func TestGatewayRefusesWhatIsOverTheQuota(t *testing.T) {
+	t.Parallel()
+	upstream := newShop(t, nil)
+	r := start(t, upstream.URL, payments, func(c *Config) { c.Quota = idempotency.Quota{Operations: 2} })
+	for _, replayed := range []bool{false, true} {
+		r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: a"), "paid 1", replayed)
+		r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: b"), "paid 2", replayed)
+	}
+	r.wantCode(r.do("POST", "/payments", "x", "Idempotency-Key: c"), wire.TooManyRequests)
+	r.wantPaid(r.do("POST", "/payments", "x", "Idempotency-Key: a"), "paid 1", true)
+	upstream.wantPaid(t, 2)
+}

@@ -127,16 +127,21 @@ func (s *Store) expireLocked() {
 			return
 		}
 		s.redis.Del(key)
+		s.weights.set(key, 0)
 		if s.journal != nil {
 			s.journal.noteExpiredLocked(key)
 		}
 	}
 }
 
-// settleLocked tells the clock what has become of the expiry of the keys that a command may have changed.
+// settleLocked looks at the expiry and the size of the keys that a command may have changed.
 func (s *Store) settleLocked() {
-	for _, key := range s.touched {
-		s.clock.set(key, s.redis.TTL(key))
+	for _, t := range s.touched {
+		s.weights.note(t)
+	}
+	for _, t := range s.touched {
+		s.clock.set(t.key, s.redis.TTL(t.key))
+		s.weighLocked(t.key)
 	}
 	clear(s.touched)
 	s.touched = s.touched[:0]

@@ -68,9 +68,11 @@ func (s *Store) selectLocked(peer *server.Peer, args []string) {
 
 func (s *Store) writeLocked(peer *server.Peer, name string, args []string, change write, called bool) {
 	keys := change.keys(args[1:])
-	if !called && change.makes && !s.roomLocked(peer.Ctx, keys) {
-		peer.WriteError(s.full())
-		return
+	if !called && change.makes {
+		if refusal := s.noRoomLocked(peer.Ctx, keys, written(args[1:])); refusal != "" {
+			peer.WriteError(refusal)
+			return
+		}
 	}
 	args, refusal := s.clock.retime(name, args)
 	if refusal != "" {
@@ -83,7 +85,13 @@ func (s *Store) writeLocked(peer *server.Peer, name string, args []string, chang
 
 // noteLocked remembers what a command is about to change, for the clock and for the journal.
 func (s *Store) noteLocked(caller any, keys, args []string, change write) {
-	s.touched = append(s.touched, keys...)
+	bytes := written(args)
+	if change.life {
+		bytes = 0
+	}
+	for _, key := range keys {
+		s.touched = append(s.touched, touch{key, bytes})
+	}
 	if s.journal == nil {
 		return
 	}
@@ -105,6 +113,7 @@ func (s *Store) flushLocked(peer *server.Peer, args []string) {
 		return // miniredis did not like the arguments
 	}
 	s.clock.clear()
+	s.weights.clear()
 	if s.journal != nil {
 		s.journal.noteFlushLocked()
 	}
@@ -116,8 +125,8 @@ func (s *Store) scriptLocked(peer *server.Peer, args []string, called bool) {
 		s.dispatchLocked(peer, args) // miniredis refuses it
 		return
 	}
-	if !s.scriptFitsLocked(peer.Ctx, args) {
-		peer.WriteError(s.full())
+	if refusal := s.scriptRefusedLocked(peer.Ctx, args); refusal != "" {
+		peer.WriteError(refusal)
 		return
 	}
 	s.script.peer.Ctx, s.script.peer.Resp3 = peer.Ctx, peer.Resp3
@@ -165,11 +174,44 @@ func (s *Store) roomLocked(caller any, keys []string) bool {
 	return true
 }
 
-func (s *Store) scriptFitsLocked(caller any, args []string) bool {
+// noRoomLocked says why a command that may make keys does not fit; "" if it does.
+func (s *Store) noRoomLocked(caller any, keys []string, written int64) string {
+	all := func() bool {
+		return !slices.ContainsFunc(keys, func(key string) bool { return !s.existsLocked(caller, key) })
+	}
+	switch {
+	case !s.roomLocked(caller, keys):
+		return s.full()
+	case !s.bytesFit(written, all, all):
+		return s.fullOfBytes()
+	}
+	return ""
+}
+
+// scriptRefusedLocked says why a script does not fit; "" if it does. It is taken to write its
+// arguments, once.
+func (s *Store) scriptRefusedLocked(caller any, args []string) string {
 	keys := declared(args)
+	if len(keys) == 0 {
+		return ""
+	}
+	first := func() bool { return s.existsLocked(caller, keys[0]) }
+	all := func() bool {
+		return !slices.ContainsFunc(keys, func(key string) bool { return !s.existsLocked(caller, key) })
+	}
+	switch {
+	case !s.scriptFitsLocked(caller, keys):
+		return s.full()
+	case !s.bytesFit(written(args[3:]), first, all):
+		return s.fullOfBytes()
+	}
+	return ""
+}
+
+func (s *Store) scriptFitsLocked(caller any, keys []string) bool {
 	count := s.countLocked(caller)
 	switch {
-	case len(keys) == 0 || count < s.maxKeys:
+	case count < s.maxKeys:
 		return true
 	case count < s.maxKeys+s.slack():
 		return s.existsLocked(caller, keys[0])

@@ -219,7 +219,7 @@ func (l *loader) replay(words []string) (err error) {
 	return err
 }
 
-// expire gives the keys their expiry, and removes those whose time has come.
+// expire gives the keys their expiry, removes those whose time has come, and weighs the others.
 func (l *loader) expire() {
 	s := l.store
 	for key, until := range l.expiry {
@@ -232,6 +232,9 @@ func (l *loader) expire() {
 			s.redis.SetTTL(key, at)
 			s.clock.set(key, at)
 		}
+	}
+	for _, key := range s.redis.Keys() {
+		s.weights.set(key, s.sizeLocked(key))
 	}
 	s.clock.arm()
 }

@@ -18,6 +18,7 @@ import (
 // What the zero fields of a [Config] mean, and the limits of the store.
 const (
 	DefaultMaxKeys      = 1_000_000
+	DefaultMaxBytes     = 256 << 20
 	DefaultCompactBytes = 16 << 20
 	// MinTTL is the shortest time to live that a key can be given. A reply may wait that long for the disk or for a busy process.
 	MinTTL = 100 * time.Millisecond
@@ -36,6 +37,7 @@ var ErrCorrupt = errors.New("corrupt data")
 type Config struct {
 	Dir          string       // the data directory, made if missing; "" = everything is gone when the store ends
 	MaxKeys      int          // how many keys it may hold; 0 = DefaultMaxKeys
+	MaxBytes     int64        // how much memory what it holds may take; 0 = DefaultMaxBytes
 	CompactBytes int64        // size of the log, in bytes, below which it is never compacted; 0 = DefaultCompactBytes
 	Logger       *slog.Logger // nil = silent
 }
@@ -46,11 +48,17 @@ func (c *Config) complete() error {
 	if c.MaxKeys < 0 {
 		faults = append(faults, fmt.Errorf("MaxKeys %d is negative", c.MaxKeys))
 	}
+	if c.MaxBytes < 0 {
+		faults = append(faults, fmt.Errorf("MaxBytes %d is negative", c.MaxBytes))
+	}
 	if c.CompactBytes < 0 {
 		faults = append(faults, fmt.Errorf("CompactBytes %d is negative", c.CompactBytes))
 	}
 	if c.MaxKeys == 0 {
 		c.MaxKeys = DefaultMaxKeys
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = DefaultMaxBytes
 	}
 	if c.CompactBytes == 0 {
 		c.CompactBytes = DefaultCompactBytes
@@ -64,6 +72,7 @@ func (c *Config) complete() error {
 // Store is a miniredis with a clock, a cap, an incarnation and perhaps a data directory. Its methods are safe for concurrent use.
 type Store struct {
 	maxKeys     int
+	maxBytes    int64
 	logger      *slog.Logger
 	incarnation string
 	cleanStart  bool
@@ -80,7 +89,8 @@ type Store struct {
 	probe   probe // for questions to miniredis
 	script  probe // takes a script's reply
 	clock   clock
-	touched []string // keys that the command under way may have changed
+	weights weights
+	touched []touch // keys that the command under way may have changed
 	conns   map[*conn]struct{}
 	closed  bool
 	failed  error // why the journal can not be written any more
@@ -109,12 +119,12 @@ func Open(cfg Config) (*Store, error) {
 
 func newStore(cfg Config) (*Store, error) {
 	s := &Store{
-		maxKeys: cfg.MaxKeys,
-		logger:  cfg.Logger,
-		redis:   miniredis.NewMiniRedis(),
-		probe:   newProbe(),
-		script:  newProbe(),
-		conns:   map[*conn]struct{}{},
+		maxKeys: cfg.MaxKeys, maxBytes: cfg.MaxBytes,
+		logger: cfg.Logger,
+		redis:  miniredis.NewMiniRedis(),
+		probe:  newProbe(),
+		script: newProbe(),
+		conns:  map[*conn]struct{}{},
 	}
 	unused, err := s.redis.Dial() // starts miniredis without a listener
 	if err != nil {
@@ -124,6 +134,7 @@ func newStore(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s.clock.init(s.expireIdle)
+	s.weights.clear()
 	s.redis.Server().SetPreHook(s.hook)
 	return s, nil
 }

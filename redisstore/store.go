@@ -36,9 +36,10 @@ type Config struct {
 	AckTimeout time.Duration // how long a write waits for them, at most; 0 = half a second, or half of Timeout if that is less
 	Timeout    time.Duration // how long a call may take in all, the acknowledgement included; 0 = 1 second
 
-	DataDir string       // embedded: where the store keeps its data; "" = in memory only
-	MaxKeys int          // embedded: how many keys it may hold; 0 = its own default
-	Logger  *slog.Logger // nil = no log
+	DataDir  string       // embedded: where the store keeps its data; "" = in memory only
+	MaxKeys  int          // embedded: how many keys it may hold; 0 = its own default
+	MaxBytes int64        // embedded: how much memory what it holds may take; 0 = its own default
+	Logger   *slog.Logger // nil = no log
 
 	Observers []Observer // are told what the store does, in this order; nil = nobody is
 }
@@ -124,7 +125,7 @@ func (c Config) check(mode Mode) error {
 func (s *Store) connect(target target, config Config) error {
 	switch target.mode {
 	case Embedded:
-		own, err := embedded.Open(embedded.Config{Dir: config.DataDir, MaxKeys: config.MaxKeys, Logger: config.Logger})
+		own, err := embedded.Open(embedded.Config{Dir: config.DataDir, MaxKeys: config.MaxKeys, MaxBytes: config.MaxBytes, Logger: config.Logger})
 		if err != nil {
 			return fmt.Errorf("embedded store: %w", err)
 		}

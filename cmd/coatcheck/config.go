@@ -75,7 +75,7 @@ func (p *program) configCheck(*layers) error {
 // store is the part of the configuration that package redisstore takes.
 func (c *config) store() redisstore.Config {
 	return redisstore.Config{
-		URL: c.redis, Prefix: c.prefix, Ack: int(c.ack), Timeout: c.storeTimeout, DataDir: c.dataDir, MaxKeys: int(c.maxKeys),
+		URL: c.redis, Prefix: c.prefix, Ack: int(c.ack), Timeout: c.storeTimeout, DataDir: c.dataDir, MaxKeys: int(c.maxKeys), MaxBytes: c.maxBytes,
 	}
 }
 

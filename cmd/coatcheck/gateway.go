@@ -54,6 +54,7 @@ func gatewaySettings(c *gatewayConfig) []*setting {
 		serviceURL("token-service", "where clients find /token/{token}; empty: at the gateway's own address", &c.tokenService),
 		span("upstream-idle", "1s", time.Millisecond, time.Hour, "how long an unused connection for guarded requests is kept: less than the upstream keeps it", &c.upstreamIdle),
 		span("body-timeout", "30s", 100*time.Millisecond, time.Hour, "how long the body of a guarded request may take to arrive", &c.bodyTimeout),
+		maxBytes(c.config),
 	}, shared(c.config)...)
 }
 

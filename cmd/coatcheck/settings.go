@@ -35,6 +35,7 @@ type config struct {
 	dataDir        string
 	prefix         string
 	maxKeys        int64
+	maxBytes       int64
 	storeTimeout   time.Duration
 	requestTimeout time.Duration
 	drainDelay     time.Duration
@@ -131,6 +132,7 @@ func settings(c *config) []*setting {
 		number("ack", "0", 0, 100, "replicas", "replicas that must confirm every write before it counts", &c.ack),
 		text("data-dir", "", "directory", "embedded store: where it keeps its data; empty keeps nothing", &c.dataDir),
 		number("max-keys", "1000000", 1, 100_000_000, "keys", "embedded store: how many keys it may hold", &c.maxKeys),
+		maxBytes(c),
 		text("prefix", "coatcheck:", "text", "before every key in Redis", &c.prefix),
 		span("store-timeout", "1s", 10*time.Millisecond, time.Minute, "how long one call to the store may take", &c.storeTimeout),
 		span("request-timeout", "30s", time.Second, 24*time.Hour, "how long a request may take", &c.requestTimeout),
@@ -186,6 +188,10 @@ func settings(c *config) []*setting {
 		span("payment-delay", "0s", 0, time.Hour, "demo: how long a payment takes after its charge", &c.paymentDelay),
 		span("payment-lease", "30s", 100*time.Millisecond, 24*time.Hour, "demo: how long an attempt may be silent before it is in doubt", &c.paymentLease),
 	}
+}
+
+func maxBytes(c *config) *setting {
+	return number("max-bytes", "268435456", 1<<20, 1<<40, "bytes", "embedded store: how much memory what it holds may take", &c.maxBytes)
 }
 
 func text(name, value, unit, help string, into *string) *setting {

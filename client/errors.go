@@ -89,6 +89,7 @@ var codes = map[wire.Code]error{
 	wire.CounterBehind:       ErrBehind,
 	wire.StoreUnavailable:    ErrUnavailable,
 	wire.UpstreamUnavailable: ErrUnavailable,
+	wire.Overloaded:          ErrUnavailable,
 	wire.OutcomeUnknown:      ErrUnknownOutcome,
 	wire.InternalError:       ErrUnknownOutcome,
 }

@@ -38,6 +38,7 @@ var told = map[wire.Code]error{
 	"payload-too-large":            client.ErrTooLarge,
 	"unsupported-encoding":         client.ErrInvalidRequest,
 	"too-many-requests":            client.ErrUnavailable,
+	"overloaded":                   client.ErrUnavailable,
 	"store-unavailable":            client.ErrUnavailable,
 	"outcome-unknown":              client.ErrUnknownOutcome,
 	"internal-error":               client.ErrUnknownOutcome,

@@ -43,11 +43,12 @@ const (
 	storeError   outcome = "store_error"
 	badRequest   outcome = "bad_request"
 	atStop       outcome = "stopping"
+	overloaded   outcome = "overloaded"
 	own          outcome = "own" // a page of the gateway itself
 )
 
 var outcomes = []outcome{
-	unguarded, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, storeError, badRequest, atStop, own,
+	unguarded, granted, replay, inProgress, inDoubt, superseded, mismatch, unknownToken, keyError, storeError, badRequest, overloaded, atStop, own,
 }
 
 type exchangeKey struct{}

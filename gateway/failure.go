@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -141,6 +142,10 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
 	x.outcome = outcomeOf(err)
 	problem, _ := idempotency.Problem(err)
+	if x.outcome == overloaded {
+		problem = wire.NewProblem(wire.Overloaded, "")
+		problem.RetryAfter = time.Second
+	}
 	if x.outcome == storeError {
 		g.log.ErrorContext(r.Context(), "request failed", "code", string(problem.Code), "error", err)
 	}
@@ -152,6 +157,7 @@ var refusals = []struct {
 	err error
 	is  outcome
 }{
+	{frontdoor.ErrOverloaded, overloaded}, // before what it is wrapped in
 	{idempotency.ErrInProgress, inProgress},
 	{idempotency.ErrInDoubt, inDoubt},
 	{idempotency.ErrSuperseded, superseded},

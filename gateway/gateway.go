@@ -46,6 +46,8 @@ type Config struct {
 	IdleTimeout    time.Duration // how long a client's connection is kept without a request; 0 = 2 min
 	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any case
 	MaxConnections int           // clients' connections that are open at once: beyond it, the one that is unused for longest is closed for a new one; 0 = 10000
+	MaxPerAddress  int           // of those, connections of one address, or of one /64 of IPv6; 0 = all
+	MaxBytes       int64         // memory that requests under way may take: the largest body of a route twice, at least; 0 = a quarter of GOMEMLIMIT, else 256 MiB
 	WatchEvery     time.Duration // how often the routes file is looked at; 0 = 2 s
 	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
 	StopTimeout    time.Duration // how long requests under way may take to end; 0 = the longest UpstreamTimeout of the routes, and 5 s
@@ -104,6 +106,8 @@ func New(config Config) (*Gateway, error) {
 	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMeasures(config.Metrics), door: config.door(config.MaxConnections)}
 	g.health = g.checker()
 	metrics.ShowConnections(g.metrics.Registry, config.Store)
+	g.metrics.Ask("coatcheck_gateway_bytes_in_flight", metrics.Gauge, "Memory that requests under way take, as far as it is counted: headers, guarded bodies and answers, and copying.", nil,
+		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
 	g.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, Error: g.refuse, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, PolicyURL: policyPath,
@@ -125,7 +129,8 @@ func New(config Config) (*Gateway, error) {
 // door bounds what clients can take before their request is known.
 func (c Config) door(connections int) *frontdoor.Door {
 	return frontdoor.New(frontdoor.Config{
-		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MaxHeader: c.MaxHeader, MaxConnections: connections, Logger: c.Logger,
+		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MaxHeader: c.MaxHeader,
+		MaxConnections: connections, MaxPerAddress: c.MaxPerAddress, MaxBytes: c.MaxBytes, Logger: c.Logger,
 	})
 }
 
@@ -174,25 +179,36 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	if g.ownPage(w, r, x, routes) {
 		return
 	}
-	if x.route = routes.match(r); x.route == nil {
+	x.route = routes.match(r)
+	streams := x.route == nil || x.route.passes(r)
+	if err := g.room(r, streams); err != nil {
+		g.refuse(w, r, err)
+		return
+	}
+	if x.route == nil {
 		x.outcome = unguarded
-		frontdoor.Stream(r, g.config.StallTimeout)
 		g.open.ServeHTTP(w, r)
 		return
 	}
 	if !g.admits(w, r, x) {
 		return
 	}
-	if g.closing.Load() && !x.route.passes(r) {
+	if g.closing.Load() && !streams {
 		g.refuseAtStop(w, r, x)
 		return
 	}
-	if x.route.passes(r) {
-		frontdoor.Stream(r, g.config.StallTimeout)
-	} else {
+	if !streams {
 		r.Body = boundBody(w, r.Body, g.config.BodyTimeout)
 	}
 	g.guarding(w, r, x)
+}
+
+// room refuses a request for which there is no memory. What is not guarded passes through.
+func (g *Gateway) room(r *http.Request, streams bool) error {
+	if streams {
+		return frontdoor.Stream(r, g.config.StallTimeout)
+	}
+	return frontdoor.Reserve(r.Context(), 0)
 }
 
 // finish counts a request and writes its line of the log: with the route's pattern instead of the path, which can hold a token.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -74,7 +75,7 @@ func (g *Gateway) upstream(route *guardedRoute) http.Handler {
 // exchangeOnce sends a request of an attempt to the upstream. If the attempt was replaced and the guard refuses to let its answer out, ReverseProxy can not
 // go on and panics; that is not an answer that broke off, and the guard says it to the client.
 func (g *Gateway) exchangeOnce(w http.ResponseWriter, r *http.Request) {
-	answer := &guardedAnswer{ResponseWriter: w}
+	answer := &guardedAnswer{ResponseWriter: w, request: r}
 	defer func() {
 		if reason := recover(); reason != nil && !errors.Is(answer.err, redisstore.ErrLost) {
 			panic(reason)
@@ -86,10 +87,12 @@ func (g *Gateway) exchangeOnce(w http.ResponseWriter, r *http.Request) {
 // guardedAnswer notes the error with which the guard refuses an answer.
 type guardedAnswer struct {
 	http.ResponseWriter
-	err error
+	request *http.Request
+	err     error
 }
 
 func (a *guardedAnswer) Write(bytes []byte) (int, error) {
+	frontdoor.Count(a.request, int64(len(bytes))) // it is kept until it is recorded
 	n, err := a.ResponseWriter.Write(bytes)
 	if err != nil && a.err == nil {
 		a.err = err

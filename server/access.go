@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -129,6 +130,9 @@ func (s *Server) admits(role access.Role, at door) echo.MiddlewareFunc {
 
 // enter puts the caller into the request's context, if they may ask, and takes a place for the request until leave.
 func (s *Server) enter(c echo.Context, role access.Role, at door) (leave func(), err error) {
+	if err := frontdoor.Reserve(c.Request().Context(), 0); err != nil {
+		return nil, err
+	}
 	who := caller(c)
 	if s.config.Access != nil {
 		if who, err = s.admit(c, role, at); err != nil {

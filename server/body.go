@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
 // body reads a JSON object into a struct, strictly: fields by their exact names and once each, UTF-8, and nothing behind the object. An empty body leaves
@@ -87,10 +89,13 @@ func fields(into any) map[string]any {
 	return targets
 }
 
-// unread is the error for a body that could not be read to its end: it is too large, or the client stopped sending.
+// unread is the error for a body that could not be read to its end: it is too large, there is no memory for it, or the client stopped sending.
 func unread(err error) error {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge
+	}
+	if errors.Is(err, frontdoor.ErrOverloaded) {
+		return err
 	}
 	return invalid("body", "it did not arrive whole")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
@@ -70,6 +71,11 @@ func problemOf(err error) wire.Problem {
 	}
 	if full, ok := errors.AsType[*crowded](err); ok {
 		return full.problem()
+	}
+	if errors.Is(err, frontdoor.ErrOverloaded) {
+		problem := wire.NewProblem(wire.Overloaded, "")
+		problem.RetryAfter = time.Second
+		return problem
 	}
 	if problem, ok := idempotency.Problem(err); ok {
 		return problem
@@ -170,6 +176,9 @@ func (s *Server) writeGuardError(w http.ResponseWriter, r *http.Request, err err
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	problem := problemOf(err)
 	s.complete(&problem, r)
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		problem.Detail = "the limit is " + byteCount(tooLarge.Limit)
+	}
 	switch problem.Code {
 	case wire.InternalError, wire.StoreUnavailable, wire.OutcomeUnknown:
 		s.log.ErrorContext(r.Context(), "request failed", "code", string(problem.Code), "error", err)

@@ -9,12 +9,16 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/number"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-const maxIDs = 10_000 // of one request
+const (
+	maxIDs   = 10_000 // of one request
+	idMemory = 64     // of each id, as a number and as text
+)
 
 // order is what a request for ids asks for.
 type order struct {
@@ -58,6 +62,9 @@ func idOrder(c echo.Context) (asked order, err error) {
 	}
 	n, err := queryInt(c, "n", 1, 1, maxIDs)
 	asked.n, asked.one = int(n), !has(c, "n")
+	if err == nil && n > 1 {
+		err = frontdoor.Reserve(c.Request().Context(), n*idMemory)
+	}
 	return asked, err
 }
 

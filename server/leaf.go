@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -159,11 +160,22 @@ func javaJSON(c echo.Context, status int, message any) error {
 	return c.Blob(status, "application/json;charset=UTF-8", bytes.TrimSuffix(text.Bytes(), []byte("\n")))
 }
 
-// form reads the parameters of the query and of a form in the body. What is not encoded as it should be is not there.
+// maxForm bounds the form of a door: it is read before anybody is asked who they are, and holds a
+// name, a number and a token.
+const maxForm = 8 << 10
+
+// form reads the parameters of the query and of a form in the body. What is not encoded as it
+// should be is not there.
 func form(c echo.Context) error {
+	if request := c.Request(); request.Form == nil && request.Body != nil {
+		request.Body = http.MaxBytesReader(c.Response().Writer, request.Body, maxForm)
+	}
 	err := c.Request().ParseForm()
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge
+	}
+	if errors.Is(err, frontdoor.ErrOverloaded) {
+		return err
 	}
 	return nil
 }

@@ -48,6 +48,7 @@ var contract = map[wire.Code]struct {
 	"store-unavailable":            {503, true},
 	"outcome-unknown":              {503, false},
 	"upstream-unavailable":         {503, true}, // of the gateway
+	"overloaded":                   {503, true},
 	"internal-error":               {500, false},
 }
 

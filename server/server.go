@@ -82,6 +82,8 @@ type Config struct {
 	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
 	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any case
 	MaxConnections int           // connections that are open at once: beyond it, the one that is unused for longest is closed for a new one. As many requests may be under way; with Access a principal has a share of them; 0 = 10000
+	MaxPerAddress  int           // of those, connections of one address, or of one /64 of IPv6; 0 = all
+	MaxBytes       int64         // memory that requests under way may take; 0 = a quarter of GOMEMLIMIT, else 256 MiB, and four bodies at least
 	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
 	StopTimeout    time.Duration // how long requests under way may take to end; 0 = RequestTimeout and 5 s
 }
@@ -118,6 +120,18 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// door bounds what clients can take before their request is known.
+func (c Config) door() frontdoor.Config {
+	memory := c.MaxBytes
+	if memory == 0 {
+		memory = max(frontdoor.DefaultMaxBytes(), 4*c.MaxBody)
+	}
+	return frontdoor.Config{
+		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MaxHeader: c.MaxHeader,
+		MaxConnections: c.MaxConnections, MaxPerAddress: c.MaxPerAddress, MaxBytes: memory, Logger: c.Logger,
+	}
+}
+
 // Server is the HTTP service on one store.
 type Server struct {
 	config   Config
@@ -144,6 +158,7 @@ type Server struct {
 	waits    waits
 	health   *health.Checker
 	quotas   *quotas
+	door     *frontdoor.Door
 	feed     *feed
 	hazards  hazards
 	metrics  *metrics.Service
@@ -179,6 +194,7 @@ func New(config Config) *Server {
 	s.flows, s.health = access.NewFlows(config.Store, config.Logger), s.checker()
 	s.openSegments()
 	s.SetCORSOrigins(config.CORSOrigins)
+	s.door = frontdoor.New(config.door())
 	s.echo = s.routes()
 	s.showMetrics()
 	return s
@@ -201,16 +217,13 @@ func (s *Server) Close(ctx context.Context) error {
 // wait for load balancers to see it, no new connections, requests under way end, worker ids are given back, late answers are recorded. The error says whether
 // a request was cut off that had come whole. The store is the caller's to close after that.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	door := frontdoor.New(frontdoor.Config{
-		HeaderTimeout: s.config.HeaderTimeout, IdleTimeout: s.config.IdleTimeout, MaxHeader: s.config.MaxHeader, MaxConnections: s.config.MaxConnections, Logger: s.log,
-	})
-	web := door.Server(s.echo)
+	web := s.door.Server(s.echo)
 	web.ReadTimeout = s.config.RequestTimeout
 	web.WriteTimeout = s.config.RequestTimeout + 5*time.Second
 	web.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
 	web.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(door.Around(listener)) }()
+	go func() { failed <- web.Serve(s.door.Around(listener)) }()
 	select {
 	case err := <-failed:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.StopTimeout)
@@ -218,21 +231,21 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return errors.Join(err, s.Close(ctx))
 	case <-ctx.Done():
 	}
-	return s.stop(context.WithoutCancel(ctx), door, web)
+	return s.stop(context.WithoutCancel(ctx), web)
 }
 
 // closeTime is how long Close may take at the end of Serve, however long the requests took.
 const closeTime = 5 * time.Second
 
-func (s *Server) stop(ctx context.Context, door *frontdoor.Door, web *http.Server) error {
+func (s *Server) stop(ctx context.Context, web *http.Server) error {
 	s.stopping.Store(true)
-	door.Drain()
+	s.door.Drain()
 	time.Sleep(s.config.DrainDelay)
 	s.closing.Store(true)
 	s.waits.end()
 	patient, cancel := context.WithTimeout(ctx, s.config.StopTimeout)
 	defer cancel()
-	err := errors.Join(door.Stop(patient, web), door.Cut(web))
+	err := errors.Join(s.door.Stop(patient, web), s.door.Cut(web))
 	last, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
 	return errors.Join(err, s.Close(last))

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/segment"
@@ -70,6 +71,9 @@ func (s *Server) tinyidIDs(c echo.Context, send func(ids []int64, fault string) 
 	}
 	if !allowed {
 		return tinyidRefuse(c)
+	}
+	if err := frontdoor.Reserve(c.Request().Context(), idMemory*int64(max(n, 0))); err != nil {
+		return send(nil, problemOf(err).Title)
 	}
 	ids := make([]int64, max(n, 0))
 	tag, err := s.segments.Tag(c.Request().Context(), bizType)

@@ -58,7 +58,7 @@ func gatewaySettings(c *gatewayConfig) []*setting {
 
 // shared picks what the gateway has in common with the service.
 func shared(c *config) []*setting {
-	common := []string{"redis", "ack", "data-dir", "max-keys", "prefix", "store-timeout", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "trace-endpoint", "trace-sample", "log-format", "log-level"}
+	common := []string{"redis", "ack", "data-dir", "max-keys", "prefix", "store-timeout", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "log-format", "log-level"}
 	return slices.DeleteFunc(settings(c), func(s *setting) bool { return !slices.Contains(common, s.name) })
 }
 
@@ -156,7 +156,7 @@ func (p *program) gateway(ctx context.Context, l *layers, c *gatewayConfig) (err
 		Store: store, Upstream: c.upstream, RoutesFile: c.routes, Logger: log, Metrics: measures, Tracer: traces.Tracer(), Debug: profiles(),
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
 		TrustForwarded: c.trustForwarded, PreserveHost: c.preserveHost, TokenService: c.tokenService,
-		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log),
+		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log), MaxPerAddress: int(c.maxPerAddress), MaxBytes: c.maxBytesInFlight,
 		UpstreamIdle: c.upstreamIdle, BodyTimeout: c.bodyTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopTimeout,
 	})
 	if err != nil {

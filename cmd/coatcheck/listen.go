@@ -49,6 +49,7 @@ func (c *config) checkTogether() error {
 	wrong(c.controlled() && !slices.Equal(c.principalHeaders, defaultPrincipal), "principal-headers: not with access, where the key or certificate says who is asking")
 	wrong(c.rate.N > 0 && !c.controlled(), "rate: only with access (--access, --access-keys or --access-store), which says whose requests are counted")
 	wrong(c.burst > 0 && c.rate.N == 0, "burst: only with rate")
+	wrong(c.maxBytesInFlight > 0 && c.maxBytesInFlight < 2*c.maxBody, "max-bytes-in-flight: a body of max-body does not fit into it, twice as it is in memory")
 	wrong((c.tlsCert == "") != (c.tlsKey == ""), "tls-cert and tls-key: one without the other")
 	wrong(c.tlsClientCA != "" && c.tlsCert == "", "tls-client-ca: only with tls-cert and tls-key")
 	return errors.Join(append(faults, c.checkListen(), c.checkAdmin("admin-listen", c.adminListen))...)

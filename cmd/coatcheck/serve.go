@@ -82,7 +82,7 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 		Access: book, CORSOrigins: c.corsOrigins,
 		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.console), Durability: durability(c, store)},
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
-		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log),
+		IdleTimeout: c.idleTimeout, MaxConnections: c.connections(log), MaxPerAddress: int(c.maxPerAddress), MaxBytes: c.maxBytesInFlight,
 		MaxBody: c.maxBody, RequestTimeout: c.requestTimeout, DrainDelay: c.drainDelay, StopTimeout: c.stopWithin(log),
 	})
 	admin, err := c.openAdmin(service.Admin(), log)

@@ -40,6 +40,9 @@ type config struct {
 	maxBody        int64
 	idleTimeout    time.Duration
 	maxConnections int64
+	maxPerAddress  int64
+
+	maxBytesInFlight int64 // 0 = unsaid
 
 	newPools       string
 	clockSkew      time.Duration
@@ -129,6 +132,8 @@ func settings(c *config) []*setting {
 		number("max-body", "1048576", 1024, 1<<30, "bytes", "the largest body of a request", &c.maxBody),
 		span("idle-timeout", "2m", time.Second, time.Hour, "how long a client's connection is kept without a request", &c.idleTimeout),
 		number("max-connections", strconv.Itoa(frontdoor.DefaultMaxConnections), 1, 1_000_000, "connections", "clients' connections that are open at once; beyond it, the one that is unused for longest is closed for a new one. The process needs a file descriptor for each (ulimit -n), and some more", &c.maxConnections),
+		number("max-connections-per-address", "0", 0, 1_000_000, "connections", "connections of one address that are open at once, or of one /64 of IPv6; more are closed as they come. Behind a proxy all come from its address; 0: as many as there may be in all", &c.maxPerAddress),
+		optional(number("max-bytes-in-flight", unsaid, 1<<20, 1<<40, "bytes", "memory that requests under way may take, as far as it is counted: headers and bodies twice, and answers that wait for their clients. Beyond it requests are answered 503 overloaded; empty: a quarter of GOMEMLIMIT, else 256 MiB", &c.maxBytesInFlight)),
 		optional(choice("new-pools", "", []string{"wait", "trust"}, "a worker-id pool that the store knows nothing of: wait until no window can be open that it may have forgotten, or trust that it is new; empty: trust on the embedded store and with --dev, else wait", &c.newPools)),
 		span("clock-skew", "1s", time.Millisecond, time.Minute, "how far the clocks of two Redis servers that can be master may differ; alike in all that use a pool", &c.clockSkew),
 		span("worker-cooldown", "0s", 0, workerlease.MaxTTL, "how long a worker id rests behind its lease before another holder gets it", &c.workerCooldown),

@@ -147,6 +147,7 @@ def _problem(status, kind, wait, text):
         "pool-exhausted": Unavailable,
         "pool-quarantined": Unavailable,
         "too-many-requests": Unavailable,
+        "overloaded": Unavailable,
     }.get(code, Error if status < 500 else UnknownOutcome)
     return kind(code, detail, status, retry_after)
 

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// answer is what a request is answered through that has a body, or whose connection is to end.
+// answer is what a request is answered through.
 type answer struct {
 	http.ResponseWriter
+	load  *load
 	body  *body // nil = there is none
 	last  bool  // the connection ends with it
 	begun bool
@@ -33,6 +34,12 @@ func (a *answer) WriteHeader(status int) {
 func (a *answer) Write(bytes []byte) (int, error) {
 	if !a.begun {
 		a.WriteHeader(http.StatusOK)
+	}
+	if size := int64(len(bytes)); size > freeAnswer {
+		if a.load.add(size) { // whoever does not take it now has it in memory
+			_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(lingerTime))
+		}
+		defer a.load.add(-size)
 	}
 	return a.ResponseWriter.Write(bytes)
 }
@@ -57,7 +64,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // finish is the end of a request whose handler has returned, and not panicked.
 func (a *answer) finish() {
-	if !a.taken && !a.begun {
+	if !a.taken && !a.begun && (a.last || a.body != nil) {
 		a.WriteHeader(http.StatusOK)
 	}
 }
@@ -74,34 +81,39 @@ func (a *answer) linger(c *conn) {
 	a.body.abandon() // net/http reads on before it closes the connection
 }
 
-// answersFirst has a request answered without waiting for a body that nobody reads. HTTP/2 needs
-// none of that: the end of a stream is not the end of its connection.
-func (d *Door) answersFirst(next http.Handler) http.Handler {
+// answers has a request answered without waiting for a body that nobody reads, and counts the
+// memory that it takes.
+func (d *Door) answers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := r.Context().Value(connKey{}).(*conn)
-		last := d.draining.Load() && r.Header.Get("Upgrade") == ""
-		if r.Body == nil || r.Body == http.NoBody {
-			d.underWay.Add(1)
-			defer func() {
-				if !c.wasTaken() {
-					d.underWay.Add(-1)
-				}
-			}()
-			if !last {
-				next.ServeHTTP(w, r)
-				return
-			}
-			a := &answer{ResponseWriter: w, last: true}
-			next.ServeHTTP(a, r)
-			a.finish()
+		c.busy(r.ProtoMajor)
+		if r.ProtoMajor > 1 && c != nil {
+			one := &load{door: d}
+			one.add(copies * headerSize(r.Header))
+			r = r.WithContext(context.WithValue(r.Context(), loadKey{}, one))
+		}
+		taken := loadOf(r.Context())
+		defer taken.release()
+		a := &answer{ResponseWriter: w, load: taken, last: d.draining.Load() && r.Header.Get("Upgrade") == ""}
+		if r.Body != nil && r.Body != http.NoBody {
+			d.withBody(a, r, c, next)
 			return
 		}
-		d.withBody(&answer{ResponseWriter: w, last: last}, r, c, next)
+		d.underWay.Add(1)
+		defer func() {
+			if !c.wasTaken() {
+				d.underWay.Add(-1)
+			}
+		}()
+		next.ServeHTTP(a, r)
+		a.finish()
 	})
 }
 
+// withBody answers a request with a body. HTTP/2 does not need its connection closed because of
+// one: the end of a stream is not the end of its connection.
 func (d *Door) withBody(a *answer, r *http.Request, c *conn, next http.Handler) {
-	b := &body{door: d, from: r.Body, size: r.ContentLength, control: http.NewResponseController(a.ResponseWriter)}
+	b := &body{door: d, load: a.load, from: r.Body, size: r.ContentLength, control: http.NewResponseController(a.ResponseWriter)}
 	d.enterBody(b)
 	defer func() { b.leave(c.wasTaken()) }()
 	r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, b)) // net/http keeps its own request, with its own body
@@ -112,4 +124,13 @@ func (d *Door) withBody(a *answer, r *http.Request, c *conn, next http.Handler) 
 	}
 	next.ServeHTTP(a, r)
 	a.finish()
+}
+
+func headerSize(header http.Header) (size int64) {
+	for name, values := range header {
+		for _, value := range values {
+			size += int64(len(name) + len(value))
+		}
+	}
+	return size
 }

@@ -20,6 +20,7 @@ const (
 // read while another answers.
 type body struct {
 	door    *Door
+	load    *load
 	from    io.ReadCloser
 	size    int64 // as the client said; -1 = it did not
 	control *http.ResponseController
@@ -39,7 +40,21 @@ func (b *body) Read(into []byte) (int, error) {
 	if !b.begin() {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	return b.readOn(into)
+	n, err := b.readOn(into)
+	if !b.counts() || b.load.take(copies*int64(n)) {
+		return n, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken = !b.whole
+	return n, ErrOverloaded
+}
+
+// counts reports whether the body stays in memory: what is streamed does not.
+func (b *body) counts() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.streamed
 }
 
 // begin reports whether the body may be read, and begins the time of a stall anew.
@@ -138,18 +153,24 @@ func (r rest) Read(into []byte) (int, error) { return r.readOn(into) }
 
 // Stream says of a request's body that another goroutine goes on reading it while the answer is
 // written, as a proxy does, and bounds how long the client may send nothing; 0 = as long as the
-// request may take.
-func Stream(r *http.Request, stall time.Duration) {
-	if b, ok := r.Context().Value(bodyKey{}).(*body); ok {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if !b.whole && !b.streamed {
-			b.door.underWay.Add(1) // what has come of it may have been passed on
-		}
-		if b.streamed = true; b.stall == 0 {
-			b.stall = stall
-		}
+// request may take. It returns [ErrOverloaded] if there is no memory for that.
+func Stream(r *http.Request, stall time.Duration) error {
+	b, ok := r.Context().Value(bodyKey{}).(*body)
+	if !ok {
+		return Reserve(r.Context(), 0)
 	}
+	if !b.load.take(streamMemory) {
+		return ErrOverloaded
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.whole && !b.streamed {
+		b.door.underWay.Add(1) // what has come of it may have been passed on
+	}
+	if b.streamed = true; b.stall == 0 {
+		b.stall = stall
+	}
+	return nil
 }
 
 type bodyKey struct{}

@@ -25,7 +25,7 @@ func refusing(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadFull(r.Body, make([]byte, 5))
 		_ = r.Body.Close()
 	case "/early":
-		frontdoor.Stream(r, 0)
+		_ = frontdoor.Stream(r, 0)
 		_, _ = io.WriteString(w, "hello ")
 		_ = http.NewResponseController(w).Flush()
 		_, _ = io.Copy(w, r.Body)
@@ -170,7 +170,7 @@ func TestStreamedBodyIsReadOnBesideItsAnswer(t *testing.T) {
 func TestBodyThatIsStillReadWhenItsAnswerEndsHoldsNothing(t *testing.T) {
 	var reading sync.WaitGroup
 	h := openHandler(t, frontdoor.Config{}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		frontdoor.Stream(r, 0)
+		_ = frontdoor.Stream(r, 0)
 		begun := make(chan struct{})
 		reading.Go(func() {
 			_, _ = io.ReadFull(r.Body, make([]byte, 5))

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -15,27 +16,50 @@ import (
 type conn struct {
 	net.Conn
 
-	heard atomic.Bool  // something has come since the last answer
-	taken atomic.Bool  // a handler has taken it over
-	until atomic.Int64 // how long Close may wait for what still comes, in Unix nanoseconds; 0 = not at all
+	load *load
+
+	header atomic.Int64 // bytes of the header that is coming; -1 = what comes is none
+	heard  atomic.Bool  // something has come since the last answer
+	many   atomic.Bool  // it has many requests at once, as HTTP/2 has
+	taken  atomic.Bool  // a handler has taken it over
+	until  atomic.Int64 // how long Close may wait for what still comes, in Unix nanoseconds; 0 = not at all
 }
 
-// Read notes that something has come.
+// Read notes that something has come. It ends the connection if that is a header for which there
+// is no memory.
 func (c *conn) Read(into []byte) (int, error) {
 	n, err := c.Conn.Read(into)
-	if n > 0 && !c.heard.Load() {
-		c.heard.Store(true)
+	if n == 0 || c.header.Load() < 0 {
+		return n, err
+	}
+	c.heard.Store(true)
+	if size := c.header.Add(int64(n)); size > freeHeader && !c.load.take(copies*int64(n)) {
+		return 0, os.ErrDeadlineExceeded // to which net/http answers nothing
 	}
 	return n, err
+}
+
+// busy notes that a header has come whole. The requests of a connection of HTTP/2 are counted each
+// by itself.
+func (c *conn) busy(major int) {
+	if c == nil {
+		return
+	}
+	c.header.Store(-1)
+	if major > 1 && !c.many.Swap(true) {
+		c.load.release()
+	}
 }
 
 // wasTaken reports whether a handler has taken the connection over; nil is one that is not ours.
 func (c *conn) wasTaken() bool { return c != nil && c.taken.Load() }
 
-// quietly notes that a connection waits for its next request.
-func quietly(open net.Conn) {
-	if c := plainly(open); c != nil {
+// rest notes that the connection waits for its next request.
+func (c *conn) rest() {
+	if c.header.Load() < 0 && !c.many.Load() {
 		c.heard.Store(false)
+		c.header.Store(0)
+		c.load.release()
 	}
 }
 
@@ -72,15 +96,21 @@ func (p plain) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: accepted}, nil
+	return &conn{Conn: accepted, load: &load{}}, nil
 }
 
 // wrapped is a connection as net/http gets it.
-func wrapped(accepted net.Conn) net.Conn {
-	if _, ok := accepted.(*tls.Conn); ok || plainly(accepted) != nil {
-		return accepted
+func (d *Door) wrapped(accepted net.Conn) net.Conn {
+	c := plainly(accepted)
+	if c == nil {
+		if _, ok := accepted.(*tls.Conn); ok {
+			return accepted
+		}
+		c = &conn{Conn: accepted, load: &load{}}
+		accepted = c
 	}
-	return &conn{Conn: accepted}
+	c.load.door = d
+	return accepted
 }
 
 // plainly is what is below TLS, if there is any; nil if no listener of this package accepted it.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,8 @@ type Config struct {
 	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
 	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. net/http takes 4 KiB more
 	MaxConnections int           // connections that are open at once; 0 = 10000
+	MaxPerAddress  int           // of those, connections of one address, or of one /64 of IPv6; 0 = all
+	MaxBytes       int64         // memory that requests under way may take; 0 = [DefaultMaxBytes]
 	Logger         *slog.Logger  // nil = no log
 }
 
@@ -42,6 +45,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxConnections == 0 {
 		c.MaxConnections = DefaultMaxConnections
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = DefaultMaxBytes()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -60,6 +66,7 @@ type Door struct {
 	warned time.Time
 
 	listeners []net.Listener
+	addresses map[netip.Prefix]int // connections inside by address
 
 	draining atomic.Bool
 	underWay atomic.Int64 // requests that have come whole and are not answered
@@ -67,17 +74,20 @@ type Door struct {
 	bodiesMu sync.Mutex
 	bodies   map[*body]struct{} // of requests that are not answered
 	hurried  bool
+	pressed  time.Time // when silent bodies were last hurried for want of memory
+
+	bytes atomic.Int64 // in flight
 }
 
 // New returns a door that nobody has come through.
 func New(config Config) *Door {
-	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}}
+	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}, addresses: map[netip.Prefix]int{}}
 }
 
 // Server is an HTTP server within the bounds. It has to serve on a listener that went through Around.
 func (d *Door) Server(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           d.answersFirst(fewFields(handler)),
+		Handler:           d.answers(fewFields(handler)),
 		ReadHeaderTimeout: d.config.HeaderTimeout,
 		IdleTimeout:       d.config.IdleTimeout,
 		MaxHeaderBytes:    d.config.MaxHeader,

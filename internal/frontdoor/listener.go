@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -28,16 +29,22 @@ type listener struct {
 
 // Accept waits for the next connection, and until there is room for it.
 func (l *listener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if !l.door.welcome(conn) {
+			hangUp(conn)
+			continue
+		}
+		conn = l.door.wrapped(conn)
+		if !l.door.enter(conn, l.closed) {
+			_ = conn.Close()
+			return nil, net.ErrClosed
+		}
+		return conn, nil
 	}
-	conn = wrapped(conn)
-	if !l.door.enter(conn, l.closed) {
-		_ = conn.Close()
-		return nil, net.ErrClosed
-	}
-	return conn, nil
 }
 
 // Close ends Accept, also where it waits for room.
@@ -47,6 +54,28 @@ func (l *listener) Close() error {
 		l.err = l.Listener.Close()
 	})
 	return l.err
+}
+
+// welcome reports whether another connection of an address may come in.
+func (d *Door) welcome(conn net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config.MaxPerAddress == 0 || d.addresses[addressOf(conn)] < d.config.MaxPerAddress
+}
+
+// addressOf is where a connection comes from: one host, or one network of IPv6, since whoever has
+// one has all of its addresses.
+func addressOf(conn net.Conn) netip.Prefix {
+	from, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return netip.Prefix{} // a connection within the machine
+	}
+	address, bits := from.Addr().Unmap().WithZone(""), 32
+	if address.Is6() {
+		bits = 64
+	}
+	network, _ := address.Prefix(bits) // no address has fewer bits
+	return network
 }
 
 // enter lets a connection in; false if the listener was closed before there was room.
@@ -82,6 +111,7 @@ func (d *Door) try(conn net.Conn) (leaves net.Conn, change <-chan struct{}, ok b
 		d.leaveLocked(leaves)
 	}
 	d.inside[conn] = &visit{}
+	d.addresses[addressOf(conn)]++
 	return leaves, nil, true
 }
 
@@ -114,7 +144,9 @@ func (d *Door) note(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew, http.StateIdle:
 		if v.kept = state == http.StateIdle; v.kept {
-			quietly(conn)
+			if c := plainly(conn); c != nil {
+				c.rest()
+			}
 		}
 		if v.at == nil {
 			v.at = d.quiet.PushBack(conn)
@@ -153,6 +185,13 @@ func (d *Door) leaveLocked(conn net.Conn) {
 	}
 	d.loudLocked(v)
 	delete(d.inside, conn)
+	if c := plainly(conn); c != nil {
+		c.load.end()
+	}
+	address := addressOf(conn)
+	if d.addresses[address]--; d.addresses[address] == 0 {
+		delete(d.addresses, address)
+	}
 	d.tellLocked()
 }
 

@@ -46,7 +46,9 @@ const (
 	OutcomeUnknown      Code = "outcome-unknown"
 	// UpstreamUnavailable is told by the gateway alone.
 	UpstreamUnavailable Code = "upstream-unavailable"
-	InternalError       Code = "internal-error"
+	// Overloaded is told while requests under way take as much memory as they may.
+	Overloaded    Code = "overloaded"
+	InternalError Code = "internal-error"
 )
 
 // Kind is what all problems of one code have in common.
@@ -88,6 +90,7 @@ var catalogue = map[Code]Kind{
 	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis can not be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},
 	OutcomeUnknown:      {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},
 	UpstreamUnavailable: {503, "The service behind the gateway is not available", true, "Nothing was done: no byte of the request has reached the service. A token or key is as it was before."},
+	Overloaded:          {503, "As much is under way as fits into memory", true, "Nothing was done. Ask again after Retry-After."},
 	InternalError:       {500, "Something went wrong here", false, "The fault is the service's, and what was done is not known: look before you repeat. Its log has the request id, which belongs into a report."},
 }
 

@@ -1,0 +1,143 @@
+package frontdoor
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// ErrOverloaded says that requests under way take as much memory as they may.
+var ErrOverloaded = errors.New("frontdoor: requests under way take as much memory as they may")
+
+// What is counted. A byte that came is in memory about twice: in what was read and in what was
+// made of it.
+const (
+	copies     = 2
+	freeHeader = 4 << 10  // of a header, which net/http has buffers for in any case
+	freeAnswer = 16 << 10 // of one piece of an answer
+
+	streamMemory = 32 << 10 // with which a body is copied
+)
+
+// DefaultMaxBytes is a quarter of the memory limit of the process (GOMEMLIMIT), else 256 MiB.
+func DefaultMaxBytes() int64 {
+	limit := debug.SetMemoryLimit(-1)
+	if limit == math.MaxInt64 {
+		return 256 << 20
+	}
+	return max(limit/4, 8<<20)
+}
+
+// BytesInFlight is how much memory requests under way take, as far as it is counted: headers,
+// bodies, and answers that wait for their clients.
+func (d *Door) BytesInFlight() int64 { return d.bytes.Load() }
+
+// take counts n bytes, unless that is too much.
+func (d *Door) take(n int64) bool {
+	used := d.bytes.Add(n)
+	if used < d.config.MaxBytes || n > 0 && used == d.config.MaxBytes {
+		return true
+	}
+	d.bytes.Add(-n)
+	d.press()
+	return false
+}
+
+// press has bodies that do not come give their bytes back.
+func (d *Door) press() {
+	d.bodiesMu.Lock()
+	defer d.bodiesMu.Unlock()
+	if now := time.Now(); now.Sub(d.pressed) >= lingerTime/2 {
+		d.pressed = now
+		for b := range d.bodies {
+			b.hurry()
+		}
+	}
+}
+
+// load is what a connection has taken of the budget, or a request of a connection that has many at
+// once. On nil, which is a connection that is not counted, its methods do nothing.
+type load struct {
+	door *Door
+
+	mu    sync.Mutex
+	taken int64
+	ended bool
+}
+
+// take counts n bytes until the request is answered, unless that is too much.
+func (l *load) take(n int64) bool {
+	if l == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || !l.door.take(n) {
+		return false
+	}
+	l.taken += n
+	return true
+}
+
+// add counts n bytes that are taken already, and reports whether they are too many.
+func (l *load) add(n int64) (tooMany bool) {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return false
+	}
+	l.taken += n
+	return l.door.bytes.Add(n) > l.door.config.MaxBytes
+}
+
+// release gives back what was taken.
+func (l *load) release() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.door.bytes.Add(-l.taken)
+	l.taken = 0
+}
+
+// end gives back what was taken; nothing is taken any more.
+func (l *load) end() {
+	l.release()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+}
+
+type loadKey struct{}
+
+// loadOf finds what a request counts on; nil if it is not counted.
+func loadOf(ctx context.Context) *load {
+	if l, ok := ctx.Value(loadKey{}).(*load); ok {
+		return l
+	}
+	if c, ok := ctx.Value(connKey{}).(*conn); ok {
+		return c.load
+	}
+	return nil
+}
+
+// Reserve counts n bytes that a request is about to take, such as those of a large answer, until
+// it is answered. It returns [ErrOverloaded] if that is too much, and for n = 0 if nothing is left.
+func Reserve(ctx context.Context, n int64) error {
+	if !loadOf(ctx).take(n) {
+		return ErrOverloaded
+	}
+	return nil
+}
+
+// Count counts n bytes that a request has taken, whether or not that is too much, until it is
+// answered.
+func Count(r *http.Request, n int64) { loadOf(r.Context()).add(n) }

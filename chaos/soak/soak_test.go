@@ -25,6 +25,7 @@ func TestMixedLoadTakesNoMoreAndMore(t *testing.T) {
 		span, every = time.Duration(*minutes*float64(time.Minute)), time.Second
 	}
 	long := span >= time.Minute
+	t.Setenv("GOMEMLIMIT", "200MiB") // as in a pod of the chart, of 256 MiB
 	r := newRig(t)
 	processes := []*process{r.service, r.gateway}
 	before := map[*process]figures{}
@@ -51,7 +52,13 @@ func TestMixedLoadTakesNoMoreAndMore(t *testing.T) {
 		chaostest.Await(t, time.Minute, func() string {
 			return compare(p.name, before[p], r.look(p))
 		})
-		rows = append(rows, seen[p].rows(before[p], r.look(p), long)...)
+		after := r.look(p)
+		rows = append(rows, seen[p].rows(before[p], after, long)...)
+		peak := slices.MaxFunc(seen[p].seen, func(a, b figures) int { return a.memory - b.memory }).memory
+		t.Logf("%s under GOMEMLIMIT=200MiB: before %d MiB, peak %d MiB, after %d MiB", p.name, before[p].memory>>10, peak>>10, after.memory>>10)
+		if peak > 256<<10 {
+			t.Errorf("%s has %d MiB at its peak, want 256 at most", p.name, peak>>10)
+		}
 	}
 	t.Logf("%v of mixed load\n\n%s\n%s", span, table(rows), l.table())
 	for _, row := range rows {

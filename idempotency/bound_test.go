@@ -44,9 +44,6 @@ func TestStoredAnswersStayBelowTheBoundOfTheEmbeddedStore(t *testing.T) {
 	expect.Equal(t, "heap below the bound and a tenth", taken < most*11/10, true)
 	runtime.KeepAlive(tokens)
 }
-<<<<<<< HEAD
-=======
-
 
 // liveHeap is what is in use after a collection.
 func liveHeap() int64 {
@@ -55,4 +52,3 @@ func liveHeap() int64 {
 	runtime.ReadMemStats(&now)
 	return int64(now.HeapAlloc)
 }
->>>>>>> 215e115 (idempotency: a test of many answers in the embedded store)

@@ -40,7 +40,7 @@ var (
 	ErrNotAnInteger   = refusal("the counter does not hold an integer")
 	ErrOverflow       = refusal("the counter would overflow, or come to more than its template writes")
 	ErrBehind         = refusal("the counter has gone back, or may have") // SetCounter past all values to go on
-	ErrAttemptRunning = refusal("an attempt may still be running") // Error.RetryAfter is what is left of its lease
+	ErrAttemptRunning = refusal("an attempt may still be running")        // Error.RetryAfter is what is left of its lease
 	ErrNotInDoubt     = refusal("the operation is not in doubt")
 	ErrSuperseded     = loss("another attempt has the claim")
 )

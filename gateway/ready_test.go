@@ -13,7 +13,7 @@ import (
 func (s *served) readyFrom(from string) (ready Readiness) {
 	s.t.Helper()
 	request := httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)
-	request.RemoteAddr = from
+	request.Host, request.RemoteAddr = "localhost", from
 	recorder := httptest.NewRecorder()
 	s.g.Admin().ServeHTTP(recorder, request)
 	if err := json.Unmarshal(recorder.Body.Bytes(), &ready); err != nil {

@@ -2,10 +2,9 @@ package idempotency
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -92,15 +91,11 @@ func (s Settlement) digest() string {
 	if s.Decision != Happened {
 		return string(s.Decision)
 	}
-	text, err := json.Marshal(struct {
-		Status int
-		Header http.Header
-		Body   []byte
-	}{s.Answer.Status, s.Answer.Header, s.Answer.Body})
-	if err != nil {
-		panic(err) // numbers, strings and bytes always marshal
+	parts := []string{"settle", strconv.Itoa(s.Answer.Status), string(s.Answer.Body)}
+	for _, name := range slices.Sorted(maps.Keys(s.Answer.Header)) {
+		parts = append(append(parts, name, strconv.Itoa(len(s.Answer.Header[name]))), s.Answer.Header[name]...)
 	}
-	return redisstore.Digest("settle", string(text))
+	return redisstore.Digest(parts...)
 }
 
 // Operation shows one operation; ErrUnknownToken if it has expired, was lost, or never was.

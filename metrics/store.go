@@ -46,8 +46,8 @@ var decisions = []struct {
 	{
 		"token_claim", "coatcheck_token_claims_total",
 		"Claims of tokens and keys, by what Redis decided: granted (the operation begins), replay (its answer is there), busy (it is running), in_doubt (it has ended without an answer), " +
-			"mismatch (it was another request), unknown. A request that waits for another one claims again at each look.",
-		[]string{"granted", "replay", "busy", "in-doubt", "mismatch", "unknown"},
+			"mismatch (it was another request), unknown, full (the quota of its principal is used up). A request that waits for another one claims again at each look.",
+		[]string{"granted", "replay", "busy", "in-doubt", "mismatch", "unknown", "full"},
 	},
 	{
 		"token_complete", "coatcheck_token_completions_total", "Answers to be recorded, by outcome; stale: another attempt has the claim.",
@@ -58,8 +58,8 @@ var decisions = []struct {
 		[]string{"ok", "stale", "gone"},
 	},
 	{
-		"token_release", "coatcheck_token_releases_total", "Claims that were given back, by outcome; answered: an answer is recorded, and nothing was to be given back.",
-		[]string{"ok", "answered", "stale", "gone"},
+		"token_release", "coatcheck_token_releases_total", "Claims that were given back, by outcome; forgotten: nothing of it is left; answered: an answer is recorded, and nothing was to be given back.",
+		[]string{"ok", "forgotten", "answered", "stale", "gone"},
 	},
 	{
 		"worker_acquire", "coatcheck_worker_grants_total",

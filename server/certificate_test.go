@@ -81,9 +81,10 @@ func (s *secured) trusting(t *testing.T, auth tls.ClientAuthType, authorities ..
 	return config
 }
 
-// get asks, and tells the status, whether the connection was one that was kept, and the answer.
-func (s *secured) get(t *testing.T, path string) (status int, kept bool, got answer) {
+// get takes a value, and tells the status, whether the connection was one that was kept, and the answer.
+func (s *secured) get(t *testing.T) (status int, kept bool, got answer) {
 	t.Helper()
+	const path = "/incr/k"
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { kept = info.Reused }})
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
 	if err != nil {
@@ -128,12 +129,12 @@ func TestClientCertificateIsLookedAtAgainAtEachRequest(t *testing.T) {
 				book := openBook(t, filepath.Join(t.TempDir(), "keys.yaml"), "certificates:\n- {dns: orders.internal, principal: orders, role: use}\n")
 				s := serveTLS(t, book, protocol, tls.VerifyClientCertIfGiven, true)
 				for range 2 {
-					status, _, _ := s.get(t, "/incr/k")
+					status, _, _ := s.get(t)
 					expect.MustEqual(t, "status before", status, yes)
 				}
 				row.change(t, s)
 				for range 2 {
-					status, kept, got := s.get(t, "/incr/k")
+					status, kept, got := s.get(t)
 					expect.Equal(t, "status afterwards", status, row.want)
 					expect.Equal(t, "the connection was kept", kept, true)
 					expect.Contains(t, "what the answer says", string(got.body), row.says)
@@ -176,13 +177,13 @@ func TestConnectionsWithoutTheCertificateThatIsAskedForNow(t *testing.T) {
 		bare := serveTLS(t, nil, protocol, tls.VerifyClientCertIfGiven, false)
 		shown := serveTLS(t, nil, protocol, tls.RequireAndVerifyClientCert, true)
 		for name, s := range map[string]*secured{"none": bare, "one": shown} {
-			status, _, _ := s.get(t, "/incr/k")
+			status, _, _ := s.get(t)
 			expect.MustEqual(t, protocol+", certificate "+name+": status before", status, 200)
 		}
 		bare.settings.Store(bare.trusting(t, tls.RequireAndVerifyClientCert, bare.ours))
 		shown.settings.Store(shown.trusting(t, tls.RequireAndVerifyClientCert, newAuthority(t)))
 		for name, s := range map[string]*secured{"none": bare, "one": shown} {
-			status, kept, _ := s.get(t, "/incr/k")
+			status, kept, _ := s.get(t)
 			expect.Equal(t, protocol+", certificate "+name+": status afterwards", status, 401)
 			expect.Equal(t, protocol+", certificate "+name+": the connection was kept", kept, true)
 			s.ends(t)

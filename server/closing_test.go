@@ -23,6 +23,7 @@ func TestOperationAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 	defer func() { expect.Error(t, "Close", s.Close(t.Context()), nil) }()
 	pay := func(amount string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(`{"amount":`+amount+`,"currency":"EUR","to":"acct_1"}`))
+		r.Host = "localhost"
 		r.Header.Set("Idempotency-Key", "a")
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, r)

@@ -62,7 +62,7 @@ func TestReadinessAsksTheStoreOnceASecond(t *testing.T) {
 func askedFrom(t *testing.T, handler http.Handler, from string, header ...string) answer {
 	t.Helper()
 	request := httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)
-	request.RemoteAddr = from
+	request.Host, request.RemoteAddr = "localhost", from
 	for i := 0; i+1 < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}

@@ -123,7 +123,7 @@ func (s *setting) variable() string {
 
 // settings is the table of all there is, bound to a config.
 func settings(c *config) []*setting {
-	return []*setting{
+	return append([]*setting{
 		storeURL(text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.redis)),
 		address("listen", "127.0.0.1:8080", "where the service listens; port 0 takes a free one", &c.listen),
 		adminSetting(c),
@@ -179,6 +179,12 @@ func settings(c *config) []*setting {
 		number("quota-bytes", "0", 0, 1<<50, "bytes", "memory of Redis that these may take; 0: as much as there is", &c.quotaBytes),
 		keyring("token-keys", "keys that sign issued tokens, the newest first: id:base64 of 32 bytes; none: tokens are not signed", &c.tokenKeys),
 		keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.answerKeys),
+	}, watchSettings(c)...)
+}
+
+// watchSettings is the part of the table about traces, logs and the demo.
+func watchSettings(c *config) []*setting {
+	return []*setting{
 		collector("trace-endpoint", "where traces go: the base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says, and nowhere without it", &c.traceEndpoint),
 		part("trace-sample", "the part of the traces that is kept, such as 0.1; 0 keeps none. A trace that began elsewhere is kept if it is kept there and its caller has shown a key or a certificate; from others it counts as one that begins here. Empty: as OTEL_TRACES_SAMPLER says, else all", &c.traceSample),
 		choice("access-log", requestlog.NoHealth, []string{requestlog.All, requestlog.NoHealth, requestlog.None}, "which requests have a line in the log: all, none, or all but those for /livez, /readyz and /metrics", &c.accessLog),

@@ -68,7 +68,7 @@ func badPaths() (rows []bad) {
 func badMethods() (rows []bad) {
 	for path, allow := range map[string]string{
 		"/": "GET", "/livez": "GET", "/readyz": "GET", "/idempotency-policy": "GET", "/problems/not-found": "GET",
-		"/token": "POST", "/token/{issued}": "GET", "/token/{issued}/claim": "POST", "/token/{claimed}/complete": "POST", "/token/{claimed}/extend": "POST",
+		"/token": "GET POST", "/token/{issued}": "GET", "/token/{issued}/claim": "POST", "/token/{claimed}/complete": "POST", "/token/{claimed}/extend": "POST",
 		"/token/{claimed}/release": "POST", "/incr/k": "GET POST", "/counter/k": "GET", "/worker": "GET", "/worker/pool": "GET POST PUT", "/worker/pool/0": "PUT DELETE",
 		"/id/snowflake": "GET", "/id/snowflake/p": "GET", "/id/segment/t": "GET", "/id/uuid": "GET", "/id/decode/0": "GET",
 		"/payments": "GET POST",
@@ -83,7 +83,7 @@ func badMethods() (rows []bad) {
 		{method: "PUT", path: "/incr/k"},
 		{method: "DELETE", path: "/incr/k"},
 		{method: "POST", path: "/counter/k"},
-		{method: "GET", path: "/token"},
+		{method: "PUT", path: "/token"},
 		{method: "DELETE", path: "/token/{issued}"},
 		{method: "GET", path: "/token/{issued}/claim"},
 		{method: "PUT", path: "/token/{claimed}/complete", header: []string{"Lease-Token: {lease}"}, body: `{"status":200}`},

@@ -4,6 +4,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -31,9 +33,10 @@ const podMemory = 256 // MiB
 
 // target is the program as it is deployed, without the race detector, which takes memory of its own.
 type target struct {
-	t    *testing.T
-	pid  int
-	addr string
+	t      *testing.T
+	pid    int
+	addr   string
+	secure *tls.Config // how it is spoken to; nil = without TLS
 }
 
 func buildProgram(t *testing.T) string {
@@ -66,7 +69,8 @@ func startTarget(t *testing.T, program string, args ...string) *target {
 	if err := json.Unmarshal(line, &banner); err != nil {
 		t.Fatalf("the banner %q: %v", line, err)
 	}
-	return &target{t, p.Pid(), strings.TrimPrefix(banner.URL, "http://")}
+	_, addr, _ := strings.Cut(banner.URL, "://")
+	return &target{t: t, pid: p.Pid(), addr: addr}
 }
 
 // memory is how much of the machine's memory the process has, in MiB.
@@ -81,6 +85,14 @@ func (a *target) memory() int {
 	return kib >> 10
 }
 
+// dial makes a connection as an attacker does.
+func (a *target) dial() (net.Conn, error) {
+	if a.secure != nil {
+		return tls.Dial("tcp", a.addr, a.secure)
+	}
+	return net.Dial("tcp", a.addr)
+}
+
 // attack has many connections say the same, and keeps them for a while.
 type attack struct {
 	name        string
@@ -88,6 +100,7 @@ type attack struct {
 	head        string // of the request
 	body        int    // bytes that follow it
 	unread      bool   // nobody takes the answer
+	streams     int    // of each connection, by HTTP/2: requests whose bodies have so many bytes and no end; 0 = HTTP/1.1
 }
 
 // suffer reports what the process had before an attack, at its peak and when all have left.
@@ -99,16 +112,11 @@ func (a *target) suffer(one attack) {
 	over := make(chan struct{})
 	for range one.connections {
 		attackers.Go(func() {
-			conn, err := net.Dial("tcp", a.addr)
-			if err != nil {
-				return // it may be sent away
+			if one.streams > 0 {
+				a.askAtOnce(one.streams, one.body, over)
+				return
 			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-			if _, err := io.WriteString(conn, text); err == nil && !one.unread {
-				_, _ = io.Copy(io.Discard, conn)
-			}
-			<-over
+			a.say(text, one.unread, over)
 		})
 	}
 	for end := time.Now().Add(12 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -116,22 +124,75 @@ func (a *target) suffer(one attack) {
 	}
 	close(over)
 	attackers.Wait()
-	expect.Eventually(a.t, one.name+": others are answered", func() bool {
-		answer, err := http.Get("http://" + a.addr + "/livez")
-		if err != nil {
-			return false
-		}
-		answer.Body.Close()
-		return answer.StatusCode == http.StatusOK
-	})
+	expect.Eventually(a.t, one.name+": others are answered", a.answers)
 	a.t.Logf("%-55s before %3d MiB, peak %3d MiB, after %3d MiB", one.name, before, peak, a.memory())
 	if peak > podMemory {
 		a.t.Errorf("%s: at its peak the process has %d MiB, want %d at most", one.name, peak, podMemory)
 	}
 }
 
+// say sends a text on a connection of its own, which it keeps, and reads what is answered unless
+// that is to be left.
+func (a *target) say(text string, unread bool, over <-chan struct{}) {
+	conn, err := a.dial()
+	if err != nil {
+		return // it may be sent away
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, text); err == nil && !unread {
+		_, _ = io.Copy(io.Discard, conn)
+	}
+	<-over
+}
+
+// askAtOnce sends requests whose bodies do not end on one connection, by HTTP/2.
+func (a *target) askAtOnce(streams, body int, over <-chan struct{}) {
+	transport := &http.Transport{TLSClientConfig: a.secure, ForceAttemptHTTP2: true, MaxConnsPerHost: 1}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var requests sync.WaitGroup
+	for range streams {
+		requests.Go(func() {
+			endless := io.MultiReader(strings.NewReader(strings.Repeat("a", body)), endsWith{ctx})
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+a.addr+"/token", endless)
+			if err != nil {
+				return
+			}
+			if answer, err := transport.RoundTrip(request); err == nil {
+				_, _ = io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+			}
+		})
+	}
+	requests.Wait()
+	<-over
+}
+
+// endsWith has nothing to read until the context ends.
+type endsWith struct{ ctx context.Context }
+
+func (e endsWith) Read([]byte) (int, error) {
+	<-e.ctx.Done()
+	return 0, io.ErrUnexpectedEOF
+}
+
+// answers reports whether somebody else is answered.
+func (a *target) answers() bool {
+	conn, err := a.dial()
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	status, err := bufio.NewReader(conn).ReadString('\n')
+	return err == nil && strings.Contains(status, " 200 ")
+}
+
 func unfinished(path, more string, length int) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n", path, more, length)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n", path, more, length)
 }
 
 var largeHeader = "X-Large: " + strings.Repeat("a", 60_000) + "\r\n"
@@ -141,13 +202,26 @@ func TestMemoryUnderAttackStaysWithinThePod(t *testing.T) {
 	service := startTarget(t, program, "serve")
 	const form = "Content-Type: application/x-www-form-urlencoded\r\n"
 	for _, one := range []attack{
-		{"2,000 forms of the tinyid door, unfinished", 2000, unfinished("/tinyid/id/nextId", form, 1<<20), 1<<20 - 1, false},
-		{"2,000 forms of 8 KiB, unfinished", 2000, unfinished("/tinyid/id/nextId", form, 8<<10), 8<<10 - 1, false},
-		{"2,000 large headers with unfinished bodies", 2000, unfinished("/token", largeHeader, 1<<20), 1000, false},
-		{"2,000 large headers that do not end", 2000, "GET / HTTP/1.1\r\n" + largeHeader, 0, false},
-		{"2,000 large bodies, unfinished", 2000, unfinished("/token", "", 1<<20), 1<<20 - 1, false},
-		{"2,000 that take nothing of 10,000 ids", 2000, strings.Repeat("GET /id/uuid?n=10000 HTTP/1.1\r\nHost: x\r\n\r\n", 20), 0, true},
-		{"2,000 that take nothing of the interface", 2000, strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: x\r\n\r\n", 20), 0, true},
+		{"2,000 forms of the tinyid door, unfinished", 2000, unfinished("/tinyid/id/nextId", form, 1<<20), 1<<20 - 1, false, 0},
+		{"2,000 forms of 8 KiB, unfinished", 2000, unfinished("/tinyid/id/nextId", form, 8<<10), 8<<10 - 1, false, 0},
+		{"2,000 large headers with unfinished bodies", 2000, unfinished("/token", largeHeader, 1<<20), 1000, false, 0},
+		{"2,000 large headers that do not end", 2000, "GET / HTTP/1.1\r\n" + largeHeader, 0, false, 0},
+		{"2,000 large bodies, unfinished", 2000, unfinished("/token", "", 1<<20), 1<<20 - 1, false, 0},
+		{"2,000 that take nothing of 10,000 ids", 2000, strings.Repeat("GET /id/uuid?n=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n", 20), 0, true, 0},
+		{"2,000 that take nothing of the interface", 2000, strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n", 20), 0, true, 0},
+	} {
+		service.suffer(one)
+	}
+}
+
+func TestMemoryUnderAttackByTLSStaysWithinThePod(t *testing.T) {
+	own := certify(t, "localhost")
+	service := startTarget(t, buildProgram(t), "serve", "--tls-cert", own.cert, "--tls-key", own.key)
+	service.secure = &tls.Config{RootCAs: own.pool(t), ServerName: "localhost", MinVersion: tls.VersionTLS12}
+	for _, one := range []attack{
+		{"2,000 large bodies, unfinished, by TLS", 2000, unfinished("/token", "", 1<<20), 1<<20 - 1, false, 0},
+		{"2,000 large headers with unfinished bodies, by TLS", 2000, unfinished("/token", largeHeader, 1<<20), 1000, false, 0},
+		{"100 × 100 bodies of 64 KiB without an end, by HTTP/2", 100, "", 64 << 10, false, 100},
 	} {
 		service.suffer(one)
 	}
@@ -168,10 +242,10 @@ func TestMemoryOfTheGatewayUnderAttackStaysWithinThePod(t *testing.T) {
 	g := startTarget(t, program, "gateway", "--upstream", upstream.URL, "--routes", routes, "--admin", "127.0.0.1:0")
 	const key = "Idempotency-Key: a\r\n"
 	for _, one := range []attack{
-		{"1,500 guarded bodies, unfinished", 1500, unfinished("/payments", key, 1<<20), 1<<20 - 1, false},
-		{"1,500 open bodies, unfinished", 1500, unfinished("/open", "", 1<<20), 1<<20 - 1, false},
-		{"1,500 large headers with unfinished bodies", 1500, unfinished("/payments", key+largeHeader, 1<<20), 1000, false},
-		{"1,500 that take nothing of large answers", 1500, strings.Repeat("GET /open HTTP/1.1\r\nHost: x\r\n\r\n", 20), 0, true},
+		{"1,500 guarded bodies, unfinished", 1500, unfinished("/payments", key, 1<<20), 1<<20 - 1, false, 0},
+		{"1,500 open bodies, unfinished", 1500, unfinished("/open", "", 1<<20), 1<<20 - 1, false, 0},
+		{"1,500 large headers with unfinished bodies", 1500, unfinished("/payments", key+largeHeader, 1<<20), 1000, false, 0},
+		{"1,500 that take nothing of large answers", 1500, strings.Repeat("GET /open HTTP/1.1\r\nHost: localhost\r\n\r\n", 20), 0, true, 0},
 	} {
 		g.suffer(one)
 	}

@@ -35,7 +35,7 @@ func TestBrokenDockerFilesAreFound(t *testing.T) {
 		{"build without a Dockerfile", compose, "build: .", "build: ./docs", "coatcheck: no Dockerfile in ./docs"},
 		{"unknown setting", compose, "COATCHECK_DRAIN_DELAY", "COATCHECK_DRAIN", "coatcheck: no setting COATCHECK_DRAIN"},
 		{"unknown setting in the image", docker, "ENV COATCHECK_LISTEN=", "ENV COATCHECK_ADDRESS=", "Dockerfile: no setting COATCHECK_ADDRESS"},
-		{"value that is refused", compose, "COATCHECK_STOP_TIMEOUT: 10s", "COATCHECK_STOP_TIMEOUT: ten", `coatcheck: COATCHECK_STOP_TIMEOUT: "ten" is not`},
+		{"value that is refused", compose, "COATCHECK_STOP_TIMEOUT: 35s", "COATCHECK_STOP_TIMEOUT: ten", `coatcheck: COATCHECK_STOP_TIMEOUT: "ten" is not`},
 		{"value that is refused in the image", docker, "0.0.0.0:8080", "8080", "Dockerfile: COATCHECK_LISTEN: "},
 		{"URL that is refused", compose, "sentinel-3/coatcheck", "sentinel-3", "coatcheck-sentinel: redis URL: Sentinel needs"},
 		{"master that no sentinel watches", compose, "sentinel monitor coatcheck", "sentinel monitor main", `coatcheck-sentinel: no sentinel watches "coatcheck"`},

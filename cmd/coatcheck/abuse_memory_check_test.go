@@ -148,7 +148,7 @@ func (a *target) say(text string, unread bool, over <-chan struct{}) {
 
 // askAtOnce sends requests whose bodies do not end on one connection, by HTTP/2.
 func (a *target) askAtOnce(streams, body int, over <-chan struct{}) {
-	transport := &http.Transport{TLSClientConfig: a.secure, ForceAttemptHTTP2: true, MaxConnsPerHost: 1}
+	transport := &http.Transport{TLSClientConfig: a.secure.Clone(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1}
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

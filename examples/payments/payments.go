@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 )
 
@@ -48,6 +49,17 @@ func (l *ledger) charge(ctx context.Context, operation string, order paymentOrde
 		return payment{}, errOther
 	}
 	return made, nil
+}
+
+// made reports whether an operation has its payment, and which.
+func (l *ledger) made(ctx context.Context, operation string) (payment, bool, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	found, err := scanPayment(l.db.QueryRowContext(ctx, "SELECT "+paymentColumns+" FROM payments WHERE operation = ?", operation))
+	if errors.Is(err, sql.ErrNoRows) {
+		return payment{}, false, nil
+	}
+	return found, err == nil, err
 }
 
 const paymentColumns = "id, amount, account, reference, charged_at"

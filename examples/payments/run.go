@@ -33,6 +33,7 @@ type program struct {
 	lease   time.Duration
 	ack     int
 	crashAt string
+	settle  bool
 
 	stdout io.Writer
 	log    *slog.Logger
@@ -70,6 +71,7 @@ func (p *program) parse(args []string, stderr io.Writer) error {
 	flags.DurationVar(&p.lease, "lease", 30*time.Second, "how long an attempt may be silent before it is in doubt")
 	flags.IntVar(&p.ack, "ack", 0, "replicas of the Redis that must have a claim before its handler runs")
 	flags.StringVar(&p.crashAt, "crash-at", "", "for tests, and for you to see: die at this step of a charge, as by kill -9: before-charge, in-transaction, after-commit")
+	flags.BoolVar(&p.settle, "settle", false, "do not serve: settle the payments in doubt by what the ledger says, once, and end; run it every minute beside the service")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -107,6 +109,11 @@ func (p *program) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	if p.settle {
+		settled, err := newService(store, ledger, p.lease, p.log).settle(ctx)
+		fmt.Fprintf(p.stdout, "settled %d payments\n", settled)
+		return err
+	}
 	listener, err := net.Listen("tcp", p.listen)
 	if err != nil {
 		return err

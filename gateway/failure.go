@@ -10,6 +10,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -181,6 +182,7 @@ func outcomeOf(err error) outcome {
 
 // writeProblem answers with a problem, and says where to read on.
 func (g *Gateway) writeProblem(w http.ResponseWriter, r *http.Request, problem wire.Problem) {
+	requestlog.Refuse(r.Context(), string(problem.Code), problem.Operation)
 	x := exchangeOf(r.Context())
 	x.code = problem.Code
 	switch problem.Code {

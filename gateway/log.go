@@ -22,9 +22,11 @@ var refusedAs = map[outcome]bool{badRequest: true, keyError: true, mismatch: tru
 func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took time.Duration) {
 	from := g.addressOf(r)
 	if requestlog.Wants(g.config.AccessLog, x.match()) {
-		g.log.LogAttrs(r.Context(), levelOf(w.status), "request",
+		line := []slog.Attr{
 			slog.String("method", knownMethod(r.Method)), slog.String("route", x.match()), slog.String("outcome", string(x.outcome)), slog.Int("status", w.status),
-			slog.Int64("bytes", w.bytes), slog.Duration("duration", took), slog.String("address", from))
+			slog.Int64("bytes", w.bytes), slog.Duration("duration", took), slog.String("address", from),
+		}
+		g.log.LogAttrs(r.Context(), levelOf(w.status), "request", append(line, requestlog.Refusal(r.Context())...)...)
 	}
 	if refusedAs[x.outcome] {
 		g.audit.Refused(r.Context(), audit.Entry{By: wire.EventBy{Address: from, Route: x.match(), Code: string(x.code)}})

@@ -66,7 +66,7 @@ func TestLogAndMetricsNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 			t.Errorf("the %s holds what a client chose, or must keep secret: %s", what, found)
 		}
 	}
-	expect.Contains(t, "log", log, `outcome=granted`, `outcome=store_error`, `outcome=key_error`, `outcome=unknown_token`, `outcome=unguarded`, `method=other`, `route="POST /pay/{who}"`, "failure=broken", "failure=cut")
+	expect.Contains(t, "log", log, `outcome=granted`, `outcome=store_error`, `outcome=key_error`, `outcome=unknown_token`, `code=idempotency-token-unknown`, `outcome=unguarded`, `method=other`, `route="POST /pay/{who}"`, "failure=broken", "failure=cut")
 }
 
 func TestMetricsCountEveryOutcome(t *testing.T) {

@@ -148,6 +148,7 @@ func (s *Server) accessLog() echo.MiddlewareFunc {
 			if who.KeyID != "" {
 				line = append(line, slog.String("key_id", who.KeyID))
 			}
+			line = append(line, requestlog.Refusal(c.Request().Context())...)
 			s.log.LogAttrs(c.Request().Context(), levelOf(v.Status), "request", line...)
 			return nil
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
@@ -187,6 +188,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		noteProblem(trace.SpanFromContext(r.Context()), problem)
 	}
 	s.metrics.Problem(string(problem.Code))
+	requestlog.Refuse(r.Context(), string(problem.Code), problem.Operation)
 	problem.Write(w)
 }
 

@@ -41,7 +41,8 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 	}
 	for fate, token := range tokens {
 		name := byRequest["r-"+fate].Operation
-		refused := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"`+fate+`"}`)
+		refused := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"`+fate+`"}`, "X-Request-Id: again-"+fate)
+		s.logLine(t, "msg=request", "request_id=again-"+fate, "code=idempotency-outcome-unknown", "operation="+name)
 		problem := checkProblem(t, refused, wire.IdempotencyUnknown)
 		expect.Equal(t, "operation in the problem of "+fate, problem.Operation, name)
 		body := `{"outcome":"` + fate + `","reason":"ticket 7"}`

@@ -8,17 +8,51 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-type idKey struct{}
+type requestKey struct{}
+
+// request is what a context carries of a request. Only the goroutine that serves it writes it.
+type request struct {
+	id      string
+	refused []slog.Attr
+}
 
 // With returns a context that carries a request's id.
 func With(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, idKey{}, id)
+	return context.WithValue(ctx, requestKey{}, &request{id: id})
+}
+
+func of(ctx context.Context) *request {
+	r, _ := ctx.Value(requestKey{}).(*request)
+	return r
 }
 
 // ID is the request's id that a context carries; "" if it carries none.
 func ID(ctx context.Context) string {
-	id, _ := ctx.Value(idKey{}).(string)
-	return id
+	if r := of(ctx); r != nil {
+		return r.id
+	}
+	return ""
+}
+
+// Refuse keeps, for the request's own line, the code of the problem that it is refused with, and the
+// operation that the problem names, if any. Only the goroutine that serves the request may call it.
+func Refuse(ctx context.Context, code, operation string) {
+	r := of(ctx)
+	if r == nil {
+		return
+	}
+	r.refused = []slog.Attr{slog.String("code", code)}
+	if operation != "" {
+		r.refused = append(r.refused, slog.String("operation", operation))
+	}
+}
+
+// Refusal is what Refuse kept; none if the request was not refused.
+func Refusal(ctx context.Context) []slog.Attr {
+	if r := of(ctx); r != nil {
+		return r.refused
+	}
+	return nil
 }
 
 // Logger returns a logger that adds to each line what the line's context carries: request_id, and trace_id and span_id of a trace that is kept. Lines that are written without

@@ -92,7 +92,7 @@ func runCommand(t *testing.T, redis *redistest.Server, command string) string {
 
 var (
 	ids     = regexp.MustCompile(`(pay|move)_[A-Z2-7]{26}`)
-	varying = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|"fence":[0-9]{16}`)
+	varying = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|"fence":[0-9]{16}|"operation":"[A-Za-z0-9_-]{32}"`)
 )
 
 // shape replaces what differs from run to run. An id becomes the number in which it came, so that those that are to be the same are.

@@ -24,7 +24,7 @@ const marker = "--- next command ---"
 var (
 	console = regexp.MustCompile("(?s)```console\n(.*?)```")
 	// varying is what differs from run to run: secrets, times, fences, waits.
-	varying = regexp.MustCompile(`("(?:token|lease)":"|urn:request:|/token/)[A-Za-z0-9._-]{20,}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[0-9]{16,19}|(Retry-After: )[0-9]+|(lease has )[0-9.]+s`)
+	varying = regexp.MustCompile(`("(?:token|lease|operation)":"|urn:request:|/token/)[A-Za-z0-9._-]{20,}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[0-9]{16,19}|(Retry-After: )[0-9]+|(lease has )[0-9.]+s`)
 )
 
 // TestCommandsOfThePage runs every command of docs/remote.md, in one shell, and compares what it

@@ -34,8 +34,8 @@ func guardWithScripts[R runner](open func(ctx context.Context, redisURL string) 
 }
 
 func (t twoTrips) claim(ctx context.Context, key, owner, fingerprint string) ([]byte, bool, error) {
-	answer, err := t.runner.run(ctx, scripts.TokenClaim, "{"+key+"}", owner, fingerprint, strconv.FormatInt(peerLease.Milliseconds(), 10), "hold",
-		strconv.FormatInt(peerRetention.Milliseconds(), 10), "", "any", "")
+	answer, err := t.runner.run(ctx, scripts.TokenClaim, key, owner, fingerprint, strconv.FormatInt(peerLease.Milliseconds(), 10), "hold",
+		strconv.FormatInt(peerRetention.Milliseconds(), 10), "", "any", "", "", "", "")
 	if err != nil {
 		return nil, false, err
 	}
@@ -51,12 +51,15 @@ func (t twoTrips) claim(ctx context.Context, key, owner, fingerprint string) ([]
 }
 
 func (t twoTrips) complete(ctx context.Context, key, owner string, answer []byte) error {
-	said, err := t.runner.run(ctx, scripts.TokenComplete, "{"+key+"}", owner, string(answer), strconv.FormatInt(peerRetention.Milliseconds(), 10), "")
+	said, err := t.runner.run(ctx, scripts.TokenComplete, key, owner, string(answer), strconv.FormatInt(peerRetention.Milliseconds(), 10), "")
 	if err == nil && said[0] != "ok" {
 		err = unexpected(said)
 	}
 	return err
 }
+
+// keysOf are an operation's record and the list of the operations under way.
+func keysOf(key string) []string { return []string{"{" + key + "}", "{under-way}"} }
 
 // secretOf is 128 random bits, as coatcheck's owners are.
 func secretOf() string {
@@ -99,9 +102,9 @@ func (g goRedis) run(ctx context.Context, script *scripts.Script, key string, ar
 	for i, arg := range args {
 		words[i] = arg
 	}
-	answer, err := g.EvalSha(ctx, script.SHA, []string{key}, words...).StringSlice()
+	answer, err := g.EvalSha(ctx, script.SHA, keysOf(key), words...).StringSlice()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		answer, err = g.Eval(ctx, script.Source, []string{key}, words...).StringSlice()
+		answer, err = g.Eval(ctx, script.Source, keysOf(key), words...).StringSlice()
 	}
 	return answer, err
 }
@@ -131,7 +134,7 @@ func rueidisRunner(_ context.Context, redisURL string) (byRueidis, error) {
 }
 
 func (r byRueidis) run(ctx context.Context, script *scripts.Script, key string, args ...string) ([]string, error) {
-	return r.loaded[script.Name].Exec(ctx, r.client, []string{key}, args).AsStrSlice()
+	return r.loaded[script.Name].Exec(ctx, r.client, keysOf(key), args).AsStrSlice()
 }
 
 func (r byRueidis) close() error { //nolint:unparam // the others can fail

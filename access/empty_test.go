@@ -12,8 +12,8 @@ import (
 )
 
 // A record without names is good for all of them, so a list of names that has nothing in it, or an
-// entry that is nothing, is refused wherever records are read. A list of records that holds none would
-// be no access control at all.
+// entry that is nothing, is refused wherever records are read. A list of records that holds none
+// would be no access control at all.
 func TestNamesWithNothingInThemAreRefused(t *testing.T) {
 	const record = "id: a, sha256: HASH, principal: p, role: use"
 	for _, text := range []string{

@@ -10,8 +10,8 @@ import (
 // Guesses slows down those who try secrets, by address. A right secret is no guess: it is compared
 // first, so that nobody can lock its owner out by trying. A wrong one is counted by its id and its
 // address, and by its address alone, since ids can be invented: after guessFree of an id, or
-// guessFreeOfAll, there is one more each guessEvery, and those between are told to wait. It remembers a
-// bounded number. The zero value is ready, and safe for concurrent use.
+// guessFreeOfAll, there is one more each guessEvery, and those between are told to wait. It
+// remembers a bounded number. The zero value is ready, and safe for concurrent use.
 type Guesses struct {
 	mu   sync.Mutex
 	bad  map[guess]time.Time // when all wrong ones are forgotten
@@ -46,8 +46,8 @@ func (g *Guesses) clock() time.Time {
 	return g.now()
 }
 
-// Failed counts a wrong key. It returns how long it takes until the next one is free; 0 = this one was.
-// One that was not free is not counted.
+// Failed counts a wrong key. It returns how long it takes until the next one is free; 0 = this one
+// was. One that was not free is not counted.
 func (g *Guesses) Failed(from netip.Addr, text string) (wait time.Duration) {
 	one, all := guess{from: from}, guess{from: from, any: true}
 	if key, err := ParseKey(text); err == nil {
@@ -105,9 +105,9 @@ func (g *Guesses) forgetLocked(now time.Time) {
 	delete(g.bad, first)
 }
 
-// Hold holds the answer to a wrong key back for a second, or until the context ends, so that a client
-// that asks again as soon as it has its answer asks once a second. It returns at once, with false, where
-// it holds as many as it may: held answers must not take the places of others.
+// Hold holds the answer to a wrong key back for a second, or until the context ends, so that a
+// client that asks again as soon as it has its answer asks once a second. It returns at once, with
+// false, where it holds as many as it may: held answers must not take the places of others.
 func (g *Guesses) Hold(ctx context.Context, from netip.Addr) (held bool) {
 	if !g.hold(from) {
 		return false

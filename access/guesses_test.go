@@ -77,8 +77,8 @@ func TestGuessesAreRememberedInBoundedMemory(t *testing.T) {
 	}
 }
 
-// A client that guesses as fast as it is answered is held up; beyond a number, answers are not held, so
-// that they take no places of others.
+// A client that guesses as fast as it is answered is held up; beyond a number, answers are not
+// held, so that they take no places of others.
 func TestAnswersToGuessesAreHeldBackInBoundedNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g access.Guesses

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Names are the names that a caller may touch: counter keys, pools, tags, locks, scopes. Each is one name, or what names begin with and a star behind it:
-// orders:*. A star alone, or nil, is every name; a list without entries is refused where records are read. It is read-only.
+// Names are the names that a caller may touch: counter keys, pools, tags, locks, scopes. Each is
+// one name, or what names begin with and a star behind it: orders:*. A star alone, or nil, is every
+// name; a list without entries is refused where records are read. It is read-only.
 type Names []string
 
 // maxNames is how many entries a record can have.

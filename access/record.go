@@ -72,7 +72,9 @@ func (r Record) caller() Caller {
 //
 //	k7x2:use:orders:orders:*|bills:*:9f86d0…,ops1:admin:ops::60303a…
 //
-// An empty text has no records; one of separators alone is a fault. A principal has no colon here. A record with a rate, an end or a label belongs into a file. The error holds every fault, and no more of a record than its id.
+// An empty text has no records; one of separators alone is a fault. A principal has no colon here.
+// A record with a rate, an end or a label belongs into a file. The error holds every fault, and no
+// more of a record than its id.
 func ParseRecords(text string) (records []Record, err error) {
 	var faults []error
 	seen := map[string]bool{}

@@ -15,8 +15,9 @@ const claimTries = 5 // of one claim whose reply does not come
 
 var ownerForm = regexp.MustCompile(`^[!-~]{16,128}$`)
 
-// Claim looks at a token and takes it in one step. The errors: ErrInProgress (RetryAfter is what is left of the running attempt's lease), ErrInDoubt,
-// ErrMismatch, ErrUnknownToken; ErrUnavailable (nothing was done); ErrUnknownOutcome (the claim may stand: do not begin).
+// Claim looks at a token and takes it in one step. The errors: ErrInProgress (RetryAfter is what is
+// left of the running attempt's lease), ErrInDoubt, ErrMismatch, ErrUnknownToken; ErrUnavailable
+// (nothing was done); ErrUnknownOutcome (the claim may stand: do not begin).
 //
 // A claim whose reply is lost is asked for again by itself, up to four times while ctx lives, and
 // gets the same grant. After ErrUnknownOutcome a caller that chose [Terms].Owner can go on asking
@@ -43,8 +44,8 @@ func (c *Client) Claim(ctx context.Context, token string, terms Terms) (Outcome,
 	return outcome, err
 }
 
-// undecided reports whether it is still open what became of a claim whose first error is first. Once
-// its outcome is unknown, only an answer about the token itself decides it.
+// undecided reports whether it is still open what became of a claim whose first error is first.
+// Once its outcome is unknown, only an answer about the token itself decides it.
 func undecided(err, first error) bool {
 	if !errors.Is(first, ErrUnknownOutcome) || err == nil {
 		return false

@@ -35,11 +35,14 @@ type Result struct {
 // The function's context ends with ctx, and with a cause that is ErrSuperseded or ErrUnknownToken when the claim is lost. Under Takeover it ends by this
 // process's own clock, too, as soon as the lease can have ended without a heartbeat that got through: from then on somebody else may run.
 //
-// The error is one of Claim's (the function did not run), or the function's own, or ErrSuperseded (another attempt took over before the answer was recorded:
-// do not use the answer), or ErrNotRecorded. With the last the result holds the answer: it is the truth, but repeats may hear "in progress", later "in
-// doubt", and under Takeover may run again. Recording and giving back are tried several times, on a context that survives the end of ctx, for up to half a
-// minute; the answer to a claim that is under way when ctx ends is awaited for a second, and a claim
-// whose outcome stays unknown is given back if the service takes that within a second. Terms without a fingerprint take the token's word that it is the same operation. Do leaves no goroutine behind.
+// The error is one of Claim's (the function did not run), or the function's own, or ErrSuperseded
+// (another attempt took over before the answer was recorded: do not use the answer), or
+// ErrNotRecorded. With the last the result holds the answer: it is the truth, but repeats may hear
+// "in progress", later "in doubt", and under Takeover may run again. Recording and giving back are
+// tried several times, on a context that survives the end of ctx, for up to half a minute; the
+// answer to a claim that is under way when ctx ends is awaited for a second, and a claim whose
+// outcome stays unknown is given back if the service takes that within a second. Terms without a
+// fingerprint take the token's word that it is the same operation. Do leaves no goroutine behind.
 func (c *Client) Do(ctx context.Context, token string, terms Terms, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
 	if terms.Fingerprint == "" {
 		terms.Fingerprint = "do"

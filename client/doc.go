@@ -13,8 +13,11 @@
 // What holds, on top of what package idempotency says of tokens and package workerlease of worker ids:
 //
 //   - Under [Hold] at most one function starts for a token, whoever asks: this package, the middleware or a client in another language.
-//   - Nothing is sent twice by itself, except where a repeat is harmless: a claim whose reply is lost is sent again with the same owner; in Do, an answer that
-//     may not have been recorded is sent again, and so is a release; AcquireLock, which while it waits asks anew after an outage; and an Add that was told to Repeat. Redirects are not followed: they would carry the proof of a claim elsewhere.
+//   - Nothing is sent twice by itself, except where a repeat is harmless: a claim whose reply is
+//     lost is sent again with the same owner; in Do, an answer that may not have been recorded is
+//     sent again, and so is a release; AcquireLock, which while it waits asks anew after an outage;
+//     and an Add that was told to Repeat. Redirects are not followed: they would carry the proof of
+//     a claim elsewhere.
 //   - Every error is of one class: [ErrRefused] (nothing was done), [ErrLost] (the claim is another's) or [ErrUnknownOutcome] (it may have been done). A
 //     connection that never came about is a refusal. Once a connection was there, a failure to get the service's own answer to a write is an unknown outcome:
 //     a timeout, a connection that ends, a proxy's 502, an answer that can not be read.
@@ -22,10 +25,13 @@
 //     extend a lease, never a proxy's. So does the context of a lock, before another can hold it. A renewal sends all that the lease says, so that one that the store has lost is written down anew while its window is open.
 //   - No error text holds a token or the proof of a claim or lease.
 //
-// What a lost reply means. A claim carries the secret that proves it, so Claim asks again by itself and gets the same grant. If no reply comes at all,
-// nothing was started for it, but the service does not know: until the claim is given back or its lease lapses the token is in progress, and from then on in
-// doubt under Hold, free for the next attempt under [Takeover]. Do gives such a claim back, if the service takes that in time. A token whose issue was lost is
-// of no use to anybody: issue another. Complete, Extend and Release with the same proof can be repeated without harm.
+// What a lost reply means. A claim carries the secret that proves it, so Claim asks again by itself
+// and gets the same grant. If no reply comes at all, nothing was started for it, but the service
+// does not know: until the claim is given back or its lease lapses the token is in progress, and
+// from then on in doubt under Hold, free for the next attempt under [Takeover]. Do gives such a
+// claim back, if the service takes that in time. A token whose issue was lost is of no use to
+// anybody: issue another. Complete, Extend and Release with the same proof can be repeated without
+// harm.
 //
 // An Add whose reply is lost costs values that nobody gets. With a request id it can be asked again, and gets them.
 //

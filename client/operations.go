@@ -35,8 +35,8 @@ const (
 	Refuse   Decision = "refused"   // no request may begin; repeats are told that an operator has closed it
 )
 
-// InDoubt lists the operations in doubt whose name or route begins with a prefix, the one that is so
-// for longest first, page by page. It ends with the first error. It needs the role admin.
+// InDoubt lists the operations in doubt whose name or route begins with a prefix, the one that is
+// so for longest first, page by page. It ends with the first error. It needs the role admin.
 func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[Operation, error] {
 	return list(ctx, c, "list operations in doubt", "/token?state=in-doubt", prefix,
 		func(page wire.Operations) ([]wire.Operation, string) { return page.Operations, page.Next }, operation)
@@ -62,9 +62,9 @@ type Settlement struct {
 	Reason   string // up to 500 characters, kept in the service's events and log
 }
 
-// Settle ends the doubt about an operation, by its name. The errors: ErrAttemptRunning (RetryAfter is
-// what is left of its lease), ErrNotInDoubt, ErrUnknownToken; ErrUnknownOutcome and ErrUnavailable:
-// settle it again, which is harmless. It needs the role admin.
+// Settle ends the doubt about an operation, by its name. The errors: ErrAttemptRunning (RetryAfter
+// is what is left of its lease), ErrNotInDoubt, ErrUnknownToken; ErrUnknownOutcome and
+// ErrUnavailable: settle it again, which is harmless. It needs the role admin.
 func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	request := wire.Settlement{Outcome: string(s.Decision), Reason: s.Reason}
 	if s.Decision == Happened {

@@ -95,8 +95,8 @@ func TestForeignPageOfATrustedOriginMayAsk(t *testing.T) {
 	expect.Equal(t, "what the page reads of GET /incr/read", counted, 1.0)
 }
 
-// After DNS rebinding the attacker's page is of the service's own origin: nothing but the name tells
-// it apart.
+// After DNS rebinding the attacker's page is of the service's own origin: nothing but the name
+// tells it apart.
 func TestRebindingLeadsToNothing(t *testing.T) {
 	s := serve(t, server.Config{})
 	nothing := s.left()

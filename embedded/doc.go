@@ -9,10 +9,12 @@
 //   - When it holds [Config.MaxKeys] keys it refuses what would make another, as a whole and with an error that begins with "OOM ", before anything is
 //     changed. A script is judged by the first key it declares; a script on an existing record may still make a second key, up to a twentieth (and
 //     eight) over the cap, from where a script runs only if all the keys it declares exist. Keys that expired or were deleted free their room at once.
-//   - What it holds takes no more than [Config.MaxBytes] of memory and a tenth, by an estimate that is measured not to be below the heap. Beyond it commands and scripts
-//     are refused in the same way by the bytes of their arguments; a twentieth more is there for records that exist already, and another twentieth for what
-//     writes little to such. Names that were used, below, and what connections have not read come on top, and so does the garbage that Go has not collected
-//     yet: GOMEMLIMIT bounds all of it.
+//   - What it holds takes no more than [Config.MaxBytes] of memory and a tenth, by an estimate that
+//     is measured not to be below the heap. Beyond it commands and scripts are refused in the same
+//     way by the bytes of their arguments; a twentieth more is there for records that exist
+//     already, and another twentieth for what writes little to such. Names that were used, below,
+//     and what connections have not read come on top, and so does the garbage that Go has not
+//     collected yet: GOMEMLIMIT bounds all of it.
 //   - A TTL under [MinTTL] is refused. One command changes nothing then; a script stops there and keeps what it wrote before, as on any Redis.
 //   - INFO replication answers the incarnation as master_replid, also inside a script. FLUSHALL does not change it.
 //

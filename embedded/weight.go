@@ -13,8 +13,8 @@ const (
 // as if nothing of that had replaced anything.
 type weight struct{ measured, written int64 }
 
-// weights are those of all keys. A key is measured when it is made, and again when half of it may be
-// new, so that what that costs is in proportion to what is written.
+// weights are those of all keys. A key is measured when it is made, and again when half of it may
+// be new, so that what that costs is in proportion to what is written.
 type weights struct {
 	of    map[string]weight
 	total int64

@@ -13,7 +13,8 @@ import (
 
 const oomBytes = "OOM embedded store holds its cap of"
 
-// fills are ways to fill a store, each a command for the n-th time. {n} is a number, {value} a value.
+// fills are ways to fill a store, each a command for the n-th time. {n} is a number, {value} a
+// value.
 var fills = map[string]struct {
 	value   int // bytes
 	command []any
@@ -27,8 +28,8 @@ var fills = map[string]struct {
 	"fields of one hash": {20, []any{"HSET", "pool", "field-{n}", "{value}"}},
 }
 
-// Whatever fills a store, its heap stays below the bound, uses a good part of it, and what is refused
-// then has changed nothing.
+// Whatever fills a store, its heap stays below the bound, uses a good part of it, and what is
+// refused then has changed nothing.
 func TestHeapOfAFullStoreStaysBelowItsBound(t *testing.T) {
 	const most = 6 << 20
 	for name, fill := range fills {
@@ -88,7 +89,8 @@ func heapInUse() (heap int64) {
 	return heap
 }
 
-// A full store goes on with the records that it has, and has room again for others when some are gone.
+// A full store goes on with the records that it has, and has room again for others when some are
+// gone.
 func TestFullStoreGoesOnWithItsRecords(t *testing.T) {
 	bubble(t, Config{MaxBytes: 1 << 20}, func(t *testing.T, _ *Store, c *redis.Client) {
 		const add = `redis.call('HSET', KEYS[1], 'f', ARGV[1]) return 'done'`

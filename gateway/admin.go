@@ -45,9 +45,10 @@ type Readiness struct {
 // stopping is why a process that is about to end is not ready.
 const stopping = "stopping"
 
-// ready says whether this process should get requests: it is not stopping, and the store answers and takes writes. It does not ask the upstream, which has
-// health checks of its own; and a routes file that is wrong now leaves the routes before it in force. What the file says hears who asks on this machine:
-// others hear how many faults it has.
+// ready says whether this process should get requests: it is not stopping, and the store answers
+// and takes writes. It does not ask the upstream, which has health checks of its own; and a routes
+// file that is wrong now leaves the routes before it in force. What the file says hears who asks on
+// this machine: others hear how many faults it has.
 func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 	store := health.Answer{Class: stopping, Reason: stopping}
 	if !g.stopping.Load() {

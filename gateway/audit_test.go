@@ -66,8 +66,8 @@ func TestAccessLogOfTheGatewayHasTheRequestsThatItIsToHave(t *testing.T) {
 	}
 }
 
-// The address is the connection's, unless the gateway trusts what the proxy in front writes: then it is
-// the last one there, which that proxy has seen.
+// The address is the connection's, unless the gateway trusts what the proxy in front writes: then
+// it is the last one there, which that proxy has seen.
 func TestAddressIsOfTheConnectionOrOfATrustedProxy(t *testing.T) {
 	for _, row := range []struct {
 		trusted bool

@@ -39,8 +39,9 @@ type Config struct {
 	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
 	Quota      idempotency.Quota          // what one principal may have in the store; none = no bound
 
-	// AllowedHosts are names under which clients ask, beside addresses and localhost, such as shop.example
-	// or *.example.com. nil = every name, but for the admin side, where it is no other.
+	// AllowedHosts are names under which clients ask, beside addresses and localhost, such as
+	// shop.example or *.example.com. nil = every name, but for the admin side, where it is no
+	// other.
 	AllowedHosts []string
 
 	TrustForwarded bool          // keeps the X-Forwarded headers that a client sends: only behind a proxy that writes them itself
@@ -145,8 +146,8 @@ func (c Config) door(connections int) *frontdoor.Door {
 	})
 }
 
-// SetAllowedHosts has requests that come from now on judged by other names than [Config].AllowedHosts.
-// It may be called at any time, also while others are.
+// SetAllowedHosts has requests that come from now on judged by other names than
+// [Config].AllowedHosts. It may be called at any time, also while others are.
 func (g *Gateway) SetAllowedHosts(names []string) {
 	hosts := frontdoor.Hosts(names)
 	g.hosts.Store(&hosts)

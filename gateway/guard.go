@@ -37,7 +37,8 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bo
 	return false
 }
 
-// passes reports whether a request passes unguarded: the route does not insist, and no header is there.
+// passes reports whether a request passes unguarded: the route does not insist, and no header is
+// there.
 func (r *guardedRoute) passes(request *http.Request) bool {
 	taken := idempotency.TokenOrKey.Headers()
 	if r.PassOther {

@@ -9,8 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// The gateway sends the upstream's own Host on, so an upstream that knows its names is not kept from
-// DNS rebinding by that any more: the gateway does it, where it is told the names.
+// The gateway sends the upstream's own Host on, so an upstream that knows its names is not kept
+// from DNS rebinding by that any more: the gateway does it, where it is told the names.
 func TestNamesUnderWhichClientsAsk(t *testing.T) {
 	upstream := mirror(t)
 	r := start(t, upstream.URL, "routes: [{match: /payments, accept: key}]", func(c *Config) { c.AllowedHosts = []string{"shop.example"} })

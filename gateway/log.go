@@ -17,8 +17,8 @@ import (
 // would have said: an auditor wants to hear who tries such things.
 var refusedAs = map[outcome]bool{badRequest: true, keyError: true, mismatch: true, unknownToken: true}
 
-// writeLines writes the lines of a request in the log: with the route's pattern instead of the path,
-// which can hold a token.
+// writeLines writes the lines of a request in the log: with the route's pattern instead of the
+// path, which can hold a token.
 func (g *Gateway) writeLines(w *responder, r *http.Request, x *exchange, took time.Duration) {
 	from := g.addressOf(r)
 	if requestlog.Wants(g.config.AccessLog, x.match()) {

@@ -68,7 +68,8 @@ func (f finder) add(pattern string, route *guardedRoute) {
 	}
 }
 
-// find returns the route of a request, read as it stands with its path cleaned; nil if there is none.
+// find returns the route of a request, read as it stands with its path cleaned; nil if there is
+// none.
 func (f finder) find(r *http.Request) *guardedRoute {
 	_, pattern := f.mux.Handler(r)
 	return f.byPattern[pattern]
@@ -76,8 +77,9 @@ func (f finder) find(r *http.Request) *guardedRoute {
 
 // match finds the route that guards a request; nil if none does. The request goes upstream as it
 // came, so no other way to write a guarded request may lead past the guard: it is read as generous
-// servers may read it, and as it stands. Of the routes that are found one that insists on a header is
-// the right one; of several such, that of the most generous reading, or one that is more specific.
+// servers may read it, and as it stands. Of the routes that are found one that insists on a header
+// is the right one; of several such, that of the most generous reading, or one that is more
+// specific.
 func (t *table) match(r *http.Request) *guardedRoute {
 	readings := []*http.Request{generous(r)}
 	if path, isThere := afterAuthority(r.URL.Path); isThere {
@@ -101,8 +103,8 @@ type candidate struct {
 	small bool // in small letters, by the finder that does not tell letters apart
 }
 
-// yields reports whether a route that was found gives way to one of a less generous reading: one that
-// insists on a header, if it does not; or one of which it is a more general case, as "/" is of
+// yields reports whether a route that was found gives way to one of a less generous reading: one
+// that insists on a header, if it does not; or one of which it is a more general case, as "/" is of
 // "POST /payments".
 func (r *guardedRoute) yields(to candidate) bool {
 	if r == to.route || r.Optional != to.route.Optional {
@@ -114,9 +116,9 @@ func (r *guardedRoute) yields(to candidate) bool {
 	return r.exact.find(to.read) != nil
 }
 
-// read returns the routes of one reading of a request, the most generous first. The path without its
-// format suffix, of which Rails makes the same route, comes first, unless the file has a route for the
-// path with it.
+// read returns the routes of one reading of a request, the most generous first. The path without
+// its format suffix, of which Rails makes the same route, comes first, unless the file has a route
+// for the path with it.
 func (t *table) read(r *http.Request) []candidate {
 	plain := t.candidates(r)
 	path, isThere := withoutFormat(cleaned(r.URL.Path))
@@ -132,8 +134,8 @@ func (t *table) candidates(r *http.Request) []candidate {
 	return []candidate{{t.folded.find(lower), lower, true}, {t.exact.find(r), r, false}}
 }
 
-// endsInFormat reports whether the route's own pattern ends in a format suffix, as "POST /report.csv"
-// does.
+// endsInFormat reports whether the route's own pattern ends in a format suffix, as "POST
+// /report.csv" does.
 func (r *guardedRoute) endsInFormat() bool {
 	if r == nil {
 		return false

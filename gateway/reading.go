@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// afterAuthority is a path that begins with two slashes as a server reads it that resolves it like a
-// link, as Node's new URL(request.url, base) does: the first segment is a host.
+// afterAuthority is a path that begins with two slashes as a server reads it that resolves it like
+// a link, as Node's new URL(request.url, base) does: the first segment is a host.
 func afterAuthority(path string) (rest string, isThere bool) {
 	if len(path) < 2 || !strings.ContainsRune(`/\`, rune(path[0])) || !strings.ContainsRune(`/\`, rune(path[1])) {
 		return "", false
@@ -19,8 +19,8 @@ func afterAuthority(path string) (rest string, isThere bool) {
 	return strings.TrimLeft(path, `/\`)[at:], true
 }
 
-// withSlash is a pattern with a slash at the end of its path; the pattern itself where it has one, or
-// matches all paths below.
+// withSlash is a pattern with a slash at the end of its path; the pattern itself where it has one,
+// or matches all paths below.
 func withSlash(pattern string) string {
 	for _, end := range []string{"/", "...}", "{$}"} {
 		if strings.HasSuffix(pattern, end) {
@@ -74,9 +74,9 @@ func peculiar(r *http.Request) bool {
 }
 
 // generous is a request as a server may read it that wants to understand every client:
-// percent-encoding decoded before the path is taken apart, backslashes for slashes, parameters after
-// a semicolon dropped, repeated slashes and dot segments resolved, the method in capitals, and the
-// host in small letters without the root's dot.
+// percent-encoding decoded before the path is taken apart, backslashes for slashes, parameters
+// after a semicolon dropped, repeated slashes and dot segments resolved, the method in capitals,
+// and the host in small letters without the root's dot.
 func generous(r *http.Request) *http.Request {
 	if !peculiar(r) {
 		return r
@@ -90,7 +90,8 @@ func generous(r *http.Request) *http.Request {
 	return read
 }
 
-// cleaned is a path with its repeated slashes and dot segments resolved. It keeps a slash at its end.
+// cleaned is a path with its repeated slashes and dot segments resolved. It keeps a slash at its
+// end.
 func cleaned(from string) string {
 	clean := path.Clean("/" + from)
 	if strings.HasSuffix(from, "/") && clean != "/" {

@@ -14,8 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// A stranger whom the upstream sends away is asked again and again, and nothing of it stays in Redis,
-// unless the route says that such answers are kept.
+// A stranger whom the upstream sends away is asked again and again, and nothing of it stays in
+// Redis, unless the route says that such answers are kept.
 func TestUpstreamThatSendsCallersAwayFillsNothing(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

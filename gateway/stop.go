@@ -19,8 +19,8 @@ func (g *Gateway) stopTimeout() time.Duration {
 	return g.routes.Load().longest.UpstreamTimeout + stopMargin
 }
 
-// longestOf returns the route whose requests may take longest, or the one before it that may still be
-// running.
+// longestOf returns the route whose requests may take longest, or the one before it that may still
+// be running.
 func longestOf(routes Routes, before *table) Route {
 	var longest Route
 	if before != nil {

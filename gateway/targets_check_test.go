@@ -17,8 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// targets are request lines that some server may take for POST /payments, and the hosts that go with
-// them.
+// targets are request lines that some server may take for POST /payments, and the hosts that go
+// with them.
 var targets = []string{
 	"POST /payments HTTP/1.1", "POST /Payments HTTP/1.1", "POST /payments/ HTTP/1.1", "POST //payments HTTP/1.1", "POST ///payments// HTTP/1.1", "POST //h/payments HTTP/1.1", "POST //h:1/payments HTTP/1.1", "POST //u@h/payments HTTP/1.1",
 	"POST x:http://h/payments HTTP/1.1", "POST x:/payments HTTP/1.1", "POST http:payments HTTP/1.1", "POST http:/payments HTTP/1.1", "POST http:///payments HTTP/1.1", "POST http://h/payments HTTP/1.1", "POST HTTP://H/Payments/ HTTP/1.1", "POST https://h//payments HTTP/1.1", "POST ftp://h/payments HTTP/1.1", "POST http://u:p@h/payments HTTP/1.1", "POST http://h?/payments HTTP/1.1", "POST http://h#/payments HTTP/1.1",
@@ -63,8 +63,8 @@ func mutate(random *rand.Rand, line string) string {
 	return line
 }
 
-// guarded are routes files under which POST /payments is guarded: alone, beside all that may pass, and
-// beside all that is guarded as well.
+// guarded are routes files under which POST /payments is guarded: alone, beside all that may pass,
+// and beside all that is guarded as well.
 var guarded = []string{
 	`routes: [{match: POST /payments, lease_ms: 3600000, upstream_timeout_ms: 100000}]`,
 	`routes: [{match: POST /payments, lease_ms: 3600000, upstream_timeout_ms: 100000}, {match: /, required: false}]`,
@@ -96,8 +96,9 @@ func newProber(t testing.TB, of []framework) *prober {
 	return p
 }
 
-// probe sends a request line without a key, and then twice with the key of a payment, on either side of
-// the payment itself, under one of the routes files. No payment may run without a key, or twice for one.
+// probe sends a request line without a key, and then twice with the key of a payment, on either
+// side of the payment itself, under one of the routes files. No payment may run without a key, or
+// twice for one.
 func (p *prober) probe(t testing.TB, routes int, line, host string) {
 	t.Helper()
 	clean := strings.NewReplacer("\r", "", "\n", "")
@@ -122,8 +123,8 @@ func (p *prober) probe(t testing.TB, routes int, line, host string) {
 	all.Wait()
 }
 
-// However a client writes the request line, the service behind the gateway runs a payment only for a
-// key, and once.
+// However a client writes the request line, the service behind the gateway runs a payment only for
+// a key, and once.
 func TestNoRequestLineLeadsPastTheGuard(t *testing.T) {
 	p := newProber(t, frameworks)
 	for routes := range guarded {
@@ -186,8 +187,8 @@ func TestFrameworksTakeWhatTheDocumentsSay(t *testing.T) {
 	}
 }
 
-// frameworkTable reads the table: the ways to write the request that are its columns, and the cells of
-// each row by its name, without the rows that are from documentation.
+// frameworkTable reads the table: the ways to write the request that are its columns, and the cells
+// of each row by its name, without the rows that are from documentation.
 func frameworkTable(t *testing.T) (columns []string, rows map[string][]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "gateway.md"))

@@ -172,8 +172,8 @@ func sayTo(t testing.TB, url, line string, headers ...string) int {
 	return answer.StatusCode
 }
 
-// upstreamsFolder is a folder with the services and the packages that package-lock.json names, which
-// npm fetches once and compares with its sums. It is kept beside the caches of Go.
+// upstreamsFolder is a folder with the services and the packages that package-lock.json names,
+// which npm fetches once and compares with its sums. It is kept beside the caches of Go.
 func upstreamsFolder(t testing.TB) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()

@@ -10,8 +10,8 @@ import (
 
 // backlog tries jobs again and again that outlive their request: recording an answer while Redis is
 // away, giving an uncertain claim back. It is bounded by the memory that its jobs hold. A job that
-// finds no room, whose time is over, or that is left when the backlog closes, is dropped, counted and
-// logged.
+// finds no room, whose time is over, or that is left when the backlog closes, is dropped, counted
+// and logged.
 type backlog struct {
 	dropping string // what the log says of a job that is dropped
 	limit    int    // bytes

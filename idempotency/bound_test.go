@@ -15,8 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// 800 answers of nearly a mebibyte, of which the embedded store takes as many as it has room for: the
-// rest does not begin, what was recorded is replayed, and the heap stays below the bound.
+// 800 answers of nearly a mebibyte, of which the embedded store takes as many as it has room for:
+// the rest does not begin, what was recorded is replayed, and the heap stays below the bound.
 func TestStoredAnswersStayBelowTheBoundOfTheEmbeddedStore(t *testing.T) {
 	const most = 24 << 20
 	before := liveHeap()

@@ -235,8 +235,9 @@ func (t *Tokens) extend(ctx context.Context, ref Ref, owner, lease string, reten
 	return until, err
 }
 
-// Release gives a claim back, so that the next request may begin. It is only for an attempt that provably never began. Errors as Complete. A client's own
-// key is forgotten by it, unless there were other attempts: then a second Release answers ErrUnknownToken.
+// Release gives a claim back, so that the next request may begin. It is only for an attempt that
+// provably never began. Errors as Complete. A client's own key is forgotten by it, unless there
+// were other attempts: then a second Release answers ErrUnknownToken.
 func (t *Tokens) Release(ctx context.Context, ref Ref, owner string) error {
 	_, err := t.owned(ctx, scripts.TokenRelease, ref, owner, t.done)
 	return err

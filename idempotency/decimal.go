@@ -36,9 +36,9 @@ func stringLength(text []byte) int {
 	return len(text)
 }
 
-// appendDecimal appends a JSON number as RFC 8785 writes it, but with all its digits: two numbers are
-// written alike if they are the same decimal number, and only then. One whose exponent is beyond 64
-// bits is written as it is.
+// appendDecimal appends a JSON number as RFC 8785 writes it, but with all its digits: two numbers
+// are written alike if they are the same decimal number, and only then. One whose exponent is
+// beyond 64 bits is written as it is.
 func appendDecimal(to, number []byte) []byte {
 	unsigned, negative := bytes.CutPrefix(number, []byte("-"))
 	mantissa, exponent := unsigned, []byte("0")

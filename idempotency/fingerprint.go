@@ -93,9 +93,11 @@ func isJSON(contentType string) bool {
 	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
 }
 
-// canonicalJSON returns a JSON text as RFC 8785 writes it, without white space and with sorted names, so that two texts of one value are equal. It departs
-// from it in one place: a number keeps all its digits, since RFC 8785 takes 9007199254740993 and 9007199254740992 for one number, and they may be two payments.
-// A text that is not JSON, or not I-JSON (RFC 7493), such as one with a name twice, comes back as it is.
+// canonicalJSON returns a JSON text as RFC 8785 writes it, without white space and with sorted
+// names, so that two texts of one value are equal. It departs from it in one place: a number keeps
+// all its digits, since RFC 8785 takes 9007199254740993 and 9007199254740992 for one number, and
+// they may be two payments. A text that is not JSON, or not I-JSON (RFC 7493), such as one with a
+// name twice, comes back as it is.
 func canonicalJSON(text []byte) []byte {
 	value := jsontext.Value(bytes.Clone(text))
 	err := value.Format(jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false), jsontext.CanonicalizeRawInts(false),

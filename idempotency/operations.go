@@ -49,10 +49,10 @@ type Settlement struct {
 	Retention time.Duration // how long the record stays, at least; 0 = 24 h
 }
 
-// Settle ends the doubt about an operation, by its name. The attempt in doubt loses its claim by it:
-// if it still ends, it is told ErrSuperseded. Repeating a settlement is harmless. Errors:
-// [ErrAttemptRunning] as an *AttemptRunningError, [ErrNotInDoubt], [ErrUnknownToken]; an operation that was
-// refused may be settled otherwise.
+// Settle ends the doubt about an operation, by its name. The attempt in doubt loses its claim by
+// it: if it still ends, it is told ErrSuperseded. Repeating a settlement is harmless. Errors:
+// [ErrAttemptRunning] as an *AttemptRunningError, [ErrNotInDoubt], [ErrUnknownToken]; an operation
+// that was refused may be settled otherwise.
 func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) error {
 	var answer []byte
 	switch s.Decision {

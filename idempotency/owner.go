@@ -22,12 +22,13 @@ func CheckOwner(owner string) error {
 
 // Claim looks at a token and takes it in one step. The errors: an *InProgress, ErrInDoubt,
 // ErrMismatch, ErrUnknownToken; redisstore.ErrUnavailable (nothing was done),
-// redisstore.ErrUnknownOutcome (the claim may stand); a *QuotaError, if an attempt would have begun.
+// redisstore.ErrUnknownOutcome (the claim may stand); a *QuotaError, if an attempt would have
+// begun.
 //
 // After an unknown outcome a caller that has chosen [Terms].Owner asks again with the same one, and
 // gets the same grant if the claim stands; or it gives the claim back with Release. Choose a new,
-// random owner for each attempt: two attempts of one owner are both granted. A claim whose owner was
-// made here cannot be asked for again, so it is given back in the background.
+// random owner for each attempt: two attempts of one owner are both granted. A claim whose owner
+// was made here cannot be asked for again, so it is given back in the background.
 func (t *Tokens) Claim(ctx context.Context, ref Ref, terms Terms) (Outcome, error) {
 	if terms.Owner != "" {
 		outcome, _, err := t.claim(ctx, ref, terms, terms.Owner)

@@ -30,8 +30,9 @@ func (q Quota) check() error {
 	return nil
 }
 
-// What a record takes in Redis 7, measured: as long as it has no answer, and what one adds to its own
-// length if it is longer than 64 bytes, which Redis packs less tightly (hash-max-listpack-value).
+// What a record takes in Redis 7, measured: as long as it has no answer, and what one adds to its
+// own length if it is longer than 64 bytes, which Redis packs less tightly
+// (hash-max-listpack-value).
 const (
 	recordBytes = 400
 	answerBytes = 700
@@ -187,8 +188,8 @@ func (q *quotas) sweepLocked(now time.Duration) {
 	q.sweepAt = max(1000, 2*len(q.of))
 }
 
-// endOf is the end of a span that something belongs to which is kept for so long: not before, and up
-// to a sixteenth of the retention later.
+// endOf is the end of a span that something belongs to which is kept for so long: not before, and
+// up to a sixteenth of the retention later.
 func endOf(now, retention time.Duration) time.Duration {
 	step := int64(1) << max(bits.Len64(uint64(max(retention, 0)/16))-1, 0)
 	return time.Duration((int64(now+retention) + step - 1) / step * step)

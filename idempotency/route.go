@@ -30,9 +30,11 @@ type Route struct {
 	Headers []string
 	// CanonicalJSON compares JSON bodies by their canonical form (RFC 8785): white space and the order of names do not matter.
 	CanonicalJSON bool
-	// Keep lists the statuses whose answers are recorded, such as 2xx, 4xx, 503; nil = every answer of the handler, success or error, but 401, 403, 407 and
-	// 429. With any other answer the token is given back, and the same request runs again: leave a status out only if it means that nothing was done. A
-	// handler that answers one of those four after it has done something needs the list; 2xx, 3xx, 4xx and 5xx are all statuses.
+	// Keep lists the statuses whose answers are recorded, such as 2xx, 4xx, 503; nil = every answer
+	// of the handler, success or error, but 401, 403, 407 and 429. With any other answer the token
+	// is given back, and the same request runs again: leave a status out only if it means that
+	// nothing was done. A handler that answers one of those four after it has done something needs
+	// the list; 2xx, 3xx, 4xx and 5xx are all statuses.
 	Keep []string
 }
 

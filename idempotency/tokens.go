@@ -37,7 +37,8 @@ type Config struct {
 	TokenKeys []Key
 	// AnswerKeys encrypt the answers that are stored, the first one; all of them are good to read with. nil = answers are stored as they are.
 	AnswerKeys []Key
-	// Quota bounds what one principal has in the store; none = nothing does. One below 0 is a programmer's mistake and panics.
+	// Quota bounds what one principal has in the store; none = nothing does. One below 0 is a
+	// programmer's mistake and panics.
 	Quota Quota
 	// PolicyURL is where a client can read what a route takes: refusals of a guarded route link to it (RFC 8288, rel="describedby"). "" = no link.
 	PolicyURL string
@@ -92,8 +93,9 @@ func (t *Tokens) writeProblem(w http.ResponseWriter, _ *http.Request, err error)
 	problem.Write(w)
 }
 
-// Close waits until answers that could not be recorded yet are, and uncertain claims are given back,
-// or until the context ends. What is left then is in doubt when its lease has lapsed, and is logged.
+// Close waits until answers that could not be recorded yet are, and uncertain claims are given
+// back, or until the context ends. What is left then is in doubt when its lease has lapsed, and is
+// logged.
 func (t *Tokens) Close(ctx context.Context) error {
 	t.waits.close()
 	t.claims.shut()
@@ -107,8 +109,9 @@ type Token struct {
 	ExpiresAt time.Time // by the Redis server's clock: until then it may be claimed
 }
 
-// Issue stores a token for a principal that may be claimed once within ttl (MinTTL to MaxTTL; 0 means a day). A scope limits it to routes of that scope;
-// "" fits all. After an unknown outcome the token was not handed out: issue another. ErrQuota: the principal has too many.
+// Issue stores a token for a principal that may be claimed once within ttl (MinTTL to MaxTTL; 0
+// means a day). A scope limits it to routes of that scope; "" fits all. After an unknown outcome
+// the token was not handed out: issue another. ErrQuota: the principal has too many.
 func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Duration) (Token, error) {
 	if ttl == 0 {
 		ttl = day

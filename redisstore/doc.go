@@ -8,9 +8,11 @@
 //   - An error tells what may have happened. [ErrRefused]: nothing. [ErrLost]: what was yours no longer is. [ErrUnknownOutcome]: the command may have
 //     run, may run later (a hung server executes what it has received once it wakes), or ran without the acknowledgement that was asked for.
 //     Whether a command can have left this process is observed, not guessed: an error before its bytes were written is a refusal.
-//   - A user of Redis who may not run a command, and a command that Redis does not have, are refusals as well. Redis looks at the rights for each command
-//     of a script: one that lacks some of the [Rights] can stop a script in its middle, and what it wrote before that stays. [Store.Denied] says before
-//     the first call which rights are missing; the programs do not start without them.
+//   - A user of Redis who may not run a command, and a command that Redis does not have, are
+//     refusals as well. Redis looks at the rights for each command of a script: one that lacks some
+//     of the [Rights] can stop a script in its middle, and what it wrote before that stays.
+//     [Store.Denied] says before the first call which rights are missing; the programs do not start
+//     without them.
 //   - Every call ends: with the context's deadline or after [Config.Timeout], whichever is sooner.
 //   - With an acknowledgement of n, a call succeeds only if n replicas have confirmed the write; fewer is [ErrUnknownOutcome] with a [*Shortfall].
 //     What Redis loses in spite of that (all copies at once, a master that restarts empty) shows as another [Incarnation].

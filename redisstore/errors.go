@@ -65,8 +65,9 @@ func (s *Shortfall) Error() string {
 	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
 }
 
-// refusals finds the replies with which Redis says that it did not run a command. Before Redis 7 a script's inner refusal is quoted inside another
-// text with a dash before its code; since then some have a text of their own. A user's rights are looked at for each command of a script: see the
+// refusals finds the replies with which Redis says that it did not run a command. Before Redis 7 a
+// script's inner refusal is quoted inside another text with a dash before its code; since then some
+// have a text of their own. A user's rights are looked at for each command of a script: see the
 // package's comment.
 var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients|unknown command)\b` +
 	`|The user executing the script can't |Unknown Redis command called from `)

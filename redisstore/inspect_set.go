@@ -18,8 +18,8 @@ type InspectedSentinel struct {
 	Addr string
 	Away string // why it could not be asked, or that it does not know the master
 
-	// Denied are the commands that our user may not run there, such as SENTINEL|MASTER. If there are
-	// any, nothing else but Master is known.
+	// Denied are the commands that our user may not run there, such as SENTINEL|MASTER. If there
+	// are any, nothing else but Master is known.
 	Denied []string
 
 	Master          string // address

@@ -62,8 +62,8 @@ var neededCommands = []needed{
 // clusterCommands is what a store needs of a cluster besides. NODES and INFO are for [Inspect].
 var clusterCommands = []needed{{"ASKING"}, {"CLUSTER", "SLOTS"}, {"CLUSTER", "NODES"}, {"CLUSTER", "INFO"}}
 
-// sentinelCommands is what a store needs of a sentinel, where K stands for the master's name. MASTER,
-// REPLICAS and CKQUORUM are for [Inspect].
+// sentinelCommands is what a store needs of a sentinel, where K stands for the master's name.
+// MASTER, REPLICAS and CKQUORUM are for [Inspect].
 var sentinelCommands = []needed{
 	{"PING"},
 	{"INFO", "replication"},
@@ -142,7 +142,8 @@ func (n needed) words(key, channel string) []any {
 
 // Denied tries, on every master, whether the store's user may run the commands that the store
 // needs, and returns those that it may not run, such as GET and CLUSTER|SLOTS, in the order of the
-// alphabet. It changes nothing. The embedded store denies none. The error is an [*Error] of class [ErrUnavailable].
+// alphabet. It changes nothing. The embedded store denies none. The error is an [*Error] of class
+// [ErrUnavailable].
 func (s *Store) Denied(ctx context.Context) ([]string, error) {
 	if s.mode == Embedded {
 		return nil, nil
@@ -171,7 +172,8 @@ type tried struct {
 	unknown []string // that the server does not know; upper case
 }
 
-// try runs commands on a key that does not exist. The error is that of a server that did not answer.
+// try runs commands on a key that does not exist. The error is that of a server that did not
+// answer.
 func try(ctx context.Context, node *redis.Client, commands []needed, key, channel string) (found tried, err error) {
 	pipe := node.Pipeline()
 	answers := make([]*redis.Cmd, len(commands))

@@ -26,7 +26,8 @@ type Config struct {
 	MaxStep int64
 	// MaxTags is how many tags may be in use at once: 1 to 10,000,000. A tag costs about a kilobyte.
 	MaxTags int
-	// Owner says whose tag a call opens, by the call's context. With MaxTags in use, the owner of the most of them gives one up for an owner who has fewer, the one that was unused for
+	// Owner says whose tag a call opens, by the call's context. With MaxTags in use, the owner of
+	// the most of them gives one up for an owner who has fewer, the one that was unused for
 	// longest. nil = all tags are one owner's.
 	Owner func(context.Context) string
 	// Idle is how long a tag is kept that nobody asks for: 1s to 8784h. Then what is left of its ranges is lost.

@@ -27,13 +27,13 @@
 // What a restart wastes is what was fetched and not drawn: less than two ranges of a tag, the rest of the current one and the one behind it; up to nine while eight are kept ready; and what a
 // Take that is under way brings.
 //
-// Memory is bounded: at most [Config].MaxTags tags are in use, and as many names can be under way to
-// the source for the first time. Nothing is kept for a tag that the source does not have. A tag that
-// nobody asks for is let go after [Config].Idle, or, when the place is needed, after a quarter of an
-// hour. The place of a tag in use is taken only for an owner who has fewer tags, from the owner who has
-// the most ([Config].Owner), and never for a name that the source does not have. Use is noticed a while
-// later, so that it can take a quarter of an hour longer than said, or a quarter of Idle if that is
-// shorter.
+// Memory is bounded: at most [Config].MaxTags tags are in use, and as many names can be under way
+// to the source for the first time. Nothing is kept for a tag that the source does not have. A tag
+// that nobody asks for is let go after [Config].Idle, or, when the place is needed, after a quarter
+// of an hour. The place of a tag in use is taken only for an owner who has fewer tags, from the
+// owner who has the most ([Config].Owner), and never for a name that the source does not have. Use
+// is noticed a while later, so that it can take a quarter of an hour longer than said, or a quarter
+// of Idle if that is shorter.
 //
 // Everything is safe for concurrent use.
 package segment

@@ -19,8 +19,8 @@ func (s *Segments) tell(all []farewell) {
 	}
 }
 
-// admit counts a chain among those that are in use, when the source gives it the first range. The tag that was unused for longest makes room,
-// or one of the owner that has the most.
+// admit counts a chain among those that are in use, when the source gives it the first range. The
+// tag that was unused for longest makes room, or one of the owner that has the most.
 func (s *Segments) admit(c *chain) error {
 	var gone []farewell
 	defer func() { s.tell(gone) }()
@@ -48,7 +48,9 @@ func (s *Segments) admit(c *chain) error {
 	return nil
 }
 
-// makeRoomLocked lets the tag go that was unused for longest, if that is long enough. If not, the owner of the most tags lets go of the one that it has used least lately, for an owner who has fewer.
+// makeRoomLocked lets the tag go that was unused for longest, if that is long enough. If not, the
+// owner of the most tags lets go of the one that it has used least lately, for an owner who has
+// fewer.
 func (s *Segments) makeRoomLocked(owner string) []farewell {
 	now := time.Now()
 	if longest := s.longestLocked(now, nil); longest != nil {
@@ -66,7 +68,8 @@ func (s *Segments) makeRoomLocked(owner string) []farewell {
 	return nil
 }
 
-// longestLocked finds the chain that was unused for longest, of those that can be let go and are among some, nil for all. It notes when one can make room at the earliest.
+// longestLocked finds the chain that was unused for longest, of those that can be let go and are
+// among some, nil for all. It notes when one can make room at the earliest.
 func (s *Segments) longestLocked(now time.Time, among func(*chain) bool) (longest *chain) {
 	oldest, oldestFree := now, now
 	for _, c := range s.chains {

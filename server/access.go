@@ -129,7 +129,8 @@ func (s *Server) admits(role access.Role, at door) echo.MiddlewareFunc {
 	}
 }
 
-// enter puts the caller into the request's context, if they may ask, and takes a place for the request until leave.
+// enter puts the caller into the request's context, if they may ask, and takes a place for the
+// request until leave.
 func (s *Server) enter(c echo.Context, role access.Role, at door) (leave func(), err error) {
 	if err := frontdoor.Reserve(c.Request().Context(), 0); err != nil {
 		return nil, err
@@ -166,7 +167,9 @@ func (s *Server) admit(c echo.Context, role access.Role, at door) (access.Caller
 	return caller, &fault{wire.Forbidden, "role", "this route needs " + role.String() + ", and this caller has " + caller.Role.String()}
 }
 
-// identify finds the caller by the key that is shown, else by the certificate of the connection, else as nobody. What is shown and wrong is refused, a certificate that has ended since the connection began included. Where access is not controlled it is everybody.
+// identify finds the caller by the key that is shown, else by the certificate of the connection,
+// else as nobody. What is shown and wrong is refused, a certificate that has ended since the
+// connection began included. Where access is not controlled it is everybody.
 func (s *Server) identify(c echo.Context, at door) (access.Caller, error) {
 	if err := s.checkCertificate(c); err != nil {
 		return access.Caller{}, err
@@ -195,8 +198,8 @@ func (s *Server) identify(c echo.Context, at door) (access.Caller, error) {
 	return s.config.Access.Nobody(), nil
 }
 
-// recognized is who shows a key or a certificate that is known, or nobody; the zero Caller for a wrong key, and
-// where access is not controlled. It refuses and counts nothing.
+// recognized is who shows a key or a certificate that is known, or nobody; the zero Caller for a
+// wrong key, and where access is not controlled. It refuses and counts nothing.
 func (s *Server) recognized(request *http.Request) access.Caller {
 	if s.config.Access == nil {
 		return access.Caller{}
@@ -211,8 +214,8 @@ func (s *Server) recognized(request *http.Request) access.Caller {
 	return s.config.Access.Nobody()
 }
 
-// byCertificate finds whose the client certificate of a connection is. ok is false if nobody's, or there
-// is none.
+// byCertificate finds whose the client certificate of a connection is. ok is false if nobody's, or
+// there is none.
 func (s *Server) byCertificate(request *http.Request) (caller access.Caller, ok bool) {
 	if connection := request.TLS; connection != nil && len(connection.VerifiedChains) > 0 && s.certificateFault(request) == "" {
 		return s.config.Access.Certificate(connection.PeerCertificates[0])
@@ -220,8 +223,8 @@ func (s *Server) byCertificate(request *http.Request) (caller access.Caller, ok 
 	return access.Caller{}, false
 }
 
-// byKey finds whose a key is. A right one passes whatever was tried before it; who shows wrong ones again
-// and again is told later each time to wait, and has to connect anew where that can not be.
+// byKey finds whose a key is. A right one passes whatever was tried before it; who shows wrong ones
+// again and again is told later each time to wait, and has to connect anew where that can not be.
 func (s *Server) byKey(c echo.Context, key string) (access.Caller, error) {
 	caller, err := s.config.Access.Key(key)
 	switch {

@@ -106,8 +106,8 @@ func TestGuessingIsSlowed(t *testing.T) {
 	g.as(t, "admin", "POST", "/incr/k", "").wantStatus(t, 200) // another key from the same address
 }
 
-// Wrong secrets for a key's id, which is no secret, however many come from the owner's own address, do
-// not keep the owner out.
+// Wrong secrets for a key's id, which is no secret, however many come from the owner's own address,
+// do not keep the owner out.
 func TestOwnerOfAKeyPassesWhileOthersGuess(t *testing.T) {
 	g := serveKeyed(t, server.Config{}, nil)
 	ctx, enough := context.WithCancel(t.Context())

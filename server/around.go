@@ -107,7 +107,9 @@ func wholePath(next echo.HandlerFunc) echo.HandlerFunc {
 
 var saneID = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
 
-// begun gives every response the client's X-Request-Id if it sent a sane one, else a new one, and what browsers are told of any answer; and the request the time that it may take, unless it is a stream.
+// begun gives every response the client's X-Request-Id if it sent a sane one, else a new one, and
+// what browsers are told of any answer; and the request the time that it may take, unless it is a
+// stream.
 func (s *Server) begun(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		request := c.Request()

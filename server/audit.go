@@ -15,8 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// audited are the events that have a line in the log each. What hands out values, and what is given back
-// and taken by the thousand, has none of its own: the access log has those requests.
+// audited are the events that have a line in the log each. What hands out values, and what is given
+// back and taken by the thousand, has none of its own: the access log has those requests.
 var audited = map[string]bool{
 	counterSet: true, counterRemoved: true, poolCreated: true, workerGranted: true, workerReleased: true, lockBroken: true, tokenReleased: true, operationSettled: true,
 }
@@ -72,8 +72,8 @@ func shownKeyID(book *access.Book, header http.Header) string {
 
 const longestCertificateName = 200
 
-// certificateName is a name of a certificate: of those that access control knows the one that is most
-// likely its own.
+// certificateName is a name of a certificate: of those that access control knows the one that is
+// most likely its own.
 func certificateName(of *x509.Certificate) string {
 	name := of.Subject.CommonName
 	switch {
@@ -98,8 +98,8 @@ func (s *Server) refusals(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// noteRefusal writes, once a request, that it was refused. What is wrong with a request is not noted,
-// unless it is one of an admin.
+// noteRefusal writes, once a request, that it was refused. What is wrong with a request is not
+// noted, unless it is one of an admin.
 func (s *Server) noteRefusal(c echo.Context, err error) {
 	code := problemOf(err).Code
 	refused := code == wire.Unauthorized || code == wire.Forbidden || code == wire.TooManyRequests

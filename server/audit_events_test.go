@@ -11,7 +11,8 @@ import (
 )
 
 // Who did something, and who was refused, hears an admin who may touch all names. Others hear what
-// happened to their names, and nothing of who; of refusals nothing, not even of those for their names.
+// happened to their names, and nothing of who; of refusals nothing, not even of those for their
+// names.
 func TestEventsTellWhoToAdminsOfAllNamesAlone(t *testing.T) {
 	g := serveKeyed(t, server.Config{}, map[string]access.Record{
 		"own reader": {Role: access.Read, Names: access.Names{"orders:*"}}, "own admin": {Role: access.Admin, Names: access.Names{"orders:*"}},

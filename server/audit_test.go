@@ -115,7 +115,8 @@ func TestEveryRefusalHasALineThatSaysWho(t *testing.T) {
 	}
 }
 
-// A stranger can not fill the disk: of its refusals a few have a line, and how many have none is told.
+// A stranger can not fill the disk: of its refusals a few have a line, and how many have none is
+// told.
 func TestRefusalsOfAStrangerHaveFewLines(t *testing.T) {
 	g := serveKeyed(t, server.Config{AccessLog: "none"}, nil)
 	began := time.Now()

@@ -89,7 +89,8 @@ func fields(into any) map[string]any {
 	return targets
 }
 
-// unread is the error for a body that could not be read to its end: it is too large, there is no memory for it, or the client stopped sending.
+// unread is the error for a body that could not be read to its end: it is too large, there is no
+// memory for it, or the client stopped sending.
 func unread(err error) error {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge

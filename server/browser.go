@@ -11,11 +11,11 @@ import (
 )
 
 // A page of any origin can have the browser of somebody who reaches the service send requests. What
-// it can make of that is bounded here: under which names the service answers, and what pages of other
-// origins may ask for.
+// it can make of that is bounded here: under which names the service answers, and what pages of
+// other origins may ask for.
 
-// SetAllowedHosts has requests that come from now on judged by other names than [Config].AllowedHosts.
-// It may be called at any time, also while others are.
+// SetAllowedHosts has requests that come from now on judged by other names than
+// [Config].AllowedHosts. It may be called at any time, also while others are.
 func (s *Server) SetAllowedHosts(names []string) {
 	hosts := frontdoor.Hosts(names)
 	s.hosts.Store(&hosts)
@@ -23,8 +23,8 @@ func (s *Server) SetAllowedHosts(names []string) {
 
 func (s *Server) allowedHosts() frontdoor.Hosts { return *s.hosts.Load() }
 
-// ownName refuses a request under a name that is none of the service's. Where keys are asked for, no
-// page has one, and every name is good unless some are set.
+// ownName refuses a request under a name that is none of the service's. Where keys are asked for,
+// no page has one, and every name is good unless some are set.
 func (s *Server) ownName(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		hosts := s.allowedHosts()
@@ -46,8 +46,8 @@ func (s *Server) ownPages(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// onlyLooks reports whether a request changes nothing and takes nothing that others lack then, be it
-// one of the places of those who listen to events.
+// onlyLooks reports whether a request changes nothing and takes nothing that others lack then, be
+// it one of the places of those who listen to events.
 func (s *Server) onlyLooks(c echo.Context) bool {
 	switch method := c.Request().Method; method {
 	case http.MethodGet, http.MethodHead:

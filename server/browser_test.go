@@ -29,8 +29,8 @@ func under(t *testing.T, s *service, host, path string, header ...string) int {
 	return answers[0].status
 }
 
-// Under DNS rebinding the page of an attacker is of the service's own origin, but has its own name as
-// Host. A service that asks nobody for a key does not answer under it, whatever the route.
+// Under DNS rebinding the page of an attacker is of the service's own origin, but has its own name
+// as Host. A service that asks nobody for a key does not answer under it, whatever the route.
 func TestServiceWithoutKeysAnswersUnderItsOwnNamesAlone(t *testing.T) {
 	unnamed := onEmbedded(t)
 	named := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), AllowedHosts: []string{"coatcheck.internal"}})
@@ -63,8 +63,8 @@ func TestServiceWithKeysAnswersUnderEveryNameUnlessSomeAreSet(t *testing.T) {
 	}
 }
 
-// A page of another origin may have a browser look, since it does not see the answer; nothing that it
-// asks for is written, leased or handed out.
+// A page of another origin may have a browser look, since it does not see the answer; nothing that
+// it asks for is written, leased or handed out.
 func TestPageOfAnotherOriginChangesAndTakesNothing(t *testing.T) {
 	const shop = "https://shop.example"
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), CORSOrigins: []string{shop}, Dev: true})

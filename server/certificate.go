@@ -15,8 +15,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// A client certificate is verified when its connection begins, and a connection may be kept for long.
-// So it is looked at again at each request: by the clock, and by the authorities that are trusted now.
+// A client certificate is verified when its connection begins, and a connection may be kept for
+// long. So it is looked at again at each request: by the clock, and by the authorities that are
+// trusted now.
 
 // verified is what the last look at a connection's client certificate found.
 type verified struct {
@@ -33,8 +34,8 @@ func withVerified(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, verifiedKey{}, &verified{})
 }
 
-// checkCertificate refuses a request on a connection whose client certificate would not be taken any
-// more, and has the connection end.
+// checkCertificate refuses a request on a connection whose client certificate would not be taken
+// any more, and has the connection end.
 func (s *Server) checkCertificate(c echo.Context) error {
 	wrong := s.certificateFault(c.Request())
 	if wrong == "" {
@@ -45,8 +46,8 @@ func (s *Server) checkCertificate(c echo.Context) error {
 	return &fault{wire.Unauthorized, "certificate", wrong}
 }
 
-// certificateFault says what is wrong now with the client certificate of a request's connection; "" if
-// nothing is.
+// certificateFault says what is wrong now with the client certificate of a request's connection; ""
+// if nothing is.
 func (s *Server) certificateFault(r *http.Request) string {
 	if s.config.TLS == nil || r.TLS == nil {
 		return ""

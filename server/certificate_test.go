@@ -20,8 +20,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// secured is a service that speaks TLS with settings and a clock that can change, and one client with
-// a certificate, on connections that it keeps.
+// secured is a service that speaks TLS with settings and a clock that can change, and one client
+// with a certificate, on connections that it keeps.
 type secured struct {
 	url      string
 	ours     authority
@@ -81,7 +81,8 @@ func (s *secured) trusting(t *testing.T, auth tls.ClientAuthType, authorities ..
 	return config
 }
 
-// get takes a value, and tells the status, whether the connection was one that was kept, and the answer.
+// get takes a value, and tells the status, whether the connection was one that was kept, and the
+// answer.
 func (s *secured) get(t *testing.T) (status int, kept bool, got answer) {
 	t.Helper()
 	const path = "/incr/k"

@@ -154,8 +154,8 @@ func (f *feed) numbers() (tally map[string]int64, changes int64) {
 	return maps.Clone(f.tally), f.changes
 }
 
-// enter lets a listener in, if there are not too many. If there are, the principal that has the most of
-// them loses the one that has listened for longest to a principal that has fewer.
+// enter lets a listener in, if there are not too many. If there are, the principal that has the
+// most of them loses the one that has listened for longest to a principal that has fewer.
 func (f *feed) enter(principal string) (l *listening, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,7 +201,8 @@ type place struct {
 	event wire.Event
 }
 
-// behind reads what is behind a position, as far as a reader may see it. missed is how many are not remembered any more, and news is closed when there is more than was read.
+// behind reads what is behind a position, as far as a reader may see it. missed is how many are not
+// remembered any more, and news is closed when there is more than was read.
 func (f *feed) behind(position int64, reader access.Caller) (read []place, missed, end int64, news <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,8 +219,10 @@ func (f *feed) behind(position int64, reader access.Caller) (read []place, misse
 	return read, missed, f.last, f.news
 }
 
-// shown returns an event as a reader may see it, if it may. One of the whole store everybody may see; another one without a name only who may touch all names. Who
-// has asked, and who was refused, is for admins who may touch all names: others would hear of callers, and of names, that are not their business.
+// shown returns an event as a reader may see it, if it may. One of the whole store everybody may
+// see; another one without a name only who may touch all names. Who has asked, and who was refused,
+// is for admins who may touch all names: others would hear of callers, and of names, that are not
+// their business.
 func shown(event wire.Event, reader access.Caller) (seen wire.Event, ok bool) {
 	if reader.May(access.Admin) && reader.Names.All() {
 		return event, true

@@ -10,8 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// errClosing refuses an operation that came when the server was about to end: nothing is claimed for
-// it.
+// errClosing refuses an operation that came when the server was about to end: nothing is claimed
+// for it.
 var errClosing = redisstore.Refusal("this server is stopping; another one answers")
 
 // guard wraps the idempotency middleware for Echo. An error that the handler returns becomes its answer inside the guard, so that it is recorded like any other.

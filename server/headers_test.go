@@ -10,8 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Whatever a route answers, a browser takes it for what it says to be, runs and loads nothing of it but
-// what its own policy names, and shows it in no other page.
+// Whatever a route answers, a browser takes it for what it says to be, runs and loads nothing of it
+// but what its own policy names, and shows it in no other page.
 func TestEveryAnswerTellsBrowsersWhatItIs(t *testing.T) {
 	f := newFixture(t, storetest.Open(t, redisstore.Config{}))
 	seen := map[string]bool{}

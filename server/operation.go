@@ -72,7 +72,8 @@ func wireOperation(o idempotency.Operation) wire.Operation {
 	return shown
 }
 
-// settleOperation ends the doubt about an operation, as an operator has found out what became of it.
+// settleOperation ends the doubt about an operation, as an operator has found out what became of
+// it.
 func (s *Server) settleOperation(c echo.Context) error {
 	if err := mayTouch(c, "operation", ""); err != nil {
 		return err

@@ -26,9 +26,9 @@ func (s *Server) checker() *health.Checker {
 	})
 }
 
-// ready says whether this process should get requests: it is not stopping, and the store answers and
-// takes writes. Everybody hears that, and how many worker ids there are; the pools, and what tells one
-// store from another, hear those who may read.
+// ready says whether this process should get requests: it is not stopping, and the store answers
+// and takes writes. Everybody hears that, and how many worker ids there are; the pools, and what
+// tells one store from another, hear those who may read.
 func (s *Server) ready(c echo.Context) error {
 	store := health.Answer{Class: stopping, Reason: stopping}
 	if !s.stopping.Load() {
@@ -55,8 +55,8 @@ func (s *Server) ready(c echo.Context) error {
 // stopping is why a process that is about to end is not ready.
 const stopping = "stopping"
 
-// healthReader returns which pools a caller may be told of. A wrong key makes it a stranger and is not
-// refused: a probe must not find the service unready because its key has ended.
+// healthReader returns which pools a caller may be told of. A wrong key makes it a stranger and is
+// not refused: a probe must not find the service unready because its key has ended.
 func (s *Server) healthReader(request *http.Request) (names access.Names, mayRead bool) {
 	if s.config.Access == nil || isAdminSide(request.Context()) {
 		if health.FromThisMachine(request) {

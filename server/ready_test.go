@@ -35,7 +35,8 @@ func commandsOf(t *testing.T, redis *redistest.Server) (n int) {
 	return n
 }
 
-// However many ask for /readyz, one after the other and at once, the store is asked about once a second.
+// However many ask for /readyz, one after the other and at once, the store is asked about once a
+// second.
 func TestReadinessAsksTheStoreOnceASecond(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()})})

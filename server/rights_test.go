@@ -12,8 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// Every domain works, on every kind of Redis, for a user that has the documented rights and no more:
-// the test fails at its end if a server has denied the user anything.
+// Every domain works, on every kind of Redis, for a user that has the documented rights and no
+// more: the test fails at its end if a server has denied the user anything.
 func TestServiceNeedsNoMoreThanTheRights(t *testing.T) {
 	t.Parallel()
 	t.Run("standalone", func(t *testing.T) {

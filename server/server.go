@@ -71,22 +71,25 @@ type Config struct {
 
 	LockWaits int // requests that wait for locks at once; with Access a principal has a share of them; 0 = 2000
 
-	// TLS gives the settings in force, where the listener speaks TLS: a client certificate that has ended, or
-	// whose authority is none of ClientCAs any more, is refused at the next request of its connection. nil =
-	// it is looked at when the connection begins alone.
+	// TLS gives the settings in force, where the listener speaks TLS: a client certificate that has
+	// ended, or whose authority is none of ClientCAs any more, is refused at the next request of
+	// its connection. nil = it is looked at when the connection begins alone.
 	TLS func() *tls.Config
 
 	CORSOrigins []string // whose pages may ask from a browser, such as https://shop.example; nil = no others than the service's own
 
-	// AllowedHosts are names under which clients ask, beside addresses and localhost: coatcheck.internal,
-	// *.example.com, or * for every name. nil = with Access every name, else no other.
+	// AllowedHosts are names under which clients ask, beside addresses and localhost:
+	// coatcheck.internal, *.example.com, or * for every name. nil = with Access every name, else no
+	// other.
 	AllowedHosts []string
 
 	Console ConsoleConfig
 
-	// AccessLog is which requests have a line in the log: all, none, or no-health: all but those for /livez, /readyz and /metrics. "" = no-health
+	// AccessLog is which requests have a line in the log: all, none, or no-health: all but those
+	// for /livez, /readyz and /metrics. "" = no-health
 	AccessLog string
-	// AuditLog is which lines of the log say who did what and who was refused: names, no-names or none. "" = names
+	// AuditLog is which lines of the log say who did what and who was refused: names, no-names or
+	// none. "" = names
 	AuditLog string
 
 	Dev          bool          // turns on the demo routes /payments
@@ -236,9 +239,11 @@ func (s *Server) Close(ctx context.Context) error {
 	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }
 
-// Serve answers requests on the listener until the context ends, then stops in good order: /readyz answers 503 and every answer ends its connection, a short
-// wait for load balancers to see it, no new connections, requests under way end, worker ids are given back, late answers are recorded. The error says whether
-// a request was cut off that had come whole. The store is the caller's to close after that.
+// Serve answers requests on the listener until the context ends, then stops in good order: /readyz
+// answers 503 and every answer ends its connection, a short wait for load balancers to see it, no
+// new connections, requests under way end, worker ids are given back, late answers are recorded.
+// The error says whether a request was cut off that had come whole. The store is the caller's to
+// close after that.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	web := s.door.Server(s.echo)
 	connected := web.ConnContext

@@ -26,8 +26,8 @@ var neighbours = map[string]access.Record{
 	"a": {Role: access.Use, Names: access.Names{"a:*"}}, "b": {Role: access.Use, Names: access.Names{"b:*"}},
 }
 
-// opens asks for an id of each of some names that are a caller's, and returns of how many it got one.
-// The others are refused with 503.
+// opens asks for an id of each of some names that are a caller's, and returns of how many it got
+// one. The others are refused with 503.
 func (g *keyed) opens(t *testing.T, caller, path string, from, to int) (n int) {
 	t.Helper()
 	for i := from; i < to; i++ {

@@ -31,7 +31,8 @@ var chartSettings = []string{"GOMEMLIMIT=200MiB", "COATCHECK_MAX_CONNECTIONS=200
 
 const podMemory = 256 // MiB
 
-// target is the program as it is deployed, without the race detector, which takes memory of its own.
+// target is the program as it is deployed, without the race detector, which takes memory of its
+// own.
 type target struct {
 	t      *testing.T
 	pid    int

@@ -70,7 +70,8 @@ func profiles() http.Handler {
 	})
 }
 
-// longestProfile is how long a profile or a trace may take: each slows the process that it looks at.
+// longestProfile is how long a profile or a trace may take: each slows the process that it looks
+// at.
 const longestProfile = 5 * time.Minute
 
 // adminSide is a running admin listener; nil is none.

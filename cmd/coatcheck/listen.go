@@ -189,8 +189,8 @@ func hostNames(name, help string, into *[]string) *setting {
 	}}
 }
 
-// hosts are the names under which the service answers: those that are set, and that which it was told
-// to listen on, unless every name is good.
+// hosts are the names under which the service answers: those that are set, and that which it was
+// told to listen on, unless every name is good.
 func (c *config) hosts() []string {
 	host, _, err := net.SplitHostPort(c.listen)
 	if err != nil || host == "" || c.controlled() && len(c.allowedHosts) == 0 {

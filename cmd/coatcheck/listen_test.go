@@ -103,8 +103,8 @@ func TestSettingsOfAccessThatDoNotGoTogether(t *testing.T) {
 	execute(t, nil, "config", "check", keys, "--rate", "5/s", "--burst", "9", "--cors-origins", "https://a.example,http://localhost:3000").exits(done)
 }
 
-// The service answers under the name that it is told to listen on, and a service with keys under every
-// name unless some are set.
+// The service answers under the name that it is told to listen on, and a service with keys under
+// every name unless some are set.
 func TestNamesOfTheService(t *testing.T) {
 	keys := []access.Record{{ID: "a"}}
 	for _, row := range []struct {

@@ -11,7 +11,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// With default settings, payments that take longer than the ten seconds that a stop once waited for.
+// With default settings, payments that take longer than the ten seconds that a stop once waited
+// for.
 func TestOrdinaryRestartLeavesNoPaymentInDoubt(t *testing.T) {
 	t.Parallel()
 	const long = 12 * time.Second

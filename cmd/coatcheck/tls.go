@@ -29,8 +29,8 @@ func (c *config) tlsFiles() tlsFiles {
 	return tlsFiles{c.tlsCert, c.tlsKey, c.tlsClientCA, c.tlsClientAuth}
 }
 
-// suites are those of TLS 1.2 that are offered: with forward secrecy, and authenticated encryption in
-// place of CBC with SHA-1. Those of TLS 1.3 are all of that kind, and not for choosing.
+// suites are those of TLS 1.2 that are offered: with forward secrecy, and authenticated encryption
+// in place of CBC with SHA-1. Those of TLS 1.3 are all of that kind, and not for choosing.
 var suites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,

@@ -153,7 +153,8 @@ func TestTLSOfNowAndHTTP2(t *testing.T) {
 	}
 }
 
-// A client that offers nothing but CBC with SHA-1, or RSA without forward secrecy, is not spoken to.
+// A client that offers nothing but CBC with SHA-1, or RSA without forward secrecy, is not spoken
+// to.
 func TestOldSuitesAreNotSpoken(t *testing.T) {
 	at := certify(t, "localhost")
 	p := serve(t, "--tls-cert", at.cert, "--tls-key", at.key)

@@ -54,8 +54,8 @@ func (s *service) settleOne(ctx context.Context, operation string) (settled int,
 	return 1, nil
 }
 
-// found says what the ledger knows of an operation: the answer that its attempt would have given, or
-// that nothing was charged.
+// found says what the ledger knows of an operation: the answer that its attempt would have given,
+// or that nothing was charged.
 func (s *service) found(ctx context.Context, operation string) (idempotency.Settlement, error) {
 	made, there, err := s.ledger.made(ctx, operation)
 	if err != nil || !there {

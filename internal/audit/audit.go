@@ -1,9 +1,10 @@
-// Package audit writes the lines of a log that say who did what, and who was refused. No line holds a
-// token, a lease secret or an API key: who it was says a principal, the id of a key, the name of a
-// certificate and an address.
+// Package audit writes the lines of a log that say who did what, and who was refused. No line holds
+// a token, a lease secret or an API key: who it was says a principal, the id of a key, the name of
+// a certificate and an address.
 //
-// What was done always has its line. Refusals cost a stranger nothing, so of those from one address, and
-// of all, a bounded number has a line in each window of time; how many have none is told at its end.
+// What was done always has its line. Refusals cost a stranger nothing, so of those from one
+// address, and of all, a bounded number has a line in each window of time; how many have none is
+// told at its end.
 package audit
 
 import (
@@ -76,7 +77,8 @@ func (l *Log) Done(ctx context.Context, entry Entry) {
 	l.log.LogAttrs(ctx, slog.LevelInfo, "audit", line...)
 }
 
-// Refused writes that a request was refused, unless there are too many. told reports whether it did.
+// Refused writes that a request was refused, unless there are too many. told reports whether it
+// did.
 func (l *Log) Refused(ctx context.Context, entry Entry) (told bool) {
 	if !l.takes(entry.By.Address) {
 		return false

@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-// Hosts are the names under which a server answers, beside every address, localhost and what ends in
-// .localhost: a name in small letters, "*.example.com" for all names below one, or "*" for every name.
+// Hosts are the names under which a server answers, beside every address, localhost and what ends
+// in .localhost: a name in small letters, "*.example.com" for all names below one, or "*" for every
+// name.
 //
 // They are a defence against DNS rebinding: a page of evil.example whose name suddenly leads to the
-// server's address is of the same origin as the server, so that a browser hides nothing from it. Its
-// requests have its own name as their Host. A page that was loaded from an address cannot do that.
+// server's address is of the same origin as the server, so that a browser hides nothing from it.
+// Its requests have its own name as their Host. A page that was loaded from an address cannot do
+// that.
 type Hosts []string
 
 var hostForm = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)$`)
@@ -27,8 +29,8 @@ func CheckHost(name string) error {
 	return nil
 }
 
-// Allow reports whether a request with this Host is to be answered. One without a Host is: no browser
-// sends it.
+// Allow reports whether a request with this Host is to be answered. One without a Host is: no
+// browser sends it.
 func (h Hosts) Allow(host string) bool {
 	name := hostname(host)
 	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") {

@@ -32,9 +32,9 @@ func (o *Origins) None() bool { return o == nil || len(o.list) == 0 }
 func (o *Origins) Has(origin string) bool { return o != nil && slices.Contains(o.list, origin) }
 
 // Foreign reports whether a page of another origin than the server's and these had a browser send a
-// request, whatever its method is, as Sec-Fetch-Site says, or else Origin. A browser sends the former
-// by https and to this machine alone, and neither with a GET of an image by http to elsewhere: such a
-// request is not known for what it is.
+// request, whatever its method is, as Sec-Fetch-Site says, or else Origin. A browser sends the
+// former by https and to this machine alone, and neither with a GET of an image by http to
+// elsewhere: such a request is not known for what it is.
 func (o *Origins) Foreign(r *http.Request) bool {
 	guard := &noOrigins
 	if o != nil {
@@ -47,9 +47,9 @@ func (o *Origins) Foreign(r *http.Request) bool {
 
 var noOrigins http.CrossOriginProtection
 
-// ForOperators has a handler for whoever runs the process refuse what a browser may have been made to
-// send: a request under a name that is none of hosts, or of a page of another origin. Nobody is asked
-// who they are there. Its answers are hardened.
+// ForOperators has a handler for whoever runs the process refuse what a browser may have been made
+// to send: a request under a name that is none of hosts, or of a page of another origin. Nobody is
+// asked who they are there. Its answers are hardened.
 func ForOperators(hosts func() Hosts, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		Harden(w, r)

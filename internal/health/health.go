@@ -1,5 +1,5 @@
-// Package health asks a store whether it works, for /readyz. However often and by however many it is
-// asked, the store is asked about once a second: each look costs it a write.
+// Package health asks a store whether it works, for /readyz. However often and by however many it
+// is asked, the store is asked about once a second: each look costs it a write.
 package health
 
 import (
@@ -24,7 +24,8 @@ type Config struct {
 	Store *redisstore.Store
 	// Title is what clients are told of an error of the store, which names nothing of theirs.
 	Title func(error) string
-	// Changed is called when the store is another incarnation, so that confirmed writes may be missing.
+	// Changed is called when the store is another incarnation, so that confirmed writes may be
+	// missing.
 	Changed func(ctx context.Context, found redisstore.Incarnation)
 	Logger  *slog.Logger // has a line when the store stops working, and when it works again
 }
@@ -49,8 +50,8 @@ type Checker struct {
 // New returns a Checker, which has not asked yet.
 func New(config Config) *Checker { return &Checker{config: config} }
 
-// Check returns what the store said within the last second, or asks it. A caller that leaves does not
-// end the look, which others may wait for.
+// Check returns what the store said within the last second, or asks it. A caller that leaves does
+// not end the look, which others may wait for.
 func (c *Checker) Check(ctx context.Context) Answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +109,8 @@ func (c *Checker) refused(err error) Answer {
 type life struct{ last string }
 
 // changed reports whether the store has become another incarnation, or lost all of its state, since
-// this process looked, or since the state in it was written. It compares with what this process knows
-// as well, since the answer that told of a change may have been lost.
+// this process looked, or since the state in it was written. It compares with what this process
+// knows as well, since the answer that told of a change may have been lost.
 func (l *life) changed(found redisstore.Incarnation) bool {
 	changed := found.Change == redisstore.Changed || l.last != "" && (l.last != found.ID || found.Change == redisstore.New)
 	l.last = found.ID

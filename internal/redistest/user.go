@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// User makes an ACL user with the rules for the test, and returns the space's URL with its login. The
-// test fails at its end if a server has denied the user anything.
+// User makes an ACL user with the rules for the test, and returns the space's URL with its login.
+// The test fails at its end if a server has denied the user anything.
 func (s Space) User(t testing.TB, rules []string) (url string) {
 	t.Helper()
 	return MakeUser(t, s.URL, "user-"+strings.TrimSuffix(s.Prefix, ":"), rules, s.servers...)
 }
 
-// MakeUser makes an ACL user with the rules at servers, and returns the URL with its login. The test
-// fails at its end if a server that still runs has denied the user anything.
+// MakeUser makes an ACL user with the rules at servers, and returns the URL with its login. The
+// test fails at its end if a server that still runs has denied the user anything.
 func MakeUser(t testing.TB, url, name string, rules []string, servers ...*Server) string {
 	t.Helper()
 	const password = "word"

@@ -7,7 +7,8 @@ const (
 	None     = "none"
 )
 
-// Wants reports whether a request for a route has a line in the access log of a mode; "" = NoHealth.
+// Wants reports whether a request for a route has a line in the access log of a mode; "" =
+// NoHealth.
 func Wants(mode, route string) bool {
 	switch mode {
 	case None:

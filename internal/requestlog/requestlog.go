@@ -34,8 +34,9 @@ func ID(ctx context.Context) string {
 	return ""
 }
 
-// Refuse keeps, for the request's own line, the code of the problem that it is refused with, and the
-// operation that the problem names, if any. Only the goroutine that serves the request may call it.
+// Refuse keeps, for the request's own line, the code of the problem that it is refused with, and
+// the operation that the problem names, if any. Only the goroutine that serves the request may call
+// it.
 func Refuse(ctx context.Context, code, operation string) {
 	r := of(ctx)
 	if r == nil {

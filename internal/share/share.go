@@ -38,9 +38,9 @@ func (p *Places) Yields(owner string) (from string, ok bool) {
 	return from, ok
 }
 
-// Quota bounds what can not be taken back from who has it. It keeps room for others: an owner with a
-// quarter of the places gets no more of them while half of all are taken, so that a lone owner may
-// have half, and each of four a quarter. It is safe for concurrent use.
+// Quota bounds what can not be taken back from who has it. It keeps room for others: an owner with
+// a quarter of the places gets no more of them while half of all are taken, so that a lone owner
+// may have half, and each of four a quarter. It is safe for concurrent use.
 type Quota struct {
 	Most int  // places
 	Lone bool // there is one owner, who may have them all
@@ -50,8 +50,8 @@ type Quota struct {
 	taken  int
 }
 
-// Take takes a place for an owner. leave gives it back, and is to be called once; ok is false if there
-// is none for this owner now.
+// Take takes a place for an owner. leave gives it back, and is to be called once; ok is false if
+// there is none for this owner now.
 func (q *Quota) Take(owner string) (leave func(), ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package stamper makes Snowflake ids with worker ids that this process leases itself: one lease and one generator a pool, leased when the pool is first used and
-// given back when it was not used for a while, when its place is needed for another owner's pool, or at the end.
+// Package stamper makes Snowflake ids with worker ids that this process leases itself: one lease
+// and one generator a pool, leased when the pool is first used and given back when it was not used
+// for a while, when its place is needed for another owner's pool, or at the end.
 //
 // What it promises is what its parts do: a window that was granted is this process's alone (package workerlease), it is not counted on for longer than it can be
 // (package internal/holder), and no id is stamped outside of it or twice (package snowflake). What it adds: an id is made with the layout and

@@ -20,8 +20,8 @@ type Config struct {
 	Max      int           // pools at once, the default one included; 0 = 64
 	Idle     time.Duration // after which a pool that nobody used is given back; 0 = 10 minutes
 	Spare    time.Duration // after which it makes room for another; 0 = a minute, Idle at most
-	// Owner says whose pool a call opens, by the call's context. With Max pools open, the owner of the
-	// most of them gives one up for an owner who has fewer. nil = all pools are one owner's.
+	// Owner says whose pool a call opens, by the call's context. With Max pools open, the owner of
+	// the most of them gives one up for an owner who has fewer. nil = all pools are one owner's.
 	Owner  func(context.Context) string
 	Logger *slog.Logger // nil = no log; it is not told the names of pools that clients chose
 

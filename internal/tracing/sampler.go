@@ -9,8 +9,9 @@ import (
 )
 
 // sampler keeps a part of the traces. A trace that is not kept where it began is not kept here. One
-// that is kept there is kept here if its caller is known. From any other caller it counts as a trace
-// that begins here: the flag that a stranger sends keeps no more traces than requests without it.
+// that is kept there is kept here if its caller is known. From any other caller it counts as a
+// trace that begins here: the flag that a stranger sends keeps no more traces than requests without
+// it.
 type sampler struct {
 	part  float64
 	begun sdk.Sampler // of traces that begin here
@@ -35,7 +36,8 @@ func (s sampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	case !parent.IsRemote() || s.known(p.ParentContext):
 		return sdk.AlwaysSample().ShouldSample(p)
 	}
-	// The ratio is decided on the trace's id, which the caller has chosen: a new one takes its place.
+	// The ratio is decided on the trace's id, which the caller has chosen: a new one takes its
+	// place.
 	_, _ = rand.Read(p.TraceID[:]) // it never fails
 	return s.begun.ShouldSample(p)
 }

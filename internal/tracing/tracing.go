@@ -33,8 +33,9 @@ const scope = "github.com/coatcheck/coatcheck"
 type Config struct {
 	Endpoint string   // base URL of the collector, such as http://127.0.0.1:4318, behind which comes /v1/traces; "" = as the environment says
 	Sample   *float64 // the part of the traces that is kept, 0 to 1: see Known. nil = as the environment says, else all
-	// Known reports whether the caller of a request, by its context, is one whose decision to keep a trace
-	// is followed, unless Sample is 0. That of all others counts as far as Sample allows. nil = nobody is.
+	// Known reports whether the caller of a request, by its context, is one whose decision to keep
+	// a trace is followed, unless Sample is 0. That of all others counts as far as Sample allows.
+	// nil = nobody is.
 	Known   func(context.Context) bool
 	Service string // the name under which the traces appear, unless the environment has another
 	Version string

@@ -53,8 +53,8 @@ type Answer struct {
 	NotKept bool              `json:"body_not_kept,omitempty"` // the body was too large to keep, and is not there
 }
 
-// Operation is what an operator may know of an operation: it answers GET /operation/{operation}, and
-// is a part of Operations. It holds no token and no key.
+// Operation is what an operator may know of an operation: it answers GET /operation/{operation},
+// and is a part of Operations. It holds no token and no key.
 type Operation struct {
 	Operation  string    `json:"operation"` // its name, which handlers get as well
 	State      string    `json:"state"`     // issued, claimed, completed or in-doubt
@@ -295,7 +295,8 @@ type Readiness struct {
 	Incarnation string `json:"incarnation,omitempty"` // for those who may read
 	Reason      string `json:"reason,omitempty"`      // why it is not ready; for those who may read with figures
 
-	// WorkerIDs counts the worker ids that this server stamps with itself. One that is waited for, in a quarantine too, does not make the server unready: all else works.
+	// WorkerIDs counts the worker ids that this server stamps with itself. One that is waited for,
+	// in a quarantine too, does not make the server unready: all else works.
 	WorkerIDs *WorkerCount `json:"worker_ids,omitempty"`
 	// Workers lists them for those who may read, as far as their names go.
 	Workers []StampingWorker `json:"workers,omitempty"`

@@ -104,6 +104,7 @@ func TestStopWaitsForRequestsThatAreOnTheirWay(t *testing.T) {
 		kept.isAnswered()
 		kept.say("GET / HTTP/1.1\r\nHo")
 		half.say("GET / HTTP/1.1\r\nHo")
+		synctest.Wait() // what was said is noted now, not only read
 		var others sync.WaitGroup
 		others.Go(func() {
 			time.Sleep(time.Millisecond) // Stop waits by then

@@ -49,7 +49,14 @@ func (c *conn) busy(major int) {
 	if major > 1 && !c.many.Swap(true) {
 		c.load.release()
 	}
+	if door := c.load.door; door.draining.Load() {
+		door.tell() // Stop waits for that
+	}
 }
+
+// isComing reports whether the header of a request has not come whole, or has not reached its
+// handler.
+func (c *conn) isComing() bool { return c != nil && c.header.Load() >= 0 }
 
 // wasTaken reports whether a handler has taken the connection over; nil is one that is not ours.
 func (c *conn) wasTaken() bool { return c != nil && c.taken.Load() }

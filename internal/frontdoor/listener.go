@@ -15,8 +15,9 @@ const warnEvery = time.Minute
 
 // visit is a connection that is inside.
 type visit struct {
-	at   *list.Element // in the queue of the quiet; nil = not in it
-	kept bool          // a request has been answered
+	at     *list.Element // in the queue of the quiet; nil = not in it
+	kept   bool          // a request has been answered
+	active bool          // a request has begun to come, and is not answered
 }
 
 type listener struct {
@@ -141,6 +142,7 @@ func (d *Door) note(conn net.Conn, state http.ConnState) {
 	if !ok {
 		return // it was sent away
 	}
+	v.active = state == http.StateActive
 	switch state {
 	case http.StateNew, http.StateIdle:
 		if v.kept = state == http.StateIdle; v.kept {
@@ -208,6 +210,12 @@ func (d *Door) changeLocked() <-chan struct{} {
 		d.change = make(chan struct{})
 	}
 	return d.change
+}
+
+func (d *Door) tell() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tellLocked()
 }
 
 func (d *Door) tellLocked() {

@@ -53,17 +53,18 @@ func (d *Door) closeListeners() {
 }
 
 // settle ends the connections without a request, and waits a moment for the first request of those
-// that are new. Then no connection is about to read a request: [http.Server.Shutdown] would drop
-// that unanswered.
+// that are new, until it has reached its handler. Then no connection is about to read a request:
+// [http.Server.Shutdown] would drop that unanswered, also one whose connection is active already.
 func (d *Door) settle(ctx context.Context) {
 	moment, cancel := context.WithTimeout(ctx, lingerTime)
 	defer cancel()
 	for {
-		ended, change := d.unused(moment.Err() != nil)
+		over := moment.Err() != nil
+		ended, change := d.unused(over)
 		for _, one := range ended {
 			hangUp(one)
 		}
-		if change == nil {
+		if change == nil || over {
 			return
 		}
 		select {
@@ -78,7 +79,7 @@ func (d *Door) settle(ctx context.Context) {
 func (d *Door) unused(all bool) (ended []net.Conn, change <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	waiting := false
+	waiting := d.isAnyComingLocked()
 	for at := d.quiet.Front(); at != nil; {
 		open, _ := at.Value.(net.Conn)
 		at = at.Next()
@@ -96,6 +97,15 @@ func (d *Door) unused(all bool) (ended []net.Conn, change <-chan struct{}) {
 		change = d.changeLocked()
 	}
 	return ended, change
+}
+
+func (d *Door) isAnyComingLocked() bool {
+	for open, v := range d.inside {
+		if v.active && plainly(open).isComing() && !isHTTP2(open) {
+			return true
+		}
+	}
+	return false
 }
 
 // isHTTP2 waits for the handshake of a connection: ask for those on which it is over.

@@ -121,6 +121,33 @@ func TestStopWaitsForRequestsThatAreOnTheirWay(t *testing.T) {
 	})
 }
 
+// net/http reports that a request has come before it looks whether the server is being shut down.
+func TestStopWaitsForARequestThatHasNotReachedItsHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openInn(t)
+		note := n.web.ConnState
+		n.web.ConnState = func(conn net.Conn, state http.ConnState) {
+			note(conn, state)
+			if state == http.StateActive {
+				time.Sleep(lookTime)
+			}
+		}
+		v := n.visit()
+		synctest.Wait()
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			time.Sleep(time.Millisecond) // Stop waits by then
+			v.isAnswered()
+			v.ends("its client")
+		})
+		n.stop(time.Second, nil)
+		asking.Wait()
+	})
+}
+
+// lookTime is how long a connection may stand between two lines of net/http.
+const lookTime = 10 * time.Millisecond
+
 func TestStopIsNotHeldByWhatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openInn(t)

@@ -181,20 +181,20 @@ func TestLinksThatAreCutUnderLoadHandOutNoIDTwice(t *testing.T) {
 		l := newLeafTable(t, server)
 		l.seed(t, "orders", 1, 10)
 		var taken book
-		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for round := range 3 {
 			link := linktest.Start(t, server.Addr())
+			ctx, cancel := context.WithCancel(t.Context())
 			for range 4 {
-				leaf := segment.NewLeafAlloc(server.OpenPlain(t, link.Addr(), l.database), dialects[server.Kind()], segment.LeafConfig{Timeout: 200 * time.Millisecond})
+				leaf := segment.NewLeafAlloc(server.OpenPlain(t, link.Addr(), l.database), dialects[server.Kind()], segment.LeafConfig{Timeout: time.Second})
 				all.Go(func() { taken.keep(ctx, leaf, 1<<30) })
 			}
 			awaitMore(t, &taken, taken.count()+30)
 			link.Swallow()
 			awaitFaults(t, &taken, (round+1)*4)
+			cancel() // a server keeps each connection of theirs that came to nothing, and takes only so many
 		}
 		taken.keep(t.Context(), l, taken.count()+30)
-		cancel()
 		all.Wait()
 		taken.check(t)
 	})

@@ -7,7 +7,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -100,6 +103,34 @@ func operationTable(list []wire.Operation) string {
 			line(o.Operation, o.Route, clockText(o.Since), ran, strconv.Itoa(o.Attempts), strconv.FormatInt(o.Fence, 10), o.RequestID)
 		}
 	}) + "\nLook each up in the service's own records, then: coatcheck token settle OPERATION --completed, --not-begun or --refused\n"
+}
+
+// dashed is a name of an operation that begins with a dash.
+var dashed = regexp.MustCompile(`^-[A-Za-z0-9_-]{31}$`)
+
+// withOperationLast moves an operation whose name begins with a dash to the end, after "--": it
+// would be read as flags.
+func withOperationLast(root *cobra.Command, args []string) []string {
+	command, _, err := root.Find(args)
+	if err != nil || !strings.Contains(command.Use, "OPERATION") || slices.Contains(args, "--") {
+		return args
+	}
+	for i, arg := range args {
+		if dashed.MatchString(arg) && !isFlag(command, arg) && !takesNext(command, args[i-1]) {
+			return append(slices.Delete(slices.Clone(args), i, i+1), "--", arg)
+		}
+	}
+	return args
+}
+
+func isFlag(command *cobra.Command, arg string) bool {
+	name, long := strings.CutPrefix(arg, "--")
+	return long && command.Flags().Lookup(name) != nil
+}
+
+// takesNext reports whether an argument is a flag whose value is the argument after it.
+func takesNext(command *cobra.Command, arg string) bool {
+	return isFlag(command, arg) && command.Flags().Lookup(arg[2:]).NoOptDefVal == ""
 }
 
 // settling is what token settle is told.

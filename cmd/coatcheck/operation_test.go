@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
@@ -75,4 +76,22 @@ func TestWrongSettlementsAreWrongUsage(t *testing.T) {
 		got := execute(t, nil, append(append([]string{"token"}, row.args...), "--server", p.banner.URL)...).exits(row.code)
 		expect.Contains(t, got.line, got.stderr, row.stderr)
 	}
+}
+
+// One name in 64 begins with a dash, and a command line takes what does for flags.
+func TestOperationWhoseNameBeginsWithADashIsNoFlag(t *testing.T) {
+	t.Parallel()
+	at := []string{"--redis", redistest.Start(t).URL()}
+	for _, operation := range []string{"-tDwoli0V1W7KHI9ITI3W7reomb2RCcY", "--Dwoli0V1W7KHI9ITI3W7reomb2RCcY"} {
+		for _, line := range [][]string{
+			{operation, "--refused", "--reason", "ticket"},
+			{"--refused", operation, "--reason", "ticket"},
+			{"--refused", "--reason", operation, operation},
+			{"--refused", "--", operation},
+		} {
+			execute(t, nil, slices.Concat([]string{"token", "settle"}, at, line)...).exits(failed, "unknown token")
+		}
+	}
+	execute(t, nil, "token", "settle", "--refused", "--no-such-flag-with-32-characters", "x").exits(usage, "unknown flag")
+	execute(t, nil, "token", "settle", "-tDwoli0V1W7KHI9ITI3W7reomb2RCc").exits(usage, "unknown shorthand")
 }

@@ -46,7 +46,7 @@ func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
 	root := p.command()
-	root.SetArgs(args)
+	root.SetArgs(withOperationLast(root, args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)

@@ -136,11 +136,15 @@ func TestLostReplyIsAnUnknownOutcomeOfAWriteAndAHarmlessFailureOfARead(t *testin
 	f := onImpostor(t, silent)
 	for sent, c := range writing {
 		checkProblem(t, f.send(t, c), wire.OutcomeUnknown)
-		if got := silent.ran.Load(); got != int64(sent+1) {
-			t.Fatalf("%v: got %d scripts for %d requests, want one each: a write was silently repeated", c, got, sent+1)
+		ran, most := silent.ran.Load(), int64(sent+1)
+		if c.path == "/payments" {
+			most++ // its claim is given back in the background, at once or later
+		}
+		if ran < int64(sent+1) || ran > most {
+			t.Fatalf("%v: got %d scripts for %d requests, want one each: a write was silently repeated", c, ran, sent+1)
 		}
 		if c.path == "/payments" {
-			break // its claim is given back in the background
+			break // what comes after it would be counted with the giving back
 		}
 	}
 	f.wantUnavailable(t, reading)

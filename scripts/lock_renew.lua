@@ -12,10 +12,11 @@ local mine = state.together[token]
 
 if mine and (ARGV[3] == '' or ARGV[3] == mine.fence) then
   mine.till = now + ttl
+  redis.call('HDEL', holders, token) -- first: a script whose first write adds nothing may go on when memory is full
   write_together(lock, holders, state, token, mine)
 elseif state.kind == 'x' and string.sub(state.value, 1, 22) == token and state.last.token == token and (ARGV[3] == '' or in_run(state.last.number, ARGV[3])) then
+  redis.call('PEXPIRE', lock, ARGV[2]) -- first, as above
   write_fence(fences, state.last.number, token, state.last.since, '-', remember(ttl))
-  redis.call('PEXPIRE', lock, ARGV[2])
 else
   return {'lost'}
 end

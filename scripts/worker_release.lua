@@ -15,6 +15,7 @@ if slot.state == 'h' then
   end
   local used = tonumber(ARGV[4]) or (now + tonumber(ARGV[5]))
   slot.state, slot.till = 'r', integer(math.min(tonumber(slot.till), math.max(used, tonumber(slot.from))))
+  redis.call('ZREM', KEYS[2], ARGV[1]) -- a script whose first write adds nothing may go on when memory is full
   write_slot(KEYS[1], KEYS[2], ARGV[1], slot)
 else
   write_record(KEYS[1], ARGV[1], slot)

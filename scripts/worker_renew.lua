@@ -27,6 +27,7 @@ local function renew_plain()
     return nil
   end
   till = moment(now + ttl)
+  redis.call('ZREM', index, id) -- a script whose first write adds nothing may go on when memory is full
   redis.call('ZADD', index, till, id) -- first, as in lib/slot
   redis.call('HSET', key, 's:' .. id, grant .. till .. rest)
   return {'ok', till, ttl, moment(now)}
@@ -99,6 +100,7 @@ if not alive(till) then
 end
 slot.till = integer(math.max(till, now + pool.ttl))
 if slot == before then
+  redis.call('ZREM', index, id) -- a script whose first write adds nothing may go on when memory is full
   write_slot(key, index, id, slot)
 else
   write_slot(key, index, id, slot, head_of(pool))

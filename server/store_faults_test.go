@@ -140,10 +140,37 @@ func TestStoreThatIsDownIsToldAndNothingIsDone(t *testing.T) {
 	f.wantWhole(t, false)
 }
 
-// endsAttempt reports whether a request extends or ends an attempt that runs, which needs no memory
-// that is not given free.
-func endsAttempt(c call) bool {
-	return strings.HasPrefix(c.path, "/token/{claimed}/")
+// goesOn reports whether a request renews or ends what is held already, which needs no memory that
+// is not given free.
+func goesOn(c call) bool {
+	return strings.HasPrefix(c.path, "/token/{claimed}/") || strings.HasPrefix(c.path, "/worker/pool/")
+}
+
+func TestWorkerIDsAndLocksAreRenewedAndGivenBackWhenMemoryIsFull(t *testing.T) {
+	for _, mode := range []string{"exclusive", "shared"} {
+		t.Run(mode, func(t *testing.T) {
+			redis, f := onRedis(t)
+			var locks []wire.LockGranted
+			for range map[string]int{"exclusive": 1, "shared": 2}[mode] {
+				locks = append(locks, must[wire.LockGranted](t, f.s, 201, "POST", "/lock/l", `{"ttl_ms":3600000,"mode":"`+mode+`"}`))
+			}
+			if err := redis.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+				t.Fatalf("CONFIG SET maxmemory 1: %v", err)
+			}
+			checkProblem(t, f.send(t, call{method: "POST", path: "/worker/new"}), wire.StoreUnavailable)
+			held := []call{{method: "PUT", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}}, {method: "DELETE", path: "/worker/pool/0", header: []string{"Lease-Token: {w0}"}}}
+			for _, method := range []string{"PUT", "DELETE"} {
+				for _, lock := range locks {
+					held = append(held, call{method: method, path: "/lock/l", header: []string{"Lease-Token: " + lock.Lease}})
+				}
+			}
+			for _, c := range held {
+				if a := f.send(t, c); a.status >= 300 {
+					t.Errorf("%v; want success", a)
+				}
+			}
+		})
+	}
 }
 
 func TestAttemptThatRunsCanEndWhenMemoryIsFull(t *testing.T) {
@@ -154,7 +181,7 @@ func TestAttemptThatRunsCanEndWhenMemoryIsFull(t *testing.T) {
 				t.Fatalf("CONFIG SET maxmemory 1: %v", err)
 			}
 			checkProblem(t, f.send(t, call{method: "POST", path: "/token/{issued}/claim", body: forAnHour}), wire.StoreUnavailable)
-			for _, c := range slices.DeleteFunc(slices.Clone(writing), func(c call) bool { return !endsAttempt(c) }) {
+			for _, c := range slices.DeleteFunc(slices.Clone(writing), func(c call) bool { return !strings.HasPrefix(c.path, "/token/{claimed}/") }) {
 				if strings.HasSuffix(c.path, "/extend") || strings.HasSuffix(c.path, end) {
 					if a := f.send(t, c); a.status >= 300 {
 						t.Errorf("%v; want success", a)
@@ -179,7 +206,7 @@ func TestStoreThatRefusesWritesIsToldAndNothingIsDone(t *testing.T) {
 			}
 			refused := writing
 			if name == "out of memory" {
-				refused = slices.DeleteFunc(slices.Clone(writing), endsAttempt)
+				refused = slices.DeleteFunc(slices.Clone(writing), goesOn)
 			}
 			f.wantUnavailable(t, refused)
 			for _, c := range reading {

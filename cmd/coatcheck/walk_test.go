@@ -14,17 +14,22 @@ import (
 )
 
 const (
-	readme  = "../../README.md"
-	pageURL = "http://127.0.0.1:8080" // as the README writes it
+	pageURL = "http://127.0.0.1:8080" // as the walk writes it
 	marker  = "--- next command ---"
 )
 
-// TestWalkOfTheReadme runs every line of the README's walk with bash and curl and compares what it prints with the page, on each kind of store.
-func TestWalkOfTheReadme(t *testing.T) {
-	page, err := os.ReadFile(readme)
+// The commands of the README, and those of the walk, run with bash and curl on each kind of store,
+// and what they print is compared with the page.
+func TestWalkOfTheReadme(t *testing.T)       { testWalk(t, "../../README.md") }
+func TestWalkThroughTheService(t *testing.T) { testWalk(t, "../../docs/walk.md") }
+
+func testWalk(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	page := string(text)
 	for _, store := range []struct {
 		name string
 		url  func(t *testing.T) string
@@ -35,10 +40,10 @@ func TestWalkOfTheReadme(t *testing.T) {
 	} {
 		t.Run(store.name, func(t *testing.T) {
 			server := serve(t, "--dev", "--redis", store.url(t))
-			steps := walk(string(page))
+			steps := walk(page)
 			outputs := runWalk(t, server.banner.URL, steps)
 			if *update && store.name == "embedded" {
-				rewrite(t, string(page), steps, outputs)
+				rewrite(t, file, page, steps, outputs)
 				return
 			}
 			for i, step := range steps {
@@ -71,13 +76,15 @@ func walk(page string) (steps []step) {
 // runWalk runs all commands in one shell, so that variables last, and returns what each printed.
 func runWalk(t *testing.T, url string, steps []step) []string {
 	t.Helper()
-	if len(steps) < 10 {
+	if len(steps) < 8 {
 		t.Fatalf("the page has %d steps", len(steps))
 	}
 	url = apitest.Proxy(t, url)
 	script := "exec 2>&1\nexport COATCHECK_SERVER=" + url + "\ncoatcheck() { " + asProgram + "=1 '" + os.Args[0] + "' \"$@\"; }\n"
+	short := strings.TrimPrefix(pageURL, "http://127.0.0.1") // localhost:8080 in the README
 	for _, step := range steps {
-		script += strings.ReplaceAll(step.command, pageURL, url) + "\necho; echo '" + marker + "'\n"
+		command := strings.NewReplacer(pageURL, url, "localhost"+short, url).Replace(step.command)
+		script += command + "\necho; echo '" + marker + "'\n"
 	}
 	out, err := exec.CommandContext(t.Context(), "bash", "-c", script).Output()
 	if err != nil {
@@ -98,7 +105,7 @@ func shape(output string) string {
 	return strings.Join(strings.Fields(output), " ")
 }
 
-func rewrite(t *testing.T, page string, steps []step, outputs []string) {
+func rewrite(t *testing.T, file, page string, steps []step, outputs []string) {
 	t.Helper()
 	next := 0
 	page = console.ReplaceAllStringFunc(page, func(old string) string {
@@ -112,7 +119,7 @@ func rewrite(t *testing.T, page string, steps []step, outputs []string) {
 		}
 		return block + "```"
 	})
-	if err := os.WriteFile(readme, []byte(page), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -31,7 +31,7 @@ var fills = map[string]struct {
 // Whatever fills a store, its heap stays below the bound, uses a good part of it, and what is
 // refused then has changed nothing.
 func TestHeapOfAFullStoreStaysBelowItsBound(t *testing.T) {
-	const most = 6 << 20
+	const most = 2 << 20
 	for name, fill := range fills {
 		t.Run(name, func(t *testing.T) {
 			heap := int64(0)

@@ -10,9 +10,11 @@ func TestZeroConfigIsSound(t *testing.T) {
 	if err := (Config{}).Check(); err != nil {
 		t.Fatal(err)
 	}
-	c := Config{}.withDefaults()
-	if c.Prefix != "coatcheck:" || c.AckTimeout != 500*time.Millisecond || c.Timeout != time.Second || c.Logger == nil {
-		t.Errorf("the defaults are %+v", c)
+	for url, timeout := range map[string]time.Duration{"": EmbeddedTimeout, "embedded:": EmbeddedTimeout, "redis://h": DefaultTimeout} {
+		c := Config{URL: url}.withDefaults()
+		if c.Prefix != "coatcheck:" || c.AckTimeout != 500*time.Millisecond || c.Timeout != timeout || c.Logger == nil {
+			t.Errorf("defaults with URL %q: got %+v, want prefix coatcheck:, ack timeout 500ms, timeout %v and a logger", url, c, timeout)
+		}
 	}
 }
 

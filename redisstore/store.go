@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,14 @@ const (
 	Cluster    Mode = "cluster"
 )
 
+// DefaultTimeout is how long a call may take by default. The embedded store has EmbeddedTimeout: it
+// runs in the process and loses no reply, so a call that takes long is a busy machine, and giving it
+// up would leave an outcome unknown for nothing.
+const (
+	DefaultTimeout  = time.Second
+	EmbeddedTimeout = 30 * time.Second
+)
+
 // Config says which Redis to use and how. The zero value of each field but URL means the default beside it.
 type Config struct {
 	// URL names the Redis: embedded: | redis://[user:password@]host[:6379][/db] | rediss://… (TLS) | unix://[user:password@]/path/to.sock[?db=n]
@@ -34,7 +43,7 @@ type Config struct {
 	Prefix     string        // before every key; "" = DefaultPrefix
 	Ack        int           // replicas that must confirm every write; 0 = none
 	AckTimeout time.Duration // how long a write waits for them, at most; 0 = half a second, or half of Timeout if that is less
-	Timeout    time.Duration // how long a call may take in all, the acknowledgement included; 0 = 1 second
+	Timeout    time.Duration // how long a call may take in all, the acknowledgement included; 0 = DefaultTimeout, embedded: EmbeddedTimeout
 
 	DataDir  string       // embedded: where the store keeps its data; "" = in memory only
 	MaxKeys  int          // embedded: how many keys it may hold; 0 = its own default
@@ -69,11 +78,11 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	config = config.withDefaults()
 	target, err := parseURL(config.URL)
 	if err != nil {
 		return nil, err
 	}
+	config = config.withDefaults()
 	store := &Store{
 		combiners: &combiners{}, mode: target.mode, address: target.address, prefix: config.Prefix,
 		ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
@@ -90,7 +99,10 @@ func (c Config) withDefaults() Config {
 		c.Prefix = DefaultPrefix
 	}
 	if c.Timeout == 0 {
-		c.Timeout = time.Second
+		c.Timeout = DefaultTimeout
+		if c.URL == "" || strings.HasPrefix(c.URL, "embedded:") {
+			c.Timeout = EmbeddedTimeout
+		}
 	}
 	if c.AckTimeout == 0 {
 		c.AckTimeout = min(500*time.Millisecond, c.Timeout/2)

@@ -48,7 +48,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 		got[s.Name] = s.Value + " by " + s.Source
 	}
 	for name, want := range map[string]string{
-		"prefix": "from-file by file", "listen": "127.0.0.1:2 by environment", "ack": "3 by flag", "dev": "true by file", "store-timeout": "1s by default",
+		"prefix": "from-file by file", "listen": "127.0.0.1:2 by environment", "ack": "3 by flag", "dev": "true by file", "request-timeout": "30s by default",
 	} {
 		expect.Equal(t, "setting "+name, got[name], want)
 	}

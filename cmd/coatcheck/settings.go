@@ -134,7 +134,7 @@ func settings(c *config) []*setting {
 		number("max-keys", "1000000", 1, 100_000_000, "keys", "embedded store: how many keys it may hold", &c.maxKeys),
 		maxBytes(c),
 		text("prefix", "coatcheck:", "text", "before every key in Redis", &c.prefix),
-		span("store-timeout", "1s", 10*time.Millisecond, time.Minute, "how long one call to the store may take", &c.storeTimeout),
+		optional(span("store-timeout", unsaid, 10*time.Millisecond, time.Minute, fmt.Sprintf("how long one call to the store may take; empty: %v, on the embedded store %v", redisstore.DefaultTimeout, redisstore.EmbeddedTimeout), &c.storeTimeout)),
 		span("request-timeout", "30s", time.Second, 24*time.Hour, "how long a request may take", &c.requestTimeout),
 		span("drain-delay", "0s", 0, time.Hour, "at a stop: how long /readyz says so before the listener closes", &c.drainDelay),
 		span("stop-timeout", "0s", 0, 25*time.Hour, "at a stop: how long requests under way may take to end; 0: as long as they may take at all (--request-timeout, at the gateway the longest upstream_timeout_ms of its routes), and 5 s, so that none is cut off", &c.stopTimeout),

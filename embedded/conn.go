@@ -11,7 +11,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// maxUnread is how many bytes of replies and messages a connection may leave unread before it is closed.
+// maxUnread is how many bytes a connection that has asked for messages may leave unread before it is
+// closed. Replies are bounded by what the client asks for before it reads.
 const maxUnread = 64 << 20
 
 // keptBuffer is the size in bytes up to which a buffer is used again.
@@ -81,7 +82,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	switch {
 	case c.ended:
-	case len(c.unsent) > maxUnread:
+	case c.subscribed.Load() && len(c.unsent) > maxUnread:
 		c.store.logger.Warn("connection closed: it does not read what it is sent", "unread_bytes", len(c.unsent))
 		c.endLocked()
 		c.pipe.Close()

@@ -142,6 +142,9 @@ func writeFile(t *testing.T, path string, text []byte) {
 	}
 }
 
+// headSize is how many bytes the head of a log has.
+var headSize = len(appendLogHead(nil, zeroSecret))
+
 // crashed gives a data directory whose log has some groups, and the log's path.
 func crashed(t *testing.T) (dir, log string) {
 	t.Helper()
@@ -160,8 +163,9 @@ func TestATornEndOfTheLastLogIsDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lastGroup := int64(len(whole) / 5 * 4) // the groups are of equal size
-	for _, cut := range []int{1, 2, 20, len(whole)/5 - 1} {
+	size := (len(whole) - headSize) / 5 // the groups are of equal size
+	lastGroup := headSize + 4*size
+	for _, cut := range []int{1, 2, 20, size - 1} {
 		for _, zeros := range []int{0, 5000} {
 			torn := append(slices.Clone(whole[:len(whole)-cut]), make([]byte, zeros)...)
 			dir := leave(t, dir)
@@ -187,10 +191,13 @@ func TestDamageIsRefusedWithItsPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := len(whole) / 5
+	size := (len(whole) - headSize) / 5 // of a group
+	begin := headSize + size            // of the second
 	second := slices.Clone(whole)
-	second[size+30] ^= 1
-	longer := slices.Concat(whole[:size], bytes.Replace(whole[size:], []byte("$1\r\n"), []byte("$99999\r\n"), 1))
+	second[begin+30] ^= 1
+	last := slices.Clone(whole)
+	last[len(whole)-30] ^= 1
+	longer := slices.Concat(whole[:begin], bytes.Replace(whole[begin:], []byte("$1\r\n"), []byte("$99999\r\n"), 1))
 	snapshot, err := os.ReadFile(filepath.Join(dir, snapshotName))
 	if err != nil {
 		t.Fatal(err)
@@ -199,11 +206,12 @@ func TestDamageIsRefusedWithItsPlace(t *testing.T) {
 	for name, damage := range map[string]struct {
 		file, text, says string
 	}{
-		"a bit in the middle of a log":     {filepath.Base(log), string(second), fmt.Sprintf("%s, in the group at byte %d", filepath.Base(log), size)},
-		"a length in the middle":           {filepath.Base(log), string(longer), fmt.Sprintf("byte %d", size)},
+		"a bit in the middle of a log":     {filepath.Base(log), string(second), fmt.Sprintf("%s, in the group at byte %d", filepath.Base(log), begin)},
+		"a bit in the last group":          {filepath.Base(log), string(last), fmt.Sprintf("byte %d", headSize+4*size)},
+		"a length in the middle":           {filepath.Base(log), string(longer), fmt.Sprintf("byte %d", begin)},
 		"something else behind":            {filepath.Base(log), string(whole) + "hello", fmt.Sprintf("byte %d", len(whole))},
-		"another command":                  {filepath.Base(log), string(appendSeal(foreign, sealGroup, foreign)), `"INCR" has no place in it`},
-		"a torn log that is not the last":  {filepath.Base(log), string(whole[:len(whole)-1]), fmt.Sprintf("byte %d", 4*size)},
+		"another command":                  {filepath.Base(log), string(appendSeal(foreign, "", foreign)), `"INCR" has no place in it`},
+		"a torn log that is not the last":  {filepath.Base(log), string(whole[:len(whole)-1]), fmt.Sprintf("byte %d", headSize+4*size)},
 		"a snapshot without its end":       {snapshotName, string(snapshot[:len(snapshot)-1]), snapshotName + ", in the group at byte 0"},
 		"a snapshot with something behind": {snapshotName, string(snapshot) + "\n", "follows its end"},
 		"a snapshot that is empty":         {snapshotName, "", snapshotName},
@@ -236,8 +244,8 @@ func TestAMissingSnapshotIsNoticed(t *testing.T) {
 
 func TestANewerFormatIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, stateName), []byte(`{"format":2}`))
-	if _, err := Open(Config{Dir: dir}); err == nil || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "format 2") {
+	writeFile(t, filepath.Join(dir, stateName), []byte(`{"format":3}`))
+	if _, err := Open(Config{Dir: dir}); err == nil || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "format 3") {
 		t.Fatalf("got %v", err)
 	}
 }

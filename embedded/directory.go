@@ -14,7 +14,7 @@ import (
 )
 
 // format is the version of the files that this code reads and writes.
-const format = 1
+const format = 2
 
 const (
 	snapshotName = "snapshot.resp"
@@ -78,15 +78,21 @@ func (d *directory) logs() ([]int, error) {
 	return numbers, nil
 }
 
-func (d *directory) newLog(number int) (*os.File, error) {
-	log, err := os.OpenFile(d.file(logName(number)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+// newLog begins a log. Its head is on the disk before anything else of it can be.
+func (d *directory) newLog(number int) (log *os.File, secret string, err error) {
+	log, err = os.OpenFile(d.file(logName(number)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if err := d.sync(); err != nil {
-		return nil, errors.Join(err, log.Close())
+	secret = newIncarnation()[:len(zeroSecret)]
+	_, err = log.Write(appendLogHead(nil, secret))
+	if err == nil {
+		err = errors.Join(log.Sync(), d.sync())
 	}
-	return log, nil
+	if err != nil {
+		return nil, "", errors.Join(err, log.Close())
+	}
+	return log, secret, nil
 }
 
 // removeLogs deletes the logs up to a number. The oldest goes first, so that those that a crash leaves are the end of the history.
@@ -116,7 +122,7 @@ func (d *directory) readState() (st state, found bool, err error) {
 		return state{}, false, err
 	}
 	err = json.Unmarshal(text, &st)
-	if err == nil && (st.Format < 1 || st.Format == format && len(st.Incarnation) != 40) {
+	if err == nil && (st.Format < 1 || st.Format <= format && len(st.Incarnation) != 40) {
 		err = errors.New("a field is missing")
 	}
 	if err != nil {

@@ -36,8 +36,11 @@
 //     once. Reads are refused as well, since they could tell what the disk does not have.
 //   - A step of the wall clock while the process is down moves the expiry of what is kept, which is written as absolute time. If the clock stands
 //     before the last time that the directory knows, Open logs a warning: fences and leases count by it.
-//   - A torn end of the last log, from a crash while writing, is dropped with a warning. It was never answered. Any other damage makes Open fail with
-//     [ErrCorrupt], naming file, offset and what to do.
+//   - A torn end of the last log, from a crash while writing, is dropped with a warning. It was never
+//     answered. It may be cut off anywhere, and have zeros where the disk did not come to write a
+//     sector. Any other damage makes Open fail with [ErrCorrupt], naming file, offset and what to do.
+//   - A start or a stop that is cut off, or that cannot write its snapshot, leaves a directory from
+//     which the next start reads the same.
 //   - A second process, or a second Open, on the directory fails with [ErrInUse].
 //
 // The directory (0700, files 0600) holds snapshot.resp, log-<n>.resp, state.json and the lock file. Snapshot and logs are Redis commands, with an ECHO

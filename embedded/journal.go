@@ -31,11 +31,12 @@ type journal struct {
 
 	mu           sync.Mutex // one flush at a time; taken before exec
 	log          logFile
-	number       int   // of the log
-	size         int64 // of the log, in bytes
-	snapshotSize int64 // bytes
-	leastSize    int64 // of a log that is compacted, in bytes
-	err          error // why the log can not be written any more
+	secret       string // of its seals
+	number       int    // of the log
+	size         int64  // of the log, in bytes
+	snapshotSize int64  // bytes
+	leastSize    int64  // of a log that is compacted, in bytes
+	err          error  // why the log can not be written any more
 
 	full       chan struct{} // asks for a compaction
 	stop       context.CancelFunc
@@ -125,7 +126,7 @@ func (j *journal) flushLocked() error {
 	upTo, group := j.changes.Load(), j.takeLocked()
 	j.store.exec.Unlock()
 	if len(group) > 0 {
-		group = appendSeal(group, sealGroup, group)
+		group = appendSeal(group, j.secret, group)
 		if err := j.write(group); err != nil {
 			j.fail(err)
 			return err
@@ -195,11 +196,11 @@ func (j *journal) fail(err error) {
 
 // begin opens the first log after a start, and starts the goroutine that compacts.
 func (j *journal) begin(number int) error {
-	log, err := j.dir.newLog(number)
+	log, secret, err := j.dir.newLog(number)
 	if err != nil {
 		return err
 	}
-	j.log, j.number = log, number
+	j.log, j.secret, j.number = log, secret, number
 	ctx, cancel := context.WithCancel(context.Background())
 	j.stop = cancel
 	j.compacting.Go(func() { j.compactOnDemand(ctx) })
@@ -231,7 +232,12 @@ func (j *journal) compact() error {
 	if err != nil {
 		return err
 	}
-	if err := j.snapshot(); err != nil {
+	return j.replaceLogs(last)
+}
+
+// replaceLogs writes a snapshot, and then deletes the logs that it stands for, up to a number.
+func (j *journal) replaceLogs(last int) error {
+	if err := j.snapshot(last); err != nil {
 		return err
 	}
 	return j.dir.removeLogs(last)
@@ -244,12 +250,12 @@ func (j *journal) rotate() (last int, err error) {
 	if j.err != nil {
 		return 0, j.err
 	}
-	log, err := j.dir.newLog(j.number + 1)
+	log, secret, err := j.dir.newLog(j.number + 1)
 	if err != nil {
 		return 0, err
 	}
 	old := j.log
-	j.log, j.number, j.size = log, j.number+1, 0
+	j.log, j.secret, j.number, j.size = log, secret, j.number+1, 0
 	return j.number - 1, old.Close()
 }
 
@@ -264,7 +270,7 @@ func (j *journal) close() error {
 	if err != nil {
 		return errors.Join(err, j.log.Close())
 	}
-	if err := errors.Join(j.log.Close(), j.snapshot(), j.dir.removeLogs(j.number)); err != nil {
+	if err := errors.Join(j.log.Close(), j.replaceLogs(j.number)); err != nil {
 		return err
 	}
 	return j.dir.writeState(state{Incarnation: j.store.incarnation, Clean: true})

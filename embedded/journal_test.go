@@ -174,7 +174,7 @@ func randomHistory(t *testing.T, random *rand.Rand) {
 			last := 0
 			compaction = []func() error{
 				func() (err error) { last, err = s.journal.rotate(); return err },
-				func() error { return s.journal.snapshot() },
+				func() error { return s.journal.snapshot(last) },
 				func() error { return s.journal.dir.removeLogs(last) },
 			}
 		}
@@ -471,7 +471,7 @@ func TestAKeyThatExpiresWhileASnapshotIsTakenDoesNotComeBack(t *testing.T) {
 		do(t, c, "HSET", "brief", "f", 2) // in the new log, without the expiry
 		time.Sleep(time.Second)
 		want(t, c, "0", "EXISTS", "brief")
-		if err := errors.Join(s.journal.snapshot(), s.journal.dir.removeLogs(last)); err != nil {
+		if err := errors.Join(s.journal.snapshot(0), s.journal.dir.removeLogs(last)); err != nil {
 			t.Fatal(err)
 		}
 		want(t, client(t, open(t, Config{Dir: leave(t, s.journal.dir.path)})), "0", "EXISTS", "brief")
@@ -484,7 +484,7 @@ func TestASnapshotShowsNothingThatTheLogDoesNotHave(t *testing.T) {
 	if s.journal.synced.Load() == s.journal.changes.Load() {
 		t.Fatal("it is flushed")
 	}
-	if err := s.journal.snapshot(); err != nil {
+	if err := s.journal.snapshot(0); err != nil {
 		t.Fatal(err)
 	}
 	if s.journal.synced.Load() != s.journal.changes.Load() {

@@ -29,7 +29,7 @@ func (s *Store) openDir(cfg Config) (err error) {
 		return err
 	}
 	j := newJournal(s, dir, cfg)
-	if err := errors.Join(j.snapshot(), dir.removeLogs(last)); err != nil {
+	if err := j.replaceLogs(last); err != nil {
 		return err
 	}
 	if err := dir.writeState(state{Incarnation: s.incarnation}); err != nil {
@@ -38,7 +38,10 @@ func (s *Store) openDir(cfg Config) (err error) {
 	if err := j.begin(last + 1); err != nil {
 		return err
 	}
+	s.exec.Lock()
+	defer s.exec.Unlock()
 	s.journal = j
+	s.clock.arm() // not sooner: what expires has to be noted
 	return nil
 }
 
@@ -53,12 +56,12 @@ func (s *Store) loadLocked(dir *directory) (last int, err error) {
 		return 0, err
 	}
 	l := loader{store: s, dir: dir, expiry: map[string]int64{}}
-	found, err := l.snapshot()
+	last, found, err := l.snapshot()
 	if err == nil && known && !found {
 		err = fmt.Errorf("%w: %s is missing; restore it from a backup, or delete %s to start with what the logs hold", ErrCorrupt, snapshotName, stateName)
 	}
 	for i, n := range logs {
-		if err == nil {
+		if err == nil && n > last {
 			err = l.log(logName(n), i == len(logs)-1)
 			last = n
 		}
@@ -114,32 +117,33 @@ type loader struct {
 	expiry map[string]int64 // of each key that has one, in milliseconds since 1970
 }
 
-// snapshot reads the snapshot, and tells whether there is one.
-func (l *loader) snapshot() (found bool, err error) {
+// snapshot reads the snapshot, and reports whether there is one, and the number of the newest log
+// that it holds.
+func (l *loader) snapshot() (logs int, found bool, err error) {
 	file, err := os.Open(l.dir.file(snapshotName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return 0, false, nil
 	}
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	defer file.Close()
 	in := newReader(file)
 	for {
 		start := in.offset
-		commands, last, err := in.group()
+		commands, end, err := in.group()
 		if err == nil {
 			err = l.apply(commands)
 		}
-		if err == nil && last {
+		if err == nil && end.last {
 			_, err = in.from.Peek(1)
 			if errors.Is(err, io.EOF) {
-				return true, nil
+				return end.logs, true, nil
 			}
 			err = errors.Join(errors.New("something follows its end"), err)
 		}
 		if err != nil {
-			return true, damage(snapshotName, start, err, "restore it from a backup")
+			return 0, true, damage(snapshotName, start, err, "restore it from a backup")
 		}
 	}
 }
@@ -152,6 +156,9 @@ func (l *loader) log(name string, last bool) error {
 	}
 	defer file.Close()
 	in := newReader(file)
+	if torn, err := in.logHead(); err != nil || torn && last {
+		return err
+	}
 	for {
 		start := in.offset
 		commands, _, err := in.group()
@@ -160,7 +167,7 @@ func (l *loader) log(name string, last bool) error {
 		}
 		if err == nil {
 			err = l.apply(commands)
-		} else if last && l.torn(file, start) {
+		} else if last && l.torn(file, start, in.secret) {
 			return nil
 		}
 		if err != nil {
@@ -169,10 +176,10 @@ func (l *loader) log(name string, last bool) error {
 	}
 }
 
-// torn tells whether what begins at an offset is a group that a crash has cut off.
-func (l *loader) torn(file *os.File, offset int64) bool {
+// torn reports whether what begins at an offset is a group that a crash has cut off.
+func (l *loader) torn(file *os.File, offset int64, secret string) bool {
 	rest, err := io.ReadAll(io.NewSectionReader(file, offset, math.MaxInt64-offset))
-	if err != nil || !tornOff(rest) {
+	if err != nil || !tornOff(rest, offset, secret) {
 		return false
 	}
 	l.store.logger.Warn("the log ends in a group that was not written to its end, and never answered; it is dropped",
@@ -236,5 +243,4 @@ func (l *loader) expire() {
 	for _, key := range s.redis.Keys() {
 		s.weights.set(key, s.sizeLocked(key))
 	}
-	s.clock.arm()
 }

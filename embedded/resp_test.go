@@ -40,16 +40,16 @@ func TestReaderTakesOnlyWhatIsWritten(t *testing.T) {
 
 func TestAGroupCountsOnlyWithItsSeal(t *testing.T) {
 	one := appendCommand(appendCommand(nil, "SET", "a", "\x00\r\n\xff"), "DEL", "b")
-	whole := appendSeal(bytes.Clone(one), sealGroup, one)
-	commands, last, err := newReader(bytes.NewReader(whole)).group()
-	if err != nil || last || !reflect.DeepEqual(commands, [][]string{{"SET", "a", "\x00\r\n\xff"}, {"DEL", "b"}}) {
-		t.Fatal(commands, last, err)
+	whole := appendSeal(bytes.Clone(one), "", one)
+	commands, end, err := newReader(bytes.NewReader(whole)).group()
+	if err != nil || end.last || !reflect.DeepEqual(commands, [][]string{{"SET", "a", "\x00\r\n\xff"}, {"DEL", "b"}}) {
+		t.Fatal(commands, end, err)
 	}
 	for i := range whole {
 		if _, _, err := newReader(bytes.NewReader(whole[:i])).group(); err == nil {
 			t.Errorf("the first %d bytes pass for the group", i)
 		}
-		if !tornOff(whole[:i]) || !tornOff(append(bytes.Clone(whole[:i]), make([]byte, 4096)...)) {
+		if !tornOff(whole[:i], 0, "") || !tornOff(append(bytes.Clone(whole[:i]), make([]byte, 4096)...), 0, "") {
 			t.Errorf("the first %d bytes do not pass for a group that was cut off", i)
 		}
 		for bit := range 8 {
@@ -60,7 +60,7 @@ func TestAGroupCountsOnlyWithItsSeal(t *testing.T) {
 			}
 		}
 	}
-	if tornOff(append(whole[:20:20], whole...)) {
+	if tornOff(append(whole[:20:20], whole...), 0, "") {
 		t.Error("damage before a whole group passes for a group that was cut off")
 	}
 }
@@ -68,8 +68,9 @@ func TestAGroupCountsOnlyWithItsSeal(t *testing.T) {
 // What a reader takes is, byte for byte, what the writer makes of it, whatever the input.
 func FuzzReader(f *testing.F) {
 	one := appendCommand(appendCommand(nil, "SET", "a", "\x00\r\n\xff"), "PEXPIREAT", "a", "1")
-	f.Add(appendSeal(bytes.Clone(one), sealGroup, one))
-	f.Add(appendSeal(nil, sealEnd, nil))
+	f.Add(appendSeal(bytes.Clone(one), "", one))
+	f.Add(appendEnd(nil, 7))
+	f.Add(appendCommand(nil, sealCommand, endFormat1))
 	f.Add(one)
 	f.Add([]byte("*1\r\n$536870912\r\nx"))
 	f.Add([]byte("*1048576\r\n$0\r\n\r\n"))
@@ -77,7 +78,7 @@ func FuzzReader(f *testing.F) {
 		in := newReader(bytes.NewReader(data))
 		for {
 			start := in.offset
-			commands, last, err := in.group()
+			commands, end, err := in.group()
 			if err != nil {
 				if errors.Is(err, io.EOF) && int(in.offset) != len(data) {
 					t.Fatalf("stopped at byte %d of %d without an error", in.offset, len(data))
@@ -88,11 +89,15 @@ func FuzzReader(f *testing.F) {
 			for _, words := range commands {
 				again = appendCommand(again, words...)
 			}
-			kind := sealGroup
-			if last {
-				kind = sealEnd
+			switch taken := data[start:in.offset]; {
+			case end.last && bytes.Contains(taken, []byte(endFormat1+"\r")):
+				again = appendCommand(again, sealCommand, endFormat1)
+			case end.last:
+				again = appendEnd(again, end.logs)
+			default:
+				again = appendSeal(again, "", bytes.Clone(again))
 			}
-			if again = appendSeal(again, kind, bytes.Clone(again)); !bytes.Equal(again, data[start:in.offset]) {
+			if !bytes.Equal(again, data[start:in.offset]) {
 				t.Fatalf("took %q, which is written %q", data[start:in.offset], again)
 			}
 		}

@@ -10,14 +10,15 @@ import (
 // snapshotKeys is how many keys are read, and sealed as one group, at a time.
 const snapshotKeys = 100
 
-// snapshot writes a new snapshot and puts it in the place of the old one. Commands run in between its groups: the log that was begun before has what they
-// change.
-func (j *journal) snapshot() error {
+// snapshot writes a new snapshot and puts it in the place of the old one. It holds all of the logs
+// up to a number, which the next start does not read any more: they may tell of keys that have gone
+// since. Commands run in between its groups: the log that was begun before has what they change.
+func (j *journal) snapshot(logs int) error {
 	file, err := os.OpenFile(j.dir.file(snapshotName+".new"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	size, err := j.writeSnapshot(file)
+	size, err := j.writeSnapshot(file, logs)
 	if err == nil {
 		err = j.flush() // what the snapshot may show of scripts that no log has yet
 	}
@@ -43,18 +44,18 @@ func (j *journal) flush() error {
 	return j.flushLocked()
 }
 
-func (j *journal) writeSnapshot(file *os.File) (size int64, err error) {
+func (j *journal) writeSnapshot(file *os.File, logs int) (size int64, err error) {
 	out := bufio.NewWriterSize(file, 1<<20)
 	for keys := range slices.Chunk(j.store.redis.Keys(), snapshotKeys) {
 		group := j.images(keys)
-		group = appendSeal(group, sealGroup, group)
+		group = appendSeal(group, "", group)
 		n, err := out.Write(group)
 		size += int64(n)
 		if err != nil {
 			return size, err
 		}
 	}
-	n, err := out.Write(appendSeal(nil, sealEnd, nil))
+	n, err := out.Write(appendEnd(nil, logs))
 	return size + int64(n), errors.Join(err, out.Flush())
 }
 

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -29,10 +30,15 @@ type combiners struct {
 	mu      sync.RWMutex
 	by      map[destination]*combiner
 	flights sync.WaitGroup
+	large   chan struct{} // one place for each large call under way
 
 	// What is used again. It is of one store, since a channel must not go from one bubble of testing/synctest to another.
 	increments sync.Pool // of *increment
 	trips      sync.Pool // of *trip
+}
+
+func newCombiners() *combiners {
+	return &combiners{by: map[destination]*combiner{}, large: make(chan struct{}, largeAtOnce)}
 }
 
 type destination struct {
@@ -49,10 +55,8 @@ func (c *combiners) to(d destination, store *Store) *combiner {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.by == nil {
-		c.by = map[destination]*combiner{}
-	}
 	if c.by[d] == nil {
+		maps.DeleteFunc(c.by, func(d destination, _ *combiner) bool { return isClosed(d.node) })
 		c.by[d] = &combiner{destination: d, store: store, running: &c.flights}
 	}
 	return c.by[d]
@@ -83,6 +87,7 @@ type job struct {
 	reply  Reply
 	err    error
 	landed chan struct{} // has room for the one message that tells it
+	late   *time.Timer   // of the call's deadline; nil until it waits
 }
 
 // boarding is the call's job, ready to wait for a flight.
@@ -143,24 +148,39 @@ func (c *combiner) landedLocked(took time.Duration) {
 	c.quickest = min(took, c.quickest+(took-c.quickest)/256)
 }
 
-// wait returns the job's reply. It needs no timer: every flight ends with the store's time for a call that was asked for no later than this one. A caller
-// that gives up leaves a job that has not boarded; one that has may be sent at any time, so it counts as sent.
+// wait returns the job's reply, within the context and the call's own deadline: the flight may have
+// calls that were asked for later, and ends with the last of them. A caller that gives up leaves a
+// job that has not boarded; one that has may be sent at any time, so it counts as sent.
 func (j *job) wait(ctx context.Context) (Reply, error) {
+	if j.late == nil {
+		j.late = time.NewTimer(time.Until(j.call.deadline))
+	} else {
+		j.late.Reset(time.Until(j.call.deadline))
+	}
+	defer j.late.Stop()
+	var err error
 	select {
 	case <-j.landed:
 		return j.reply, j.err
 	case <-ctx.Done():
+		err = ctx.Err()
+	case <-j.late.C:
+		err = context.DeadlineExceeded
 	}
 	j.call.abandoned = true // the flight has it in its hands
 	if j.state.CompareAndSwap(queued, left) {
-		return nil, ctx.Err()
+		return nil, err
+	}
+	if j.state.Load() == left { // the flight has seen the deadline as well
+		<-j.landed
+		return j.reply, j.err
 	}
 	select {
 	case <-j.landed:
 		return j.reply, j.err
 	default:
 		j.call.sent.Store(true)
-		return nil, ctx.Err()
+		return nil, err
 	}
 }
 
@@ -363,14 +383,17 @@ func (j *job) boards(now time.Time) bool {
 	return j.state.CompareAndSwap(queued, boarded)
 }
 
-// deadline is a little before the store's time for the first of the calls is over, so that all of them hear what happened. What a caller's own
-// context allows is that caller's business alone.
+// deadline is a little before the store's time for the last of the calls is over, so that it hears
+// what happened. Each call has its own deadline beside, and so has its caller's context.
 func (f *flight) deadline(batch []*job, now time.Time) time.Time {
-	first := now.Add(f.store.timeout)
+	last := now
 	for _, j := range batch {
-		if j.call.deadline.Before(first) {
-			first = j.call.deadline
+		if j.call.deadline.After(last) {
+			last = j.call.deadline
 		}
 	}
-	return first.Add(-max(first.Sub(now)/50, 0))
+	if len(f.aboard) > 0 {
+		last = now.Add(f.store.timeout)
+	}
+	return last.Add(-last.Sub(now) / 50)
 }

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -64,13 +66,15 @@ type cluster struct {
 func newCluster(options *redis.ClusterOptions, observers observers) *cluster {
 	c := &cluster{timeout: options.DialTimeout, byAddr: map[string]*redis.Client{}, lives: map[*redis.Client]*lives{}}
 	options.NewClient = func(node *redis.Options) *redis.Client {
-		lives := &lives{observers: observers}
-		node.OnConnect = lives.onConnect
+		life := &lives{observers: observers}
+		node.OnConnect = life.onConnect
 		client := redis.NewClient(node)
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		delete(c.lives, c.byAddr[node.Addr])
-		c.byAddr[node.Addr], c.lives[client] = client, lives
-		c.mu.Unlock()
+		maps.DeleteFunc(c.lives, func(known *redis.Client, _ *lives) bool { return isClosed(known) })
+		maps.DeleteFunc(c.byAddr, func(_ string, known *redis.Client) bool { return isClosed(known) })
+		c.byAddr[node.Addr], c.lives[client] = client, life
 		return client
 	}
 	c.ClusterClient = redis.NewClusterClient(options)
@@ -102,8 +106,22 @@ func (c *cluster) at(ctx context.Context, addr string) (*redis.Client, error) {
 func (c *cluster) known(addr string) *redis.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.byAddr[addr]
+	if client := c.byAddr[addr]; client != nil && !isClosed(client) {
+		return client
+	}
+	return nil
 }
+
+// over is a context that has ended.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// isClosed reports whether a client was closed: go-redis does that to a node that has left a cluster.
+// An open client does nothing within a context that has ended.
+func isClosed(node *redis.Client) bool { return errors.Is(node.Ping(over).Err(), redis.ErrClosed) }
 
 func (c *cluster) life(node *redis.Client) *lives {
 	c.mu.Lock()

@@ -1,10 +1,12 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -50,12 +52,18 @@ func (s *Store) trip(script *scripts.Script, keys []string, args, more []any) *t
 		c.ack = 0
 	}
 	c.life, c.bySource, c.asking, c.together = Life{}, false, false, 0
+	c.size, c.fault = 0, nil
 	c.sent.Store(false)
 	t.words = append(t.words[:0], "evalsha", c, len(keys))
 	for i := range keys {
 		t.words = append(t.words, &keys[i])
 	}
 	t.words = append(append(t.words, args...), more...)
+	for _, word := range t.words {
+		size, err := wordSize(word)
+		c.size += size
+		c.fault = cmp.Or(c.fault, err)
+	}
 	return t
 }
 
@@ -93,6 +101,9 @@ func (s *Store) run(ctx context.Context, key string, trip *trip) (Reply, error) 
 
 func (s *Store) runUnseen(ctx context.Context, key string, trip *trip) (Reply, error) {
 	call := &trip.call
+	if call.fault != nil {
+		return nil, classify(ctx, call.script.Name, call.fault, false, false)
+	}
 	reply, err := s.route(ctx, key, call, trip.words)
 	if err == nil && len(reply) > 0 {
 		return reply, nil
@@ -122,6 +133,8 @@ type call struct {
 	text       []byte          // what stands for the script in the command
 	life       Life            // in which it runs; what an INCRBY is meant for
 	sum        int64           // what an INCRBY came to
+	size       int             // about how many bytes its words take, and its reply where it is known to be large
+	fault      error           // why its words cannot be written
 	ack        int
 	ackTimeout time.Duration
 	deadline   time.Time     // of the store; the caller's context may end sooner
@@ -190,7 +203,10 @@ func (s *Store) route(ctx context.Context, key string, call *call, words []any) 
 func (s *Store) send(ctx context.Context, node *redis.Client, call *call, words []any) (Reply, error) {
 	life := s.nodes.life(node)
 	call.life = Life{node, life, life.n.Load(), call.asking}
-	if call.asking {
+	switch {
+	case call.size > largeCall:
+		return s.sendLarge(ctx, node, call, words)
+	case call.asking:
 		return call.alone(ctx, node, words)
 	}
 	return s.combiners.to(destination{node, call.ack}, s).do(ctx, call, words)
@@ -242,7 +258,7 @@ func (c *call) command(ctx context.Context, words []any) redis.Cmder {
 	if c.script == nil {
 		return c.incr
 	}
-	return redis.NewStringSliceCmd(ctx, words...)
+	return redis.NewCmd(ctx, words...) // one that takes a reply of any kind, so that those after it are read
 }
 
 // result is what the command was answered. That of an INCRBY is the call's sum.
@@ -252,7 +268,32 @@ func (c *call) result(run redis.Cmder) (Reply, error) {
 		c.sum, err = incr.Result()
 		return nil, err
 	}
-	return run.(*redis.StringSliceCmd).Result()
+	answer, err := run.(*redis.Cmd).Result()
+	if err != nil {
+		return nil, err
+	}
+	return replyOf(answer)
+}
+
+// replyOf reads a list of strings, in which Lua's integers count as text.
+func replyOf(answer any) (Reply, error) {
+	list, is := answer.([]any)
+	if !is {
+		return nil, fmt.Errorf("a script answered %T and no list", answer)
+	}
+	reply := make(Reply, len(list))
+	for i, value := range list {
+		switch value := value.(type) {
+		case string:
+			reply[i] = value
+		case int64:
+			reply[i] = strconv.FormatInt(value, 10)
+		case nil: // Lua's false
+		default:
+			return nil, fmt.Errorf("value %d of a script's reply is %T and no text", i, value)
+		}
+	}
+	return reply, nil
 }
 
 // alone writes the command, with ASKING before it and WAIT behind it where they belong, on one connection.

@@ -84,7 +84,7 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 	}
 	config = config.withDefaults()
 	store := &Store{
-		combiners: &combiners{}, mode: target.mode, address: target.address, prefix: config.Prefix,
+		combiners: newCombiners(), mode: target.mode, address: target.address, prefix: config.Prefix,
 		ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
 		observers: slices.Clone(config.Observers),
 	}

@@ -250,7 +250,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	web.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return withVerified(connected(ctx, c), c) }
 	web.ReadTimeout = s.config.RequestTimeout
 	web.WriteTimeout = s.config.RequestTimeout + 5*time.Second
-	web.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	web.HTTP2.MaxConcurrentStreams = maxStreams
 	web.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	failed := make(chan error, 1)
 	go func() { failed <- web.Serve(s.door.Around(listener)) }()

@@ -11,7 +11,9 @@ import (
 // answer is what a request is answered through.
 type answer struct {
 	http.ResponseWriter
+	door  *Door
 	load  *load
+	many  bool  // its connection has many requests at once
 	body  *body // nil = there is none
 	last  bool  // the connection ends with it
 	begun bool
@@ -36,12 +38,32 @@ func (a *answer) Write(bytes []byte) (int, error) {
 		a.WriteHeader(http.StatusOK)
 	}
 	if size := int64(len(bytes)); size > freeAnswer {
-		if a.load.add(size) { // whoever does not take it now has it in memory
-			_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(lingerTime))
-		}
+		tooMany := a.load.add(size)
 		defer a.load.add(-size)
+		defer a.waits()()
+		if tooMany { // whoever does not take it now has it in memory
+			a.hurry()
+			a.door.press()
+		}
 	}
 	return a.ResponseWriter.Write(bytes)
+}
+
+// waits notes that the answer waits for its client, until done.
+func (a *answer) waits() (done func()) {
+	a.door.bodiesMu.Lock()
+	defer a.door.bodiesMu.Unlock()
+	a.door.unsent[a] = struct{}{}
+	return func() {
+		a.door.bodiesMu.Lock()
+		defer a.door.bodiesMu.Unlock()
+		delete(a.door.unsent, a)
+	}
+}
+
+// hurry gives the client a moment to take what waits for it.
+func (a *answer) hurry() {
+	_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(lingerTime))
 }
 
 // FlushError sends what was written.
@@ -67,6 +89,10 @@ func (a *answer) finish() {
 	if !a.taken && !a.begun && (a.last || a.body != nil) {
 		a.WriteHeader(http.StatusOK)
 	}
+	if a.many && a.begun {
+		defer a.waits()()
+		_ = http.NewResponseController(a.ResponseWriter).Flush() // net/http would once the memory is not counted any more
+	}
 }
 
 // linger ends what waits for the body. The connection's Close waits for what the client still
@@ -87,14 +113,13 @@ func (d *Door) answers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := r.Context().Value(connKey{}).(*conn)
 		c.busy(r.ProtoMajor)
-		if r.ProtoMajor > 1 && c != nil {
-			one := &load{door: d}
-			one.add(copies * headerSize(r.Header))
-			r = r.WithContext(context.WithValue(r.Context(), loadKey{}, one))
+		many := r.ProtoMajor > 1 && c != nil
+		if many {
+			r = r.WithContext(context.WithValue(r.Context(), loadKey{}, d.oneOfMany(r)))
 		}
 		taken := loadOf(r.Context())
 		defer taken.release()
-		a := &answer{ResponseWriter: w, load: taken, last: d.draining.Load() && r.Header.Get("Upgrade") == ""}
+		a := &answer{ResponseWriter: w, door: d, load: taken, many: many, last: d.draining.Load() && r.Header.Get("Upgrade") == ""}
 		if r.Body != nil && r.Body != http.NoBody {
 			d.withBody(a, r, c, next)
 			return
@@ -110,10 +135,24 @@ func (d *Door) answers(next http.Handler) http.Handler {
 	})
 }
 
+// oneOfMany counts a request of a connection that has many at once. It ends one beyond all that
+// could still be told that there is no memory.
+func (d *Door) oneOfMany(r *http.Request) *load {
+	one := &load{door: d}
+	if one.add(requestMemory + copies*headerSize(r.Header)) {
+		d.press()
+		if d.bytes.Load() > d.config.MaxBytes+d.config.MaxBytes/4 {
+			one.release()
+			panic(http.ErrAbortHandler)
+		}
+	}
+	return one
+}
+
 // withBody answers a request with a body. HTTP/2 does not need its connection closed because of
 // one: the end of a stream is not the end of its connection.
 func (d *Door) withBody(a *answer, r *http.Request, c *conn, next http.Handler) {
-	b := &body{door: d, load: a.load, from: r.Body, size: r.ContentLength, control: http.NewResponseController(a.ResponseWriter)}
+	b := &body{door: d, load: a.load, conn: c, from: r.Body, size: r.ContentLength, control: http.NewResponseController(a.ResponseWriter)}
 	d.enterBody(b)
 	defer func() { b.leave(c.wasTaken()) }()
 	r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, b)) // net/http keeps its own request, with its own body

@@ -21,6 +21,7 @@ const (
 type body struct {
 	door    *Door
 	load    *load
+	conn    *conn // nil = it is not counted
 	from    io.ReadCloser
 	size    int64 // as the client said; -1 = it did not
 	control *http.ResponseController
@@ -71,6 +72,7 @@ func (b *body) readOn(into []byte) (int, error) {
 	b.reading.Lock()
 	n, err := b.from.Read(into)
 	b.reading.Unlock()
+	b.conn.reached()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.read += int64(n)

@@ -20,7 +20,15 @@ const (
 	freeHeader = 4 << 10  // of a header, which net/http has buffers for in any case
 	freeAnswer = 16 << 10 // of one piece of an answer
 
-	streamMemory = 32 << 10 // with which a body is copied
+	streamMemory  = 32 << 10 // with which a body is copied
+	requestMemory = 16 << 10 // of one of many requests of a connection: a goroutine and buffers
+)
+
+// What a connection of HTTP/2 takes at most before a handler has seen it, beside a header. net/http
+// would have 1 MiB for either, for a frame as soon as its length has come.
+const (
+	frameSize  = 16 << 10
+	windowSize = 256 << 10 // of the bodies on a connection together
 )
 
 // DefaultMaxBytes is a quarter of the memory limit of the process (GOMEMLIMIT), else 256 MiB.
@@ -47,7 +55,7 @@ func (d *Door) take(n int64) bool {
 	return false
 }
 
-// press has bodies that do not come give their bytes back.
+// press has bodies that do not come, and answers that are not taken, give their bytes back.
 func (d *Door) press() {
 	d.bodiesMu.Lock()
 	defer d.bodiesMu.Unlock()
@@ -55,6 +63,9 @@ func (d *Door) press() {
 		d.pressed = now
 		for b := range d.bodies {
 			b.hurry()
+		}
+		for a := range d.unsent {
+			a.hurry()
 		}
 	}
 }

@@ -18,7 +18,7 @@ type conn struct {
 
 	load *load
 
-	header atomic.Int64 // bytes of the header that is coming; -1 = what comes is none
+	header atomic.Int64 // bytes of the header that is coming; -1 = what comes is none; by HTTP/2, bytes that have reached no handler
 	heard  atomic.Bool  // something has come since the last answer
 	many   atomic.Bool  // it has many requests at once, as HTTP/2 has
 	taken  atomic.Bool  // a handler has taken it over
@@ -33,10 +33,25 @@ func (c *conn) Read(into []byte) (int, error) {
 		return n, err
 	}
 	c.heard.Store(true)
-	if size := c.header.Add(int64(n)); size > freeHeader && !c.load.take(copies*int64(n)) {
+	if !c.holds(int64(n)) {
 		return 0, os.ErrDeadlineExceeded // to which net/http answers nothing
 	}
 	return n, err
+}
+
+// holds reports whether there is memory for n more bytes of a header. By HTTP/2 a few bytes can be
+// many fields, so there a header is counted as a whole one once it is no small one.
+func (c *conn) holds(n int64) bool {
+	size := c.header.Add(n)
+	switch {
+	case size <= freeHeader:
+		return true
+	case !c.many.Load():
+		return c.load.take(copies * n)
+	case size-n <= freeHeader:
+		return c.load.take(copies * int64(c.load.door.config.MaxHeader))
+	}
+	return true
 }
 
 // busy notes that a header has come whole. The requests of a connection of HTTP/2 are counted each
@@ -45,12 +60,21 @@ func (c *conn) busy(major int) {
 	if c == nil {
 		return
 	}
-	c.header.Store(-1)
-	if major > 1 && !c.many.Swap(true) {
-		c.load.release()
+	if major > 1 {
+		c.many.Store(true)
+		c.reached()
+	} else {
+		c.header.Store(-1)
 	}
 	if door := c.load.door; door.draining.Load() {
 		door.tell() // Stop waits for that
+	}
+}
+
+// reached notes that what has come by HTTP/2 has reached a handler.
+func (c *conn) reached() {
+	if c != nil && c.many.Load() && c.header.Swap(0) > freeHeader {
+		c.load.release()
 	}
 }
 

@@ -72,19 +72,21 @@ type Door struct {
 	underWay atomic.Int64 // requests that have come whole and are not answered
 
 	bodiesMu sync.Mutex
-	bodies   map[*body]struct{} // of requests that are not answered
+	bodies   map[*body]struct{}   // of requests that are not answered
+	unsent   map[*answer]struct{} // that wait for their clients to take them
 	hurried  bool
-	pressed  time.Time // when silent bodies were last hurried for want of memory
+	pressed  time.Time // when silent clients were last hurried for want of memory
 
 	bytes atomic.Int64 // in flight
 }
 
 // New returns a door that nobody has come through.
 func New(config Config) *Door {
-	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}, addresses: map[netip.Prefix]int{}}
+	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}, unsent: map[*answer]struct{}{}, addresses: map[netip.Prefix]int{}}
 }
 
 // Server is an HTTP server within the bounds. It has to serve on a listener that went through Around.
+// The settings of HTTP/2 are there to be added to.
 func (d *Door) Server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           d.answers(fewFields(handler)),
@@ -93,6 +95,11 @@ func (d *Door) Server(handler http.Handler) *http.Server {
 		MaxHeaderBytes:    d.config.MaxHeader,
 		ConnState:         d.note,
 		ConnContext:       withConn,
+		HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize:              frameSize,
+			MaxReceiveBufferPerConnection: windowSize,
+			MaxReceiveBufferPerStream:     windowSize,
+		},
 	}
 }
 

@@ -2,6 +2,7 @@ package frontdoor_test
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -32,6 +33,7 @@ type house struct {
 	t       *testing.T
 	door    *frontdoor.Door
 	addr    string
+	secure  *tls.Config // nil = without TLS
 	log     logtest.Text
 	begun   chan struct{}
 	proceed chan struct{}
@@ -73,8 +75,12 @@ func (h *house) serve(config frontdoor.Config, handler http.Handler) {
 	config.Logger = slog.New(slog.NewTextHandler(&h.log, nil))
 	h.door = frontdoor.New(config)
 	web := h.door.Server(handler)
+	web.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	l := listen(h.t)
 	h.addr = l.Addr().String()
+	if h.secure != nil {
+		l = tls.NewListener(frontdoor.Plain(l), h.secure)
+	}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = web.Serve(h.door.Around(l)) })
 	h.t.Cleanup(func() {

@@ -270,7 +270,7 @@ func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testi
 func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
-	shape := workerlease.Shape{Layout: snowflake.DefaultLayout, Bits: 10, Epoch: snowflake.DefaultEpoch}
+	shape := workerlease.Shape{Layout: snowflake.DefaultLayout, Epoch: snowflake.DefaultEpoch}
 	if err := workerlease.New(store, workerlease.Config{}).Create(t.Context(), "main", shape, time.Hour); err != nil {
 		t.Fatalf("declaring pool main: %v", err)
 	}

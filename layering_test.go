@@ -38,7 +38,7 @@ var layers = map[string][]string{
 
 	"idempotency": domain,
 	"lock":        domain,
-	"workerlease": append(domain, "internal/holder"),
+	"workerlease": append(domain, "internal/holder", "snowflake"),
 	"segment":     append(domain, "internal/share"),
 	"counter":     domain,
 	"snowflake":   {},
@@ -81,7 +81,7 @@ var layers = map[string][]string{
 	"internal/requestlog": {},
 	"internal/tracing":    {"redisstore"}, // whoever makes spans takes a tracer; this one place sends them
 
-	"internal/stamper": {"internal/holder", "internal/share", "snowflake", "workerlease"},
+	"internal/stamper": {"internal/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
 
 	"chaos/internal/chaostest": {"internal/redistest", "redisstore"},
 
@@ -279,7 +279,7 @@ var importings = []importing{
 	{"idempotency", ours + "counter", "idempotency may not import counter"},
 	{"idempotency", ours + "server", "idempotency may not import server"},
 	{"lock", ours + "idempotency", "lock may not import idempotency"},
-	{"workerlease", ours + "snowflake", "workerlease may not import snowflake"},
+	{"workerlease", ours + "snowflake", ""},
 	{"segment", ours + "counter", "segment may not import counter"},
 	{"segment", "github.com/jackc/pgx/v5/stdlib", "segment may not import github.com/jackc/pgx"},
 	{"segment", ours + "internal/sqltest", "segment imports internal/sqltest, which is for tests"},

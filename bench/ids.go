@@ -242,7 +242,7 @@ func fillTimes(ctx context.Context, g *snowflake.Generator, n int) error {
 }
 
 func wideGenerator() (*snowflake.Generator, error) {
-	return snowflake.New(newRenewing(), snowflake.Config{Layout: snowflake.MustLayout(wideLayout)})
+	return snowflake.New(newRenewing(snowflake.MustLayout(wideLayout)), snowflake.Config{})
 }
 
 // renewing is a lease of 30 seconds that is renewed every ten, as a holder does it.
@@ -252,9 +252,9 @@ type renewing struct {
 	lease snowflake.Lease
 }
 
-func newRenewing() *renewing {
+func newRenewing(layout snowflake.Layout) *renewing {
 	now := time.Now()
-	return &renewing{start: now, lease: snowflake.Lease{Worker: 1, Fence: 1, NotBefore: now, NotAfter: now.Add(30 * time.Second), Time: now, At: now}}
+	return &renewing{start: now, lease: snowflake.Lease{Layout: layout, Epoch: snowflake.DefaultEpoch, Worker: 1, Fence: 1, NotBefore: now, NotAfter: now.Add(30 * time.Second), Time: now, At: now}}
 }
 
 func (r *renewing) Lease() (snowflake.Lease, error) {
@@ -272,9 +272,9 @@ func (r *renewing) clock() time.Time { return r.start.Add(time.Since(r.start)) }
 
 // sustain draws as many ids as layout 41/10/12 has.
 func sustain(ctx context.Context, result *table, callers int, span time.Duration) error {
-	lease := newRenewing()
 	layout := snowflake.MustLayout(snowflake.DefaultLayout)
-	g, err := snowflake.New(lease, snowflake.Config{Layout: layout})
+	lease := newRenewing(layout)
+	g, err := snowflake.New(lease, snowflake.Config{})
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func leaseCommand(ctx context.Context, args []string, stdin io.Reader, stdout io
 		defer func() { err = errors.Join(err, store.Close()) }()
 		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
 		lease, err := pools.Acquire(ctx, args[1], workerlease.Request{
-			TTL: time.Hour, Shape: workerlease.Shape{Layout: snowflake.DefaultLayout, Bits: 10, Epoch: snowflake.DefaultEpoch},
+			TTL: time.Hour, Shape: workerlease.Shape{Layout: snowflake.DefaultLayout, Epoch: snowflake.DefaultEpoch},
 		})
 		if err != nil {
 			return err

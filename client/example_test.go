@@ -55,7 +55,7 @@ func ExampleClient_Do() {
 
 // A program without Redis stamps ids that nobody else stamps: it leases a worker id of the service,
 // and asks for nothing more but its renewals.
-func ExampleClient_HoldWorker() {
+func ExampleClient_StampWorker() {
 	ctx := context.Background()
 	store, err := redisstore.Open(ctx, "embedded:")
 	if err != nil {
@@ -71,12 +71,7 @@ func ExampleClient_HoldWorker() {
 	}
 	defer workers.CloseIdleConnections()
 	request := client.WorkerRequest{Identity: "orders-0", Layout: "41/10/12"}
-	holder, err := workers.HoldWorker(ctx, "orders", request, client.HoldOptions{Reacquire: true, Patience: time.Minute})
-	if err != nil {
-		log.Fatal(err)
-	}
-	layout := snowflake.MustLayout("41/10/12")
-	ids, err := snowflake.New(holder, snowflake.Config{Layout: layout})
+	ids, err := workers.StampWorker(ctx, "orders", request, client.HoldOptions{Reacquire: true, Patience: time.Minute}, snowflake.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -85,9 +80,10 @@ func ExampleClient_HoldWorker() {
 		if err != nil {
 			log.Fatal(err) // snowflake.ErrNoLease, snowflake.ErrWindowEnded: try again when the service is there
 		}
-		fmt.Println("stamped with worker id", layout.Decode(id, snowflake.DefaultEpoch).Worker)
+		layout, epoch, _ := ids.Layout() // the pool's
+		fmt.Println("stamped with worker id", layout.Decode(id, epoch).Worker)
 	}
-	if err := holder.Release(ctx, ids.Stop()); err != nil { // in this order: the next holder's window begins behind the last id
+	if err := ids.Close(ctx); err != nil { // the next holder's window begins after the last id
 		log.Fatal(err)
 	}
 	// Output:

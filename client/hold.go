@@ -7,6 +7,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/snowflake"
 )
 
 // Holder holds a worker id: it renews the lease, ends it by its own clock if no renewal is confirmed in time, and is what snowflake.New takes.
@@ -35,6 +36,7 @@ const (
 var (
 	ErrNone     = holder.ErrNone        // no lease is held now
 	ErrLate     = holder.ErrLate        // a grant's reply came when its window had ended, or nearly so
+	ErrLayout   = holder.ErrLayout      // the pool's layout is not one that this program can stamp
 	ErrDeadline = keepalive.ErrDeadline // no renewal was confirmed before the lease could end
 	ErrReleased = keepalive.ErrReleased // the holder gave the lease back
 )
@@ -50,6 +52,19 @@ func (c *Client) HoldWorker(ctx context.Context, pool string, request WorkerRequ
 // asking again can not change ends it: ErrOtherPool and ErrInvalidRequest.
 func (c *Client) StartWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) *Holder {
 	return holder.Start(ctx, workers{c, pool, request}, options)
+}
+
+// Stamper stamps Snowflake ids with a worker id that it holds, in the layout and epoch of its lease.
+type Stamper = holder.Stamper
+
+// StampWorker leases a worker id of a pool and returns what stamps Snowflake ids with it, in this process, until Close. Their layout, epoch and datacenter are those of
+// the pool. With Reacquire it goes on with another worker id when one was lost. The errors are those of AcquireWorker.
+func (c *Client) StampWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions, ids snowflake.Config) (*Stamper, error) {
+	held, err := c.HoldWorker(ctx, pool, request, options)
+	if err != nil {
+		return nil, err
+	}
+	return holder.NewStamper(held, ids), nil
 }
 
 // workers asks for the leases of one holder.

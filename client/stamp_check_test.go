@@ -96,7 +96,7 @@ func (s *stampers) note(ids []snowflake.ID) {
 
 func generator(t testing.TB, h *client.Holder) *snowflake.Generator {
 	t.Helper()
-	g, err := snowflake.New(h, snowflake.Config{Layout: snowflake.MustLayout(tight)})
+	g, err := snowflake.New(h, snowflake.Config{})
 	must(t, "making a generator", err)
 	return g
 }

@@ -61,7 +61,7 @@ func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerR
 	lease := WorkerLease{
 		Pool: pool, WorkerID: granted.WorkerID, Datacenter: granted.Datacenter, Token: granted.Lease, Fence: granted.Fence, Identity: granted.Identity,
 		NotBefore: granted.NotBefore, NotAfter: granted.NotAfter, TTL: time.Duration(granted.TTL) * time.Millisecond,
-		Layout: granted.Layout, Bits: layout.Worker, Epoch: granted.Epoch, Now: granted.ServerTime,
+		Layout: granted.Layout, Epoch: granted.Epoch, Now: granted.ServerTime,
 	}
 	if err != nil || !whole(lease, layout) {
 		return WorkerLease{}, acquire.unreadable()

@@ -40,7 +40,7 @@ func (s *service) workerRound(t *testing.T) {
 	request := client.WorkerRequest{TTL: time.Hour, Identity: "orders-0", Layout: "41/5/5/12", Epoch: epoch, Datacenter: new(3)}
 	lease := acquire(t, s.Client, "round", request)
 	expect.Equal(t, "AcquireWorker", lease, client.WorkerLease{
-		Pool: "round", WorkerID: 0, Datacenter: 3, Identity: "orders-0", TTL: time.Hour, Layout: "41/5/5/12", Bits: 5, Epoch: epoch,
+		Pool: "round", WorkerID: 0, Datacenter: 3, Identity: "orders-0", TTL: time.Hour, Layout: "41/5/5/12", Epoch: epoch,
 		NotBefore: lease.Now, NotAfter: lease.Now.Add(time.Hour),
 	}, cmpopts.IgnoreFields(client.WorkerLease{}, "Token", "Fence", "Now"))
 	later(t, lease.Fence, 0)
@@ -63,7 +63,7 @@ func (s *service) workerRound(t *testing.T) {
 	wantError(t, err, client.ErrLost)
 	again := acquire(t, s.Client, "round", client.WorkerRequest{Identity: "orders-0"})
 	expect.Equal(t, "AcquireWorker by the same identity", again, client.WorkerLease{
-		Pool: "round", WorkerID: 0, Datacenter: 3, Identity: "orders-0", TTL: time.Hour, Layout: "41/5/5/12", Bits: 5, Epoch: epoch, NotBefore: used,
+		Pool: "round", WorkerID: 0, Datacenter: 3, Identity: "orders-0", TTL: time.Hour, Layout: "41/5/5/12", Epoch: epoch, NotBefore: used,
 	}, cmpopts.IgnoreFields(client.WorkerLease{}, "Token", "Fence", "Now", "NotAfter"))
 	later(t, again.Fence, lease.Fence)
 	succeeds(t, "ReleaseWorker of the second lease", s.ReleaseWorker(t.Context(), again, time.Time{}))
@@ -278,7 +278,6 @@ func TestAGrantThatIsNotWholeIsAnUnknownOutcome(t *testing.T) {
 	answer := func(status int, body string) *client.Client { return answering(t, status, body) }
 	lease := acquire(t, answer(201, good), "orders", client.WorkerRequest{})
 	expect.Equal(t, "the worker id of a whole grant", lease.WorkerID, 31)
-	expect.Equal(t, "the width of a worker id of a whole grant", lease.Bits, 5)
 	for from, to := range map[string]string{
 		`:31,"lease"`: `:32,"lease"`, `"worker_id":31`: `"worker_id":-1`, `"lease":"lease"`: `"lease":""`, `"fence":7`: `"fence":0`, `"not_before"`: `"other"`,
 		`00:00:30Z`: `00:00:00Z`, `"ttl_ms":30000`: `"ttl_ms":0`, `41/5/5/12`: `64/10/12`, `"epoch"`: `"other"`, `"datacenter":31`: `"datacenter":32`, `"server_time"`: `"other"`,

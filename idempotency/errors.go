@@ -112,7 +112,7 @@ var codes = []struct {
 	{ErrQuota, wire.TooManyRequests},
 	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
 	{redisstore.ErrUnavailable, wire.StoreUnavailable},
-	{redisstore.ErrWrongType, wire.StoreUnavailable},
+	{redisstore.ErrWrongType, wire.LayoutMismatch},
 }
 
 // Problem says an error of this package as the problem that an HTTP client gets; ok is false for an error that this package does not know. The detail
@@ -134,6 +134,9 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 		}
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 			explain(&problem, doubt)
+		}
+		if errors.Is(known.err, redisstore.ErrWrongType) {
+			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. Find out what else writes it, or take another name."
 		}
 		if known.code == wire.StoreUnavailable {
 			problem.RetryAfter = time.Second

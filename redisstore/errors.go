@@ -45,7 +45,7 @@ func (s *sentinel) Unwrap() error { return s.class }
 // Error is what a call to the store failed with: which operation, the class, and the cause as go-redis or Redis gave it.
 type Error struct {
 	Op    string // the script's name
-	Class error  // ErrUnavailable, ErrWrongType or ErrUnknownOutcome
+	Class error  // ErrUnavailable, one that wraps it, ErrWrongType or ErrUnknownOutcome
 	Cause error
 }
 

@@ -93,7 +93,7 @@ func (d *database) transact(ctx context.Context, op string, steps func(context.C
 	defer cancel()
 	tx, err := d.begin(ctx)
 	if err != nil {
-		return failure(ctx, op, redisstore.ErrUnavailable, err)
+		return failure(ctx, op, ErrDatabase, err)
 	}
 	defer tx.end()
 	if err := steps(ctx, tx); err != nil {
@@ -101,10 +101,10 @@ func (d *database) transact(ctx context.Context, op string, steps func(context.C
 			tx.rollBack(ctx)
 			return err
 		}
-		return failure(ctx, op, redisstore.ErrUnavailable, err)
+		return failure(ctx, op, ErrDatabase, err)
 	}
 	if err := ctx.Err(); err != nil {
-		return failure(ctx, op, redisstore.ErrUnavailable, err)
+		return failure(ctx, op, ErrDatabase, err)
 	}
 	if err := tx.close(ctx, "COMMIT"); err != nil {
 		return failure(ctx, op, redisstore.ErrUnknownOutcome, err)
@@ -136,7 +136,7 @@ func (d *database) create(ctx context.Context, op, create, probe string) error {
 	_, created := d.db.ExecContext(ctx, create)
 	// In PostgreSQL one of two that create it at once may fail, and one without the right to create fails even if the table is there.
 	if _, err := d.db.ExecContext(ctx, probe); err != nil {
-		return failure(ctx, op, redisstore.ErrUnavailable, errors.Join(created, err))
+		return failure(ctx, op, ErrDatabase, errors.Join(created, err))
 	}
 	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"math"
 	"time"
 	"unicode/utf8"
-
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // LeafTag is a row of a [LeafAlloc]'s table, as Leaf's page /db shows it.
@@ -127,7 +125,7 @@ func (l *LeafAlloc) Tags(ctx context.Context) ([]LeafTag, error) {
 	defer cancel()
 	tags, err := l.tags(ctx)
 	if err != nil {
-		return nil, failure(ctx, "leaf_alloc tags", redisstore.ErrUnavailable, err)
+		return nil, failure(ctx, "leaf_alloc tags", ErrDatabase, err)
 	}
 	return tags, nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -33,6 +34,9 @@ func (s *Server) decodeID(c echo.Context) error {
 		return err
 	}
 	parts := style.Layout.Decode(id, style.Epoch)
+	if parts.Time.Year() > lastYear {
+		return invalid("id", fmt.Sprintf("of a time after the year %d in layout %v since %s", lastYear, style.Layout, style.Epoch.Format(time.RFC3339)))
+	}
 	datacenter, err := queryInt(c, "datacenter", int64(parts.Datacenter), 0, 1<<style.Layout.Datacenter-1)
 	if err != nil {
 		return err
@@ -49,6 +53,9 @@ func (s *Server) decodeID(c echo.Context) error {
 		Layout: style.Layout.String(), Epoch: style.Epoch,
 	})
 }
+
+// lastYear is the last that RFC 3339 can write.
+const lastYear = 9999
 
 // idOfPath reads the id in the format that the query says.
 func idOfPath(c echo.Context, style snowflake.Style) (snowflake.ID, error) {

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,38 @@ func TestDecodeTakesAnIDApart(t *testing.T) {
 		}
 		expect.Equal(t, a.asked, got, want)
 		a.wantHeader(t, "Cache-Control", "no-store")
+	}
+}
+
+// Baidu's uid-generator has worker ids of 21 and 22 bits. Its epoch is a midnight of its time zone.
+func TestDecodeTakesAnIDOfUIDGeneratorApart(t *testing.T) {
+	s := onEmbedded(t)
+	got := must[wire.DecodedID](t, s, 200, "GET", "/id/decode/180363646902239241?layout=29/21/13@s&epoch=2016-09-20T00:00:00%2B08:00", "")
+	expect.Equal(t, "day in Shanghai", got.Time.In(time.FixedZone("", 8*60*60)).Format(time.DateOnly), "2017-01-19")
+	expect.Equal(t, "worker id", got.WorkerID, 4)
+	expect.Equal(t, "sequence", got.Sequence, int64(9))
+	must[wire.DecodedID](t, s, 200, "GET", "/id/decode/180363646902239241?layout=28/22/13@s", "")
+	for _, layout := range []string{"28/22/13@s", "29/21/13@s", "29/11/10/13@s"} { // which are not leased: 20 bits at most
+		wantField(t, s.do(t, "POST", "/worker/wide", `{"layout":"`+layout+`"}`), wire.InvalidRequest, "layout", "20 bits")
+		wantField(t, s.do(t, "PUT", "/worker/wide", `{"layout":"`+layout+`"}`), wire.InvalidRequest, "layout", "20 bits")
+	}
+}
+
+// RFC 3339 ends with the year 9999.
+func TestDecodeRefusesAnIDOfATimeThatCannotBeWritten(t *testing.T) {
+	s := onEmbedded(t)
+	for _, path := range []string{
+		"9223372036854775807?layout=41/10/12@s", "9223372036854775807?layout=61/1/1@s", "9223372036854775807?layout=61/1/1", "1056140722176?layout=41/1/1@s", "1?layout=62/1/0@s&epoch=9999-12-31T23:59:59.999Z",
+		"4?layout=41/1/1&epoch=9999-12-31T23:59:59.999Z",
+	} {
+		for _, header := range []string{"Accept: application/json", "Accept: text/plain"} {
+			a := s.do(t, "GET", "/id/decode/"+path, "", header)
+			if strings.HasPrefix(path, "1?") {
+				a.wantStatus(t, 200)
+				continue
+			}
+			wantField(t, a, wire.InvalidRequest, "id", "after the year 9999")
+		}
 	}
 }
 

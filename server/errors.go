@@ -40,6 +40,9 @@ var problems = []struct {
 	{counter.ErrOtherRequest, wire.PayloadMismatch},
 	{segment.ErrRequest, wire.InvalidName},
 	{segment.ErrUnknownTag, wire.NotFound},
+	{segment.ErrRetired, wire.CounterOverflow},
+	{segment.ErrBadRow, wire.LayoutMismatch},
+	{segment.ErrOtherStep, wire.LayoutMismatch},
 	{segment.ErrExhausted, wire.CounterOverflow},
 	{segment.ErrStarved, wire.StoreUnavailable},
 	{segment.ErrTooManyTags, wire.StoreUnavailable},
@@ -52,6 +55,7 @@ var problems = []struct {
 	{workerlease.ErrRequest, wire.InvalidRequest},
 	{workerlease.ErrUnknown, wire.NotFound},
 	{workerlease.ErrOtherPool, wire.LayoutMismatch},
+	{workerlease.ErrLayout, wire.LayoutMismatch},
 	{workerlease.ErrExists, wire.PoolExists},
 	{workerlease.ErrQuarantined, wire.PoolQuarantined},
 	{workerlease.ErrLost, wire.LeaseLost},
@@ -75,6 +79,11 @@ func problemOf(err error) wire.Problem {
 	}
 	if errors.Is(err, frontdoor.ErrOverloaded) {
 		problem := wire.NewProblem(wire.Overloaded, "")
+		problem.RetryAfter = time.Second
+		return problem
+	}
+	if errors.Is(err, segment.ErrDatabase) {
+		problem := wire.NewProblem(wire.StoreUnavailable, "Nothing was done. The SQL database that ids of segments come from cannot be reached, or refuses what it is asked. Ask again after Retry-After.")
 		problem.RetryAfter = time.Second
 		return problem
 	}

@@ -257,12 +257,12 @@ func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testi
 	expect.Equal(t, "GET /readyz: ready", ready.Ready, true)
 	expect.MustEqual(t, "GET /readyz: number of workers", len(ready.Workers), 1)
 	expect.Contains(t, "GET /readyz: the worker's reason", ready.Workers[0].Reason, "may have been lost")
-	expect.Equal(t, "GET /readyz: worker", ready.Workers[0], wire.StampingWorker{Pool: "main", State: "waiting", Reason: ready.Workers[0].Reason})
+	expect.Equal(t, "GET /readyz: worker", ready.Workers[0], wire.StampingWorker{Pool: "main", State: "waiting", Configured: true, Reason: ready.Workers[0].Reason})
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/main", "") // an operator knows that it is new
 	expect.Eventually(t, "ids are stamped", func() bool { return s.do(t, "GET", "/id/snowflake", "").status == 200 })
 	ready = must[wire.Readiness](t, s, 200, "GET", "/readyz", "")
 	w, id := ready.Workers[0], 0
-	expect.Equal(t, "GET /readyz: worker once its pool is declared", w, wire.StampingWorker{Pool: "main", State: "held", WorkerID: &id, NotAfter: w.NotAfter})
+	expect.Equal(t, "GET /readyz: worker once its pool is declared", w, wire.StampingWorker{Pool: "main", State: "held", Configured: true, WorkerID: &id, NotAfter: w.NotAfter})
 	expect.Equal(t, "GET /readyz: the worker's not_after is told", w.NotAfter.IsZero(), false)
 	expect.Contains(t, "GET /readyz", string(s.do(t, "GET", "/readyz", "").body), `"worker_id":0`)
 }
@@ -270,7 +270,7 @@ func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testi
 func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
-	shape := workerlease.Shape{Layout: snowflake.DefaultLayout, Bits: 10, Epoch: snowflake.DefaultEpoch}
+	shape := workerlease.Shape{Layout: snowflake.DefaultLayout, Epoch: snowflake.DefaultEpoch}
 	if err := workerlease.New(store, workerlease.Config{}).Create(t.Context(), "main", shape, time.Hour); err != nil {
 		t.Fatalf("declaring pool main: %v", err)
 	}

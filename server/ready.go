@@ -26,8 +26,9 @@ func (s *Server) checker() *health.Checker {
 	})
 }
 
-// ready says whether this process should get requests: it is not stopping, and the store answers
-// and takes writes. Everybody hears that, and how many worker ids there are; the pools, and what
+// ready says whether this process should get requests: it is not stopping, the store answers and
+// takes writes, and no other process can stamp ids that this one should and cannot: see
+// [ReadyWithIDs]. Everybody hears that, and how many worker ids there are; the pools, and what
 // tells one store from another, hear those who may read.
 func (s *Server) ready(c echo.Context) error {
 	store := health.Answer{Class: stopping, Reason: stopping}
@@ -35,6 +36,9 @@ func (s *Server) ready(c echo.Context) error {
 		store = s.health.Check(c.Request().Context())
 	}
 	readiness := wire.Readiness{Ready: store.Reason == "", Store: string(s.store.Mode()), Ack: s.store.Ack(), Reason: store.Class}
+	if readiness.Ready && s.config.ReadyWhen != ReadyWithStore && s.isOutdone(c.Request().Context()) {
+		readiness.Ready, readiness.Reason, store.Reason = false, cannotStamp, cannotStamp
+	}
 	workers := s.stampingWorkers()
 	readiness.WorkerIDs = countOf(workers)
 	if names, mayRead := s.healthReader(c.Request()); mayRead {
@@ -70,7 +74,7 @@ func (s *Server) healthReader(request *http.Request) (names access.Names, mayRea
 // stampingWorkers lists the worker ids that this process stamps with, or would.
 func (s *Server) stampingWorkers() (list []wire.StampingWorker) {
 	for _, status := range s.stamper.Status() {
-		worker := wire.StampingWorker{Pool: status.Pool, State: "waiting", NotAfter: status.NotAfter}
+		worker := wire.StampingWorker{Pool: status.Pool, State: "waiting", NotAfter: status.NotAfter, Configured: status.Kept}
 		switch {
 		case status.Held:
 			worker.State, worker.WorkerID = "held", &status.WorkerID

@@ -175,6 +175,10 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 	}{
 		{segment.ErrUnknownTag, wire.NotFound},
 		{segment.ErrExhausted, wire.CounterOverflow},
+		{segment.ErrRetired, wire.CounterOverflow},
+		{fmt.Errorf("%w: step -5, max_id 1", segment.ErrBadRow), wire.LayoutMismatch},
+		{fmt.Errorf("%w: 10, not 20", segment.ErrOtherStep), wire.LayoutMismatch},
+		{&redisstore.Error{Op: "leaf_alloc take", Class: segment.ErrDatabase, Cause: source}, wire.StoreUnavailable},
 		{fmt.Errorf("%w: %w", redisstore.ErrUnavailable, source), wire.StoreUnavailable},
 		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, source), wire.OutcomeUnknown},
 		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, context.DeadlineExceeded), wire.OutcomeUnknown},
@@ -195,6 +199,19 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 	few.segmentIDs(t, "first")
 	checkProblem(t, few.do(t, "GET", "/id/segment/second", ""), wire.StoreUnavailable)
 	few.segmentIDs(t, "first")
+}
+
+// The client is told which store is away: Redis may be well.
+func TestDatabaseThatIsAwayIsNotCalledRedis(t *testing.T) {
+	away := &redisstore.Error{Op: "leaf_alloc take", Class: segment.ErrDatabase, Cause: errors.New("connection refused")}
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(string, int64) rangeOrError { return rangeOrError{err: away} })})
+	a := s.do(t, "GET", "/id/segment/t", "")
+	problem := checkProblem(t, a, wire.StoreUnavailable)
+	expect.Contains(t, a.asked+": detail", problem.Detail, "SQL database")
+	if strings.Contains(problem.Detail, "Redis") {
+		t.Errorf("%s: detail: got %q, want nothing of Redis", a.asked, problem.Detail)
+	}
+	a.wantRetryAfter(t, 1, 1)
 }
 
 func TestSourceThatIsAwayIsToldOnceTheIDsAreUsedUp(t *testing.T) {

@@ -65,9 +65,11 @@ type Config struct {
 
 	Workers workerlease.Config // of the worker-id pools; every server and client of a pool must have it alike
 
-	IDPool   string // pool of /id/snowflake, of which a worker id is leased from the start; "" = none
-	Identity string // under which this server leases worker ids to stamp with; "" = none
-	IDPools  int    // pools that this server stamps ids of at once; 0 = 64
+	IDPool     string    // pool of /id/snowflake, of which a worker id is leased from the start; "" = none
+	StampPools []string  // pools of which worker ids are leased from the start as well; /readyz speaks of these and of IDPool
+	ReadyWhen  ReadyWhen // what makes /readyz say that the service is ready; "" = ReadyWithIDs
+	Identity   string    // under which this server leases worker ids to stamp with; "" = none
+	IDPools    int       // pools that this server stamps ids of at once; 0 = 64
 
 	LockWaits int // requests that wait for locks at once; with Access a principal has a share of them; 0 = 2000
 
@@ -180,6 +182,7 @@ type Server struct {
 	locks    *lock.Locks
 	waits    waits
 	health   *health.Checker
+	outdone  outdone
 	quotas   *quotas
 	door     *frontdoor.Door
 	feed     *feed
@@ -212,7 +215,7 @@ func New(config Config) *Server {
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
-		Default: config.IDPool, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(), Owner: owner,
+		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(), Owner: owner,
 	})
 	s.flows, s.health = access.NewFlows(config.Store, config.Logger), s.checker()
 	s.audit = audit.New(config.Logger, config.AuditLog)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -57,38 +58,46 @@ func poolRequest(asked wire.PoolRequest) (workerlease.Request, error) {
 	if err != nil {
 		return workerlease.Request{}, err
 	}
-	shape, err := shapeOf(asked)
+	shape, layout, err := shapeOf(asked)
+	if err != nil {
+		return workerlease.Request{}, err
+	}
+	if least := workerlease.ShortestTTL(layout); ttl != 0 && ttl < least {
+		return workerlease.Request{}, invalid("ttl_ms", fmt.Sprintf("%d to %d milliseconds in layout %v: a window holds whole seconds", least.Milliseconds(), workerlease.MaxTTL.Milliseconds(), layout))
+	}
 	return workerlease.Request{
 		TTL: ttl, Shape: shape, WantLayout: asked.Layout != nil, WantEpoch: asked.Epoch != nil, WantDatacenter: asked.Datacenter != nil,
-	}, err
+	}, nil
 }
 
 // shapeOf reads layout, epoch and datacenter; what is left out is the default of a pool that is new.
-func shapeOf(asked wire.PoolRequest) (workerlease.Shape, error) {
+func shapeOf(asked wire.PoolRequest) (shape workerlease.Shape, layout snowflake.Layout, err error) {
 	text, epoch, datacenter := snowflake.DefaultLayout, snowflake.DefaultEpoch, 0
 	if asked.Layout != nil {
 		text = *asked.Layout
 	}
-	layout, err := snowflake.ParseLayout(text)
-	if err != nil {
-		return workerlease.Shape{}, invalid("layout", err.Error())
+	if layout, err = snowflake.ParseLayout(text); err != nil {
+		return shape, layout, invalid("layout", err.Error())
+	}
+	if layout.Datacenter+layout.Worker > workerlease.MaxBits {
+		return shape, layout, invalid("layout", fmt.Sprintf("a worker id that is leased has at most %d bits with the datacenter's", workerlease.MaxBits))
 	}
 	if asked.Epoch != nil {
 		epoch = asked.Epoch.UTC()
 	}
 	if epoch.Before(time.Unix(0, 0)) || epoch.After(time.Now()) || !epoch.Equal(epoch.Truncate(time.Millisecond)) {
-		return workerlease.Shape{}, invalid("epoch", "a whole millisecond from 1970-01-01T00:00:00Z to now")
+		return shape, layout, invalid("epoch", "a whole millisecond from 1970-01-01T00:00:00Z to now")
 	}
 	if end := layout.Lasts(epoch); end.Before(time.Now()) {
-		return workerlease.Shape{}, invalid("layout", "its timestamps, counted from that epoch, ended at "+end.Format(time.RFC3339))
+		return shape, layout, invalid("layout", "its timestamps, counted from that epoch, ended at "+end.Format(time.RFC3339))
 	}
 	if asked.Datacenter != nil {
 		datacenter = *asked.Datacenter
 	}
 	if most := 1<<layout.Datacenter - 1; datacenter < 0 || datacenter > most {
-		return workerlease.Shape{}, invalid("datacenter", "0 to "+strconv.Itoa(most)+" in layout "+layout.String())
+		return shape, layout, invalid("datacenter", "0 to "+strconv.Itoa(most)+" in layout "+layout.String())
 	}
-	return workerlease.Shape{Layout: layout.String(), Bits: layout.Worker, Datacenter: datacenter, Epoch: epoch}, nil
+	return workerlease.Shape{Layout: layout.String(), Datacenter: datacenter, Epoch: epoch}, layout, nil
 }
 
 func (s *Server) createPool(c echo.Context) error {
@@ -156,8 +165,8 @@ func proofOf(c echo.Context, lease *workerlease.Lease) error {
 	if told.NotAfter == nil || told.Layout == "" || told.Epoch == nil {
 		return nil
 	}
-	shape, err := shapeOf(wire.PoolRequest{Layout: &told.Layout, Epoch: told.Epoch, Datacenter: &told.Datacenter})
-	lease.NotAfter, lease.Layout, lease.Bits, lease.Datacenter, lease.Epoch = *told.NotAfter, shape.Layout, shape.Bits, shape.Datacenter, shape.Epoch
+	shape, _, err := shapeOf(wire.PoolRequest{Layout: &told.Layout, Epoch: told.Epoch, Datacenter: &told.Datacenter})
+	lease.NotAfter, lease.Layout, lease.Datacenter, lease.Epoch = *told.NotAfter, shape.Layout, shape.Datacenter, shape.Epoch
 	return err
 }
 

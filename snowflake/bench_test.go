@@ -12,12 +12,11 @@ const wide = "41/1/21"
 
 func static(b *testing.B, text string) *snowflake.Generator {
 	b.Helper()
-	layout := snowflake.MustLayout(text)
-	worker, err := snowflake.Static(layout, 0, 1)
+	worker, err := snowflake.Static(snowflake.MustLayout(text), snowflake.DefaultEpoch, 0, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
-	g, err := snowflake.New(worker, snowflake.Config{Layout: layout})
+	g, err := snowflake.New(worker, snowflake.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}

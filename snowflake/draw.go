@@ -60,12 +60,12 @@ func (g *Generator) look(now time.Time) (unit int64, wait time.Duration, err err
 		g.cool()
 		return 0, 0, err
 	}
-	unit, _ = g.clock.read(now, g.config.Layout.Unit)
+	unit, _ = g.clock.read(now, g.layout.Unit)
 	switch {
 	case unit < 0:
-		err = fmt.Errorf("%w: it is %v", ErrBeforeEpoch, g.config.Epoch)
-	case unit>>g.config.Layout.Timestamp > 0:
-		err = fmt.Errorf("%w: %v since %v", ErrLayoutUsedUp, g.config.Layout, g.config.Epoch)
+		err = fmt.Errorf("%w: it is %v", ErrBeforeEpoch, g.epoch)
+	case unit>>g.layout.Timestamp > 0:
+		err = fmt.Errorf("%w: %v since %v", ErrLayoutUsedUp, g.layout, g.epoch)
 	case unit >= g.window.end:
 		err = &WindowEnded{g.lease.lease.NotAfter}
 	case unit < g.window.first:
@@ -79,7 +79,7 @@ func (g *Generator) look(now time.Time) (unit int64, wait time.Duration, err err
 
 // allow says up to which position the clock, the lead and the window allow ids now; while calls are many, that is the limit for all of them.
 func (g *Generator) allow(p *positions, now time.Time) (limit int64) {
-	last, _ := g.clock.read(now.Add(MaxLead), g.config.Layout.Unit)
+	last, _ := g.clock.read(now.Add(MaxLead), g.layout.Unit)
 	g.high = max(g.high, g.position(last+1))
 	limit = min(g.high, g.position(g.window.end))
 	if g.heat.hot {
@@ -94,14 +94,14 @@ func (g *Generator) turn(n int64, now time.Time) time.Duration {
 	if n >= g.position(g.window.end) {
 		return min(g.until(g.window.end, now, 0), lookSoon)
 	}
-	return g.until(n>>g.config.Layout.Sequence, now, MaxLead)
+	return g.until(n>>g.layout.Sequence, now, MaxLead)
 }
 
 // until is how long it takes until the clock comes to a unit, less a lead; at most so long that a change of the lease is noticed.
 func (g *Generator) until(unit int64, now time.Time, lead time.Duration) time.Duration {
-	at, rest := g.clock.read(now, g.config.Layout.Unit)
-	missing := min(unit-at, int64(2*lookAgain/g.config.Layout.Unit)+1)
-	return min(max(time.Duration(missing)*g.config.Layout.Unit-rest-lead, time.Nanosecond), lookAgain)
+	at, rest := g.clock.read(now, g.layout.Unit)
+	missing := min(unit-at, int64(2*lookAgain/g.layout.Unit)+1)
+	return min(max(time.Duration(missing)*g.layout.Unit-rest-lead, time.Nanosecond), lookAgain)
 }
 
 // lookAgain is the longest wait without a look at the lease.
@@ -170,7 +170,7 @@ func (g *Generator) open(to grant) {
 	hot := g.heat.hot
 	g.cool()
 	g.heat.hot = hot
-	layout := g.config.Layout
+	layout := g.layout
 	if g.current.Load().grant != to && g.used >= 0 { // another unit, so that ids rise though the worker id may be smaller
 		g.floor = g.position(g.used>>layout.Sequence + 1)
 		g.used = -1

@@ -11,11 +11,11 @@ import (
 
 func ExampleGenerator() {
 	layout := snowflake.MustLayout(snowflake.DefaultLayout)
-	worker, err := snowflake.Static(layout, 0, 7) // or a lease of package workerlease
+	worker, err := snowflake.Static(layout, snowflake.DefaultEpoch, 0, 7) // or a lease of package workerlease
 	if err != nil {
 		log.Fatal(err)
 	}
-	ids, err := snowflake.New(worker, snowflake.Config{Layout: layout})
+	ids, err := snowflake.New(worker, snowflake.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestIDsCarryTimeWorkerAndSequence(t *testing.T) {
 		d := granted(7, time.Minute)
 		d.lease.Worker, d.lease.Datacenter = 9, 30
 		epoch := time.Now().Add(-time.Hour)
-		g := generator(t, d, snowflake.Config{Layout: layout, Epoch: epoch})
+		g := generator(t, d, like{Layout: layout, Epoch: epoch})
 		for i := range int64(3) {
 			got := layout.Decode(next(t, g), epoch)
 			if want := (snowflake.Parts{Time: time.Now().UTC(), Datacenter: 30, Worker: 9, Sequence: i}); got != want {
@@ -35,7 +35,7 @@ func TestIDsCarryTimeWorkerAndSequence(t *testing.T) {
 // A widely known vector: 1000 ms after the epoch, worker 1: 4194308096, then 4194308097.
 func TestIDsAreThoseOfTheVector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := generator(t, granted(1, time.Minute), snowflake.Config{Epoch: time.Now().Add(-time.Second)})
+		g := generator(t, granted(1, time.Minute), like{Epoch: time.Now().Add(-time.Second)})
 		if first, second := next(t, g), next(t, g); first != 4194308096 || second != 4194308097 {
 			t.Errorf("got %d and %d", first, second)
 		}
@@ -47,7 +47,7 @@ func TestTimeIsTheLeasesAndNotTheMachines(t *testing.T) {
 		d := granted(1, time.Minute)
 		there := time.Now().Add(3 * time.Hour) // the server's clock is far from this machine's
 		d.lease.Time, d.lease.NotBefore, d.lease.NotAfter = there, there, there.Add(time.Minute)
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		time.Sleep(10 * time.Second)
 		if got := parts(next(t, g)).Time; !got.Equal(there.Add(10 * time.Second)) {
 			t.Errorf("stamped %v, want 10 s after %v", got, there)
@@ -57,7 +57,7 @@ func TestTimeIsTheLeasesAndNotTheMachines(t *testing.T) {
 
 func TestFullSequenceRunsAheadByTheLeadAndThenWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := generator(t, granted(1, time.Minute), snowflake.Config{})
+		g := generator(t, granted(1, time.Minute), like{})
 		start := time.Now()
 		var ids []snowflake.ID
 		for len(ids) < 100*4096 {
@@ -80,7 +80,7 @@ func TestFullSequenceRunsAheadByTheLeadAndThenWaits(t *testing.T) {
 
 func TestFillIsHeldByTheSameLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := generator(t, granted(1, time.Minute), snowflake.Config{})
+		g := generator(t, granted(1, time.Minute), like{})
 		start, all := time.Now(), []snowflake.ID(nil)
 		for range 41 {
 			ids := nextN(t, g, 10_000)
@@ -98,7 +98,7 @@ func TestFillIsHeldByTheSameLimits(t *testing.T) {
 
 func TestContextEndsTheWaitForATick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := generator(t, granted(1, time.Hour), snowflake.Config{Layout: snowflake.MustLayout("31/10/2@s")})
+		g := generator(t, granted(1, time.Hour), like{Layout: snowflake.MustLayout("31/10/2@s")})
 		nextN(t, g, 4)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errEnough)
 		defer cancel()
@@ -116,7 +116,7 @@ func TestContextEndsTheWaitForATick(t *testing.T) {
 // Callers that come with a dead context while the sequence is full must not use up the time of those who wait.
 func TestCallersThatGiveUpDoNotPushTimeAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := generator(t, granted(1, time.Hour), snowflake.Config{})
+		g := generator(t, granted(1, time.Hour), like{})
 		last := nextN(t, g, 6*4096)[6*4096-1] // all that is there at once
 		for range 100_000 {
 			if id, err := g.Next(ended()); !errors.Is(err, errEnough) {
@@ -133,7 +133,7 @@ func TestCallersThatGiveUpDoNotPushTimeAhead(t *testing.T) {
 func TestUsedUntilIsOfTheCurrentGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		if got := g.UsedUntil(); !got.IsZero() {
 			t.Errorf("used until %v before the first id", got)
 		}
@@ -160,7 +160,7 @@ func TestUsedUntilIsOfTheCurrentGrant(t *testing.T) {
 
 func TestStopIsForGoodAndTellsWhatWasUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := generator(t, granted(1, time.Hour), snowflake.Config{Layout: snowflake.MustLayout("31/10/2@s")})
+		g := generator(t, granted(1, time.Hour), like{Layout: snowflake.MustLayout("31/10/2@s")})
 		nextN(t, g, 4)
 		waiting := make(chan error)
 		go func() {
@@ -189,7 +189,7 @@ func TestStopIsForGoodAndTellsWhatWasUsed(t *testing.T) {
 func TestClockThatIsBehindStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		time.Sleep(time.Minute)
 		ids := []snowflake.ID{next(t, g)}
 		d.set(func(l *snowflake.Lease) { l.Time, l.At = time.Now().Add(-time.Second), time.Now() })
@@ -215,11 +215,11 @@ func TestClockThatIsBehindStandsStill(t *testing.T) {
 func TestLayoutsAndEpochsThatCanNotStamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
-		g := generator(t, d, snowflake.Config{Epoch: time.Now().Add(time.Second)})
+		g := generator(t, d, like{Epoch: time.Now().Add(time.Second)})
 		wantError(t, g, snowflake.ErrBeforeEpoch)
 
 		layout := snowflake.MustLayout("20/10/12") // 2^20 ms
-		g = generator(t, d, snowflake.Config{Layout: layout, Epoch: time.Now().Add(-(1<<20 - 2) * time.Millisecond)})
+		g = generator(t, d, like{Layout: layout, Epoch: time.Now().Add(-(1<<20 - 2) * time.Millisecond)})
 		ids := nextN(t, g, 2*4096)
 		if ids[len(ids)-1]>>22 != 1<<20-1 {
 			t.Errorf("the last is %d", ids[len(ids)-1])
@@ -227,17 +227,18 @@ func TestLayoutsAndEpochsThatCanNotStamp(t *testing.T) {
 		wantError(t, g, snowflake.ErrLayoutUsedUp)
 
 		d.set(func(l *snowflake.Lease) { l.Worker = 1024 })
-		wantError(t, generator(t, d, snowflake.Config{}), snowflake.ErrMisfit)
+		wantError(t, generator(t, d, like{}), snowflake.ErrMisfit)
 		d.set(func(l *snowflake.Lease) { l.Worker, l.Datacenter = 0, 1 })
-		wantError(t, generator(t, d, snowflake.Config{}), snowflake.ErrMisfit)
+		wantError(t, generator(t, d, like{}), snowflake.ErrMisfit)
 	})
 	for _, layout := range []snowflake.Layout{
 		{Timestamp: 41, Worker: 10, Sequence: 12}, {Timestamp: 41, Worker: 10, Sequence: -1, Unit: time.Second},
 		{Timestamp: 41, Worker: 10, Sequence: 13, Unit: time.Millisecond}, {Timestamp: 41, Worker: 10, Sequence: 12, Unit: time.Minute},
 		{Timestamp: 1 << 62, Worker: 1 << 62, Sequence: 12, Unit: time.Second},
 	} {
-		if _, err := snowflake.New(granted(1, time.Hour), snowflake.Config{Layout: layout}); err == nil {
-			t.Errorf("%+v was taken", layout)
+		wantError(t, generator(t, granted(1, time.Hour), like{Layout: layout}), snowflake.ErrMisfit)
+		if _, err := snowflake.Static(layout, epoch, 0, 0); !errors.Is(err, snowflake.ErrMisfit) {
+			t.Errorf("Static in layout %+v: got %v, want %v", layout, err, snowflake.ErrMisfit)
 		}
 	}
 	if _, err := snowflake.New(nil, snowflake.Config{}); err == nil {
@@ -248,7 +249,7 @@ func TestLayoutsAndEpochsThatCanNotStamp(t *testing.T) {
 func TestSpreadStartsUnitsAnywhereInTheLowerHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, spread := range []bool{false, true} {
-			g := generator(t, granted(1, time.Hour), snowflake.Config{Spread: spread})
+			g := generator(t, granted(1, time.Hour), like{Spread: spread})
 			shards, all := map[int64]int{}, []snowflake.ID(nil)
 			for range 2000 {
 				time.Sleep(time.Millisecond)
@@ -273,7 +274,7 @@ func TestSpreadStartsUnitsAnywhereInTheLowerHalf(t *testing.T) {
 func TestRareCallsAreTimedExactlyAndNothingRunsBesideThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, 24*time.Hour)
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		nextN(t, g, 30_000) // busy, so that something runs
 		time.Sleep(time.Second)
 		asked := d.count()
@@ -293,7 +294,7 @@ func TestRareCallsAreTimedExactlyAndNothingRunsBesideThem(t *testing.T) {
 func TestWorkerIsAskedAFewThousandTimesASecondAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		for start := time.Now(); time.Since(start) < time.Second; {
 			nextN(t, g, 1000)
 		}
@@ -309,7 +310,7 @@ func TestWorkerIsAskedAFewThousandTimesASecondAtMost(t *testing.T) {
 
 func TestAllYieldsIDsUntilTheConsumerOrAnErrorEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := generator(t, granted(1, time.Hour), snowflake.Config{})
+		g := generator(t, granted(1, time.Hour), like{})
 		var ids []snowflake.ID
 		for id, err := range g.All(t.Context()) {
 			if err != nil {
@@ -329,7 +330,7 @@ func TestAllYieldsIDsUntilTheConsumerOrAnErrorEndsIt(t *testing.T) {
 }
 
 func TestNextNOfNothingAndLess(t *testing.T) {
-	g := generator(t, granted(1, time.Hour), snowflake.Config{})
+	g := generator(t, granted(1, time.Hour), like{})
 	ids, err := g.NextN(t.Context(), 0)
 	expect.Error(t, "NextN 0", err, nil)
 	expect.Equal(t, "NextN 0: the number of ids", len(ids), 0)
@@ -337,19 +338,56 @@ func TestNextNOfNothingAndLess(t *testing.T) {
 	expect.Error(t, "NextN -1", err, snowflake.ErrRange)
 }
 
-func TestStaticWorker(t *testing.T) {
+// The lease says what the ids look like: two generators with worker ids of one pool cannot have two layouts. When the pool is another than before, the generator stamps
+// nothing.
+func TestLayoutAndEpochAreTheLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		worker, err := snowflake.Static(twitter, 0, 1023)
+		narrow, later := snowflake.MustLayout("41/5/7"), epoch.Add(time.Hour)
+		d := granted(1, time.Hour)
+		d.set(func(l *snowflake.Lease) { l.Layout, l.Epoch = narrow, later })
+		g, err := snowflake.New(d, snowflake.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := generator(t, worker, snowflake.Config{})
+		defer g.Stop()
+		if layout, _, ok := g.Layout(); ok {
+			t.Errorf("Layout before the first id: got %v, want none", layout)
+		}
+		id := next(t, g)
+		expect.Equal(t, "the first id", narrow.Decode(id, later), snowflake.Parts{Time: time.Now().UTC(), Worker: 1})
+		layout, counted, ok := g.Layout()
+		expect.Equal(t, "Layout after it: is known", ok, true)
+		expect.Equal(t, "Layout after it", layout, narrow)
+		expect.Equal(t, "the epoch", counted, later)
+		for asked, change := range map[string]func(*snowflake.Lease){
+			"another layout": func(l *snowflake.Lease) { l.Layout = twitter },
+			"another epoch":  func(l *snowflake.Lease) { l.Epoch = epoch },
+			"no layout":      func(l *snowflake.Lease) { l.Layout = snowflake.Layout{} },
+		} {
+			d.set(func(l *snowflake.Lease) { l.Fence++; change(l) })
+			time.Sleep(time.Second)
+			_, err := g.Next(t.Context())
+			expect.Error(t, "Next with a lease of "+asked, err, snowflake.ErrReshaped)
+			d.set(func(l *snowflake.Lease) { l.Layout, l.Epoch = narrow, later })
+			time.Sleep(time.Second)
+			next(t, g)
+		}
+	})
+}
+
+func TestStaticWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		worker, err := snowflake.Static(twitter, epoch, 0, 1023)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := generator(t, worker, like{})
 		time.Sleep(365 * 24 * time.Hour)
 		got := parts(next(t, g))
 		expect.Equal(t, "the worker after a year", got.Worker, 1023)
 		expect.Equal(t, "the time after a year", got.Time.UTC(), time.Now().UTC())
 		for _, row := range [][2]int{{0, 1024}, {0, -1}, {1, 0}, {-1, 0}} {
-			if _, err := snowflake.Static(twitter, row[0], row[1]); !errors.Is(err, snowflake.ErrMisfit) {
+			if _, err := snowflake.Static(twitter, epoch, row[0], row[1]); !errors.Is(err, snowflake.ErrMisfit) {
 				t.Errorf("datacenter %d, worker %d: %v", row[0], row[1], err)
 			}
 		}

@@ -26,7 +26,7 @@ func (g *Generator) ask(now time.Time) error {
 	g.lease.asked++
 	lease, err := g.worker.Lease()
 	if err == nil {
-		err = g.config.Layout.fits(lease.Datacenter, lease.Worker)
+		err = g.accept(lease)
 	} else {
 		err = fmt.Errorf("%w: %w", ErrNoLease, err)
 	}
@@ -36,7 +36,7 @@ func (g *Generator) ask(now time.Time) error {
 	}
 	g.lease.lease = lease
 	g.window = g.windowOf(lease)
-	g.clock.unit, g.clock.rest = g.config.Layout.units(g.config.Epoch, lease.Time)
+	g.clock.unit, g.clock.rest = g.layout.units(g.epoch, lease.Time)
 	g.clock.at = lease.At
 	if to := (grant{lease.Fence, lease.Datacenter, lease.Worker}); !g.opened || g.current.Load().grant != to {
 		g.opened = true
@@ -46,6 +46,23 @@ func (g *Generator) ask(now time.Time) error {
 	if p := g.current.Load(); p.limit.Load() > g.position(g.window.end) {
 		g.cool()
 	}
+	return nil
+}
+
+// accept refuses a lease that does not fit its own layout, and one of another layout or epoch than the generator's, which are those of the first that it accepted.
+func (g *Generator) accept(lease Lease) error {
+	switch {
+	case g.layout == Layout{}:
+		if err := lease.Layout.check(); err != nil {
+			return fmt.Errorf("%w: %w", ErrMisfit, err)
+		}
+	case lease.Layout != g.layout || !lease.Epoch.Equal(g.epoch):
+		return fmt.Errorf("%w: %v since %v instead of %v since %v", ErrReshaped, lease.Layout, lease.Epoch.UTC(), g.layout, g.epoch.UTC())
+	}
+	if err := lease.Layout.fits(lease.Datacenter, lease.Worker); err != nil {
+		return err
+	}
+	g.layout, g.epoch = lease.Layout, lease.Epoch
 	return nil
 }
 

@@ -55,13 +55,42 @@ func granted(fence int64, ttl time.Duration) *desk {
 	return &desk{lease: snowflake.Lease{Worker: 1, Fence: fence, NotBefore: now, NotAfter: now.Add(ttl), Time: now, At: now}}
 }
 
-// generator makes one that the test ends, with epoch if the configuration has none.
-func generator(t *testing.T, worker snowflake.Worker, config snowflake.Config) *snowflake.Generator {
-	t.Helper()
-	if config.Epoch.IsZero() {
-		config.Epoch = epoch
+// like is what the ids of a test look like. The zero value of a field means the default beside it.
+type like struct {
+	Layout snowflake.Layout // twitter
+	Epoch  time.Time        // epoch
+	Spread bool             // see snowflake.Config
+}
+
+// shaped is a worker whose leases have a layout and an epoch where they have none.
+type shaped struct {
+	snowflake.Worker
+
+	like like
+}
+
+func (s shaped) Lease() (snowflake.Lease, error) {
+	lease, err := s.Worker.Lease()
+	if lease.Layout == (snowflake.Layout{}) {
+		lease.Layout, lease.Epoch = s.like.Layout, s.like.Epoch
 	}
-	g, err := snowflake.New(worker, config)
+	return lease, err
+}
+
+func (l like) worker(worker snowflake.Worker) snowflake.Worker {
+	if l.Layout == (snowflake.Layout{}) {
+		l.Layout = twitter
+	}
+	if l.Epoch.IsZero() {
+		l.Epoch = epoch
+	}
+	return shaped{worker, l}
+}
+
+// generator makes one that the test ends.
+func generator(t *testing.T, worker snowflake.Worker, ids like) *snowflake.Generator {
+	t.Helper()
+	g, err := snowflake.New(ids.worker(worker), snowflake.Config{Spread: ids.Spread})
 	if err != nil {
 		t.Fatal(err)
 	}

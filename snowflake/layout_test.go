@@ -34,8 +34,8 @@ func TestParseLayoutRefuses(t *testing.T) {
 		"41/10/13":     "64 bits",
 		"19/10/12":     "20 at least",
 		"41/0/12":      "at least 1 bit",
-		"41/21/1":      "at most 20",
-		"41/11/10/1":   "at most 20",
+		"39/23/1":      "at most 22",
+		"39/12/11/1":   "at most 22",
 		"99/99/99":     "297 bits",
 		"４１/10/12":     "in bits",
 	} {

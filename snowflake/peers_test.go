@@ -24,7 +24,7 @@ func TestWorkerIDsOfMoreThan16BitsStayWhole(t *testing.T) {
 			layout := snowflake.MustLayout(text)
 			d := granted(1, time.Minute)
 			d.lease.Worker, d.lease.Datacenter = want.Worker, want.Datacenter
-			g := generator(t, d, snowflake.Config{Layout: layout})
+			g := generator(t, d, like{Layout: layout})
 			for i, id := range nextN(t, g, 10) {
 				if got := layout.Decode(id, epoch); got.Worker != want.Worker || got.Datacenter != want.Datacenter || got.Sequence != int64(i) {
 					t.Errorf("%s: %+v, want %+v", text, got, want)
@@ -38,7 +38,7 @@ func TestWorkerIDsOfMoreThan16BitsStayWhole(t *testing.T) {
 func TestFullSequenceIsNotBegunAgainInTheSameUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, text := range []string{"41/10/0", "41/10/1", "41/10/3", "31/10/3@s"} {
-			g := generator(t, granted(1, time.Hour), snowflake.Config{Layout: snowflake.MustLayout(text)})
+			g := generator(t, granted(1, time.Hour), like{Layout: snowflake.MustLayout(text)})
 			var ids []snowflake.ID
 			for i := range 200 {
 				ids = append(ids, next(t, g))

@@ -64,12 +64,12 @@ func (t ticket) write(ids []ID) {
 }
 
 // position is the first position of a unit.
-func (g *Generator) position(unit int64) int64 { return unit << g.config.Layout.Sequence }
+func (g *Generator) position(unit int64) int64 { return unit << g.layout.Sequence }
 
 // begin is the position that a fresh unit starts at.
 func (g *Generator) begin(unit int64) int64 {
 	n := g.position(unit)
-	if half := int64(1) << g.config.Layout.Sequence / 2; g.config.Spread && half > 1 {
+	if half := int64(1) << g.layout.Sequence / 2; g.config.Spread && half > 1 {
 		n += rand.Int64N(half) //nolint:gosec // it spreads ids over shards and hides nothing
 	}
 	return n
@@ -97,7 +97,7 @@ type window struct{ first, end int64 }
 
 // window counts only units that lie in it wholly.
 func (g *Generator) windowOf(lease Lease) window {
-	layout, epoch := g.config.Layout, g.config.Epoch
+	layout, epoch := g.layout, g.epoch
 	first, rest := layout.units(epoch, lease.NotBefore)
 	if rest > 0 {
 		first++

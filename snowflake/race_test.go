@@ -106,7 +106,7 @@ func TestManyCallersOverRenewalsGrantsAndFaults(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		r := &ring{grants: map[int64]window{}, of: map[int][]int64{}}
 		r.grant()
-		g, err := snowflake.New(r, snowflake.Config{Epoch: epoch, Spread: spread})
+		g, err := snowflake.New(like{}.worker(r), snowflake.Config{Spread: spread})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,14 +164,14 @@ func TestManyCallersOverRenewalsGrantsAndFaults(t *testing.T) {
 func TestRestartDoesNotRepeatIDsThatRanAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
-		first := generator(t, d, snowflake.Config{})
+		first := generator(t, d, like{})
 		ids := nextN(t, first, 6*4096)
 		usedUntil := first.Stop()
 		if ahead := time.Until(usedUntil); ahead != snowflake.MaxLead+time.Millisecond {
 			t.Errorf("used until %v from now", ahead)
 		}
 		d.set(func(l *snowflake.Lease) { l.Fence, l.NotBefore = 2, usedUntil })
-		wantDistinct(t, append(ids, nextN(t, generator(t, d, snowflake.Config{}), 6*4096)...))
+		wantDistinct(t, append(ids, nextN(t, generator(t, d, like{}), 6*4096)...))
 	})
 }
 
@@ -179,7 +179,7 @@ func TestRestartDoesNotRepeatIDsThatRanAhead(t *testing.T) {
 func TestGrantsThatChangeDuringCallsAreNotMixed(t *testing.T) {
 	layout := snowflake.MustLayout("41/1/21")
 	d := granted(1, time.Hour)
-	g := generator(t, d, snowflake.Config{Layout: layout})
+	g := generator(t, d, like{Layout: layout})
 	var all sync.WaitGroup
 	var calls atomic.Int64
 	var done atomic.Bool

@@ -17,7 +17,7 @@ func TestSecondsNeedAWholeSecondOfTheWindow(t *testing.T) {
 		time.Sleep(300 * time.Millisecond) // the window is from x.3 to x+3.3
 		start := time.Now()
 		d := granted(1, 3*time.Second)
-		g := generator(t, d, snowflake.Config{Layout: layout})
+		g := generator(t, d, like{Layout: layout})
 		id := next(t, g)
 		if took := time.Since(start); took != 700*time.Millisecond {
 			t.Errorf("waited %v for the first whole second", took)
@@ -39,7 +39,7 @@ func TestWindowThatBeginsLaterIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
 		d.lease.NotBefore = d.lease.NotBefore.Add(10*time.Second + time.Microsecond)
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := g.Next(ctx)
@@ -56,7 +56,7 @@ func TestWindowThatBeginsLaterIsWaitedFor(t *testing.T) {
 func TestWindowsEndRefusesAndRenewalGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, 10*time.Second)
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		before := nextN(t, g, 3)
 		time.Sleep(10*time.Second - time.Millisecond)
 		before = append(before, next(t, g))
@@ -79,7 +79,7 @@ func TestWindowsEndRefusesAndRenewalGoesOn(t *testing.T) {
 func TestBusyGeneratorStopsAtTheWindowsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, 20*time.Millisecond)
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		var ids []snowflake.ID
 		for {
 			id, err := g.Next(t.Context())
@@ -101,7 +101,7 @@ func TestBusyGeneratorStopsAtTheWindowsEnd(t *testing.T) {
 func TestNoLeaseIsToldWithTheWorkersReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		before := nextN(t, g, 100) // busy
 		suspended := errors.New("the machine was suspended")
 		d.fail(suspended)
@@ -119,7 +119,7 @@ func TestNewGrantMeansAnotherWorkerAndALaterUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
 		d.lease.Worker = 900
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		var all []snowflake.ID
 		for i := range 20 { // grants change, and change back, while ids are many
 			ids := nextN(t, g, 500)
@@ -140,7 +140,7 @@ func TestIDsRiseThoughTheNextGrantHasASmallerWorkerID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
 		d.lease.Worker = 900
-		g := generator(t, d, snowflake.Config{})
+		g := generator(t, d, like{})
 		ids := []snowflake.ID{next(t, g)}
 		d.set(func(l *snowflake.Lease) { l.Fence, l.Worker = 2, 1 })
 		ids = append(ids, next(t, g)) // in the same millisecond

@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// Lease is what may be stamped: a worker id for a window of id timestamps, and a clock that was anchored when the lease was granted.
+// Lease is what may be stamped: a worker id for a window of id timestamps, what the ids look like, and a clock that was anchored when the lease was granted.
 type Lease struct {
+	Layout     Layout    // of the ids: whoever grants worker ids knows it, and a generator takes it from here
+	Epoch      time.Time // that their timestamps count from
 	Worker     int       // 0 to 2^Layout.Worker-1
 	Datacenter int       // 0 to 2^Layout.Datacenter-1; 0 where the layout has none
 	Fence      int64     // names the grant: two leases with one fence are the same grant, perhaps renewed
@@ -22,7 +24,7 @@ type Worker interface {
 	Lease() (Lease, error)
 }
 
-// Static is a worker id that a process was given by hand, of a layout without limits on when it may be used: the window has no end, and the clock is the
+// Static is a worker id that a process was given by hand, for ids of a layout and an epoch (the zero time = DefaultEpoch), without limits on when it may be used: the window has no end, and the clock is the
 // machine's wall clock at the moment of this call, running monotonically from then on.
 //
 // Nobody watches over it. Ids are unique only if no other process ever stamps with the same datacenter and worker id in the same layout and epoch, and if, from one run of
@@ -30,13 +32,19 @@ type Worker interface {
 // copied configuration file or a machine that is restored from a snapshot breaks the first; a clock that is set back breaks the second. While the machine is suspended the
 // clock stands still, so that ids are behind afterwards. A leased worker id has none of these faults.
 //
-// The error is ErrMisfit if datacenter or worker do not fit the layout.
-func Static(layout Layout, datacenter, worker int) (StaticWorker, error) {
+// The error is ErrMisfit if the layout is not valid, or datacenter or worker do not fit it.
+func Static(layout Layout, epoch time.Time, datacenter, worker int) (StaticWorker, error) {
+	if err := layout.check(); err != nil {
+		return StaticWorker{}, fmt.Errorf("%w: %w", ErrMisfit, err)
+	}
+	if epoch.IsZero() {
+		epoch = DefaultEpoch
+	}
 	if err := layout.fits(datacenter, worker); err != nil {
 		return StaticWorker{}, err
 	}
 	now := time.Now()
-	return StaticWorker{Lease{Worker: worker, Datacenter: datacenter, Fence: 1, NotAfter: endless, Time: now, At: now}}, nil
+	return StaticWorker{Lease{Layout: layout, Epoch: epoch, Worker: worker, Datacenter: datacenter, Fence: 1, NotAfter: endless, Time: now, At: now}}, nil
 }
 
 // endless is later than any timestamp of a layout in use.

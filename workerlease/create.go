@@ -12,10 +12,11 @@ import (
 // worker ids, or was declared before. TTL 0 means DefaultTTL.
 func (p *Pools) Create(ctx context.Context, pool string, shape Shape, ttl time.Duration) error {
 	request := Request{TTL: ttl, Shape: shape}
-	if err := request.check(); err != nil {
+	layout, err := request.read()
+	if err != nil {
 		return err
 	}
-	reply, err := p.store.Run(ctx, scripts.WorkerCreate, p.keys(pool)[:1], shape.Layout, shape.epoch(), shape.Datacenter, shape.Bits, request.ttl().Milliseconds())
+	reply, err := p.store.Run(ctx, scripts.WorkerCreate, p.keys(pool)[:1], layout.String(), shape.epoch(), shape.Datacenter, layout.Worker, request.ttl().Milliseconds())
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // orders is what the ids of the examples' pool look like.
-var orders = workerlease.Shape{Layout: "41/10/12", Bits: 10, Epoch: snowflake.DefaultEpoch}
+var orders = workerlease.Shape{Layout: "41/10/12", Epoch: snowflake.DefaultEpoch}
 
 // open opens the pools of a store. A real one has a URL such as redis://localhost:6379, and its unknown pools are waited for.
 func open(ctx context.Context) (*redisstore.Store, *workerlease.Pools) {
@@ -30,29 +30,23 @@ func Example() {
 	store, pools := open(ctx)
 	defer store.Close()
 
-	holder, err := pools.Hold(ctx, "orders", workerlease.Request{Identity: "orders-0", Shape: orders}, workerlease.HoldOptions{Reacquire: true, Patience: time.Minute})
+	request, options := workerlease.Request{Identity: "orders-0", Shape: orders}, workerlease.HoldOptions{Reacquire: true, Patience: time.Minute}
+	ids, err := pools.Stamp(ctx, "orders", request, options, snowflake.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	layout, err := snowflake.ParseLayout(orders.Layout)
+	id, err := ids.Next(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	generator, err := snowflake.New(holder, snowflake.Config{Layout: layout, Epoch: orders.Epoch})
-	if err != nil {
-		log.Fatal(err)
-	}
-	id, err := generator.Next(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("worker id", layout.Decode(id, orders.Epoch).Worker)
+	layout, epoch, _ := ids.Layout() // the pool's
+	fmt.Println("worker id", layout.Decode(id, epoch).Worker)
 
-	// At the end: first nothing is stamped any more, then the worker id is given back.
-	if err := holder.Release(ctx, generator.Stop()); err != nil {
+	// At the end: nothing is stamped any more, and the worker id is given back from the last stamp on.
+	if err := ids.Close(ctx); err != nil {
 		log.Fatal(err)
 	}
-	_, err = generator.Next(ctx)
+	_, err = ids.Next(ctx)
 	fmt.Println("stopped:", errors.Is(err, snowflake.ErrStopped))
 	// Output:
 	// worker id 0

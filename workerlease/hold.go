@@ -8,6 +8,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/snowflake"
 )
 
 // Holder holds a worker id: it renews the lease, ends it by its own clock if no renewal is confirmed in time, and is what snowflake.New takes.
@@ -36,6 +37,7 @@ const (
 var (
 	ErrNone     = holder.ErrNone        // no lease is held now
 	ErrLate     = holder.ErrLate        // a grant's reply came when its window had ended, or nearly so
+	ErrLayout   = holder.ErrLayout      // the pool's layout is not one that this program can stamp
 	ErrDeadline = keepalive.ErrDeadline // no renewal was confirmed before the lease could end
 	ErrReleased = keepalive.ErrReleased // the holder gave the lease back
 )
@@ -48,6 +50,19 @@ func (p *Pools) Hold(ctx context.Context, pool string, request Request, options 
 // Start begins to hold and returns at once: the first grant is asked for until it is there, until Release, or until the context ends.
 func (p *Pools) Start(ctx context.Context, pool string, request Request, options HoldOptions) *Holder {
 	return holder.Start(ctx, p.leaser(pool, request), options)
+}
+
+// Stamper stamps Snowflake ids with a worker id that it holds, in the layout and epoch of its lease.
+type Stamper = holder.Stamper
+
+// Stamp leases a worker id of a pool and returns what stamps Snowflake ids with it, until Close. It is all that a program needs which makes ids: their layout, epoch and
+// datacenter are those of the pool. With Reacquire it goes on with another worker id when one was lost. The errors are those of Acquire.
+func (p *Pools) Stamp(ctx context.Context, pool string, request Request, options HoldOptions, ids snowflake.Config) (*Stamper, error) {
+	held, err := p.Hold(ctx, pool, request, options)
+	if err != nil {
+		return nil, err
+	}
+	return holder.NewStamper(held, ids), nil
 }
 
 func (p *Pools) leaser(pool string, request Request) leaser { return leaser{p, pool, request} }

@@ -31,12 +31,7 @@ type process struct {
 
 // live holds and stamps, stops and starts again, until the context ends.
 func (p *process) live(ctx context.Context, t *testing.T, rng *rand.Rand) {
-	request := workerlease.Request{TTL: 700 * time.Millisecond, Shape: workerlease.Shape{Layout: layout, Bits: 2, Epoch: snowflake.DefaultEpoch}}
-	parsed, err := snowflake.ParseLayout(layout)
-	if err != nil {
-		t.Error(err)
-		return
-	}
+	request := workerlease.Request{TTL: 700 * time.Millisecond, Shape: workerlease.Shape{Layout: layout, Epoch: snowflake.DefaultEpoch}}
 	for ctx.Err() == nil {
 		h := p.pools.Start(ctx, "p", request, workerlease.HoldOptions{
 			Reacquire: rng.IntN(2) == 0, Wall: func() time.Time { return time.Now().Round(0).Add(p.wall) },
@@ -46,7 +41,7 @@ func (p *process) live(ctx context.Context, t *testing.T, rng *rand.Rand) {
 				}
 			},
 		})
-		generator, err := snowflake.New(h, snowflake.Config{Layout: parsed, Epoch: snowflake.DefaultEpoch})
+		generator, err := snowflake.New(h, snowflake.Config{})
 		if err != nil {
 			t.Error(err)
 			return

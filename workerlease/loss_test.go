@@ -11,6 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -31,7 +32,7 @@ func (p pools) wantSame(t *testing.T, request workerlease.Request, holders []*wo
 		}
 		held[ids[i]] = true
 	}
-	for range 1<<request.Shape.Bits - len(holders) {
+	for range 1<<snowflake.MustLayout(request.Shape.Layout).Worker - len(holders) {
 		lease, err := p.Acquire(t.Context(), "p", request)
 		if err != nil || held[lease.WorkerID] {
 			t.Errorf("%+v %v, while %v are held", lease, err, ids)

@@ -42,7 +42,7 @@ func (p pools) wary() pools {
 }
 
 func (p pools) create(t *testing.T) {
-	shape := workerlease.Shape{Layout: "41/5/5/12", Bits: 5, Datacenter: 7, Epoch: epoch}
+	shape := workerlease.Shape{Layout: "41/5/5/12", Datacenter: 7, Epoch: epoch}
 	if err := p.Create(t.Context(), "declared", shape, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -60,12 +60,12 @@ func (p pools) create(t *testing.T) {
 	expect.Equal(t, "datacenter that the refusal tells", has.Datacenter, 7)
 	expect.Equal(t, "TTL that the refusal tells", has.TTL, time.Minute)
 	lease, err := p.wary().Acquire(t.Context(), "declared", workerlease.Request{Shape: of(2).Shape})
-	if err != nil || lease.Layout != "41/5/5/12" || lease.Bits != 5 || lease.Datacenter != 7 || lease.TTL != time.Minute {
+	if err != nil || lease.Layout != "41/5/5/12" || lease.Datacenter != 7 || lease.TTL != time.Minute {
 		t.Errorf("a pool that was declared new waits for nothing and is what was declared: %+v %v", lease, err)
 	}
 	p.acquire(t, "granted from", of(2))
 	wantIs(t, p.Create(t.Context(), "granted from", of(2).Shape, 30*time.Second), workerlease.ErrExists, redisstore.ErrRefused)
-	for _, bad := range []workerlease.Shape{{}, {Layout: "x"}, {Layout: "x", Bits: workerlease.MaxBits + 1}, {Layout: "x", Bits: 1, Datacenter: -1}} {
+	for _, bad := range []workerlease.Shape{{}, {Layout: "x"}, {Layout: "28/21/13@s"}, {Layout: "41/5/5/12", Datacenter: -1}, {Layout: "41/5/5/12", Datacenter: 32}, {Layout: "41/10/12", Datacenter: 1}} {
 		wantIs(t, p.Create(t.Context(), "bad", bad, 0), workerlease.ErrRequest, redisstore.ErrRefused)
 	}
 	for _, ttl := range []time.Duration{-1, 1, workerlease.MaxTTL + 1} {
@@ -74,7 +74,7 @@ func (p pools) create(t *testing.T) {
 }
 
 func (p pools) datacenter(t *testing.T) {
-	request := workerlease.Request{TTL: 30 * time.Second, Shape: workerlease.Shape{Layout: "41/5/5/12", Bits: 5, Datacenter: 3, Epoch: epoch}, WantDatacenter: true}
+	request := workerlease.Request{TTL: 30 * time.Second, Shape: workerlease.Shape{Layout: "41/5/5/12", Datacenter: 3, Epoch: epoch}, WantDatacenter: true}
 	lease := p.acquire(t, "far", request)
 	expect.Equal(t, "datacenter of the first lease", lease.Datacenter, 3)
 	expect.Equal(t, "worker id of the first lease", lease.WorkerID, 0)

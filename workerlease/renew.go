@@ -35,12 +35,13 @@ func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) 
 
 // proof is what a holder can tell of its lease, as worker_renew takes it. A part of it is none.
 func proof(lease Lease) []any {
-	shape := Shape{Layout: lease.Layout, Bits: lease.Bits, Datacenter: lease.Datacenter, Epoch: lease.Epoch}
-	if lease.NotAfter.IsZero() || shape.check() != nil || lease.Identity != "" && !names.Valid(lease.Identity) || lease.Fence <= 0 || lease.Epoch.IsZero() {
+	shape := Shape{Layout: lease.Layout, Datacenter: lease.Datacenter, Epoch: lease.Epoch}
+	layout, err := shape.read()
+	if lease.NotAfter.IsZero() || err != nil || lease.Identity != "" && !names.Valid(lease.Identity) || lease.Fence <= 0 || lease.Epoch.IsZero() {
 		return []any{"", "", "", "", "", "", ""}
 	}
 	return []any{
-		lease.NotAfter.UnixMilli(), lease.Fence, lease.Identity, shape.Layout, shape.epoch(), strconv.Itoa(shape.Datacenter), shape.Bits,
+		lease.NotAfter.UnixMilli(), lease.Fence, lease.Identity, layout.String(), shape.epoch(), strconv.Itoa(shape.Datacenter), layout.Worker,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
+	"github.com/coatcheck/coatcheck/snowflake"
 )
 
 // Bounds of what a caller may ask for.
@@ -20,7 +21,7 @@ const (
 	MinTTL      = 100 * time.Millisecond
 	MaxTTL      = 24 * time.Hour
 	DefaultTTL  = 30 * time.Second
-	MaxBits     = 20   // width of a worker id
+	MaxBits     = 20   // width of a worker id, with the datacenter's
 	MaxSlots    = 4096 // slots on one page of a ring
 	DefaultSkew = time.Second
 )
@@ -85,25 +86,28 @@ func New(store *redisstore.Store, config Config) *Pools {
 
 // Shape is what a pool's ids look like: fixed by its first grant, or by Create.
 type Shape struct {
-	Layout     string    // as package snowflake writes it
-	Bits       int       // width of the worker id in it, 1 to MaxBits
+	Layout     string    // as package snowflake writes it, with a worker id of MaxBits at most
 	Datacenter int       // number of the pool's datacenter in its ids; 0 where the layout has none
 	Epoch      time.Time // time origin of the ids, whole milliseconds
 }
 
-func (s Shape) check() error {
+// read reads the layout and checks the shape.
+func (s Shape) read() (snowflake.Layout, error) {
+	layout, err := snowflake.ParseLayout(s.Layout)
 	switch {
-	case s.Bits < 1 || s.Bits > MaxBits || s.Layout == "":
-		return fmt.Errorf("%w: a worker id of %d bits: 1 to %d", ErrRequest, s.Bits, MaxBits)
-	case s.Datacenter < 0 || s.Datacenter >= 1<<MaxBits:
-		return fmt.Errorf("%w: datacenter %d: 0 to %d", ErrRequest, s.Datacenter, 1<<MaxBits-1)
+	case err != nil:
+		return layout, fmt.Errorf("%w: %w", ErrRequest, err)
+	case layout.Datacenter+layout.Worker > MaxBits:
+		return layout, fmt.Errorf("%w: layout %v: a worker id that is leased has %d bits at most with the datacenter's", ErrRequest, layout, MaxBits)
+	case s.Datacenter < 0 || s.Datacenter >= 1<<layout.Datacenter:
+		return layout, fmt.Errorf("%w: datacenter %d: 0 to %d in layout %v", ErrRequest, s.Datacenter, 1<<layout.Datacenter-1, layout)
 	}
-	return nil
+	return layout, nil
 }
 
 // Request says what to lease.
 type Request struct {
-	// TTL is the length of a window, MinTTL to MaxTTL. It belongs to the pool: fixed by the first grant, and another one is refused. 0 = the pool's, DefaultTTL
+	// TTL is the length of a window, MinTTL to MaxTTL, and three seconds at least where the layout counts seconds: see [ShortestTTL]. It belongs to the pool: fixed by the first grant, and another one is refused. 0 = the pool's, DefaultTTL
 	// for a pool that is new.
 	TTL time.Duration
 	// Identity names the holder, up to 200 characters without spaces: the worker id that it had last is granted again, if its window has ended. "" = none.
@@ -114,17 +118,29 @@ type Request struct {
 	Ack                                   int // replicas that must have the grant and each renewal; 0 = what the store asks for
 }
 
-func (r Request) check() error {
-	switch {
-	case r.TTL != 0 && (r.TTL < MinTTL || r.TTL > MaxTTL):
-		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, MaxTTL)
+func (r Request) read() (snowflake.Layout, error) {
+	layout, err := r.Shape.read()
+	if err == nil {
+		err = r.check(layout)
+	}
+	return layout, err
+}
+
+func (r Request) check(layout snowflake.Layout) error {
+	switch least := ShortestTTL(layout); {
+	case r.TTL != 0 && (r.TTL < least || r.TTL > MaxTTL):
+		return fmt.Errorf("%w: ttl %v: %v to %v in layout %v", ErrRequest, r.TTL, least, MaxTTL, layout)
 	case r.Identity != "" && !names.Valid(r.Identity):
 		return fmt.Errorf("%w: identity: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
 	case r.Ack < 0 || r.Ack > 100:
 		return fmt.Errorf("%w: ack %d: 0 to 100 replicas", ErrRequest, r.Ack)
 	}
-	return r.Shape.check()
+	return nil
 }
+
+// ShortestTTL is the shortest TTL that a pool of a layout can be given: MinTTL, and three units of its timestamps. A unit is stamped only if it lies in the window wholly,
+// and a window that is renewed every third of a TTL has two thirds left then, one if a renewal failed: with less, the second that it is would lie in none.
+func ShortestTTL(layout snowflake.Layout) time.Duration { return max(MinTTL, 3*layout.Unit) }
 
 func (r Request) ttl() time.Duration {
 	if r.TTL == 0 {
@@ -143,14 +159,16 @@ func (p *Pools) Acquire(ctx context.Context, pool string, request Request) (Leas
 }
 
 func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce string) (Lease, error) {
-	if err := request.check(); err != nil {
+	layout, err := request.read()
+	if err != nil {
 		return Lease{}, err
 	}
 	shape := request.Shape
+	shape.Layout = layout.String()
 	reply, err := p.on(request.Ack).Run(ctx, scripts.WorkerAcquire, p.keys(pool), nonce, request.Identity, p.config.Skew.Milliseconds(), string(p.config.NewPools),
 		p.config.Cooldown.Milliseconds(), wanted(request.WantLayout, shape.Layout), wanted(request.WantEpoch, shape.epoch()),
 		wanted(request.WantDatacenter, strconv.Itoa(shape.Datacenter)), wanted(request.TTL != 0, milliseconds(request.TTL)),
-		shape.Layout, shape.epoch(), shape.Datacenter, shape.Bits, request.ttl().Milliseconds())
+		shape.Layout, shape.epoch(), shape.Datacenter, layout.Worker, request.ttl().Milliseconds())
 	if err != nil {
 		return Lease{}, err
 	}
@@ -175,7 +193,8 @@ func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce
 // readHead reads of a pool's head, as scripts/lib/pool.lua writes it, what its leases have in common: the first five words of 'layout epoch datacenter bits ttl …'.
 func readHead(head string, lease *Lease) error {
 	words := append(redisstore.Reply{"head"}, strings.Split(head, " ")...)
-	return words.Scan(&lease.Layout, &lease.Epoch, &lease.Datacenter, &lease.Bits, &lease.TTL)
+	bits := 0 // the layout says it
+	return words.Scan(&lease.Layout, &lease.Epoch, &lease.Datacenter, &bits, &lease.TTL)
 }
 
 func (s Shape) epoch() string { return strconv.FormatInt(s.Epoch.UnixMilli(), 10) }

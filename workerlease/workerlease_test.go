@@ -3,6 +3,7 @@ package workerlease_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -60,7 +61,7 @@ func TestPools(t *testing.T) {
 
 // of asks for a lease of half a minute in a pool whose worker ids have this many bits.
 func of(bits int) workerlease.Request {
-	return workerlease.Request{TTL: 30 * time.Second, Shape: workerlease.Shape{Layout: "41/" + string(rune('0'+bits)) + "/12", Bits: bits, Epoch: epoch}}
+	return workerlease.Request{TTL: 30 * time.Second, Shape: workerlease.Shape{Layout: fmt.Sprintf("41/%d/12", bits), Epoch: epoch}}
 }
 
 func (p pools) acquire(t testing.TB, pool string, request workerlease.Request) workerlease.Lease {
@@ -176,9 +177,9 @@ func (p pools) layout(t *testing.T) {
 		{Shape: other.Shape, WantLayout: true},
 		{Shape: other.Shape, WantEpoch: true},
 		{Shape: other.Shape, WantLayout: true, WantEpoch: true},
-		{Shape: workerlease.Shape{Layout: "41/2/12", Bits: 2, Epoch: epoch.Add(time.Millisecond)}, WantLayout: true, WantEpoch: true},
-		{Shape: workerlease.Shape{Layout: "41/2/12@s", Bits: 2, Epoch: epoch}, WantLayout: true, WantEpoch: true},
-		{Shape: workerlease.Shape{Layout: "41/2/12", Bits: 2, Epoch: epoch, Datacenter: 1}, WantDatacenter: true},
+		{Shape: workerlease.Shape{Layout: "41/2/12", Epoch: epoch.Add(time.Millisecond)}, WantLayout: true, WantEpoch: true},
+		{Shape: workerlease.Shape{Layout: "41/2/12@s", Epoch: epoch}, WantLayout: true, WantEpoch: true},
+		{Shape: workerlease.Shape{Layout: "41/5/5/12", Epoch: epoch, Datacenter: 1}, WantDatacenter: true},
 		{Shape: of(2).Shape, TTL: 30*time.Second + time.Millisecond},
 		{Shape: of(2).Shape, TTL: workerlease.MaxTTL},
 	} {
@@ -209,11 +210,11 @@ func (p pools) badRequest(t *testing.T) {
 		"spaced":     func(r *workerlease.Request) { r.Identity = "a b" },
 		"long name":  func(r *workerlease.Request) { r.Identity = strings.Repeat("i", 201) },
 		"newline":    func(r *workerlease.Request) { r.Identity = "a\n" },
-		"no bits":    func(r *workerlease.Request) { r.Shape.Bits = 0 },
-		"too wide":   func(r *workerlease.Request) { r.Shape.Bits = workerlease.MaxBits + 1 },
+		"too wide":   func(r *workerlease.Request) { r.Shape.Layout = "28/21/13@s" },
 		"no layout":  func(r *workerlease.Request) { r.Shape.Layout = "" },
 		"below zero": func(r *workerlease.Request) { r.Shape.Datacenter = -1 },
-		"far away":   func(r *workerlease.Request) { r.Shape.Datacenter = 1 << workerlease.MaxBits },
+		"far away":   func(r *workerlease.Request) { r.Shape.Datacenter = 1 },
+		"a second":   func(r *workerlease.Request) { r.TTL, r.Shape.Layout = 2999*time.Millisecond, "32/10/21@s" },
 		"ack":        func(r *workerlease.Request) { r.Ack = -1 },
 		"much ack":   func(r *workerlease.Request) { r.Ack = 101 },
 		"everything": func(r *workerlease.Request) { *r = workerlease.Request{} },

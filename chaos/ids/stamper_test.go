@@ -66,7 +66,7 @@ func shape() (workerlease.Shape, snowflake.Layout) {
 	if err != nil {
 		panic(err) // it is a constant
 	}
-	return workerlease.Shape{Layout: ring, Bits: layout.Worker, Epoch: snowflake.DefaultEpoch}, layout
+	return workerlease.Shape{Layout: ring, Epoch: snowflake.DefaultEpoch}, layout
 }
 
 func poolsOf(store *redisstore.Store) *workerlease.Pools {
@@ -75,9 +75,9 @@ func poolsOf(store *redisstore.Store) *workerlease.Pools {
 
 // stampLeased stamps with a leased worker id, and with another one whenever that is lost.
 func stampLeased(ctx context.Context, store *redisstore.Store, file *os.File) error {
-	shape, layout := shape()
+	shape, _ := shape()
 	holder := poolsOf(store).Start(ctx, pool, workerlease.Request{TTL: ttl, Shape: shape}, workerlease.HoldOptions{Reacquire: true})
-	generator, err := snowflake.New(holder, snowflake.Config{Layout: layout})
+	generator, err := snowflake.New(holder, snowflake.Config{})
 	if err != nil {
 		return err
 	}

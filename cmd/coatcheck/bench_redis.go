@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
@@ -87,7 +86,7 @@ func tokensAtRedis(what string, tokens *idempotency.Tokens) work {
 // benchShape is what the pools are.
 func benchShape(what string) workerlease.Shape {
 	layout := snowflake.MustLayout(benchLayout(what))
-	return workerlease.Shape{Layout: layout.String(), Bits: layout.Worker, Epoch: snowflake.DefaultEpoch}
+	return workerlease.Shape{Layout: layout.String(), Epoch: snowflake.DefaultEpoch}
 }
 
 func poolAtRedis(pools *workerlease.Pools, what string) func(context.Context, string) error {
@@ -104,33 +103,30 @@ func poolAtRedis(pools *workerlease.Pools, what string) func(context.Context, st
 func stampingAtRedis(pools *workerlease.Pools) work {
 	create := poolAtRedis(pools, benchID)
 	var mu sync.Mutex
-	holders, generators := map[string]*workerlease.Holder{}, map[string]*snowflake.Generator{}
+	stampers := map[string]*workerlease.Stamper{}
 	return work{
 		stays: staysPool,
 		open: func(ctx context.Context, name string) error {
 			if err := create(ctx, name); err != nil {
 				return err
 			}
-			holder, err := pools.Hold(ctx, name, workerlease.Request{Shape: benchShape(benchID)}, workerlease.HoldOptions{Patience: benchWait, Reacquire: true})
+			request, options := workerlease.Request{Shape: benchShape(benchID)}, workerlease.HoldOptions{Patience: benchWait, Reacquire: true}
+			stamper, err := pools.Stamp(ctx, name, request, options, snowflake.Config{})
 			if err != nil {
 				return err
 			}
-			generator, err := snowflake.New(holder, snowflake.Config{Layout: snowflake.MustLayout(benchLayout(benchID)), Epoch: snowflake.DefaultEpoch})
-			if err != nil {
-				return errors.Join(err, holder.Release(ctx, time.Time{}))
-			}
 			mu.Lock()
 			defer mu.Unlock()
-			holders[name], generators[name] = holder, generator
+			stampers[name] = stamper
 			return nil
 		},
 		call: func(ctx context.Context, name string) error { // the map is only read from the first call on
-			_, err := generators[name].Next(ctx)
+			_, err := stampers[name].Next(ctx)
 			return err
 		},
 		close: func(ctx context.Context) (err error) {
-			for name, holder := range holders {
-				err = errors.Join(err, holder.Release(ctx, generators[name].Stop()))
+			for _, stamper := range stampers {
+				err = errors.Join(err, stamper.Close(ctx))
 			}
 			return err
 		},

@@ -84,12 +84,20 @@ const (
 )
 
 func (p *program) idCommand() *cobra.Command {
+	command := p.snowflakeCommand("id", "Make ids, one a line: Snowflake ids, from segments, UUIDs")
+	command.AddCommand(p.snowflakeCommand("snowflake", "Make Snowflake ids, as id without it does"), p.idSegmentCommand(), p.idUUIDCommand(), p.idDecodeCommand())
+	return command
+}
+
+// snowflakeCommand makes Snowflake ids: it is there as id, and as id snowflake, as the path of the HTTP interface is called.
+func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 	var form idForm
 	var n int64
 	command := &cobra.Command{
-		Use: "id [POOL]", Short: "Make ids, one a line: Snowflake ids, from segments, UUIDs",
+		Use: name + " [POOL]", Short: short,
 		Long: "Make Snowflake ids, one a line: ID=$(coatcheck id). A running service stamps them with its own worker id. Straight on Redis a worker id is leased for\n" +
-			"the moment of the call, and pool \"default\" is taken where none is named. Exit code 75: no id was made, try again later.",
+			"the moment of the call, and pool \"default\" is taken where none is named. id snowflake is the same as id; ids of a pool that is called as a command\n" +
+			"is, such as segment, are id snowflake segment. Exit code 75: no id was made, try again later.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -111,7 +119,6 @@ func (p *program) idCommand() *cobra.Command {
 			return p.makeIDs(ctx, where, pool, int(n), &form)
 		})
 	}
-	command.AddCommand(p.idSegmentCommand(), p.idUUIDCommand(), p.idDecodeCommand())
 	return command
 }
 

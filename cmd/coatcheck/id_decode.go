@@ -92,6 +92,9 @@ func (p *program) decodeIDs(texts []string, format snowflake.Format, style snowf
 			return usageError{fmt.Errorf("%s: the largest id of layout %v is %v", text, style.Layout, most)}
 		}
 		parts := style.Layout.Decode(id, style.Epoch)
+		if parts.Time.Year() > 9999 { // JSON's times end there
+			return usageError{fmt.Errorf("%s: of a time after the year 9999 in layout %v since %s", text, style.Layout, style.Epoch.Format(time.RFC3339))}
+		}
 		list = append(list, wire.DecodedID{
 			ID: id.String(), Time: parts.Time, WorkerID: parts.Worker, Datacenter: parts.Datacenter, Sequence: parts.Sequence,
 			Layout: style.Layout.String(), Epoch: style.Epoch,

@@ -48,6 +48,28 @@ func TestIDsInEveryFormatAreDecoded(t *testing.T) {
 	})
 }
 
+// The command is called as the path of the HTTP interface is, and makes no pool of that name.
+func TestIDSnowflakeIsNoPoolOfThatName(t *testing.T) {
+	doors(t, func(t *testing.T, at []string) {
+		for args, want := range map[string]string{"id snowflake": "", "id snowflake orders": "orders", "id orders": "orders", "id snowflake segment": "segment"} {
+			var made idsMade
+			execute(t, nil, append(append(strings.Fields(args), "--json"), at...)...).exits(done).into(&made)
+			expect.Equal(t, args+": ids", len(made.IDs), 1)
+			if want != "" {
+				expect.Equal(t, args+": pool", made.Pool, want)
+			}
+		}
+		pools := execute(t, nil, append([]string{"worker", "ls"}, at...)...).exits(done).stdout
+		for _, want := range []string{"orders", "segment"} {
+			expect.Contains(t, "worker ls", pools, want)
+		}
+		if strings.Contains(pools, "snowflake") {
+			t.Errorf("worker ls: got a pool that is called snowflake, want none:\n%s", pools)
+		}
+		execute(t, nil, append([]string{"id", "snowflake", "a", "b"}, at...)...).exits(usage)
+	})
+}
+
 // Straight on Redis the worker id is given back with the moment of the last id, so that the pool is not used up by calls.
 func TestWorkerIDOfACallIsGivenBack(t *testing.T) {
 	at := []string{"--redis", redistest.Start(t).URL(), "--new-pools", "trust"}
@@ -73,4 +95,7 @@ func TestDecodeNeedsNoService(t *testing.T) {
 	expect.Equal(t, "worker id of 4194308096", parts[0].WorkerID, 1)
 	expect.Equal(t, "sequence of 4194308096", parts[0].Sequence, 0)
 	expect.Equal(t, "time of 4194308096", parts[0].Time.Format("15:04:05"), "00:00:01")
+	uid := []string{"id", "decode", "180363646902239241", "--layout", "29/21/13@s", "--epoch", "2016-09-20T00:00:00+08:00"}
+	execute(t, nil, uid...).exits(done).prints("2017-01-19T", "4", "9")
+	execute(t, nil, "id", "decode", "--layout", "41/10/12@s", "9223372036854775807").exits(usage, "after the year 9999")
 }

@@ -81,7 +81,7 @@ func leaseRequest(request client.WorkerRequest) (workerlease.Request, error) {
 	if err != nil {
 		return workerlease.Request{}, usageError{err}
 	}
-	shape.Layout, shape.Bits = layout.String(), layout.Worker
+	shape.Layout = layout.String()
 	now := time.Now()
 	switch {
 	case shape.Epoch.Before(time.Unix(0, 0)) || shape.Epoch.After(now) || !shape.Epoch.Equal(shape.Epoch.Truncate(time.Millisecond)):
@@ -164,30 +164,17 @@ func (s stored) ids(ctx context.Context, pool string, n int) (ids []snowflake.ID
 	if err != nil {
 		return nil, err
 	}
-	holder, err := s.pools.Hold(ctx, pool, asked, workerlease.HoldOptions{})
+	stamper, err := s.pools.Stamp(ctx, pool, asked, workerlease.HoldOptions{}, snowflake.Config{})
 	if err != nil {
 		return nil, err
 	}
-	var used time.Time
 	defer func() {
 		farewell, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 		defer cancel()
-		_ = holder.Release(farewell, used) // else it ends with its window
+		_ = stamper.Close(farewell) // else it ends with its window
 	}()
-	lease, err := holder.Current()
-	if err != nil {
-		return nil, laterError{err}
-	}
-	layout, err := snowflake.ParseLayout(lease.Layout)
-	if err != nil {
-		return nil, err
-	}
-	generator, err := snowflake.New(holder, snowflake.Config{Layout: layout, Epoch: lease.Epoch})
-	if err != nil {
-		return nil, err
-	}
-	ids, err = generator.NextN(ctx, n)
-	used = generator.Stop()
+	ids = make([]snowflake.ID, n)
+	err = stamper.Fill(ctx, ids)
 	if errors.Is(err, snowflake.ErrNoLease) || errors.Is(err, snowflake.ErrWindowEnded) {
 		err = laterError{err}
 	}

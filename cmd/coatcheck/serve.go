@@ -78,7 +78,7 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 		Counters: c.counters(), Locks: c.locks(), LockWaits: int(c.lockWaits),
 		Segments: c.segments(), SegmentSource: segments.source, SegmentTags: segments.tags, SegmentStep: c.segmentStep, KnownSegments: !c.segmentCreate,
 		OpaqueKeys: c.opaqueKeys, Leaf: c.leaf, TinyidTokens: c.tinyidTokens,
-		Workers: c.workers(), IDPool: c.idPool, Identity: c.leasesAs(),
+		Workers: c.workers(), IDPool: c.idPool, StampPools: c.stampPools, ReadyWhen: server.ReadyWhen(c.readyWhen), Identity: c.leasesAs(),
 		Access: book, TLS: secure.settings(), CORSOrigins: c.corsOrigins, AllowedHosts: c.hosts(),
 		Console:   server.ConsoleConfig{Mode: server.ConsoleMode(c.console), Durability: durability(c, store)},
 		Principal: idempotency.HeaderPrincipal(c.principalHeaders...), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys, Quota: c.quota(),

@@ -51,6 +51,8 @@ type config struct {
 	clockSkew      time.Duration
 	workerCooldown time.Duration
 	idPool         string
+	stampPools     []string
+	readyWhen      string
 	identity       string
 
 	counterAfterLoss string
@@ -147,6 +149,8 @@ func settings(c *config) []*setting {
 		span("clock-skew", "1s", time.Millisecond, time.Minute, "how far the clocks of two Redis servers that can be master may differ; alike in all that use a pool", &c.clockSkew),
 		span("worker-cooldown", "0s", 0, workerlease.MaxTTL, "how long a worker id rests behind its lease before another holder gets it", &c.workerCooldown),
 		optional(named("id-pool", "default", "the pool of /id/snowflake, of which the service leases a worker id at its start; empty: none", &c.idPool)),
+		poolNames("stamp-pools", "more pools of which the service leases a worker id at its start, as it does of --id-pool; empty: none", &c.stampPools),
+		choice("ready-when", string(server.ReadyWithIDs), []string{string(server.ReadyWithIDs), string(server.ReadyWithStore)}, "what makes /readyz say 200. ids: the store works, and of no pool of --id-pool and --stamp-pools another process has a worker id while this one has none, so that a rolling deploy keeps those that can stamp; store: the store works", &c.readyWhen),
 		optional(named("identity", "", "how the service calls itself where it leases worker ids; empty: as the host is called", &c.identity)),
 		choice("counter-after-loss", string(counter.MovePast), []string{string(counter.MovePast), string(counter.Refuse)}, "a counter that has gone back, or may have, since Redis has lost what it had confirmed: move it past every value that can have been handed out, or refuse it until somebody sets it; what follows has to be alike in all that use a counter", &c.counterAfterLoss),
 		optional(number("counter-margin", unsaid, 1, counter.MaxMargin, "values", fmt.Sprintf("how far such a counter moves; empty: %d, with --ack %d", counter.DefaultMargin, counter.DefaultAckMargin), &c.counterMargin)),
@@ -276,6 +280,23 @@ func named(name, value, help string, into *string) *setting {
 			return fmt.Errorf("%q is not a name: %s", s, names.Rule)
 		}
 		*into = s
+		return nil
+	}}
+}
+
+// poolNames is a list of names.
+func poolNames(name, help string, into *[]string) *setting {
+	return &setting{name: name, unit: "names", help: help, parse: func(text string) error {
+		*into = nil
+		for part := range strings.SplitSeq(text, ",") {
+			if part = strings.TrimSpace(part); part == "" && text == "" {
+				return nil
+			}
+			if !names.Valid(part) {
+				return fmt.Errorf("%q is not a name: %s", part, names.Rule)
+			}
+			*into = append(*into, part)
+		}
 		return nil
 	}}
 }

@@ -41,7 +41,7 @@ func (s *poolShape) bind(least time.Duration) []*setting {
 		optional(span("ttl", unsaid, least, workerlease.MaxTTL, "how long a lease is good for without a renewal; empty: as the pool has it, 30s for one that is new", &s.ttl)),
 		layoutText("layout", "timestamp/worker/sequence bits, timestamp/datacenter/worker/sequence, @s for seconds; empty: as the pool has it, "+snowflake.DefaultLayout+" for one that is new", &s.layout),
 		moment("epoch", "what timestamps count from; empty: as the pool has it, "+snowflake.DefaultEpoch.Format(time.RFC3339)+" for one that is new", &s.epoch),
-		optional(number("datacenter", unsaid, 0, 1<<snowflake.MaxWorkerBits-1, "number", "the pool's datacenter; empty: as the pool has it, 0 for one that is new", &s.datacenter)),
+		optional(number("datacenter", unsaid, 0, 1<<workerlease.MaxBits-1, "number", "the pool's datacenter; empty: as the pool has it, 0 for one that is new", &s.datacenter)),
 	}
 }
 

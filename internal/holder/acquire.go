@@ -3,16 +3,21 @@ package holder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/internal/secret"
+	"github.com/coatcheck/coatcheck/snowflake"
 )
 
 // ErrLate is the error of a grant whose window had ended, or nearly so, when its reply came.
 var ErrLate = errors.New("the grant came too late to be used")
+
+// ErrLayout is the error of a grant in a layout that this program cannot stamp. The worker id was given back. Asking again does not help.
+var ErrLayout = errors.New("the pool's layout is not one that this program can stamp")
 
 const (
 	forever      = time.Duration(math.MaxInt64)
@@ -28,7 +33,12 @@ func (h *Holder) acquire(patience time.Duration) (*term, error) {
 		sent, wall := time.Now(), h.options.Wall()
 		lease, err := h.leaser.Acquire(h.ctx, nonce)
 		if err == nil {
-			t := h.begin(lease, sent, wall)
+			layout, unread := snowflake.ParseLayout(lease.Layout)
+			if unread != nil {
+				h.giveBack(lease)
+				return nil, fmt.Errorf("%w: %w", ErrLayout, unread)
+			}
+			t := h.begin(lease, layout, sent, wall)
 			if t != nil {
 				return t, nil
 			}
@@ -69,8 +79,8 @@ func (h *Holder) pause(d time.Duration) bool {
 }
 
 // begin keeps a lease that was granted; nil if it can not be counted on any more. Its window is shorter than its TTL if the grant is an older one, asked for again.
-func (h *Holder) begin(lease Lease, sent, wall time.Time) *term {
-	t := &term{lease: lease, clock: anchor{time: lease.Now, at: time.Now()}, held: make(chan struct{})}
+func (h *Holder) begin(lease Lease, layout snowflake.Layout, sent, wall time.Time) *term {
+	t := &term{lease: lease, layout: layout, clock: anchor{time: lease.Now, at: time.Now()}, held: make(chan struct{})}
 	age := max(lease.TTL-lease.NotAfter.Sub(lease.Now), 0)
 	t.keeper = keepalive.Start(h.ctx, sent.Add(-age), wall.Add(-age), keepalive.Config{
 		TTL: lease.TTL, Margin: h.options.Margin, Wall: h.options.Wall, Strict: h.options.Strict,

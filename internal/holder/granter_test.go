@@ -15,6 +15,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/snowflake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -114,6 +115,7 @@ func (g *granter) grant(nonce string) holder.Lease {
 		id := len(g.granted)
 		lease = holder.Lease{
 			Pool: "p", WorkerID: id, Datacenter: 3, Token: fmt.Sprint("token of ", id), Fence: int64(100 + id), Now: g.now(), NotBefore: g.now(), NotAfter: g.now().Add(ttl), TTL: ttl,
+			Layout: snowflake.DefaultLayout, Epoch: snowflake.DefaultEpoch,
 		}
 	}
 	g.granted[nonce] = lease

@@ -47,7 +47,8 @@ type Holder struct {
 // term is the time of one lease.
 type term struct {
 	keeper *keepalive.Keeper
-	held   chan struct{} // closed when it is the holder's
+	layout snowflake.Layout // the lease's, read
+	held   chan struct{}    // closed when it is the holder's
 
 	mu    sync.Mutex
 	lease Lease
@@ -106,11 +107,12 @@ func oneAtATime(observe func(Event)) func(Event) {
 
 // Lease says what may be stamped now. The error wraps ErrNone, and the reason: none was granted yet, it was lost, or it can not be counted on at the moment.
 func (h *Holder) Lease() (snowflake.Lease, error) {
-	lease, clock, err := h.now()
+	t, lease, clock, err := h.now()
 	if err != nil {
 		return snowflake.Lease{}, err
 	}
 	return snowflake.Lease{
+		Layout: t.layout, Epoch: lease.Epoch,
 		Worker: lease.WorkerID, Datacenter: lease.Datacenter, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
 		Time: clock.time, At: clock.at,
 	}, nil
@@ -118,25 +120,25 @@ func (h *Holder) Lease() (snowflake.Lease, error) {
 
 // Current is the lease that is held now. The error is that of Lease.
 func (h *Holder) Current() (Lease, error) {
-	lease, _, err := h.now()
+	_, lease, _, err := h.now()
 	return lease, err
 }
 
-func (h *Holder) now() (Lease, anchor, error) {
+func (h *Holder) now() (*term, Lease, anchor, error) {
 	h.mu.Lock()
 	t, cause := h.term, h.cause
 	h.mu.Unlock()
 	if t == nil {
-		return Lease{}, anchor{}, none(cause)
+		return nil, Lease{}, anchor{}, none(cause)
 	}
 	lease, clock := t.read()
 	if t.keeper.Valid() > 0 {
-		return lease, clock, nil
+		return t, lease, clock, nil
 	}
 	if cause = context.Cause(t.keeper.Context()); cause == nil {
 		cause = keepalive.ErrDeadline // for now: a renewal may say otherwise
 	}
-	return Lease{}, anchor{}, none(cause)
+	return nil, Lease{}, anchor{}, none(cause)
 }
 
 func none(cause error) error {
@@ -190,6 +192,17 @@ func (h *Holder) Release(ctx context.Context, usedUntil time.Time) error {
 	err := h.leaser.Release(ctx, lease, usedUntil)
 	h.options.Observe(Event{Kind: Released, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: err})
 	return err
+}
+
+// begun is where the window of the lease begins that was held last; the zero time if there is none to give back.
+func (h *Holder) begun() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last == nil {
+		return time.Time{}
+	}
+	lease, _ := h.last.read()
+	return lease.NotBefore
 }
 
 // unsaid is how far ahead of the lease's clock the end of a timestamp may be: the longest unit of a timestamp, and more than the lead of any sane generator.

@@ -17,7 +17,6 @@ type Lease struct {
 	NotAfter   time.Time
 	TTL        time.Duration // of the pool
 	Layout     string        // of the pool's ids, as package snowflake writes it
-	Bits       int           // width of a worker id in it
 	Epoch      time.Time     // time origin of the pool's ids
 	Now        time.Time     // the Redis server's time at the grant or at the last renewal
 }

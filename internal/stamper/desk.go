@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -17,9 +18,9 @@ import (
 type desk struct {
 	pool   string
 	owner  string // whose place it takes
-	spread bool
 	log    *slog.Logger
 	holder *holder.Holder
+	ids    *holder.Stamper
 
 	users int       // who is stamping; the Stamper's mutex guards it
 	used  time.Time // when the last of them had done so; likewise
@@ -30,31 +31,22 @@ type desk struct {
 	refusal error         // why none was granted; nil while one is held or asked for
 	until   time.Time     // before which asking again is no use
 	closing bool          // the lease is being given back
-	last    *press        // nil until the first id
-}
-
-// press is a generator and what it was made for.
-type press struct {
-	generator *snowflake.Generator
-	text      string // the layout, as the lease has it
-	layout    snowflake.Layout
-	epoch     time.Time
 }
 
 // open begins to lease.
 func (s *Stamper) open(pool, owner string) *desk {
 	d := &desk{pool: pool, owner: owner, log: s.config.Logger, used: time.Now(), asking: true, news: make(chan struct{})}
-	if pool == s.config.Default { // a name that the operator chose
+	if s.keeps(pool) { // a name that the operator chose
 		d.log = d.log.With("pool", pool)
 	}
 	wanted, fixed := s.config.Shapes[pool]
 	if !fixed {
 		wanted = Shape{Layout: defaultLayout, Epoch: snowflake.DefaultEpoch}
 	}
-	d.spread = wanted.Spread
-	shape := workerlease.Shape{Layout: wanted.Layout.String(), Bits: wanted.Layout.Worker, Epoch: wanted.Epoch}
+	shape := workerlease.Shape{Layout: wanted.Layout.String(), Epoch: wanted.Epoch}
 	request := workerlease.Request{Identity: s.config.Identity, Shape: shape, WantLayout: fixed, WantEpoch: fixed}
 	d.holder = s.pools.Start(s.life, pool, request, workerlease.HoldOptions{Reacquire: true, Observe: d.hear})
+	d.ids = holder.NewStamper(d.holder, snowflake.Config{Spread: wanted.Spread})
 	return d
 }
 
@@ -168,7 +160,16 @@ func (d *desk) stillLocked() error {
 	return d.refused(d.refusal)
 }
 
+// refused says why no worker id can be leased. What asking again does not change is told as it is.
 func (d *desk) refused(err error) error {
+	if other, ok := errors.AsType[*workerlease.OtherPool](err); ok {
+		return other
+	}
+	for _, final := range []error{redisstore.ErrWrongType, workerlease.ErrLayout} {
+		if errors.Is(err, final) {
+			return err
+		}
+	}
 	return &Unavailable{Reason: "no worker id can be leased now", Cause: err}
 }
 
@@ -178,25 +179,36 @@ func (d *desk) stamp(ctx context.Context, ids []snowflake.ID) (Origin, error) {
 		if err := d.await(ctx); err != nil {
 			return Origin{}, err
 		}
-		p, err := d.ready()
+		g, err := d.ids.Generator()
 		if err == nil {
-			err = p.generator.Fill(ctx, ids)
+			err = g.Fill(ctx, ids)
 		}
 		switch {
 		case err == nil:
-			if origin, one := p.origin(ids); one {
+			if origin, one := originOf(g, ids); one {
 				return origin, nil
 			}
 		case errors.Is(err, snowflake.ErrStopped) && d.isClosing():
 			return Origin{}, givenBack()
-		case errors.Is(err, snowflake.ErrStopped), errors.Is(err, errReshaped): // another generator is made, or was by somebody else
+		case errors.Is(err, snowflake.ErrStopped), errors.Is(err, snowflake.ErrReshaped): // another generator is made, or was by somebody else
 		case ctx.Err() != nil:
-			reason := fmt.Sprintf("%d ids were not stamped in the time that a request has; layout %s has %d in %v", len(ids), p.text, int64(1)<<p.layout.Sequence, p.layout.Unit)
-			return Origin{}, &Unavailable{Reason: reason, Cause: err}
+			return Origin{}, &Unavailable{Reason: slow(g, len(ids)), Cause: err}
 		default:
 			return Origin{}, d.unstamped(err)
 		}
 	}
+}
+
+// slow is why so many ids were not stamped. The generator is nil if there was none.
+func slow(g *snowflake.Generator, n int) string {
+	reason := fmt.Sprintf("%d ids were not stamped in the time that a request has", n)
+	if g == nil {
+		return reason
+	}
+	if layout, _, known := g.Layout(); known {
+		reason += fmt.Sprintf("; layout %v has %d in %v", layout, int64(1)<<layout.Sequence, layout.Unit)
+	}
+	return reason
 }
 
 func (d *desk) isClosing() bool {
@@ -220,77 +232,21 @@ func (d *desk) unstamped(err error) error {
 	return &Unavailable{Reason: "the pool's layout can not stamp the present", Cause: err}
 }
 
-// origin is where ids come from, if all come from one grant's worker id.
-func (p *press) origin(ids []snowflake.ID) (origin Origin, one bool) {
-	origin = Origin{WorkerID: p.layout.Decode(ids[0], p.epoch).Worker, Layout: p.layout, Epoch: p.epoch}
+// originOf is where ids come from that a generator stamped, if all come from one grant's worker id.
+func originOf(g *snowflake.Generator, ids []snowflake.ID) (origin Origin, one bool) {
+	layout, epoch, _ := g.Layout()
+	origin = Origin{WorkerID: layout.Decode(ids[0], epoch).Worker, Layout: layout, Epoch: epoch}
 	for _, id := range ids {
-		if p.layout.Decode(id, p.epoch).Worker != origin.WorkerID {
+		if layout.Decode(id, epoch).Worker != origin.WorkerID {
 			return origin, false
 		}
 	}
 	return origin, true
 }
 
-// ready returns the generator for the lease that is held now. One that was made for another layout is stopped. The lease is looked at under the mutex: who came with
-// an older one would put a generator for it in the place of the newer, and then there would be two for one grant, which repeat each other's ids.
-func (d *desk) ready() (*press, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closing {
-		return nil, snowflake.ErrStopped
-	}
-	lease, err := d.holder.Current()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", snowflake.ErrNoLease, err)
-	}
-	old := d.last
-	if old != nil && old.text == lease.Layout && old.epoch.Equal(lease.Epoch) {
-		return old, nil
-	}
-	layout, err := snowflake.ParseLayout(lease.Layout)
-	if err != nil {
-		return nil, err
-	}
-	generator, err := snowflake.New(shaped{d.holder, lease}, snowflake.Config{Layout: layout, Epoch: lease.Epoch, Spread: d.spread})
-	if err != nil {
-		return nil, err
-	}
-	if old != nil {
-		old.generator.Stop()
-	}
-	d.last = &press{generator: generator, text: lease.Layout, layout: layout, epoch: lease.Epoch}
-	return d.last, nil
-}
-
-// shaped is the holder's lease as long as that has the layout and epoch for which a generator was made.
-type shaped struct {
-	holder *holder.Holder
-	like   holder.Lease
-}
-
-// Lease implements snowflake.Worker. The two looks at the holder are of one grant if the fence is one.
-func (s shaped) Lease() (snowflake.Lease, error) {
-	lease, err := s.holder.Lease()
-	if err != nil {
-		return lease, err
-	}
-	current, err := s.holder.Current()
-	if err != nil {
-		return snowflake.Lease{}, err
-	}
-	if current.Fence != lease.Fence || current.Layout != s.like.Layout || !current.Epoch.Equal(s.like.Epoch) {
-		return snowflake.Lease{}, errReshaped
-	}
-	return lease, nil
-}
-
 func (d *desk) origin() (Origin, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.last == nil {
-		return Origin{}, false
-	}
-	return Origin{Layout: d.last.layout, Epoch: d.last.epoch}, true
+	layout, epoch, ok := d.ids.Layout()
+	return Origin{Layout: layout, Epoch: epoch}, ok
 }
 
 func (d *desk) status() Status {
@@ -314,12 +270,7 @@ func (d *desk) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	d.mu.Lock()
-	last := d.last
 	d.closing = true
 	d.mu.Unlock()
-	used := time.Time{}
-	if last != nil {
-		used = last.generator.Stop()
-	}
-	_ = d.holder.Release(ctx, used) // heard and logged
+	_ = d.ids.Close(ctx) // heard and logged
 }

@@ -27,31 +27,11 @@ func inside(t *testing.T, test func(*testing.T, *desk)) {
 	})
 }
 
-// A generator asks for its lease while the holder may already have one of a pool with another layout.
-func TestGeneratorGetsNoLeaseOfAnotherLayoutOrEpoch(t *testing.T) {
-	inside(t, func(t *testing.T, d *desk) {
-		lease, err := d.holder.Current()
-		if err != nil {
-			t.Fatalf("Current: %v", err)
-		}
-		_, err = (shaped{d.holder, lease}).Lease()
-		expect.Error(t, "Lease of its own layout and epoch", err, nil)
-		layout, epoch := lease, lease
-		layout.Layout = "41/5/5/12"
-		epoch.Epoch = epoch.Epoch.Add(time.Millisecond)
-		for _, like := range []workerlease.Lease{layout, epoch} {
-			got, err := (shaped{d.holder, like}).Lease()
-			expect.Error(t, "Lease of another layout or epoch", err, errReshaped)
-			expect.Equal(t, "Lease of another layout or epoch", got, snowflake.Lease{})
-		}
-	})
-}
-
 func TestDeskThatIsGivenBackMakesNoGeneratorAnyMore(t *testing.T) {
 	inside(t, func(t *testing.T, d *desk) {
 		d.giveBack(t.Context())
-		_, err := d.ready()
-		expect.Error(t, "ready", err, snowflake.ErrStopped)
+		_, err := d.ids.Generator()
+		expect.Error(t, "Generator", err, snowflake.ErrStopped)
 		_, err = d.stamp(t.Context(), make([]snowflake.ID, 1))
 		expect.Contains(t, "error of stamp", fmt.Sprint(err), "stopping")
 	})

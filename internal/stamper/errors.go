@@ -42,6 +42,3 @@ func (t *TooMany) Error() string {
 
 // Unwrap gives ErrTooMany.
 func (t *TooMany) Unwrap() error { return ErrTooMany }
-
-// errReshaped says that the lease's layout or epoch is not the generator's.
-var errReshaped = errors.New("stamper: the pool has another layout than before")

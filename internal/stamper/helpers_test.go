@@ -141,8 +141,7 @@ func (b bench) lose(t testing.TB, pool string) {
 
 func shape(t testing.TB, text string) workerlease.Shape {
 	t.Helper()
-	layout := snowflake.MustLayout(text)
-	return workerlease.Shape{Layout: text, Bits: layout.Worker, Epoch: snowflake.DefaultEpoch}
+	return workerlease.Shape{Layout: text, Epoch: snowflake.DefaultEpoch}
 }
 
 func (b bench) create(t testing.TB, pool, layout string) {

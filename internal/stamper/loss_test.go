@@ -99,11 +99,12 @@ func TestPoolThatIsRefusedForGoodIsTriedAgainByTheNextUse(t *testing.T) {
 		key := b.store.Key("worker", "p")
 		b.run(t, "redis.call('SET', KEYS[1], 'x')", key)
 		for range 3 {
-			b.wantUnavailable(t, "p", "no worker id can be leased")
+			_, err := b.Stamp(t.Context(), "p", make([]snowflake.ID, 1))
+			expect.Error(t, "stamping an id of pool p", err, redisstore.ErrWrongType)
 		}
 		status := b.Status()[1]
 		expect.Equal(t, "Status: held", status.Held, false)
-		expect.Error(t, "Status", status.Err, stamper.ErrUnavailable)
+		expect.Error(t, "Status", status.Err, redisstore.ErrWrongType)
 		b.lose(t, "p")
 		b.take(t, "p", 1)
 	})

@@ -5,7 +5,7 @@ import "time"
 // closeLocked gives a pool back in the background, and its place at once.
 func (s *Stamper) closeLocked(d *desk) {
 	delete(s.desks, d.pool)
-	if d.pool != s.config.Default {
+	if !s.keeps(d.pool) {
 		s.places.Free(d.owner)
 	}
 	s.work.Go(func() { d.giveBack(s.life) })
@@ -33,10 +33,10 @@ func (s *Stamper) makeRoomLocked(owner string) bool {
 }
 
 // longestLocked is the pool, of some, that nobody uses and that has rested for longest; if all are
-// in use, the one that was left least lately. It is nil if there is none but the default pool.
+// in use, the one that was left least lately. It is nil if there is none but those that are kept.
 func (s *Stamper) longestLocked(among func(*desk) bool) (longest *desk) {
 	for _, d := range s.desks {
-		if d.pool != s.config.Default && among(d) && (longest == nil || d.restsBefore(longest)) {
+		if !s.keeps(d.pool) && among(d) && (longest == nil || d.restsBefore(longest)) {
 			longest = d
 		}
 	}
@@ -56,7 +56,7 @@ func (d *desk) restsBefore(other *desk) bool {
 func (s *Stamper) nextRoomLocked() time.Duration {
 	rested := time.Duration(0)
 	for pool, d := range s.desks {
-		if pool != s.config.Default && d.users == 0 {
+		if !s.keeps(pool) && d.users == 0 {
 			rested = max(rested, time.Since(d.used))
 		}
 	}

@@ -15,9 +15,10 @@ import (
 
 // Config sets up a Stamper. The zero value of each field means the default beside it.
 type Config struct {
-	Default  string        // the pool that is leased from at once and for good; "" = none
+	Default  string        // a pool that is leased from at once and for good; "" = none
+	Keep     []string      // others that are
 	Identity string        // under which this process leases; "" = none
-	Max      int           // pools at once, the default one included; 0 = 64
+	Max      int           // pools at once, those included; 0 = 64
 	Idle     time.Duration // after which a pool that nobody used is given back; 0 = 10 minutes
 	Spare    time.Duration // after which it makes room for another; 0 = a minute, Idle at most
 	// Owner says whose pool a call opens, by the call's context. With Max pools open, the owner of
@@ -67,19 +68,33 @@ type Stamper struct {
 
 	mu      sync.Mutex
 	desks   map[string]*desk
-	places  share.Places // of those that are not the default, by owner
+	places  share.Places // of those that are not kept for good, by owner
 	reaping bool
 	closed  bool
 }
 
-// New returns a Stamper, which begins to lease from the default pool and waits for nothing. It is to be closed before the store is.
+// New returns a Stamper, which begins to lease from the pools that it keeps and waits for nothing. It is to be closed before the store is.
 func New(pools *workerlease.Pools, config Config) *Stamper {
 	s := &Stamper{pools: pools, config: config.withDefaults(), desks: map[string]*desk{}}
 	s.life, s.end = context.WithCancel(context.Background())
-	if s.config.Default != "" {
-		s.desks[s.config.Default] = s.open(s.config.Default, "")
+	for _, pool := range s.kept() {
+		s.desks[pool] = s.open(pool, "")
 	}
 	return s
+}
+
+// kept lists the pools that are leased from for good.
+func (s *Stamper) kept() []string {
+	list := slices.Clone(s.config.Keep)
+	if s.config.Default != "" {
+		list = append(list, s.config.Default)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func (s *Stamper) keeps(pool string) bool {
+	return pool == s.config.Default || slices.Contains(s.config.Keep, pool)
 }
 
 // Origin is where ids come from.
@@ -90,7 +105,8 @@ type Origin struct {
 }
 
 // Stamp fills ids, of which there is at least one, with ids of a pool, all of one grant and rising. The first use of a pool leases a worker id, which takes as long
-// as that does. The errors: *workerlease.Quarantined and *workerlease.Exhausted with the time that is left, *TooMany, *Unavailable. After an error no id is
+// as that does. The errors: *workerlease.Quarantined and *workerlease.Exhausted with the time that is left, *TooMany, *Unavailable; *workerlease.OtherPool,
+// workerlease.ErrLayout and redisstore.ErrWrongType, which asking again does not change. After an error no id is
 // to be used.
 func (s *Stamper) Stamp(ctx context.Context, pool string, ids []snowflake.ID) (Origin, error) {
 	d, err := s.enter(pool, s.config.Owner(ctx))
@@ -118,7 +134,7 @@ func (s *Stamper) enter(pool, owner string) (*desk, error) {
 		}
 		d = s.open(pool, owner)
 		s.desks[pool] = d
-		if pool != s.config.Default {
+		if !s.keeps(pool) {
 			s.places.Take(owner)
 		}
 		s.reapLocked()
@@ -158,6 +174,7 @@ func (s *Stamper) Default() string { return s.config.Default }
 // Status is how it stands with the worker id of one pool.
 type Status struct {
 	Pool     string
+	Kept     bool // it is leased from for good
 	Held     bool
 	WorkerID int       // if it is held
 	NotAfter time.Time // end of its window, if it is held
@@ -169,10 +186,40 @@ func (s *Stamper) Status() []Status {
 	s.mu.Lock()
 	var list []Status
 	for _, d := range s.desks {
-		list = append(list, d.status())
+		status := d.status()
+		status.Kept = s.keeps(d.pool)
+		list = append(list, status)
 	}
 	s.mu.Unlock()
 	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(a.Pool, b.Pool) })
+	return list
+}
+
+// Kept says how it stands with the pools that are leased from for good, by their names; nil when they are being given back. It waits for what the store says of one
+// that has just been asked for, as long as the context lasts. One that was refused for good is asked for again.
+func (s *Stamper) Kept(ctx context.Context) (list []Status) {
+	var desks []*desk
+	s.mu.Lock()
+	for _, pool := range s.kept() {
+		d := s.desks[pool]
+		switch {
+		case d == nil: // closed
+			s.mu.Unlock()
+			return nil
+		case d.over():
+			s.closeLocked(d)
+			d = s.open(pool, "")
+			s.desks[pool] = d
+		}
+		desks = append(desks, d)
+	}
+	s.mu.Unlock()
+	for _, d := range desks {
+		_ = d.await(ctx) // the status says it
+		status := d.status()
+		status.Kept = true
+		list = append(list, status)
+	}
 	return list
 }
 
@@ -219,11 +266,10 @@ func (s *Stamper) giveIdleBack() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for pool, d := range s.desks {
-		if !s.closed && pool != s.config.Default && d.users == 0 && time.Since(d.used) >= s.config.Idle {
+		if !s.closed && !s.keeps(pool) && d.users == 0 && time.Since(d.used) >= s.config.Idle {
 			s.closeLocked(d)
 		}
 	}
-	_, kept := s.desks[s.config.Default]
-	s.reaping = len(s.desks) > 1 || len(s.desks) == 1 && !kept
+	s.reaping = len(s.desks) > len(s.kept())
 	return s.reaping
 }

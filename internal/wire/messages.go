@@ -295,8 +295,8 @@ type Readiness struct {
 	Incarnation string `json:"incarnation,omitempty"` // for those who may read
 	Reason      string `json:"reason,omitempty"`      // why it is not ready; for those who may read with figures
 
-	// WorkerIDs counts the worker ids that this server stamps with itself. One that is waited for,
-	// in a quarantine too, does not make the server unready: all else works.
+	// WorkerIDs counts the worker ids that this server stamps with itself. One that is waited for
+	// makes the server unready only where its pool is configured and another process has one.
 	WorkerIDs *WorkerCount `json:"worker_ids,omitempty"`
 	// Workers lists them for those who may read, as far as their names go.
 	Workers []StampingWorker `json:"workers,omitempty"`
@@ -310,11 +310,13 @@ type WorkerCount struct {
 
 // StampingWorker is how it stands with this server's worker id of one pool.
 type StampingWorker struct {
-	Pool     string    `json:"pool"`
-	State    string    `json:"state"`               // held, or waiting: nothing of the pool is stamped now
-	WorkerID *int      `json:"worker_id,omitempty"` // if it is held
-	NotAfter time.Time `json:"not_after,omitzero"`  // end of its window, if it is held
-	Reason   string    `json:"reason,omitempty"`    // why it is not
+	Pool  string `json:"pool"`
+	State string `json:"state"` // held, or waiting: nothing of the pool is stamped now
+	// Configured says that this server is to stamp ids of the pool from its start on.
+	Configured bool      `json:"configured,omitempty"`
+	WorkerID   *int      `json:"worker_id,omitempty"` // if it is held
+	NotAfter   time.Time `json:"not_after,omitzero"`  // end of its window, if it is held
+	Reason     string    `json:"reason,omitempty"`    // why it is not
 }
 
 // Policies answers GET /idempotency-policy.

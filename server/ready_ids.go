@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/stamper"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// ReadyWhen is what makes /readyz say that the service is ready, besides that it is not stopping.
+type ReadyWhen string
+
+const (
+	// ReadyWithIDs means that the store works, and that there is no configured pool, IDPool and
+	// StampPools, of which another process can stamp ids and this one cannot. So a rolling deploy
+	// does not stop the processes that can stamp before the new ones can. Where no process can, as
+	// in the quarantine of a pool that is new, each is as good as the others, and is ready.
+	ReadyWithIDs ReadyWhen = "ids"
+	// ReadyWithStore means that the store works.
+	ReadyWithStore ReadyWhen = "store"
+)
+
+// cannotStamp is why a process is not ready that cannot stamp where others can.
+const cannotStamp = "no worker id of a configured pool, of which another process has one"
+
+const (
+	keepOutdone     = time.Second     // how long a look at the rings stands
+	outdonePatience = 5 * time.Second // how long it may take
+)
+
+// outdone remembers the last look at what other processes hold.
+type outdone struct {
+	mu    sync.Mutex
+	until time.Time // it stands until then
+	last  bool
+}
+
+// isOutdone reports whether there is a configured pool of which this process has no worker id and
+// another process has one. However often it is asked, it looks once a second, at the rings only
+// while a worker id is missing.
+func (s *Server) isOutdone(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outdonePatience)
+	defer cancel()
+	s.outdone.mu.Lock()
+	defer s.outdone.mu.Unlock()
+	if time.Now().Before(s.outdone.until) {
+		return s.outdone.last
+	}
+	pool, is := s.outdoneIn(ctx)
+	switch {
+	case is && !s.outdone.last:
+		s.log.WarnContext(ctx, "not ready: another process has a worker id of the pool, and this one has none", "pool", pool.Pool, "error", pool.Err)
+	case !is && s.outdone.last:
+		s.log.InfoContext(ctx, "ready again: this process has a worker id of its pools, or no process has")
+	}
+	s.outdone.last, s.outdone.until = is, time.Now().Add(keepOutdone)
+	return is
+}
+
+// outdoneIn finds such a pool.
+func (s *Server) outdoneIn(ctx context.Context) (pool stamper.Status, is bool) {
+	for _, pool := range s.stamper.Kept(ctx) {
+		if !pool.Held && s.heldElsewhere(ctx, pool.Pool) {
+			return pool, true
+		}
+	}
+	return pool, false
+}
+
+// heldElsewhere reports whether a worker id of a pool is leased to another process. One that is
+// leased under this server's identity counts as that of this server's last life.
+func (s *Server) heldElsewhere(ctx context.Context, pool string) bool {
+	for from, seen := 0, 0; ; {
+		ring, err := s.pools.Ring(ctx, pool, from, workerlease.MaxSlots)
+		if err != nil {
+			return false // a pool that is not there, or no ring
+		}
+		for _, slot := range ring.Slots {
+			if slot.Fence > 0 {
+				seen++
+			}
+			if slot.State == workerlease.Held && (slot.Identity == "" || slot.Identity != s.config.Identity) {
+				return true
+			}
+		}
+		if from += len(ring.Slots); len(ring.Slots) == 0 || seen >= ring.Used {
+			return false
+		}
+	}
+}

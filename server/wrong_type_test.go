@@ -1,0 +1,47 @@
+package server_test
+
+import (
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// A key that holds another kind of value stays as it is until somebody looks: asking again does not
+// help, and nobody is told so.
+func TestKeyOfAnotherKindIsAConflictThatAskingAgainDoesNotChange(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		for _, key := range []string{store.Key("worker", "p"), store.Key("worker", "main"), store.Key("lock", "l"), store.Key("lock", "l", "queue"), store.Key("lock", "l", "state")} {
+			run(t, store, "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'x') return {'ok'}", key)
+		}
+		s := serve(t, server.Config{Store: store, IDPool: "main"})
+		const lease = "Lease-Token: AAAAAAAAAAAAAAAAAAAAAA.1767225600000"
+		for _, c := range []call{
+			{method: "POST", path: "/worker/p"},
+			{method: "PUT", path: "/worker/p"},
+			{method: "GET", path: "/worker/p"},
+			{method: "PUT", path: "/worker/p/0", header: []string{lease}},
+			{method: "DELETE", path: "/worker/p/0", header: []string{lease}},
+			{method: "GET", path: "/id/snowflake/p"},
+			{method: "GET", path: "/id/snowflake"},
+			{method: "GET", path: "/id/decode/1?pool=p"},
+			{method: "POST", path: "/lock/l", body: `{"ttl_ms":3600000}`},
+			{method: "POST", path: "/lock/l", body: `{"ttl_ms":3600000,"wait_ms":1000}`},
+			{method: "POST", path: "/lock/l", body: `{"ttl_ms":3600000,"mode":"shared"}`},
+			{method: "GET", path: "/lock/l"},
+			{method: "DELETE", path: "/lock/l?force=1"},
+		} {
+			a, err := s.send(t.Context(), c)
+			if err != nil {
+				t.Fatalf("%v: %v", c, err)
+			}
+			problem := checkProblem(t, a, wire.LayoutMismatch)
+			expect.Contains(t, a.asked+": detail", problem.Detail, "another kind of value")
+			a.wantHeader(t, "Retry-After", "")
+		}
+		s.do(t, "GET", "/readyz", "").wantStatus(t, 200) // no other process can stamp there
+	})
+}

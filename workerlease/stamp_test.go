@@ -1,0 +1,79 @@
+package workerlease_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// Two programs of which each believes that the pool has another layout: their ids would be equal if
+// each stamped in its own, since a worker id of one is bits of the sequence of the other.
+func TestIDsHaveTheLayoutOfThePoolWhateverTheProgramAsksFor(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		pools := workerlease.New(store, workerlease.Config{})
+		is := workerlease.Shape{Layout: "41/2/3/9", Datacenter: 3, Epoch: time.Date(2024, 5, 1, 0, 0, 0, 0, time.UTC)}
+		if err := pools.Create(t.Context(), "p", is, time.Hour); err != nil {
+			t.Fatalf("declaring pool p: %v", err)
+		}
+		seen := map[snowflake.ID]bool{}
+		for _, layout := range []string{"41/10/12", "41/3/11", "32/10/21@s", "41/2/3/9"} {
+			request := workerlease.Request{Shape: workerlease.Shape{Layout: layout, Epoch: snowflake.DefaultEpoch}}
+			ids, err := pools.Stamp(t.Context(), "p", request, workerlease.HoldOptions{}, snowflake.Config{})
+			if err != nil {
+				t.Fatalf("Stamp with layout %s: %v", layout, err)
+			}
+			t.Cleanup(func() { _ = ids.Close(t.Context()) })
+			lease, err := ids.Current()
+			if err != nil {
+				t.Fatalf("Current: %v", err)
+			}
+			stamped := make([]snowflake.ID, 700)
+			if err := ids.Fill(t.Context(), stamped); err != nil {
+				t.Fatalf("stamping 700 ids: %v", err)
+			}
+			got, epoch, _ := ids.Layout()
+			expect.Equal(t, "layout of the ids of a program that asked for "+layout, got.String(), is.Layout)
+			expect.Equal(t, "their epoch", epoch.Equal(is.Epoch), true)
+			for _, id := range stamped {
+				parts := got.Decode(id, epoch)
+				if parts.Worker != lease.WorkerID || parts.Datacenter != 3 || time.Since(parts.Time).Abs() > time.Hour || seen[id] {
+					t.Fatalf("id %d: got %+v, want worker id %d of datacenter 3, of now, and an id that was not stamped before", id, parts, lease.WorkerID)
+				}
+				seen[id] = true
+			}
+		}
+	})
+}
+
+// A worker id with which nothing was stamped is free again from where its window began: the next
+// holder of it waits for nothing.
+func TestStamperThatStampedNothingGivesItsWorkerIDBackUnused(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+		request := workerlease.Request{TTL: time.Hour, Identity: "me", Shape: workerlease.Shape{Layout: "41/10/12", Epoch: snowflake.DefaultEpoch}}
+		ids, err := pools.Stamp(t.Context(), "p", request, workerlease.HoldOptions{}, snowflake.Config{})
+		if err != nil {
+			t.Fatalf("Stamp: %v", err)
+		}
+		lease, err := ids.Current()
+		if err != nil {
+			t.Fatalf("Current: %v", err)
+		}
+		expect.Error(t, "Close", ids.Close(t.Context()), nil)
+		_, err = ids.Next(t.Context())
+		expect.Error(t, "Next after Close", err, snowflake.ErrStopped)
+		again, err := pools.Acquire(t.Context(), "p", request)
+		if err != nil {
+			t.Fatalf("acquiring again: %v", err)
+		}
+		expect.Equal(t, "worker id of the same identity", again.WorkerID, lease.WorkerID)
+		if again.NotBefore.After(again.Now) {
+			t.Errorf("acquiring again: window from %v, want it to have begun at %v", again.NotBefore, again.Now)
+		}
+	})
+}

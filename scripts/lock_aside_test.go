@@ -19,7 +19,7 @@ func TestDeadWaitersCostOneMessage(t *testing.T) {
 		before := b.commands()
 		for range rounds {
 			b.hold(ask{token: "x", counts: "1"})
-			want(t, b.leave("x", "", terms(hour, minute, "1", 0)), "left")
+			want(t, b.leave("x", "", terms(hour, minute, "1", 0)), "free")
 		}
 		commands = b.commands()
 		for name := range commands {
@@ -40,7 +40,7 @@ func TestDeadWaitersCostOneMessage(t *testing.T) {
 	}
 	b.hold(ask{token: "a"})
 	before := b.commands()["publish"]
-	want(t, b.leave("a", "", terms(hour, minute, "1", 0)), "left")
+	want(t, b.leave("a", "", terms(hour, minute, "1", 0)), "free")
 	expect.Equal(t, fmt.Sprintf("messages of a release that finds %d waiters of one process dead", dead), b.commands()["publish"]-before, 1)
 	beside := grants()
 	if total(beside) > 2*total(alone) {
@@ -152,7 +152,7 @@ func TestFenceIsRememberedForAMinuteAfterTheRelease(t *testing.T) {
 				if end == "broken" {
 					word(t, b.run(scripts.LockBreak, lockKeys[:5], fence, terms(hour, minute, "1", 0)), "broken", 1)
 				} else {
-					want(t, b.leave("a", "", terms(hour, minute, "1", 0)), "left")
+					want(t, b.leave("a", "", terms(hour, minute, "1", 0)), "free")
 				}
 				between(t, "the fence's expiry, "+end, b.expiry(lockKeys[1])-b.now(), minute+ahead-slack, minute+ahead+slack)
 				b.do("FLUSHALL")

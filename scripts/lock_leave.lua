@@ -3,7 +3,8 @@
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token  [2] inbox of the caller's process, '' = none  [3] terms, see lib/lock_grant
--- Reply  {'left'} | {'left', now, token, fence…} the waiters of the caller's process that have the lock by this, each for the ttl that it asked for
+-- Reply  {'free'} nobody held it beside the token | {'left'} others did, or it was a place in the queue | {'free' or 'left', now, token, fence…} the waiters of the caller's process that
+--        have the lock by this, each for the ttl that it asked for
 --        | {'gone'} the token has neither: it ended, was given back before, or never had one
 -- Units  spans in milliseconds; now in milliseconds since 1970 of this server
 -- Effect writes on left
@@ -36,6 +37,9 @@ if state.kind == '' and state.last.number then
 end
 state.last.inbox = '-' -- nobody has let a window pass
 local reply = {'left'}
+if state.kind == '' then
+  reply = {'free'}
+end
 if records == 0 or in_doubt(KEYS[6], span) > 0 then -- behind the first write, which may be refused when memory is full
   return reply
 end

@@ -8,5 +8,5 @@ if mine and not first_in_line(KEYS[3]) then
   if past > 0 then
     redis.call('PEXPIRE', KEYS[2], past) -- the fence is remembered for as long after this end as it would be after the lease's
   end
-  return {'left'}
+  return {'free'}
 end

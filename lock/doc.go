@@ -12,7 +12,7 @@
 //   - The same [Request].Token asked again gets the same grant and the same fence, so a reply that was lost costs nothing.
 //   - Who waits is served in the order of arrival, but that a process whose turn has come serves up to sixteen more of its own before the next one's: see below. Readers
 //     that come while a writer waits wait behind it, and all readers that stand together are let in together.
-//   - Nothing is left in Redis by a name that is used no more: its fence goes a minute after the last lease, everything else with the lease or the last waiter.
+//   - Nothing is left in Redis by a name that is used no more: its fence goes a minute after the last lease or release, everything else with the lease or the last waiter.
 //
 // What it needs for that, and what happens without:
 //
@@ -48,6 +48,7 @@
 // window, or if he wants it so ([Request].WholeTTL). If it waits in the same process there is no message and nothing to ask: the reply to the release has its
 // grant, with a fence of its own, counted from before the release was sent. Waiters also look by themselves, when the holder's lease can end and about once in a
 // window, and any look moves the queue on: a lost message, or a process that died in the queue, holds nobody up for longer than a window.
+// Waiters whose process does not answer are set aside: they are passed over, and have their places again when they look within two minutes.
 //
 // [QuorumLocks] are exclusive locks that a majority of independent servers grants, without a queue: what they add and assume stands there.
 package lock

@@ -162,6 +162,15 @@ func (l *Locks) grant(ctx context.Context, a *asker, wait bool) (Grant, error) {
 // Renew moves the end of a grant's lease to one TTL from now and returns the grant as it is then. Name and Token name the grant; Fence, if it is not 0, has to
 // be its own; TTL 0 is DefaultTTL. ErrLost: it has ended, was released or broken, or is another's. An ended lease is never revived.
 func (l *Locks) Renew(ctx context.Context, grant Grant) (Grant, error) {
+	renewed, err := l.extend(ctx, grant)
+	if err == nil {
+		l.note(ctx, renewed.Name, renewed.TTL)
+	}
+	return renewed, err
+}
+
+// extend is Renew without the list of names.
+func (l *Locks) extend(ctx context.Context, grant Grant) (Grant, error) {
 	if grant.TTL == 0 {
 		grant.TTL = min(DefaultTTL, l.config.LongestTTL)
 	}
@@ -203,23 +212,35 @@ func (l *Locks) renew(ctx context.Context, grant Grant) (redisstore.Reply, error
 
 // Release gives a grant back; a lock that others wait for goes to the next of them. ErrLost: it had ended before, was released, or is another's.
 func (l *Locks) Release(ctx context.Context, grant Grant) error {
-	err := l.leave(ctx, l.keys(grant.Name), grant.Token)
-	if err == nil {
-		l.note(ctx, grant.Name, 0)
+	free, err := l.giveLease(ctx, l.keys(grant.Name), grant.Token)
+	if free {
+		l.unlist(ctx, grant.Name)
 	}
 	return err
 }
 
 // leave gives back what a token has, a lock or a place in the queue, and tells those of this process who have got it.
 func (l *Locks) leave(ctx context.Context, keys []string, token string) error {
+	_, err := l.giveLease(ctx, keys, token)
+	return err
+}
+
+// giveLease is leave, and reports whether nobody held the lock beside the token.
+func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (free bool, err error) {
 	sent := time.Now()
 	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.post.address(), &l.terms)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if reply.Word() != "left" {
-		return refusal(reply)
+	free = reply.Word() == "free"
+	if !free && reply.Word() != "left" {
+		return false, refusal(reply)
 	}
+	return free, l.tellHeirs(reply, sent)
+}
+
+// tellHeirs tells the waiters of this process that have a lock by the reply to its release, which was sent at that moment.
+func (l *Locks) tellHeirs(reply redisstore.Reply, sent time.Time) error {
 	heirs := reply.Values()
 	if len(heirs) == 0 {
 		return nil

@@ -76,7 +76,7 @@ func (k *Lock) failed(err error) {
 
 func (k *Lock) renew(ctx context.Context) error {
 	k.lease.doubted()
-	grant, err := k.locks.Renew(ctx, k.first)
+	grant, err := k.locks.extend(ctx, k.first)
 	if err == nil {
 		k.lease.confirmed(grant.sent)
 		k.lease.listing.extend()

@@ -365,9 +365,9 @@ func (l *Locks) release(ctx context.Context, e *lease) error {
 	ctx, cancel := l.parted(ctx)
 	defer cancel()
 	listed := e.listing.stop()
-	err := l.leave(ctx, e.grant.keys, e.grant.Token)
-	if listed {
-		l.note(ctx, e.grant.Name, 0)
+	free, err := l.giveLease(ctx, e.grant.keys, e.grant.Token)
+	if listed && free {
+		l.unlist(ctx, e.grant.Name)
 	}
 	return err
 }

@@ -443,6 +443,7 @@ func TestEveryWaiterOfAProcessHearsOfAnOutage(t *testing.T) {
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})
 	rival := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})
 	held := must(t, rival, "outage", Request{})
+	locks.outage = time.Second
 	line := lineUp(t, locks, "outage", 8)
 	queued(t, rival, "outage", 1)
 	server.Kill()

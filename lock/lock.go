@@ -118,6 +118,7 @@ type Locks struct {
 	young  young
 	lines  lines
 
+	outage  time.Duration  // how long a wait goes on while Redis does not answer
 	errands sync.WaitGroup // what is done for callers that do not wait for it
 	terms   string         // what all scripts are told alike, see scripts/lib/lock_grant.lua
 }
@@ -130,6 +131,7 @@ func New(store *redisstore.Store, config Config) *Locks {
 	}
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(store.Scripter())}
 	l.lines.unnoticed = worthListing
+	l.outage = l.patience()
 	l.post.channel = store.Key("locks", "inbox", secret.New())
 	l.terms = fmt.Sprintf("%d %d %s %d", l.patience().Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
 	return l

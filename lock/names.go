@@ -25,7 +25,22 @@ func (l *Locks) note(ctx context.Context, name string, life time.Duration) {
 	_, _ = l.run(ctx, scripts.LockNote, []string{l.names()}, name, life.Milliseconds())
 }
 
-// Names lists up to n names (1 to 1000) of locks that are held, in the order of their bytes: those behind a name, "" for the first page, that begin with a prefix.
+// unlist takes the name of a lock off the list that was given back just now. The next holder may have
+// noted it before: then it is put back.
+func (l *Locks) unlist(ctx context.Context, name string) {
+	l.note(ctx, name, 0)
+	found, err := l.Get(ctx, name)
+	if err != nil {
+		return
+	}
+	for _, holder := range found.Holders {
+		if holder.Until.After(found.Now) && holder.Fence > 0 {
+			l.note(ctx, name, holder.Until.Sub(found.Now))
+		}
+	}
+}
+
+// Names lists up to n names (1 to 1000) of locks that are held, or were until a moment ago, in the order of their bytes: those behind a name, "" for the first page, that begin with a prefix.
 // A lock is on the list from a quarter of a second after it was granted. Clients of redislock itself list nothing.
 func (l *Locks) Names(ctx context.Context, prefix, behind string, n int) ([]string, error) {
 	if n < 1 || n > maxNames {

@@ -15,8 +15,12 @@ import (
 const (
 	nearest = 16 // waiters that look once in a window
 	slowest = 5  // windows between two looks of those behind
-	missed  = 3  // looks that a waiter may miss before it loses its place
+	missed  = 3  // looks that a waiter may miss before it loses its place, which it keeps for placeKept at least
 )
+
+// placeKept is how long a waiter that does not look keeps its place at least: longer than a restart of
+// Redis or of a service takes.
+const placeKept = 2 * time.Minute
 
 // parting is how long giving something back may take when its context has ended.
 const parting = 2 * time.Second
@@ -31,7 +35,9 @@ func (l *Locks) parted(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // patience is how long a waiter that does not look keeps its place.
-func (l *Locks) patience() time.Duration { return missed * slowest * l.config.Window }
+func (l *Locks) patience() time.Duration {
+	return max(missed*slowest*l.config.Window, placeKept)
+}
 
 // stand waits in line until the lock is granted. Its errors are those of Acquire.
 func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, error) {
@@ -42,11 +48,12 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 	defer cancel()
 	var last error = &Held{Left: -1}
 	a.placed = true
+	heard := false // an answer of Redis
 	for answered := time.Now(); ; {
 		reply, err := l.enterInFull(waiting, a, l.post.channel)
 		pause := l.config.Window / 10
 		if err == nil {
-			answered = time.Now()
+			answered, heard = time.Now(), true
 			if reply.Word() == "granted" || reply.Word() == "capacity" {
 				return a.granted(reply)
 			}
@@ -56,23 +63,26 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 			}
 		} else if waiting.Err() == nil {
 			l.lines.scatter(a)
-			if errors.Is(err, redisstore.ErrWrongType) || time.Since(answered) > l.patience() {
+			if !heard {
+				last = err
+			}
+			if errors.Is(err, redisstore.ErrWrongType) || errors.Is(err, redisstore.ErrClosed) || time.Since(answered) > l.outage {
 				l.abandon(ctx, a, err)
 				return Grant{}, err
 			}
 		}
-		heard, ok := sleep(waiting, told, a.turn, pause)
+		message, ok := sleep(waiting, told, a.turn, pause)
 		switch {
 		case !ok:
 			return Grant{}, l.giveUp(ctx, a, last)
-		case heard.handed:
+		case message.handed:
 			return Grant{}, errHanded
-		case heard.look != 0:
-			if grant, ok := l.accept(a, heard); ok {
+		case message.look != 0:
+			if grant, ok := l.accept(a, message); ok {
 				return grant, nil
 			}
-		case heard.fence != 0:
-			return a.passed(heard), nil
+		case message.fence != 0:
+			return a.passed(message), nil
 		}
 	}
 }

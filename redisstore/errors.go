@@ -25,6 +25,9 @@ var (
 // ErrUnavailable is the refusal of a store that can not be reached, is loading, read-only, out of memory or otherwise takes no writes now.
 var ErrUnavailable = Refusal("store unavailable")
 
+// ErrClosed is the cause of each error of a store that was closed, beside its class.
+var ErrClosed = redis.ErrClosed
+
 // ErrWrongType is the refusal of a script that found a key holding another kind of value than it keeps there. Nothing was changed.
 var ErrWrongType = Refusal("the key holds another kind of value")
 

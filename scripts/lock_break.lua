@@ -1,6 +1,6 @@
 -- lock_break: takes a lock from the holder with that fence, who hears of it at its next renewal. A new fence is minted first, larger than the holder's, so that a resource
 -- that is told of it refuses the holder at once. The lock then goes to the next in line.
--- Uses   clock integer fence incarnation lock lock_run lock_grant lock_doubt
+-- Uses   clock integer fence incarnation lock lock_run lock_line lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] the grant's fence, which lists show (not one of its run, see lib/lock_run); 0 for a holder that has none (a client of redislock)  [2] terms, see lib/lock_grant
@@ -32,7 +32,7 @@ if not token then
   return {'unknown'}
 end
 local pass_on = records > 0 and in_doubt(KEYS[6], span) == 0
-mint(fences, state, '-', '-', remember(0))
+mint(fences, state, '-', '-', 0)
 local fence = state.last.number
 if state.kind == 'x' then
   redis.call('DEL', lock)

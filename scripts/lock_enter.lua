@@ -1,7 +1,7 @@
 -- lock_enter: asks for a lock. It is granted if there is room and nobody waits; else the token joins the queue, or is refused. Asking again with the same token answers the
 -- same grant, claims one that was handed over meanwhile, or keeps the place in the queue. Run behind redislock's own script, in the same call: a lock that it
 -- has obtained gets its fence here, or goes to whoever has waited longer.
--- Uses   clock lock_run lock_enter_alone integer fence incarnation lock lock_grant lock_doubt
+-- Uses   clock lock_run lock_line lock_enter_alone integer fence incarnation lock lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p permits  [4] ttl  [5] ttl and a minute: how long the fence is remembered
@@ -29,12 +29,15 @@ local function take()
   end
   local state = {last = read_fence(fences)}
   if state.last.token == token then
-    write_fence(fences, state.last.number, token, state.last.since, '-', ARGV[5])
-  elseif waited_for(queue) or in_doubt(KEYS[6], span) > 0 then
+    if state.last.inbox ~= '-' then
+      drop(queue, waiters, token)
+    end
+    write_fence(fences, state.last.number, token, state.last.since, '-', remember(want.ttl, state.last.number))
+  elseif waited_for or in_doubt(KEYS[6], span) > 0 then
     redis.call('DEL', lock)
     return nil
   else
-    mint(fences, state, token, '-', ARGV[5])
+    mint(fences, state, token, '-', want.ttl)
   end
   redis.call('PEXPIRE', lock, ARGV[4])
   return granted(state)
@@ -49,24 +52,33 @@ local state = read_lock(lock, fences, holders)
 local mine = state.together[token]
 if mine then
   mine.till = now + want.ttl
+  drop(queue, waiters, token)
   if state.last.token == token and state.last.inbox ~= '-' then
-    write_fence(fences, mine.fence, token, mine.since, '-', ARGV[5])
+    write_fence(fences, mine.fence, token, mine.since, '-', remember(want.ttl, mine.fence))
   end
   write_together(lock, holders, state, token, mine)
   return {'granted', mine.fence, mine.since, integer(now)}
 end
 local place = redis.call('ZSCORE', queue, token)
+local waits = place and read_waiter(waiters, token)
 local records = redis.call('HLEN', waiters) + redis.call('HLEN', holders)
 local wait = in_doubt(KEYS[6], span)
 if wait > 0 then
   return {'doubt', integer(wait)}
 end
 
+-- wait_in_line has the token wait in the place that it has had since it came, which it has as well
+-- where it was set aside meanwhile.
 local function wait_in_line()
-  redis.call('HSET', waiters, token, table.concat({want.mode, ARGV[7], ARGV[8], ARGV[4], integer(now + patience), inbox, ARGV[10], want.owner}, ' '))
-  if not place then
-    local behind = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-    redis.call('ZADD', queue, integer(math.max((tonumber(behind) or 0) + 1, now_us)), token)
+  local arrival = waits and waits.arrival
+  if not arrival then
+    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+    arrival = integer(math.max((tonumber(last) or 0) + 1, now_us))
+  end
+  redis.call('HSET', waiters, token, table.concat({want.mode, ARGV[7], ARGV[8], ARGV[4], integer(now + patience), inbox, ARGV[10], arrival, want.owner}, ' '))
+  redis.call('ZADD', queue, arrival, token)
+  for _, ended in ipairs(redis.call('ZRANGEBYSCORE', queue, '-' .. integer(now), '(0', 'LIMIT', 0, 100)) do
+    drop(queue, waiters, ended)
   end
   redis.call('PEXPIRE', waiters, patience)
   redis.call('PEXPIRE', queue, patience)
@@ -76,7 +88,7 @@ local function left()
   if state.kind == 'x' then
     return integer(redis.call('PTTL', lock))
   end
-  return state.kind == '' and '-1' or integer(state.soonest - now)
+  return state.kind == '' and '0' or integer(state.soonest - now) -- where it is free, more waiters are to be set aside
 end
 
 local blocked = false
@@ -109,4 +121,4 @@ end
 if not place then
   wait_in_line()
 end
-return {'waiting', integer(redis.call('ZRANK', queue, token)), left()}
+return {'waiting', integer(redis.call('ZRANK', queue, token) - redis.call('ZRANK', queue, first_in_line(queue))), left()}

@@ -1,5 +1,5 @@
 -- lock_get: shows who holds a lock and who waits for it. It shows no token.
--- Uses   clock integer lock
+-- Uses   clock integer lock lock_line
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)
 -- ARGV   [1] how many waiters to show, 1 or more
@@ -8,7 +8,7 @@
 -- Units  times in milliseconds since 1970 of this server; a waiter's since in microseconds
 -- Effect none
 local state = read_lock(KEYS[1], KEYS[2], KEYS[5])
-local reply = {'ok', integer(now), state.last.number or '0', state.kind, integer(state.capacity), '0', integer(redis.call('ZCARD', KEYS[3]))}
+local reply = {'ok', integer(now), state.last.number or '0', state.kind, integer(state.capacity), '0', '0'}
 local function show(...)
   reply[#reply + 1] = table.concat({...}, ' ')
 end
@@ -26,7 +26,11 @@ for _, holder in pairs(state.together) do
   show(holder.fence, holder.since, integer(holder.till), integer(holder.permits), holder.owner)
 end
 reply[6] = integer(#reply - 7)
-local line = redis.call('ZRANGE', KEYS[3], 0, tonumber(ARGV[1]) - 1, 'WITHSCORES')
+local first = first_in_line(KEYS[3])
+local line = redis.call('ZRANGEBYSCORE', KEYS[3], 0, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+if first then
+  reply[7] = integer(redis.call('ZCARD', KEYS[3]) - redis.call('ZRANK', KEYS[3], first))
+end
 for i = 1, #line, 2 do
   local waiter = read_waiter(KEYS[4], line[i])
   if waiter then

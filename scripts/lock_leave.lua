@@ -1,9 +1,10 @@
 -- lock_leave: gives a lock back, or a place in its queue, whichever the token has. A lock that others wait for goes to the next in line in the same step.
--- Uses   lock_leave_alone clock integer fence incarnation lock lock_run lock_grant lock_doubt
+-- Uses   lock_line lock_leave_alone clock integer fence incarnation lock lock_run lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token  [2] inbox of the caller's process, '' = none  [3] terms, see lib/lock_grant
--- Reply  {'left'} | {'left', now, token, fence…} the waiters of the caller's process that have the lock by this, each for the ttl that it asked for
+-- Reply  {'free'} nobody held it beside the token | {'left'} others did, or it was a place in the queue | {'free' or 'left', now, token, fence…} the waiters of the caller's process that
+--        have the lock by this, each for the ttl that it asked for
 --        | {'gone'} the token has neither: it ended, was given back before, or never had one
 -- Units  spans in milliseconds; now in milliseconds since 1970 of this server
 -- Effect writes on left
@@ -16,18 +17,30 @@ redis.call('HLEN', holders) -- an error before anything is written, should it be
 if not mine and not state.together[token] and not place then
   return {'gone'}
 end
-local pass_on = records > 0 and in_doubt(KEYS[6], span) == 0
+if span > 0 then
+  redis.call('GET', KEYS[6]) -- likewise, should it be no string
+end
 if mine then
   redis.call('DEL', lock)
   state.kind = ''
 elseif state.together[token] then
   withdraw(lock, holders, state, token)
-else
+end
+if place then
   drop(queue, waiters, token)
+end
+if state.kind == '' and state.last.number then
+  local past = remember(0, state.last.number)
+  if redis.call('PTTL', fences) > tonumber(past) then
+    redis.call('PEXPIRE', fences, past)
+  end
 end
 state.last.inbox = '-' -- nobody has let a window pass
 local reply = {'left'}
-if not pass_on then
+if state.kind == '' then
+  reply = {'free'}
+end
+if records == 0 or in_doubt(KEYS[6], span) > 0 then -- behind the first write, which may be refused when memory is full
   return reply
 end
 local heirs = hand_over(lock, fences, queue, waiters, holders, state, '', ARGV[2], window, counts, patience)

@@ -1,4 +1,5 @@
--- lock_note: keeps a lock's name on the list of those that are held, for as long as its lease lasts, or takes it off. Names whose lease has ended go by themselves.
+-- lock_note: keeps a lock's name on the list of those that are held, for as long as a lease of it lasts, and never for less than it was to be there; or takes it off. Names whose leases have
+-- ended go by themselves.
 -- Uses   clock integer retain
 -- KEYS   [1] the list (sorted set, names by the end of the lease)
 -- ARGV   [1] name  [2] what is left of the lease; 0 = off the list
@@ -11,6 +12,7 @@ if life == 0 then
   redis.call('ZREM', KEYS[1], ARGV[1])
   return {'ok'}
 end
-redis.call('ZADD', KEYS[1], integer(now + life), ARGV[1])
+local till = math.max(now + life, tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0))
+redis.call('ZADD', KEYS[1], integer(till), ARGV[1])
 keep_for(KEYS[1], ARGV[2])
 return {'ok'}

@@ -1,6 +1,6 @@
 -- lock_renew: moves the end of a lease to one ttl from now, while it is open and this token's; an ended lease is never revived. Run behind redislock's own script for an
 -- exclusive lock: it keeps what that does not know of.
--- Uses   clock integer fence lock lock_run lock_grant
+-- Uses   clock integer fence lock lock_run lock_line lock_grant
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] those who hold it together (hash)
 -- ARGV   [1] token  [2] ttl  [3] the grant's fence, or one of its run (lib/lock_run); '' for whatever it is
 -- Reply  {'ok', until, now} | {'lost'} ended, released, broken or another's
@@ -16,7 +16,7 @@ if mine and (ARGV[3] == '' or ARGV[3] == mine.fence) then
   write_together(lock, holders, state, token, mine)
 elseif state.kind == 'x' and string.sub(state.value, 1, 22) == token and state.last.token == token and (ARGV[3] == '' or in_run(state.last.number, ARGV[3])) then
   redis.call('PEXPIRE', lock, ARGV[2]) -- first, as above
-  write_fence(fences, state.last.number, token, state.last.since, '-', remember(ttl))
+  write_fence(fences, state.last.number, token, state.last.since, '-', remember(ttl, state.last.number))
 else
   return {'lost'}
 end

@@ -1,7 +1,7 @@
 -- lock: who holds a lock. The lock is a string as redislock writes it, and expires with the lease: token (22 characters) and owner of an exclusive holder; while several
 -- hold it together a mark that is nobody's token, and behind it how many permits there are. Those are in a hash by token: 'fence since until permits owner'.
 -- The fences are a string about the last grant: 'fence token since inbox', the inbox being '-' once the holder knows of it. A waiter's record is 'mode permits capacity
--- ttl until inbox look owner', look being the number of its newest question. mode: x exclusive, s shared, p permits. Every time is in milliseconds since 1970 of this server.
+-- ttl until inbox look arrival owner', look being the number of its newest question, arrival its score in the queue. mode: x exclusive, s shared, p permits. Every time is in milliseconds since 1970 of this server.
 local marks = {s = '=shared' .. string.rep('=', 15), p = '=permits' .. string.rep('=', 14)}
 
 local function read_fence(fences)
@@ -15,12 +15,12 @@ local function read_holder(text)
 end
 
 local function read_waiter(waiters, token)
-  local pattern = '^(%a) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (.*)$'
-  local mode, permits, capacity, ttl, till, inbox, look, owner = string.match(redis.call('HGET', waiters, token) or '', pattern)
+  local pattern = '^(%a) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (.*)$'
+  local mode, permits, capacity, ttl, till, inbox, look, arrival, owner = string.match(redis.call('HGET', waiters, token) or '', pattern)
   if not mode then
     return nil
   end
-  return {mode = mode, permits = tonumber(permits), capacity = tonumber(capacity), ttl = tonumber(ttl), till = tonumber(till), inbox = inbox, look = look, owner = owner}
+  return {mode = mode, permits = tonumber(permits), capacity = tonumber(capacity), ttl = tonumber(ttl), till = tonumber(till), inbox = inbox, look = look, arrival = arrival, owner = owner}
 end
 
 -- read_lock tells how a lock is held: kind is a mode, or '' if nobody holds it. Of those who hold it together only the ones whose lease is open count.

@@ -1,11 +1,9 @@
 -- lock_enter_alone: answers lock_enter before all else, and cheaply, where nobody else has to do with the lock: it is exclusive, redislock's script, which has run before it in the
 -- same call, has obtained it (ARGV[11], what that returned), nobody waits for it, and no loss of state has to be looked for. Everywhere else the script goes on behind it, as if
 -- it were not there.
-local function waited_for(queue)
-  return redis.call('ZCARD', queue) > 0
-end
+local waited_for = first_in_line(KEYS[3])
 
-if ARGV[11] and not KEYS[6] and not waited_for(KEYS[3]) then
+if ARGV[11] and not KEYS[6] and not waited_for then
   local fence = clock[1] .. string.sub('00000' .. clock[2], -6) -- now_us as text: string.format takes longer than a command
   local since = string.sub(fence, 1, -4)
   local last = redis.call('SET', KEYS[2], fence .. ' ' .. ARGV[1] .. ' ' .. since .. ' -', 'PX', ARGV[5], 'GET') or '0'

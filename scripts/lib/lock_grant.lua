@@ -12,9 +12,11 @@ local function keep_ms(ms)
   return integer(math.max(ms, 100))
 end
 
--- remember is how long a fence is remembered: a minute longer than its lease. After that the server's time is ahead of it.
-local function remember(ttl)
-  return integer(ttl + 60000)
+-- remember is how long a fence is remembered: a minute longer than its lease, and as much longer as it
+-- is ahead of this server's time, a year at most. After that time alone makes the next one larger.
+local function remember(ttl, number)
+  local ahead = math.ceil((tonumber(number) + run_length - now_us) / 1000)
+  return integer(ttl + 60000 + math.min(math.max(ahead, 0), 31536000000))
 end
 
 local function write_fence(fences, number, token, since, inbox, life)
@@ -33,10 +35,10 @@ local function upcoming(state)
   return integer(next_fence(tonumber(state.last.number or 0) + (together and 0 or run_length)))
 end
 
--- mint writes the next fence down for a token.
-local function mint(fences, state, token, inbox, life)
+-- mint writes the next fence down for a token whose lease lasts that long.
+local function mint(fences, state, token, inbox, ttl)
   state.last = {number = upcoming(state), token = token, since = integer(now), inbox = inbox}
-  write_fence(fences, state.last.number, token, state.last.since, inbox, life)
+  write_fence(fences, state.last.number, token, state.last.since, inbox, remember(ttl, state.last.number))
 end
 
 -- room tells whether the lock can be held in that way beside those who hold it.
@@ -71,7 +73,7 @@ end
 -- admit gives the lock to a token for that many milliseconds. inbox is '-' if its owner hears of it from the reply. It may delete the holders: the script has seen by then
 -- that they are a hash.
 local function admit(lock, fences, holders, state, token, want, ms, inbox)
-  mint(fences, state, token, inbox, remember(want.ttl))
+  mint(fences, state, token, inbox, want.ttl)
   if state.kind == '' then
     redis.call('DEL', holders)
     state.used = 0
@@ -90,6 +92,11 @@ local function drop(queue, waiters, token)
   redis.call('HDEL', waiters, token)
 end
 
+-- set_aside takes a waiter out of the line and keeps its place, until it would lose that.
+local function set_aside(queue, token, want)
+  redis.call('ZADD', queue, '-' .. integer(want.till), token)
+end
+
 -- reaches tells a process, and whether it listens, where Redis can tell (`counts`).
 local function reaches(channel, message, counts)
   return redis.call('PUBLISH', channel, message) > 0 or not counts
@@ -100,26 +107,39 @@ local function invitation(token, want, state)
   return table.concat({token, upcoming(state), integer(now), want.look}, ' ')
 end
 
--- hand_over gives the lock to those at the head of the queue, as far as there is room, each for the claim window, within which it has to ask for its grant. Passed over are
--- waiters whose process does not listen; dropped those that have not asked for too long, and those of a process that has let a window pass.
--- me is the token of the caller, who needs no message; own is the caller's inbox: waiters of that process have their whole grant at once, and are returned with their fences.
--- The second result tells whether somebody waits whose turn it is before any newcomer's.
+-- most is how many waiters one call sets aside or serves. Where there are more the next call goes on.
+local most = 10000
+
+-- hand_over gives the lock to those at the head of the line, as far as there is room, each for the
+-- claim window, within which it has to ask for its grant. Set aside are waiters whose process does not
+-- listen, those of a process that has let a window pass since they looked, and those that have not
+-- looked for seven windows, and seven seconds at least. One of them asked is enough for all of a
+-- process.
+-- me is the token of the caller, who needs no message; own is the caller's inbox: waiters of that
+-- process have their whole grant at once, and are returned with their fences. The second result
+-- reports whether a waiter is left whose turn it is before any newcomer's.
 local function hand_over(lock, fences, queue, waiters, holders, state, me, own, window, counts, patience)
-  local told, rank, lapsed = {}, 0, state.kind == '' and state.last.inbox
-  local since = tonumber(state.last.since)
-  while true do
-    local token = redis.call('ZRANGE', queue, rank, rank)[1]
+  local told, gone, lapsed = {}, {}, state.kind == '' and state.last.inbox
+  local since, silence = tonumber(state.last.since), math.max(7 * window, 7000)
+  for _ = 1, most do
+    local token = first_in_line(queue)
     if not token then
       return told, false
     end
     local want = read_waiter(waiters, token)
-    if token ~= me and (not want or want.till <= now or (want.inbox == lapsed and want.till - patience <= since)) then
+    local looked = want and want.till - patience
+    if not want or (token ~= me and want.till <= now) then
       drop(queue, waiters, token)
+    elseif token ~= me and (gone[want.inbox] or looked + silence <= now or (want.inbox == lapsed and looked <= since)) then
+      set_aside(queue, token, want)
     elseif not room(state, want) then
-      return told, true
+      if token == me or state.kind == 'x' or reaches(want.inbox, '', counts) then
+        return told, true
+      end
+      gone[want.inbox] = true
     elseif token == me then
       admit(lock, fences, holders, state, token, want, want.ttl, '-')
-      state.mine = state.last -- others may be admitted behind it
+      state.mine = state.last -- others may be admitted after it
       drop(queue, waiters, token)
     elseif want.inbox == own then
       admit(lock, fences, holders, state, token, want, want.ttl, '-')
@@ -127,11 +147,12 @@ local function hand_over(lock, fences, queue, waiters, holders, state, me, own, 
       told[#told + 1] = {token, state.last.number}
     elseif reaches(want.inbox, invitation(token, want, state), counts) then
       admit(lock, fences, holders, state, token, want, math.min(window, want.ttl), want.inbox)
-      drop(queue, waiters, token)
+      set_aside(queue, token, want) -- should it not ask within its window
     else
-      rank = rank + 1
+      gone[want.inbox] = true
     end
   end
+  return told, true
 end
 
 -- withdraw takes the lock from a token that holds it with others.

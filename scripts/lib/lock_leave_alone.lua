@@ -2,7 +2,11 @@
 -- behind it.
 local value = redis.call('GET', KEYS[1])
 local mine = value and string.sub(value, 1, 22) == ARGV[1]
-if mine and redis.call('ZCARD', KEYS[3]) == 0 then
+if mine and not first_in_line(KEYS[3]) then
+  local past = redis.call('PTTL', KEYS[2]) - redis.call('PTTL', KEYS[1])
   redis.call('DEL', KEYS[1])
-  return {'left'}
+  if past > 0 then
+    redis.call('PEXPIRE', KEYS[2], past) -- the fence is remembered for as long after this end as it would be after the lease's
+  end
+  return {'free'}
 end

@@ -1,0 +1,41 @@
+package lock
+
+import (
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// A store that was closed is told of at once by every way to ask for a lock, also where the process has
+// waited for locks before: it says nothing about who holds the lock.
+func TestLockOfAClosedStoreIsAClearError(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		fresh, used := open(t, store, Config{}), open(t, store, Config{})
+		held := must(t, used, "closed", Request{Mode: Shared})
+		for _, request := range []Request{{}, {Mode: Shared}} {
+			w := wait(t, used, "closed", request)
+			if request.Mode == Shared {
+				release(t, w.granted(t))
+				continue
+			}
+			queued(t, used, "closed", 1)
+			w.cancel()
+			wantIs(t, w.refused(t), ErrHeld)
+		}
+		release(t, held)
+		if err := store.Close(); err != nil {
+			t.Fatalf("closing the store: %v", err)
+		}
+		for _, locks := range []*Locks{fresh, used} {
+			for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 2}} {
+				_, err := locks.Acquire(t.Context(), "other", request)
+				expect.Error(t, "Acquire after the store was closed", err, redisstore.ErrClosed)
+				_, err = locks.TryAcquire(t.Context(), "other", request)
+				expect.Error(t, "TryAcquire after the store was closed", err, redisstore.ErrClosed)
+				wantIs(t, err, redisstore.ErrUnavailable)
+			}
+		}
+	})
+}

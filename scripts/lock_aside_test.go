@@ -1,0 +1,162 @@
+package scripts_test
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// Some waiters' process has died. A message to one of them says so for all, and no later call looks
+// at any of them: what a grant costs is counted in commands, those within scripts included.
+func TestDeadWaitersCostOneMessage(t *testing.T) {
+	t.Parallel()
+	b := open(t, "redis")
+	const dead, rounds = 2000, 50
+	grants := func() (commands map[string]int64) {
+		before := b.commands()
+		for range rounds {
+			b.hold(ask{token: "x", counts: "1"})
+			want(t, b.leave("x", "", terms(hour, minute, "1", 0)), "free")
+		}
+		commands = b.commands()
+		for name := range commands {
+			commands[name] -= before[name]
+		}
+		return commands
+	}
+	total := func(commands map[string]int64) (n int64) {
+		for _, calls := range commands {
+			n += calls
+		}
+		return n
+	}
+	alone := grants()
+	b.hold(ask{token: "a"})
+	for i := range dead {
+		word(t, b.enter(ask{token: fmt.Sprintf("%022d", i), inbox: "dead"}), "waiting", 2)
+	}
+	b.hold(ask{token: "a"})
+	before := b.commands()["publish"]
+	want(t, b.leave("a", "", terms(hour, minute, "1", 0)), "free")
+	expect.Equal(t, fmt.Sprintf("messages of a release that finds %d waiters of one process dead", dead), b.commands()["publish"]-before, 1)
+	beside := grants()
+	if total(beside) > 2*total(alone) {
+		t.Errorf("commands of %d grants beside %d dead waiters: got %v, want no more than twice %v", rounds, dead, beside, alone)
+	}
+}
+
+// commands is how often each command has run, within scripts and outside of them.
+func (b *box) commands() map[string]int64 {
+	b.Helper()
+	calls := map[string]int64{}
+	for _, found := range regexp.MustCompile(`cmdstat_(\S+):calls=(\d+)`).FindAllStringSubmatch(fmt.Sprint(b.do("INFO", "commandstats")), -1) {
+		calls[found[1]] = number(b, found[2])
+	}
+	return calls
+}
+
+// A dead writer, or a dead taker of more permits than are free, keeps no newcomer out.
+func TestDeadWaiterThatFindsNoRoomBlocksNobody(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		for _, row := range []struct{ holder, dead, newcomer ask }{
+			{ask{token: "a", mode: "s"}, ask{token: "w", inbox: "dead"}, ask{token: "r", mode: "s", counts: "1"}},
+			{ask{token: "a", mode: "p", capacity: 3}, ask{token: "w", mode: "p", capacity: 3, permits: 3, inbox: "dead"}, ask{token: "r", mode: "p", capacity: 3, counts: "1"}},
+		} {
+			b.hold(row.holder)
+			word(t, b.enter(row.dead), "waiting", 2)
+			b.hold(row.newcomer)
+			row.dead.counts = "1"
+			want(t, b.enter(row.dead)[:2], "waiting", "0") // it lives after all, and has its place
+			late := row.newcomer
+			late.token, late.counts = "l", "0"
+			word(t, b.enter(late), "held", 2)
+			b.do("FLUSHALL")
+		}
+	})
+}
+
+// A waiter that has not looked for seven windows, and seven seconds, is passed over also where Redis
+// cannot tell that its process is gone; its place is kept for as long as its patience.
+func TestSilentWaiterIsPassedOverAndKeepsItsPlace(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.hold(ask{token: "a", mode: "s"})
+		word(t, b.enter(ask{token: "w", inbox: "silent"}), "waiting", 2)
+		b.placeEndsIn("w", hour-7*minute) // it looked seven minutes ago
+		b.hold(ask{token: "r", mode: "s"})
+		word(t, b.enter(ask{token: "v", inbox: "in"}), "waiting", 2)
+		want(t, b.enter(ask{token: "w", inbox: "silent"})[:2], "waiting", "0")
+	})
+}
+
+// A place that is kept ends with its waiter's patience, whoever else waits.
+func TestPlaceThatNobodyAsksForIsForgotten(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.hold(ask{token: "a"})
+		word(t, b.enter(ask{token: "b", inbox: "dead", patience: 100}), "waiting", 2)
+		b.leave("a", "", terms(100, minute, "1", 0))
+		b.hold(ask{token: "c", counts: "1", patience: 100})
+		expect.Eventually(t, "the record of b is gone while others wait", func() bool {
+			word(t, b.enter(ask{token: "d", inbox: "in"}), "waiting", 2)
+			_, there := b.fields(lockKeys[3])[tokenOf("b")]
+			return !there
+		})
+		expect.Equal(t, "ZCARD of the queue", b.do("ZCARD", lockKeys[2]).(int64), 1)
+	})
+}
+
+// Who was handed the lock and let its window pass is the first again when it asks, and a claim in time
+// leaves no place behind.
+func TestHeirThatIsLateIsTheFirstAgain(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		for _, mode := range []string{"", "s"} {
+			b.hold(ask{token: "a"})
+			for _, token := range []string{"b", "c"} {
+				b.enter(ask{token: token, mode: mode, inbox: "in"})
+			}
+			b.tick()
+			b.left("a")
+			b.do("DEL", lockKeys[0], lockKeys[4]) // their windows pass
+			b.hold(ask{token: "x"})
+			b.enter(ask{token: "d", inbox: "in-d"})
+			want(t, b.enter(ask{token: "b", mode: mode, inbox: "in"})[:2], "waiting", "0")
+			b.left("x")
+			b.hold(ask{token: "b", mode: mode, inbox: "in"})
+			expect.Equal(t, "score of a waiter that has claimed its lock", b.do("ZSCORE", lockKeys[2], tokenOf("b")), nil)
+			b.do("FLUSHALL")
+		}
+	})
+}
+
+// A fence is remembered for a minute after the lock is free, however long its lease was; and longer
+// where it is ahead of the server's time, which alone makes later ones larger.
+func TestFenceIsRememberedForAMinuteAfterTheRelease(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		const day = 24 * hour
+		for _, ahead := range []int64{0, 2 * hour} {
+			for _, end := range []string{"released", "released with a waiter set aside", "shared", "broken"} {
+				if ahead > 0 {
+					b.do("SET", lockKeys[1], fmt.Sprint((b.now()+ahead)*1000, " 1 0 -"))
+				}
+				mode := ""
+				if end == "shared" {
+					mode = "s"
+				}
+				fence := b.hold(ask{token: "a", mode: mode, ttl: day})
+				between(t, "the fence's expiry while the lock is held, "+end, b.expiry(lockKeys[1])-b.now(), day+minute+ahead-slack, day+minute+ahead+slack)
+				if end == "released with a waiter set aside" {
+					b.enter(ask{token: "w", inbox: "dead"})
+				}
+				if end == "broken" {
+					word(t, b.run(scripts.LockBreak, lockKeys[:5], fence, terms(hour, minute, "1", 0)), "broken", 1)
+				} else {
+					want(t, b.leave("a", "", terms(hour, minute, "1", 0)), "free")
+				}
+				between(t, "the fence's expiry, "+end, b.expiry(lockKeys[1])-b.now(), minute+ahead-slack, minute+ahead+slack)
+				b.do("FLUSHALL")
+			}
+		}
+	})
+}

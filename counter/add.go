@@ -38,7 +38,7 @@ func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, e
 	} else if !e.busy {
 		e.busy = true
 		e.mu.Unlock()
-		got, err := c.fly(ctx, e, request.By, request.TTL, attempts)
+		got, err := c.fly(ctx, e, flying{request.By, request.TTL, attempts, 0})
 		e.land()
 		return got, err
 	}
@@ -146,7 +146,7 @@ func (e *entry) Land(sum int64, err error) {
 		e.counters.flights.Done()
 	case err == nil, errors.Is(err, redisstore.ErrOtherLife):
 		e.doubt()
-		go e.alone(b, attempts-1)
+		go e.alone(b, attempts-1, sum)
 	default:
 		go e.end(b, Range{}, e.failed(err))
 	}
@@ -164,12 +164,12 @@ func (e *entry) goAlone() {
 	b := e.pending
 	e.pending = batch{}
 	e.mu.Unlock()
-	e.alone(b, attempts)
+	e.alone(b, attempts, 0)
 }
 
-// alone sends a batch by itself, after the counter was put in order.
-func (e *entry) alone(b batch, attempts int) {
-	got, err := e.counters.fly(context.Background(), e, b.sum, b.ttl, attempts)
+// alone sends a batch by itself, after the counter was put in order. stray is the sum that it has come to already and that was too small, 0 for none.
+func (e *entry) alone(b batch, attempts int, stray int64) {
+	got, err := e.counters.fly(context.Background(), e, flying{b.sum, b.ttl, attempts, stray})
 	e.end(b, got, err)
 }
 
@@ -184,31 +184,48 @@ func (e *entry) end(b batch, got Range, err error) {
 	for w := b.first; w != nil; {
 		one := batch{first: w, last: w, sum: w.by, ttl: b.ttl}
 		w, one.first.next = w.next, nil
-		got, err := e.counters.fly(context.Background(), e, one.sum, one.ttl, attempts)
+		got, err := e.counters.fly(context.Background(), e, flying{one.sum, one.ttl, attempts, 0})
 		one.tell(got.First, err)
 	}
 	e.land()
 }
 
-// fly adds to the counter, once it was found in order. Only one at a time does for an entry. A sum that is not beyond what this process has seen is forgotten.
-func (c *Counters) fly(ctx context.Context, e *entry, by int64, ttl time.Duration, attempts int) (Range, error) {
-	for range attempts {
-		now, err := c.ready(ctx, e, ttl)
+// flying is what an INCRBY is to add.
+type flying struct {
+	by       int64
+	ttl      time.Duration
+	attempts int
+	stray    int64 // the sum that an addition before came to, and that was too small; 0 = none
+}
+
+// fly adds to the counter, once it was found in order. Only one at a time does for an entry. A sum that is not beyond what this process has seen is forgotten, unless it
+// turns out that it was the first of a counter that has begun again on purpose.
+func (c *Counters) fly(ctx context.Context, e *entry, f flying) (Range, error) {
+	for range f.attempts {
+		now, err := c.ready(ctx, e, f.ttl)
 		if err != nil {
 			return Range{}, err
 		}
-		sum, err := c.store.IncrBy(ctx, e.redisKey, by, now.life, redisstore.Mark{Key: e.marker, Word: now.era})
-		switch {
-		case errors.Is(err, redisstore.ErrOtherLife), err == nil && !now.before(sum, by):
+		sum := f.stray
+		if sum == 0 || !now.anew || now.floor != sum || sum != f.by {
+			sum, err = c.store.IncrBy(ctx, e.redisKey, f.by, now.life, redisstore.Mark{Key: e.marker, Word: now.era})
+			if err == nil && !now.before(sum, f.by) {
+				f.stray = sum
+				e.doubt()
+				continue
+			}
+		}
+		if errors.Is(err, redisstore.ErrOtherLife) {
 			e.doubt()
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			return Range{}, e.failed(err)
 		}
 		if e.saw(sum) {
 			c.note(ctx, e.key)
 		}
-		return Range{sum - by + 1, sum}, nil
+		return Range{sum - f.by + 1, sum}, nil
 	}
 	return Range{}, fmt.Errorf("%w: counter: not found in order in several attempts; ask again", redisstore.ErrUnavailable)
 }

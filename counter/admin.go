@@ -95,33 +95,45 @@ type Listed struct {
 	Err   error // why the value is not there, such as ErrNotAnInteger; else nil
 }
 
-// List reads up to n (1 to 1000) counters whose keys begin with a prefix, in the order of their bytes: those behind a key, "" for the first page. more tells whether there may
-// be others. Counters are listed that this package has added to or set; those that have expired are taken off.
-func (c *Counters) List(ctx context.Context, prefix, behind string, n int) (page []Listed, more bool, err error) {
+// List reads up to n (1 to 1000) counters whose keys begin with a prefix, in the order of their bytes: those after a key, "" for the first page. next is the key after which
+// the next page begins, "" where there is none. Counters are listed that this package has added to or set; those that have expired are taken off. A call looks at 1000 names at
+// most, so a page may have fewer counters than n, or none, although there is a next one.
+func (c *Counters) List(ctx context.Context, prefix, after string, n int) (page []Listed, next string, err error) {
 	if n < 1 || n > maxListed {
-		return nil, false, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxListed)
+		return nil, "", fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxListed)
 	}
-	if prefix != "" && !names.Valid(prefix) || behind != "" && !names.Valid(behind) {
-		return nil, false, fmt.Errorf("%w: prefix and the key behind which to begin: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+	if prefix != "" && !names.Valid(prefix) || after != "" && !names.Valid(after) {
+		return nil, "", fmt.Errorf("%w: prefix and the key after which to begin: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
 	}
-	for len(page) == 0 {
-		reply, err := c.store.Run(ctx, scripts.NameList, []string{c.names()}, prefix, behind, n)
+	next = after
+	for left, chunk := maxListed, n; left > 0; chunk *= 2 { // more at once where many have expired
+		chunk = min(chunk, left)
+		reply, err := c.store.Run(ctx, scripts.NameList, []string{c.names()}, prefix, next, chunk)
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		if reply.Word() != "ok" {
-			return nil, false, reply.Unexpected()
+			return nil, "", reply.Unexpected()
 		}
-		names := reply.Values()
-		if page, err = c.values(ctx, names); err != nil {
-			return nil, false, err
+		keys := reply.Values()
+		found, err := c.values(ctx, keys)
+		if err != nil {
+			return nil, "", err
 		}
-		if more = len(names) == n; !more {
-			break
+		if len(found) > n {
+			return found[:n], found[n-1].Key, nil
 		}
-		behind = names[n-1]
+		page = found
+		if len(keys) < chunk {
+			return page, "", nil
+		}
+		next = keys[len(keys)-1]
+		if len(page) > 0 {
+			return page, next, nil
+		}
+		left -= chunk
 	}
-	return page, more, nil
+	return nil, next, nil
 }
 
 // values reads counters at once, and leaves out those that are no more.
@@ -135,11 +147,14 @@ func (c *Counters) values(ctx context.Context, keys []string) ([]Listed, error) 
 		})
 	}
 	reading.Wait()
+	defer reading.Wait()
 	var found []Listed
 	for i, one := range all {
 		switch {
 		case gone[i]:
-			_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, one.Key) // whoever begins it again puts it back
+			reading.Go(func() {
+				_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, one.Key) // the next addition puts it back
+			})
 		case one.Err != nil && one.Err != ErrNotAnInteger: //nolint:errorlint // as above
 			return nil, one.Err
 		default:

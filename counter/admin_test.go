@@ -1,12 +1,16 @@
 package counter_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/expect"
@@ -26,6 +30,7 @@ func TestCountersAreSetRemovedAndListed(t *testing.T) {
 		t.Run("set after a deletion by hand", func(t *testing.T) { c.setAfterDeletion(t, other) })
 		t.Run("removed", func(t *testing.T) { c.reset(t, other) })
 		t.Run("kept below a limit", c.limit)
+		t.Run("kept from being negative by a limit", c.belowZero)
 		t.Run("refuse what is out of bounds", c.badAdmin)
 	})
 }
@@ -111,6 +116,20 @@ func (c counters) limit(t *testing.T) {
 	wantRefused(t, err, counter.ErrUnknown)
 }
 
+// A limit is for values that people read: a value below 0 is none of them.
+func (c counters) belowZero(t *testing.T) {
+	c.mustSet(t, "negative", -3, 0)
+	for _, by := range []int64{1, 2, 1000} {
+		_, err := c.Add(t.Context(), "negative", counter.Request{By: by, Limit: math.MaxInt64})
+		wantRefused(t, err, counter.ErrLimit)
+	}
+	c.want(t, "negative", -3)
+	c.mustSet(t, "negative", -1, 0)
+	got, err := c.Add(t.Context(), "negative", counter.Request{By: 2, Limit: math.MaxInt64})
+	expect.Error(t, "Add 2 with a limit to a counter at -1", err, nil)
+	expect.Equal(t, "Add 2 with a limit to a counter at -1", got, counter.Range{First: 0, Value: 1})
+}
+
 func (c counters) badAdmin(t *testing.T) {
 	long := strings.Repeat("k", 201)
 	for _, key := range []string{"", "a b", "a/b", "é", "\x00", "{a}", long} {
@@ -143,9 +162,9 @@ func (c counters) badAdmin(t *testing.T) {
 // listed are the keys that begin with a prefix.
 func (c counters) listed(t *testing.T, prefix string) (keys []string) {
 	t.Helper()
-	page, more, err := c.List(t.Context(), prefix, "", 1000)
-	if err != nil || more {
-		t.Fatal(err, more)
+	page, next, err := c.List(t.Context(), prefix, "", 1000)
+	if err != nil || next != "" {
+		t.Fatal(err, next)
 	}
 	for _, one := range page {
 		keys = append(keys, one.Key)
@@ -154,10 +173,10 @@ func (c counters) listed(t *testing.T, prefix string) (keys []string) {
 }
 
 func (c counters) pages(t *testing.T) {
-	page, more, err := c.List(t.Context(), "", "", 10)
+	page, next, err := c.List(t.Context(), "", "", 10)
 	expect.Error(t, "List of no counters", err, nil)
 	expect.Equal(t, "List of no counters", len(page), 0)
-	expect.Equal(t, "more than no counters", more, false)
+	expect.Equal(t, "where a list of no counters goes on", next, "")
 	for i := range int64(25) {
 		key := fmt.Sprintf("p:%02d", i)
 		switch i % 3 {
@@ -175,13 +194,12 @@ func (c counters) pages(t *testing.T) {
 		c.put(t, fmt.Sprintf("p:%02d", i), "DEL")
 	}
 	var got []string
-	for behind, more := "", true; more; behind = strings.Fields(got[len(got)-1])[0] {
-		var page []counter.Listed
-		var err error
-		page, more, err = c.List(t.Context(), "p:", behind, 5)
-		if err != nil || len(page) > 5 || len(page) == 0 && more {
-			t.Fatalf("List of 5 after %q: got %v, more %v, %v, want up to 5, and none only at the end", behind, page, more, err)
+	for cursor, more := "", true; more; more = cursor != "" {
+		page, next, err := c.List(t.Context(), "p:", cursor, 5)
+		if err != nil || len(page) > 5 || len(page) == 0 && next != "" {
+			t.Fatalf("List of 5 after %q: got %v, next %q, %v, want up to 5, and none only at the end", cursor, page, next, err)
 		}
+		cursor = next
 		for _, one := range page {
 			got = append(got, fmt.Sprint(one.Key, " ", one.Value, " ", one.Err))
 		}
@@ -220,4 +238,46 @@ func TestProcessKnowsABoundedNumberOfKeys(t *testing.T) {
 		c.gets(t, name(i), 2+margin+1)
 	}
 	c.gets(t, name(0), 1)
+}
+
+// What has expired is taken off the list by those who list, and one call does not pay for all of it.
+func TestListLooksAtABoundedNumberOfNames(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var reads atomic.Int64
+	counting := redistest.StartProxy(t, server.Addr(), func(request []byte) (redistest.Fate, func()) {
+		reads.Add(int64(bytes.Count(request, []byte(":{expired:"))))
+		return redistest.Pass, nil
+	})
+	c := process(t, counting.URL())
+	list := c.store.Key("counters", "names")
+	const expired = 5000
+	names := make([]redis.Z, 0, expired)
+	for i := range expired {
+		names = append(names, redis.Z{Member: fmt.Sprintf("expired:%05d", i)})
+	}
+	if err := server.Client().ZAdd(t.Context(), list, names...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c.countTo(t, "last", 7)
+	calls, cursor, found := 0, "", []counter.Listed(nil)
+	for next := "first"; next != ""; cursor = next {
+		before := reads.Load()
+		page, then, err := c.List(t.Context(), "", cursor, 1)
+		if err != nil {
+			t.Fatalf("List after %q: %v", cursor, err)
+		}
+		if looked := reads.Load() - before; looked > 1100 { // a script that is not known yet is sent twice
+			t.Errorf("List after %q looked at %d counters, want 1000 at most", cursor, looked)
+		}
+		if then != "" && then <= cursor {
+			t.Fatalf("List after %q: goes on after %q, want a later name", cursor, then)
+		}
+		calls, next, found = calls+1, then, append(found, page...)
+	}
+	if calls > expired/1000+2 {
+		t.Errorf("List over %d names that have expired took %d calls, want %d at most", expired, calls, expired/1000+2)
+	}
+	expect.Equal(t, "what was listed", found, []counter.Listed{{Key: "last", Value: 7}})
+	expect.Equal(t, "names that are left on the list", server.Client().ZCard(t.Context(), list).Val(), 1)
 }

@@ -12,7 +12,7 @@ import (
 var (
 	ErrNotAnInteger = redisstore.Refusal("counter: the value is not a signed 64-bit integer")
 	ErrOverflow     = redisstore.Refusal("counter: the value would overflow 64 bits")
-	ErrLimit        = redisstore.Refusal("counter: the value would be over the request's limit")
+	ErrLimit        = redisstore.Refusal("counter: the value would be out of the request's limits")
 	ErrRequest      = redisstore.Refusal("counter: out of range")
 	ErrOtherRequest = redisstore.Refusal("counter: the request id was used with another by")
 	ErrUnknown      = redisstore.Refusal("counter: no such counter")

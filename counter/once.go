@@ -58,7 +58,9 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	case "behind":
 		return Range{}, errNotInOrder
 	case "limit":
-		return Range{}, fmt.Errorf("%w: %d", ErrLimit, request.Limit)
+		return Range{}, fmt.Errorf("%w: %d is the largest", ErrLimit, request.Limit)
+	case "negative":
+		return Range{}, fmt.Errorf("%w: 0 is the smallest, and the counter is below that", ErrLimit)
 	case "not-an-integer":
 		return Range{}, ErrNotAnInteger
 	case "overflow":

@@ -17,9 +17,10 @@ type state struct {
 	seen  bool
 	floor int64
 	era   string
+	anew  bool // it has begun again on purpose since this process had used it
 }
 
-func (e *entry) stateLocked() state { return state{e.open, e.seen, e.floor, e.era} }
+func (e *entry) stateLocked() state { return state{e.open, e.seen, e.floor, e.era, false} }
 
 // before tells whether a sum, by more than what was there, is beyond all that this process had seen in this state.
 func (s state) before(sum, by int64) bool { return !s.seen || sum-by >= s.floor }
@@ -98,6 +99,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	}
 	c.knows(with.marker, era)
 	e.mu.Lock()
+	anew := e.seen && e.life != life
 	e.listed = false
 	e.life, e.era, e.open, e.line, e.ttl, e.used = life, era, with.life, c.store.Line(with.life), with.ttl, clock()
 	e.seen, e.floor = value != "", at
@@ -113,7 +115,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	if c.store.Mode() != redisstore.Embedded { // whose data is lost only with this process
 		c.watch.start(c)
 	}
-	return state{with.life, value != "", at, era}, nil
+	return state{with.life, value != "", at, era, anew}, nil
 }
 
 // knows notes the era of a slot that was not known. Where it is another than before, the watch has to find that: it concerns all counters of the slot.

@@ -180,3 +180,41 @@ func TestProcessForgetsWhatItHasSeenOfAKeyThatIsNotUsed(t *testing.T) {
 		other.gets(t, "k", 2)
 	})
 }
+
+// A counter that has expired begins again for every process, also for one that did not give it its TTL.
+func TestTTLThatAnotherProcessGaveIsNoLoss(t *testing.T) {
+	for name, give := range map[string]func(*testing.T, counters){
+		"by adding":            func(t *testing.T, c counters) { c.daily(t, time.Hour, 5) },
+		"by setting":           func(t *testing.T, c counters) { c.mustSet(t, "k", 5, time.Hour) },
+		"by setting it back":   func(t *testing.T, c counters) { c.mustSet(t, "k", 2, time.Hour) },
+		"after a larger value": func(t *testing.T, c counters) { c.daily(t, time.Hour, 5); c.mustSet(t, "k", 3, time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, c counters) {
+				other := counters{counter.New(c.store, counter.Config{}), c.store}
+				defer other.Close()
+				c.countTo(t, "k", 4)
+				give(t, other)
+				time.Sleep(61 * time.Minute)
+				c.gone(t)
+				c.gets(t, "k", 1)
+				c.gets(t, "k", 2)
+				other.gets(t, "k", 3)
+			})
+		})
+	}
+}
+
+// The process that knows of the TTL is gone when the counter has begun again, and is lost then.
+func TestCounterThatBeganAgainIsMissedWhenItIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		other := counters{counter.New(c.store, counter.Config{}), c.store}
+		c.countTo(t, "k", 4)
+		other.daily(t, time.Hour, 5)
+		_ = other.Close()
+		time.Sleep(61 * time.Minute)
+		c.countTo(t, "k", 50)
+		c.put(t, "k", "SET", "7")
+		c.gets(t, "k", 50+counter.DefaultMargin+1)
+	})
+}

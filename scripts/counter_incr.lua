@@ -4,9 +4,9 @@
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker of its slot (string)  [4] the request's record (string 'value by'),
 --        only when ARGV[2] > 0
 -- ARGV   [1] by, 1 or more  [2] retention of the request's record, 0 for none  [3] floor: a value that the process has seen, '' for none  [4] the largest value that the
---        counter may come to, '' for no limit  [5] the era in which the process found the counter in order
+--        counter may come to, '' for no limit; with it no value below 0 is added  [5] the era in which the process found the counter in order
 -- Reply  {'ok', value} | {'again', value} the request was made before | {'behind'} the counter is below the floor, or was not found in order in this incarnation and
---        era | {'limit'} | {'not-an-integer'} | {'overflow'} | {'mismatch'} the request was made with another `by`
+--        era | {'limit'} | {'negative'} | {'not-an-integer'} | {'overflow'} | {'mismatch'} the request was made with another `by`
 -- Units  ARGV[2] milliseconds; value is a string, since a Lua number loses digits above 2^53
 -- Effect writes on ok; a repeat only keeps its record for longer, so that its acknowledgement has something to wait for
 local retention = tonumber(ARGV[2])
@@ -30,6 +30,9 @@ if not in_order(KEYS[2], KEYS[3], ARGV[5]) then
 end
 if ARGV[3] ~= '' and smaller(before or '0', ARGV[3]) then
   return {'behind'}
+end
+if ARGV[4] ~= '' and before and smaller(before, '-1') then
+  return {'negative'}
 end
 local sum = redis.pcall('INCRBY', KEYS[1], ARGV[1])
 if type(sum) == 'table' then

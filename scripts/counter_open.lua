@@ -16,15 +16,18 @@ local value, fit = read_counter(counter)
 if not fit then
   return {'not-an-integer'}
 end
-local noted, life, said = read_record(record)
+local noted, life, said, ended = read_record(record)
 local over = ends ~= '' and now >= tonumber(ends)
+if ended and now >= ended then -- it has begun again, or is about to
+  over, life, said, ended, noted = true, integer(now_us), nil, nil, nil
+end
 if over or life and life ~= known_life then
   floor = ''
 end
 local era, till, first = read_era(marker, ARGV[6], tonumber(ARGV[7]))
 if till > now then
   if floor ~= '' and noted ~= era and (not said or smaller(said, floor)) then
-    redis.call('SET', record, table.concat({noted or '0', life or known_life, floor}, ' '))
+    redis.call('SET', record, record_text(noted or '0', life or known_life, floor, ended))
     if ends ~= '' then
       live_for(record, tonumber(ends) - now)
     end
@@ -50,8 +53,8 @@ if behind or doubted and value then
   end
   if floor ~= '' and redis.call('PTTL', counter) == -1 then -- written anew: it ends when it was known to
     local left = redis.call('PTTL', record)
-    if ends ~= '' then
-      live_for(counter, tonumber(ends) - now)
+    if ends ~= '' or ended then
+      live_for(counter, (ended or tonumber(ends)) - now)
     elseif said and left > 0 then
       live_for(counter, left)
     end
@@ -64,8 +67,11 @@ local given = ttl > 0 and redis.call('PTTL', counter) == -1
 if given then
   redis.call('PEXPIRE', counter, ttl)
 end
+if given and value then
+  ended = now + ttl
+end
 life = life or floor ~= '' and known_life ~= '' and known_life or '0'
-if moved == '1' or not first and noted ~= era or life ~= '0' or noted and given then
-  write_record(record, era, life, counter, 0, moved == '1' and value or said)
+if moved == '1' or not first and noted ~= era or life ~= '0' or noted and given or ended then
+  write_record(record, era, life, counter, 0, moved == '1' and value or said, ended)
 end
 return {'ok', value or '', life, era, integer(math.max(redis.call('PTTL', counter), -1)), integer(now), moved}

@@ -6,7 +6,7 @@
 -- Units  ARGV[2] and [3] milliseconds
 -- Effect writes on ok
 local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]
-local value = ARGV[1]
+local value, ttl = ARGV[1], tonumber(ARGV[2])
 local previous, fit = read_counter(counter)
 if value == '' and fit and not previous then
   return {'unknown'}
@@ -18,12 +18,13 @@ if not fit or not previous or value == '' or smaller(value, previous) then
 end
 if value == '' then
   redis.call('DEL', counter)
-elseif tonumber(ARGV[2]) > 0 then
-  redis.call('SET', counter, value, 'PX', ARGV[2])
+elseif ttl > 0 then
+  redis.call('SET', counter, value, 'PX', ttl)
 else
   redis.call('SET', counter, value)
 end
-if life or not first then
-  write_record(record, era, life or '0', counter, tonumber(ARGV[3]))
+local ends = value ~= '' and ttl > 0 and now + ttl or nil
+if life or not first or ends then
+  write_record(record, era, life or '0', counter, tonumber(ARGV[3]), nil, ends)
 end
 return {'ok', fit and previous or ''}

@@ -184,3 +184,16 @@ func TestReadingACounterChangesNothing(t *testing.T) {
 		b.same(before)
 	})
 }
+
+// A limit is for values that people read, which are never below 0.
+func TestCounterBelowZeroIsRefusedWithALimit(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		b.do("SET", counterKeys[0], "-2")
+		before := b.look(counterKeys...)
+		want(t, b.run(scripts.CounterIncr, counterKeys, 5, hour, "", "9223372036854775807", ""), "negative")
+		b.same(before)
+		b.do("SET", counterKeys[0], "-1")
+		want(t, b.run(scripts.CounterIncr, counterKeys, 1, hour, "", "9223372036854775807", ""), "ok", "0")
+	})
+}

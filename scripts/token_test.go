@@ -13,6 +13,7 @@ var tokenKey = []string{"{t}", "{t}:under-way"}
 const (
 	minute = int64(60_000)
 	hour   = 60 * minute
+	day    = 24 * hour
 )
 
 // claim is what token_claim is asked with. The zero value of each field means the default beside

@@ -136,8 +136,10 @@ func (s *Server) listCounters(c echo.Context) error {
 		return err
 	}
 	keyOf := func(one counter.Listed) string { return one.Key }
-	found, more, err := pageOf(c, prefix, cursor, int(n), keyOf, func(prefix, cursor string, n int) ([]counter.Listed, bool, error) {
-		return s.counters.List(c.Request().Context(), prefix, cursor, n)
+	next := "" // a page of counters that have expired is empty, and has a next one
+	found, more, err := pageOf(c, prefix, cursor, int(n), keyOf, func(prefix, cursor string, n int) (page []counter.Listed, more bool, err error) {
+		page, next, err = s.counters.List(c.Request().Context(), prefix, cursor, n)
+		return page, next != "", err
 	})
 	if err != nil {
 		return err
@@ -150,8 +152,11 @@ func (s *Server) listCounters(c echo.Context) error {
 		}
 		page.Counters = append(page.Counters, listed)
 	}
-	if more && len(found) > 0 {
-		page.Next = found[len(found)-1].Key
+	if more && next == "" {
+		next = found[len(found)-1].Key // the caller may see names beyond those that were asked for
+	}
+	if more {
+		page.Next = next
 	}
 	fresh(c)
 	return c.JSON(http.StatusOK, page)

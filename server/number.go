@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"regexp"
 	"strings"
@@ -118,9 +117,7 @@ func queryTemplate(c echo.Context, request *counter.Request) (*number.Template, 
 	if request.By > maxNumbers {
 		return nil, invalid("by", fmt.Sprintf("1 to %d with a template", maxNumbers))
 	}
-	if template.Max() < math.MaxInt64 {
-		request.Limit = template.Max()
-	}
+	request.Limit = template.Max() // which also keeps it from what is below 0
 	return &template, nil
 }
 

@@ -88,7 +88,10 @@ func TestNumberThatDoesNotFitIsRefusedWithoutChange(t *testing.T) {
 		expect.Equal(t, "GET /counter/k after the refusals", must[wire.Counter](t, s, 200, "GET", "/counter/k", "").Value, 99)
 		expect.Equal(t, "POST /incr/k?template=N{n:3} after the refusals", s.numbers(t, "k", "template", "N{n:3}").Number, "N100")
 		must[wire.Counter](t, s, 200, "PUT", "/counter/negative", `{"value":-5}`)
-		wantDetail(t, s.do(t, "POST", "/incr/negative?template=N%7Bn:2%7D", ""), wire.CounterOverflow, "-4")
+		for _, template := range []string{"N%7Bn:2%7D", "N%7Bn%7D"} {
+			wantDetail(t, s.do(t, "POST", "/incr/negative?template="+template, ""), wire.CounterOverflow, "0")
+		}
+		expect.Equal(t, "GET /counter/negative after the refusals", must[wire.Counter](t, s, 200, "GET", "/counter/negative", "").Value, -5)
 	})
 }
 

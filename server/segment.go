@@ -155,14 +155,13 @@ func (t *storeSource) there(ctx context.Context, tag string) error {
 }
 
 func (t *storeSource) tags(ctx context.Context) (tags []SegmentTag, err error) {
-	for behind, more := "", true; more && len(tags) < maxListedTags; {
+	for cursor, more := "", true; more && len(tags) < maxListedTags; more = cursor != "" {
 		var page []counter.Listed
-		if page, more, err = t.counters.List(ctx, "", behind, maxCounters); err != nil {
+		if page, cursor, err = t.counters.List(ctx, "", cursor, maxCounters); err != nil {
 			return nil, err
 		}
 		for _, one := range page {
 			tags = append(tags, SegmentTag{Tag: one.Key, Max: one.Value + 1, Step: t.step})
-			behind = one.Key
 		}
 	}
 	return tags, nil

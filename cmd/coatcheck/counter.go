@@ -141,16 +141,15 @@ const pageOfCounters = 1000
 
 func (s storedCounters) list(ctx context.Context, prefix string) ([]wire.ListedCounter, error) {
 	all := []wire.ListedCounter{}
-	for behind, more := "", true; more; {
-		page, others, err := s.counters.List(ctx, prefix, behind, pageOfCounters)
+	for cursor, more := "", true; more; more = cursor != "" {
+		page, next, err := s.counters.List(ctx, prefix, cursor, pageOfCounters)
 		if err != nil {
 			return nil, err
 		}
 		for _, one := range page {
 			all = append(all, listedCounter(one.Key, one.Value, one.Err))
-			behind = one.Key
 		}
-		more = others
+		cursor = next
 	}
 	return all, nil
 }

@@ -32,10 +32,44 @@ func ackCoversHeirs(x *exam, s *redisstore.Inspected) verdict {
 		return verdict{}
 	}
 	if x.Ack < heirs {
-		return warning(fmt.Sprintf("--ack %d, and %d replicas can become master", x.Ack, heirs), "one that has not confirmed can be chosen, and what it does not have is lost: values, tokens, locks",
-			fmt.Sprintf("--ack %d; or CONFIG SET replica-priority 0 at those that are not to take over", heirs))
+		return warning(fmt.Sprintf("--ack %d, and %d replicas can become master", x.Ack, heirs), x.uncovered(),
+			fmt.Sprintf("--ack %d, which hands nothing out while one of them is away; or CONFIG SET replica-priority 0 at those that are not to take over", len(s.Replicas)))
 	}
 	return fine("--ack %d covers each of %d replicas that can become master", x.Ack, heirs)
+}
+
+// uncovered says in which case fewer confirmations than replicas lose something, and in which not.
+func (x *exam) uncovered() string {
+	risk := fmt.Sprintf("a master that is replaced while it lives (a parted network, a failover by hand, a process that stood still) loses what it confirms meanwhile with %s that still follow it: "+
+		"values of counters are handed out twice, tokens run again, locks have two holders. ", replicasOf(x.Ack))
+	if x.Mode == redisstore.Cluster {
+		return risk + "A crash loses nothing as long as the replica that is furthest is elected, which a cluster prefers"
+	}
+	return risk + "A crash loses nothing as long as Sentinel reaches a replica that has confirmed, since it takes the one that is furthest"
+}
+
+// absentReplica says what it costs that every replica has to confirm.
+func absentReplica(x *exam, s *redisstore.Inspected) verdict {
+	has := len(s.Replicas)
+	switch {
+	case !s.Master || x.Ack == 0 || has < x.Ack:
+		return verdict{}
+	case has > x.Ack:
+		return fine("--ack %d of %d replicas: writes go on while %d of them are away", x.Ack, has, has-x.Ack)
+	}
+	buys := fmt.Sprintf("one replica more, which counts as well: with --ack %d nothing changes, with --ack %d one may be away", has+1, has)
+	if has == 1 {
+		buys = "a second and a third replica, and --ack 2: one may be away, and a crash loses nothing"
+	}
+	return note(fmt.Sprintf("--ack %d needs every one of %s", x.Ack, replicasOf(has)),
+		"none for what was handed out. While one is away nothing is handed out, after each failover until the old master is a replica again: docs/operations.md has the seconds", buys+" (docs/operations.md, what each ack costs)")
+}
+
+func replicasOf(n int) string {
+	if n == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprintf("%d replicas", n)
 }
 
 func minReplicas(x *exam, s *redisstore.Inspected) verdict {
@@ -150,6 +184,20 @@ func backlog(_ *exam, s *redisstore.Inspected) verdict {
 			"CONFIG SET repl-backlog-size 67108864, and the same in redis.conf")
 	}
 	return fine("repl-backlog-size %s", size(bytes))
+}
+
+// syncDelay is about how long a master waits before it begins to copy everything to a replica.
+func syncDelay(x *exam, s *redisstore.Inspected) verdict {
+	delay := number(s.Config["repl-diskless-sync-delay"])
+	switch {
+	case s.Config["repl-diskless-sync-delay"] == "" || s.Config["repl-diskless-sync"] == "no" || len(s.Replicas) == 0 && x.Ack == 0:
+		return verdict{}
+	case delay > 0 && x.Ack > 0:
+		return note(fmt.Sprintf("repl-diskless-sync-delay %d", delay),
+			fmt.Sprintf("a replica that comes back and has to copy everything confirms nothing for %d s before that begins: writes that need it are unknown outcomes for as long", delay),
+			"CONFIG SET repl-diskless-sync-delay 0, and the same in redis.conf")
+	}
+	return fine("repl-diskless-sync-delay %d", delay)
 }
 
 // short writes a duration with as many digits as are of use.

@@ -169,6 +169,7 @@ var checks = []check{
 
 	{id: "replicas", server: enoughReplicas},
 	{id: "ack", server: ackCoversHeirs},
+	{id: "absent-replica", server: absentReplica},
 	{id: "min-replicas", server: minReplicas},
 	{id: "wait-reach", server: waitReach},
 	{id: "replica-lag", server: replicaLag},
@@ -177,6 +178,7 @@ var checks = []check{
 	{id: "replica-writes", server: replicaWrites},
 	{id: "replica-stale", server: replicaStale},
 	{id: "repl-backlog", server: backlog},
+	{id: "sync-delay", server: syncDelay},
 
 	{id: "clock-servers", whole: clocksApart},
 	{id: "clock-host", server: clockHere},

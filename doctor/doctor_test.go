@@ -28,7 +28,7 @@ func healthy(addr string, master bool) redisstore.Inspected {
 			"slave_priority": "100",
 		},
 		Config: map[string]string{
-			"appendfsync": "always", "save": "", "min-replicas-to-write": "1", "min-replicas-max-lag": "10", "repl-backlog-size": "67108864", "replica-priority": "100",
+			"appendfsync": "always", "save": "", "min-replicas-to-write": "1", "min-replicas-max-lag": "10", "repl-backlog-size": "67108864", "repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0", "replica-priority": "100",
 			"replica-serve-stale-data": "no", "replica-read-only": "yes", "maxclients": "10000", "timeout": "0", "tcp-keepalive": "300", "busy-reply-threshold": "5000",
 			"notify-keyspace-events": "", "protected-mode": "yes", "requirepass": "set", "disable-thp": "yes", "cluster-require-full-coverage": "no", "cluster-allow-replica-migration": "no",
 		},
@@ -103,6 +103,13 @@ func everywhere(change func(s *redisstore.Inspected)) func(*redisstore.Inspectio
 	}
 }
 
+// another gives the patient one replica more.
+func another(facts *redisstore.Inspection) {
+	third := healthy("10.0.0.3:6379", false)
+	facts.Servers = append(facts.Servers, third)
+	facts.Servers[0].Replicas = append(facts.Servers[0].Replicas, redisstore.InspectedReplica{Addr: third.Addr, State: "online"})
+}
+
 var symptoms = []symptom{
 	{"away", "refused", Warning, onReplica(func(s *redisstore.Inspected) { *s = redisstore.Inspected{Addr: s.Addr, Away: "connection refused"} })},
 	{"role", "several servers", Critical, onReplica(func(s *redisstore.Inspected) { s.Master = true })},
@@ -144,11 +151,13 @@ var symptoms = []symptom{
 	{"replicas", "1 replicas, with --ack 2", Critical, func(_ *redisstore.Inspection, with *Settings) { with.Ack = 2 }},
 	{"replicas", "--ack 0", Warning, func(_ *redisstore.Inspection, with *Settings) { with.Ack = 0 }},
 	{"replicas", "no replicas", Note, func(f *redisstore.Inspection, with *Settings) { f.Servers[0].Replicas, with.Ack = nil, 0 }},
-	{"ack", "2 replicas can become master", Warning, func(f *redisstore.Inspection, _ *Settings) {
-		third := healthy("10.0.0.3:6379", false)
-		f.Servers = append(f.Servers, third)
-		f.Servers[0].Replicas = append(f.Servers[0].Replicas, redisstore.InspectedReplica{Addr: third.Addr, State: "online"})
+	{"ack", "2 replicas can become master", Warning, func(f *redisstore.Inspection, _ *Settings) { another(f) }},
+	{"absent-replica", "--ack 1 needs every one of 1 replica", Note, func(*redisstore.Inspection, *Settings) {}},
+	{"absent-replica", "--ack 2 needs every one of 2 replicas", Note, func(f *redisstore.Inspection, with *Settings) {
+		another(f)
+		with.Ack = 2
 	}},
+	{"absent-replica", "writes go on while 1 of them are away", OK, func(f *redisstore.Inspection, _ *Settings) { another(f) }},
 	{"min-replicas", "0", Note, onMaster(setTo("min-replicas-to-write", "0"))},
 	{"min-replicas", "0", Warning, func(f *redisstore.Inspection, with *Settings) {
 		f.Servers[0].Config["min-replicas-to-write"], with.Ack = "0", 0
@@ -168,6 +177,8 @@ var symptoms = []symptom{
 	{"replica-writes", "takes writes", Warning, onReplica(setTo("replica-read-only", "no"))},
 	{"replica-stale", "yes", Note, onReplica(setTo("replica-serve-stale-data", "yes"))},
 	{"repl-backlog", "1.0 MiB", Note, onMaster(setTo("repl-backlog-size", "1048576"))},
+
+	{"sync-delay", "repl-diskless-sync-delay 5", Note, onMaster(setTo("repl-diskless-sync-delay", "5"))},
 
 	{"clock-servers", "3s apart", Critical, onReplica(func(s *redisstore.Inspected) { s.Clock.Offset = -3 * time.Second })},
 	{"clock-servers", "too slow to tell", Note, onReplica(func(s *redisstore.Inspected) {
@@ -266,7 +277,7 @@ func TestEachCheckFindsItsFactAndNothingInAHealthyRedis(t *testing.T) {
 		facts, with := patient()
 		kind(facts)
 		for _, f := range Examine(*facts, *with) {
-			if f.Severity > OK {
+			if f.Severity > OK && f.ID != "absent-replica" { // what a setting costs is said of each
 				t.Errorf("%s of a healthy %s: %+v", f.ID, facts.Mode, f)
 			}
 		}
@@ -318,6 +329,33 @@ func TestNothingIsFineBecauseNobodyCouldLook(t *testing.T) {
 		if f.Severity == OK && !slices.Contains([]string{"role", "password", "tls", "scripts"}, f.ID) {
 			t.Errorf("%s of a server that tells nothing is fine: %+v", f.ID, f)
 		}
+	}
+}
+
+// Fewer confirmations than replicas lose something in one case and not in another, and every one of
+// them costs something: the finding names both.
+func TestAckIsJudgedByWhatItLosesAndCosts(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		ack  int
+		harm func(*redisstore.Inspection)
+		id   string
+		says []string
+	}{
+		{"1 of 2 by Sentinel", 1, another, "ack", []string{"replaced while it lives", "A crash loses nothing as long as Sentinel reaches", "--ack 2, which hands nothing out while one of them is away"}},
+		{"1 of 2 in a cluster", 1, func(f *redisstore.Inspection) {
+			clustered(f)
+			another(f)
+		}, "ack", []string{"replaced while it lives", "a cluster prefers"}},
+		{"2 of 2", 2, another, "absent-replica", []string{"none for what was handed out", "While one is away nothing is handed out", "with --ack 3 nothing changes, with --ack 2 one may be away"}},
+		{"1 of 1", 1, func(*redisstore.Inspection) {}, "absent-replica", []string{"a third replica, and --ack 2"}},
+	} {
+		facts, with := patient()
+		row.harm(facts)
+		with.Ack = row.ack
+		found := of(row.id, Examine(*facts, *with))
+		expect.MustEqual(t, row.name+": the number of findings of "+row.id, len(found), 1)
+		expect.Contains(t, row.name+": the finding "+row.id, found[0].Risk+" "+found[0].Fix, row.says...)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 var configNames = []string{
 	"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "stop-writes-on-bgsave-error",
 	"maxmemory", "maxmemory-policy", "maxclients", "databases",
-	"min-replicas-to-write", "min-replicas-max-lag", "repl-backlog-size", "repl-timeout", "replica-priority", "replica-serve-stale-data", "replica-read-only",
+	"min-replicas-to-write", "min-replicas-max-lag", "repl-backlog-size", "repl-timeout", "repl-diskless-sync", "repl-diskless-sync-delay", "replica-priority", "replica-serve-stale-data", "replica-read-only",
 	"cluster-require-full-coverage", "cluster-allow-replica-migration", "cluster-node-timeout", "cluster-replica-no-failover",
 	"busy-reply-threshold", "lua-time-limit", "tcp-keepalive", "timeout", "notify-keyspace-events", "protected-mode", "requirepass", "disable-thp",
 }

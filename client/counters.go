@@ -191,7 +191,7 @@ type CounterInfo struct {
 // Counters lists the counters whose keys begin with a prefix, in the order of their bytes, page by page. It ends with the first error. Those are listed that coatcheck
 // has added to or set.
 func (c *Client) Counters(ctx context.Context, prefix string) iter.Seq2[CounterInfo, error] {
-	return list(ctx, c, "list counters", "/counter", prefix, func(page wire.Counters) ([]wire.ListedCounter, string) { return page.Counters, page.Next }, counterInfo)
+	return list(ctx, c, "list counters", "/counter?n=1000", prefix, func(page wire.Counters) ([]wire.ListedCounter, string) { return page.Counters, page.Next }, counterInfo)
 }
 
 func counterInfo(listed wire.ListedCounter) CounterInfo {

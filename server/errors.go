@@ -192,6 +192,9 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch problem.Code {
 	case wire.InternalError, wire.StoreUnavailable, wire.OutcomeUnknown:
 		s.log.ErrorContext(r.Context(), "request failed", "code", string(problem.Code), "error", err)
+		if s.config.TellCauses {
+			problem.Detail = err.Error()
+		}
 	}
 	if s.config.Tracer != nil {
 		noteProblem(trace.SpanFromContext(r.Context()), problem)

@@ -93,6 +93,10 @@ type Config struct {
 	// AuditLog is which lines of the log say who did what and who was refused: names, no-names or
 	// none. "" = names
 	AuditLog string
+	// TellCauses has problems tell what a request failed with that the client has no part in, which
+	// else only the log does: it may be an address of the store. For a program that asks its own
+	// handler.
+	TellCauses bool
 
 	Dev          bool          // turns on the demo routes /payments
 	PaymentDelay time.Duration // demo: how long a payment takes after its charge

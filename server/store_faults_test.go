@@ -285,3 +285,21 @@ func (f *fixture) ledger(t *testing.T, client *redis.Client) string {
 	}
 	return keys[0]
 }
+
+// What the store failed with is the operator's business: only a program that asks its own handler is
+// told.
+func TestProblemTellsWhatTheStoreFailedWithOnlyWhereThatIsWanted(t *testing.T) {
+	redis := redistest.Start(t)
+	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
+	redis.Kill()
+	for tells, want := range map[bool]bool{false: false, true: true} {
+		s := serve(t, server.Config{Store: store, TellCauses: tells})
+		for _, path := range []string{"/counter/k", "/id/snowflake/pool"} {
+			a := s.do(t, "GET", path, "")
+			checkProblem(t, a, wire.StoreUnavailable)
+			if got := strings.Contains(string(a.body), "connection refused"); got != want {
+				t.Errorf("with TellCauses %v: got %v; want it to say \"connection refused\": %v", tells, a, want)
+			}
+		}
+	}
+}

@@ -28,19 +28,29 @@ func (p *program) counterListCommand() *cobra.Command {
 	}
 	s := bindCounters(command.Flags())
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atCounters(c, s, func(ctx context.Context, where counters) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			prefix := ""
 			if len(args) == 1 {
 				prefix = args[0]
 			}
-			list, err := where.list(ctx, prefix)
-			if err != nil {
-				return err
+			list := []wire.ListedCounter{}
+			for one, err := range service.Counters(ctx, prefix) {
+				if err != nil {
+					return err
+				}
+				list = append(list, listedCounter(one))
 			}
 			return p.print(wire.Counters{Counters: list}, counterTable(list))
 		})
 	}
 	return command
+}
+
+func listedCounter(one client.CounterInfo) wire.ListedCounter {
+	if one.Err != nil {
+		return wire.ListedCounter{Key: one.Key, Error: string(wire.NotAnInteger)}
+	}
+	return wire.ListedCounter{Key: one.Key, Value: &one.Value}
 }
 
 // counterTable is counters for people.
@@ -72,12 +82,12 @@ func (p *program) counterGetCommand() *cobra.Command {
 	}
 	s := bindCounters(command.Flags(), zoneOfKey(&zone))
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atCounters(c, s, func(ctx context.Context, where counters) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			one, err := oneOf(args[0], zone, time.Now())
 			if err != nil {
 				return err
 			}
-			value, err := where.get(ctx, one.key)
+			value, err := service.Counter(ctx, one.key)
 			if err != nil {
 				return err
 			}
@@ -121,32 +131,34 @@ func (p *program) counterSetCommand() *cobra.Command {
 		return usageError{err}
 	})
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atCounters(c, s, func(ctx context.Context, where counters) error { return p.setCounter(ctx, where, args[0], set) })
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+			return p.setCounter(ctx, service, args[0], set)
+		})
 	}
 	return command
 }
 
-func (p *program) setCounter(ctx context.Context, where counters, text string, set counterSet) error {
+func (p *program) setCounter(ctx context.Context, service *client.Client, text string, set counterSet) error {
 	now := time.Now()
 	one, err := oneOf(text, set.zone, now)
 	if err != nil {
 		return err
 	}
 	if !set.yes {
-		if err := set.harmless(ctx, where, one.key); err != nil {
+		if err := set.harmless(ctx, service, one.key); err != nil {
 			return err
 		}
 	}
-	if err := where.set(ctx, one.key, set.value, one.ttl(set.ttl, now)); err != nil {
+	if err := service.SetCounter(ctx, one.key, set.value, one.ttl(set.ttl, now)); err != nil {
 		return err
 	}
 	return p.print(wire.Counter{Key: one.key, Value: set.value}, fmt.Sprintf("%d\n", set.value))
 }
 
 // harmless refuses to hand values out again that others may have. Who adds meanwhile is not seen: it is a guard against a slip.
-func (set counterSet) harmless(ctx context.Context, where counters, key string) error {
-	now, err := where.get(ctx, key)
-	if errors.Is(err, client.ErrNotFound) || errors.Is(err, counter.ErrUnknown) {
+func (set counterSet) harmless(ctx context.Context, service *client.Client, key string) error {
+	now, err := service.Counter(ctx, key)
+	if errors.Is(err, client.ErrNotFound) {
 		return nil
 	}
 	if err := unsure(key, err); err != nil {
@@ -161,7 +173,7 @@ func (set counterSet) harmless(ctx context.Context, where counters, key string) 
 // unsure is for what was found where a counter was looked for.
 func unsure(key string, err error) error {
 	switch {
-	case errors.Is(err, client.ErrNotAnInteger), errors.Is(err, counter.ErrNotAnInteger):
+	case errors.Is(err, client.ErrNotAnInteger):
 		return usageError{fmt.Errorf("counter %s: %w\nTo do it all the same: --yes", key, err)}
 	case err != nil:
 		return fmt.Errorf("counter %s: %w", key, err)
@@ -179,15 +191,15 @@ func (p *program) counterRemoveCommand() *cobra.Command {
 	}
 	s := bindCounters(command.Flags(), zoneOfKey(&zone), toggle("yes", "do it", &yes))
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atCounters(c, s, func(ctx context.Context, where counters) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			one, err := oneOf(args[0], zone, time.Now())
 			if err != nil {
 				return err
 			}
 			if yes {
-				return where.remove(ctx, one.key)
+				return service.RemoveCounter(ctx, one.key)
 			}
-			value, err := where.get(ctx, one.key)
+			value, err := service.Counter(ctx, one.key)
 			if err := unsure(one.key, err); err != nil {
 				return err
 			}

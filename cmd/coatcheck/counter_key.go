@@ -3,23 +3,17 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/names"
 	numbers "github.com/coatcheck/coatcheck/number"
 )
 
-const (
-	keptBehind  = 48 * time.Hour // how long a period's counter is kept behind its end, as the service keeps it
-	maxApart    = 24 * time.Hour // of the moment that a number is of, from now
-	mostNumbers = 1000           // that a template writes at once
-)
+// keptBehind is how long the counter of a period is kept after its end, as the service keeps it.
+const keptBehind = 48 * time.Hour
 
 // splitKey takes a date off a counter's key: orders:{yyyyMMdd} is orders and {yyyyMMdd}.
 func splitKey(text string) (key, calendar string, err error) {
@@ -37,118 +31,44 @@ func splitKey(text string) (key, calendar string, err error) {
 	return text, calendar, nil
 }
 
-// numbering is which counter a request adds to, and how its values are written, as the service finds it.
-type numbering struct {
-	request  client.CounterRequest
-	key      string
-	template numbers.Template // if there is one
-	at       time.Time        // on the clock of the zone
-	period   numbers.Period   // zero = the counter does not begin anew
+// dated is a counter, and the period of it that a date in its key means.
+type dated struct {
+	key    string
+	period numbers.Period // zero = the counter does not begin anew
 }
 
-// numberingOf finds it. What is wrong with the request is a usageError.
-func numberingOf(key string, request client.CounterRequest, now time.Time) (numbering, error) {
-	n := numbering{request: request, key: key, at: now}
-	if err := n.find(now); err != nil {
-		return n, usageError{err}
-	}
-	return n, nil
-}
-
-func (n *numbering) find(now time.Time) (err error) {
-	zone, err := time.LoadLocation(n.request.Zone) // "" is UTC
-	if err != nil {
-		return err
-	}
-	if !n.request.At.IsZero() {
-		n.at = n.request.At
-	}
-	if n.at = n.at.In(zone); now.Sub(n.at).Abs() > maxApart {
-		return fmt.Errorf("--at: within %v of now", maxApart)
-	}
-	if n.request.Template != unsaid {
-		if n.template, err = numbers.ParseTemplate(n.request.Template); err != nil {
-			return err
-		}
-		if n.request.By > mostNumbers {
-			return fmt.Errorf("--by: 1 to %d with a template", mostNumbers)
-		}
-	}
-	return n.count(zone)
-}
-
-// count finds the counter: that of the calendar's period, or of the template's.
-func (n *numbering) count(zone *time.Location) (err error) {
+// oneOf finds the counter of a command that does not add. This machine's clock says which date it
+// is.
+func oneOf(text, zone string, now time.Time) (one dated, err error) {
+	key, calendar, err := splitKey(text)
 	switch {
-	case n.request.Calendar != unsaid:
-		calendar, err := numbers.ParseCalendarKey(n.key+":"+n.request.Calendar, zone)
-		if err != nil {
-			return err
-		}
-		if n.request.Template != unsaid {
-			err = n.template.Fits(calendar)
-		}
-		if err == nil {
-			n.key, n.period, err = calendar.At(n.at)
-		}
-		return err
-	case n.request.Template == unsaid:
-		return nil
+	case err != nil:
+		return one, usageError{err}
+	case calendar == unsaid && zone != unsaid:
+		return one, usageError{errors.New("--zone: there is no date in KEY")}
+	case calendar == unsaid:
+		return dated{key: key}, nil
 	}
-	if n.period, err = n.template.Period(n.at, zone); err != nil || n.period.Label == "" {
-		return err
+	clock, err := time.LoadLocation(zone) // "" is UTC
+	if err != nil {
+		return one, usageError{err}
 	}
-	n.key += ":" + n.period.Label
-	if !names.Valid(n.key) {
-		return fmt.Errorf("--template: %q would be the counter, which can not be; end KEY in a date, as orders:{yyyyMMdd}", n.key)
+	parsed, err := numbers.ParseCalendarKey(key+":"+calendar, clock)
+	if err == nil {
+		one.key, one.period, err = parsed.At(now.In(clock))
 	}
-	return nil
-}
-
-// counted is what is asked of the counter.
-func (n *numbering) counted(now time.Time) counter.Request {
-	asked := counter.Request{By: n.request.By, RequestID: n.request.RequestID, TTL: n.ttl(n.request.TTL, now)}
-	if n.request.Template != unsaid && n.template.Max() < math.MaxInt64 {
-		asked.Limit = n.template.Max()
+	if err != nil {
+		return one, usageError{err}
 	}
-	return asked
+	return one, nil
 }
 
 // ttl is how long the counter is to live from now on, if it was not said; 0 = for ever.
-func (n *numbering) ttl(said time.Duration, now time.Time) time.Duration {
-	if said != 0 || n.period.Label == "" {
+func (d dated) ttl(said time.Duration, now time.Time) time.Duration {
+	if said != 0 || d.period.Label == "" {
 		return said
 	}
-	return (n.period.Until.Sub(now) + keptBehind).Truncate(time.Millisecond)
-}
-
-// write gives the values, and the numbers that they are by the template.
-func (n *numbering) write(got counter.Range) (client.CounterRange, error) {
-	written := client.CounterRange{Key: n.key, First: got.First, Value: got.Value}
-	if n.request.Template == unsaid {
-		return written, nil
-	}
-	for value := got.First; ; value++ { // the last may be the largest there is
-		text, err := n.template.Format(value, n.at)
-		if err != nil {
-			return written, fmt.Errorf("the counter came to %d, which the template can not write: %w", value, err)
-		}
-		if written.Numbers = append(written.Numbers, text); value == got.Value {
-			return written, nil
-		}
-	}
-}
-
-// oneOf finds the counter of a command that does not add. This machine's clock says which date it is.
-func oneOf(text, zone string, now time.Time) (numbering, error) {
-	key, calendar, err := splitKey(text)
-	if err == nil && zone != unsaid && calendar == unsaid {
-		err = errors.New("--zone: there is no date in KEY")
-	}
-	if err != nil {
-		return numbering{}, usageError{err}
-	}
-	return numberingOf(key, client.CounterRequest{Calendar: calendar, Zone: zone}, now)
+	return (d.period.Until.Sub(now) + keptBehind).Truncate(time.Millisecond)
 }
 
 // oneCounter refuses anything but one key.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
@@ -49,7 +49,7 @@ func (a alias) String() string         { return "" }
 func (a alias) Type() string           { return "string" }
 
 // style is what the format needs to know.
-func (f *idForm) style(ctx context.Context, where pools, pool string) (snowflake.Style, error) {
+func (f *idForm) style(ctx context.Context, service *client.Client, pool string) (snowflake.Style, error) {
 	style := snowflake.Style{Width: int(f.width)}
 	if f.format != snowflake.Timed {
 		return style, nil
@@ -58,13 +58,13 @@ func (f *idForm) style(ctx context.Context, where pools, pool string) (snowflake
 		return style, usageError{errors.New("format timed needs the layout and epoch of a pool: name it")}
 	}
 	var err error
-	style.Layout, style.Epoch, err = originOf(ctx, where, pool)
+	style.Layout, style.Epoch, err = originOf(ctx, service, pool)
 	return style, err
 }
 
 // originOf asks for a pool's layout and epoch.
-func originOf(ctx context.Context, where pools, pool string) (snowflake.Layout, time.Time, error) {
-	ring, err := where.ring(ctx, pool, 0, 1)
+func originOf(ctx context.Context, service *client.Client, pool string) (snowflake.Layout, time.Time, error) {
+	ring, err := service.Ring(ctx, pool, 0, 1)
 	if err != nil {
 		return snowflake.Layout{}, time.Time{}, err
 	}
@@ -108,15 +108,15 @@ func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 	s := bindSource(command.Flags(), append(form.bind(snowflake.Formats()...), howMany(&n))...)
 	shorthand(command.Flags(), "n", "count")
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.at(c, s, func(ctx context.Context, where pools) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			pool := "" // the service's default
-			if _, direct := where.(stored); direct {
+			if direct, err := s.direct(); direct && err == nil {
 				pool = defaultPool
 			}
 			if len(args) == 1 {
 				pool = args[0]
 			}
-			return p.makeIDs(ctx, where, pool, int(n), &form)
+			return p.makeIDs(ctx, service, pool, int(n), &form)
 		})
 	}
 	return command
@@ -126,16 +126,18 @@ func howMany(n *int64) *setting {
 	return number("count", "1", 1, mostIDs, "ids", "how many; -n for short", n)
 }
 
-func (p *program) makeIDs(ctx context.Context, where pools, pool string, n int, form *idForm) error {
-	style, err := form.style(ctx, where, pool)
+func (p *program) makeIDs(ctx context.Context, service *client.Client, pool string, n int, form *idForm) error {
+	style, err := form.style(ctx, service, pool)
 	if err != nil {
 		return err
 	}
-	ids, err := where.ids(ctx, pool, n)
-	if errors.Is(err, client.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+	ids, err := service.SnowflakeIDs(ctx, pool, n)
+	switch {
+	case errors.Is(err, client.ErrUnknownOutcome):
 		return laterError{err} // nobody has those ids
-	}
-	if err != nil {
+	case errors.Is(err, client.ErrQuarantined):
+		return laterError{fmt.Errorf("%w\nIf the pool is new, declare it so: coatcheck worker create %s", err, cmp.Or(pool, "POOL"))}
+	case err != nil:
 		return err
 	}
 	texts, people, err := form.write(ids, style)

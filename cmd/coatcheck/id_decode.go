@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -38,8 +39,8 @@ func (p *program) idDecodeCommand() *cobra.Command {
 		moment("epoch", "of the ids; empty: "+snowflake.DefaultEpoch.Format(time.RFC3339), &origin.epoch),
 		text("pool", "", "name", "asked for its layout and epoch", &origin.pool))...)
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.at(c, s, func(ctx context.Context, where pools) error {
-			style, err := origin.style(ctx, where, s.said("width"), form.width)
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+			style, err := origin.style(ctx, service, s.said("width"), form.width)
 			if err != nil {
 				return err
 			}
@@ -50,7 +51,7 @@ func (p *program) idDecodeCommand() *cobra.Command {
 }
 
 // style finds layout and epoch. Only a pool is asked for.
-func (o *idOrigin) style(ctx context.Context, where pools, wide bool, width int64) (style snowflake.Style, err error) {
+func (o *idOrigin) style(ctx context.Context, service *client.Client, wide bool, width int64) (style snowflake.Style, err error) {
 	style = snowflake.Style{Layout: snowflake.MustLayout(snowflake.DefaultLayout), Epoch: snowflake.DefaultEpoch}
 	if wide {
 		style.Width = int(width)
@@ -62,7 +63,7 @@ func (o *idOrigin) style(ctx context.Context, where pools, wide bool, width int6
 		if err := checkPool(o.pool); err != nil {
 			return style, err
 		}
-		style.Layout, style.Epoch, err = originOf(ctx, where, o.pool)
+		style.Layout, style.Epoch, err = originOf(ctx, service, o.pool)
 		return style, err
 	}
 	if o.layout != "" {

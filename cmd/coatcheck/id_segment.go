@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,11 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/snowflake"
 )
@@ -31,11 +30,11 @@ func (p *program) idSegmentCommand() *cobra.Command {
 	shorthand(command.Flags(), "n", "count")
 	command.RunE = func(c *cobra.Command, args []string) error {
 		ids, err := p.segmentIDs(c, s, args[0], &n)
-		if errors.Is(err, client.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+		if errors.Is(err, client.ErrUnknownOutcome) {
 			return laterError{err} // nobody has those ids
 		}
 		if err != nil {
-			return counterError(err)
+			return kindOf(err)
 		}
 		texts, people, err := form.write(ids, snowflake.Style{Width: int(form.width)})
 		if err != nil {
@@ -55,25 +54,23 @@ func (p *program) segmentIDs(c *cobra.Command, s *source, tag string, n *int64) 
 		}
 		return err
 	}, func(store *redisstore.Store) error {
-		config := server.SegmentCounters(s.config.counters())
-		config.Logger = p.logger(&s.config)
-		tags := counter.New(store, config)
-		defer tags.Close()
-		if !s.config.segmentCreate {
-			if _, err := tags.Get(c.Context(), tag); errors.Is(err, counter.ErrUnknown) {
-				return fmt.Errorf("%w: %s, and none is made (segment-create)", segment.ErrUnknownTag, tag)
-			} else if err != nil {
+		config := p.serviceHere(&s.config, store)
+		config.Counters = server.SegmentCounters(config.Counters)
+		return askHere(c.Context(), config, func(ctx context.Context, tags *client.Client) error { // its counters are those of the tags
+			if !s.config.segmentCreate {
+				if _, err := tags.Counter(ctx, tag); err != nil {
+					return fmt.Errorf("tag %s, and none is made (segment-create): %w", tag, err)
+				}
+			}
+			got, err := tags.IncrBy(ctx, tag, *n)
+			if err != nil {
 				return err
 			}
-		}
-		got, err := tags.IncrBy(c.Context(), tag, *n)
-		if err != nil {
-			return err
-		}
-		for i := range *n {
-			ids = append(ids, snowflake.ID(got.First+i))
-		}
-		return nil
+			for i := range *n {
+				ids = append(ids, snowflake.ID(got.First+i))
+			}
+			return nil
+		})
 	})
 	return ids, err
 }

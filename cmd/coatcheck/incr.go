@@ -12,7 +12,6 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/counter"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // increment is `incr`, as its flags say it.
@@ -45,19 +44,20 @@ func (p *program) incrCommand() *cobra.Command {
 	}
 	s := bindCounters(command.Flags(), asked.bind()...)
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atCounters(c, s, func(ctx context.Context, where counters) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			key, err := asked.complete(args[0])
 			if err != nil {
 				return usageError{err}
 			}
-			got, err := where.add(ctx, key, asked.CounterRequest)
-			if errors.Is(err, client.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+			got, err := service.Add(ctx, key, asked.CounterRequest)
+			if errors.Is(err, client.ErrUnknownOutcome) {
 				return laterError{err} // nobody has those values, or who repeats the request id gets them
 			}
 			if err != nil {
 				return err
 			}
-			return p.print(got, got.lines())
+			answer := addedOf(got)
+			return p.print(answer, answer.lines())
 		})
 	}
 	return command

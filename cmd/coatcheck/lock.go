@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -27,13 +26,11 @@ func (p *program) lockCommand() *cobra.Command {
 	return command
 }
 
-// locks is where locks are: a running service, or Redis itself.
+// locks is where lock run has its lock from: a running service, or Redis itself, where it stands in
+// line as long as it waits.
 type locks interface {
 	// acquire waits for a lock as long as the terms say, and holds it.
 	acquire(ctx context.Context, name string, terms lockTerms) (heldLock, error)
-	get(ctx context.Context, name string) (wire.Lock, error)
-	list(ctx context.Context) ([]wire.Lock, error)
-	breakUp(ctx context.Context, name string, fence int64) (int64, error)
 }
 
 // lockTerms say how to lock.
@@ -62,7 +59,7 @@ func bindLocks(flags *pflag.FlagSet, own ...*setting) *source {
 	return bindStraight(flags, []string{"lock-after-loss", "lock-longest-ttl", "clock-skew"}, own)
 }
 
-// atLocks runs the part of a command that needs locks, and says what kind of failure its error is.
+// atLocks runs lock run's part, and says what kind of failure its error is.
 func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Context, locks) error) error {
 	err := p.either(c, s, func(service *client.Client) error {
 		return command(c.Context(), servedLocks{service})
@@ -71,19 +68,6 @@ func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Cont
 		defer all.Close()
 		return command(c.Context(), storedLocks{all})
 	})
-	return lockError(err)
-}
-
-// lockError makes an error one that has an exit code of its own.
-func lockError(err error) error {
-	if errors.Is(err, lock.ErrRequest) {
-		return usageError{err}
-	}
-	for _, kind := range []error{client.ErrHeld, lock.ErrHeld, client.ErrQuarantined, lock.ErrInDoubt} {
-		if errors.Is(err, kind) {
-			return laterError{err}
-		}
-	}
 	return kindOf(err)
 }
 
@@ -103,26 +87,6 @@ func (s servedLocks) acquire(ctx context.Context, name string, terms lockTerms) 
 		return heldLock{}, err
 	}
 	return heldLock{held}, nil
-}
-
-func (s servedLocks) get(ctx context.Context, name string) (wire.Lock, error) {
-	info, err := s.service.Lock(ctx, name)
-	return shownLock(info), err
-}
-
-func (s servedLocks) list(ctx context.Context) ([]wire.Lock, error) {
-	all := []wire.Lock{}
-	for info, err := range s.service.Locks(ctx, "") {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, shownLock(info))
-	}
-	return all, nil
-}
-
-func (s servedLocks) breakUp(ctx context.Context, name string, fence int64) (int64, error) {
-	return s.service.BreakLock(ctx, name, fence)
 }
 
 func shownLock(info client.LockInfo) wire.Lock {
@@ -155,59 +119,6 @@ func (s storedLocks) acquire(ctx context.Context, name string, terms lockTerms) 
 		return heldLock{}, err
 	}
 	return heldLock{held}, nil
-}
-
-func (s storedLocks) get(ctx context.Context, name string) (wire.Lock, error) {
-	info, err := s.locks.Get(ctx, name)
-	shown := wire.Lock{
-		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Waiting: info.Queue, ServerTime: info.Now, Holders: []wire.LockHolder{},
-	}
-	for _, holder := range info.Holders {
-		record := wire.LockHolder{Owner: holder.Owner, Fence: holder.Fence, Since: holder.Since, Until: holder.Until}
-		if info.Mode == lock.Permits {
-			record.Take = holder.Permits
-		}
-		shown.Holders = append(shown.Holders, record)
-	}
-	for _, waiter := range info.Waiters {
-		record := wire.LockWaiter{Owner: waiter.Owner, Mode: string(waiter.Mode), Since: waiter.Since}
-		if waiter.Mode == lock.Permits {
-			record.Take = waiter.Permits
-		}
-		shown.Queue = append(shown.Queue, record)
-	}
-	return shown, err
-}
-
-// pageOfLocks is how many names are read at once.
-const pageOfLocks = 1000
-
-func (s storedLocks) list(ctx context.Context) ([]wire.Lock, error) {
-	all := []wire.Lock{}
-	for behind := ""; ; {
-		names, err := s.locks.Names(ctx, "", behind, pageOfLocks)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			shown, err := s.get(ctx, name)
-			if err != nil {
-				return nil, err
-			}
-			if len(shown.Holders)+shown.Waiting > 0 { // else it has just been given back
-				shown.Queue = nil
-				all = append(all, shown)
-			}
-		}
-		if len(names) < pageOfLocks {
-			return all, nil
-		}
-		behind = names[len(names)-1]
-	}
-}
-
-func (s storedLocks) breakUp(ctx context.Context, name string, fence int64) (int64, error) {
-	return s.locks.Break(ctx, name, fence)
 }
 
 // ownerOf names this process for people who look at a lock.

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/lock"
 )
 
 // lockBreak is `lock break`.
@@ -31,19 +30,20 @@ func (p *program) lockBreakCommand() *cobra.Command {
 		optional(number("fence", unsaid, 0, 1<<53-1, "fence", "of the holder, if there are several; 0 is a plain client of redislock", &b.fence)),
 		toggle("yes", "do it", &b.yes))
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atLocks(c, s, func(ctx context.Context, where locks) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			b.said = s.said("fence")
-			return p.breakLock(ctx, where, args[0], *b)
+			return p.breakLock(ctx, service, args[0], *b)
 		})
 	}
 	return command
 }
 
-func (p *program) breakLock(ctx context.Context, where locks, name string, b lockBreak) error {
-	shown, err := where.get(ctx, name)
+func (p *program) breakLock(ctx context.Context, service *client.Client, name string, b lockBreak) error {
+	info, err := service.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
+	shown := shownLock(info)
 	holder, err := b.holder(shown)
 	if err != nil {
 		return err
@@ -52,10 +52,7 @@ func (p *program) breakLock(ctx context.Context, where locks, name string, b loc
 		return usageError{fmt.Errorf("lock %s is held by %s with fence %d, since %s, until %s if it is not renewed; %d wait\nTo take it away: coatcheck lock break %s --fence %d --yes",
 			name, ownerText(holder), holder.Fence, clockText(holder.Since), untilText(holder.Until), shown.Waiting, name, holder.Fence)}
 	}
-	fence, err := where.breakUp(ctx, name, holder.Fence)
-	if errors.Is(err, lock.ErrNoHolder) {
-		return fmt.Errorf("lock %s: %w", name, err)
-	}
+	fence, err := service.BreakLock(ctx, name, holder.Fence)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -27,14 +28,15 @@ func (p *program) lockListCommand() *cobra.Command {
 	}
 	s := bindLocks(command.Flags())
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atLocks(c, s, func(ctx context.Context, where locks) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if len(args) == 0 {
-				return p.listLocks(ctx, where)
+				return p.listLocks(ctx, service)
 			}
-			shown, err := where.get(ctx, args[0])
+			info, err := service.Lock(ctx, args[0])
 			if err != nil {
 				return err
 			}
+			shown := shownLock(info)
 			return p.print(shown, lockPicture(shown))
 		})
 	}
@@ -48,10 +50,13 @@ func oneLock(args []string) error {
 	return checkLock(args[0])
 }
 
-func (p *program) listLocks(ctx context.Context, where locks) error {
-	list, err := where.list(ctx)
-	if err != nil {
-		return err
+func (p *program) listLocks(ctx context.Context, service *client.Client) error {
+	list := []wire.Lock{}
+	for info, err := range service.Locks(ctx, "") {
+		if err != nil {
+			return err
+		}
+		list = append(list, shownLock(info))
 	}
 	people := lockTable(list)
 	if len(list) == 0 {

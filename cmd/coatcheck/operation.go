@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -18,34 +17,11 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/server"
 )
 
 // bindOperations adds the settings of a command that asks about operations.
 func bindOperations(flags *pflag.FlagSet, own ...*setting) *source {
 	return bindStraight(flags, []string{"answer-keys"}, own)
-}
-
-// atOperations runs a command's part with a client of the running service or, where a Redis is
-// given, of a service in this process, so that both decide the same.
-func (p *program) atOperations(c *cobra.Command, s *source, command func(context.Context, *client.Client) error) error {
-	err := p.either(c, s, func(service *client.Client) error {
-		return command(c.Context(), service)
-	}, func(store *redisstore.Store) error {
-		here := server.New(server.Config{Store: store, AnswerKeys: s.config.answerKeys})
-		service, err := client.New(client.Config{URL: "http://localhost", HTTPClient: &http.Client{Transport: handlerTransport{here.Handler()}}})
-		if err == nil {
-			err = command(c.Context(), service)
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), time.Second)
-		defer cancel()
-		return errors.Join(err, here.Close(ctx))
-	})
-	if errors.Is(err, client.ErrAttemptRunning) {
-		return laterError{err}
-	}
-	return kindOf(err)
 }
 
 func (p *program) tokenListCommand() *cobra.Command {
@@ -61,7 +37,7 @@ func (p *program) tokenListCommand() *cobra.Command {
 		toggle("in-doubt", "those in doubt; no others are listed", &inDoubt),
 		text("with-prefix", "", "text", "only those whose name or route begins so, such as 'POST /payments'", &prefix))
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		return p.atOperations(c, s, func(ctx context.Context, service *client.Client) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if !inDoubt {
 				return usageError{errors.New("only operations in doubt are listed: coatcheck token ls --in-doubt")}
 			}
@@ -167,7 +143,7 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 		text("body-file", "", "file", "that has the body of the answer, with --completed; - is standard input", &told.bodyFile),
 		text("content-type", "application/json", "type", "of the answer, if it has a body", &told.contentType))
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.atOperations(c, s, func(ctx context.Context, service *client.Client) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			settlement, err := told.settlement(c.InOrStdin())
 			if err != nil {
 				return usageError{err}

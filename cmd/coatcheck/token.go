@@ -35,7 +35,7 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 		span("ttl", "24h", time.Second, 30*24*time.Hour, "how long the token may wait for its use", &ttl),
 		text("scope", "", "name", "limits the token to routes of this scope; empty fits all", &scope))
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		return p.ask(c, r, func(ctx context.Context, service *client.Client) error {
+		return p.askRemote(c, r, func(ctx context.Context, service *client.Client) error {
 			token, err := service.Issue(ctx, scope, ttl)
 			if errors.Is(err, client.ErrUnknownOutcome) && ctx.Err() == nil {
 				return laterError{err} // nobody has that token
@@ -68,7 +68,7 @@ func (p *program) tokenShowCommand() *cobra.Command {
 		return usageError{err}
 	})
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, r, func(ctx context.Context, service *client.Client) error {
+		return p.askRemote(c, r, func(ctx context.Context, service *client.Client) error {
 			status, err := service.Status(ctx, args[0])
 			if err != nil {
 				return err
@@ -116,8 +116,8 @@ func bindRemote(flags *pflag.FlagSet, own ...*setting) *remote {
 	return r
 }
 
-// ask runs a command's part that needs the service, and says what kind of failure its error is.
-func (p *program) ask(c *cobra.Command, r *remote, command func(context.Context, *client.Client) error) error {
+// askRemote runs a command's part that needs a running service.
+func (p *program) askRemote(c *cobra.Command, r *remote, command func(context.Context, *client.Client) error) error {
 	if err := r.load(c.Flags(), p.getenv); err != nil {
 		return configError(err)
 	}
@@ -126,12 +126,5 @@ func (p *program) ask(c *cobra.Command, r *remote, command func(context.Context,
 		return configError(err)
 	}
 	defer service.CloseIdleConnections()
-	err = command(c.Context(), service)
-	switch {
-	case errors.Is(err, client.ErrInvalidRequest):
-		return usageError{err}
-	case errors.Is(err, client.ErrUnavailable):
-		return laterError{err}
-	}
-	return err
+	return kindOf(command(c.Context(), service))
 }

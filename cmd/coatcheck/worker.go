@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -9,8 +8,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -81,26 +78,7 @@ func (s *poolShape) request(identity string, said func(flag string) bool) client
 	return asked
 }
 
-// pools is where worker ids come from: a running service, or Redis itself.
-type pools interface {
-	hold(ctx context.Context, pool string, request client.WorkerRequest, options client.HoldOptions) (*client.Holder, error)
-	create(ctx context.Context, pool string, request client.WorkerRequest) (wire.WorkerPool, error)
-	list(ctx context.Context) ([]wire.WorkerPool, error)
-	ring(ctx context.Context, pool string, from, n int) (wire.WorkerRing, error)
-	ids(ctx context.Context, pool string, n int) ([]snowflake.ID, error)
-}
-
 // bindSource adds --server, --redis with what belongs to it, --config and the command's own settings to its flags.
 func bindSource(flags *pflag.FlagSet, own ...*setting) *source {
 	return bindStraight(flags, []string{"new-pools", "clock-skew", "worker-cooldown"}, own)
-}
-
-// at runs the part of a command that needs pools, and says what kind of failure its error is.
-func (p *program) at(c *cobra.Command, s *source, command func(context.Context, pools) error) error {
-	err := p.either(c, s, func(service *client.Client) error {
-		return command(c.Context(), served{service})
-	}, func(store *redisstore.Store) error {
-		return command(c.Context(), stored{workerlease.New(store, s.config.workers())})
-	})
-	return kindOf(err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -23,12 +24,18 @@ func (p *program) workerCreateCommand() *cobra.Command {
 	}
 	s := bindSource(command.Flags(), shape.bind(workerlease.MinTTL)...)
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.at(c, s, func(ctx context.Context, where pools) error {
-			created, err := where.create(ctx, args[0], shape.request("", s.said))
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+			asked := shape.request("", s.said)
+			wanted := client.PoolShape{TTL: asked.TTL, Layout: asked.Layout, Epoch: asked.Epoch}
+			if asked.Datacenter != nil {
+				wanted.Datacenter = *asked.Datacenter
+			}
+			created, err := service.CreatePool(ctx, args[0], wanted)
 			if err != nil {
 				return err
 			}
-			return p.print(created, poolTable([]wire.WorkerPool{created}))
+			shown := shownPool(created)
+			return p.print(shown, poolTable([]wire.WorkerPool{shown}))
 		})
 	}
 	return command

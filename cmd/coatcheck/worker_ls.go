@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -23,20 +24,23 @@ func (p *program) workerListCommand() *cobra.Command {
 	}
 	s := bindSource(command.Flags())
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.at(c, s, func(ctx context.Context, where pools) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if len(args) == 0 {
-				return p.listPools(ctx, where)
+				return p.listPools(ctx, service)
 			}
-			return p.drawRing(ctx, where, args[0])
+			return p.drawRing(ctx, service, args[0])
 		})
 	}
 	return command
 }
 
-func (p *program) listPools(ctx context.Context, where pools) error {
-	list, err := where.list(ctx)
-	if err != nil {
-		return err
+func (p *program) listPools(ctx context.Context, service *client.Client) error {
+	list := []wire.WorkerPool{}
+	for pool, err := range service.Pools(ctx, "") {
+		if err != nil {
+			return err
+		}
+		list = append(list, shownPool(pool))
 	}
 	people := poolTable(list)
 	if len(list) == 0 {
@@ -45,8 +49,8 @@ func (p *program) listPools(ctx context.Context, where pools) error {
 	return p.print(wire.WorkerPools{Pools: list}, people)
 }
 
-func (p *program) drawRing(ctx context.Context, where pools, pool string) error {
-	whole, err := wholeRing(ctx, where, pool)
+func (p *program) drawRing(ctx context.Context, service *client.Client, pool string) error {
+	whole, err := wholeRing(ctx, service, pool)
 	if err != nil {
 		return err
 	}
@@ -54,23 +58,25 @@ func (p *program) drawRing(ctx context.Context, where pools, pool string) error 
 }
 
 // wholeRing reads a ring page by page. Worker ids that were never leased behind the last that was are left out.
-func wholeRing(ctx context.Context, where pools, pool string) (whole wire.WorkerRing, err error) {
-	for from, met := 0, 0; ; {
-		page, err := where.ring(ctx, pool, from, workerlease.MaxSlots)
+func wholeRing(ctx context.Context, service *client.Client, pool string) (whole wire.WorkerRing, err error) {
+	for met := 0; ; {
+		page, err := service.Ring(ctx, pool, len(whole.Slots), workerlease.MaxSlots)
 		if err != nil {
 			return wire.WorkerRing{}, err
 		}
+		whole.WorkerPool, whole.ServerTime = shownPool(page.Pool), page.Now
 		for _, slot := range page.Slots {
 			if slot.Fence != 0 {
 				met++
 			}
+			whole.Slots = append(whole.Slots, wire.WorkerSlot{
+				WorkerID: slot.WorkerID, State: slot.State, Holder: slot.Identity, Fence: slot.Fence, NotBefore: slot.NotBefore, NotAfter: slot.NotAfter,
+			})
 		}
-		page.Slots = append(whole.Slots, page.Slots...)
-		whole, from = page, len(page.Slots)
-		if from >= whole.Size || met >= whole.Used {
+		if len(whole.Slots) >= whole.Size || met >= whole.Used {
 			return whole, nil
 		}
-		if from == 0 {
+		if len(page.Slots) == 0 {
 			return wire.WorkerRing{}, errors.New("the ring came without its slots")
 		}
 	}

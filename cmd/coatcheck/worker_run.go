@@ -13,8 +13,6 @@ import (
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // workerRun is `worker run`: a command that runs while a worker id is held for it.
@@ -52,12 +50,12 @@ func (p *program) workerRunCommand() *cobra.Command {
 		span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for a worker id", &r.wait),
 		span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.at(c, s, func(ctx context.Context, where pools) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if _, err := exec.LookPath(args[1]); err != nil {
 				return usageError{err}
 			}
 			r.pool, r.command, r.request = args[0], args[1:], shape.request(identity, s.said)
-			return r.run(ctx, where)
+			return r.run(ctx, service)
 		})
 	}
 	return command
@@ -80,10 +78,10 @@ type held struct {
 }
 
 // obtain leases a worker id, asking again as long as it may take.
-func (r *workerRun) obtain(ctx context.Context, where pools) (*held, error) {
+func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, error) {
 	began := time.Now()
 	for {
-		h, err := r.attempt(ctx, where)
+		h, err := r.attempt(ctx, service)
 		if err == nil {
 			return h, nil
 		}
@@ -109,7 +107,7 @@ func (r *workerRun) advice(err error, named time.Duration) string {
 		span := named.Round(time.Millisecond)
 		text = fmt.Sprintf("\nTry again in %v, or have it wait with --wait %v.", span, span)
 	}
-	if errors.Is(err, client.ErrQuarantined) || errors.Is(err, workerlease.ErrQuarantined) {
+	if errors.Is(err, client.ErrQuarantined) {
 		text += " If the pool is new: coatcheck worker create " + r.pool
 	}
 	return text
@@ -120,16 +118,7 @@ func waitOf(err error) (named time.Duration, later bool) {
 	if said, ok := errors.AsType[*client.Error](err); ok {
 		named = said.RetryAfter
 	}
-	if exhausted, ok := errors.AsType[*workerlease.Exhausted](err); ok {
-		named = exhausted.Wait
-	}
-	if quarantined, ok := errors.AsType[*workerlease.Quarantined](err); ok {
-		named = quarantined.Wait
-	}
-	for _, kind := range []error{
-		client.ErrExhausted, client.ErrQuarantined, client.ErrUnavailable, client.ErrUnknownOutcome, holder.ErrLate,
-		workerlease.ErrExhausted, workerlease.ErrQuarantined, redisstore.ErrUnavailable, redisstore.ErrUnknownOutcome,
-	} {
+	for _, kind := range []error{client.ErrExhausted, client.ErrQuarantined, client.ErrUnavailable, client.ErrUnknownOutcome, holder.ErrLate} {
 		later = later || errors.Is(err, kind)
 	}
 	return named, later

@@ -16,11 +16,11 @@ import (
 )
 
 // run leases, runs the command, and releases.
-func (r *workerRun) run(ctx context.Context, where pools) error {
+func (r *workerRun) run(ctx context.Context, service *client.Client) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of the lease: a signal is the command's affair once that runs
 	defer end()
 	waiting := context.AfterFunc(ctx, end)
-	h, err := r.obtain(life, where)
+	h, err := r.obtain(life, service)
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
@@ -38,11 +38,11 @@ func (r *workerRun) run(ctx context.Context, where pools) error {
 }
 
 // attempt asks once for a lease, and refuses one that took long: the holder's clock, which began when the reply came, is as late as the reply was.
-func (r *workerRun) attempt(ctx context.Context, where pools) (*held, error) {
+func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held, error) {
 	h := &held{}
 	asked := sinceBoot()
 	var err error
-	h.Holder, err = where.hold(ctx, r.pool, r.request, client.HoldOptions{Observe: h.observe})
+	h.Holder, err = service.HoldWorker(ctx, r.pool, r.request, client.HoldOptions{Observe: h.observe})
 	if err != nil {
 		return nil, err
 	}

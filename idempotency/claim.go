@@ -128,7 +128,7 @@ func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) 
 	if reply.Word() == "full" {
 		return Outcome{}, charge{}, full
 	}
-	outcome, err := t.outcome(reply, ref, owner) // replicas are to confirm grants: what hands nothing out is told without them
+	outcome, err := t.outcome(ctx, reply, ref, owner) // replicas are to confirm grants: what hands nothing out is told without them
 	switch {
 	case !outcome.Granted:
 		charged.undo()
@@ -155,15 +155,15 @@ func birth(ref Ref) string {
 	return "any"
 }
 
-func (t *Tokens) outcome(reply redisstore.Reply, ref Ref, owner string) (Outcome, error) {
+func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, ref Ref, owner string) (Outcome, error) {
 	switch reply.Word() {
 	case "granted":
 		grant := Grant{Owner: owner}
 		err := reply.Scan(&grant.Fence, &grant.Attempt, &grant.Until)
 		return Outcome{Granted: true, Grant: grant}, err
 	case "replay":
-		var stored string
-		if err := reply.Scan(&stored); err != nil {
+		stored, err := t.stored(ctx, reply, ref)
+		if err != nil {
 			return Outcome{}, err
 		}
 		answer, err := t.answerKeys.open(ref.record, []byte(stored))
@@ -185,6 +185,31 @@ func (t *Tokens) outcome(reply redisstore.Reply, ref Ref, owner string) (Outcome
 		return Outcome{}, ErrUnknownToken
 	}
 	return Outcome{}, reply.Unexpected()
+}
+
+// stored is the recorded answer of a replay. A large one has to be asked for, so that others do not
+// wait for it on a round trip that they share. Nothing is done where that fails.
+func (t *Tokens) stored(ctx context.Context, reply redisstore.Reply, ref Ref) (stored string, err error) {
+	if len(reply.Values()) < 2 {
+		err = reply.Scan(&stored)
+		return stored, err
+	}
+	var size int
+	if err = reply.Scan(&stored, &size); err != nil {
+		return "", err
+	}
+	reply, err = t.store.RunLarge(ctx, size, scripts.TokenAnswer, t.keys(ref)[:1])
+	if err != nil {
+		return "", fmt.Errorf("read a recorded answer: %w", err)
+	}
+	switch reply.Word() {
+	case "ok":
+		err = reply.Scan(&stored)
+		return stored, err
+	case "gone":
+		return "", fmt.Errorf("%w: the recorded answer has just expired", redisstore.ErrUnavailable)
+	}
+	return "", reply.Unexpected()
 }
 
 func (t *Tokens) on(ack int) *redisstore.Store {

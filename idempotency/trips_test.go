@@ -21,7 +21,7 @@ import (
 )
 
 // TestRoundTripsOfEachRequest counts the commands that reach Redis, on the wire. One request at a time has nothing to share a round trip with, so that each
-// command is one: two for a request whose handler runs, one for any other that needs the store, none for one that does not.
+// command is one: two for a request whose handler runs or that repeats a large answer, one for any other that needs the store, none for one that does not.
 func TestRoundTripsOfEachRequest(t *testing.T) {
 	space := redistest.Shared(t)
 	meter := newMeter(t, strings.TrimPrefix(space.URL, "redis://"))
@@ -30,6 +30,7 @@ func TestRoundTripsOfEachRequest(t *testing.T) {
 	guarded := tokens.Middleware(route)(&handler{})
 	held := make(chan struct{})
 	begun := make(chan struct{})
+	large := tokens.Middleware(route)(&handler{serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }})
 	slow := tokens.Middleware(route)(&handler{serve: func(http.ResponseWriter, *http.Request) { close(begun); <-held }})
 	optional := tokens.Middleware(Route{Name: "pay", Optional: true})(&handler{})
 
@@ -43,6 +44,8 @@ func TestRoundTripsOfEachRequest(t *testing.T) {
 	token, unused := issuedToken(t, tokens), issuedToken(t, tokens)
 
 	var running sync.WaitGroup
+	post(large, "a", "Idempotency-Key: large")
+	post(large, "a", "Idempotency-Key: large")
 	running.Go(func() { post(slow, "a", "Idempotency-Key: busy") })
 	<-begun
 	for _, row := range []struct {
@@ -53,6 +56,7 @@ func TestRoundTripsOfEachRequest(t *testing.T) {
 	}{
 		{"first", 201, 2, func() int { return post(guarded, "a", "Idempotency-Key: k").Code }},
 		{"replay", 201, 1, func() int { return post(guarded, "a", "Idempotency-Key: k").Code }},
+		{"replay of a large answer", 200, 2, func() int { return post(large, "a", "Idempotency-Key: large").Code }},
 		{"other payload", 422, 1, func() int { return post(guarded, "b", "Idempotency-Key: k").Code }},
 		{"first of a token", 201, 2, func() int { return post(guarded, "a", "Idempotency-Token: "+token).Code }},
 		{"replay of a token", 201, 1, func() int { return post(guarded, "a", "Idempotency-Token: "+token).Code }},

@@ -1,6 +1,6 @@
 -- operation_settle: ends the doubt about an operation as an operator decided after looking at its
 -- effect. It is refused while an attempt may still run. The attempt in doubt has lost its claim by it.
--- Uses   clock integer retain awaited under_way
+-- Uses   clock integer retain awaited under_way answer
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] completed: the answer is recorded | not-begun: the next request may begin | refused: no
 --        request may  [2] the answer, '' unless completed  [3] retention  [4] digest of the decision
@@ -29,7 +29,7 @@ end
 unlist()
 redis.call('HSET', KEYS[1], 'owner', '', 'settled', outcome, 'decision', decision, 'policy', 'hold')
 if outcome == 'completed' then
-  redis.call('HSET', KEYS[1], 'state', 'completed', 'answer', ARGV[2])
+  record_answer(ARGV[2])
 elseif outcome == 'not-begun' then
   redis.call('HSET', KEYS[1], 'state', 'issued')
 end

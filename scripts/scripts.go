@@ -26,6 +26,7 @@ var (
 	TokenIssue    = load("token_issue")
 	TokenGet      = load("token_get")
 	TokenClaim    = load("token_claim")
+	TokenAnswer   = load("token_answer")
 	TokenComplete = load("token_complete")
 	TokenExtend   = load("token_extend")
 	TokenRelease  = load("token_release")

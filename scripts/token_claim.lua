@@ -6,12 +6,13 @@
 --        [8] 'await': if the claim is another's, its end is to be told on the channel of the waiting | ''
 --        [9] route and [10] request id of the attempt, for people; '' for none
 --        [11] 'full': the caller's quota is used up, so nothing that has no claim yet begins | ''
--- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'busy', lease left} | {'in-doubt', lease ended at, 'open' | 'refused' by an operator}
+-- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'replay', '', bytes} of an answer over 16 KiB, which token_answer gives
+--        | {'busy', lease left} | {'in-doubt', lease ended at, 'open' | 'refused' by an operator}
 --        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost | {'full'} it would begin, and the quota is used up
 -- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this server; attempt counts from 1
 -- Effect writes on granted, and on busy a mark that somebody waits
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled')
+local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled', 'size')
 local state, held_by, lease_end = record[1], record[2], tonumber(record[4] or 0)
 
 local function grant(fence, attempt, began)
@@ -35,6 +36,9 @@ if state == 'completed' or state == 'claimed' then
     return {'mismatch'}
   end
   if state == 'completed' then
+    if record[11] then
+      return {'replay', '', record[11]}
+    end
     return {'replay', redis.call('HGET', KEYS[1], 'answer')}
   end
   if held_by == owner then

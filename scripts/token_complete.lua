@@ -1,5 +1,5 @@
 -- token_complete: records the answer of the attempt that holds the claim. A late owner is accepted as long as nobody took over; repeating it is harmless.
--- Uses   retain awaited under_way
+-- Uses   retain awaited under_way answer
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] answer, any bytes  [3] retention  [4] channel of the waiting
 -- Reply  {'ok'} | {'already'} this owner's answer is there | {'stale'} the claim is another's, or was given back | {'gone'} no such record
@@ -17,7 +17,7 @@ if record[1] == 'completed' then
   return {'already'}
 end
 unlist()
-redis.call('HSET', KEYS[1], 'state', 'completed', 'answer', ARGV[2])
+record_answer(ARGV[2])
 keep_for(KEYS[1], ARGV[3])
 tell_waiting(record[3], KEYS[1], ARGV[4])
 return {'ok'}

@@ -22,7 +22,7 @@ unlist()
 list_until(lease_end)
 redis.call('HSET', KEYS[1], 'state', 'claimed', 'until', lease_end)
 if record[1] == 'completed' then
-  redis.call('HDEL', KEYS[1], 'answer')
+  redis.call('HDEL', KEYS[1], 'answer', 'size')
 end
 keep_for(KEYS[1], ARGV[3])
 if lease == '0' then

@@ -112,6 +112,7 @@ var misuses = []misuse{
 	{"token_issue", scripts.TokenIssue, tokenKey, 0, args(hour, ""), ""},
 	{"token_get", scripts.TokenGet, tokenKey, 0, args(), ""},
 	{"token_claim", scripts.TokenClaim, tokenKey, 0, args("ann", "print", minute, "hold", hour, "", "any", "", "", ""), ""},
+	{"token_answer", scripts.TokenAnswer, tokenKey[:1], 0, args(), ""},
 	{"token_complete", scripts.TokenComplete, tokenKey, 0, args("ann", "done", hour), ""},
 	{"token_extend", scripts.TokenExtend, tokenKey, 0, args("ann", minute, hour), ""},
 	{"token_release", scripts.TokenRelease, tokenKey, 0, args("ann"), ""},

@@ -16,7 +16,9 @@ import (
 // They are a defence against DNS rebinding: a page of evil.example whose name suddenly leads to the
 // server's address is of the same origin as the server, so that a browser hides nothing from it.
 // Its requests have its own name as their Host. A page that was loaded from an address cannot do
-// that.
+// that. Addresses that lead to this machine, while a browser does not take them for loopback, are
+// none of these unless they are named: 0.0.0.0, [::] and the form [::ffff:127.0.0.1]. With a request
+// for one a browser may send no Sec-Fetch-Site.
 type Hosts []string
 
 var hostForm = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)$`)
@@ -36,7 +38,7 @@ func (h Hosts) Allow(host string) bool {
 	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return true
 	}
-	if _, err := netip.ParseAddr(name); err == nil {
+	if address, err := netip.ParseAddr(name); err == nil && !address.IsUnspecified() && !address.Is4In6() {
 		return true
 	}
 	return slices.ContainsFunc(h, func(allowed string) bool {

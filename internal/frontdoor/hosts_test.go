@@ -24,6 +24,10 @@ func TestNamesUnderWhichAServerAnswers(t *testing.T) {
 		"[::1]":                   {true, true},
 		"[::1]:8080":              {true, true},
 		"[fe80::1%25eth0]:8080":   {true, true},
+		"0.0.0.0:8080":            {false, false}, // this machine, for a browser that does not say so
+		"[::]:8080":               {false, false},
+		"[::ffff:127.0.0.1]:8080": {false, false},
+		"[::ffff:7f00:1]":         {false, false},
 		"coatcheck.internal":      {false, true},
 		"Coatcheck.Internal.:443": {false, true},
 		"a.example.com":           {false, true},

@@ -131,7 +131,9 @@ func (p *program) counterSetCommand() *cobra.Command {
 		return usageError{err}
 	})
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.ask(c, s, func(ctx context.Context, service *client.Client) error { return p.setCounter(ctx, service, args[0], set) })
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+			return p.setCounter(ctx, service, args[0], set)
+		})
 	}
 	return command
 }

@@ -16,6 +16,8 @@ func (*workerRun) run(context.Context, *client.Client) error {
 	return errors.New("worker run works on Unix systems only: elsewhere a command and what it has started can not be stopped for certain")
 }
 
-func (*workerRun) attempt(context.Context, *client.Client) (*held, error) { return nil, errors.ErrUnsupported }
+func (*workerRun) attempt(context.Context, *client.Client) (*held, error) {
+	return nil, errors.ErrUnsupported
+}
 
 func (p *program) guardCommand() *cobra.Command { return &cobra.Command{Use: "guard", Hidden: true} }

@@ -16,10 +16,13 @@ import (
 var ErrTooOften = errors.New("access: asked too often")
 
 // TooOften says when to ask again.
-type TooOften struct{ RetryAfter time.Duration }
+type TooOften struct{ Wait time.Duration }
 
 // Error has no figures: the answer has them in its headers.
 func (t *TooOften) Error() string { return ErrTooOften.Error() }
+
+// RetryAfter returns Wait.
+func (t *TooOften) RetryAfter() time.Duration { return t.Wait }
 
 // Unwrap makes it an ErrTooOften.
 func (t *TooOften) Unwrap() error { return ErrTooOften }

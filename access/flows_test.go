@@ -43,7 +43,7 @@ func TestFlowIsSharedByAllServersOnAStore(t *testing.T) {
 			expect.Error(t, asked, err, access.ErrTooOften)
 			expect.Equal(t, asked+": what is left", flow.Left, 0)
 			often, ok := errors.AsType[*access.TooOften](err)
-			if soonest := time.Hour - time.Since(start) - time.Second; !ok || often.RetryAfter < soonest || often.RetryAfter > time.Hour {
+			if soonest := time.Hour - time.Since(start) - time.Second; !ok || often.Wait < soonest || often.Wait > time.Hour {
 				t.Errorf("%s: got %+v, want to be sent away for %v to an hour", asked, often, soonest)
 			}
 		}

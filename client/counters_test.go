@@ -216,9 +216,9 @@ func TestCountersOverTheLossOfAllState(t *testing.T) {
 				break
 			}
 			said := wantError(t, err, client.ErrQuarantined)
-			between(t, "the wait that is told", said.RetryAfter, time.Second, holdOff-time.Since(lost)+time.Second)
+			between(t, "the wait that is told", said.Wait, time.Second, holdOff-time.Since(lost)+time.Second)
 			expect.Equal(t, "whether asking again may help", said.Retryable, true)
-			time.Sleep(said.RetryAfter)
+			time.Sleep(said.Wait)
 		}
 		between(t, "how long nothing was added", time.Since(lost), holdOff, holdOff+time.Minute)
 	})
@@ -234,7 +234,7 @@ func TestACounterThatHasGoneBackIsSetToGoOn(t *testing.T) {
 		_, err := s.Incr(t.Context(), "orders")
 		said := wantError(t, err, client.ErrBehind)
 		expect.Equal(t, "whether asking again may help", said.Retryable, false)
-		expect.Equal(t, "the wait that is told", said.RetryAfter, 0)
+		expect.Equal(t, "the wait that is told", said.Wait, 0)
 	}
 	s.set(t, "orders", 100, 0)
 	s.incr(t, "orders", 101)

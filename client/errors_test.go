@@ -89,7 +89,7 @@ func TestEveryCodeIsTold(t *testing.T) {
 			said := wantError(t, err, want)
 			expect.Equal(t, "the error of "+string(code), facts(*said), facts{
 				Op: "claim token", Code: string(code), Status: p.Status, Title: p.Title, Detail: p.Detail, RequestID: "request-1",
-				RetryAfter: 2 * time.Second, Retryable: true, See: "/token/secret-token",
+				Wait: 2 * time.Second, Retryable: true, See: "/token/secret-token",
 			}, cmpopts.IgnoreUnexported(facts{}))
 			expect.Contains(t, "the error's text", err.Error(), "claim token", string(code), "request-1")
 			without(t, "the error's text", err.Error(), "secret")

@@ -282,7 +282,7 @@ func TestAStoreThatIsAwayIsARefusalOfTheService(t *testing.T) {
 	redis.Kill()
 	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
 	said := wantError(t, err, client.ErrUnavailable)
-	if said.RetryAfter == 0 || !said.Retryable || said.Status != 503 {
+	if said.Wait == 0 || !said.Retryable || said.Status != 503 {
 		t.Errorf("Claim while Redis is away: got %+v, want status 503, retryable after a while", said)
 	}
 }

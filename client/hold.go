@@ -93,7 +93,7 @@ func (w workers) Release(ctx context.Context, lease WorkerLease, usedUntil time.
 func (workers) Judge(err error) holder.Verdict {
 	verdict := holder.Verdict{Lost: errors.Is(err, ErrLost), Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalidRequest)}
 	if said, ok := errors.AsType[*Error](err); ok {
-		verdict.Wait = said.RetryAfter
+		verdict.Wait = said.Wait
 	}
 	return verdict
 }

@@ -271,7 +271,7 @@ func waitsFor(t *testing.T, s *service, span time.Duration, want error) {
 	t.Helper()
 	began, asked := time.Now(), s.line.count("acquire")
 	_, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
-	expect.Equal(t, "the wait that the service asks for", wantError(t, err, want).RetryAfter, span)
+	expect.Equal(t, "the wait that the service asks for", wantError(t, err, want).Wait, span)
 	expect.Equal(t, "how long HoldWorker without patience took", time.Since(began), 0)
 	_, err = s.HoldWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{Patience: span / 2})
 	wantError(t, err, want)

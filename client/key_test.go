@@ -57,6 +57,6 @@ func TestClientIsToldThatItAsksTooOften(t *testing.T) {
 	})
 	_, err := c.Incr(t.Context(), "k")
 	told := wantError(t, err, client.ErrUnavailable)
-	expect.Equal(t, "the wait that is told", told.RetryAfter, 7*time.Second)
+	expect.Equal(t, "the wait that is told", told.Wait, 7*time.Second)
 	expect.Equal(t, "whether asking again may help", told.Retryable, true)
 }

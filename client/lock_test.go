@@ -82,7 +82,7 @@ func (s *service) lockRound(t *testing.T) {
 	}
 	_, err := s.TryAcquireLock(t.Context(), "round", client.LockRequest{})
 	said := wantError(t, err, client.ErrHeld)
-	between(t, "the wait told of a lock that is held", said.RetryAfter, 1, time.Hour)
+	between(t, "the wait told of a lock that is held", said.Wait, 1, time.Hour)
 	expect.Equal(t, "whether asking again may help", said.Retryable, true)
 	other := holdLock(t, s, "round:2", client.LockRequest{})
 	var names []string

@@ -27,7 +27,7 @@ var (
 // problem completes an error with what an answer says. The code counts only where the service itself has said it.
 func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 	e.class = byStatus(e.Status)
-	e.RetryAfter = retryAfter(header)
+	e.Wait = retryAfter(header)
 	if id := header.Get("X-Request-Id"); idForm.MatchString(id) && call.clean(id) == id {
 		e.RequestID = id
 	}

@@ -104,8 +104,8 @@ func FuzzProblem(f *testing.F) {
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) || len(text) > 20*maxText {
 			t.Errorf("not a plain text: %q", text)
 		}
-		if err.RetryAfter < 0 || err.RetryAfter > maxWait {
-			t.Errorf("Retry-After %q: got a wait of %v, want 0 to %v", retry, err.RetryAfter, maxWait)
+		if err.Wait < 0 || err.Wait > maxWait {
+			t.Errorf("Retry-After %q: got a wait of %v, want 0 to %v", retry, err.Wait, maxWait)
 		}
 	})
 }

@@ -62,7 +62,7 @@ func (s *service) busy(t *testing.T) {
 	claim(t, s.Client, token, client.Terms{Fingerprint: "f", Lease: time.Hour})
 	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
 	said := wantError(t, err, client.ErrInProgress)
-	between(t, "the wait that is told", said.RetryAfter, time.Second, time.Hour)
+	between(t, "the wait that is told", said.Wait, time.Second, time.Hour)
 	expect.Equal(t, "whether asking again may help", said.Retryable, true)
 	expect.Equal(t, "the status", said.Status, 409)
 	expect.Equal(t, "where to read on", said.See, "/token/"+token)
@@ -117,7 +117,7 @@ func (s *service) doubt(t *testing.T) {
 	for _, policy := range []client.Policy{client.Hold, client.Takeover} { // the policy of the claim that was made counts
 		_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Policy: policy})
 		said := wantError(t, err, client.ErrInDoubt, "policy", policy)
-		expect.Equal(t, "the wait told of a token in doubt", said.RetryAfter, 0)
+		expect.Equal(t, "the wait told of a token in doubt", said.Wait, 0)
 		expect.Equal(t, "whether asking again may help", said.Retryable, false)
 	}
 	succeeds(t, "Complete by the late owner", s.Complete(t.Context(), token, grant.Lease, paid))

@@ -123,7 +123,7 @@ func (s *service) workersExhausted(t *testing.T) {
 	}
 	_, err := s.AcquireWorker(t.Context(), "full", client.WorkerRequest{})
 	said := wantError(t, err, client.ErrExhausted)
-	between(t, "the wait told of a pool that is exhausted", said.RetryAfter, time.Second, time.Hour)
+	between(t, "the wait told of a pool that is exhausted", said.Wait, time.Second, time.Hour)
 	expect.Equal(t, "whether asking again may help", said.Retryable, true)
 }
 
@@ -165,7 +165,7 @@ func TestWorkerIDsOverTheLossOfAllState(t *testing.T) {
 	request := client.WorkerRequest{TTL: time.Hour, Identity: "holder"}
 	_, err := s.AcquireWorker(t.Context(), "orders", request)
 	said := wantError(t, err, client.ErrQuarantined)
-	between(t, "the wait told of a pool in quarantine", said.RetryAfter, time.Hour, time.Hour+time.Second)
+	between(t, "the wait told of a pool in quarantine", said.Wait, time.Hour, time.Hour+time.Second)
 	expect.Equal(t, "whether asking again may help", said.Retryable, true)
 	_, err = s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: time.Hour})
 	must(t, "CreatePool", err)

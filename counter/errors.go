@@ -23,10 +23,13 @@ var (
 )
 
 // HoldOffError tells how long counters stand still.
-type HoldOffError struct{ RetryAfter time.Duration }
+type HoldOffError struct{ Wait time.Duration }
 
 // Error says how long.
-func (e *HoldOffError) Error() string { return fmt.Sprintf("%v, for %v", ErrHoldOff, e.RetryAfter) }
+func (e *HoldOffError) Error() string { return fmt.Sprintf("%v, for %v", ErrHoldOff, e.Wait) }
+
+// RetryAfter returns Wait.
+func (e *HoldOffError) RetryAfter() time.Duration { return e.Wait }
 
 // Unwrap gives ErrHoldOff.
 func (e *HoldOffError) Unwrap() error { return ErrHoldOff }

@@ -61,7 +61,7 @@ func TestIdleProcessSaysWhatItHasSeen(t *testing.T) {
 			do(t, server, "FLUSHALL")
 			_, err := other.Incr(t.Context(), "k")
 			var held *counter.HoldOffError
-			if !errors.As(err, &held) || held.RetryAfter <= 0 || held.RetryAfter > 10*time.Second {
+			if !errors.As(err, &held) || held.Wait <= 0 || held.Wait > 10*time.Second {
 				t.Errorf("Incr after the loss: got %v, want a HoldOffError of up to 10s", err)
 			}
 			wantRefused(t, err, counter.ErrHoldOff)

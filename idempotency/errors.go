@@ -49,6 +49,9 @@ func (e *InProgress) Error() string {
 	return fmt.Sprintf("%v; its lease has %v left", ErrInProgress, e.Left)
 }
 
+// RetryAfter returns Left.
+func (e *InProgress) RetryAfter() time.Duration { return e.Left }
+
 // Unwrap gives ErrInProgress.
 func (e *InProgress) Unwrap() error { return ErrInProgress }
 
@@ -79,6 +82,9 @@ func (e *AttemptRunningError) Error() string {
 	return fmt.Sprintf("%v; its lease has %v left", ErrAttemptRunning, e.Left)
 }
 
+// RetryAfter returns Left.
+func (e *AttemptRunningError) RetryAfter() time.Duration { return e.Left }
+
 // Unwrap gives ErrAttemptRunning.
 func (e *AttemptRunningError) Unwrap() error { return ErrAttemptRunning }
 
@@ -89,6 +95,9 @@ type QuotaError struct{ Wait time.Duration }
 func (e *QuotaError) Error() string {
 	return ErrQuota.Error() + ": as many operations of this caller, or bytes of their answers, are kept as this process takes"
 }
+
+// RetryAfter returns Wait.
+func (e *QuotaError) RetryAfter() time.Duration { return e.Wait }
 
 // Unwrap gives ErrQuota.
 func (e *QuotaError) Unwrap() error { return ErrQuota }
@@ -123,15 +132,7 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 			continue
 		}
 		problem = wire.NewProblem(known.code, detail(err, known.err))
-		if busy, ok := errors.AsType[*InProgress](err); ok {
-			problem.RetryAfter = busy.Left
-		}
-		if running, ok := errors.AsType[*AttemptRunningError](err); ok {
-			problem.RetryAfter = running.Left
-		}
-		if full, ok := errors.AsType[*QuotaError](err); ok {
-			problem.RetryAfter = full.Wait
-		}
+		problem.RetryAfter = redisstore.RetryAfter(err)
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 			explain(&problem, doubt)
 		}

@@ -44,6 +44,9 @@ func (h *Held) Error() string {
 	return fmt.Sprintf("%v, since %s", ErrHeld, h.Since.Format(time.RFC3339Nano))
 }
 
+// RetryAfter returns Left, and 0 if that is not known.
+func (h *Held) RetryAfter() time.Duration { return max(h.Left, 0) }
+
 // Unwrap gives ErrHeld.
 func (h *Held) Unwrap() error { return ErrHeld }
 
@@ -63,6 +66,9 @@ type InDoubt struct{ Wait time.Duration }
 func (d *InDoubt) Error() string {
 	return fmt.Sprintf("%v: Redis was restarted or replaced; nothing is granted for %v", ErrInDoubt, d.Wait)
 }
+
+// RetryAfter returns Wait.
+func (d *InDoubt) RetryAfter() time.Duration { return d.Wait }
 
 // Unwrap gives ErrInDoubt.
 func (d *InDoubt) Unwrap() error { return ErrInDoubt }

@@ -238,7 +238,7 @@ func (s *Server) byKey(c echo.Context, key string) (access.Caller, error) {
 			if !s.guesses.Hold(c.Request().Context(), from) {
 				c.Response().Header().Set(echo.HeaderConnection, "close")
 			}
-			return caller, &access.TooOften{RetryAfter: wait}
+			return caller, &access.TooOften{Wait: wait}
 		}
 		return caller, unauthorized(c, "invalid_token", "this key is not known here")
 	}

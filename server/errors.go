@@ -19,6 +19,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/number"
+	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -103,7 +104,7 @@ func problemOf(err error) wire.Problem {
 	for _, known := range problems {
 		if errors.Is(err, known.err) {
 			problem := wire.NewProblem(known.code, detail(err, known.err))
-			problem.RetryAfter, problem.Since = waitOf(err), heldSince(err)
+			problem.RetryAfter, problem.Since = redisstore.RetryAfter(err), heldSince(err)
 			return problem
 		}
 	}
@@ -114,32 +115,6 @@ func problemOf(err error) wire.Problem {
 		return webProblem(web)
 	}
 	return wire.NewProblem(wire.InternalError, "")
-}
-
-// waitOf is how long to wait before asking again can help; 0 if that is not known.
-func waitOf(err error) time.Duration {
-	if often, ok := errors.AsType[*access.TooOften](err); ok {
-		return often.RetryAfter
-	}
-	if exhausted, ok := errors.AsType[*workerlease.Exhausted](err); ok {
-		return exhausted.Wait
-	}
-	if quarantined, ok := errors.AsType[*workerlease.Quarantined](err); ok {
-		return quarantined.Wait
-	}
-	if tooMany, ok := errors.AsType[*stamper.TooMany](err); ok {
-		return tooMany.Wait
-	}
-	if holdOff, ok := errors.AsType[*counter.HoldOffError](err); ok {
-		return holdOff.RetryAfter
-	}
-	if doubt, ok := errors.AsType[*lock.InDoubt](err); ok {
-		return doubt.Wait
-	}
-	if held, ok := errors.AsType[*lock.Held](err); ok {
-		return max(held.Left, 0)
-	}
-	return 0
 }
 
 // detail is what an error says beyond its kind, without the package's name in front; "" if it says no more.

@@ -30,7 +30,7 @@ func isStream(c echo.Context) bool { return c.Path() == eventsPath }
 func (s *Server) events(c echo.Context) error {
 	place, ok := s.feed.enter(caller(c).Principal)
 	if !ok {
-		return &access.TooOften{RetryAfter: heartbeat}
+		return &access.TooOften{Wait: heartbeat}
 	}
 	defer s.feed.leave(place)
 	header := c.Response().Header()

@@ -182,7 +182,7 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 		{fmt.Errorf("%w: %w", redisstore.ErrUnavailable, source), wire.StoreUnavailable},
 		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, source), wire.OutcomeUnknown},
 		{fmt.Errorf("%w: %w", redisstore.ErrUnknownOutcome, context.DeadlineExceeded), wire.OutcomeUnknown},
-		{&counter.HoldOffError{RetryAfter: 4 * time.Second}, wire.PoolQuarantined},
+		{&counter.HoldOffError{Wait: 4 * time.Second}, wire.PoolQuarantined},
 		{counter.ErrBehind, wire.CounterBehind},
 		{source, wire.InternalError},
 	} {

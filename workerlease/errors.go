@@ -26,6 +26,9 @@ func (e *Exhausted) Error() string {
 	return fmt.Sprintf("%v; the first can be free in %v", ErrExhausted, e.Wait)
 }
 
+// RetryAfter returns Wait.
+func (e *Exhausted) RetryAfter() time.Duration { return e.Wait }
+
 // Unwrap gives ErrExhausted.
 func (e *Exhausted) Unwrap() error { return ErrExhausted }
 
@@ -36,6 +39,9 @@ type Quarantined struct{ Wait time.Duration }
 func (e *Quarantined) Error() string {
 	return fmt.Sprintf("%v: no worker id is granted for %v, until every one that may be in use has ended. A pool that is new can be declared so", ErrQuarantined, e.Wait)
 }
+
+// RetryAfter returns Wait.
+func (e *Quarantined) RetryAfter() time.Duration { return e.Wait }
 
 // Unwrap gives ErrQuarantined.
 func (e *Quarantined) Unwrap() error { return ErrQuarantined }

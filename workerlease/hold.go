@@ -91,15 +91,9 @@ func (l leaser) Release(ctx context.Context, lease Lease, usedUntil time.Time) e
 
 // Judge implements holder.Leaser.
 func (leaser) Judge(err error) holder.Verdict {
-	verdict := holder.Verdict{
+	return holder.Verdict{
+		Wait:  redisstore.RetryAfter(err),
 		Lost:  errors.Is(err, redisstore.ErrLost),
 		Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrRequest) || errors.Is(err, redisstore.ErrWrongType),
 	}
-	if exhausted, ok := errors.AsType[*Exhausted](err); ok {
-		verdict.Wait = exhausted.Wait
-	}
-	if quarantined, ok := errors.AsType[*Quarantined](err); ok {
-		verdict.Wait = quarantined.Wait
-	}
-	return verdict
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // workerRun is `worker run`: a command that runs while a worker id is held for it.
@@ -115,9 +116,7 @@ func (r *workerRun) advice(err error, named time.Duration) string {
 
 // waitOf tells whether asking again for a lease can help, and the wait that was named.
 func waitOf(err error) (named time.Duration, later bool) {
-	if said, ok := errors.AsType[*client.Error](err); ok {
-		named = said.RetryAfter
-	}
+	named = redisstore.RetryAfter(err)
 	for _, kind := range []error{client.ErrExhausted, client.ErrQuarantined, client.ErrUnavailable, client.ErrUnknownOutcome, holder.ErrLate} {
 		later = later || errors.Is(err, kind)
 	}

@@ -40,5 +40,8 @@ func (t *TooMany) Error() string {
 	return fmt.Sprintf("%v: this server stamps ids of %d pools at most; one that nobody uses is given back in %v at the earliest", ErrTooMany, t.Max, t.Wait)
 }
 
+// RetryAfter returns Wait.
+func (t *TooMany) RetryAfter() time.Duration { return t.Wait }
+
 // Unwrap gives ErrTooMany.
 func (t *TooMany) Unwrap() error { return ErrTooMany }

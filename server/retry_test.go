@@ -1,0 +1,48 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/stamper"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// A source of segments hands each error in. The document of the interface does not expect it there.
+func TestWaitThatAnErrorNamesIsToldAsRetryAfter(t *testing.T) {
+	const wait = 2500 * time.Millisecond // told in whole seconds, rounded up
+	for _, row := range []struct {
+		err  error
+		want string
+	}{
+		{&access.TooOften{Wait: wait}, "3"},
+		{&workerlease.Exhausted{Wait: wait}, "3"},
+		{&workerlease.Quarantined{Wait: wait}, "3"},
+		{&stamper.TooMany{Wait: wait}, "3"},
+		{&counter.HoldOffError{Wait: wait}, "3"},
+		{&lock.InDoubt{Wait: wait}, "3"},
+		{&lock.Held{Left: wait}, "3"},
+		{&lock.Held{Left: -1}, ""},
+		{&idempotency.InProgress{Left: wait}, "3"},
+		{&idempotency.AttemptRunningError{Left: wait}, "3"},
+		{&idempotency.QuotaError{Wait: wait}, "3"},
+		{fmt.Errorf("somewhere: %w", &lock.InDoubt{Wait: wait}), "3"},
+		{lock.ErrLost, ""},
+	} {
+		s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(string, int64) rangeOrError { return rangeOrError{err: row.err} })})
+		answer := httptest.NewRecorder()
+		s.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/id/segment/t", nil))
+		expect.Equal(t, fmt.Sprintf("Retry-After of %T: %v", row.err, row.err), answer.Header().Get("Retry-After"), row.want)
+		expect.Error(t, "closing the server", s.Close(t.Context()), nil)
+	}
+}

@@ -118,6 +118,9 @@ func waitOf(err error) time.Duration {
 	if quarantined, ok := errors.AsType[*workerlease.Quarantined](err); ok {
 		return quarantined.Wait
 	}
+	if other, ok := errors.AsType[*workerlease.OtherPool](err); ok {
+		return other.Wait
+	}
 	if tooMany, ok := errors.AsType[*stamper.TooMany](err); ok {
 		return tooMany.Wait
 	}

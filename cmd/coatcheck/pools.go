@@ -20,12 +20,16 @@ func (s served) hold(ctx context.Context, pool string, request client.WorkerRequ
 	return s.service.HoldWorker(ctx, pool, request, options)
 }
 
-func (s served) create(ctx context.Context, pool string, request client.WorkerRequest) (wire.WorkerPool, error) {
+func (s served) create(ctx context.Context, pool string, request client.WorkerRequest, replace bool) (wire.WorkerPool, error) {
 	shape := client.PoolShape{TTL: request.TTL, Layout: request.Layout, Epoch: request.Epoch}
 	if request.Datacenter != nil {
 		shape.Datacenter = *request.Datacenter
 	}
-	created, err := s.service.CreatePool(ctx, pool, shape)
+	declare := s.service.CreatePool
+	if replace {
+		declare = s.service.ReplacePool
+	}
+	created, err := declare(ctx, pool, shape)
 	return shownPool(created), err
 }
 
@@ -66,8 +70,11 @@ func shownPool(pool client.Pool) wire.WorkerPool {
 type stored struct{ pools *workerlease.Pools }
 
 // leaseRequest is a request as package workerlease takes it.
-func leaseRequest(request client.WorkerRequest) (workerlease.Request, error) {
+func (s stored) leaseRequest(pool string, request client.WorkerRequest) (workerlease.Request, error) {
 	shape := workerlease.Shape{Layout: snowflake.DefaultLayout, Epoch: snowflake.DefaultEpoch}
+	if pin, is := s.pools.Pin(pool); is {
+		shape = pin.Shape
+	}
 	if request.Layout != "" {
 		shape.Layout = request.Layout
 	}
@@ -81,15 +88,11 @@ func leaseRequest(request client.WorkerRequest) (workerlease.Request, error) {
 	if err != nil {
 		return workerlease.Request{}, usageError{err}
 	}
-	shape.Layout, shape.Bits = layout.String(), layout.Worker
-	now := time.Now()
-	switch {
-	case shape.Epoch.Before(time.Unix(0, 0)) || shape.Epoch.After(now) || !shape.Epoch.Equal(shape.Epoch.Truncate(time.Millisecond)):
-		return workerlease.Request{}, usageError{errors.New("epoch: a whole millisecond from 1970-01-01T00:00:00Z to now")}
-	case layout.Lasts(shape.Epoch).Before(now):
-		return workerlease.Request{}, usageError{fmt.Errorf("layout: its timestamps, counted from that epoch, ended at %s", layout.Lasts(shape.Epoch).Format(time.RFC3339))}
-	case shape.Datacenter >= 1<<layout.Datacenter:
-		return workerlease.Request{}, usageError{fmt.Errorf("datacenter: 0 to %d in layout %v", 1<<layout.Datacenter-1, layout)}
+	if request.Layout != "" && request.Datacenter == nil {
+		shape.Datacenter = min(shape.Datacenter, 1<<layout.Datacenter-1) // it is not the pool's layout, which is what the refusal will say
+	}
+	if shape, err = shapeOf(layout, shape.Epoch, shape.Datacenter); err != nil {
+		return workerlease.Request{}, usageError{err}
 	}
 	return workerlease.Request{
 		TTL: request.TTL, Identity: request.Identity, Shape: shape,
@@ -98,19 +101,23 @@ func leaseRequest(request client.WorkerRequest) (workerlease.Request, error) {
 }
 
 func (s stored) hold(ctx context.Context, pool string, request client.WorkerRequest, options client.HoldOptions) (*client.Holder, error) {
-	asked, err := leaseRequest(request)
+	asked, err := s.leaseRequest(pool, request)
 	if err != nil {
 		return nil, err
 	}
 	return s.pools.Hold(ctx, pool, asked, options)
 }
 
-func (s stored) create(ctx context.Context, pool string, request client.WorkerRequest) (wire.WorkerPool, error) {
-	asked, err := leaseRequest(request)
+func (s stored) create(ctx context.Context, pool string, request client.WorkerRequest, replace bool) (wire.WorkerPool, error) {
+	asked, err := s.leaseRequest(pool, request)
 	if err != nil {
 		return wire.WorkerPool{}, err
 	}
-	if err := s.pools.Create(ctx, pool, asked.Shape, asked.TTL); err != nil {
+	declare := s.pools.Create
+	if replace {
+		declare = s.pools.Replace
+	}
+	if err := declare(ctx, pool, asked.Shape, asked.TTL); err != nil {
 		return wire.WorkerPool{}, err
 	}
 	ring, err := s.ring(ctx, pool, 0, 1)
@@ -160,7 +167,7 @@ func (s stored) ring(ctx context.Context, pool string, from, n int) (wire.Worker
 
 // ids leases a worker id for the moment that it takes to stamp them.
 func (s stored) ids(ctx context.Context, pool string, n int) (ids []snowflake.ID, err error) {
-	asked, err := leaseRequest(client.WorkerRequest{})
+	asked, err := s.leaseRequest(pool, client.WorkerRequest{})
 	if err != nil {
 		return nil, err
 	}

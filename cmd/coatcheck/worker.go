@@ -84,7 +84,7 @@ func (s *poolShape) request(identity string, said func(flag string) bool) client
 // pools is where worker ids come from: a running service, or Redis itself.
 type pools interface {
 	hold(ctx context.Context, pool string, request client.WorkerRequest, options client.HoldOptions) (*client.Holder, error)
-	create(ctx context.Context, pool string, request client.WorkerRequest) (wire.WorkerPool, error)
+	create(ctx context.Context, pool string, request client.WorkerRequest, replace bool) (wire.WorkerPool, error)
 	list(ctx context.Context) ([]wire.WorkerPool, error)
 	ring(ctx context.Context, pool string, from, n int) (wire.WorkerRing, error)
 	ids(ctx context.Context, pool string, n int) ([]snowflake.ID, error)
@@ -92,7 +92,7 @@ type pools interface {
 
 // bindSource adds --server, --redis with what belongs to it, --config and the command's own settings to its flags.
 func bindSource(flags *pflag.FlagSet, own ...*setting) *source {
-	return bindStraight(flags, []string{"new-pools", "clock-skew", "worker-cooldown"}, own)
+	return bindStraight(flags, []string{"new-pools", "clock-skew", "worker-cooldown", "worker-longest-ttl", "pools"}, own)
 }
 
 // at runs the part of a command that needs pools, and says what kind of failure its error is.

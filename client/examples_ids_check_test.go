@@ -117,7 +117,7 @@ func TestIDsFromPython(t *testing.T) {
 // several processes stamp.
 func TestIDsFromPythonOverFaults(t *testing.T) {
 	redis := redistest.Start(t)
-	s := serveWith(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{Skew: 100 * time.Millisecond}})
+	s := serveWith(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{Skew: 100 * time.Millisecond, LongestTTL: 15 * time.Second}})
 	_, err := s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: 6 * time.Second, Layout: "41/3/12"})
 	must(t, "CreatePool", err)
 	var processes []*worker

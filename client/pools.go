@@ -53,9 +53,23 @@ type Ring struct {
 // CreatePool declares a pool new: that none of its worker ids is in use anywhere. Its first grant then waits for no quarantine. ErrPoolExists: it has granted
 // worker ids, or was declared before; the error's Detail says what it is. After ErrUnknownOutcome ask again: ErrPoolExists then may mean that it was done.
 func (c *Client) CreatePool(ctx context.Context, pool string, shape PoolShape) (Pool, error) {
-	request := WorkerRequest{TTL: shape.TTL, Layout: shape.Layout, Epoch: shape.Epoch, Datacenter: &shape.Datacenter}.wire().PoolRequest
+	return c.declarePool(ctx, pool, shape, "create pool", "")
+}
+
+// ReplacePool gives a pool another shape and TTL, as CreatePool does where there is none. ErrPoolExists: a window of it can still be open, or its state may have been
+// lost; the error's RetryAfter says how long that can take. Ids that the pool has made before may be equal to those of the new shape: that is the caller's to know.
+func (c *Client) ReplacePool(ctx context.Context, pool string, shape PoolShape) (Pool, error) {
+	return c.declarePool(ctx, pool, shape, "replace pool", "?replace=true")
+}
+
+func (c *Client) declarePool(ctx context.Context, pool string, shape PoolShape, op, query string) (Pool, error) {
+	asked := WorkerRequest{TTL: shape.TTL, Layout: shape.Layout, Epoch: shape.Epoch}
+	if shape.Datacenter != 0 {
+		asked.Datacenter = &shape.Datacenter
+	}
+	request := asked.wire().PoolRequest
 	var created wire.WorkerPool
-	create := call{op: "create pool", method: http.MethodPut, path: "/worker/" + pool, body: request, status: http.StatusCreated, into: &created}
+	create := call{op: op, method: http.MethodPut, path: "/worker/" + pool + query, body: request, status: http.StatusCreated, into: &created}
 	if err := c.onNamed(ctx, pool, create); err != nil {
 		return Pool{}, err
 	}

@@ -112,7 +112,7 @@ func pause(ctx context.Context) {
 // Programs stamp over all that can happen to the service and to its Redis; no id is there twice.
 func TestNoIDTwiceOverHTTP(t *testing.T) {
 	redis := redistest.Start(t)
-	config := workerlease.Config{Skew: 100 * time.Millisecond}
+	config := workerlease.Config{Skew: 100 * time.Millisecond, LongestTTL: tightTTL}
 	open := func() server.Config {
 		return server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second}), Workers: config}
 	}

@@ -161,7 +161,7 @@ func (s *service) pools(t *testing.T) {
 // may be open has ended. What is held goes on meanwhile, by its proof.
 func TestWorkerIDsOverTheLossOfAllState(t *testing.T) {
 	store := open(t, "embedded:")
-	s := serveWith(t, server.Config{Store: store, Workers: workerlease.Config{Skew: 500 * time.Millisecond}})
+	s := serveWith(t, server.Config{Store: store, Workers: workerlease.Config{Skew: 500 * time.Millisecond, LongestTTL: time.Hour}})
 	request := client.WorkerRequest{TTL: time.Hour, Identity: "holder"}
 	_, err := s.AcquireWorker(t.Context(), "orders", request)
 	said := wantError(t, err, client.ErrQuarantined)

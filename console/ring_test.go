@@ -19,7 +19,7 @@ import (
 )
 
 func TestRingShowsEverySlotAndOneInFull(t *testing.T) {
-	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait, Cooldown: time.Hour}})
+	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait, Cooldown: time.Hour, LongestTTL: time.Hour}})
 	s.send(201, "PUT", "/worker/fleet", `{"ttl_ms":600000}`)
 	for i := range 3 {
 		s.send(201, "POST", "/worker/fleet", fmt.Sprintf(`{"identity":"box-%d"}`, i))

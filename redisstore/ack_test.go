@@ -138,7 +138,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 	}
 	counted := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.Marker("counters", "c"), store.Key("counter", "c", "r")}
 	run(scripts.CounterEra, counted[2:3], "", 1000)
-	acquire := []any{"nonce", "", 1000, "trust", 0, "", "", "", "", "41/10/12", 0, 0, 10, 60_000}
+	acquire := []any{"nonce", "", 1000, "trust", 0, "", "", "", "", "41/10/12", 0, 0, 10, 60_000, 0}
 	lease := run(scripts.WorkerAcquire, pool, acquire...)
 	claim := func(name string) []any {
 		args := []any{"ann", "print", 60_000, "hold", 60_000, "", "any", "", "", ""}
@@ -157,7 +157,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		{scripts.TokenRelease, token("release"), claim("release")[:1]},
 		{scripts.CounterIncr, counted, []any{1, 60_000, "", "", ""}},
 		{scripts.WorkerAcquire, pool, acquire},
-		{scripts.WorkerRenew, pool, []any{lease[1], "nonce", lease[2], 60_000, 1000, "wait", "", "", "", "", "", "", ""}},
+		{scripts.WorkerRenew, pool, []any{lease[1], "nonce", lease[2], 60_000, 1000, "wait", "", "", "", "", "", "", "", 0}},
 		{scripts.WorkerRelease, pool[:2], []any{lease[1], "nonce", lease[2], "", 1000}},
 	} {
 		t.Run(row.script.Name, func(t *testing.T) {

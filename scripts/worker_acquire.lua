@@ -7,8 +7,10 @@
 --        [4] what an unknown pool is: trust: new | wait: perhaps lost  [5] cool-down of a slot behind its window
 --        [6] layout, [7] epoch, [8] datacenter and [9] ttl asked for, each '' for the pool's
 --        [10] layout, [11] epoch, [12] datacenter, [13] width of a worker id and [14] ttl, for a pool that is new
+--        [15] the longest ttl that the caller's settings allow; 0: they do not say
 -- Reply  {'granted', worker id, not before, not after, fence, now, the pool's head as lib/pool writes it, '1' first grant of the pool | '0'}
---        | {'layout', layout, epoch, datacenter, ttl} the pool's, which are others | {'exhausted', wait} | {'quarantined', wait} state may have been lost
+--        | {'layout', layout, epoch, datacenter, ttl, '1' the pool is not there | '0'} the pool's, or what a new one would have, which are others | {'longest', ttl} the pool's, or the longest that others allow, is longer than [15]
+--        | {'exhausted', wait} | {'quarantined', wait} state may have been lost
 -- Units  skew, cool-down, ttl and wait in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
 -- Effect writes on granted and on quarantined; a repeat writes what is there again, so that its acknowledgement has something to wait for
 local key, index, names, nonce, identity = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
@@ -24,10 +26,11 @@ local function acquire_plain()
     return nil
   end
   local head, record = found[1], found[2]
-  local layout, epoch, datacenter, bits, ttl, records, next_id, at, fence, behind, life, quarantine =
-    string.match(head, '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) ()(%d+)() (%S+) (%d+)$')
+  local layout, epoch, datacenter, bits, ttl, records, next_id, at, fence, behind, life, quarantine, longest =
+    string.match(head, '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) ()(%d+)() (%S+) (%d+) (%d+)$')
   if life ~= incarnation() or redis.call('HLEN', key) ~= records + 1 or tonumber(quarantine) > now or layout == '-' or (ARGV[6] ~= '' and ARGV[6] ~= layout)
-    or (ARGV[7] ~= '' and ARGV[7] ~= epoch) or (ARGV[8] ~= '' and ARGV[8] ~= datacenter) or (ARGV[9] ~= '' and ARGV[9] ~= ttl) then
+    or (ARGV[7] ~= '' and ARGV[7] ~= epoch) or (ARGV[8] ~= '' and ARGV[8] ~= datacenter) or (ARGV[9] ~= '' and ARGV[9] ~= ttl)
+    or (ARGV[15] ~= '0' and (ARGV[15] ~= longest or tonumber(ttl) > tonumber(longest))) then
     return nil
   end
   local old_nonce, till, state, old_identity = string.match(record, '^(%S+) %d+ (%d+) %d+ (%a) (.*)$')
@@ -52,8 +55,8 @@ if grant then
 end
 
 -- From here on: integer fence pool examine slot
-local cooldown = tonumber(ARGV[5])
-local pool = examine(key, index, names, tonumber(ARGV[14]), tonumber(ARGV[3]), ARGV[4] == 'trust')
+local cooldown, longest = tonumber(ARGV[5]), tonumber(ARGV[15])
+local pool = examine(key, index, names, tonumber(ARGV[14]), longest, tonumber(ARGV[3]), ARGV[4] == 'trust')
 local first = pool.layout == ''
 local shape = first and {layout = ARGV[10], epoch = ARGV[11], datacenter = ARGV[12], bits = ARGV[13], ttl = tonumber(ARGV[14])} or pool
 
@@ -108,7 +111,10 @@ local function next_slot(before)
 end
 
 if differs() then
-  return {'layout', shape.layout, shape.epoch, shape.datacenter, integer(shape.ttl)}
+  return {'layout', shape.layout, shape.epoch, shape.datacenter, integer(shape.ttl), first and '1' or '0'}
+end
+if longest > 0 and math.max(pool.longest, shape.ttl) > longest then
+  return {'longest', integer(math.max(pool.longest, shape.ttl))}
 end
 if pool.quarantine > now then
   return {'quarantined', integer(pool.quarantine - now)}
@@ -133,7 +139,7 @@ pool.fence = integer(next_fence(pool.fence))
 if not last then
   pool.records = pool.records + 1
 end
--- A window that begins later does not end later: whoever notices a loss waits for ttl + skew, and no longer.
+-- A window that begins later does not end later: whoever notices a loss waits for the longest ttl + skew, and no longer.
 local slot = {nonce = nonce, from = integer(from), till = integer(math.max(from, now + pool.ttl)), fence = pool.fence, state = 'h', identity = identity}
 write_slot(key, index, id, slot, head_of(pool))
 name_slot(names, id, nonce, identity, last and last.nonce, last and last.identity)

@@ -1,15 +1,37 @@
--- worker_create: declares a pool new: no worker id of it is in use anywhere, so that nothing has to be waited for.
--- Uses   clock integer incarnation pool examine
--- KEYS   [1] the pool (hash, see lib/pool)
--- ARGV   [1] layout  [2] epoch  [3] datacenter  [4] width of a worker id  [5] ttl
--- Reply  {'created', now} | {'exists', layout, epoch, datacenter, ttl} it has granted worker ids, or was declared before
--- Units  ttl in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
--- Effect writes on created
-local pool = read_pool(KEYS[1])
+-- worker_create: declares a pool new: no worker id of it is in use anywhere, so that nothing has to be waited for. It can also give a pool that is there another shape, once
+-- every window of it has ended by the clock of every server, and nothing may have been lost.
+-- Uses   clock integer incarnation pool examine slot
+-- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be granted (sorted set)  [3] slots by nonce and identity (hash)
+-- ARGV   [1] layout  [2] epoch  [3] datacenter  [4] width of a worker id  [5] ttl  [6] the longest ttl that the caller's settings allow; 0: they do not say
+--        [7] skew, as worker_acquire, to replace a pool that is there; '' leaves it as it is
+-- Reply  {'created', now} | {'exists', layout, epoch, datacenter, ttl, wait} it has granted worker ids, or was declared before; wait is how long windows can still be open, 0 without [7]
+-- Units  ttl, skew and wait in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
+-- Effect writes on created, and with [7] where it notices that state may have been lost
+local key, index, names, skew = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[7])
+local pool = read_pool(key)
+
+-- open_for returns for how long a window of the pool can still be open by the clock of some server.
+local function open_for()
+  pool = examine(key, index, names, tonumber(ARGV[5]), tonumber(ARGV[6]), skew, false)
+  local last = pool.quarantine
+  for id = 0, 2 ^ pool.bits - 1 do
+    local slot = pool.records > 0 and read_slot(key, integer(id))
+    if slot then
+      last = math.max(last, tonumber(slot.till) + skew)
+    end
+  end
+  return math.max(last - now, 0)
+end
+
 if pool.layout ~= '' or pool.records > 0 then
-  return {'exists', pool.layout, pool.epoch, pool.datacenter, integer(pool.ttl)}
+  local wait = skew and open_for() or 0
+  if not skew or wait > 0 then
+    return {'exists', pool.layout, pool.epoch, pool.datacenter, integer(pool.ttl), integer(wait)}
+  end
+  redis.call('DEL', index, names, key)
+  pool.records, pool.next = 0, 0
 end
 pool.layout, pool.epoch, pool.datacenter, pool.bits, pool.ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-pool.incarnation, pool.quarantine = incarnation(), 0
-write_pool(KEYS[1], pool)
+pool.incarnation, pool.quarantine, pool.longest = incarnation(), 0, tonumber(ARGV[6])
+write_pool(key, pool)
 return {'created', integer(now)}

@@ -12,7 +12,7 @@ if pool.layout == '' then
 end
 local wait = math.max(pool.quarantine - now, 0)
 if not complete or pool.incarnation ~= incarnation() then
-  wait = math.max(wait, pool.ttl)
+  wait = math.max(wait, pool.ttl, pool.longest)
 end
 local reply = {'ok', pool.layout, pool.epoch, pool.datacenter, pool.bits, integer(pool.ttl), integer(pool.records), integer(wait), integer(now)}
 local first = tonumber(ARGV[1])

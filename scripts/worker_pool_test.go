@@ -15,7 +15,7 @@ var poolKeys = []string{"{p}", "{p}:ends", "{p}:names"}
 
 // headParts are the words of a pool's head, in their order. The head is one field of the pool's
 // hash, "pool", and each of its records is one more.
-var headParts = []string{"layout", "epoch", "datacenter", "bits", "ttl", "records", "next", "fence", "incarnation", "quarantine"}
+var headParts = []string{"layout", "epoch", "datacenter", "bits", "ttl", "records", "next", "fence", "incarnation", "quarantine", "longest"}
 
 // lease is what worker_acquire is asked with. The zero value of each field means the default beside
 // it.
@@ -28,6 +28,7 @@ type lease struct {
 	layout, epoch                                  string // "41/10/12", "1700000000000"
 	datacenter, bits                               int    // 0, 2
 	ttl                                            int64  // an hour
+	longest                                        int64  // not said
 }
 
 func (l lease) withDefaults() lease {
@@ -53,7 +54,7 @@ func (l lease) args() []any {
 	l = l.withDefaults()
 	return []any{
 		l.nonce, l.identity, l.skew, l.newPools, l.cooldown, l.wantLayout, l.wantEpoch, l.wantDatacenter, l.wantTTL,
-		l.layout, l.epoch, l.datacenter, l.bits, l.ttl,
+		l.layout, l.epoch, l.datacenter, l.bits, l.ttl, l.longest,
 	}
 }
 
@@ -98,22 +99,23 @@ func taken(t testing.TB, l lease, reply []string) grant {
 // renew renews a grant without a proof.
 func (b *box) renew(g grant, ttl any) []string {
 	b.Helper()
-	return b.run(scripts.WorkerRenew, poolKeys, g.id, g.nonce, g.from, ttl, 0, "trust", "", "", "", "", "", "", "")
+	return b.run(scripts.WorkerRenew, poolKeys, g.id, g.nonce, g.from, ttl, 0, "trust", "", "", "", "", "", "", "", 0)
 }
 
 // proof is what a holder tells with a renewal, in the order of ARGV.
 type proof struct {
 	id, nonce, from, ttl, skew, newPools, till, fence, identity, layout, epoch, datacenter, bits any
+	longest                                                                                             int64
 }
 
 func (p proof) args() []any {
-	return []any{p.id, p.nonce, p.from, p.ttl, p.skew, p.newPools, p.till, p.fence, p.identity, p.layout, p.epoch, p.datacenter, p.bits}
+	return []any{p.id, p.nonce, p.from, p.ttl, p.skew, p.newPools, p.till, p.fence, p.identity, p.layout, p.epoch, p.datacenter, p.bits, p.longest}
 }
 
 // proof is the whole proof for a grant of a pool as lease makes it.
 func (g grant) proof() proof {
 	pool := lease{}.withDefaults()
-	return proof{g.id, g.nonce, g.from, g.ttl, 0, "wait", g.till, g.fence, g.identity, pool.layout, pool.epoch, pool.datacenter, pool.bits}
+	return proof{g.id, g.nonce, g.from, g.ttl, 0, "wait", g.till, g.fence, g.identity, pool.layout, pool.epoch, pool.datacenter, pool.bits, 0}
 }
 
 func (b *box) prove(p proof) []string {
@@ -142,9 +144,9 @@ for i = 1, #fields, 2 do
     local nonce, from, till, rest = string.match(fields[i + 1], '^(%S+) (%d+) (%d+) (.*)$')
     redis.call('HSET', KEYS[1], fields[i], nonce .. ' ' .. back(from) .. ' ' .. back(till) .. ' ' .. rest)
   else
-    local before, quarantine = string.match(fields[i + 1], '^(.* )(%d+)$')
+    local before, quarantine, longest = string.match(fields[i + 1], '^(.* )(%d+)( %d+)$')
     if before then -- it was not spoilt
-      redis.call('HSET', KEYS[1], fields[i], before .. back(quarantine))
+      redis.call('HSET', KEYS[1], fields[i], before .. back(quarantine) .. longest)
     end
   end
 end

@@ -38,7 +38,7 @@ func losses() map[string]loss {
 		every["no "+part] = loss{func(b *box) { b.spoil(part, "") }, 2, false}
 		every["two words for "+part] = loss{func(b *box) { b.spoil(part, "0 0") }, 2, false}
 	}
-	for _, part := range []string{"bits", "ttl", "records", "next", "fence", "quarantine"} {
+	for _, part := range []string{"bits", "ttl", "records", "next", "fence", "quarantine", "longest"} {
 		every["no number for "+part] = loss{func(b *box) { b.spoil(part, "-1") }, 2, false}
 	}
 	return every
@@ -151,7 +151,7 @@ func TestUnknownPoolIsNewOrPerhapsLost(t *testing.T) {
 		noticed := b.now()
 		b.quarantined(lease{newPools: "wait", ttl: minute, skew: 7}, noticed+minute+7)
 		b.quarantined(lease{newPools: "trust", ttl: minute}, noticed+minute) // once it is known as perhaps lost it stays so
-		wanted := fmt.Sprintf("- - - 0 60000 0 0 0 %s %s", b.replid(), b.head()["quarantine"])
+		wanted := fmt.Sprintf("- - - 0 60000 0 0 0 %s %s 0", b.replid(), b.head()["quarantine"])
 		if fields := b.fields(poolKeys[0]); len(fields) != 1 || fields["pool"] != wanted {
 			t.Errorf("the pool is %v, want %s", fields, wanted)
 		}
@@ -199,7 +199,7 @@ func TestNoLossChangesTheTTLOfAKnownPool(t *testing.T) {
 		}
 		reply := b.renew(g, minute)
 		word(t, reply, "ok", 3)
-		want(t, b.acquire(lease{nonce: "n1", wantTTL: "3600000"}), "layout", "41/10/12", "1700000000000", "0", "60000")
+		want(t, b.acquire(lease{nonce: "n1", wantTTL: "3600000"}), "layout", "41/10/12", "1700000000000", "0", "60000", "0")
 	})
 }
 

@@ -5,7 +5,8 @@
 -- ARGV   [1] worker id  [2] nonce  [3] not before  [4] ttl, which must be the pool's, '' for whatever that is  [5] skew, as worker_acquire  [6] trust | wait, as worker_acquire
 --        the proof, for a grant that was lost; each '' if the holder does not tell it:
 --        [7] not after, as it was confirmed last  [8] fence  [9] identity  [10] layout  [11] epoch  [12] datacenter  [13] width of a worker id
--- Reply  {'ok', not after, ttl, now} | {'lost'} ended, released, another's, or not proven | {'layout', layout, epoch, datacenter, ttl} the pool's ttl is another
+--        [14] the longest ttl that the caller's settings allow; 0: they do not say
+-- Reply  {'ok', not after, ttl, now} | {'lost'} ended, released, another's, or not proven | {'layout', layout, epoch, datacenter, ttl, '0'} the pool's ttl is another
 -- Units  ttl and skew in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
 -- Effect writes on ok, and where it notices that state may have been lost
 local key, index, names, id, nonce, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
@@ -18,7 +19,7 @@ local function renew_plain()
   if not head or not record or string.sub(record, 1, #grant) ~= grant then
     return nil
   end
-  local ttl, records, life, quarantine = string.match(head, '^%S+ %S+ %S+ %d+ (%d+) (%d+) %d+ %d+ (%S+) (%d+)$')
+  local ttl, records, life, quarantine = string.match(head, '^%S+ %S+ %S+ %d+ (%d+) (%d+) %d+ %d+ (%S+) (%d+) %d+$')
   if life ~= incarnation() or redis.call('HLEN', key) ~= records + 1 or tonumber(quarantine) > now or (ARGV[4] ~= '' and ARGV[4] ~= ttl) then
     return nil
   end
@@ -40,12 +41,12 @@ end
 
 -- From here on: integer pool examine slot slot_names
 local skew, confirmed, fence = tonumber(ARGV[5]), tonumber(ARGV[7]) or 0, tonumber(ARGV[8]) or 0
-local pool = examine(key, index, names, tonumber(ARGV[4]), skew, ARGV[6] == 'trust')
-if not pool then
+local pool = examine(key, index, names, tonumber(ARGV[4]), tonumber(ARGV[14]), skew, ARGV[6] == 'trust')
+if not pool or pool.ttl == 0 then
   return {'lost'}
 end
 if pool.layout ~= '' and ARGV[4] ~= '' and tonumber(ARGV[4]) ~= pool.ttl then
-  return {'layout', pool.layout, pool.epoch, pool.datacenter, integer(pool.ttl)}
+  return {'layout', pool.layout, pool.epoch, pool.datacenter, integer(pool.ttl), '0'}
 end
 if confirmed > now + pool.ttl + skew then
   confirmed = 0
@@ -78,6 +79,9 @@ end
 -- restore puts a lost grant into the place of what is there. Reading the names first lets those of another type end the script before anything has changed.
 local function restore(before)
   redis.call('HLEN', names)
+  if pool.layout == '' then
+    pool.ttl = tonumber(ARGV[4]) or pool.ttl
+  end
   pool.layout, pool.epoch, pool.datacenter, pool.bits = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
   pool.fence = integer(math.max(tonumber(pool.fence) or 0, fence))
   if not before then

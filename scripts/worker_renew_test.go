@@ -73,7 +73,7 @@ func TestVanishedLeaseOfAnotherKindOfPoolIsLost(t *testing.T) {
 				want(t, b.prove(p), "lost")
 				p = g.proof()
 				p.ttl = minute
-				want(t, b.prove(p), "layout", "41/10/12", "1700000000000", "0", "3600000")
+				want(t, b.prove(p), "layout", "41/10/12", "1700000000000", "0", "3600000", "0")
 				b.same(before)
 			})
 		})

@@ -23,7 +23,7 @@ func TestGrantNamesItsWindowAndThePool(t *testing.T) {
 			t.Errorf("the window is %s to %s, want 30 s", reply[2], reply[3])
 		}
 		wanted := map[string]string{
-			"pool": "41/10/12 1700000000000 7 2 30000 1 1 " + reply[4] + " " + b.replid() + " 0",
+			"pool": "41/10/12 1700000000000 7 2 30000 1 1 " + reply[4] + " " + b.replid() + " 0 0",
 			"s:0":  "n1 " + reply[2] + " " + reply[3] + " " + reply[4] + " h host-a",
 		}
 		if fields := b.fields(poolKeys[0]); !maps.Equal(fields, wanted) {
@@ -217,7 +217,7 @@ var pools = map[string]lease{
 
 func TestPoolKeepsWhatItIs(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		refusal := []string{"layout", "41/10/12", "1700000000000", "0", "3600000"}
+		refusal := []string{"layout", "41/10/12", "1700000000000", "0", "3600000", "0"}
 		want(t, b.acquire(lease{nonce: "n1", wantLayout: "41/5/5/12"}), refusal...) // a new pool would not have it either
 		if kind := b.look(poolKeys[0])[poolKeys[0]].kind; kind != "none" {
 			t.Errorf("the refused request made a %s", kind)

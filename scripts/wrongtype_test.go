@@ -205,7 +205,12 @@ var misuses = []misuse{
 	{"lock_get: holders", scripts.LockGet, lockKeys[:5], 4, inTurn("s", "", 10), ""},
 	{"lock_note", scripts.LockNote, listKey, 0, args("name", hour), ""},
 	{"lock_names", scripts.LockNames, listKey, 0, args(), ""},
-	{"worker_create", scripts.WorkerCreate, poolKeys[:1], 0, args("41/10/12", "0", "0", 2, hour), ""},
+	{"worker_create: pool", scripts.WorkerCreate, poolKeys, 0, args("41/10/12", "0", "0", 2, hour, 0, ""), ""},
+	{"worker_create: index of a lost pool", scripts.WorkerCreate, poolKeys, 1, func(b *box) []any {
+		b.lease(lease{nonce: "n1"})
+		b.setHead("incarnation", "before")
+		return []any{"41/10/12", "0", "0", 2, hour, 0, 0}
+	}, ""},
 	{"worker_acquire: pool", scripts.WorkerAcquire, poolKeys, 0, args(next.args()...), ""},
 	{"worker_acquire: index of a new pool", scripts.WorkerAcquire, poolKeys, 1, args(next.args()...), ""},
 	{"worker_acquire: index of an unknown pool", scripts.WorkerAcquire, poolKeys, 1, args(unsure.args()...), ""},
@@ -251,7 +256,7 @@ var misuses = []misuse{
 		return next.args()
 	}, ""},
 	{"worker_renew: pool", scripts.WorkerRenew, poolKeys, 0, args(claimed.proof().args()...), ""},
-	{"worker_renew: pool, of no ttl", scripts.WorkerRenew, poolKeys, 0, args("0", "n1", "1", "", 0, "wait", "", "", "", "", "", "", ""), ""},
+	{"worker_renew: pool, of no ttl", scripts.WorkerRenew, poolKeys, 0, args("0", "n1", "1", "", 0, "wait", "", "", "", "", "", "", "", 0), ""},
 	{"worker_renew: index", scripts.WorkerRenew, poolKeys, 1, func(b *box) []any { return b.lease(lease{nonce: "n1"}).proof().args() }, ""},
 	{"worker_renew: index of a lost pool", scripts.WorkerRenew, poolKeys, 1, func(b *box) []any { return lost(b).args() }, ""},
 	{"worker_renew: index of a pool that is trusted to be new", scripts.WorkerRenew, poolKeys, 1, func(b *box) []any { return trusted(b).args() }, ""},

@@ -271,7 +271,7 @@ func TestIDsWithTheStoreAwayAreStampedAsLongAsTheLeaseLasts(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
 	shape := workerlease.Shape{Layout: snowflake.DefaultLayout, Epoch: snowflake.DefaultEpoch}
-	if err := workerlease.New(store, workerlease.Config{}).Create(t.Context(), "main", shape, time.Hour); err != nil {
+	if err := workerlease.New(store, workerlease.Config{LongestTTL: time.Hour}).Create(t.Context(), "main", shape, time.Hour); err != nil {
 		t.Fatalf("declaring pool main: %v", err)
 	}
 	s := serve(t, server.Config{Store: store, IDPool: "main"})

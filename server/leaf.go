@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/stamper"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // LeafDoor says what the door for clients of Meituan Leaf gives. The zero value gives all that Leaf does.
@@ -41,6 +43,19 @@ func (l LeafDoor) shapes() map[string]stamper.Shape {
 		return nil
 	}
 	return map[string]stamper.Shape{l.pool(): {Layout: leafLayout, Epoch: leafEpoch, Spread: true}}
+}
+
+// pin adds the pool of Leaf's ids to those that are pinned, unless it is there.
+func (l LeafDoor) pin(pools map[string]workerlease.Pin) map[string]workerlease.Pin {
+	if _, pinned := pools[l.pool()]; pinned || l.NoSnowflake {
+		return pools
+	}
+	pools = maps.Clone(pools)
+	if pools == nil {
+		pools = map[string]workerlease.Pin{}
+	}
+	pools[l.pool()] = workerlease.Pin{Shape: workerlease.Shape{Layout: leafLayout.String(), Epoch: leafEpoch}}
+	return pools
 }
 
 // What Leaf gives in the place of an id.

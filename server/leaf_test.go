@@ -137,7 +137,8 @@ func TestLeafsSnowflakeDoorWithoutALease(t *testing.T) {
 	quarantined := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait}})
 	wantDoor(t, quarantined.do(t, "GET", "/api/snowflake/get/k", ""), 500, javaJSON, leafError("/api/snowflake/get/k", -1))
 	s := serve(t, server.Config{Store: store, Leaf: server.LeafDoor{Pool: "shared"}})
-	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/shared", `{"layout":"41/5/5/12"}`)
+	other := serve(t, server.Config{Store: store}) // which does not know what the pool is for
+	must[wire.WorkerPool](t, other, 201, "PUT", "/worker/shared", `{"layout":"41/5/5/12"}`)
 	for range 2 { // ids of another layout would be decoded wrongly
 		wantDoor(t, s.do(t, "GET", "/api/snowflake/get/k", ""), 500, javaJSON, leafError("/api/snowflake/get/k", -1))
 	}

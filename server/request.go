@@ -111,6 +111,17 @@ func queryInt(c echo.Context, field string, absent, least, most int64) (int64, e
 	return n, nil
 }
 
+// queryFlag reads true or false from the query; absent is false.
+func queryFlag(c echo.Context, field string) (bool, error) {
+	switch text := c.QueryParam(field); {
+	case !has(c, field), text == "false":
+		return false, nil
+	case text == "true":
+		return true, nil
+	}
+	return false, invalid(field, "true or false")
+}
+
 // queryTime reads a moment from the query; the zero time if it is not there.
 func queryTime(c echo.Context, field string) (time.Time, error) {
 	if !has(c, field) {

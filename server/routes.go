@@ -82,7 +82,7 @@ func (s *Server) doorRoutes(at *roster) {
 
 func (s *Server) leaseRoutes(at *roster) {
 	at.use.POST("/worker/:pool", s.acquireWorker, no)
-	at.admin.PUT("/worker/:pool", s.createPool, no)
+	at.admin.PUT("/worker/:pool", s.createPool, takes("replace"))
 	at.read.GET("/worker", s.listPools, takes("prefix", "cursor", "n"))
 	at.read.GET("/worker/:pool", s.ring, takes("from", "n"))
 	at.use.PUT("/worker/:pool/:worker_id", s.renewWorker, no)

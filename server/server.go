@@ -63,7 +63,8 @@ type Config struct {
 	Leaf         LeafDoor
 	TinyidTokens []TinyidToken // nil = the door is closed to all
 
-	Workers workerlease.Config // of the worker-id pools; every server and client of a pool must have it alike
+	// Workers is of the worker-id pools; every server and client of a pool must have it alike. The pool of Leaf's ids is pinned to Leaf's layout and epoch.
+	Workers workerlease.Config
 
 	IDPool     string    // pool of /id/snowflake, of which a worker id is leased from the start; "" = none
 	StampPools []string  // pools of which worker ids are leased from the start as well; /readyz speaks of these and of IDPool
@@ -128,6 +129,7 @@ func (c Config) withDefaults() Config {
 	if c.Access != nil {
 		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
 	}
+	c.Workers.Pools = c.Leaf.pin(c.Workers.Pools)
 	if c.Metrics == nil {
 		c.Metrics = metrics.NewService("")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -20,7 +21,7 @@ func (s *Server) acquireWorker(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	request, err := workerRequest(c)
+	request, err := s.workerRequest(c, pool)
 	if err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func (s *Server) acquireWorker(c echo.Context) error {
 // renewEvery is how often a holder renews: three times in a TTL, so that one lost renewal costs nothing.
 func renewEvery(ttl time.Duration) int64 { return ttl.Milliseconds() / 3 }
 
-func workerRequest(c echo.Context) (workerlease.Request, error) {
+func (s *Server) workerRequest(c echo.Context, pool string) (workerlease.Request, error) {
 	var asked wire.WorkerRequest
 	if err := body(c, &asked); err != nil {
 		return workerlease.Request{}, err
@@ -48,31 +49,40 @@ func workerRequest(c echo.Context) (workerlease.Request, error) {
 	if asked.Identity != "" && !names.Valid(asked.Identity) {
 		return workerlease.Request{}, invalid("identity", nameRule)
 	}
-	request, err := poolRequest(asked.PoolRequest)
+	request, err := s.poolRequest(pool, asked.PoolRequest)
+	if err == nil && !caller(c).May(access.Admin) { // who may not declare pools does not shape one by asking first
+		var plain workerlease.Shape
+		plain, _, err = s.shapeOf(pool, wire.PoolRequest{})
+		request.NewShape = &plain
+	}
 	request.Identity = asked.Identity
 	return request, err
 }
 
-func poolRequest(asked wire.PoolRequest) (workerlease.Request, error) {
-	ttl, err := millis("ttl_ms", asked.TTL, 0, workerlease.MinTTL, workerlease.MaxTTL)
+func (s *Server) poolRequest(pool string, asked wire.PoolRequest) (workerlease.Request, error) {
+	ttl, err := millis("ttl_ms", asked.TTL, 0, workerlease.MinTTL, s.pools.LongestTTL(pool))
 	if err != nil {
 		return workerlease.Request{}, err
 	}
-	shape, layout, err := shapeOf(asked)
+	shape, layout, err := s.shapeOf(pool, asked)
 	if err != nil {
 		return workerlease.Request{}, err
 	}
 	if least := workerlease.ShortestTTL(layout); ttl != 0 && ttl < least {
-		return workerlease.Request{}, invalid("ttl_ms", fmt.Sprintf("%d to %d milliseconds in layout %v: a window holds whole seconds", least.Milliseconds(), workerlease.MaxTTL.Milliseconds(), layout))
+		return workerlease.Request{}, invalid("ttl_ms", fmt.Sprintf("%d to %d milliseconds in layout %v: a window holds whole seconds", least.Milliseconds(), s.pools.LongestTTL(pool).Milliseconds(), layout))
 	}
 	return workerlease.Request{
 		TTL: ttl, Shape: shape, WantLayout: asked.Layout != nil, WantEpoch: asked.Epoch != nil, WantDatacenter: asked.Datacenter != nil,
 	}, nil
 }
 
-// shapeOf reads layout, epoch and datacenter; what is left out is the default of a pool that is new.
-func shapeOf(asked wire.PoolRequest) (shape workerlease.Shape, layout snowflake.Layout, err error) {
+// shapeOf reads layout, epoch and datacenter. What is left out is what the settings say of the pool,
+// else the default of a pool that is new.
+func (s *Server) shapeOf(pool string, asked wire.PoolRequest) (shape workerlease.Shape, layout snowflake.Layout, err error) {
 	text, epoch, datacenter := snowflake.DefaultLayout, snowflake.DefaultEpoch, 0
+	if pin, is := s.pools.Pin(pool); is {
+		text, epoch, datacenter = pin.Shape.Layout, pin.Shape.Epoch, pin.Shape.Datacenter
+	}
 	if asked.Layout != nil {
 		text = *asked.Layout
 	}
@@ -94,6 +104,9 @@ func shapeOf(asked wire.PoolRequest) (shape workerlease.Shape, layout snowflake.
 	if asked.Datacenter != nil {
 		datacenter = *asked.Datacenter
 	}
+	if asked.Layout != nil && asked.Datacenter == nil {
+		datacenter = min(datacenter, 1<<layout.Datacenter-1) // it is not the pool's layout, which is what the refusal will say
+	}
 	if most := 1<<layout.Datacenter - 1; datacenter < 0 || datacenter > most {
 		return shape, layout, invalid("datacenter", "0 to "+strconv.Itoa(most)+" in layout "+layout.String())
 	}
@@ -109,11 +122,17 @@ func (s *Server) createPool(c echo.Context) error {
 	if err := body(c, &asked); err != nil {
 		return err
 	}
-	request, err := poolRequest(asked)
+	request, err := s.poolRequest(pool, asked)
 	if err != nil {
 		return err
 	}
-	if err := s.pools.Create(c.Request().Context(), pool, request.Shape, request.TTL); err != nil {
+	declare := s.pools.Create
+	if replace, err := queryFlag(c, "replace"); err != nil {
+		return err
+	} else if replace {
+		declare = s.pools.Replace
+	}
+	if err := declare(c.Request().Context(), pool, request.Shape, request.TTL); err != nil {
 		return err
 	}
 	s.did(c, wire.Event{Kind: poolCreated, Name: pool})
@@ -138,7 +157,7 @@ func (s *Server) renewWorker(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := proofOf(c, &lease); err != nil {
+	if err := s.proofOf(c, &lease); err != nil {
 		return err
 	}
 	renewed, err := s.pools.Renew(c.Request().Context(), lease, 0)
@@ -152,12 +171,12 @@ func (s *Server) renewWorker(c echo.Context) error {
 }
 
 // proofOf reads the body of a renewal into the lease.
-func proofOf(c echo.Context, lease *workerlease.Lease) error {
+func (s *Server) proofOf(c echo.Context, lease *workerlease.Lease) error {
 	var told wire.RenewRequest
 	if err := body(c, &told); err != nil {
 		return err
 	}
-	ttl, err := millis("ttl_ms", told.TTL, 0, workerlease.MinTTL, workerlease.MaxTTL)
+	ttl, err := millis("ttl_ms", told.TTL, 0, workerlease.MinTTL, s.pools.LongestTTL(lease.Pool))
 	if err != nil {
 		return err
 	}
@@ -165,7 +184,7 @@ func proofOf(c echo.Context, lease *workerlease.Lease) error {
 	if told.NotAfter == nil || told.Layout == "" || told.Epoch == nil {
 		return nil
 	}
-	shape, _, err := shapeOf(wire.PoolRequest{Layout: &told.Layout, Epoch: told.Epoch, Datacenter: &told.Datacenter})
+	shape, _, err := s.shapeOf(lease.Pool, wire.PoolRequest{Layout: &told.Layout, Epoch: told.Epoch, Datacenter: &told.Datacenter})
 	lease.NotAfter, lease.Layout, lease.Datacenter, lease.Epoch = *told.NotAfter, shape.Layout, shape.Datacenter, shape.Epoch
 	return err
 }

@@ -20,7 +20,7 @@ import (
 
 func TestWorkerPoolsOverHTTP(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond}})
+		s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond, LongestTTL: time.Hour}})
 		t.Run("a pool is declared once and is what it was declared as", s.poolDeclared)
 		t.Run("a request for another pool than there is is refused", s.poolMismatch)
 		t.Run("pools are listed page by page", s.poolList)
@@ -165,13 +165,8 @@ func (s *service) poolQuarantine(t *testing.T) {
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/unknown", `{"ttl_ms":3600000}`)
 	must[wire.WorkerLease](t, s, 201, "POST", "/worker/unknown", "")
 
-	checkProblem(t, s.do(t, "POST", "/worker/waited", `{"ttl_ms":1000}`), wire.PoolQuarantined)
-	var lease wire.WorkerLease
-	expect.Eventually(t, "the quarantine is over", func() bool {
-		a := s.do(t, "POST", "/worker/waited", `{"ttl_ms":1000}`)
-		return a.status == 201 && json.Unmarshal(a.body, &lease) == nil
-	})
-	expect.Equal(t, "POST /worker/waited after the quarantine: worker id", lease.WorkerID, 0)
+	wantDetail(t, s.do(t, "POST", "/worker/unknown", `{"ttl_ms":3600001}`), wire.InvalidRequest, "ttl_ms", "3600000")
+	wantDetail(t, s.do(t, "PUT", "/worker/other", `{"ttl_ms":3600001}`), wire.InvalidRequest, "ttl_ms", "3600000")
 }
 
 // What a holder has to tell so that its lease is written down anew after Redis has lost it.
@@ -192,7 +187,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 	for _, newPools := range []workerlease.NewPools{workerlease.Wait, workerlease.Trust} {
 		t.Run(string(newPools), func(t *testing.T) {
 			redis := redistest.Start(t)
-			s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: newPools}})
+			s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: newPools, LongestTTL: time.Hour}})
 			must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":3600000,"layout":"41/5/5/12","datacenter":7}`)
 			kept := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", `{"identity":"orders-0"}`)
 			bare := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", "")
@@ -242,7 +237,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 // Whoever has a worker id may be stamping with it while Redis has forgotten all: nobody is granted one until its window has ended.
 func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) {
 	redis := redistest.Start(t)
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond}})
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond, LongestTTL: 2 * time.Second}})
 	must[wire.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":2000}`)
 	first := must[wire.WorkerLease](t, s, 201, "POST", "/worker/p", "")
 	redis.RestartEmpty()

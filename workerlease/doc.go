@@ -11,8 +11,8 @@
 //   - Layout, epoch, datacenter and TTL of a pool are fixed by its first grant; a request for others is refused.
 //   - A repeated acquire with the same nonce gets the same grant, so that a lost reply costs nothing.
 //
-// When Redis may have lost state (another incarnation, a part or the whole of a pool missing), nothing is granted until every window that may be open has ended: one
-// TTL and the skew of the servers' clocks. Holders go on meanwhile: a renewal with proof of its window writes it down anew. An unknown pool is one that may be
+// When Redis may have lost state (another incarnation, a part or the whole of a pool missing), nothing is granted until every window that may be open has ended: the
+// longest TTL that the settings allow ([Config].LongestTTL) and the skew of the servers' clocks. Holders go on meanwhile: a renewal with proof of its window writes it down anew. An unknown pool is one that may be
 // lost, unless it is declared new, with [Pools.Create] or by [Trust].
 //
 // What it needs: that what was confirmed is in every server that can become master (Request.Ack as many as there are replicas), that the clocks of those servers

@@ -52,31 +52,79 @@ type OtherPool struct {
 	Epoch      time.Time
 	Datacenter int
 	TTL        time.Duration
+	New        bool          // the pool is not there: this is what it would get from such a request
+	Wait       time.Duration // how long a window of it can still be open, if it was to be replaced
 	is         error
 }
 
+// RetryAfter returns Wait.
+func (e *OtherPool) RetryAfter() time.Duration { return e.Wait }
+
 // Error says what the pool is.
 func (e *OtherPool) Error() string {
+	if e.New {
+		return fmt.Sprintf("%v: it is not there, and would begin with layout %s, epoch %s, datacenter %d; another shape takes who may declare pools, or the settings of the service",
+			e.is, e.Layout, e.Epoch.Format(time.RFC3339), e.Datacenter)
+	}
+	if e.Wait > 0 {
+		return fmt.Sprintf("%v, and a window of it can be open for %v", e.is, e.Wait)
+	}
 	return fmt.Sprintf("%v: it has layout %s, epoch %s, datacenter %d, ttl %v", e.is, e.Layout, e.Epoch.Format(time.RFC3339), e.Datacenter, e.TTL)
 }
 
 // Unwrap gives the sentinel.
 func (e *OtherPool) Unwrap() error { return e.is }
 
-// refusal is the error that a reply stands for.
-func refusal(reply redisstore.Reply) error {
+// TTLError is [ErrRequest] about a TTL that is longer than the settings allow, or shorter than any may be.
+type TTLError struct {
+	TTL     time.Duration // that was asked for
+	Longest time.Duration // that is allowed
+}
+
+// Error says the bounds.
+func (e *TTLError) Error() string {
+	return fmt.Sprintf("%v: ttl %v: %v to %v, the longest that the settings allow", ErrRequest, e.TTL, MinTTL, e.Longest)
+}
+
+// Unwrap gives ErrRequest.
+func (e *TTLError) Unwrap() error { return ErrRequest }
+
+// LongestTTLError says that the longest TTL of this process is shorter than one with which the pool
+// is used: after a loss it would wait for too short a time. Nothing was granted. It is an [ErrOtherPool].
+type LongestTTLError struct {
+	Used    time.Duration // the pool's TTL, or the longest that another process allows
+	Longest time.Duration // that this process allows
+}
+
+// Error says both, and what mends it.
+func (e *LongestTTLError) Error() string {
+	return fmt.Sprintf("workerlease: the pool is used with a longest ttl of %v, and this process allows %v: set it to one value in all processes (--worker-longest-ttl)", e.Used, e.Longest)
+}
+
+// Unwrap gives ErrOtherPool.
+func (e *LongestTTLError) Unwrap() error { return ErrOtherPool }
+
+// refusal is the error that a reply about a pool stands for.
+func (p *Pools) refusal(pool string, reply redisstore.Reply) error {
 	switch reply.Word() {
+	case "longest":
+		longest := &LongestTTLError{Longest: p.LongestTTL(pool)}
+		if err := reply.Scan(&longest.Used); err != nil {
+			return err
+		}
+		return longest
 	case "lost":
 		return ErrLost
 	case "unknown":
 		return ErrUnknown
 	case "layout", "exists":
-		other := &OtherPool{is: ErrOtherPool}
-		if reply.Word() == "exists" {
-			other.is = ErrExists
-		}
-		if err := reply.Scan(&other.Layout, &other.Epoch, &other.Datacenter, &other.TTL); err != nil {
+		other, last := &OtherPool{is: ErrOtherPool}, 0 // milliseconds to wait, or 1 for a pool that is not there
+		if err := reply.Scan(&other.Layout, &other.Epoch, &other.Datacenter, &other.TTL, &last); err != nil {
 			return err
+		}
+		other.New = reply.Word() == "layout" && last == 1
+		if reply.Word() == "exists" {
+			other.is, other.Wait = ErrExists, time.Duration(last)*time.Millisecond
 		}
 		return other
 	case "exhausted":

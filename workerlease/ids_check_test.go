@@ -79,7 +79,7 @@ func (p *process) stamp(ctx context.Context, h *workerlease.Holder, generator *s
 func TestNoIDTwiceOverFaults(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := workerlease.Config{Skew: 100 * time.Millisecond}
+	config := workerlease.Config{Skew: 100 * time.Millisecond, LongestTTL: 700 * time.Millisecond}
 	processes := make([]*process, 10)
 	for i := range processes {
 		link := newFault(t, server)

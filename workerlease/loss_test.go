@@ -121,7 +121,7 @@ func TestFlushAllUnderHolders(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			store := storetest.Open(t, redisstore.Config{URL: server.URL()})
-			p := pools{workerlease.New(store, workerlease.Config{NewPools: setting, Skew: 100 * time.Millisecond}), store}
+			p := pools{workerlease.New(store, workerlease.Config{NewPools: setting, Skew: 100 * time.Millisecond, LongestTTL: short(2).TTL}), store}
 			if err := p.Create(t.Context(), "p", short(2).Shape, short(2).TTL); err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func TestServerThatStartsEmptyUnderHolders(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
-	p := pools{workerlease.New(store, workerlease.Config{Skew: 100 * time.Millisecond}), store}
+	p := pools{workerlease.New(store, workerlease.Config{Skew: 100 * time.Millisecond, LongestTTL: 15 * time.Second}), store}
 	request := of(2)
 	request.TTL = 15 * time.Second
 	if err := p.Create(t.Context(), "p", request.Shape, request.TTL); err != nil {

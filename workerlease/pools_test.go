@@ -16,11 +16,13 @@ import (
 func TestConfig(t *testing.T) {
 	for _, good := range []workerlease.Config{
 		{}, {NewPools: workerlease.Wait}, {NewPools: workerlease.Trust}, {Skew: time.Nanosecond}, {Skew: time.Minute}, {Cooldown: workerlease.MaxTTL},
+		{LongestTTL: workerlease.MinTTL}, {LongestTTL: workerlease.MaxTTL},
 	} {
 		expect.Error(t, fmt.Sprintf("Check of %+v", good), good.Check(), nil)
 	}
 	for _, bad := range []workerlease.Config{
 		{NewPools: "perhaps"}, {Skew: -time.Second}, {Skew: time.Minute + 1}, {Cooldown: -1}, {Cooldown: workerlease.MaxTTL + 1},
+		{LongestTTL: -time.Second}, {LongestTTL: workerlease.MinTTL - 1}, {LongestTTL: workerlease.MaxTTL + 1},
 	} {
 		if err := bad.Check(); err == nil {
 			t.Errorf("%+v: no fault was found", bad)
@@ -36,9 +38,9 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// wary are the same pools for clients that wait before they trust one that is unknown.
-func (p pools) wary() pools {
-	return pools{workerlease.New(p.store, workerlease.Config{Skew: 100 * time.Millisecond}), p.store}
+// wary are the same pools for clients that wait before they trust one that is unknown, as long as their longest TTL says.
+func (p pools) wary(longest time.Duration) pools {
+	return pools{workerlease.New(p.store, workerlease.Config{Skew: 100 * time.Millisecond, LongestTTL: longest}), p.store}
 }
 
 func (p pools) create(t *testing.T) {
@@ -59,7 +61,7 @@ func (p pools) create(t *testing.T) {
 	expect.Equal(t, "layout that the refusal tells", has.Layout, "41/5/5/12")
 	expect.Equal(t, "datacenter that the refusal tells", has.Datacenter, 7)
 	expect.Equal(t, "TTL that the refusal tells", has.TTL, time.Minute)
-	lease, err := p.wary().Acquire(t.Context(), "declared", workerlease.Request{Shape: of(2).Shape})
+	lease, err := p.wary(time.Minute).Acquire(t.Context(), "declared", workerlease.Request{Shape: of(2).Shape})
 	if err != nil || lease.Layout != "41/5/5/12" || lease.Datacenter != 7 || lease.TTL != time.Minute {
 		t.Errorf("a pool that was declared new waits for nothing and is what was declared: %+v %v", lease, err)
 	}
@@ -160,7 +162,7 @@ func (p pools) sticky(t *testing.T) {
 
 // quarantine: an unknown pool may be one whose state was lost.
 func (p pools) quarantine(t *testing.T) {
-	w, request := p.wary(), of(2)
+	w, request := p.wary(2*time.Second), of(2)
 	request.TTL = 2 * time.Second
 	_, err := w.Acquire(t.Context(), "unknown", request)
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
@@ -180,6 +182,7 @@ func (p pools) quarantine(t *testing.T) {
 	if err := h.Release(t.Context(), time.Time{}); err != nil {
 		t.Error(err)
 	}
+	w = p.wary(workerlease.DefaultTTL)
 	_, err = w.Acquire(t.Context(), "unknown too", of(2))
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
 	if err := p.Create(t.Context(), "unknown too", of(2).Shape, 30*time.Second); err != nil {

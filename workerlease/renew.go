@@ -2,7 +2,6 @@ package workerlease
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -12,25 +11,34 @@ import (
 
 // Renew moves the end of an open lease's window to one TTL from now, and returns the lease as it is then; a window never gets shorter. Pool, WorkerID and Token
 // name the lease. The rest is the holder's proof in case that Redis has lost it: a lease as it was granted or renewed last is written down anew as long as its
-// window is provably open, and a lease without that is lost then. TTL 0 is the pool's. ErrLost: it has ended, was released, is another's, or is not proven.
+// window is provably open, and a lease without that is lost then. TTL 0 is the pool's. A *TTLError: it is out of bounds.
+// An *OtherPool: the lease is of another shape than the pool is pinned to, or of another TTL than it has. ErrLost: it has ended, was released, is another's, or is not proven.
 func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) {
-	if lease.TTL != 0 && (lease.TTL < MinTTL || lease.TTL > MaxTTL) {
-		return Lease{}, fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, lease.TTL, MinTTL, MaxTTL)
+	if err := p.checkTTL(lease.Pool, lease.TTL); err != nil {
+		return Lease{}, err
+	}
+	if pin, is := p.Pin(lease.Pool); is && lease.Layout != "" && !pin.is(lease) {
+		return Lease{}, pin.other()
 	}
 	nonce, from, ok := openToken(lease.Token)
 	if !ok {
 		return Lease{}, ErrLost
 	}
 	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)), p.config.Skew.Milliseconds(), string(Wait)} // a pool that somebody holds a lease of is not new
-	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool), append(args, proof(lease)...)...)
+	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool), append(append(args, proof(lease)...), p.longest(lease.Pool))...)
 	if err != nil {
 		return Lease{}, err
 	}
 	if reply.Word() != "ok" {
-		return Lease{}, refusal(reply)
+		return Lease{}, p.refusal(lease.Pool, reply)
 	}
 	err = reply.Scan(&lease.NotAfter, &lease.TTL, &lease.Now)
 	return lease, err
+}
+
+// is reports whether a lease is of the shape that its pool is pinned to.
+func (p Pin) is(lease Lease) bool {
+	return lease.Layout == p.Shape.Layout && lease.Epoch.Equal(p.Shape.Epoch) && lease.Datacenter == p.Shape.Datacenter
 }
 
 // proof is what a holder can tell of its lease, as worker_renew takes it. A part of it is none.
@@ -66,7 +74,7 @@ func (p *Pools) Release(ctx context.Context, pool string, workerID int, leaseTok
 		return err
 	}
 	if reply.Word() != "ok" {
-		return refusal(reply)
+		return p.refusal(pool, reply)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 		return Ring{}, err
 	}
 	if reply.Word() != "ok" {
-		return Ring{}, refusal(reply)
+		return Ring{}, p.refusal(pool, reply)
 	}
 	p.list(ctx, pool) // it may have been listed nowhere, or on a server that has lost its list
 	var ring Ring

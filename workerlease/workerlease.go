@@ -40,6 +40,14 @@ type Config struct {
 	NewPools NewPools      // "" = Wait
 	Skew     time.Duration // how far the clocks of two servers that can be master may differ, up to a minute; 0 = DefaultSkew
 	Cooldown time.Duration // how long a slot rests behind its window before another holder gets it; 0 = not at all
+	// LongestTTL is the longest TTL of a pool, which is how long nothing is granted after its state
+	// may have been lost; a longer one is refused. MinTTL to MaxTTL. 0 = DefaultTTL, and under Trust
+	// MaxTTL, of which nothing is said to others: a loss that is noticed then lasts as long as the
+	// pool's own TTL.
+	LongestTTL time.Duration
+	// Pools are what pools are, by their names. A request for another shape or TTL is refused, also
+	// where Redis knows nothing of the pool.
+	Pools map[string]Pin
 }
 
 func (c Config) withDefaults() Config {
@@ -49,13 +57,16 @@ func (c Config) withDefaults() Config {
 	if c.Skew == 0 {
 		c.Skew = DefaultSkew
 	}
+	if c.LongestTTL == 0 && c.NewPools == Wait {
+		c.LongestTTL = DefaultTTL
+	}
 	if c.Skew > 0 {
 		c.Skew = (c.Skew + time.Millisecond - 1).Truncate(time.Millisecond) // scripts count milliseconds
 	}
 	return c
 }
 
-// Check tells every fault of a configuration, each with the bound that it breaks.
+// Check reports the first fault of a configuration, with the bound that it breaks.
 func (c Config) Check() error {
 	c = c.withDefaults()
 	switch {
@@ -65,6 +76,13 @@ func (c Config) Check() error {
 		return fmt.Errorf("workerlease: skew %v: 1ms to 1m", c.Skew)
 	case c.Cooldown < 0 || c.Cooldown > MaxTTL:
 		return fmt.Errorf("workerlease: cool-down %v: 0 to %v", c.Cooldown, MaxTTL)
+	case c.LongestTTL != 0 && (c.LongestTTL < MinTTL || c.LongestTTL > MaxTTL):
+		return fmt.Errorf("workerlease: longest ttl %v: %v to %v", c.LongestTTL, MinTTL, MaxTTL)
+	}
+	for name, pin := range c.Pools {
+		if err := pin.check(); err != nil {
+			return fmt.Errorf("workerlease: pool %s: %w", name, err)
+		}
 	}
 	return nil
 }
@@ -73,6 +91,7 @@ func (c Config) Check() error {
 type Pools struct {
 	store  *redisstore.Store
 	config Config
+	seen   memory
 }
 
 // New returns the pools of a store. A configuration that [Config.Check] finds fault with is a programmer's mistake and panics.
@@ -81,7 +100,7 @@ func New(store *redisstore.Store, config Config) *Pools {
 	if err := config.Check(); err != nil {
 		panic(err)
 	}
-	return &Pools{store, config}
+	return &Pools{store: store, config: config}
 }
 
 // Shape is what a pool's ids look like: fixed by its first grant, or by Create.
@@ -107,17 +126,22 @@ func (s Shape) read() (snowflake.Layout, error) {
 
 // Request says what to lease.
 type Request struct {
-	// TTL is the length of a window, MinTTL to MaxTTL, and three seconds at least where the layout counts seconds: see [ShortestTTL]. It belongs to the pool: fixed by the first grant, and another one is refused. 0 = the pool's, DefaultTTL
-	// for a pool that is new.
+	// TTL is the length of a window: MinTTL, or [ShortestTTL] of the layout, to what
+	// [Pools.LongestTTL] says. It belongs to the pool: fixed by the first grant, and another one is
+	// refused. 0 = the pool's, and for a pool that is new DefaultTTL, or LongestTTL if that is shorter.
 	TTL time.Duration
 	// Identity names the holder, up to 200 characters without spaces: the worker id that it had last is granted again, if its window has ended. "" = none.
 	Identity string
-	Shape    Shape // of a pool that is new
+	Shape    Shape // of a pool that is new, unless it is pinned, or this process has seen it under Wait
+	// NewShape is that of a pool that is new, in the place of Shape, where the caller may not shape
+	// pools: then a request that wants another is refused. nil = Shape
+	NewShape *Shape
 	// WantLayout, WantEpoch and WantDatacenter refuse a pool whose layout, epoch or datacenter is not Shape's.
 	WantLayout, WantEpoch, WantDatacenter bool
 	Ack                                   int // replicas that must have the grant and each renewal; 0 = what the store asks for
 }
 
+// read checks a request, and returns the layout of its shape.
 func (r Request) read() (snowflake.Layout, error) {
 	layout, err := r.Shape.read()
 	if err == nil {
@@ -128,8 +152,8 @@ func (r Request) read() (snowflake.Layout, error) {
 
 func (r Request) check(layout snowflake.Layout) error {
 	switch least := ShortestTTL(layout); {
-	case r.TTL != 0 && (r.TTL < least || r.TTL > MaxTTL):
-		return fmt.Errorf("%w: ttl %v: %v to %v in layout %v", ErrRequest, r.TTL, least, MaxTTL, layout)
+	case r.TTL != 0 && r.TTL < least:
+		return fmt.Errorf("%w: ttl %v: at least %v in layout %v", ErrRequest, r.TTL, least, layout)
 	case r.Identity != "" && !names.Valid(r.Identity):
 		return fmt.Errorf("%w: identity: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
 	case r.Ack < 0 || r.Ack > 100:
@@ -138,42 +162,41 @@ func (r Request) check(layout snowflake.Layout) error {
 	return nil
 }
 
-// ShortestTTL is the shortest TTL that a pool of a layout can be given: MinTTL, and three units of its timestamps. A unit is stamped only if it lies in the window wholly,
-// and a window that is renewed every third of a TTL has two thirds left then, one if a renewal failed: with less, the second that it is would lie in none.
+// ShortestTTL is the shortest TTL that a pool of a layout can be given: MinTTL, and three units of its
+// timestamps. A unit is stamped only if it lies in the window wholly, and a window that is renewed
+// every third of a TTL has two thirds left then, one if a renewal failed: with less, the present
+// second would lie in none.
 func ShortestTTL(layout snowflake.Layout) time.Duration { return max(MinTTL, 3*layout.Unit) }
-
-func (r Request) ttl() time.Duration {
-	if r.TTL == 0 {
-		return DefaultTTL
-	}
-	return r.TTL
-}
 
 // Lease is a granted worker id. It is a value: whoever has its Token holds the lease.
 type Lease = holder.Lease
 
-// Acquire leases a worker id. The errors: an *Exhausted, a *Quarantined, an *OtherPool, ErrRequest; redisstore.ErrUnavailable (nothing was done),
-// redisstore.ErrUnknownOutcome (a slot may be taken until its TTL has passed; acquire another). The pool's name must hold no brace.
+// Acquire leases a worker id. The errors: an *Exhausted, a *Quarantined, an *OtherPool, a *TTLError, a *LongestTTLError, ErrRequest;
+// redisstore.ErrUnavailable (nothing was done), redisstore.ErrUnknownOutcome (a slot may be taken until its TTL has passed; acquire another). The pool's name must hold no brace.
 func (p *Pools) Acquire(ctx context.Context, pool string, request Request) (Lease, error) {
 	return p.acquire(ctx, pool, request, secret.New())
 }
 
 func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce string) (Lease, error) {
-	layout, err := request.read()
+	request, _, err := p.settle(pool, request)
 	if err != nil {
 		return Lease{}, err
 	}
 	shape := request.Shape
-	shape.Layout = layout.String()
+	fresh, ttl := p.fresh(pool, request)
+	layout, err := fresh.read()
+	if err != nil {
+		return Lease{}, err
+	}
 	reply, err := p.on(request.Ack).Run(ctx, scripts.WorkerAcquire, p.keys(pool), nonce, request.Identity, p.config.Skew.Milliseconds(), string(p.config.NewPools),
 		p.config.Cooldown.Milliseconds(), wanted(request.WantLayout, shape.Layout), wanted(request.WantEpoch, shape.epoch()),
 		wanted(request.WantDatacenter, strconv.Itoa(shape.Datacenter)), wanted(request.TTL != 0, milliseconds(request.TTL)),
-		shape.Layout, shape.epoch(), shape.Datacenter, layout.Worker, request.ttl().Milliseconds())
+		layout.String(), fresh.epoch(), fresh.Datacenter, layout.Worker, ttl.Milliseconds(), p.longest(pool))
 	if err != nil {
 		return Lease{}, err
 	}
 	if reply.Word() != "granted" {
-		return Lease{}, refusal(reply)
+		return Lease{}, p.refusal(pool, reply)
 	}
 	lease := Lease{Pool: pool, Identity: request.Identity}
 	head, first := "", ""
@@ -184,6 +207,7 @@ func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce
 		return Lease{}, err
 	}
 	lease.Token = token(nonce, lease.NotBefore)
+	p.seen.put(pool, Pin{Shape{Layout: lease.Layout, Datacenter: lease.Datacenter, Epoch: lease.Epoch}, lease.TTL})
 	if first == "1" {
 		p.list(ctx, pool)
 	}

@@ -70,7 +70,7 @@ func shape() (workerlease.Shape, snowflake.Layout) {
 }
 
 func poolsOf(store *redisstore.Store) *workerlease.Pools {
-	return workerlease.New(store, workerlease.Config{Skew: skew})
+	return workerlease.New(store, workerlease.Config{Skew: skew, LongestTTL: ttl})
 }
 
 // stampLeased stamps with a leased worker id, and with another one whenever that is lost.

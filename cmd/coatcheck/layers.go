@@ -124,6 +124,12 @@ func (l *layers) parseFile(bytes []byte) (values map[string]written, faults []er
 			faultf(key, "unknown setting %q%s", key.Value, l.meant(key.Value))
 		case twice:
 			faultf(key, "%s is set on line %d already", key.Value, before.line)
+		case node.Kind == yaml.MappingNode && l.nests(key.Value):
+			text, err := yaml.Marshal(node)
+			if err != nil {
+				faultf(node, "%s: %w", key.Value, err)
+			}
+			values[key.Value] = written{string(text), node.Line}
 		case node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null":
 			faultf(node, "%s takes one value", key.Value)
 		default:
@@ -135,6 +141,11 @@ func (l *layers) parseFile(bytes []byte) (values map[string]written, faults []er
 
 func (l *layers) knows(name string) bool {
 	return slices.ContainsFunc(l.table, func(s *setting) bool { return s.name == name })
+}
+
+// nests reports whether a setting is a map in the file.
+func (l *layers) nests(name string) bool {
+	return slices.ContainsFunc(l.table, func(s *setting) bool { return s.name == name && s.nested })
 }
 
 // meant asks whether a setting of nearly that name was meant; "" if there is none.

@@ -140,7 +140,7 @@ func (c *config) workers() workerlease.Config {
 	if embedded := c.redis == "" || c.redis == "embedded:"; newPools == "" && (c.dev || embedded) {
 		newPools = workerlease.Trust
 	}
-	return workerlease.Config{NewPools: newPools, Skew: c.clockSkew, Cooldown: c.workerCooldown}
+	return workerlease.Config{NewPools: newPools, Skew: c.clockSkew, Cooldown: c.workerCooldown, LongestTTL: c.workerLongest, Pools: c.pools}
 }
 
 // quota is what one principal may have in the store.

@@ -50,6 +50,8 @@ type config struct {
 	newPools       string
 	clockSkew      time.Duration
 	workerCooldown time.Duration
+	workerLongest  time.Duration // 0 = unsaid
+	pools          map[string]workerlease.Pin
 	idPool         string
 	stampPools     []string
 	readyWhen      string
@@ -115,6 +117,7 @@ type setting struct {
 	line   int                 // in the file
 	hot    bool                // a new value is taken on SIGHUP
 	redact func(string) string // hides what is secret in a value; nil = nothing is
+	nested bool                // in the file it is a map
 	toggle bool                // a flag that needs no value
 }
 
@@ -148,6 +151,8 @@ func settings(c *config) []*setting {
 		optional(choice("new-pools", "", []string{"wait", "trust"}, "a worker-id pool that the store knows nothing of: wait until no window can be open that it may have forgotten, or trust that it is new; empty: trust on the embedded store and with --dev, else wait", &c.newPools)),
 		span("clock-skew", "1s", time.Millisecond, time.Minute, "how far the clocks of two Redis servers that can be master may differ; alike in all that use a pool", &c.clockSkew),
 		span("worker-cooldown", "0s", 0, workerlease.MaxTTL, "how long a worker id rests behind its lease before another holder gets it", &c.workerCooldown),
+		optional(span("worker-longest-ttl", unsaid, workerlease.MinTTL, workerlease.MaxTTL, fmt.Sprintf("the longest TTL of a worker-id pool: a longer one is refused, and once Redis may have lost a pool nothing is granted for that long and --clock-skew; alike in all that use a pool; empty: %v, where unknown pools are trusted %v", workerlease.DefaultTTL, workerlease.MaxTTL), &c.workerLongest)),
+		poolPins(&c.pools),
 		optional(named("id-pool", "default", "the pool of /id/snowflake, of which the service leases a worker id at its start; empty: none", &c.idPool)),
 		poolNames("stamp-pools", "more pools of which the service leases a worker id at its start, as it does of --id-pool; empty: none", &c.stampPools),
 		choice("ready-when", string(server.ReadyWithIDs), []string{string(server.ReadyWithIDs), string(server.ReadyWithStore)}, "what makes /readyz say 200. ids: the store works, and of no pool of --id-pool and --stamp-pools another process has a worker id while this one has none, so that a rolling deploy keeps those that can stamp; store: the store works", &c.readyWhen),

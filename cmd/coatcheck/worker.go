@@ -80,5 +80,5 @@ func (s *poolShape) request(identity string, said func(flag string) bool) client
 
 // bindSource adds --server, --redis with what belongs to it, --config and the command's own settings to its flags.
 func bindSource(flags *pflag.FlagSet, own ...*setting) *source {
-	return bindStraight(flags, []string{"new-pools", "clock-skew", "worker-cooldown"}, own)
+	return bindStraight(flags, []string{"new-pools", "clock-skew", "worker-cooldown", "worker-longest-ttl", "pools"}, own)
 }

@@ -17,12 +17,13 @@ import (
 
 func (p *program) workerCreateCommand() *cobra.Command {
 	var shape poolShape
+	var replace bool
 	command := &cobra.Command{
 		Use: "create POOL", Short: "Declare a pool new, so that its first lease waits for nothing",
-		Long: "Declare that a pool is new: that none of its worker ids is in use anywhere. Its first lease then waits for no quarantine. Exit code 1 if the pool is there already.",
+		Long: "Declare that a pool is new: that none of its worker ids is in use anywhere. Its first lease then waits for no quarantine. Exit code 1 if the pool is there already; with --replace it gets another layout, epoch, datacenter or TTL, once all of its worker ids have been given back or have ended.",
 		Args: onePool,
 	}
-	s := bindSource(command.Flags(), shape.bind(workerlease.MinTTL)...)
+	s := bindSource(command.Flags(), append(shape.bind(workerlease.MinTTL), toggle("replace", "give a pool that is there the shape that is named; no window of it may be open, and ids that it has made before can come again under an epoch or layout that overlaps", &replace))...)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			asked := shape.request("", s.said)
@@ -30,7 +31,11 @@ func (p *program) workerCreateCommand() *cobra.Command {
 			if asked.Datacenter != nil {
 				wanted.Datacenter = *asked.Datacenter
 			}
-			created, err := service.CreatePool(ctx, args[0], wanted)
+			declare := service.CreatePool
+			if replace {
+				declare = service.ReplacePool
+			}
+			created, err := declare(ctx, args[0], wanted)
 			if err != nil {
 				return err
 			}

@@ -1,8 +1,9 @@
 -- pool: the head of a worker-id pool. The pool is a hash: its field 'pool' is the head, and there is one field 's:<worker id>' for every worker id that was ever
--- granted (lib/slot). The head is one text, 'layout epoch datacenter bits ttl records next fence incarnation quarantine': a word that is empty is written
+-- granted (lib/slot). The head is one text, 'layout epoch datacenter bits ttl records next fence incarnation quarantine longest': a word that is empty is written
 -- as '-', and a number that there is none of as 0. It is one field because each field that a script reads or writes costs the server time.
 -- layout, epoch, datacenter, bits, ttl: what the pool is; layout is '' until the first grant fixes them. records: how many slot records belong there.
 -- next: no id below it was never granted. fence: the last one. incarnation: the life of the server that wrote last. quarantine: until when nothing is granted.
+-- longest: the longest ttl that any process which uses the pool allows; 0: none has said so.
 local function full(word)
   return word == '-' and '' or word
 end
@@ -15,20 +16,20 @@ end
 local function read_pool(key)
   local head = redis.call('HGET', key, 'pool')
   local slots = redis.call('HLEN', key) - (head and 1 or 0)
-  local layout, epoch, datacenter, bits, ttl, records, next_id, fence, life, quarantine =
-    string.match(head or '', '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+)$')
+  local layout, epoch, datacenter, bits, ttl, records, next_id, fence, life, quarantine, longest =
+    string.match(head or '', '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+)$')
   if not layout then
-    local nothing = {layout = '', epoch = '', datacenter = '', bits = '0', ttl = 0, records = slots, next = 0, fence = '0', incarnation = '', quarantine = 0}
+    local nothing = {layout = '', epoch = '', datacenter = '', bits = '0', ttl = 0, records = slots, next = 0, fence = '0', incarnation = '', quarantine = 0, longest = 0}
     return nothing, false, not head and slots == 0
   end
   local pool = {
     layout = full(layout), epoch = full(epoch), datacenter = full(datacenter), bits = bits, ttl = tonumber(ttl), records = slots, next = tonumber(next_id),
-    fence = fence, incarnation = full(life), quarantine = tonumber(quarantine),
+    fence = fence, incarnation = full(life), quarantine = tonumber(quarantine), longest = tonumber(longest),
   }
   return pool, tonumber(records) == slots, false
 end
 
 local function head_of(pool)
-  return string.format('%s %s %s %s %.0f %.0f %.0f %s %s %.0f', dash(pool.layout), dash(pool.epoch), dash(pool.datacenter), pool.bits, pool.ttl, pool.records, pool.next,
-    pool.fence, dash(pool.incarnation), pool.quarantine)
+  return string.format('%s %s %s %s %.0f %.0f %.0f %s %s %.0f %.0f', dash(pool.layout), dash(pool.epoch), dash(pool.datacenter), pool.bits, pool.ttl, pool.records, pool.next,
+    pool.fence, dash(pool.incarnation), pool.quarantine, pool.longest)
 end

@@ -1,0 +1,145 @@
+package workerlease
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/coatcheck/coatcheck/snowflake"
+)
+
+// Pin is what a pool is by the settings of the processes that use it. It outlives a loss of all that
+// Redis knows: a pool that is pinned never begins anew with another shape.
+type Pin struct {
+	Shape Shape
+	TTL   time.Duration // MinTTL to MaxTTL, also above Config.LongestTTL; 0 = not pinned
+}
+
+func (p Pin) check() error {
+	layout, err := p.Shape.read()
+	if least := ShortestTTL(layout); err == nil && p.TTL != 0 && (p.TTL < least || p.TTL > MaxTTL) {
+		err = fmt.Errorf("ttl %v: %v to %v", p.TTL, least, MaxTTL)
+	}
+	return err
+}
+
+// other is the refusal of a request for a pool that is pinned otherwise.
+func (p Pin) other() error {
+	return &OtherPool{Layout: p.Shape.Layout, Epoch: p.Shape.Epoch, Datacenter: p.Shape.Datacenter, TTL: p.TTL, is: ErrOtherPool}
+}
+
+// Pin returns what a pool is pinned to; ok is false if it is not.
+func (p *Pools) Pin(pool string) (pin Pin, ok bool) {
+	pin, ok = p.config.Pools[pool]
+	return pin, ok
+}
+
+// LongestTTL is the longest TTL that a request for a pool may name.
+func (p *Pools) LongestTTL(pool string) time.Duration {
+	if p.config.LongestTTL == 0 {
+		return MaxTTL
+	}
+	return max(p.config.LongestTTL, p.config.Pools[pool].TTL)
+}
+
+// longest is the longest TTL of a pool as the scripts are told it: 0 = the settings do not say.
+func (p *Pools) longest(pool string) int64 {
+	return max(p.config.LongestTTL, p.config.Pools[pool].TTL).Milliseconds()
+}
+
+// checkTTL refuses a TTL that is out of bounds; 0 is the pool's. The error is a *TTLError.
+func (p *Pools) checkTTL(pool string, ttl time.Duration) error {
+	if longest := p.LongestTTL(pool); ttl != 0 && (ttl < MinTTL || ttl > longest) {
+		return &TTLError{TTL: ttl, Longest: longest}
+	}
+	return nil
+}
+
+// settle checks a request and makes it one for what its pool is pinned to. It returns the layout of
+// the request's shape, which is written as package snowflake writes it. The error is a *TTLError, an
+// *OtherPool or ErrRequest.
+func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout, error) {
+	layout, err := request.read()
+	if err = errors.Join(p.checkTTL(pool, request.TTL), err); err != nil {
+		return request, layout, err
+	}
+	request.Shape.Layout = layout.String()
+	if request, err = p.pinned(pool, request); err != nil {
+		return request, layout, err
+	}
+	layout, err = request.Shape.read()
+	return request, layout, err
+}
+
+// defaultTTL is the TTL of a pool that is new and for which none is named.
+func (p *Pools) defaultTTL(pool string) time.Duration { return min(DefaultTTL, p.LongestTTL(pool)) }
+
+// pinned makes a request one for what its pool is pinned to. The error is an *OtherPool: it asks for
+// something else.
+func (p *Pools) pinned(pool string, request Request) (Request, error) {
+	pin, is := p.Pin(pool)
+	if !is {
+		return request, nil
+	}
+	asked := request.Shape
+	if request.WantLayout && asked.Layout != pin.Shape.Layout || request.WantEpoch && !asked.Epoch.Equal(pin.Shape.Epoch) ||
+		request.WantDatacenter && asked.Datacenter != pin.Shape.Datacenter || request.TTL != 0 && pin.TTL != 0 && request.TTL != pin.TTL {
+		return request, pin.other()
+	}
+	request.Shape, request.WantLayout, request.WantEpoch, request.WantDatacenter = pin.Shape, true, true, true
+	if pin.TTL != 0 {
+		request.TTL = pin.TTL
+	}
+	return request, nil
+}
+
+// fresh is what a pool gets that is new: what this process has seen of it, so that a loss does not
+// change it; else what the request says.
+func (p *Pools) fresh(pool string, request Request) (Shape, time.Duration) {
+	shape, ttl := request.Shape, request.TTL
+	if request.NewShape != nil {
+		shape = *request.NewShape
+	}
+	if _, is := p.Pin(pool); !is && p.config.NewPools == Wait {
+		if seen, is := p.seen.get(pool); is {
+			shape, ttl = seen.Shape, seen.TTL
+		}
+	}
+	if ttl == 0 {
+		ttl = p.defaultTTL(pool)
+	}
+	return shape, min(ttl, p.LongestTTL(pool))
+}
+
+// maxSeen bounds the pools whose shape a process remembers.
+const maxSeen = 10_000
+
+// memory is what a process has seen of pools. Beyond maxSeen it forgets one for another. It is safe
+// for concurrent use.
+type memory struct {
+	mu    sync.Mutex
+	pools map[string]Pin
+}
+
+func (m *memory) get(pool string) (Pin, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pin, is := m.pools[pool]
+	return pin, is
+}
+
+func (m *memory) put(pool string, seen Pin) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pools == nil {
+		m.pools = map[string]Pin{}
+	}
+	if _, is := m.pools[pool]; !is && len(m.pools) >= maxSeen {
+		for other := range m.pools {
+			delete(m.pools, other)
+			break
+		}
+	}
+	m.pools[pool] = seen
+}

@@ -60,6 +60,7 @@ var layers = map[string][]string{
 	"chaos/counters":    {}, // only tests
 	"chaos/ids":         {}, // only tests
 	"chaos/locks":       {}, // only tests
+	"chaos/prices":      {}, // only tests
 	"chaos/segments":    {}, // only tests
 	"chaos/soak":        {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at

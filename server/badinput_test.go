@@ -75,7 +75,7 @@ func newVictim(t *testing.T, config redisstore.Config) *victim {
 
 	before := dumpOf(t, store)
 	checkProblem(t, v.s.do(t, "POST", "/payments", `{"amount":0}`, "Idempotency-Key: bad"), "invalid-request")
-	expect.Equal(t, "what a payment that failed its check has left", dumpOf(t, store), before)
+	expect.Equal(t, "what a payment that failed its check has left", dumpOf(t, store), before, sameEnd)
 	return v
 }
 

@@ -63,8 +63,8 @@ var decisions = []struct {
 	},
 	{
 		"worker_acquire", "coatcheck_worker_grants_total",
-		"Worker ids that were asked for, by outcome; exhausted: all of the pool are taken; quarantined: its state may have been lost; layout: the pool has another one.",
-		[]string{"granted", "layout", "exhausted", "quarantined"},
+		"Worker ids that were asked for, by outcome; exhausted: all of the pool are taken; quarantined: its state may have been lost; layout: the pool has another one; longest: it is used with a longer TTL than this process allows.",
+		[]string{"granted", "layout", "longest", "exhausted", "quarantined"},
 	},
 	{
 		"worker_renew", "coatcheck_worker_renewals_total", "Renewals of worker ids' leases, by outcome.",

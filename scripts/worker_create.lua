@@ -8,14 +8,14 @@
 -- Units  ttl, skew and wait in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
 -- Effect writes on created, and with [7] where it notices that state may have been lost
 local key, index, names, skew = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[7])
-local pool = read_pool(key)
+local has = read_pool(key)
 
 -- open_for returns for how long a window of the pool can still be open by the clock of some server.
 local function open_for()
-  pool = examine(key, index, names, tonumber(ARGV[5]), tonumber(ARGV[6]), skew, false)
-  local last = pool.quarantine
-  for id = 0, 2 ^ pool.bits - 1 do
-    local slot = pool.records > 0 and read_slot(key, integer(id))
+  has = examine(key, index, names, tonumber(ARGV[5]), tonumber(ARGV[6]), skew, false)
+  local last = has.quarantine
+  for id = 0, 2 ^ (has.bits == '0' and 20 or has.bits) - 1 do -- 20 is the widest where it is not known
+    local slot = has.records > 0 and read_slot(key, integer(id))
     if slot then
       last = math.max(last, tonumber(slot.till) + skew)
     end
@@ -23,15 +23,15 @@ local function open_for()
   return math.max(last - now, 0)
 end
 
-if pool.layout ~= '' or pool.records > 0 then
+if has.layout ~= '' or has.records > 0 then
   local wait = skew and open_for() or 0
   if not skew or wait > 0 then
-    return {'exists', pool.layout, pool.epoch, pool.datacenter, integer(pool.ttl), integer(wait)}
+    return {'exists', has.layout, has.epoch, has.datacenter, integer(has.ttl), integer(wait)}
   end
   redis.call('DEL', index, names, key)
-  pool.records, pool.next = 0, 0
+  has.records, has.next = 0, 0
 end
-pool.layout, pool.epoch, pool.datacenter, pool.bits, pool.ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-pool.incarnation, pool.quarantine, pool.longest = incarnation(), 0, tonumber(ARGV[6])
-write_pool(key, pool)
+has.layout, has.epoch, has.datacenter, has.bits, has.ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+has.incarnation, has.quarantine, has.longest = incarnation(), 0, tonumber(ARGV[6])
+write_pool(key, has)
 return {'created', integer(now)}

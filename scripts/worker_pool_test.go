@@ -105,7 +105,7 @@ func (b *box) renew(g grant, ttl any) []string {
 // proof is what a holder tells with a renewal, in the order of ARGV.
 type proof struct {
 	id, nonce, from, ttl, skew, newPools, till, fence, identity, layout, epoch, datacenter, bits any
-	longest                                                                                             int64
+	longest                                                                                      int64
 }
 
 func (p proof) args() []any {

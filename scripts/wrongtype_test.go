@@ -211,6 +211,11 @@ var misuses = []misuse{
 		b.setHead("incarnation", "before")
 		return []any{"41/10/12", "0", "0", 2, hour, 0, 0}
 	}, ""},
+	{"worker_create: names of a lost pool", scripts.WorkerCreate, poolKeys, 2, func(b *box) []any {
+		b.lease(lease{nonce: "n1"})
+		b.setHead("incarnation", "before")
+		return []any{"41/10/12", "0", "0", 2, hour, 0, 0}
+	}, ""},
 	{"worker_acquire: pool", scripts.WorkerAcquire, poolKeys, 0, args(next.args()...), ""},
 	{"worker_acquire: index of a new pool", scripts.WorkerAcquire, poolKeys, 1, args(next.args()...), ""},
 	{"worker_acquire: index of an unknown pool", scripts.WorkerAcquire, poolKeys, 1, args(unsure.args()...), ""},

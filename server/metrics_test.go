@@ -162,7 +162,7 @@ func TestMetricsOfWorkers(t *testing.T) {
 	must[wire.WorkerLease](t, s.service, 201, "POST", "/worker/wide", forAnHourHeld)
 	s.wantRing(t, figures{"held": 2, "free": 1 + 1023, "cooling": 0, "quarantined": 0}, figures{"granting": 2, "quarantined": 0, "unseen": 0})
 
-	careful := measureOn(t, s.redis, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait}}, redisstore.Config{})
+	careful := measureOn(t, s.redis, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait, LongestTTL: time.Hour}}, redisstore.Config{})
 	if err := s.redis.Client().FlushAll(t.Context()).Err(); err != nil {
 		t.Fatalf("FLUSHALL: %v", err)
 	}

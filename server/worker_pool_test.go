@@ -256,3 +256,34 @@ func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) 
 		t.Errorf("windows of worker id %d overlap: %v to %v, and from %v", second.WorkerID, first.NotBefore, first.NotAfter, second.NotBefore)
 	}
 }
+
+// What a pool looks like is up to those who may declare pools, and to the settings.
+func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
+	east := workerlease.Pin{Shape: workerlease.Shape{Layout: "41/5/5/12", Bits: 5, Datacenter: 3, Epoch: time.UnixMilli(1700000000000).UTC()}, TTL: time.Minute}
+	g := serveKeyed(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Trust, Pools: map[string]workerlease.Pin{"pinned": east}}}, nil)
+	for _, body := range []string{`{"layout":"41/5/7"}`, `{"epoch":"2024-02-29T00:00:00Z"}`, `{"layout":"41/5/5/12","datacenter":3}`} {
+		wantDetail(t, g.as(t, "use", "POST", "/worker/new", body), wire.LayoutMismatch, "it is not there", "41/10/12")
+	}
+	lease := decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/new", `{"layout":"41/10/12"}`), 201)
+	expect.Equal(t, "layout that a user gets", lease.Layout, "41/10/12")
+	decode[wire.WorkerLease](t, g.as(t, "admin", "POST", "/worker/shaped", `{"layout":"41/5/7"}`), 201)
+	lease = decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/shaped", `{"layout":"41/5/7"}`), 201)
+	expect.Equal(t, "layout of a pool that an administrator shaped", lease.Layout, "41/5/7")
+
+	lease = decode[wire.WorkerLease](t, g.as(t, "use", "POST", "/worker/pinned", ""), 201)
+	expect.Equal(t, "the pinned pool", []any{lease.Layout, lease.Datacenter, lease.Epoch, lease.TTL}, []any{"41/5/5/12", 3, east.Shape.Epoch, int64(60_000)})
+	for _, who := range []string{"use", "admin"} {
+		for _, body := range []string{`{"layout":"41/10/12"}`, `{"datacenter":4}`, `{"epoch":"2024-02-29T00:00:00Z"}`, `{"ttl_ms":30000}`} {
+			checkProblem(t, g.as(t, who, "POST", "/worker/pinned", body), wire.LayoutMismatch)
+		}
+	}
+	checkProblem(t, g.as(t, "admin", "PUT", "/worker/pinned", `{"layout":"41/10/12"}`), wire.LayoutMismatch)
+	checkProblem(t, g.as(t, "admin", "PUT", "/worker/pinned", ""), wire.PoolExists)
+
+	// The administrator changes what was fixed by the first who asked, once nothing of it is in use.
+	a := g.as(t, "admin", "PUT", "/worker/new?replace=true", `{"layout":"41/5/7"}`)
+	checkProblem(t, a, wire.PoolExists)
+	a.wantRetryAfter(t, 1, 31)
+	wantDetail(t, g.as(t, "admin", "PUT", "/worker/new?replace=yes", ""), wire.InvalidRequest, "replace", "true or false")
+	checkProblem(t, g.as(t, "use", "PUT", "/worker/new?replace=true", `{"layout":"41/5/7"}`), wire.Forbidden)
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
@@ -78,6 +79,7 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 		{[]string{"--redis", "redis://h", "--dev", "--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
 		{[]string{"--redis", "redis+cluster://h", "--new-pools", "trust", "--clock-skew", "250ms", "--worker-cooldown", "2h", "--id-pool", "orders"},
 			workerlease.Config{NewPools: workerlease.Trust, Skew: 250 * time.Millisecond, Cooldown: 2 * time.Hour}, "orders"},
+		{[]string{"--redis", "redis://h", "--worker-longest-ttl", "10m"}, workerlease.Config{Skew: time.Second, LongestTTL: 10 * time.Minute}, "default"},
 		{[]string{"--redis", "redis://h", "--id-pool=", "--worker-cooldown=0s"}, workerlease.Config{NewPools: "", Skew: time.Second}, ""},
 	} {
 		command := &cobra.Command{}
@@ -91,10 +93,34 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 		expect.Error(t, fmt.Sprintf("check of workers with %q", row.args), got.Check(), nil)
 	}
 	for _, args := range [][]string{
-		{"--new-pools", "guess"}, {"--clock-skew", "0s"}, {"--clock-skew", "61s"}, {"--clock-skew", "1"}, {"--worker-cooldown", "-1s"}, {"--worker-cooldown", "25h"},
+		{"--new-pools", "guess"}, {"--clock-skew", "0s"}, {"--clock-skew", "61s"}, {"--clock-skew", "1"}, {"--worker-cooldown", "-1s"}, {"--worker-longest-ttl", "25h"}, {"--worker-cooldown", "25h"},
 		{"--id-pool", "a b"}, {"--id-pool", "a/b"}, {"--identity", "é"}, {"--identity", strings.Repeat("a", 201)},
 	} {
 		execute(t, nil, append([]string{"config", "check"}, args...)...).exits(usage, args[0])
+	}
+}
+
+func TestPoolsInTheSettings(t *testing.T) {
+	want := map[string]workerlease.Pin{
+		"orders":   {Shape: workerlease.Shape{Layout: "41/5/5/12", Bits: 5, Datacenter: 3, Epoch: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)}, TTL: 10 * time.Minute},
+		"eu:plain": {Shape: workerlease.Shape{Layout: "41/10/12", Bits: 10, Epoch: snowflake.DefaultEpoch}},
+	}
+	path := file(t, "redis: redis://h\npools:\n  orders:\n    layout: 41/5/5/12\n    epoch: 2024-02-29T00:00:00Z\n    datacenter: 3\n    ttl: 10m\n  eu:plain: {}\n")
+	const line = "{orders: {layout: 41/5/5/12, epoch: 2024-02-29T00:00:00Z, datacenter: 3, ttl: 10m}, 'eu:plain': {}}"
+	for _, args := range [][]string{{"--config", path}, {"--pools", line}} {
+		command := &cobra.Command{}
+		l := bindFlags(command.Flags())
+		if err := errors.Join(command.ParseFlags(args), l.load(command.Flags(), func(string) string { return "" })); err != nil {
+			t.Errorf("settings %q: %v", args, err)
+		}
+		expect.Equal(t, fmt.Sprintf("pools with %q", args), l.config.workers().Pools, want)
+	}
+	for text, says := range map[string]string{
+		"[orders]": "not a map of pools", "orders": "not a map of pools", "{'a b': {}}": "is not a name", "{a: {layout: x}}": "pool a: layout", "{a: {colour: red}}": "pool a: colour",
+		"{a: {datacenter: 3}}": "pool a: datacenter: 0 to 0", "{a: {layout: 41/5/5/12, datacenter: 32}}": "0 to 31", "{a: {epoch: 2999-01-01T00:00:00Z}}": "pool a: epoch",
+		"{a: {ttl: 25h}}": "pool a: ttl", "{a: {epoch: yesterday}}": "pool a: epoch", "{a: {layout: 31/10/12}}": "pool a: layout: its timestamps",
+	} {
+		execute(t, nil, "config", "check", "--pools", text).exits(usage, "pools (--pools)", says)
 	}
 }
 

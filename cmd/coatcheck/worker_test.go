@@ -178,8 +178,8 @@ func TestPoolInQuarantineSaysHowToDeclareItNew(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	for name, at := range map[string][]string{
-		"service": {"--server", serve(t, "--redis", redis.URL(), "--prefix", "a:").banner.URL},
-		"redis":   {"--redis", redis.URL(), "--prefix", "b:"},
+		"service": {"--server", serve(t, "--redis", redis.URL(), "--prefix", "a:", "--worker-longest-ttl", "1h").banner.URL},
+		"redis":   {"--redis", redis.URL(), "--prefix", "b:", "--worker-longest-ttl", "1h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runUnderLease(t, at, nil, `true`).exits(tryLater, "coatcheck worker create orders", "Try again in")

@@ -15,6 +15,7 @@ const (
 	both   breach = "two holders at once" // a holder counts on its lease although another one was granted the worker id more than S ago
 	warm   breach = "no rest"             // a slot is granted again before it has cooled down
 	robbed breach = "lost while alive"    // a renewal in time is refused
+	shaped breach = "another shape"       // a grant is of a pool that looks otherwise than it is configured to
 )
 
 // grant is what one holder was confirmed.
@@ -23,6 +24,7 @@ type grant struct {
 	identity           int
 	made               int64 // when, in truth
 	fence              int64
+	shape              int
 	from, till         int64 // what it may use
 	used               int64 // the end of its last stamp, or from
 	looked             int64 // when it counted on its lease last
@@ -70,6 +72,9 @@ func (c *checker) failf(b breach, worker int, format string, args ...any) {
 // granted is told of a grant that was confirmed.
 func (c *checker) granted(g *grant) {
 	c.confirmed++
+	if g.shape != c.s.shape() {
+		c.failf(shaped, g.worker, "%v has shape %d, want %d", g, g.shape, c.s.shape())
+	}
 	g.heir = math.MaxInt64 / 2
 	for _, other := range c.grants[g.worker] {
 		if other.made < g.made {

@@ -5,10 +5,12 @@ type client struct {
 	s        *sim
 	name     int
 	identity int
-	strict   bool  // a wall clock that ran ahead ends the lease for good
-	silent   bool  // it does not tell what it stamped last
-	patience int64 // how often it asks without an answer before it gives up, about
-	ttl      int64
+	strict   bool    // a wall clock that ran ahead ends the lease for good
+	silent   bool    // it does not tell what it stamped last
+	patience int64   // how often it asks without an answer before it gives up, about
+	want     int64   // TTL that it asks for; 0 = the pool's
+	fresh    terms   // what it gives a pool that is new
+	ttl      int64   // of its lease
 	view     *server // whom it talks to
 	paused   int64   // until when
 	slept    int64   // by how much its monotonic clock is behind the truth
@@ -26,11 +28,27 @@ type moment struct{ mono, wall int64 }
 
 func newClient(s *sim, name int) *client {
 	c := &client{s: s, name: name, strict: s.oneIn(2), patience: 8, ttl: s.ttl, view: s.master}
-	if name%2 == 0 {
-		c.ttl = s.longest()
+	c.fresh = terms{ttl: s.ttl, longest: s.longest(), shape: s.shape()}
+	switch {
+	case !s.has(alike) && name%2 == 0:
+		c.fresh.ttl = s.longest()
+	case !s.has(alike):
+		c.fresh.longest = s.ttl
+	case name%2 == 0:
+		c.fresh.ttl = s.longest()
+	}
+	if !s.has(shapePinned) {
+		c.fresh.shape = 0
+	}
+	c.ttl = c.fresh.ttl
+	if !s.faulty(defaultTTLs) {
+		c.want = c.ttl
 	}
 	if name%3 == 0 {
 		c.identity = name + 1
+	}
+	if s.faulty(twins) {
+		c.identity = name/2 + 1
 	}
 	if s.oneIn(2) {
 		c.patience = 500
@@ -168,9 +186,9 @@ func (c *client) start() {
 }
 
 func (c *client) acquire() {
-	nonce, ttl := c.nonce, c.ttl
+	nonce := c.nonce
 	c.ask(func(v *server) reply {
-		r := v.acquire(nonce, ttl, c.identity)
+		r := v.acquire(nonce, c.want, c.fresh, c.identity)
 		if r.word == granted {
 			c.s.tellf(r.worker, "server %d at its %d: acquire by client %d, nonce %d: [%d, %d)", v.name, v.clock(), c.name, nonce, r.from, r.till)
 		}
@@ -194,7 +212,7 @@ func (c *client) answered(r reply, sent moment) {
 }
 
 func (c *client) hold(r reply, sent moment) {
-	c.sent = sent
+	c.sent, c.ttl = sent, r.ttl
 	if age := c.ttl - (r.till - r.now); age > 0 && c.s.has(deadlineAge) {
 		c.sent = moment{sent.mono - age, sent.wall - age}
 	}
@@ -204,7 +222,7 @@ func (c *client) hold(r reply, sent moment) {
 		c.anchor = r.now - sent.mono
 	}
 	c.g = &grant{
-		id: int(c.s.newID()), client: c.name, worker: r.worker, identity: c.identity, made: r.made, fence: r.fence, from: r.from, till: r.till, used: r.from,
+		id: int(c.s.newID()), client: c.name, worker: r.worker, identity: c.identity, made: r.made, fence: r.fence, shape: r.shape, from: r.from, till: r.till, used: r.from,
 	}
 	c.s.tellf(r.worker, "client %d: nonce %d confirmed [%d, %d), its clock is at %d", c.name, c.nonce, r.from, r.till, c.clock())
 	c.s.check.granted(c.g)
@@ -212,6 +230,9 @@ func (c *client) hold(r reply, sent moment) {
 	c.plan(c.ttl/3, c.renew)
 	if c.s.faulty(churn) {
 		c.plan(c.s.between(1, 4*c.ttl), c.release)
+	}
+	if c.s.faulty(twins) && c.s.oneIn(2) {
+		c.plan(c.s.between(1, 2*c.ttl), func() { c.leave("killed") })
 	}
 }
 
@@ -286,14 +307,14 @@ func (c *client) stamp() {
 }
 
 func (c *client) proof() proof {
-	return proof{c.g.worker, c.identity, c.nonce, c.g.from, c.g.till, c.g.fence}
+	return proof{c.g.worker, c.identity, c.nonce, c.g.from, c.g.till, c.g.fence, c.g.shape}
 }
 
 func (c *client) renew() {
-	p, ttl := c.proof(), c.ttl
+	p, asked := c.proof(), terms{c.ttl, c.fresh.longest, c.fresh.shape}
 	c.maybePause(c.s.awake)
 	c.ask(func(v *server) reply {
-		r := v.renew(p, ttl)
+		r := v.renew(p, asked)
 		c.s.tellf(p.worker, "server %d at its %d: renewal by client %d, nonce %d: %v until %d", v.name, v.clock(), c.name, p.nonce, r.word == granted, r.till)
 		return r
 	}, c.renewed)

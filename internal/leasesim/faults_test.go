@@ -37,7 +37,7 @@ func (s *sim) schedule(end int64) {
 		},
 		declare: func() {
 			if s.master.state.fixed || !s.has(declaredUnused) {
-				s.master.create(s.ttl)
+				s.master.create(s.declared())
 			}
 		},
 		serverClocks: func() {

@@ -112,11 +112,11 @@ func TestProtocolHoldsUnderOneFault(t *testing.T) {
 	}
 }
 
-// TestMisconfiguredClientsAreRefused has half of the clients ask for another TTL, under all faults but those that leave nothing of the pool.
-func TestMisconfiguredClientsAreRefused(t *testing.T) {
+// TestClientsThatAskForTwoTTLs has half of the clients ask for another TTL than the rest, under all faults, those that leave nothing of the pool among them.
+func TestClientsThatAskForTwoTTLs(t *testing.T) {
 	t.Parallel()
 	holds(t, scaled(10), func(seed uint64) config {
-		faults := class(rand.New(rand.NewPCG(seed, 0)).Uint64())&someLoss | twoTTLs
+		faults := class(rand.New(rand.NewPCG(seed, 0)).Uint64())&everyFault | twoTTLs
 		return config{seed: seed, faults: faults, ring: 4}
 	})
 }

@@ -12,5 +12,5 @@ func TestProtocolHoldsForLong(t *testing.T) {
 	t.Run("every fault", TestProtocolHoldsUnderEveryFault)
 	t.Run("mixed faults", TestProtocolHoldsUnderMixedFaults)
 	t.Run("one fault", TestProtocolHoldsUnderOneFault)
-	t.Run("misconfigured clients", TestMisconfiguredClientsAreRefused)
+	t.Run("two TTLs", TestClientsThatAskForTwoTTLs)
 }

@@ -40,8 +40,11 @@ const (
 	deadlineAge                     // and earlier, if it was answered an older grant
 	wallDeadline                    // and when as much time has gone by on the wall clock
 	coolDown                        // a slot rests behind its window
+	longestTTL                      // a quarantine lasts as long as the longest TTL that is allowed, whatever TTL is known of or asked for
+	shapePinned                     // a pool that is new gets the shape that it is configured to have
+	identityEnded                   // an identity gets its worker id again only when its last window has ended
 	clocksAgree                     // assumption: servers' clocks are within S/2 of one time base
-	alike                           // assumption: clients are configured with one TTL
+	alike                           // assumption: clients are configured with one longest TTL
 	declaredUnused                  // assumption: a pool is declared new only if it is not in use
 	handsOff                        // assumption: nobody edits a pool by hand
 	rules
@@ -73,18 +76,19 @@ const (
 	cooling                         // the pool has a cool-down
 	coarse                          // a timestamp of an id stands for a long time
 	twoTTLs                         // half of the clients ask for another TTL
+	defaultTTLs                     // clients ask for no TTL, and half of them would give a new pool a shorter one than it had
+	shapes                          // the pool has another shape than the default
+	twins                           // processes are killed and begin again under their name, some while another of that name lives
 	classes
 )
 
 const (
 	everyFault = classes - 1 - twoTTLs
-	// someLoss loses a part of a pool's state and never all of it: under misconfigured clients a quarantine is only as long as what is left says.
-	someLoss  = everyFault - flush - restartEmpty
-	everyLoss = failover | staleFailover | twice | thereAndBack | splitAlone | splitWith | flush | deleteRecord | restartEmpty | restartOld | declare
-	everyday  = pauses | messages | churn
+	everyLoss  = failover | staleFailover | twice | thereAndBack | splitAlone | splitWith | flush | deleteRecord | restartEmpty | restartOld | declare
+	everyday   = pauses | messages | churn
 )
 
 var classNames = []string{
 	"lag", "failover", "staleFailover", "twice", "thereAndBack", "splitAlone", "splitWith", "flush", "deleteRecord", "restartEmpty", "restartOld", "declare",
-	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs",
+	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs", "defaultTTLs", "shapes", "twins",
 }

@@ -19,6 +19,8 @@ type reply struct {
 	worker           int
 	from, till       int64
 	fence, now, wait int64
+	ttl              int64 // the pool's
+	shape            int   // of the pool
 	made             int64
 	acked            bool
 }
@@ -53,25 +55,40 @@ func (x *exec) life() int64 {
 	return x.v.replid
 }
 
+// terms is what a client is configured with: the TTL and the shape of a pool that is new, and the
+// longest TTL that it allows.
+type terms struct {
+	ttl, longest int64
+	shape        int
+}
+
 // examine notices that state may have been lost, and starts a quarantine.
-func (x *exec) examine(ttl int64) {
+func (x *exec) examine(asked terms) {
 	if !x.has(recordsStay) {
 		x.expire()
 	}
 	p, n := &x.p, x.p.count()
 	complete := p.known && (p.records == n || !x.has(countedRecords))
 	same := complete && p.life == x.life()
-	longest := max(p.ttl, ttl)
-	if same && (p.fixed || longest == p.ttl) {
+	before, told, allowed := max(p.ttl, p.longest), p.ttl, asked.longest
+	if !x.has(longestTTL) {
+		allowed = 0
+	}
+	if !p.fixed {
+		told = max(p.ttl, asked.ttl)
+	}
+	longest := max(told, p.longest, allowed)
+	if same && longest == before && told == p.ttl {
 		return
 	}
 	if !x.has(oneTTL) {
-		longest = ttl
+		longest = asked.ttl
 	}
 	unknown := !p.known && n == 0
 	switch {
+	case same && p.quarantine > 0:
+		p.quarantine += longest - before
 	case same:
-		p.quarantine += longest - p.ttl
 	case x.has(quarantine) && (!unknown || x.has(unknownIsLost)):
 		p.quarantine = max(p.quarantine, x.t+longest)
 		if x.has(quarantineSkew) {
@@ -82,8 +99,9 @@ func (x *exec) examine(ttl int64) {
 		p.next = 0
 	}
 	if !p.fixed {
-		p.ttl = longest
+		p.ttl = told
 	}
+	p.longest = max(p.longest, allowed)
 	p.known, p.records, p.life = true, n, x.life()
 	x.wrote = true
 	x.tellf(-1, "server %d notices loss at its %d: %d records, quarantine until %d", x.v.name, x.t, n, p.quarantine)
@@ -101,25 +119,28 @@ func (x *exec) expire() {
 }
 
 // create declares the pool new.
-func (v *server) create(ttl int64) {
+func (v *server) create(asked terms) {
 	x := v.begin()
 	p := &x.p
 	if (p.fixed || p.count() > 0) && x.has(declareKept) {
 		return
 	}
-	p.known, p.fixed, p.ttl = true, true, ttl
+	p.known, p.fixed, p.ttl, p.longest, p.shape = true, true, asked.ttl, asked.longest, asked.shape
 	p.life, p.quarantine, p.records = x.life(), 0, p.count()
 	x.wrote = true
 	x.end(reply{})
 	x.tellf(-1, "server %d at its %d: the pool is declared new", v.name, x.t)
 }
 
-// acquire grants a slot to a nonce.
-func (v *server) acquire(nonce, ttl int64, identity int) reply {
+// acquire grants a slot to a nonce. want is the TTL that is asked for, 0 for the pool's.
+func (v *server) acquire(nonce, want int64, asked terms, identity int) reply {
 	x := v.begin()
-	x.examine(ttl)
-	p := &x.p
-	if p.fixed && ttl != p.ttl && x.has(oneTTL) {
+	x.examine(asked)
+	p, first := &x.p, !x.p.fixed
+	if p.fixed && want != 0 && want != p.ttl && x.has(oneTTL) || p.fixed && p.shape != asked.shape && x.has(shapePinned) {
+		return x.end(reply{word: refused})
+	}
+	if max(p.longest, p.ttl) > asked.longest && x.has(longestTTL) && x.has(oneTTL) {
 		return x.end(reply{word: refused})
 	}
 	if p.quarantine > x.t && x.has(refusal) {
@@ -128,15 +149,18 @@ func (v *server) acquire(nonce, ttl int64, identity int) reply {
 	for id := range p.slots {
 		if r := &p.slots[id]; r.present && r.held && r.nonce == nonce && (r.till > x.t || !x.has(repeatOpen)) {
 			x.wrote = x.wrote || x.has(repeatWrites)
-			return x.end(reply{word: granted, worker: id, from: r.from, till: r.till, fence: r.fence, made: r.made})
+			return x.end(reply{word: granted, worker: id, from: r.from, till: r.till, fence: r.fence, made: r.made, ttl: p.ttl, shape: p.shape})
 		}
 	}
 	id, wait := x.nextSlot(identity)
 	if id < 0 {
 		return x.end(reply{word: exhausted, wait: wait})
 	}
-	if !p.fixed {
-		p.fixed, p.ttl = true, ttl
+	ttl := asked.ttl // each caller's own, if the pool had none
+	if first {
+		p.fixed, p.ttl, p.shape = true, asked.ttl, asked.shape
+	} else if x.has(oneTTL) {
+		ttl = p.ttl
 	}
 	r := &p.slots[id]
 	if !r.present {
@@ -147,7 +171,7 @@ func (v *server) acquire(nonce, ttl int64, identity int) reply {
 	*r = slot{present: true, held: true, nonce: nonce, from: from, till: till, fence: p.fence, identity: identity, freed: till, made: x.now}
 	p.cursor = id
 	x.wrote = true
-	return x.end(reply{word: granted, worker: id, from: from, till: till, fence: r.fence, made: r.made})
+	return x.end(reply{word: granted, worker: id, from: from, till: till, fence: r.fence, made: r.made, ttl: ttl, shape: p.shape})
 }
 
 // window is what is granted of a slot with that record.
@@ -180,7 +204,7 @@ func (x *exec) nextFence() (fence int64) {
 func (x *exec) nextSlot(identity int) (id int, wait int64) {
 	p := &x.p
 	for i := range p.slots {
-		if r := &p.slots[i]; r.present && identity != 0 && r.identity == identity && (!r.held || r.till <= x.t) {
+		if r := &p.slots[i]; r.present && identity != 0 && r.identity == identity && (!r.held || r.till <= x.t || !x.has(identityEnded)) {
 			return i, 0
 		}
 	}
@@ -213,15 +237,16 @@ func (x *exec) nextSlot(identity int) (id int, wait int64) {
 type proof struct {
 	worker, identity              int
 	nonce, from, confirmed, fence int64
+	shape                         int
 }
 
 // renew moves the end of a window, or restores its record.
-func (v *server) renew(g proof, ttl int64) reply {
+func (v *server) renew(g proof, asked terms) reply {
 	x := v.begin()
 	if x.has(renewalNotices) {
-		x.examine(ttl)
+		x.examine(asked)
 	}
-	p := &x.p
+	p, ttl := &x.p, asked.ttl
 	if p.fixed && ttl != p.ttl && x.has(oneTTL) {
 		return x.end(reply{word: refused})
 	}
@@ -232,14 +257,17 @@ func (v *server) renew(g proof, ttl int64) reply {
 	switch {
 	case x.mine(r, g) && x.alive(max(till, r.till)):
 		till = max(till, r.till)
-	case !x.mine(r, g) && x.vanished(r, g) && x.proven(till):
+	case !x.mine(r, g) && x.vanished(r, g) && x.proven(till) && (!p.fixed || p.shape == g.shape):
 		x.tellf(g.worker, "server %d restores nonce %d [%d over [%d, %d)", x.v.name, g.nonce, g.from, r.from, r.till)
 		if !r.present {
 			p.records++
 		}
 		*r = slot{present: true, held: true, nonce: g.nonce, from: g.from, fence: g.fence, identity: g.identity}
 		p.fence = max(p.fence, g.fence)
-		p.fixed, p.ttl = true, max(p.ttl, ttl)
+		if !p.fixed {
+			p.ttl = ttl
+		}
+		p.fixed, p.shape = true, g.shape
 	default:
 		return x.end(reply{word: lost})
 	}

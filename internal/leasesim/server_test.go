@@ -16,6 +16,8 @@ type pool struct {
 	known, fixed    bool
 	life            int64 // the marker
 	quarantine, ttl int64
+	longest         int64 // TTL that any client allows
+	shape           int
 	records, next   int
 	cursor          int
 	fence           int64

@@ -93,15 +93,32 @@ func (s *sim) tellf(worker int, format string, args ...any) {
 
 // longest is the longest TTL that a client asks for.
 func (s *sim) longest() int64 {
-	if s.faulty(twoTTLs) || !s.has(alike) {
+	if s.faulty(twoTTLs|defaultTTLs) || !s.has(alike) {
 		return 3 * s.ttl
 	}
 	return s.ttl
 }
 
+// shape is what the pool's ids look like; 0 is the default.
+func (s *sim) shape() int {
+	if s.faulty(shapes) {
+		return 3
+	}
+	return 0
+}
+
+// declared is what the pool is declared as.
+func (s *sim) declared() terms {
+	asked := terms{ttl: s.ttl, longest: s.longest(), shape: s.shape()}
+	if s.faulty(defaultTTLs) {
+		asked.ttl = s.longest()
+	}
+	return asked
+}
+
 // declareNew is how a pool begins that somebody has declared new in time.
 func (s *sim) declareNew() {
-	s.master.create(s.ttl)
+	s.master.create(s.declared())
 	for _, v := range s.servers {
 		v.state, v.file = s.master.state, s.master.state
 	}
@@ -130,7 +147,7 @@ func run(c config) *sim {
 	end := s.now + c.length
 	s.promote(s.servers[0])
 	n := int64(max(2, s.ring*3/4))
-	if s.faulty(twoTTLs) || s.oneIn(2) {
+	if s.faulty(twoTTLs|defaultTTLs|shapes) || s.oneIn(2) {
 		s.declareNew()
 	}
 	for i := range s.between(n, 2*n) {

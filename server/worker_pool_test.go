@@ -259,7 +259,7 @@ func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) 
 
 // What a pool looks like is up to those who may declare pools, and to the settings.
 func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
-	east := workerlease.Pin{Shape: workerlease.Shape{Layout: "41/5/5/12", Bits: 5, Datacenter: 3, Epoch: time.UnixMilli(1700000000000).UTC()}, TTL: time.Minute}
+	east := workerlease.Pin{Shape: workerlease.Shape{Layout: "41/5/5/12", Datacenter: 3, Epoch: time.UnixMilli(1700000000000).UTC()}, TTL: time.Minute}
 	g := serveKeyed(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Trust, Pools: map[string]workerlease.Pin{"pinned": east}}}, nil)
 	for _, body := range []string{`{"layout":"41/5/7"}`, `{"epoch":"2024-02-29T00:00:00Z"}`, `{"layout":"41/5/5/12","datacenter":3}`} {
 		wantDetail(t, g.as(t, "use", "POST", "/worker/new", body), wire.LayoutMismatch, "it is not there", "41/10/12")

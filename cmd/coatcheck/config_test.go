@@ -102,8 +102,8 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 
 func TestPoolsInTheSettings(t *testing.T) {
 	want := map[string]workerlease.Pin{
-		"orders":   {Shape: workerlease.Shape{Layout: "41/5/5/12", Bits: 5, Datacenter: 3, Epoch: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)}, TTL: 10 * time.Minute},
-		"eu:plain": {Shape: workerlease.Shape{Layout: "41/10/12", Bits: 10, Epoch: snowflake.DefaultEpoch}},
+		"orders":   {Shape: workerlease.Shape{Layout: "41/5/5/12", Datacenter: 3, Epoch: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)}, TTL: 10 * time.Minute},
+		"eu:plain": {Shape: workerlease.Shape{Layout: "41/10/12", Epoch: snowflake.DefaultEpoch}},
 	}
 	path := file(t, "redis: redis://h\npools:\n  orders:\n    layout: 41/5/5/12\n    epoch: 2024-02-29T00:00:00Z\n    datacenter: 3\n    ttl: 10m\n  eu:plain: {}\n")
 	const line = "{orders: {layout: 41/5/5/12, epoch: 2024-02-29T00:00:00Z, datacenter: 3, ttl: 10m}, 'eu:plain': {}}"

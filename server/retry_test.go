@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func TestWaitThatAnErrorNamesIsToldAsRetryAfter(t *testing.T) {
 	} {
 		s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(string, int64) rangeOrError { return rangeOrError{err: row.err} })})
 		answer := httptest.NewRecorder()
-		s.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/id/segment/t", nil))
+		s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost/id/segment/t", nil))
 		expect.Equal(t, fmt.Sprintf("Retry-After of %T: %v", row.err, row.err), answer.Header().Get("Retry-After"), row.want)
 		expect.Error(t, "closing the server", s.Close(t.Context()), nil)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // handlerAnswers sends a request to a handler of this process and returns its answer, unread.
-func handlerAnswers(t *testing.T, ctx context.Context, handler http.HandlerFunc) *http.Response {
+func handlerAnswers(ctx context.Context, t *testing.T, handler http.HandlerFunc) *http.Response {
 	t.Helper()
 	transport := &handlerTransport{handler: handler}
 	t.Cleanup(transport.running.Wait)
@@ -30,7 +30,7 @@ func handlerAnswers(t *testing.T, ctx context.Context, handler http.HandlerFunc)
 
 func TestAnswerOfThisProcessIsReadWhileItIsWritten(t *testing.T) {
 	wasRead := make(chan struct{})
-	response := handlerAnswers(t, t.Context(), func(w http.ResponseWriter, r *http.Request) {
+	response := handlerAnswers(t.Context(), t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		expect.Equal(t, "body of the request", string(body), "asked")
 		expect.Error(t, "reading the body of the request", err, nil)
@@ -56,7 +56,7 @@ func TestAnswerOfThisProcessIsReadWhileItIsWritten(t *testing.T) {
 // A handler ends when its answer is not read any more, as one behind a connection does.
 func TestHandlerOfThisProcessEndsWithItsReader(t *testing.T) {
 	ended := make(chan error, 1)
-	response := handlerAnswers(t, t.Context(), func(w http.ResponseWriter, _ *http.Request) {
+	response := handlerAnswers(t.Context(), t, func(w http.ResponseWriter, _ *http.Request) {
 		_, err := w.Write(make([]byte, 1<<20))
 		ended <- err
 	})
@@ -65,7 +65,7 @@ func TestHandlerOfThisProcessEndsWithItsReader(t *testing.T) {
 		t.Errorf("writing an answer that nothing reads: got %v, want %v", err, io.ErrClosedPipe)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	response = handlerAnswers(t, ctx, func(w http.ResponseWriter, r *http.Request) {
+	response = handlerAnswers(ctx, t, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})

@@ -18,7 +18,7 @@ import (
 // process would.
 func crowdedPool(t *testing.T, store *redisstore.Store, pool string) (pools *workerlease.Pools, lease workerlease.Lease) {
 	t.Helper()
-	pools = workerlease.New(store, workerlease.Config{})
+	pools = workerlease.New(store, workerlease.Config{LongestTTL: time.Hour})
 	shape := workerlease.Shape{Layout: "41/1/12", Epoch: snowflake.DefaultEpoch}
 	if err := pools.Create(t.Context(), pool, shape, time.Hour); err != nil {
 		t.Fatalf("declaring pool %s: %v", pool, err)

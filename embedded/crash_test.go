@@ -143,7 +143,7 @@ func writeFile(t *testing.T, path string, text []byte) {
 }
 
 // headSize is how many bytes the head of a log has.
-var headSize = len(appendLogHead(nil, zeroSecret))
+var headSize = len(logHeadOf(zeroSecret))
 
 // crashed gives a data directory whose log has some groups, and the log's path.
 func crashed(t *testing.T) (dir, log string) {

@@ -85,7 +85,7 @@ func (d *directory) newLog(number int) (log *os.File, secret string, err error) 
 		return nil, "", err
 	}
 	secret = newIncarnation()[:len(zeroSecret)]
-	_, err = log.Write(appendLogHead(nil, secret))
+	_, err = log.Write(logHeadOf(secret))
 	if err == nil {
 		err = errors.Join(log.Sync(), d.sync())
 	}

@@ -169,9 +169,9 @@ func endText(logs string) string {
 // endFormat1 is the text of a snapshot's last seal in format 1.
 const endFormat1 = sealEnd + "00000000"
 
-// appendLogHead begins a log whose seals have a secret of 32 hex digits.
-func appendLogHead(to []byte, secret string) []byte {
-	return appendCommand(to, sealCommand, logHead+secret)
+// logHeadOf is what begins a log whose seals have a secret of 32 hex digits.
+func logHeadOf(secret string) []byte {
+	return appendCommand(nil, sealCommand, logHead+secret)
 }
 
 var head = regexp.MustCompile(`^\*2\r\n\$4\r\nECHO\r\n\$46\r\ncoatcheck log [0-9a-f]{32}\r\n`)
@@ -179,7 +179,7 @@ var head = regexp.MustCompile(`^\*2\r\n\$4\r\nECHO\r\n\$46\r\ncoatcheck log [0-9
 // logHead reads the head of a log, and keeps its secret. A log of format 1 has none. torn means that the file
 // holds nothing but a part of a head: no group can have been written.
 func (r *reader) logHead() (torn bool, err error) {
-	size := len(appendLogHead(nil, zeroSecret))
+	size := len(logHeadOf(zeroSecret))
 	begin, err := r.from.Peek(size)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
@@ -190,7 +190,7 @@ func (r *reader) logHead() (torn bool, err error) {
 		return false, err
 	}
 	begin = bytes.TrimRight(begin, "\x00")
-	fixed := bytes.TrimSuffix(appendLogHead(nil, zeroSecret), []byte(zeroSecret+"\r\n"))
+	fixed := bytes.TrimSuffix(logHeadOf(zeroSecret), []byte(zeroSecret+"\r\n"))
 	part := begin[:min(len(begin), len(fixed))]
 	return len(begin) < size && bytes.HasPrefix(fixed, part), nil
 }

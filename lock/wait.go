@@ -63,12 +63,12 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 			}
 		} else if waiting.Err() == nil {
 			l.lines.scatter(a)
-			if !heard {
-				last = err
-			}
-			if errors.Is(err, redisstore.ErrWrongType) || errors.Is(err, redisstore.ErrClosed) || time.Since(answered) > l.outage {
+			if l.isFinal(err, answered) {
 				l.abandon(ctx, a, err)
 				return Grant{}, err
+			}
+			if !heard {
+				last = err
 			}
 		}
 		message, ok := sleep(waiting, told, a.turn, pause)
@@ -85,6 +85,11 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 			return a.passed(message), nil
 		}
 	}
+}
+
+// isFinal reports whether a wait ends with an error of Redis, which has last answered at that time.
+func (l *Locks) isFinal(err error, answered time.Time) bool {
+	return errors.Is(err, redisstore.ErrWrongType) || errors.Is(err, redisstore.ErrClosed) || time.Since(answered) > l.outage
 }
 
 // untilLook is how long a waiter may sleep after a reply, if nobody tells it. One that has its place in the queue is noted: see accept.

@@ -34,8 +34,6 @@ type figure struct {
 	SegmentJump *int64 `json:"segment_jump,omitempty"`
 }
 
-func pointer[T any](v T) *T { return &v }
-
 // figures are all that was measured in a run. It may be used by several goroutines.
 type figures struct {
 	mu       sync.Mutex
@@ -47,7 +45,10 @@ func (f *figures) add(t *testing.T, row figure) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.Restarts = append(f.Restarts, row)
-	text, _ := json.Marshal(row)
+	text, err := json.Marshal(row)
+	if err != nil {
+		t.Fatalf("writing a row: %v", err)
+	}
 	t.Logf("%s", text)
 }
 

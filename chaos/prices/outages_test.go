@@ -156,10 +156,13 @@ func (p *played) play(strike strike, round int) {
 // a lock may, where everything was lost.
 func (p *played) note(one outage, strike strike) {
 	p.t.Helper()
-	text, _ := json.Marshal(one)
+	text, err := json.Marshal(one)
+	if err != nil {
+		p.t.Fatalf("writing a round: %v", err)
+	}
 	p.t.Logf("%s", text)
 	for what, n := range one.Twice {
-		if one.Ack == p.setup.replicas && !(what == locks && strike.lost) {
+		if one.Ack == p.setup.replicas && (what != locks || !strike.lost) {
 			p.t.Errorf("%s, %s, ack %d of %d: got %d %s twice, want none", one.Setup, one.Fault, one.Ack, one.Replicas, n, what)
 		}
 	}

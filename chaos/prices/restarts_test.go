@@ -161,8 +161,8 @@ func (row restart) measure(t *testing.T, program, fsync string) figure {
 	}
 	first := s.next(&figure, from)
 	if !row.fresh {
-		figure.CounterJump = pointer(first.counted - counted - 1)
-		figure.SegmentJump = pointer(first.drawn - drawn - 1)
+		figure.CounterJump = new(first.counted - counted - 1)
+		figure.SegmentJump = new(first.drawn - drawn - 1)
 	}
 	return figure
 }
@@ -202,7 +202,7 @@ type firsts struct{ counted, drawn int64 }
 func (s *scene) next(figure *figure, from time.Time) (first firsts) {
 	var group sync.WaitGroup
 	measure := func(what string, into **int64, ask func(context.Context) error) {
-		group.Go(func() { *into = pointer(until(s.t, what, from, ask).Milliseconds()) })
+		group.Go(func() { *into = new(until(s.t, what, from, ask).Milliseconds()) })
 	}
 	measure("an id", &figure.ID, func(ctx context.Context) error {
 		_, err := s.service.ids(ctx, 1)
@@ -243,5 +243,5 @@ func measureCommand(t *testing.T, program string) figure {
 			least = min(least, took)
 		}
 	}
-	return figure{Row: commandRow, ID: pointer(least.Milliseconds())}
+	return figure{Row: commandRow, ID: new(least.Milliseconds())}
 }

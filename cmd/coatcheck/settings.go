@@ -184,11 +184,17 @@ func settings(c *config) []*setting {
 		hot(choice("tls-client-auth", requestCertificate, []string{requestCertificate, requireCertificate}, "whether every client has to show such a certificate", &c.tlsClientAuth)),
 		toggle("insecure", "lets other machines reach the service without TLS, or without being asked who they are", &c.insecure),
 		headers("principal-headers", "Authorization", "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.principalHeaders),
+	}, append(tokenSettings(c), watchSettings(c)...)...)
+}
+
+// tokenSettings is the part of the table about tokens and recorded answers.
+func tokenSettings(c *config) []*setting {
+	return []*setting{
 		number("quota-operations", "0", 0, 1_000_000_000, "operations", "tokens and operations of one principal that may be kept at a time, as this process counts them; one more is refused with 429; 0: as many as Redis takes", &c.quotaOperations),
 		number("quota-bytes", "0", 0, 1<<50, "bytes", "memory of Redis that these may take; 0: as much as there is", &c.quotaBytes),
 		keyring("token-keys", "keys that sign issued tokens, the newest first: id:base64 of 32 bytes; none: tokens are not signed", &c.tokenKeys),
 		keyring("answer-keys", "keys that encrypt stored answers, the newest first: id:base64 of 32 bytes; none: stored as they are", &c.answerKeys),
-	}, watchSettings(c)...)
+	}
 }
 
 // watchSettings is the part of the table about traces, logs and the demo.

@@ -56,7 +56,7 @@ type stranger struct {
 }
 
 func (s *stranger) say(kind, flags byte, stream uint32, payload string) {
-	head := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind)) //nolint:gosec // short
+	head := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
 	head = binary.BigEndian.AppendUint32(append(head, flags), stream)
 	_, _ = s.Write(append(head, payload...)) // the server may have hung up
 }

@@ -177,8 +177,8 @@ func thousands(n int64) string {
 
 // The table says what was measured, beside what was measured before.
 func TestTableHasTheFiguresBeforeAndNow(t *testing.T) {
-	before := figures{Restarts: []figure{{Row: "a", ID: pointer[int64](31600), CounterJump: pointer[int64](1_000_000)}}}
-	now := figures{Restarts: []figure{{Row: "a", ID: pointer[int64](50), CounterJump: pointer[int64](0)}, {Row: "b", Redis: "appendfsync always", Lock: pointer[int64](2000)}}}
+	before := figures{Restarts: []figure{{Row: "a", ID: new(int64(31600)), CounterJump: new(int64(1_000_000))}}}
+	now := figures{Restarts: []figure{{Row: "a", ID: new(int64(50)), CounterJump: new(int64(0))}, {Row: "b", Redis: "appendfsync always", Lock: new(int64(2000))}}}
 	_, rows, _ := strings.Cut(now.restartTable(&before), "|---|---|---|---|---|---|---|\n")
 	want := "| a | 31.6 → 0.05 | – | – | – | 1,000,000 → 0 | – |\n| b, `appendfsync always` | – | – | 2.0 | – | – | – |\n"
 	if rows != want {

@@ -82,7 +82,7 @@ var decisions = []struct {
 	},
 	{
 		"counter_incr", "coatcheck_counter_repeatable_total", "Increments with a request id or a limit, by outcome; again: the request was made before and got the same values.",
-		[]string{"ok", "again", "behind", "limit", "not-an-integer", "overflow", "mismatch"},
+		[]string{"ok", "again", "behind", "limit", "negative", "not-an-integer", "overflow", "mismatch"},
 	},
 }
 

@@ -250,3 +250,15 @@ func (b *box) soundBy(now int64) {
 		}
 	}
 }
+
+// A process whose settings allow less than the pool's TTL, or than others have announced, gets no
+// worker id, and changes nothing.
+func TestProcessThatAllowsLessThanOthersIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.lease(lease{nonce: "n1", longest: 2 * hour})
+		before := b.look(poolKeys...)
+		want(t, b.acquire(lease{nonce: "n2", longest: hour}), "longest", "7200000")
+		want(t, b.acquire(lease{nonce: "n2", longest: minute}), "longest", "7200000")
+		b.same(before)
+	})
+}

@@ -1,7 +1,6 @@
 package workerlease
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -60,15 +59,17 @@ func (p *Pools) checkTTL(pool string, ttl time.Duration) error {
 // the request's shape, which is written as package snowflake writes it. The error is a *TTLError, an
 // *OtherPool or ErrRequest.
 func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout, error) {
-	layout, err := request.read()
-	if err = errors.Join(p.checkTTL(pool, request.TTL), err); err != nil {
+	layout, err := snowflake.ParseLayout(request.Shape.Layout)
+	if err == nil {
+		request.Shape.Layout = layout.String()
+	}
+	if err = p.checkTTL(pool, request.TTL); err != nil {
 		return request, layout, err
 	}
-	request.Shape.Layout = layout.String()
 	if request, err = p.pinned(pool, request); err != nil {
 		return request, layout, err
 	}
-	layout, err = request.Shape.read()
+	layout, err = request.read()
 	return request, layout, err
 }
 

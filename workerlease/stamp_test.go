@@ -15,7 +15,7 @@ import (
 // each stamped in its own, since a worker id of one is bits of the sequence of the other.
 func TestIDsHaveTheLayoutOfThePoolWhateverTheProgramAsksFor(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		pools := workerlease.New(store, workerlease.Config{})
+		pools := workerlease.New(store, workerlease.Config{LongestTTL: time.Hour})
 		is := workerlease.Shape{Layout: "41/2/3/9", Datacenter: 3, Epoch: time.Date(2024, 5, 1, 0, 0, 0, 0, time.UTC)}
 		if err := pools.Create(t.Context(), "p", is, time.Hour); err != nil {
 			t.Fatalf("declaring pool p: %v", err)

@@ -76,7 +76,7 @@ func walk(page string) (steps []step) {
 // runWalk runs all commands in one shell, so that variables last, and returns what each printed.
 func runWalk(t *testing.T, url string, steps []step) []string {
 	t.Helper()
-	if len(steps) < 8 {
+	if len(steps) < 7 {
 		t.Fatalf("the page has %d steps", len(steps))
 	}
 	url = apitest.Proxy(t, url)

@@ -52,21 +52,21 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 	for answered := time.Now(); ; {
 		reply, err := l.enterInFull(waiting, a, l.post.channel)
 		pause := l.config.Window / 10
-		if err == nil {
-			answered, heard = time.Now(), true
-			if reply.Word() == "granted" || reply.Word() == "capacity" {
-				return a.granted(reply)
-			}
-			last = refusal(reply)
+		switch {
+		case err == nil && (reply.Word() == "granted" || reply.Word() == "capacity"):
+			return a.granted(reply)
+		case err == nil:
+			answered, heard, last = time.Now(), true, refusal(reply)
 			if pause, err = l.untilLook(a, reply); err != nil {
 				return Grant{}, err
 			}
-		} else if waiting.Err() == nil {
+		case waiting.Err() != nil: // sleep returns at once
+		case l.isFinal(err, answered):
 			l.lines.scatter(a)
-			if l.isFinal(err, answered) {
-				l.abandon(ctx, a, err)
-				return Grant{}, err
-			}
+			l.abandon(ctx, a, err)
+			return Grant{}, err
+		default:
+			l.lines.scatter(a)
 			if !heard {
 				last = err
 			}

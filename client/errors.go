@@ -27,20 +27,24 @@ var (
 	ErrUnauthorized   = refusal("the service does not know who is asking") // a missing or wrong API key
 	ErrForbidden      = refusal("the API key does not allow that")
 	ErrTooLarge       = refusal("the body is larger than the service takes")
-	ErrInProgress     = refusal("the first attempt is still running") // Error.Wait is what is left of its lease
-	ErrInDoubt        = refusal("the first attempt ended without an answer")
-	ErrMismatch       = refusal("the token, or the request id, was used for another request")
-	ErrUnknownToken   = refusal("unknown token")
-	ErrNotFound       = refusal("there is nothing of that name")
-	ErrExhausted      = refusal("every worker id of the pool is taken or cooling") // Error.Wait is when the first can be free
-	ErrQuarantined    = refusal("state may have been lost")                        // Error.Wait is when every window that may be open has ended, or counters go on
-	ErrOtherPool      = refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
-	ErrHeld           = refusal("the lock is held by others")
-	ErrPoolExists     = refusal("the pool is there already")
-	ErrNotAnInteger   = refusal("the counter does not hold an integer")
-	ErrOverflow       = refusal("the counter would overflow, or come to more than its template writes")
-	ErrBehind         = refusal("the counter has gone back, or may have") // SetCounter past all values to go on
-	ErrAttemptRunning = refusal("an attempt may still be running")        // Error.Wait is what is left of its lease
+	// Error.Wait is what is left of its lease
+	ErrInProgress   = refusal("the first attempt is still running")
+	ErrInDoubt      = refusal("the first attempt ended without an answer")
+	ErrMismatch     = refusal("the token, or the request id, was used for another request")
+	ErrUnknownToken = refusal("unknown token")
+	ErrNotFound     = refusal("there is nothing of that name")
+	// Error.Wait is when the first can be free
+	ErrExhausted = refusal("every worker id of the pool is taken or cooling")
+	// Error.Wait is when every window that may be open has ended, or counters go on
+	ErrQuarantined  = refusal("state may have been lost")
+	ErrOtherPool    = refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
+	ErrHeld         = refusal("the lock is held by others")
+	ErrPoolExists   = refusal("the pool is there already")
+	ErrNotAnInteger = refusal("the counter does not hold an integer")
+	ErrOverflow     = refusal("the counter would overflow, or come to more than its template writes")
+	ErrBehind       = refusal("the counter has gone back, or may have") // SetCounter past all values to go on
+	// Error.Wait is what is left of its lease
+	ErrAttemptRunning = refusal("an attempt may still be running")
 	ErrNotInDoubt     = refusal("the operation is not in doubt")
 	ErrSuperseded     = loss("another attempt has the claim")
 )
@@ -117,8 +121,10 @@ type Error struct {
 	Detail    string        // what the service says beyond that, or what is wrong with the call
 	RequestID string        // under which the service's log has the request
 	Wait      time.Duration // a useful one, rounded up to seconds; 0 = not known
-	Retryable bool          // whether the service says that the same request may succeed later, and that repeating it does no harm
-	See       string        // where to read on. It may hold the token: not for a log
+	// whether the service says that the same request may succeed later, and that repeating it does
+	// no harm
+	Retryable bool
+	See       string // where to read on. It may hold the token: not for a log
 
 	class error // if the code does not tell it; nil = an unknown outcome
 	read  bool  // the call changes nothing

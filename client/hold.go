@@ -54,11 +54,13 @@ func (c *Client) StartWorker(ctx context.Context, pool string, request WorkerReq
 	return holder.Start(ctx, workers{c, pool, request}, options)
 }
 
-// Stamper stamps Snowflake ids with a worker id that it holds, in the layout and epoch of its lease.
+// Stamper stamps Snowflake ids with a worker id that it holds, in the layout and epoch of its
+// lease.
 type Stamper = holder.Stamper
 
-// StampWorker leases a worker id of a pool and returns what stamps Snowflake ids with it, in this process, until Close. Their layout, epoch and datacenter are those of
-// the pool. With Reacquire it goes on with another worker id when one was lost. The errors are those of AcquireWorker.
+// StampWorker leases a worker id of a pool and returns what stamps Snowflake ids with it, in this
+// process, until Close. Their layout, epoch and datacenter are those of the pool. With Reacquire it
+// goes on with another worker id when one was lost. The errors are those of AcquireWorker.
 func (c *Client) StampWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions, ids snowflake.Config) (*Stamper, error) {
 	held, err := c.HoldWorker(ctx, pool, request, options)
 	if err != nil {

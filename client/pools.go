@@ -56,8 +56,10 @@ func (c *Client) CreatePool(ctx context.Context, pool string, shape PoolShape) (
 	return c.declarePool(ctx, pool, shape, "create pool", "")
 }
 
-// ReplacePool gives a pool another shape and TTL, as CreatePool does where there is none. ErrPoolExists: a window of it can still be open, or its state may have been
-// lost; the error's RetryAfter says how long that can take. Ids that the pool has made before may be equal to those of the new shape: that is the caller's to know.
+// ReplacePool gives a pool another shape and TTL, as CreatePool does where there is none.
+// ErrPoolExists: a window of it can still be open, or its state may have been lost; the error's
+// RetryAfter says how long that can take. Ids that the pool has made before may be equal to those
+// of the new shape: that is the caller's to know.
 func (c *Client) ReplacePool(ctx context.Context, pool string, shape PoolShape) (Pool, error) {
 	return c.declarePool(ctx, pool, shape, "replace pool", "?replace=true")
 }

@@ -167,7 +167,8 @@ func (e *entry) goAlone() {
 	e.alone(b, attempts, 0)
 }
 
-// alone sends a batch by itself, after the counter was put in order. stray is the sum that it has come to already and that was too small, 0 for none.
+// alone sends a batch by itself, after the counter was put in order. stray is the sum that it has
+// come to already and that was too small, 0 for none.
 func (e *entry) alone(b batch, attempts int, stray int64) {
 	got, err := e.counters.fly(context.Background(), e, flying{b.sum, b.ttl, attempts, stray})
 	e.end(b, got, err)
@@ -198,8 +199,9 @@ type flying struct {
 	stray    int64 // the sum that an addition before came to, and that was too small; 0 = none
 }
 
-// fly adds to the counter, once it was found in order. Only one at a time does for an entry. A sum that is not beyond what this process has seen is forgotten, unless it
-// turns out that it was the first of a counter that has begun again on purpose.
+// fly adds to the counter, once it was found in order. Only one at a time does for an entry. A sum
+// that is not beyond what this process has seen is forgotten, unless it turns out that it was the
+// first of a counter that has begun again on purpose.
 func (c *Counters) fly(ctx context.Context, e *entry, f flying) (Range, error) {
 	for range f.attempts {
 		now, err := c.ready(ctx, e, f.ttl)

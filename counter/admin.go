@@ -95,9 +95,11 @@ type Listed struct {
 	Err   error // why the value is not there, such as ErrNotAnInteger; else nil
 }
 
-// List reads up to n (1 to 1000) counters whose keys begin with a prefix, in the order of their bytes: those after a key, "" for the first page. next is the key after which
-// the next page begins, "" where there is none. Counters are listed that this package has added to or set; those that have expired are taken off. A call looks at 1000 names at
-// most, so a page may have fewer counters than n, or none, although there is a next one.
+// List reads up to n (1 to 1000) counters whose keys begin with a prefix, in the order of their
+// bytes: those after a key, "" for the first page. next is the key after which the next page
+// begins, "" where there is none. Counters are listed that this package has added to or set; those
+// that have expired are taken off. A call looks at 1000 names at most, so a page may have fewer
+// counters than n, or none, although there is a next one.
 func (c *Counters) List(ctx context.Context, prefix, after string, n int) (page []Listed, next string, err error) {
 	if n < 1 || n > maxListed {
 		return nil, "", fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxListed)
@@ -153,7 +155,8 @@ func (c *Counters) values(ctx context.Context, keys []string) ([]Listed, error) 
 		switch {
 		case gone[i]:
 			reading.Go(func() {
-				_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, one.Key) // the next addition puts it back
+				// the next addition puts it back
+				_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, one.Key)
 			})
 		case one.Err != nil && one.Err != ErrNotAnInteger: //nolint:errorlint // as above
 			return nil, one.Err

@@ -240,7 +240,8 @@ func TestProcessKnowsABoundedNumberOfKeys(t *testing.T) {
 	c.gets(t, name(0), 1)
 }
 
-// What has expired is taken off the list by those who list, and one call does not pay for all of it.
+// What has expired is taken off the list by those who list, and one call does not pay for all of
+// it.
 func TestListLooksAtABoundedNumberOfNames(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -267,7 +268,8 @@ func TestListLooksAtABoundedNumberOfNames(t *testing.T) {
 		if err != nil {
 			t.Fatalf("List after %q: %v", cursor, err)
 		}
-		if looked := reads.Load() - before; looked > 1100 { // a script that is not known yet is sent twice
+		// a script that is not known yet is sent twice
+		if looked := reads.Load() - before; looked > 1100 {
 			t.Errorf("List after %q looked at %d counters, want 1000 at most", cursor, looked)
 		}
 		if then != "" && then <= cursor {

@@ -64,8 +64,9 @@ type Request struct {
 	RequestID string
 	// TTL is how long a counter lives that begins with this call, or has no TTL yet: MinTTL to MaxTTL, in whole milliseconds, not extended later. 0 = for ever.
 	TTL time.Duration
-	// Limit is the largest value that the counter may come to; beyond it nothing is added and the answer is ErrLimit. It is for values that people read: with it
-	// no value below 0 is handed out either. 0 = none.
+	// Limit is the largest value that the counter may come to; beyond it nothing is added and the
+	// answer is ErrLimit. It is for values that people read: with it no value below 0 is handed out
+	// either. 0 = none.
 	Limit int64
 }
 

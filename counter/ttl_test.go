@@ -181,7 +181,8 @@ func TestProcessForgetsWhatItHasSeenOfAKeyThatIsNotUsed(t *testing.T) {
 	})
 }
 
-// A counter that has expired begins again for every process, also for one that did not give it its TTL.
+// A counter that has expired begins again for every process, also for one that did not give it its
+// TTL.
 func TestTTLThatAnotherProcessGaveIsNoLoss(t *testing.T) {
 	for name, give := range map[string]func(*testing.T, counters){
 		"by adding":            func(t *testing.T, c counters) { c.daily(t, time.Hour, 5) },

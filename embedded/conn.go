@@ -11,8 +11,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// maxUnread is how many bytes a connection that has asked for messages may leave unread before it is
-// closed. Replies are bounded by what the client asks for before it reads.
+// maxUnread is how many bytes a connection that has asked for messages may leave unread before it
+// is closed. Replies are bounded by what the client asks for before it reads.
 const maxUnread = 64 << 20
 
 // keptBuffer is the size in bytes up to which a buffer is used again.

@@ -176,8 +176,8 @@ func logHeadOf(secret string) []byte {
 
 var head = regexp.MustCompile(`^\*2\r\n\$4\r\nECHO\r\n\$46\r\ncoatcheck log [0-9a-f]{32}\r\n`)
 
-// logHead reads the head of a log, and keeps its secret. A log of format 1 has none. torn means that the file
-// holds nothing but a part of a head: no group can have been written.
+// logHead reads the head of a log, and keeps its secret. A log of format 1 has none. torn means
+// that the file holds nothing but a part of a head: no group can have been written.
 func (r *reader) logHead() (torn bool, err error) {
 	size := len(logHeadOf(zeroSecret))
 	begin, err := r.from.Peek(size)
@@ -252,9 +252,9 @@ func seal(secret string) *regexp.Regexp {
 // sector is the size in bytes that a disk writes as a whole.
 const sector = 512
 
-// tornOff reports whether data, from an offset in a log on, is what a crash leaves of one group: its
-// begin, with zeros where the disk was to write. The end may be there and what is before it not,
-// but then the zeros fill whole sectors. What follows another group is no longer the last one.
+// tornOff reports whether data, from an offset in a log on, is what a crash leaves of one group:
+// its begin, with zeros where the disk was to write. The end may be there and what is before it
+// not, but then the zeros fill whole sectors. What follows another group is no longer the last one.
 func tornOff(data []byte, offset int64, secret string) bool {
 	data = bytes.TrimRight(data, "\x00")
 	seals := seal(secret).FindAllIndex(data, 2)

@@ -23,14 +23,16 @@ func TestStartThatIsCutOffBringsNoExpiredRecordBack(t *testing.T) {
 		do(t, c, "EVAL", `redis.call('HSET', KEYS[1], 'state', 'issued', 'scope', 'pay')
 			return redis.call('PEXPIRE', KEYS[1], 10000)`, 1, "token")
 		expectNone(t, "compacting", first.journal.compact())
-		do(t, c, "HSET", "token", "state", "claimed") // the log has this field, and the snapshot the rest
+		// the log has this field, and the snapshot the rest
+		do(t, c, "HSET", "token", "state", "claimed")
 		dir := leave(t, first.journal.dir.path)
 		time.Sleep(time.Minute)
 		open(t, Config{Dir: dir}) // writes its snapshot, and removes the logs
 		cut := leave(t, first.journal.dir.path)
 		snapshot, err := os.ReadFile(filepath.Join(dir, snapshotName))
 		expectNone(t, "reading the snapshot", err)
-		writeFile(t, filepath.Join(cut, snapshotName), snapshot) // as if it had not come to removing them
+		// as if it had not come to removing them
+		writeFile(t, filepath.Join(cut, snapshotName), snapshot)
 		want(t, client(t, open(t, Config{Dir: cut})), "[]", "HGETALL", "token")
 	})
 }
@@ -105,8 +107,8 @@ func TestTornGroupWithTheTextOfASealIsDropped(t *testing.T) {
 	want(t, c, "<nil>", "GET", "b")
 }
 
-// Keys that expire while a directory is opened are looked at by the clock's timer. The race detector
-// sees it if that comes before the journal is there.
+// Keys that expire while a directory is opened are looked at by the clock's timer. The race
+// detector sees it if that comes before the journal is there.
 func TestKeyMayExpireWhileTheDirectoryIsOpened(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	c := client(t, s)

@@ -128,7 +128,8 @@ func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) 
 	if reply.Word() == "full" {
 		return Outcome{}, charge{}, full
 	}
-	outcome, err := t.outcome(ctx, reply, ref, owner) // replicas are to confirm grants: what hands nothing out is told without them
+	// replicas are to confirm grants: what hands nothing out is told without them
+	outcome, err := t.outcome(ctx, reply, ref, owner)
 	switch {
 	case !outcome.Granted:
 		charged.undo()

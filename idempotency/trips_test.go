@@ -20,8 +20,10 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// TestRoundTripsOfEachRequest counts the commands that reach Redis, on the wire. One request at a time has nothing to share a round trip with, so that each
-// command is one: two for a request whose handler runs or that repeats a large answer, one for any other that needs the store, none for one that does not.
+// TestRoundTripsOfEachRequest counts the commands that reach Redis, on the wire. One request at a
+// time has nothing to share a round trip with, so that each command is one: two for a request whose
+// handler runs or that repeats a large answer, one for any other that needs the store, none for one
+// that does not.
 func TestRoundTripsOfEachRequest(t *testing.T) {
 	space := redistest.Shared(t)
 	meter := newMeter(t, strings.TrimPrefix(space.URL, "redis://"))

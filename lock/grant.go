@@ -239,7 +239,8 @@ func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (fre
 	return free, l.tellHeirs(reply, sent)
 }
 
-// tellHeirs tells the waiters of this process that have a lock by the reply to its release, which was sent at that moment.
+// tellHeirs tells the waiters of this process that have a lock by the reply to its release, which
+// was sent at that moment.
 func (l *Locks) tellHeirs(reply redisstore.Reply, sent time.Time) error {
 	heirs := reply.Values()
 	if len(heirs) == 0 {

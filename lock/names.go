@@ -25,8 +25,8 @@ func (l *Locks) note(ctx context.Context, name string, life time.Duration) {
 	_, _ = l.run(ctx, scripts.LockNote, []string{l.names()}, name, life.Milliseconds())
 }
 
-// unlist takes the name of a lock off the list that was given back just now. The next holder may have
-// noted it before: then it is put back.
+// unlist takes the name of a lock off the list that was given back just now. The next holder may
+// have noted it before: then it is put back.
 func (l *Locks) unlist(ctx context.Context, name string) {
 	l.note(ctx, name, 0)
 	found, err := l.Get(ctx, name)
@@ -40,10 +40,11 @@ func (l *Locks) unlist(ctx context.Context, name string) {
 	}
 }
 
-// Names lists up to n names (1 to 1000) of locks that are held, in the order of their bytes: those behind a name, "" for the first page, that begin with a prefix.
-// A lock is on the list from a quarter of a second after it was granted. One that was handed over, and
-// given back within a quarter of a second, may be there until that lease would have ended: Get says
-// whether it is held. Clients of redislock itself list nothing.
+// Names lists up to n names (1 to 1000) of locks that are held, in the order of their bytes: those
+// behind a name, "" for the first page, that begin with a prefix. A lock is on the list from a
+// quarter of a second after it was granted. One that was handed over, and given back within a
+// quarter of a second, may be there until that lease would have ended: Get says whether it is held.
+// Clients of redislock itself list nothing.
 func (l *Locks) Names(ctx context.Context, prefix, behind string, n int) ([]string, error) {
 	if n < 1 || n > maxNames {
 		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxNames)

@@ -19,8 +19,8 @@ func listed(t *testing.T, when string, locks *Locks, want ...string) {
 	}
 }
 
-// A lock that is renewed as a value, as the service does it for its clients, is listed for as long as it
-// is held.
+// A lock that is renewed as a value, as the service does it for its clients, is listed for as long
+// as it is held.
 func TestLockThatIsRenewedAsAValueStaysListed(t *testing.T) {
 	for _, mode := range []Mode{Exclusive, Shared} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
@@ -29,7 +29,8 @@ func TestLockThatIsRenewedAsAValueStaysListed(t *testing.T) {
 			expect.Error(t, "Grant", err, nil)
 			for range 10 {
 				time.Sleep(10 * time.Second)
-				_, err = locks.Renew(t.Context(), Grant{Name: "renewed", Token: grant.Token, TTL: 30 * time.Second}) // as another process does
+				// as another process does
+				_, err = locks.Renew(t.Context(), Grant{Name: "renewed", Token: grant.Token, TTL: 30 * time.Second})
 				expect.Error(t, "Renew", err, nil)
 			}
 			listed(t, "after several TTLs with renewals", locks, "renewed")
@@ -39,8 +40,8 @@ func TestLockThatIsRenewedAsAValueStaysListed(t *testing.T) {
 	}
 }
 
-// Of several holders one leaves: the lock is listed until the last has. A release that comes too late
-// takes no name from the list.
+// Of several holders one leaves: the lock is listed until the last has. A release that comes too
+// late takes no name from the list.
 func TestLockIsListedUntilTheLastHolderLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
@@ -70,7 +71,8 @@ func TestLockThatIsHandedOverStaysListed(t *testing.T) {
 		heir := next.granted(t)
 		listed(t, "after it was handed over", locks, "handed")
 		release(t, heir)
-		time.Sleep(2 * DefaultWindow) // it was listed for its claim window, and not longer, as it did not hold for long
+		// it was listed for its claim window, and not longer, as it did not hold for long
+		time.Sleep(2 * DefaultWindow)
 		listed(t, "after the last release", locks)
 	})
 }

@@ -15,11 +15,12 @@ import (
 const (
 	nearest = 16 // waiters that look once in a window
 	slowest = 5  // windows between two looks of those behind
-	missed  = 3  // looks that a waiter may miss before it loses its place, which it keeps for placeKept at least
+	// looks that a waiter may miss before it loses its place, which it keeps for placeKept at least
+	missed = 3
 )
 
-// placeKept is how long a waiter that does not look keeps its place at least: longer than a restart of
-// Redis or of a service takes.
+// placeKept is how long a waiter that does not look keeps its place at least: longer than a restart
+// of Redis or of a service takes.
 const placeKept = 2 * time.Minute
 
 // parting is how long giving something back may take when its context has ended.

@@ -47,8 +47,8 @@ func (s *Store) sendLarge(ctx context.Context, node *redis.Client, call *call, w
 	return reply, err
 }
 
-// wordSize is about how many bytes a word of a command takes. The error is for one that go-redis may
-// not be able to write: it would fail all calls of a round trip.
+// wordSize is about how many bytes a word of a command takes. The error is for one that go-redis
+// may not be able to write: it would fail all calls of a round trip.
 func wordSize(word any) (int, error) {
 	switch word := word.(type) {
 	case string:

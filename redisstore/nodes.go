@@ -119,8 +119,8 @@ var over = func() context.Context {
 	return ctx
 }()
 
-// isClosed reports whether a client was closed: go-redis does that to a node that has left a cluster.
-// An open client does nothing within a context that has ended.
+// isClosed reports whether a client was closed: go-redis does that to a node that has left a
+// cluster. An open client does nothing within a context that has ended.
 func isClosed(node *redis.Client) bool { return errors.Is(node.Ping(over).Err(), redis.ErrClosed) }
 
 func (c *cluster) life(node *redis.Client) *lives {

@@ -128,13 +128,14 @@ func (s *Store) suspect(ctx context.Context, err error) {
 
 // call is one run of a script, or one INCRBY.
 type call struct {
-	script     *scripts.Script // nil for an INCRBY
-	key        []byte          // of an INCRBY
-	text       []byte          // what stands for the script in the command
-	life       Life            // in which it runs; what an INCRBY is meant for
-	sum        int64           // what an INCRBY came to
-	size       int             // about how many bytes its words take, and its reply where it is known to be large
-	fault      error           // why its words cannot be written
+	script *scripts.Script // nil for an INCRBY
+	key    []byte          // of an INCRBY
+	text   []byte          // what stands for the script in the command
+	life   Life            // in which it runs; what an INCRBY is meant for
+	sum    int64           // what an INCRBY came to
+	// about how many bytes its words take, and its reply where it is known to be large
+	size       int
+	fault      error // why its words cannot be written
 	ack        int
 	ackTimeout time.Duration
 	deadline   time.Time     // of the store; the caller's context may end sooner
@@ -258,7 +259,8 @@ func (c *call) command(ctx context.Context, words []any) redis.Cmder {
 	if c.script == nil {
 		return c.incr
 	}
-	return redis.NewCmd(ctx, words...) // one that takes a reply of any kind, so that those after it are read
+	// one that takes a reply of any kind, so that those after it are read
+	return redis.NewCmd(ctx, words...)
 }
 
 // result is what the command was answered. That of an INCRBY is the call's sum.

@@ -26,8 +26,8 @@ const (
 )
 
 // DefaultTimeout is how long a call may take by default. The embedded store has EmbeddedTimeout: it
-// runs in the process and loses no reply, so a call that takes long is a busy machine, and giving it
-// up would leave an outcome unknown for nothing.
+// runs in the process and loses no reply, so a call that takes long is a busy machine, and giving
+// it up would leave an outcome unknown for nothing.
 const (
 	DefaultTimeout  = time.Second
 	EmbeddedTimeout = 30 * time.Second
@@ -43,7 +43,9 @@ type Config struct {
 	Prefix     string        // before every key; "" = DefaultPrefix
 	Ack        int           // replicas that must confirm every write; 0 = none
 	AckTimeout time.Duration // how long a write waits for them, at most; 0 = half a second, or half of Timeout if that is less
-	Timeout    time.Duration // how long a call may take in all, the acknowledgement included; 0 = DefaultTimeout, embedded: EmbeddedTimeout
+	// how long a call may take in all, the acknowledgement included; 0 = DefaultTimeout, embedded:
+	// EmbeddedTimeout
+	Timeout time.Duration
 
 	DataDir  string       // embedded: where the store keeps its data; "" = in memory only
 	MaxKeys  int          // embedded: how many keys it may hold; 0 = its own default

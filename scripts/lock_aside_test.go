@@ -78,8 +78,8 @@ func TestDeadWaiterThatFindsNoRoomBlocksNobody(t *testing.T) {
 	})
 }
 
-// A waiter that has not looked for seven windows, and seven seconds, is passed over also where Redis
-// cannot tell that its process is gone; its place is kept for as long as its patience.
+// A waiter that has not looked for seven windows, and seven seconds, is passed over also where
+// Redis cannot tell that its process is gone; its place is kept for as long as its patience.
 func TestSilentWaiterIsPassedOverAndKeepsItsPlace(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a", mode: "s"})
@@ -107,8 +107,8 @@ func TestPlaceThatNobodyAsksForIsForgotten(t *testing.T) {
 	})
 }
 
-// Who was handed the lock and let its window pass is the first again when it asks, and a claim in time
-// leaves no place behind.
+// Who was handed the lock and let its window pass is the first again when it asks, and a claim in
+// time leaves no place behind.
 func TestHeirThatIsLateIsTheFirstAgain(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		for _, mode := range []string{"", "s"} {

@@ -1,17 +1,28 @@
--- lock_enter: asks for a lock. It is granted if there is room and nobody waits; else the token joins the queue, or is refused. Asking again with the same token answers the
--- same grant, claims one that was handed over meanwhile, or keeps the place in the queue. Run behind redislock's own script, in the same call: a lock that it
--- has obtained gets its fence here, or goes to whoever has waited longer.
+-- lock_enter: asks for a lock. It is granted if there is room and nobody waits; else the token
+-- joins the queue, or is refused. Asking again with the same token answers the same grant, claims
+-- one that was handed over meanwhile, or keeps the place in the queue. Run behind redislock's own
+-- script, in the same call: a lock that it has obtained gets its fence here, or goes to whoever has
+-- waited longer.
 -- Uses   clock lock_run lock_line lock_enter_alone integer fence incarnation lock lock_grant lock_doubt
--- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
---        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
--- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p permits  [4] ttl  [5] ttl and a minute: how long the fence is remembered
---        [6] inbox: the channel on which the waiter's process listens; '' = do not wait  [7] permits wanted  [8] permits there are, 0 unless mode is p
---        [9] terms, see lib/lock_grant  [10] which look of the waiter's this is, a whole number: the message that hands the lock over says it
---        [11] only behind redislock's script: what that has returned, true for a lock that it has obtained
--- Reply  {'granted', fence, since, now} the lease ends one ttl from now | {'waiting', how many are before, left} | {'held', since, left}
---        | {'capacity', permits there are} in use with another number | {'doubt', wait} state may have been lost
--- Units  spans in milliseconds; times in milliseconds since 1970 of this server; left is until a lease ends by itself, -1 = never; since is 0 if it is not known
--- Effect writes on granted and waiting, and where it notices that leases were handed over, have ended or may be lost
+-- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
+--        tokens by arrival)  [4] the waiters' records (hash)
+--        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
+--        lib/lock_doubt); only if a hold-off is among the terms
+-- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p
+--        permits  [4] ttl  [5] ttl and a minute: how long the fence is remembered
+--        [6] inbox: the channel on which the waiter's process listens; '' = do not wait
+--        [7] permits wanted  [8] permits there are, 0 unless mode is p
+--        [9] terms, see lib/lock_grant  [10] which look of the waiter's this is, a whole number:
+--        the message that hands the lock over says it
+--        [11] only behind redislock's script: what that has returned, true for a lock that it has
+--        obtained
+-- Reply  {'granted', fence, since, now} the lease ends one ttl from now | {'waiting', how many are
+--        before, left} | {'held', since, left} | {'capacity', permits there are} in use with
+--        another number | {'doubt', wait} state may have been lost
+-- Units  spans in milliseconds; times in milliseconds since 1970 of this server; left is until a
+--        lease ends by itself, -1 = never; since is 0 if it is not known
+-- Effect writes on granted and waiting, and where it notices that leases were handed over, have
+--        ended or may be lost
 local lock, fences, queue, waiters, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, inbox = ARGV[1], ARGV[6]
 local patience, window, counts, span = read_terms(ARGV[9])

@@ -1,9 +1,13 @@
--- lock_leave: gives a lock back, or a place in its queue, whichever the token has. A lock that others wait for goes to the next in line in the same step.
+-- lock_leave: gives a lock back, or a place in its queue, whichever the token has. A lock that
+-- others wait for goes to the next in line in the same step.
 -- Uses   lock_line lock_leave_alone clock integer fence incarnation lock lock_run lock_grant lock_doubt
--- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set, tokens by arrival)  [4] the waiters' records (hash)
---        [5] those who hold it together (hash)  [6] the marker of lost state (string, see lib/lock_doubt); only if a hold-off is among the terms
+-- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
+--        tokens by arrival)  [4] the waiters' records (hash)
+--        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
+--        lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token  [2] inbox of the caller's process, '' = none  [3] terms, see lib/lock_grant
--- Reply  {'free'} nobody held it beside the token | {'left'} others did, or it was a place in the queue | {'free' or 'left', now, token, fence…} the waiters of the caller's process that
+-- Reply  {'free'} nobody held it beside the token | {'left'} others did, or it was a place in the
+--        queue | {'free' or 'left', now, token, fence…} the waiters of the caller's process that
 --        have the lock by this, each for the ttl that it asked for
 --        | {'gone'} the token has neither: it ended, was given back before, or never had one
 -- Units  spans in milliseconds; now in milliseconds since 1970 of this server

@@ -216,9 +216,11 @@ func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 		b.left("f")
 		b.do("DEL", lockKeys[0]) // g has let its window pass
 		b.hold(ask{token: "j", inbox: "alive"})
-		want(t, b.run(scripts.LockGet, lockKeys[:5], 10)[5:7], "1", "0") // j holds it, and none is in line
+		// j holds it, and none is in line
+		want(t, b.run(scripts.LockGet, lockKeys[:5], 10)[5:7], "1", "0")
 		b.enter(ask{token: "k", inbox: "alive"})
-		for i, token := range []string{"i", "h", "g"} { // asked again, they have the places that they had
+		// asked again, they have the places that they had
+		for i, token := range []string{"i", "h", "g"} {
 			want(t, b.enter(ask{token: token, inbox: "dead"})[:2], "waiting", "0")
 			want(t, b.run(scripts.LockGet, lockKeys[:5], 10)[6:7], fmt.Sprint(i+2))
 		}

@@ -1,4 +1,5 @@
--- token_answer: gives the recorded answer of an operation, for those that are too large for a claim's reply.
+-- token_answer: gives the recorded answer of an operation, for those that are too large for a
+-- claim's reply.
 -- Uses   none
 -- KEYS   [1] the token's record (hash)
 -- ARGV   none

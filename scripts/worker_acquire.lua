@@ -1,18 +1,28 @@
--- worker_acquire: leases a worker id of a pool for a window of id timestamps, which begins where the last window of that id ended. The same nonce asked again answers the same grant
--- until its window has ended; a repeat that comes later is a new lease, with a fence and a start of its own.
--- The id that this identity had last comes first, if its window has ended; then one that was never used; then the one that has been free longest.
+-- worker_acquire: leases a worker id of a pool for a window of id timestamps, which begins where
+-- the last window of that id ended. The same nonce asked again answers the same grant until its
+-- window has ended; a repeat that comes later is a new lease, with a fence and a start of its own.
+-- The id that this identity had last comes first, if its window has ended; then one that was never
+-- used; then the one that has been free longest.
 -- Uses   clock incarnation moment slot_names
--- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be granted (sorted set)  [3] slots by nonce and identity (hash)
--- ARGV   [1] nonce, the secret that names this lease  [2] identity, may be ''  [3] skew: how far the clocks of two servers may differ
---        [4] what an unknown pool is: trust: new | wait: perhaps lost  [5] cool-down of a slot behind its window
+-- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
+--        granted (sorted set)  [3] slots by nonce and identity (hash)
+-- ARGV   [1] nonce, the secret that names this lease  [2] identity, may be ''  [3] skew: how far
+--        the clocks of two servers may differ
+--        [4] what an unknown pool is: trust: new | wait: perhaps lost  [5] cool-down of a slot
+--        behind its window
 --        [6] layout, [7] epoch, [8] datacenter and [9] ttl asked for, each '' for the pool's
---        [10] layout, [11] epoch, [12] datacenter, [13] width of a worker id and [14] ttl, for a pool that is new
+--        [10] layout, [11] epoch, [12] datacenter, [13] width of a worker id and [14] ttl, for a
+--        pool that is new
 --        [15] the longest ttl that the caller's settings allow; 0: they do not say
--- Reply  {'granted', worker id, not before, not after, fence, now, the pool's head as lib/pool writes it, '1' first grant of the pool | '0'}
---        | {'layout', layout, epoch, datacenter, ttl, '1' the pool is not there | '0'} the pool's, or what a new one would have, which are others | {'longest', ttl} the pool's, or the longest that others allow, is longer than [15]
---        | {'exhausted', wait} | {'quarantined', wait} state may have been lost
--- Units  skew, cool-down, ttl and wait in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
--- Effect writes on granted and on quarantined; a repeat writes what is there again, so that its acknowledgement has something to wait for
+-- Reply  {'granted', worker id, not before, not after, fence, now, the pool's head as lib/pool
+--        writes it, '1' first grant of the pool | '0'} | {'layout', layout, epoch, datacenter, ttl,
+--        '1' the pool is not there | '0'} the pool's, or what a new one would have, which are
+--        others | {'longest', ttl} the pool's, or the longest that others allow, is longer than
+--        [15] | {'exhausted', wait} | {'quarantined', wait} state may have been lost
+-- Units  skew, cool-down, ttl and wait in milliseconds; times and epoch in milliseconds since 1970
+--        of this server; width in bits
+-- Effect writes on granted and on quarantined; a repeat writes what is there again, so that its
+--        acknowledgement has something to wait for
 local key, index, names, nonce, identity = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 
 -- Most grants are plain: the pool is whole, of this life and not in quarantine, each of its slots was used before, and the window of the slot that comes next has ended: that
@@ -139,7 +149,8 @@ pool.fence = integer(next_fence(pool.fence))
 if not last then
   pool.records = pool.records + 1
 end
--- A window that begins later does not end later: whoever notices a loss waits for the longest ttl + skew, and no longer.
+-- A window that begins later does not end later: whoever notices a loss waits for the longest ttl +
+-- skew, and no longer.
 local slot = {nonce = nonce, from = integer(from), till = integer(math.max(from, now + pool.ttl)), fence = pool.fence, state = 'h', identity = identity}
 write_slot(key, index, id, slot, head_of(pool))
 name_slot(names, id, nonce, identity, last and last.nonce, last and last.identity)

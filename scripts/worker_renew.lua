@@ -1,13 +1,20 @@
--- worker_renew: moves the end of a lease's window. Only for the grant that nonce and not before name together, and only while its window is open: an ended lease is never revived.
--- A grant that this server has lost is written down anew if its holder proves that its window is open, and nobody can have been granted the id since.
+-- worker_renew: moves the end of a lease's window. Only for the grant that nonce and not before
+-- name together, and only while its window is open: an ended lease is never revived. A grant that
+-- this server has lost is written down anew if its holder proves that its window is open, and
+-- nobody can have been granted the id since.
 -- Uses   clock incarnation moment
--- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be granted (sorted set)  [3] slots by nonce and identity (hash)
--- ARGV   [1] worker id  [2] nonce  [3] not before  [4] ttl, which must be the pool's, '' for whatever that is  [5] skew, as worker_acquire  [6] trust | wait, as worker_acquire
---        the proof, for a grant that was lost; each '' if the holder does not tell it:
---        [7] not after, as it was confirmed last  [8] fence  [9] identity  [10] layout  [11] epoch  [12] datacenter  [13] width of a worker id
+-- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
+--        granted (sorted set)  [3] slots by nonce and identity (hash)
+-- ARGV   [1] worker id  [2] nonce  [3] not before  [4] ttl, which must be the pool's, '' for
+--        whatever that is  [5] skew, as worker_acquire  [6] trust | wait, as worker_acquire the
+--        proof, for a grant that was lost; each '' if the holder does not tell it:
+--        [7] not after, as it was confirmed last  [8] fence  [9] identity  [10] layout  [11] epoch
+--        [12] datacenter  [13] width of a worker id
 --        [14] the longest ttl that the caller's settings allow; 0: they do not say
--- Reply  {'ok', not after, ttl, now} | {'lost'} ended, released, another's, or not proven | {'layout', layout, epoch, datacenter, ttl, '0'} the pool's ttl is another
--- Units  ttl and skew in milliseconds; times and epoch in milliseconds since 1970 of this server; width in bits
+-- Reply  {'ok', not after, ttl, now} | {'lost'} ended, released, another's, or not proven |
+--        {'layout', layout, epoch, datacenter, ttl, '0'} the pool's ttl is another
+-- Units  ttl and skew in milliseconds; times and epoch in milliseconds since 1970 of this server;
+--        width in bits
 -- Effect writes on ok, and where it notices that state may have been lost
 local key, index, names, id, nonce, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 

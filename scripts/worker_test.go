@@ -218,7 +218,8 @@ var pools = map[string]lease{
 func TestPoolKeepsWhatItIs(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		refusal := []string{"layout", "41/10/12", "1700000000000", "0", "3600000", "0"}
-		want(t, b.acquire(lease{nonce: "n1", wantLayout: "41/5/5/12"}), append(refusal[:5:5], "1")...) // a new pool would not have it either
+		// a new pool would not have it either
+		want(t, b.acquire(lease{nonce: "n1", wantLayout: "41/5/5/12"}), append(refusal[:5:5], "1")...)
 		if kind := b.look(poolKeys[0])[poolKeys[0]].kind; kind != "none" {
 			t.Errorf("the refused request made a %s", kind)
 		}

@@ -19,7 +19,8 @@ var (
 	ErrWentBack = redisstore.Refusal("segment: the source went back")
 	// ErrBadRange means that what the source gave is no range of ids. It is not used.
 	ErrBadRange = redisstore.Refusal("segment: the source gave no range of ids")
-	// ErrDatabase means that the SQL database could not be reached, or refused the statement. It is a [redisstore.ErrUnavailable].
+	// ErrDatabase means that the SQL database could not be reached, or refused the statement. It is
+	// a [redisstore.ErrUnavailable].
 	ErrDatabase error = databaseError{}
 	// ErrClosed means that the Segments were closed. That is for good.
 	ErrClosed = redisstore.Refusal("segment: closed")

@@ -60,7 +60,8 @@ func TestDecodeTakesAnIDOfUIDGeneratorApart(t *testing.T) {
 	expect.Equal(t, "worker id", got.WorkerID, 4)
 	expect.Equal(t, "sequence", got.Sequence, int64(9))
 	must[wire.DecodedID](t, s, 200, "GET", "/id/decode/180363646902239241?layout=28/22/13@s", "")
-	for _, layout := range []string{"28/22/13@s", "29/21/13@s", "29/11/10/13@s"} { // which are not leased: 20 bits at most
+	// which are not leased: 20 bits at most
+	for _, layout := range []string{"28/22/13@s", "29/21/13@s", "29/11/10/13@s"} {
 		wantField(t, s.do(t, "POST", "/worker/wide", `{"layout":"`+layout+`"}`), wire.InvalidRequest, "layout", "20 bits")
 		wantField(t, s.do(t, "PUT", "/worker/wide", `{"layout":"`+layout+`"}`), wire.InvalidRequest, "layout", "20 bits")
 	}

@@ -63,11 +63,14 @@ type Config struct {
 	Leaf         LeafDoor
 	TinyidTokens []TinyidToken // nil = the door is closed to all
 
-	// Workers is of the worker-id pools; every server and client of a pool must have it alike. The pool of Leaf's ids is pinned to Leaf's layout and epoch.
+	// Workers is of the worker-id pools; every server and client of a pool must have it alike. The
+	// pool of Leaf's ids is pinned to Leaf's layout and epoch.
 	Workers workerlease.Config
 
-	IDPool     string    // pool of /id/snowflake, of which a worker id is leased from the start; "" = none
-	StampPools []string  // pools of which worker ids are leased from the start as well; /readyz speaks of these and of IDPool
+	IDPool string // pool of /id/snowflake, of which a worker id is leased from the start; "" = none
+	// pools of which worker ids are leased from the start as well; /readyz speaks of these and of
+	// IDPool
+	StampPools []string
 	ReadyWhen  ReadyWhen // what makes /readyz say that the service is ready; "" = ReadyWithIDs
 	Identity   string    // under which this server leases worker ids to stamp with; "" = none
 	IDPools    int       // pools that this server stamps ids of at once; 0 = 64

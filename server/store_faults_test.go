@@ -288,8 +288,8 @@ func (f *fixture) ledger(t *testing.T, client *redis.Client) string {
 	return keys[0]
 }
 
-// What the store failed with is the operator's business: only a program that asks its own handler is
-// told.
+// What the store failed with is the operator's business: only a program that asks its own handler
+// is told.
 func TestProblemTellsWhatTheStoreFailedWithOnlyWhereThatIsWanted(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})

@@ -50,7 +50,8 @@ func (s *Server) workerRequest(c echo.Context, pool string) (workerlease.Request
 		return workerlease.Request{}, invalid("identity", nameRule)
 	}
 	request, err := s.poolRequest(pool, asked.PoolRequest)
-	if err == nil && !caller(c).May(access.Admin) { // who may not declare pools does not shape one by asking first
+	// who may not declare pools does not shape one by asking first
+	if err == nil && !caller(c).May(access.Admin) {
 		var plain workerlease.Shape
 		plain, _, err = s.shapeOf(pool, wire.PoolRequest{})
 		request.NewShape = &plain
@@ -76,8 +77,8 @@ func (s *Server) poolRequest(pool string, asked wire.PoolRequest) (workerlease.R
 	}, nil
 }
 
-// shapeOf reads layout, epoch and datacenter. What is left out is what the settings say of the pool,
-// else the default of a pool that is new.
+// shapeOf reads layout, epoch and datacenter. What is left out is what the settings say of the
+// pool, else the default of a pool that is new.
 func (s *Server) shapeOf(pool string, asked wire.PoolRequest) (shape workerlease.Shape, layout snowflake.Layout, err error) {
 	text, epoch, datacenter := snowflake.DefaultLayout, snowflake.DefaultEpoch, 0
 	if pin, is := s.pools.Pin(pool); is {
@@ -105,7 +106,8 @@ func (s *Server) shapeOf(pool string, asked wire.PoolRequest) (shape workerlease
 		datacenter = *asked.Datacenter
 	}
 	if asked.Layout != nil && asked.Datacenter == nil {
-		datacenter = min(datacenter, 1<<layout.Datacenter-1) // it is not the pool's layout, which is what the refusal will say
+		// it is not the pool's layout, which is what the refusal will say
+		datacenter = min(datacenter, 1<<layout.Datacenter-1)
 	}
 	if most := 1<<layout.Datacenter - 1; datacenter < 0 || datacenter > most {
 		return shape, layout, invalid("datacenter", "0 to "+strconv.Itoa(most)+" in layout "+layout.String())

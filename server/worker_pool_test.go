@@ -280,7 +280,8 @@ func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
 	checkProblem(t, g.as(t, "admin", "PUT", "/worker/pinned", `{"layout":"41/10/12"}`), wire.LayoutMismatch)
 	checkProblem(t, g.as(t, "admin", "PUT", "/worker/pinned", ""), wire.PoolExists)
 
-	// The administrator changes what was fixed by the first who asked, once nothing of it is in use.
+	// The administrator changes what was fixed by the first who asked, once nothing of it is in
+	// use.
 	a := g.as(t, "admin", "PUT", "/worker/new?replace=true", `{"layout":"41/5/7"}`)
 	checkProblem(t, a, wire.PoolExists)
 	a.wantRetryAfter(t, 1, 31)

@@ -18,9 +18,11 @@ var (
 	ErrLayoutUsedUp = errors.New("snowflake: the layout's timestamp is used up")
 	// ErrBeforeEpoch says that the epoch is in the future.
 	ErrBeforeEpoch = errors.New("snowflake: the epoch is in the future")
-	// ErrMisfit says that a lease's worker id or datacenter does not fit the bits of its layout, or that it has no valid layout.
+	// ErrMisfit says that a lease's worker id or datacenter does not fit the bits of its layout, or
+	// that it has no valid layout.
 	ErrMisfit = errors.New("snowflake: the lease does not fit the layout")
-	// ErrReshaped says that the lease has another layout or epoch than the generator's ids. It takes another generator to stamp with such a lease.
+	// ErrReshaped says that the lease has another layout or epoch than the generator's ids. It
+	// takes another generator to stamp with such a lease.
 	ErrReshaped = errors.New("snowflake: the lease has another layout or epoch than before")
 )
 

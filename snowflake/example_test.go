@@ -11,7 +11,8 @@ import (
 
 func ExampleGenerator() {
 	layout := snowflake.MustLayout(snowflake.DefaultLayout)
-	worker, err := snowflake.Static(layout, snowflake.DefaultEpoch, 0, 7) // or a lease of package workerlease
+	// or a lease of package workerlease
+	worker, err := snowflake.Static(layout, snowflake.DefaultEpoch, 0, 7)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 // MaxLead is how far an id's timestamp may be ahead of the lease's clock. It is what a burst may borrow from the next units when a sequence is full.
 const MaxLead = 5 * time.Millisecond
 
-// Config sets up a generator. The zero value is a good one. What the ids look like is not in it: layout and epoch are the lease's.
+// Config sets up a generator. The zero value is a good one. What the ids look like is not in it:
+// layout and epoch are the lease's.
 type Config struct {
 	// Spread lets the sequence of a unit start at a number drawn by lot from the lower half of the sequence, instead of 0. Without it a generator that makes less than one id
 	// in a unit makes only ids whose low bits are 0, which all land on one shard where shards are chosen by the id's remainder. The price: of a unit that starts
@@ -52,8 +53,9 @@ type Generator struct {
 	given   int   // tickets beyond the limit that their callers gave up
 }
 
-// New makes a generator. It asks the worker for nothing yet: the first id takes layout and epoch from the lease of that moment, and all others have them too. The error
-// is that of a worker that is nil.
+// New makes a generator. It asks the worker for nothing yet: the first id takes layout and epoch
+// from the lease of that moment, and all others have them too. The error is that of a worker that
+// is nil.
 func New(worker Worker, config Config) (*Generator, error) {
 	if worker == nil {
 		return nil, errors.New("snowflake: a generator needs a Worker")
@@ -63,10 +65,11 @@ func New(worker Worker, config Config) (*Generator, error) {
 	return g, nil
 }
 
-// Next stamps an id. It waits for the next unit where a sequence and its lead are used up, and for the window where that begins later; ctx ends the
-// wait. ctx is looked at only if there is a wait.
+// Next stamps an id. It waits for the next unit where a sequence and its lead are used up, and for
+// the window where that begins later; ctx ends the wait. ctx is looked at only if there is a wait.
 //
-// The errors: a *WindowEnded; ErrNoLease with the Worker's own; ErrMisfit; ErrReshaped; ErrStopped; ErrBeforeEpoch; ErrLayoutUsedUp; the context's cause.
+// The errors: a *WindowEnded; ErrNoLease with the Worker's own; ErrMisfit; ErrReshaped; ErrStopped;
+// ErrBeforeEpoch; ErrLayoutUsedUp; the context's cause.
 func (g *Generator) Next(ctx context.Context) (ID, error) {
 	p := g.current.Load()
 	n := p.next.Add(1) - 1
@@ -178,7 +181,8 @@ func (g *Generator) usedUntil() time.Time {
 	return g.layout.start(g.epoch, g.used>>g.layout.Sequence+1)
 }
 
-// Layout returns the layout and the epoch of the generator's ids: those of the first lease. ok is false as long as there was none.
+// Layout returns the layout and the epoch of the generator's ids: those of the first lease. ok is
+// false as long as there was none.
 func (g *Generator) Layout() (layout Layout, epoch time.Time, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -338,8 +338,8 @@ func TestNextNOfNothingAndLess(t *testing.T) {
 	expect.Error(t, "NextN -1", err, snowflake.ErrRange)
 }
 
-// The lease says what the ids look like: two generators with worker ids of one pool cannot have two layouts. When the pool is another than before, the generator stamps
-// nothing.
+// The lease says what the ids look like: two generators with worker ids of one pool cannot have two
+// layouts. When the pool is another than before, the generator stamps nothing.
 func TestLayoutAndEpochAreTheLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		narrow, later := snowflake.MustLayout("41/5/7"), epoch.Add(time.Hour)

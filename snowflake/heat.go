@@ -49,7 +49,8 @@ func (g *Generator) ask(now time.Time) error {
 	return nil
 }
 
-// accept refuses a lease that does not fit its own layout, and one of another layout or epoch than the generator's, which are those of the first that it accepted.
+// accept refuses a lease that does not fit its own layout, and one of another layout or epoch than
+// the generator's, which are those of the first that it accepted.
 func (g *Generator) accept(lease Lease) error {
 	switch {
 	case g.layout == Layout{}:

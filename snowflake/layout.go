@@ -36,13 +36,15 @@ const (
 // DefaultEpoch is the time origin of ids whose pool names none.
 var DefaultEpoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// MaxWorkerBits is the widest worker id of a layout, with the datacenter's: that of Baidu's uid-generator. Package workerlease leases narrower ones.
+// MaxWorkerBits is the widest worker id of a layout, with the datacenter's: that of Baidu's
+// uid-generator. Package workerlease leases narrower ones.
 const MaxWorkerBits = 22
 
 var layoutForm = regexp.MustCompile(`^[0-9]{1,2}(/[0-9]{1,2}){2,3}(@s)?$`)
 
-// ParseLayout reads a layout and checks that its ids fit a positive 64-bit integer and that each part has a use: a timestamp of 20 bits or more,
-// datacenter and worker id together 1 to MaxWorkerBits, a sequence from 0. The error says which bound is broken.
+// ParseLayout reads a layout and checks that its ids fit a positive 64-bit integer and that each
+// part has a use: a timestamp of 20 bits or more, datacenter and worker id together 1 to
+// MaxWorkerBits, a sequence from 0. The error says which bound is broken.
 func ParseLayout(text string) (Layout, error) {
 	if !layoutForm.MatchString(text) {
 		return Layout{}, fmt.Errorf("layout %.40q: timestamp/worker/sequence or timestamp/datacenter/worker/sequence in bits, and @s for seconds, such as %s", text, DefaultLayout)

@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// Lease is what may be stamped: a worker id for a window of id timestamps, what the ids look like, and a clock that was anchored when the lease was granted.
+// Lease is what may be stamped: a worker id for a window of id timestamps, what the ids look like,
+// and a clock that was anchored when the lease was granted.
 type Lease struct {
-	Layout     Layout    // of the ids: whoever grants worker ids knows it, and a generator takes it from here
+	// of the ids: whoever grants worker ids knows it, and a generator takes it from here
+	Layout     Layout
 	Epoch      time.Time // that their timestamps count from
 	Worker     int       // 0 to 2^Layout.Worker-1
 	Datacenter int       // 0 to 2^Layout.Datacenter-1; 0 where the layout has none
@@ -24,13 +26,17 @@ type Worker interface {
 	Lease() (Lease, error)
 }
 
-// Static is a worker id that a process was given by hand, for ids of a layout and an epoch (the zero time = DefaultEpoch), without limits on when it may be used: the window has no end, and the clock is the
-// machine's wall clock at the moment of this call, running monotonically from then on.
+// Static is a worker id that a process was given by hand, for ids of a layout and an epoch (the
+// zero time = DefaultEpoch), without limits on when it may be used: the window has no end, and the
+// clock is the machine's wall clock at the moment of this call, running monotonically from then on.
 //
-// Nobody watches over it. Ids are unique only if no other process ever stamps with the same datacenter and worker id in the same layout and epoch, and if, from one run of
-// the process to the next, the wall clock never goes back, by no more than MaxLead and one unit less than the pause between the runs. A container image, a
-// copied configuration file or a machine that is restored from a snapshot breaks the first; a clock that is set back breaks the second. While the machine is suspended the
-// clock stands still, so that ids are behind afterwards. A leased worker id has none of these faults.
+// Nobody watches over it. Ids are unique only if no other process ever stamps with the same
+// datacenter and worker id in the same layout and epoch, and if, from one run of the process to the
+// next, the wall clock never goes back, by no more than MaxLead and one unit less than the pause
+// between the runs. A container image, a copied configuration file or a machine that is restored
+// from a snapshot breaks the first; a clock that is set back breaks the second. While the machine
+// is suspended the clock stands still, so that ids are behind afterwards. A leased worker id has
+// none of these faults.
 //
 // The error is ErrMisfit if the layout is not valid, or datacenter or worker do not fit it.
 func Static(layout Layout, epoch time.Time, datacenter, worker int) (StaticWorker, error) {

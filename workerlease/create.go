@@ -8,22 +8,25 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Create declares a pool new: that none of its worker ids is in use anywhere. Its first grant then waits for nothing. An *OtherPool with ErrExists: it has granted
-// worker ids, or was declared before; with ErrOtherPool: it is pinned to another shape or TTL. A *TTLError: the TTL is out of bounds. TTL 0 means what the pool is
-// pinned to, else DefaultTTL, or LongestTTL if that is shorter.
+// Create declares a pool new: that none of its worker ids is in use anywhere. Its first grant then
+// waits for nothing. An *OtherPool with ErrExists: it has granted worker ids, or was declared
+// before; with ErrOtherPool: it is pinned to another shape or TTL. A *TTLError: the TTL is out of
+// bounds. TTL 0 means what the pool is pinned to, else DefaultTTL, or LongestTTL if that is
+// shorter.
 func (p *Pools) Create(ctx context.Context, pool string, shape Shape, ttl time.Duration) error {
 	return p.create(ctx, pool, shape, ttl, "")
 }
 
-// Replace gives a pool another shape and TTL, as Create does where there is none. Every window of it
-// must have ended by the clock of every server, and nothing of its state may have been lost: an
-// *OtherPool with ErrExists says how long that takes. Ids that were made before may be equal to those
-// of the new shape: that is the caller's to know.
+// Replace gives a pool another shape and TTL, as Create does where there is none. Every window of
+// it must have ended by the clock of every server, and nothing of its state may have been lost: an
+// *OtherPool with ErrExists says how long that takes. Ids that were made before may be equal to
+// those of the new shape: that is the caller's to know.
 func (p *Pools) Replace(ctx context.Context, pool string, shape Shape, ttl time.Duration) error {
 	return p.create(ctx, pool, shape, ttl, milliseconds(p.config.Skew))
 }
 
-// create declares a pool; skew, unless it is "", lets it take the place of one whose windows have ended.
+// create declares a pool; skew, unless it is "", lets it take the place of one whose windows have
+// ended.
 func (p *Pools) create(ctx context.Context, pool string, shape Shape, ttl time.Duration, skew string) error {
 	request := Request{Shape: shape, TTL: ttl, WantLayout: true, WantEpoch: true, WantDatacenter: true}
 	request, fresh, err := p.settle(pool, request)

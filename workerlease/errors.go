@@ -75,7 +75,8 @@ func (e *OtherPool) Error() string {
 // Unwrap gives the sentinel.
 func (e *OtherPool) Unwrap() error { return e.is }
 
-// TTLError is [ErrRequest] about a TTL that is longer than the settings allow, or shorter than any may be.
+// TTLError is [ErrRequest] about a TTL that is longer than the settings allow, or shorter than any
+// may be.
 type TTLError struct {
 	TTL     time.Duration // that was asked for
 	Longest time.Duration // that is allowed
@@ -90,7 +91,8 @@ func (e *TTLError) Error() string {
 func (e *TTLError) Unwrap() error { return ErrRequest }
 
 // LongestTTLError says that the longest TTL of this process is shorter than one with which the pool
-// is used: after a loss it would wait for too short a time. Nothing was granted. It is an [ErrOtherPool].
+// is used: after a loss it would wait for too short a time. Nothing was granted. It is an
+// [ErrOtherPool].
 type LongestTTLError struct {
 	Used    time.Duration // the pool's TTL, or the longest that another process allows
 	Longest time.Duration // that this process allows
@@ -118,7 +120,8 @@ func (p *Pools) refusal(pool string, reply redisstore.Reply) error {
 	case "unknown":
 		return ErrUnknown
 	case "layout", "exists":
-		other, last := &OtherPool{is: ErrOtherPool}, 0 // milliseconds to wait, or 1 for a pool that is not there
+		// milliseconds to wait, or 1 for a pool that is not there
+		other, last := &OtherPool{is: ErrOtherPool}, 0
 		if err := reply.Scan(&other.Layout, &other.Epoch, &other.Datacenter, &other.TTL, &last); err != nil {
 			return err
 		}

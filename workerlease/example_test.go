@@ -42,7 +42,8 @@ func Example() {
 	layout, epoch, _ := ids.Layout() // the pool's
 	fmt.Println("worker id", layout.Decode(id, epoch).Worker)
 
-	// At the end: nothing is stamped any more, and the worker id is given back from the last stamp on.
+	// At the end: nothing is stamped any more, and the worker id is given back from the last stamp
+	// on.
 	if err := ids.Close(ctx); err != nil {
 		log.Fatal(err)
 	}

@@ -52,11 +52,14 @@ func (p *Pools) Start(ctx context.Context, pool string, request Request, options
 	return holder.Start(ctx, p.leaser(pool, request), options)
 }
 
-// Stamper stamps Snowflake ids with a worker id that it holds, in the layout and epoch of its lease.
+// Stamper stamps Snowflake ids with a worker id that it holds, in the layout and epoch of its
+// lease.
 type Stamper = holder.Stamper
 
-// Stamp leases a worker id of a pool and returns what stamps Snowflake ids with it, until Close. It is all that a program needs which makes ids: their layout, epoch and
-// datacenter are those of the pool. With Reacquire it goes on with another worker id when one was lost. The errors are those of Acquire.
+// Stamp leases a worker id of a pool and returns what stamps Snowflake ids with it, until Close. It
+// is all that a program needs which makes ids: their layout, epoch and datacenter are those of the
+// pool. With Reacquire it goes on with another worker id when one was lost. The errors are those of
+// Acquire.
 func (p *Pools) Stamp(ctx context.Context, pool string, request Request, options HoldOptions, ids snowflake.Config) (*Stamper, error) {
 	held, err := p.Hold(ctx, pool, request, options)
 	if err != nil {

@@ -140,7 +140,8 @@ func TestProcessWithAShorterLongestTTLIsRefused(t *testing.T) {
 		_, err := brief.Acquire(t.Context(), "p", ofAny(2))
 		expect.Error(t, "Acquire with a shorter longest ttl", err, workerlease.ErrOtherPool)
 		kept := p.acquire(t, "p", ofAny(2))
-		if _, err := long.Acquire(t.Context(), "p", ofAny(2)); err != nil { // it is heard of from now on
+		// it is heard of from now on
+		if _, err := long.Acquire(t.Context(), "p", ofAny(2)); err != nil {
 			t.Fatal(err)
 		}
 		_, err = p.Acquire(t.Context(), "p", ofAny(2))

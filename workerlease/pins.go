@@ -8,8 +8,8 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// Pin is what a pool is by the settings of the processes that use it. It outlives a loss of all that
-// Redis knows: a pool that is pinned never begins anew with another shape.
+// Pin is what a pool is by the settings of the processes that use it. It outlives a loss of all
+// that Redis knows: a pool that is pinned never begins anew with another shape.
 type Pin struct {
 	Shape Shape
 	TTL   time.Duration // MinTTL to MaxTTL, also above Config.LongestTTL; 0 = not pinned
@@ -56,8 +56,8 @@ func (p *Pools) checkTTL(pool string, ttl time.Duration) error {
 }
 
 // settle checks a request and makes it one for what its pool is pinned to. It returns the layout of
-// the request's shape, which is written as package snowflake writes it. The error is a *TTLError, an
-// *OtherPool or ErrRequest.
+// the request's shape, which is written as package snowflake writes it. The error is a *TTLError,
+// an *OtherPool or ErrRequest.
 func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout, error) {
 	layout, err := snowflake.ParseLayout(request.Shape.Layout)
 	if err == nil {
@@ -76,8 +76,8 @@ func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout,
 // defaultTTL is the TTL of a pool that is new and for which none is named.
 func (p *Pools) defaultTTL(pool string) time.Duration { return min(DefaultTTL, p.LongestTTL(pool)) }
 
-// pinned makes a request one for what its pool is pinned to. The error is an *OtherPool: it asks for
-// something else.
+// pinned makes a request one for what its pool is pinned to. The error is an *OtherPool: it asks
+// for something else.
 func (p *Pools) pinned(pool string, request Request) (Request, error) {
 	pin, is := p.Pin(pool)
 	if !is {

@@ -38,7 +38,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// wary are the same pools for clients that wait before they trust one that is unknown, as long as their longest TTL says.
+// wary are the same pools for clients that wait before they trust one that is unknown, as long as
+// their longest TTL says.
 func (p pools) wary(longest time.Duration) pools {
 	return pools{workerlease.New(p.store, workerlease.Config{Skew: 100 * time.Millisecond, LongestTTL: longest}), p.store}
 }

@@ -41,9 +41,9 @@ type Config struct {
 	Skew     time.Duration // how far the clocks of two servers that can be master may differ, up to a minute; 0 = DefaultSkew
 	Cooldown time.Duration // how long a slot rests behind its window before another holder gets it; 0 = not at all
 	// LongestTTL is the longest TTL of a pool, which is how long nothing is granted after its state
-	// may have been lost; a longer one is refused. MinTTL to MaxTTL. 0 = DefaultTTL, and under Trust
-	// MaxTTL, of which nothing is said to others: a loss that is noticed then lasts as long as the
-	// pool's own TTL.
+	// may have been lost; a longer one is refused. MinTTL to MaxTTL. 0 = DefaultTTL, and under
+	// Trust MaxTTL, of which nothing is said to others: a loss that is noticed then lasts as long
+	// as the pool's own TTL.
 	LongestTTL time.Duration
 	// Pools are what pools are, by their names. A request for another shape or TTL is refused, also
 	// where Redis knows nothing of the pool.
@@ -128,11 +128,13 @@ func (s Shape) read() (snowflake.Layout, error) {
 type Request struct {
 	// TTL is the length of a window: MinTTL, or [ShortestTTL] of the layout, to what
 	// [Pools.LongestTTL] says. It belongs to the pool: fixed by the first grant, and another one is
-	// refused. 0 = the pool's, and for a pool that is new DefaultTTL, or LongestTTL if that is shorter.
+	// refused. 0 = the pool's, and for a pool that is new DefaultTTL, or LongestTTL if that is
+	// shorter.
 	TTL time.Duration
 	// Identity names the holder, up to 200 characters without spaces: the worker id that it had last is granted again, if its window has ended. "" = none.
 	Identity string
-	Shape    Shape // of a pool that is new, unless it is pinned, or this process has seen it under Wait
+	// of a pool that is new, unless it is pinned, or this process has seen it under Wait
+	Shape Shape
 	// NewShape is that of a pool that is new, in the place of Shape, where the caller may not shape
 	// pools: then a request that wants another is refused. nil = Shape
 	NewShape *Shape
@@ -162,17 +164,19 @@ func (r Request) check(layout snowflake.Layout) error {
 	return nil
 }
 
-// ShortestTTL is the shortest TTL that a pool of a layout can be given: MinTTL, and three units of its
-// timestamps. A unit is stamped only if it lies in the window wholly, and a window that is renewed
-// every third of a TTL has two thirds left then, one if a renewal failed: with less, the present
-// second would lie in none.
+// ShortestTTL is the shortest TTL that a pool of a layout can be given: MinTTL, and three units of
+// its timestamps. A unit is stamped only if it lies in the window wholly, and a window that is
+// renewed every third of a TTL has two thirds left then, one if a renewal failed: with less, the
+// present second would lie in none.
 func ShortestTTL(layout snowflake.Layout) time.Duration { return max(MinTTL, 3*layout.Unit) }
 
 // Lease is a granted worker id. It is a value: whoever has its Token holds the lease.
 type Lease = holder.Lease
 
-// Acquire leases a worker id. The errors: an *Exhausted, a *Quarantined, an *OtherPool, a *TTLError, a *LongestTTLError, ErrRequest;
-// redisstore.ErrUnavailable (nothing was done), redisstore.ErrUnknownOutcome (a slot may be taken until its TTL has passed; acquire another). The pool's name must hold no brace.
+// Acquire leases a worker id. The errors: an *Exhausted, a *Quarantined, an *OtherPool, a
+// *TTLError, a *LongestTTLError, ErrRequest; redisstore.ErrUnavailable (nothing was done),
+// redisstore.ErrUnknownOutcome (a slot may be taken until its TTL has passed; acquire another). The
+// pool's name must hold no brace.
 func (p *Pools) Acquire(ctx context.Context, pool string, request Request) (Lease, error) {
 	return p.acquire(ctx, pool, request, secret.New())
 }

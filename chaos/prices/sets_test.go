@@ -74,7 +74,8 @@ func (s *sentinels) failedOver(not *redistest.Server) bool {
 }
 
 func (s *sentinels) failOver(t *testing.T) {
-	chaostest.Await(t, patience, func() string { // it refuses while the failover before is not over yet
+	// it refuses while the failover before is not over yet
+	chaostest.Await(t, patience, func() string {
 		if err := s.set.Sentinels()[0].Client().Do(t.Context(), "SENTINEL", "FAILOVER", "coatcheck").Err(); err != nil {
 			return err.Error()
 		}
@@ -137,7 +138,8 @@ func whole(ctx context.Context, in set, replicas int) (complaint string) {
 	return ""
 }
 
-// strike is a kind of fault. It returns when the servers run again; they need not work together yet.
+// strike is a kind of fault. It returns when the servers run again; they need not work together
+// yet.
 type strike struct {
 	name string
 	lost bool // everything is lost: locks may be held twice
@@ -207,6 +209,7 @@ func tell(t *testing.T, in set, former *redistest.Server, with settings) {
 	if _, sentinel := in.(*sentinels); sentinel && with.told {
 		host, port, _ := strings.Cut(in.master().Addr(), ":")
 		chaostest.Do(t, former, "REPLICAOF", host, port)
-		chaostest.Do(t, former, "CONFIG", "REWRITE") // else it is a master again after its next start
+		// else it is a master again after its next start
+		chaostest.Do(t, former, "CONFIG", "REWRITE")
 	}
 }

@@ -89,7 +89,8 @@ func (p *program) idCommand() *cobra.Command {
 	return command
 }
 
-// snowflakeCommand makes Snowflake ids: it is there as id, and as id snowflake, as the path of the HTTP interface is called.
+// snowflakeCommand makes Snowflake ids: it is there as id, and as id snowflake, as the path of the
+// HTTP interface is called.
 func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 	var form idForm
 	var n int64

@@ -15,7 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// poolPins is what pools are: a map in the settings file, and the same in one line as a flag or variable.
+// poolPins is what pools are: a map in the settings file, and the same in one line as a flag or
+// variable.
 func poolPins(into *map[string]workerlease.Pin) *setting {
 	help := "what worker-id pools are, so that it outlives Redis: {orders: {layout: 41/5/5/12, epoch: 2020-01-01T00:00:00Z, datacenter: 3, ttl: 30s}}, of which each part can be left out; a request for another shape or TTL is refused; alike in all that use a pool; empty: as the first grant fixes it"
 	return &setting{name: "pools", unit: "YAML map", help: help, nested: true, parse: func(text string) (err error) {
@@ -46,7 +47,8 @@ func parsePools(text string) (map[string]workerlease.Pin, error) {
 	return pins, nil
 }
 
-// parsePin reads one pool. What is left out is the default of a pool that is new; a TTL is then not pinned.
+// parsePin reads one pool. What is left out is the default of a pool that is new; a TTL is then not
+// pinned.
 func parsePin(parts map[string]string) (pin workerlease.Pin, err error) {
 	layout, epoch, datacenter := snowflake.MustLayout(snowflake.DefaultLayout), snowflake.DefaultEpoch, 0
 	for _, part := range slices.Sorted(maps.Keys(parts)) {

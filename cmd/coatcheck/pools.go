@@ -31,7 +31,8 @@ func kindOf(err error) error {
 	case is(client.ErrBehind):
 		return fmt.Errorf("%w\nFind out what was handed out, and set it past that: coatcheck counter set KEY VALUE", err)
 	case is(client.ErrUnavailable, client.ErrExhausted, client.ErrQuarantined, client.ErrHeld, client.ErrAttemptRunning),
-		is(redisstore.ErrUnavailable, lock.ErrHeld, lock.ErrInDoubt): // of commands that go to Redis themselves
+		// of commands that go to Redis themselves
+		is(redisstore.ErrUnavailable, lock.ErrHeld, lock.ErrInDoubt):
 		return laterError{err}
 	}
 	return err

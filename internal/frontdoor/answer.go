@@ -91,7 +91,8 @@ func (a *answer) finish() {
 	}
 	if a.many && a.begun {
 		defer a.waits()()
-		_ = http.NewResponseController(a.ResponseWriter).Flush() // net/http would once the memory is not counted any more
+		// net/http would once the memory is not counted any more
+		_ = http.NewResponseController(a.ResponseWriter).Flush()
 	}
 }
 

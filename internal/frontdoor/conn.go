@@ -18,7 +18,9 @@ type conn struct {
 
 	load *load
 
-	header atomic.Int64 // bytes of the header that is coming; -1 = what comes is none; by HTTP/2, bytes that have reached no handler
+	// bytes of the header that is coming; -1 = what comes is none; by HTTP/2, bytes that have
+	// reached no handler
+	header atomic.Int64
 	heard  atomic.Bool  // something has come since the last answer
 	many   atomic.Bool  // it has many requests at once, as HTTP/2 has
 	taken  atomic.Bool  // a handler has taken it over

@@ -17,8 +17,8 @@ import (
 // server's address is of the same origin as the server, so that a browser hides nothing from it.
 // Its requests have its own name as their Host. A page that was loaded from an address cannot do
 // that. Addresses that lead to this machine, while a browser does not take them for loopback, are
-// none of these unless they are named: 0.0.0.0, [::] and the form [::ffff:127.0.0.1]. With a request
-// for one a browser may send no Sec-Fetch-Site.
+// none of these unless they are named: 0.0.0.0, [::] and the form [::ffff:127.0.0.1]. With a
+// request for one a browser may send no Sec-Fetch-Site.
 type Hosts []string
 
 var hostForm = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)$`)

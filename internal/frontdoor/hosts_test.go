@@ -11,20 +11,21 @@ import (
 func TestNamesUnderWhichAServerAnswers(t *testing.T) {
 	named := frontdoor.Hosts{"coatcheck.internal", "*.example.com"}
 	for host, want := range map[string]struct{ unnamed, named bool }{
-		"":                        {true, true}, // HTTP/1.0
-		":8080":                   {true, true},
-		"localhost":               {true, true},
-		"LocalHost:8080":          {true, true},
-		"localhost.":              {true, true},
-		"app.localhost:80":        {true, true},
-		"127.0.0.1":               {true, true},
-		"127.0.0.1:8080":          {true, true},
-		"127.8.9.1:1":             {true, true},
-		"10.1.2.3:8080":           {true, true}, // a probe of Kubernetes
-		"[::1]":                   {true, true},
-		"[::1]:8080":              {true, true},
-		"[fe80::1%25eth0]:8080":   {true, true},
-		"0.0.0.0:8080":            {false, false}, // this machine, for a browser that does not say so
+		"":                      {true, true}, // HTTP/1.0
+		":8080":                 {true, true},
+		"localhost":             {true, true},
+		"LocalHost:8080":        {true, true},
+		"localhost.":            {true, true},
+		"app.localhost:80":      {true, true},
+		"127.0.0.1":             {true, true},
+		"127.0.0.1:8080":        {true, true},
+		"127.8.9.1:1":           {true, true},
+		"10.1.2.3:8080":         {true, true}, // a probe of Kubernetes
+		"[::1]":                 {true, true},
+		"[::1]:8080":            {true, true},
+		"[fe80::1%25eth0]:8080": {true, true},
+		// this machine, for a browser that does not say so
+		"0.0.0.0:8080":            {false, false},
 		"[::]:8080":               {false, false},
 		"[::ffff:127.0.0.1]:8080": {false, false},
 		"[::ffff:7f00:1]":         {false, false},

@@ -16,7 +16,8 @@ import (
 // ErrLate is the error of a grant whose window had ended, or nearly so, when its reply came.
 var ErrLate = errors.New("the grant came too late to be used")
 
-// ErrLayout is the error of a grant in a layout that this program cannot stamp. The worker id was given back. Asking again does not help.
+// ErrLayout is the error of a grant in a layout that this program cannot stamp. The worker id was
+// given back. Asking again does not help.
 var ErrLayout = errors.New("the pool's layout is not one that this program can stamp")
 
 const (

@@ -194,7 +194,8 @@ func (h *Holder) Release(ctx context.Context, usedUntil time.Time) error {
 	return err
 }
 
-// begun is where the window of the lease begins that was held last; the zero time if there is none to give back.
+// begun is where the window of the lease begins that was held last; the zero time if there is none
+// to give back.
 func (h *Holder) begun() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()

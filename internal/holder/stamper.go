@@ -11,8 +11,9 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// Stamper stamps Snowflake ids with the worker id that a holder holds. An id's layout and epoch are those of the very lease that it is stamped with: a pool that was
-// lost, and begins anew with another layout, gets another generator. It is safe for concurrent use.
+// Stamper stamps Snowflake ids with the worker id that a holder holds. An id's layout and epoch are
+// those of the very lease that it is stamped with: a pool that was lost, and begins anew with
+// another layout, gets another generator. It is safe for concurrent use.
 //
 // The holder is the stamper's own: a generator that is made beside it repeats its ids.
 type Stamper struct {
@@ -29,7 +30,8 @@ func NewStamper(holder *Holder, config snowflake.Config) *Stamper {
 	return &Stamper{holder: holder, config: config}
 }
 
-// Next stamps an id. It waits and fails as [snowflake.Generator.Next] does, but for the pool's layout: the next lease's may be another.
+// Next stamps an id. It waits and fails as [snowflake.Generator.Next] does, but for the pool's
+// layout: the next lease's may be another.
 func (s *Stamper) Next(ctx context.Context) (snowflake.ID, error) {
 	if g := s.current.Load(); g != nil {
 		id, err := g.Next(ctx)
@@ -47,7 +49,8 @@ func isOver(err error) bool {
 	return errors.Is(err, snowflake.ErrReshaped) || errors.Is(err, snowflake.ErrStopped)
 }
 
-// Fill stamps as many ids as there is room for, in rising order and all of one layout and epoch. After an error none of them counts. It waits and fails as Next does.
+// Fill stamps as many ids as there is room for, in rising order and all of one layout and epoch.
+// After an error none of them counts. It waits and fails as Next does.
 func (s *Stamper) Fill(ctx context.Context, ids []snowflake.ID) error {
 	for g := s.current.Load(); ; {
 		if g != nil {
@@ -62,11 +65,13 @@ func (s *Stamper) Fill(ctx context.Context, ids []snowflake.ID) error {
 	}
 }
 
-// Generator returns the generator for the lease that is held now, which another one may take the place of: its calls then fail with snowflake.ErrStopped, or
-// snowflake.ErrReshaped. The errors: snowflake.ErrNoLease with the holder's own; snowflake.ErrStopped after Close.
+// Generator returns the generator for the lease that is held now, which another one may take the
+// place of: its calls then fail with snowflake.ErrStopped, or snowflake.ErrReshaped. The errors:
+// snowflake.ErrNoLease with the holder's own; snowflake.ErrStopped after Close.
 func (s *Stamper) Generator() (*snowflake.Generator, error) {
-	// The lease is looked at under the mutex: a caller with an older one would put a generator for it in the place of the newer, and then there would be two for one
-	// grant, which repeat each other's ids.
+	// The lease is looked at under the mutex: a caller with an older one would put a generator for
+	// it in the place of the newer, and then there would be two for one grant, which repeat each
+	// other's ids.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -92,7 +97,8 @@ func (s *Stamper) Generator() (*snowflake.Generator, error) {
 	return g, nil
 }
 
-// Layout returns the layout and the epoch of the ids that were stamped last; ok is false if none were.
+// Layout returns the layout and the epoch of the ids that were stamped last; ok is false if none
+// were.
 func (s *Stamper) Layout() (layout snowflake.Layout, epoch time.Time, ok bool) {
 	g := s.current.Load()
 	if g == nil {
@@ -110,8 +116,9 @@ func (s *Stamper) Context() context.Context { return s.holder.Context() }
 // Done is closed when the stamper has no lease any more and will have none: see [Holder.Done].
 func (s *Stamper) Done() <-chan struct{} { return s.holder.Done() }
 
-// Stop ends the stamping. Once it has returned, every call fails with snowflake.ErrStopped. It returns the end of the last timestamp that was stamped with the lease
-// that is held, the zero time if none was. The lease stays; Close gives it back as well.
+// Stop ends the stamping. Once it has returned, every call fails with snowflake.ErrStopped. It
+// returns the end of the last timestamp that was stamped with the lease that is held, the zero time
+// if none was. The lease stays; Close gives it back as well.
 func (s *Stamper) Stop() (usedUntil time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +129,9 @@ func (s *Stamper) Stop() (usedUntil time.Time) {
 	return time.Time{}
 }
 
-// Close ends the stamping and gives the lease back, for a window that begins after the last timestamp that was stamped. The context bounds the giving back only. After an
-// error the lease ends with its window. Closing again does nothing.
+// Close ends the stamping and gives the lease back, for a window that begins after the last
+// timestamp that was stamped. The context bounds the giving back only. After an error the lease
+// ends with its window. Closing again does nothing.
 func (s *Stamper) Close(ctx context.Context) error {
 	used := s.Stop()
 	if used.IsZero() { // nothing was stamped with the lease

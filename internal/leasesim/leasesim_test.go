@@ -112,7 +112,8 @@ func TestProtocolHoldsUnderOneFault(t *testing.T) {
 	}
 }
 
-// TestClientsThatAskForTwoTTLs has half of the clients ask for another TTL than the rest, under all faults, those that leave nothing of the pool among them.
+// TestClientsThatAskForTwoTTLs has half of the clients ask for another TTL than the rest, under all
+// faults, those that leave nothing of the pool among them.
 func TestClientsThatAskForTwoTTLs(t *testing.T) {
 	t.Parallel()
 	holds(t, scaled(10), func(seed uint64) config {

@@ -40,13 +40,17 @@ const (
 	deadlineAge                     // and earlier, if it was answered an older grant
 	wallDeadline                    // and when as much time has gone by on the wall clock
 	coolDown                        // a slot rests behind its window
-	longestTTL                      // a quarantine lasts as long as the longest TTL that is allowed, whatever TTL is known of or asked for
-	shapePinned                     // a pool that is new gets the shape that it is configured to have
-	identityEnded                   // an identity gets its worker id again only when its last window has ended
-	clocksAgree                     // assumption: servers' clocks are within S/2 of one time base
-	alike                           // assumption: clients are configured with one longest TTL
-	declaredUnused                  // assumption: a pool is declared new only if it is not in use
-	handsOff                        // assumption: nobody edits a pool by hand
+	// a quarantine lasts as long as the longest TTL that is allowed, whatever TTL is known of or
+	// asked for
+	longestTTL
+	// a pool that is new gets the shape that it is configured to have
+	shapePinned
+	// an identity gets its worker id again only when its last window has ended
+	identityEnded
+	clocksAgree    // assumption: servers' clocks are within S/2 of one time base
+	alike          // assumption: clients are configured with one longest TTL
+	declaredUnused // assumption: a pool is declared new only if it is not in use
+	handsOff       // assumption: nobody edits a pool by hand
 	rules
 )
 
@@ -78,7 +82,8 @@ const (
 	twoTTLs                         // half of the clients ask for another TTL
 	defaultTTLs                     // clients ask for no TTL, and half of them would give a new pool a shorter one than it had
 	shapes                          // the pool has another shape than the default
-	twins                           // processes are killed and begin again under their name, some while another of that name lives
+	// processes are killed and begin again under their name, some while another of that name lives
+	twins
 	classes
 )
 

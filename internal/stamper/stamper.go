@@ -73,7 +73,8 @@ type Stamper struct {
 	closed  bool
 }
 
-// New returns a Stamper, which begins to lease from the pools that it keeps and waits for nothing. It is to be closed before the store is.
+// New returns a Stamper, which begins to lease from the pools that it keeps and waits for nothing.
+// It is to be closed before the store is.
 func New(pools *workerlease.Pools, config Config) *Stamper {
 	s := &Stamper{pools: pools, config: config.withDefaults(), desks: map[string]*desk{}}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -104,10 +105,11 @@ type Origin struct {
 	Epoch    time.Time
 }
 
-// Stamp fills ids, of which there is at least one, with ids of a pool, all of one grant and rising. The first use of a pool leases a worker id, which takes as long
-// as that does. The errors: *workerlease.Quarantined and *workerlease.Exhausted with the time that is left, *TooMany, *Unavailable; *workerlease.OtherPool,
-// workerlease.ErrLayout and redisstore.ErrWrongType, which asking again does not change. After an error no id is
-// to be used.
+// Stamp fills ids, of which there is at least one, with ids of a pool, all of one grant and rising.
+// The first use of a pool leases a worker id, which takes as long as that does. The errors:
+// *workerlease.Quarantined and *workerlease.Exhausted with the time that is left, *TooMany,
+// *Unavailable; *workerlease.OtherPool, workerlease.ErrLayout and redisstore.ErrWrongType, which
+// asking again does not change. After an error no id is to be used.
 func (s *Stamper) Stamp(ctx context.Context, pool string, ids []snowflake.ID) (Origin, error) {
 	d, err := s.enter(pool, s.config.Owner(ctx))
 	if err != nil {
@@ -195,8 +197,9 @@ func (s *Stamper) Status() []Status {
 	return list
 }
 
-// Kept says how it stands with the pools that are leased from for good, by their names; nil when they are being given back. It waits for what the store says of one
-// that has just been asked for, as long as the context lasts. One that was refused for good is asked for again.
+// Kept says how it stands with the pools that are leased from for good, by their names; nil when
+// they are being given back. It waits for what the store says of one that has just been asked for,
+// as long as the context lasts. One that was refused for good is asked for again.
 func (s *Stamper) Kept(ctx context.Context) (list []Status) {
 	var desks []*desk
 	s.mu.Lock()

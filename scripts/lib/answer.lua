@@ -1,4 +1,5 @@
--- answer: records an answer, and how many bytes it has if those are too many for the reply of a claim.
+-- answer: records an answer, and how many bytes it has if those are too many for the reply of a
+-- claim.
 local function record_answer(text)
   redis.call('HSET', KEYS[1], 'state', 'completed', 'answer', text)
   if #text > 16384 then

@@ -1,8 +1,12 @@
--- counter: what counters share. A counter is a plain integer, so that INCRBY adds to it. Beside all counters of a slot stands the marker 'incarnation era till first':
--- an era begins when state may have been lost, until `till` nothing is handed out, and `first` is 1 while nothing was ever lost. Beside a counter stands, only where it
--- has something to say, its record 'era life said ends': the era in which it was last found in order; a number that changes when it is set back on purpose; a value that
--- was certainly reached, '-' for none: to which the counter was moved, or, during a hold-off, that a process has said it has seen (that is not written to the counter, since
--- INCRBY would take it from there while others have more to say); and when it expires, in milliseconds, if it was given a TTL after others may have used it without.
+-- counter: what counters share. A counter is a plain integer, so that INCRBY adds to it. Beside all
+-- counters of a slot stands the marker 'incarnation era till first': an era begins when state may
+-- have been lost, until `till` nothing is handed out, and `first` is 1 while nothing was ever lost.
+-- Beside a counter stands, only where it has something to say, its record 'era life said ends': the
+-- era in which it was last found in order; a number that changes when it is set back on purpose; a
+-- value that was certainly reached, '-' for none: to which the counter was moved, or, during a
+-- hold-off, that a process has said it has seen (that is not written to the counter, since INCRBY
+-- would take it from there while others have more to say); and when it expires, in milliseconds, if
+-- it was given a TTL after others may have used it without.
 local function read_era(marker, known, span)
   local id = incarnation()
   local noted, era, till, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
@@ -52,8 +56,9 @@ end
 -- remembered is longer than a process remembers a counter that it does not use.
 local remembered = 24 * 3600 * 1000
 
--- write_record writes it for as long as the counter lives, or for `rest` milliseconds where there is none. What processes have to learn that know it otherwise is kept for
--- as long as they remember that.
+-- write_record writes it for as long as the counter lives, or for `rest` milliseconds where there
+-- is none. What processes have to learn that know it otherwise is kept for as long as they remember
+-- that.
 local function write_record(record, era, life, counter, rest, said, ends)
   redis.call('SET', record, record_text(era, life, said, ends))
   local left = redis.call('PTTL', counter)

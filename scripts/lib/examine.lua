@@ -7,10 +7,10 @@ end
 -- part of it is missing, or it is not there at all. Then it writes down that nothing is granted for
 -- the longest time that a window can still be open: window + skew. A window is as long as the
 -- longest ttl that the pool has, that any process allows which has used it (`longest` is the
--- caller's), or, while its layout is not known, that anybody tells. Whatever is heard of later makes
--- a quarantine longer, never shorter. A pool that is not there, nor anything beside it, is a new one
--- if `trust`, and stays unwritten. examine returns nothing, and writes nothing, where neither the
--- caller nor the pool tells a ttl.
+-- caller's), or, while its layout is not known, that anybody tells. Whatever is heard of later
+-- makes a quarantine longer, never shorter. A pool that is not there, nor anything beside it, is a
+-- new one if `trust`, and stays unwritten. examine returns nothing, and writes nothing, where
+-- neither the caller nor the pool tells a ttl.
 local function examine(key, index, names, ttl, longest, skew, trust)
   local pool, complete, unknown = read_pool(key)
   local life, before = incarnation(), math.max(pool.ttl, pool.longest)

@@ -12,8 +12,9 @@ local function keep_ms(ms)
   return integer(math.max(ms, 100))
 end
 
--- remember is how long a fence is remembered: a minute longer than its lease, and as much longer as it
--- is ahead of this server's time, a year at most. After that time alone makes the next one larger.
+-- remember is how long a fence is remembered: a minute longer than its lease, and as much longer as
+-- it is ahead of this server's time, a year at most. After that time alone makes the next one
+-- larger.
 local function remember(ttl, number)
   local ahead = math.ceil((tonumber(number) + run_length - now_us) / 1000)
   return integer(ttl + 60000 + math.min(math.max(ahead, 0), 31536000000))
@@ -107,17 +108,17 @@ local function invitation(token, want, state)
   return table.concat({token, upcoming(state), integer(now), want.look}, ' ')
 end
 
--- most is how many waiters one call sets aside or serves. Where there are more the next call goes on.
+-- most is how many waiters one call sets aside or serves. Where there are more the next call goes
+-- on.
 local most = 10000
 
 -- hand_over gives the lock to those at the head of the line, as far as there is room, each for the
--- claim window, within which it has to ask for its grant. Set aside are waiters whose process does not
--- listen, those of a process that has let a window pass since they looked, and those that have not
--- looked for seven windows, and seven seconds at least. One of them asked is enough for all of a
--- process.
--- me is the token of the caller, who needs no message; own is the caller's inbox: waiters of that
--- process have their whole grant at once, and are returned with their fences. The second result
--- reports whether a waiter is left whose turn it is before any newcomer's.
+-- claim window, within which it has to ask for its grant. Set aside are waiters whose process does
+-- not listen, those of a process that has let a window pass since they looked, and those that have
+-- not looked for seven windows, and seven seconds at least. One of them asked is enough for all of
+-- a process. me is the token of the caller, who needs no message; own is the caller's inbox:
+-- waiters of that process have their whole grant at once, and are returned with their fences. The
+-- second result reports whether a waiter is left whose turn it is before any newcomer's.
 local function hand_over(lock, fences, queue, waiters, holders, state, me, own, window, counts, patience)
   local told, gone, lapsed = {}, {}, state.kind == '' and state.last.inbox
   local since, silence = tonumber(state.last.since), math.max(7 * window, 7000)

@@ -1,8 +1,11 @@
--- pool: the head of a worker-id pool. The pool is a hash: its field 'pool' is the head, and there is one field 's:<worker id>' for every worker id that was ever
--- granted (lib/slot). The head is one text, 'layout epoch datacenter bits ttl records next fence incarnation quarantine longest': a word that is empty is written
--- as '-', and a number that there is none of as 0. It is one field because each field that a script reads or writes costs the server time.
--- layout, epoch, datacenter, bits, ttl: what the pool is; layout is '' until the first grant fixes them. records: how many slot records belong there.
--- next: no id below it was never granted. fence: the last one. incarnation: the life of the server that wrote last. quarantine: until when nothing is granted.
+-- pool: the head of a worker-id pool. The pool is a hash: its field 'pool' is the head, and there
+-- is one field 's:<worker id>' for every worker id that was ever granted (lib/slot). The head is
+-- one text, 'layout epoch datacenter bits ttl records next fence incarnation quarantine longest': a
+-- word that is empty is written as '-', and a number that there is none of as 0. It is one field
+-- because each field that a script reads or writes costs the server time. layout, epoch,
+-- datacenter, bits, ttl: what the pool is; layout is '' until the first grant fixes them. records:
+-- how many slot records belong there. next: no id below it was never granted. fence: the last one.
+-- incarnation: the life of the server that wrote last. quarantine: until when nothing is granted.
 -- longest: the longest ttl that any process which uses the pool allows; 0: none has said so.
 local function full(word)
   return word == '-' and '' or word

@@ -42,7 +42,8 @@ var (
 	ErrPoolExists   = refusal("the pool is there already")
 	ErrNotAnInteger = refusal("the counter does not hold an integer")
 	ErrOverflow     = refusal("the counter would overflow, or come to more than its template writes")
-	ErrBehind       = refusal("the counter has gone back, or may have") // SetCounter past all values to go on
+	// SetCounter past all values to go on
+	ErrBehind = refusal("the counter has gone back, or may have")
 	// Error.Wait is what is left of its lease
 	ErrAttemptRunning = refusal("an attempt may still be running")
 	ErrNotInDoubt     = refusal("the operation is not in doubt")

@@ -58,7 +58,7 @@
 //   - A second process, or a second Open, on the directory fails with [ErrInUse].
 //
 // The directory (0700, files 0600) holds snapshot.resp, log-<n>.resp, state.json and the lock file.
-// Snapshot and logs are Redis commands, with an ECHO behind each group that carries its checksum.
+// Snapshot and logs are Redis commands, with an ECHO after each group that carries its checksum.
 // To move to a real Redis, stop the process cleanly, after which the snapshot holds everything, and
 // send it:
 //

@@ -36,7 +36,7 @@ type journal struct {
 	size         int64  // of the log, in bytes
 	snapshotSize int64  // bytes
 	leastSize    int64  // of a log that is compacted, in bytes
-	err          error  // why the log can not be written any more
+	err          error  // why the log cannot be written any more
 
 	full       chan struct{} // asks for a compaction
 	stop       context.CancelFunc

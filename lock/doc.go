@@ -17,7 +17,7 @@
 //     was lost costs nothing.
 //   - Who waits is served in the order of arrival, but that a process whose turn has come serves up
 //     to sixteen more of its own before the next one's: see below. Readers that come while a writer
-//     waits wait behind it, and all readers that stand together are let in together.
+//     waits wait after it, and all readers that stand together are let in together.
 //   - Nothing is left in Redis by a name that is used no more: its fence goes a minute after the
 //     last lease or release, everything else with the lease or the last waiter.
 //
@@ -37,29 +37,28 @@
 //   - Processes' clocks do not matter. A wall clock that is set forward while a lock is held looks
 //     like a machine that has slept, and ends the lock.
 //   - When Redis is away nothing is granted (redisstore.ErrUnavailable, at once), holders go on
-//     until their deadline, and whoever waits goes on waiting for a while.
+//     until their deadline, and waiters go on waiting for a while.
 //
 // The lock of a name is a string in the format of github.com/bsm/redislock, which obtains and
 // refreshes the exclusive ones: its plain clients on the same key ([Locks.Key]) and ours exclude
 // each other, in all modes, as long as they do not choose a token that begins like another's. A
-// plain client has no fence, does not queue and wakes nobody: those who wait look about once a
-// second.
+// plain client has no fence, does not queue and wakes no waiter: waiters look about once a second.
 //
 // Requests of one process for one name that are the same (exclusive, of one owner, with one TTL and
 // no token of the caller's, by [Locks.Acquire]) stand in one line within the process, the first of
 // which asks Redis. What is granted is handed on from one to the next of them up to sixteen times,
 // without a request to Redis, and then given back. So no waiter of another process is overtaken by
 // more than sixteen for each turn of a process before it. Each has a fence of its own: a grant has
-// sixteen to itself behind its own, and the next grant's is larger than all of them. A holder is
+// sixteen to itself after its own, and the next grant's is larger than all of them. A holder is
 // told of his end before the next one holds, as everywhere. He who is handed a lock on counts on
 // what is left of the lease, and renews it. It is not handed on when less than half of the lease is
 // left, while a renewal is not confirmed, when it was lost as far as the process knows, or when its
 // token was asked for ([Lock.Token]); then it goes by Redis. What Redis shows of the holder, his
 // fence and since when, is that of the first of them until it is given back, and the first of those
 // who wait is shown after a quarter of a second; any of their fences names the holder for
-// [Locks.Break] and [Locks.Renew]. A Release that hands on asks nobody, and so does not tell that
-// the lock was lost, or broken, since the last renewal: whoever gets it then has a smaller fence
-// than the next grant's, as the old holder has, and hears of it as he does.
+// [Locks.Break] and [Locks.Renew]. A Release that hands on asks no server, and so does not tell
+// that the lock was lost, or broken, since the last renewal: the next holder then has a smaller
+// fence than the next grant's, as the old holder has, and hears of it as he does.
 //
 // Else a lock goes from one to the next in one step: the release writes it in the next one's name
 // and publishes one message to that process, with the fence. The next one has a claim window
@@ -72,9 +71,9 @@
 // it waits in the same process there is no message and nothing to ask: the reply to the release has
 // its grant, with a fence of its own, counted from before the release was sent. Waiters also look
 // by themselves, when the holder's lease can end and about once in a window, and any look moves the
-// queue on: a lost message, or a process that died in the queue, holds nobody up for longer than a
-// window. Waiters whose process does not answer are set aside: they are passed over, and have their
-// places again when they look within two minutes.
+// queue on: a lost message, or a process that died in the queue, holds no waiter up for longer than
+// a window. Waiters whose process does not answer are set aside: they are passed over, and have
+// their places again when they look within two minutes.
 //
 // [QuorumLocks] are exclusive locks that a majority of independent servers grants, without a queue:
 // what they add and assume stands there.

@@ -225,7 +225,7 @@ func (l *Locks) leave(ctx context.Context, keys []string, token string) error {
 	return err
 }
 
-// giveLease is leave, and reports whether nobody held the lock beside the token.
+// giveLease is leave, and reports whether only the token held the lock.
 func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (free bool, err error) {
 	sent := time.Now()
 	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.post.address(), &l.terms)

@@ -41,7 +41,7 @@ func (l *Locks) unlist(ctx context.Context, name string) {
 }
 
 // Names lists up to n names (1 to 1000) of locks that are held, in the order of their bytes: those
-// behind a name, "" for the first page, that begin with a prefix. A lock is on the list from a
+// after a name, "" for the first page, that begin with a prefix. A lock is on the list from a
 // quarter of a second after it was granted. One that was handed over, and given back within a
 // quarter of a second, may be there until that lease would have ended: Get says whether it is held.
 // Clients of redislock itself list nothing.

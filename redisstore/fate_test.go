@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// A script that breaks its contract, or a caller that does, fails alone, whoever shares its round
+// A script that breaks its contract, or a caller that does, fails alone, whatever shares its round
 // trip.
 func TestFaultOfOneCallIsItsOwn(t *testing.T) {
 	store := open(t, redistest.Start(t).URL(), nil)

@@ -91,7 +91,7 @@ func TestSilentWaiterIsPassedOverAndKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// A place that is kept ends with its waiter's patience, whoever else waits.
+// A place that is kept ends with its waiter's patience, whatever other waiters do.
 func TestPlaceThatNobodyAsksForIsForgotten(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a"})
@@ -108,7 +108,7 @@ func TestPlaceThatNobodyAsksForIsForgotten(t *testing.T) {
 }
 
 // Who was handed the lock and let its window pass is the first again when it asks, and a claim in
-// time leaves no place behind.
+// time leaves no place.
 func TestHeirThatIsLateIsTheFirstAgain(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		for _, mode := range []string{"", "s"} {

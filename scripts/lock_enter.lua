@@ -1,8 +1,8 @@
--- lock_enter: asks for a lock. It is granted if there is room and nobody waits; else the token
--- joins the queue, or is refused. Asking again with the same token answers the same grant, claims
--- one that was handed over meanwhile, or keeps the place in the queue. Run behind redislock's own
--- script, in the same call: a lock that it has obtained gets its fence here, or goes to whoever has
--- waited longer.
+-- lock_enter: asks for a lock. It is granted if there is room and no waiter; else the token joins
+-- the queue, or is refused. Asking again with the same token answers the same grant, claims one
+-- that was handed over meanwhile, or keeps the place in the queue. Run after redislock's own
+-- script, in the same call: a lock that it has obtained gets its fence here, or goes to the token
+-- that has waited longer.
 -- Uses   clock lock_run lock_line lock_enter_alone integer fence incarnation lock lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
@@ -14,7 +14,7 @@
 --        [7] permits wanted  [8] permits there are, 0 unless mode is p
 --        [9] terms, see lib/lock_grant  [10] which look of the waiter's this is, a whole number:
 --        the message that hands the lock over says it
---        [11] only behind redislock's script: what that has returned, true for a lock that it has
+--        [11] only after redislock's script: what that has returned, true for a lock that it has
 --        obtained
 -- Reply  {'granted', fence, since, now} the lease ends one ttl from now | {'waiting', how many are
 --        before, left} | {'held', since, left} | {'capacity', permits there are} in use with

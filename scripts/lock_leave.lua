@@ -6,7 +6,7 @@
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
 --        lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token  [2] inbox of the caller's process, '' = none  [3] terms, see lib/lock_grant
--- Reply  {'free'} nobody held it beside the token | {'left'} others did, or it was a place in the
+-- Reply  {'free'} only the token held it | {'left'} others did, or it was a place in the
 --        queue | {'free' or 'left', now, token, fence…} the waiters of the caller's process that
 --        have the lock by this, each for the ttl that it asked for
 --        | {'gone'} the token has neither: it ended, was given back before, or never had one
@@ -44,7 +44,7 @@ local reply = {'left'}
 if state.kind == '' then
   reply = {'free'}
 end
-if records == 0 or in_doubt(KEYS[6], span) > 0 then -- behind the first write, which may be refused when memory is full
+if records == 0 or in_doubt(KEYS[6], span) > 0 then -- after the first write, which may be refused when memory is full
   return reply
 end
 local heirs = hand_over(lock, fences, queue, waiters, holders, state, '', ARGV[2], window, counts, patience)

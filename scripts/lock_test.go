@@ -187,8 +187,8 @@ func TestFreeLockWithAQueueIsNotForNewcomers(t *testing.T) {
 	})
 }
 
-// A waiter that nobody listens for is set aside where Redis can tell, and so are those of a process
-// that has let a claim window pass; one that has not asked for too long is dropped.
+// A waiter for which no process listens is set aside where Redis can tell, and so are those of a
+// process that has let a claim window pass; one that has not asked for too long is dropped.
 func TestWaitersWhoDoNotAnswerAreNotWaitedFor(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.hold(ask{token: "a"})

@@ -9,7 +9,7 @@
 -- ARGV   [1] nonce, the secret that names this lease  [2] identity, may be ''  [3] skew: how far
 --        the clocks of two servers may differ
 --        [4] what an unknown pool is: trust: new | wait: perhaps lost  [5] cool-down of a slot
---        behind its window
+--        after its window
 --        [6] layout, [7] epoch, [8] datacenter and [9] ttl asked for, each '' for the pool's
 --        [10] layout, [11] epoch, [12] datacenter, [13] width of a worker id and [14] ttl, for a
 --        pool that is new
@@ -149,7 +149,7 @@ pool.fence = integer(next_fence(pool.fence))
 if not last then
   pool.records = pool.records + 1
 end
--- A window that begins later does not end later: whoever notices a loss waits for the longest ttl +
+-- A window that begins later does not end later: after a loss the wait is for the longest ttl +
 -- skew, and no longer.
 local slot = {nonce = nonce, from = integer(from), till = integer(math.max(from, now + pool.ttl)), fence = pool.fence, state = 'h', identity = identity}
 write_slot(key, index, id, slot, head_of(pool))

@@ -1,7 +1,7 @@
 -- worker_renew: moves the end of a lease's window. Only for the grant that nonce and not before
 -- name together, and only while its window is open: an ended lease is never revived. A grant that
 -- this server has lost is written down anew if its holder proves that its window is open, and
--- nobody can have been granted the id since.
+-- no other grant of the id can have been made since.
 -- Uses   clock incarnation moment
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)

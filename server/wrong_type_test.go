@@ -11,7 +11,7 @@ import (
 )
 
 // A key that holds another kind of value stays as it is until somebody looks: asking again does not
-// help, and nobody is told so.
+// help, and no answer says so.
 func TestKeyOfAnotherKindIsAConflictThatAskingAgainDoesNotChange(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		for _, key := range []string{store.Key("worker", "p"), store.Key("worker", "main"), store.Key("lock", "l"), store.Key("lock", "l", "queue"), store.Key("lock", "l", "state")} {

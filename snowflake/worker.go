@@ -8,7 +8,7 @@ import (
 // Lease is what may be stamped: a worker id for a window of id timestamps, what the ids look like,
 // and a clock that was anchored when the lease was granted.
 type Lease struct {
-	// of the ids: whoever grants worker ids knows it, and a generator takes it from here
+	// of the ids: the source of the worker id knows it, and a generator takes it from here
 	Layout     Layout
 	Epoch      time.Time // that their timestamps count from
 	Worker     int       // 0 to 2^Layout.Worker-1
@@ -30,7 +30,7 @@ type Worker interface {
 // zero time = DefaultEpoch), without limits on when it may be used: the window has no end, and the
 // clock is the machine's wall clock at the moment of this call, running monotonically from then on.
 //
-// Nobody watches over it. Ids are unique only if no other process ever stamps with the same
+// Nothing watches over it. Ids are unique only if no other process ever stamps with the same
 // datacenter and worker id in the same layout and epoch, and if, from one run of the process to the
 // next, the wall clock never goes back, by no more than MaxLead and one unit less than the pause
 // between the runs. A container image, a copied configuration file or a machine that is restored

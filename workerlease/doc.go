@@ -11,7 +11,7 @@
 //     longest. A holder that names itself gets the worker id back that it had, once that one's
 //     window has ended.
 //   - Only the lease that a token names can be renewed or released with it; an ended lease is never
-//     revived, even if nobody took its slot.
+//     revived, even if its slot is still free.
 //   - Each grant of a pool has a larger fence than all before it.
 //   - Layout, epoch, datacenter and TTL of a pool are fixed by its first grant; a request for
 //     others is refused.
@@ -29,7 +29,7 @@
 // and that all clients of a pool have one configuration. Nothing is assumed of clients' clocks.
 //
 // A [Holder] keeps a lease alive, stops counting on it by its own clock when no renewal was
-// confirmed in time, and is what package snowflake stamps with. Whoever uses a worker id for
+// confirmed in time, and is what package snowflake stamps with. A program that uses a worker id for
 // anything else than the timestamps of its window must stop by itself when the holder's context
 // ends; a process that is paused then goes on without knowing.
 package workerlease

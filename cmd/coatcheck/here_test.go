@@ -53,7 +53,7 @@ func TestAnswerOfThisProcessIsReadWhileItIsWritten(t *testing.T) {
 	expect.Equal(t, "the answer", string(first)+string(second), "first second")
 }
 
-// A handler ends when its answer is not read any more, as one behind a connection does.
+// A handler ends when its answer is not read any more, as it does on a connection.
 func TestHandlerOfThisProcessEndsWithItsReader(t *testing.T) {
 	ended := make(chan error, 1)
 	response := handlerAnswers(t.Context(), t, func(w http.ResponseWriter, _ *http.Request) {

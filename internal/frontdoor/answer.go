@@ -41,7 +41,7 @@ func (a *answer) Write(bytes []byte) (int, error) {
 		tooMany := a.load.add(size)
 		defer a.load.add(-size)
 		defer a.waits()()
-		if tooMany { // whoever does not take it now has it in memory
+		if tooMany { // an answer that is not taken now is held in memory
 			a.hurry()
 			a.door.press()
 		}

@@ -25,7 +25,7 @@ type Stamper struct {
 	closed  bool
 }
 
-// NewStamper stamps with the worker ids of a holder, until Close. Nobody else may stamp with them.
+// NewStamper stamps with the worker ids of a holder, until Close. Nothing else may stamp with them.
 func NewStamper(holder *Holder, config snowflake.Config) *Stamper {
 	return &Stamper{holder: holder, config: config}
 }

@@ -50,7 +50,7 @@ const (
 	clocksAgree    // assumption: servers' clocks are within S/2 of one time base
 	alike          // assumption: clients are configured with one longest TTL
 	declaredUnused // assumption: a pool is declared new only if it is not in use
-	handsOff       // assumption: nobody edits a pool by hand
+	handsOff       // assumption: no pool is edited by hand
 	rules
 )
 

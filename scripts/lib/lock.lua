@@ -1,6 +1,6 @@
 -- lock: who holds a lock. The lock is a string as redislock writes it, and expires with the lease:
 -- token (22 characters) and owner of an exclusive holder; while several hold it together a mark
--- that is nobody's token, and behind it how many permits there are. Those are in a hash by token:
+-- that is no holder's token, and after it how many permits there are. Those are in a hash by token:
 -- 'fence since until permits owner'. The fences are a string about the last grant: 'fence token
 -- since inbox', the inbox being '-' once the holder knows of it. A waiter's record is 'mode permits
 -- capacity ttl until inbox look arrival owner', look being the number of its newest question,

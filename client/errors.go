@@ -27,24 +27,25 @@ var (
 	ErrUnauthorized   = refusal("the service does not know who is asking") // a missing or wrong API key
 	ErrForbidden      = refusal("the API key does not allow that")
 	ErrTooLarge       = refusal("the body is larger than the service takes")
-	// Error.Wait is what is left of its lease
+	// ErrInProgress comes with Error.Wait: what is left of the attempt's lease.
 	ErrInProgress   = refusal("the first attempt is still running")
 	ErrInDoubt      = refusal("the first attempt ended without an answer")
 	ErrMismatch     = refusal("the token, or the request id, was used for another request")
 	ErrUnknownToken = refusal("unknown token")
 	ErrNotFound     = refusal("there is nothing of that name")
-	// Error.Wait is when the first can be free
+	// ErrExhausted comes with Error.Wait: when the first can be free.
 	ErrExhausted = refusal("every worker id of the pool is taken or cooling")
-	// Error.Wait is when every window that may be open has ended, or counters go on
+	// ErrQuarantined comes with Error.Wait: when every window that may be open has ended, or
+	// counters go on.
 	ErrQuarantined  = refusal("state may have been lost")
 	ErrOtherPool    = refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
 	ErrHeld         = refusal("the lock is held by others")
 	ErrPoolExists   = refusal("the pool is there already")
 	ErrNotAnInteger = refusal("the counter does not hold an integer")
 	ErrOverflow     = refusal("the counter would overflow, or come to more than its template writes")
-	// SetCounter past all values to go on
+	// ErrBehind ends with SetCounter past all values.
 	ErrBehind = refusal("the counter has gone back, or may have")
-	// Error.Wait is what is left of its lease
+	// ErrAttemptRunning comes with Error.Wait: what is left of the attempt's lease.
 	ErrAttemptRunning = refusal("an attempt may still be running")
 	ErrNotInDoubt     = refusal("the operation is not in doubt")
 	ErrSuperseded     = loss("another attempt has the claim")

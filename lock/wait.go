@@ -14,8 +14,8 @@ import (
 // often the more are before it. Any waiter's look moves the whole queue on.
 const (
 	nearest = 16 // waiters that look once in a window
-	slowest = 5  // windows between two looks of those behind
-	// looks that a waiter may miss before it loses its place, which it keeps for placeKept at least
+	slowest = 5  // windows between two looks of those after them
+	// looks that a waiter may miss before it loses its place, which it keeps for placeKept at least.
 	missed = 3
 )
 

@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,34 +26,21 @@ const patience = 4 * time.Minute
 // name is that of every counter, pool, lock and tag here. In a cluster all of them share a slot.
 const name = "prices"
 
-// binary is the program to measure, which is built once.
-var binary struct {
-	once sync.Once
-	path string
-}
-
-// measured is the path of the program to measure. The first test that asks builds it.
+// measured is the path of the program to measure. Each test builds its own, which ends with it.
 func measured(t *testing.T) string {
 	t.Helper()
-	binary.once.Do(func() {
-		if *program == "" {
-			t.Log("building the program of this tree")
-			binary.path = chaostest.Build(t)
-			return
-		}
-		path, err := filepath.Abs(inTree(*program))
-		if err == nil {
-			_, err = os.Stat(path)
-		}
-		if err != nil {
-			t.Fatalf("-program: %v", err)
-		}
-		binary.path = path
-	})
-	if binary.path == "" {
-		t.Fatal("there is no program to measure")
+	if *program == "" {
+		t.Log("building the program of this tree")
+		return chaostest.Build(t)
 	}
-	return binary.path
+	path, err := filepath.Abs(inTree(*program))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		t.Fatalf("-program: %v", err)
+	}
+	return path
 }
 
 // service is a running `coatcheck serve`.

@@ -15,7 +15,7 @@ const (
 	both   breach = "two holders at once" // a holder counts on its lease although another one was granted the worker id more than S ago
 	warm   breach = "no rest"             // a slot is granted again before it has cooled down
 	robbed breach = "lost while alive"    // a renewal in time is refused
-	// a grant is of a pool that looks otherwise than it is configured to
+	// a grant is of a pool that looks otherwise than it is configured to.
 	shaped breach = "another shape"
 )
 

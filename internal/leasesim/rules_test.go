@@ -41,11 +41,11 @@ const (
 	wallDeadline                    // and when as much time has gone by on the wall clock
 	coolDown                        // a slot rests behind its window
 	// a quarantine lasts as long as the longest TTL that is allowed, whatever TTL is known of or
-	// asked for
+	// asked for.
 	longestTTL
-	// a pool that is new gets the shape that it is configured to have
+	// a pool that is new gets the shape that it is configured to have.
 	shapePinned
-	// an identity gets its worker id again only when its last window has ended
+	// an identity gets its worker id again only when its last window has ended.
 	identityEnded
 	clocksAgree    // assumption: servers' clocks are within S/2 of one time base
 	alike          // assumption: clients are configured with one longest TTL
@@ -82,7 +82,7 @@ const (
 	twoTTLs                         // half of the clients ask for another TTL
 	defaultTTLs                     // clients ask for no TTL, and half of them would give a new pool a shorter one than it had
 	shapes                          // the pool has another shape than the default
-	// processes are killed and begin again under their name, some while another of that name lives
+	// processes are killed and begin again under their name, some while another of that name lives.
 	twins
 	classes
 )

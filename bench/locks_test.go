@@ -32,7 +32,7 @@ func TestLocksComparesEveryWay(t *testing.T) {
 // A way that never comes to an end is told by its name, and the comparison ends.
 func TestAWayThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &lockMatch{rounds: 2, span: time.Second, hands: 1}
+		m := &lockMatch{result: &table{}, rounds: 2, span: time.Second, hands: 1}
 		_, err := m.turns(t.Context(), []string{"quick", "hanging"}, func(ctx context.Context, way string) ([]float64, error) {
 			if way == "hanging" {
 				<-ctx.Done()
@@ -41,7 +41,10 @@ func TestAWayThatHangsIsGivenUp(t *testing.T) {
 			return []float64{1}, nil
 		})
 		if err == nil || !strings.Contains(err.Error(), "hanging: it has not ended after 39s") {
-			t.Error(err)
+			t.Errorf("got %v, want the error that names the way and its limit", err)
+		}
+		if len(m.result.Notes) != 2 {
+			t.Errorf("notes: got %q, want one for each of 2 measurements that were repeated", m.result.Notes)
 		}
 	})
 }

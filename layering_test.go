@@ -27,8 +27,8 @@ var front = []string{
 // domain is what a domain may use: never another domain.
 var domain = []string{"redisstore", "scripts", "internal/wire", "internal/secret", "internal/keepalive", "internal/names"}
 
-// layers says for each folder of Go code which of our packages it may import. A new package has to be placed here before it compiles in the tests.
-// Some are places kept for packages to come.
+// layers says for each folder of Go code which of our packages it may import. A new package has to
+// be placed here before it compiles in the tests. Some are places kept for packages to come.
 var layers = map[string][]string{
 	".":             {},
 	"cmd/coatcheck": {everything},
@@ -80,7 +80,8 @@ var layers = map[string][]string{
 	"internal/wire":      {},
 
 	"internal/requestlog": {},
-	"internal/tracing":    {"redisstore"}, // whoever makes spans takes a tracer; this one place sends them
+	// whoever makes spans takes a tracer; this one place sends them
+	"internal/tracing": {"redisstore"},
 
 	"internal/stamper": {"internal/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
 
@@ -148,7 +149,8 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// goFiles lists the module's Go files without tests, with slashes. Folders with a go.mod of their own are other modules.
+// goFiles lists the module's Go files without tests, with slashes. Folders with a go.mod of their
+// own are other modules.
 func goFiles(t *testing.T) []string {
 	t.Helper()
 	var files []string

@@ -23,7 +23,8 @@ type Config struct {
 	Logger *slog.Logger // nil = no log
 }
 
-// Book knows what callers may do, as its sources say, which it reads again and again until Close. It is safe for concurrent use.
+// Book knows what callers may do, as its sources say, which it reads again and again until Close.
+// It is safe for concurrent use.
 type Book struct {
 	config Config
 	log    *slog.Logger
@@ -41,8 +42,9 @@ type Book struct {
 	wrong  []string
 }
 
-// Open reads the sources and begins to read them again every so often. A file with faults is an error that tells all of them. A store that does not answer is not: until it
-// does, keys that are in no other source are refused with [ErrNotRead].
+// Open reads the sources and begins to read them again every so often. A file with faults is an
+// error that tells all of them. A store that does not answer is not: until it does, keys that are
+// in no other source are refused with [ErrNotRead].
 func Open(ctx context.Context, config Config) (*Book, error) {
 	if config.Every == 0 {
 		config.Every = 5 * time.Second
@@ -75,7 +77,8 @@ func (b *Book) Close() {
 	b.ended.Wait()
 }
 
-// Reload reads file and store at once. What can not be read leaves what was read last in force; the error tells every fault.
+// Reload reads file and store at once. What cannot be read leaves what was read last in force; the
+// error tells every fault.
 func (b *Book) Reload(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,8 +87,8 @@ func (b *Book) Reload(ctx context.Context) error {
 	return err
 }
 
-// Change puts another file, other keys of the environment and another limit in force, as [Config] has them. If the file is wrong, everything stays as it was; the error tells
-// every fault.
+// Change puts another file, other keys of the environment and another limit in force, as [Config]
+// has them. If the file is wrong, everything stays as it was; the error tells every fault.
 func (b *Book) Change(ctx context.Context, file string, keys []Record, limit Limit) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +164,7 @@ func (b *Book) readStoreLocked(ctx context.Context) error {
 	}
 	if err != nil {
 		if b.missed == "" {
-			b.log.Warn("the keys of the store can not be read; those that were read last stay in force", "error", err)
+			b.log.Warn("the keys of the store cannot be read; those that were read last stay in force", "error", err)
 		}
 		b.missed = err.Error()
 		return err
@@ -178,7 +181,8 @@ func (b *Book) readStoreLocked(ctx context.Context) error {
 	return nil
 }
 
-// Key finds who shows a key: [ErrBadKey], [ErrExpired] or [ErrNotRead] if nobody does whom this service knows.
+// Key finds who shows a key: [ErrBadKey], [ErrExpired] or [ErrNotRead] if nobody does whom this
+// service knows.
 func (b *Book) Key(text string) (Caller, error) {
 	key, err := ParseKey(text)
 	if err != nil {
@@ -197,7 +201,8 @@ func (b *Book) Has(id string) bool {
 	return known
 }
 
-// Certificate finds whose a client certificate is. It must have been verified. ok is false for one that is nobody's.
+// Certificate finds whose a client certificate is. It must have been verified. ok is false for one
+// that is nobody's.
 func (b *Book) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
 	return b.set.Load().certificate(of)
 }
@@ -205,7 +210,8 @@ func (b *Book) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
 // Nobody is a caller who shows nothing.
 func (b *Book) Nobody() Caller { return b.set.Load().nobody() }
 
-// Faults are those of the last reading of the file, a line each; none if what is in force is what it says.
+// Faults are those of the last reading of the file, a line each; none if what is in force is what
+// it says.
 func (b *Book) Faults() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -287,7 +287,7 @@ func TestRecordInTheStoreThatCanNotBeReadCountsForNothing(t *testing.T) {
 	}
 	expect.Error(t, "List", err, nil)
 	expect.Equal(t, "the number of records", len(list), 4)
-	expect.Equal(t, "those that can not be read", wrong, 3)
+	expect.Equal(t, "those that cannot be read", wrong, 3)
 }
 
 func TestFileCountsBeforeTheEnvironmentAndThatBeforeTheStore(t *testing.T) {

@@ -14,7 +14,7 @@ type Caller struct {
 // Everybody may do everything: who is asking where access is not controlled.
 var Everybody = Caller{Role: Admin}
 
-// May tells whether the caller has a role, or one above it.
+// May reports whether the caller has a role, or one above it.
 func (c Caller) May(role Role) bool { return c.Role >= role }
 
 type contextKey struct{}

@@ -18,8 +18,9 @@ type watched struct {
 
 const maxFile = 4 << 20 // bytes
 
-// ReadFile reads a file of keys, certificates and what those may do who show nothing. The error tells every fault on a line of its own, with the file's line. exposed tells that
-// everybody on this machine may read it.
+// ReadFile reads a file of keys, certificates and what those may do who show nothing. The error
+// tells every fault on a line of its own, with the file's line. exposed tells that everybody on
+// this machine may read it.
 func ReadFile(path string) (read Set, exposed bool, err error) {
 	text, exposed, err := load(path)
 	if err == nil {
@@ -101,7 +102,8 @@ func (b *Book) keepLocked(version string, err error) error {
 	return err
 }
 
-// lookAtFileLocked takes what the file says if it is new and the same at two looks, so that one that is just being written is not taken for a shorter one.
+// lookAtFileLocked takes what the file says if it is new and the same at two looks, so that one
+// that is just being written is not taken for a shorter one.
 func (b *Book) lookAtFileLocked() {
 	if b.config.File == "" {
 		return

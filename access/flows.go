@@ -12,7 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// ErrTooOften is the error of a caller who asks more often than their limit allows. It comes as a [*TooOften].
+// ErrTooOften is the error of a caller who asks more often than their limit allows. It comes as a
+// [*TooOften].
 var ErrTooOften = errors.New("access: asked too often")
 
 // TooOften says when to ask again.
@@ -35,13 +36,15 @@ type Flow struct {
 	Full  time.Duration // how long it takes until all of Size may come again now
 }
 
-// Flows counts requests by principal for all servers on a store together, by the generic cell rate algorithm of package throttled. It is safe for concurrent use.
+// Flows counts requests by principal for all servers on a store together, by the generic cell rate
+// algorithm of package throttled. It is safe for concurrent use.
 //
-// One request of a principal costs one round trip, since each server remembers what it wrote last; two where another server has written since. Those that come
-// while one is under way share the next. A request over the limit costs none, as long as no other server can have changed that.
+// One request of a principal costs one round trip, since each server remembers what it wrote last;
+// two where another server has written since. Those that come while one is under way share the
+// next. A request over the limit costs none, as long as no other server can have changed that.
 //
-// While the store does not answer each server counts by itself, so that all of them together let through as many times the limit as there are servers. They
-// ask the store again every second.
+// While the store does not answer each server counts by itself, so that all of them together let
+// through as many times the limit as there are servers. They ask the store again every second.
 type Flows struct {
 	store *redisstore.Store
 	log   *slog.Logger
@@ -109,7 +112,7 @@ type flow struct {
 	waiting []*asked
 }
 
-// join puts a request in line, and tells whether it is to serve the line.
+// join puts a request in line, and reports whether it is to serve the line.
 func (f *flow) join(ask *asked) (first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,7 +121,8 @@ func (f *flow) join(ask *asked) (first bool) {
 	return first
 }
 
-// serve counts those in line. Those that came meanwhile are served by a goroutine of their own, so that no request waits for the others.
+// serve counts those in line. Those that came meanwhile are served by a goroutine of their own, so
+// that no request waits for the others.
 func (f *flow) serve(ctx context.Context) {
 	f.mu.Lock()
 	crowd := f.waiting
@@ -145,7 +149,8 @@ func alike(crowd []*asked) int {
 	return n
 }
 
-// count counts several requests at once: all of them if there is room for all, else as many as there is room for.
+// count counts several requests at once: all of them if there is room for all, else as many as
+// there is room for.
 func (f *flow) count(ctx context.Context, crowd []*asked) {
 	for len(crowd) > 0 {
 		n := min(len(crowd), crowd[0].limit.burst()+1)
@@ -172,7 +177,8 @@ func tell(crowd []*asked, limited bool, result throttled.RateLimitResult, err er
 		} else {
 			one.flow.Left += len(crowd) - 1 - i
 		}
-		if err != nil { // others were faster each time: the principal asks at very many servers at once
+		// others were faster each time: the principal asks at very many servers at once
+		if err != nil {
 			one.err = &TooOften{time.Second}
 		}
 		close(one.told)

@@ -53,7 +53,8 @@ func TestFlowIsSharedByAllServersOnAStore(t *testing.T) {
 	})
 }
 
-// However requests come together, at however many servers: no more are let through than the limit has, and those.
+// However requests come together, at however many servers: no more are let through than the limit
+// has, and those.
 func TestCrowdGetsWhatTheLimitHasAndNoMore(t *testing.T) {
 	for _, servers := range []int{1, 4} {
 		t.Run(fmt.Sprint(servers, " servers"), func(t *testing.T) {
@@ -81,7 +82,8 @@ func TestCrowdGetsWhatTheLimitHasAndNoMore(t *testing.T) {
 	}
 }
 
-// One server that speaks for a principal alone pays one round trip a request, and none for those that it refuses.
+// One server that speaks for a principal alone pays one round trip a request, and none for those
+// that it refuses.
 func TestRequestCostsOneRoundTrip(t *testing.T) {
 	server := redistest.Start(t)
 	one := flows(t, storetest.Open(t, redisstore.Config{URL: server.URL()}))

@@ -32,7 +32,8 @@ const (
 	guessFreeOfAll = 100
 	guessEvery     = 3 * time.Second
 	maxGuesses     = 8192
-	fewGuesses     = 16 // that are looked at to make room, so that a flood of wrong keys costs little
+	// that are looked at to make room, so that a flood of wrong keys costs little.
+	fewGuesses = 16
 
 	holdFor          = time.Second
 	maxHeld          = 64
@@ -86,7 +87,8 @@ func (g *Guesses) countLocked(what guess, now time.Time) {
 	g.bad[what] = until.Add(guessEvery)
 }
 
-// forgetLocked makes room for one: of a few that it looks at it forgets those that are over, else the one that would be over first.
+// forgetLocked makes room for one: of a few that it looks at it forgets those that are over, else
+// the one that would be over first.
 func (g *Guesses) forgetLocked(now time.Time) {
 	var first guess
 	var soonest time.Time

@@ -45,7 +45,7 @@ func ParseKey(text string) (Key, error) {
 	return Key{id, secret}, nil
 }
 
-// LooksLikeKey tells whether a text begins as keys do.
+// LooksLikeKey reports whether a text begins as keys do.
 func LooksLikeKey(text string) bool { return strings.HasPrefix(text, keyStart) }
 
 // Text is the key as it is shown to a service. It is a secret.

@@ -10,11 +10,14 @@ import (
 
 // Limit is how often a principal may ask. The zero value is no limit.
 type Limit struct {
-	Rate  Rate
-	Burst int // requests at once beyond the even flow; 0 = as many as the rate gives in one second, and one at least
+	Rate Rate
+	// requests at once beyond the even flow; 0 = as many as the rate gives in one second, and one
+	// at least
+	Burst int
 }
 
-// Rate is a number of requests in a span of time, written 100/s, 30/m or 1000/h. The zero value is none. In JSON it is written in the same way, as a text.
+// Rate is a number of requests in a span of time, written 100/s, 30/m or 1000/h. The zero value is
+// none. In JSON it is written in the same way, as a text.
 type Rate struct {
 	N   int           `json:"n"`
 	Per time.Duration `json:"per"` // a second, a minute or an hour
@@ -66,7 +69,7 @@ func (r *Rate) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// None tells whether there is no limit.
+// None reports whether there is no limit.
 func (l Limit) None() bool { return l.Rate.N == 0 }
 
 // every is the time between two requests of the even flow.

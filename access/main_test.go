@@ -10,6 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redisstore.LogTo(slog.New(slog.DiscardHandler)) // servers that are away are what some of these tests are about
+	// servers that are away are what some of these tests are about
+	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// memory is the state of one flow: in the store, and as this server has seen it last. It is a store of package throttled. One goroutine at a time uses it.
+// memory is the state of one flow: in the store, and as this server has seen it last. It is a store
+// of package throttled. One goroutine at a time uses it.
 type memory struct {
 	store *redisstore.Store
 	log   *slog.Logger
@@ -45,7 +46,8 @@ func (m *memory) take(ctx context.Context, limit Limit, n int) (bool, throttled.
 	return limited, result, err
 }
 
-// now is the store's clock, by this process's since the last answer: never ahead of it but for drift.
+// now is the store's clock, by this process's since the last answer: never ahead of it but for
+// drift.
 func (m *memory) now() time.Time { return time.Unix(0, m.clock+int64(time.Since(m.at))) }
 
 // GetWithTime implements throttled.GCRAStoreCtx: from memory if there is one, else from the store.
@@ -85,7 +87,8 @@ func (m *memory) SetIfNotExistsWithTTL(ctx context.Context, key string, value in
 	return m.CompareAndSwapWithTTL(ctx, key, none, value, ttl)
 }
 
-// CompareAndSwapWithTTL implements throttled.GCRAStoreCtx. Where the store does not answer, or it is not known what became of it, memory counts.
+// CompareAndSwapWithTTL implements throttled.GCRAStoreCtx. Where the store does not answer, or it
+// is not known what became of it, memory counts.
 func (m *memory) CompareAndSwapWithTTL(ctx context.Context, _ string, old, value int64, ttl time.Duration) (bool, error) {
 	keep := max(ttl+time.Millisecond, keepLeast)
 	if m.isAway() {

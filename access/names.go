@@ -33,10 +33,10 @@ func (n Names) check() (faults []string) {
 	return faults
 }
 
-// All tells whether these are all names.
+// All reports whether these are all names.
 func (n Names) All() bool { return len(n) == 0 || slices.Contains(n, "*") }
 
-// Allow tells whether a name is one of them. The empty name is none, unless all are.
+// Allow reports whether a name is one of them. The empty name is none, unless all are.
 func (n Names) Allow(name string) bool {
 	if len(n) == 0 {
 		return true
@@ -56,13 +56,15 @@ func covers(entry, name string) bool {
 	return entry == name
 }
 
-// Span is a part of all names, in the order of their bytes: those that begin with Prefix, or with Exact that one alone.
+// Span is a part of all names, in the order of their bytes: those that begin with Prefix, or with
+// Exact that one alone.
 type Span struct {
 	Prefix string
 	Exact  bool
 }
 
-// Spans says which of the names that begin with a prefix are allowed: spans that do not overlap, in the order of the names' bytes.
+// Spans says which of the names that begin with a prefix are allowed: spans that do not overlap, in
+// the order of the names' bytes.
 func (n Names) Spans(prefix string) (spans []Span) {
 	if n.All() {
 		return []Span{{Prefix: prefix}}

@@ -35,7 +35,8 @@ func TestNamesByEntries(t *testing.T) {
 	}
 }
 
-// Spans are right if they hold exactly the allowed names that begin with the prefix, each once, in order.
+// Spans are right if they hold exactly the allowed names that begin with the prefix, each once, in
+// order.
 func FuzzSpans(f *testing.F) {
 	f.Add("orders:* orders bills a*", "o")
 	f.Add("a a* ab* b", "a")

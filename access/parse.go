@@ -44,7 +44,8 @@ func (f *Faults) addf(line int, format string, args ...any) {
 
 const maxRecords = 10_000
 
-// Parse reads a file of keys: YAML with the lists keys and certificates, and the map anonymous. The error is [*Faults], or says that this is no YAML at all.
+// Parse reads a file of keys: YAML with the lists keys and certificates, and the map anonymous. The
+// error is [*Faults], or says that this is no YAML at all.
 func Parse(text []byte) (Set, error) {
 	root, err := document(text)
 	if err != nil {
@@ -71,7 +72,8 @@ func document(text []byte) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("the file of keys is empty")
 	case err != nil:
-		return nil, errors.New("the file of keys is not YAML") // the parser's own words can quote it
+		// the parser's own words can quote it
+		return nil, errors.New("the file of keys is not YAML")
 	}
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, errors.New("a file of keys is one YAML document, and nothing behind it")

@@ -59,7 +59,7 @@ func (r Record) faults() (found []fieldFault) {
 
 const principalRule = "1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ / + -"
 
-// expired tells whether the record's time is over.
+// expired reports whether the record's time is over.
 func (r Record) expired(now time.Time) bool { return !r.NotAfter.IsZero() && !now.Before(r.NotAfter) }
 
 // caller is who shows the record's key.
@@ -67,8 +67,8 @@ func (r Record) caller() Caller {
 	return Caller{Principal: r.Principal, Role: r.Role, Names: r.Names, Limit: Limit{r.Rate, r.Burst}, KeyID: r.ID}
 }
 
-// ParseRecords reads records that are written by hand into one line, separated by commas or line ends, each id:role:principal:names:sha256, where names are separated by |
-// and none are all:
+// ParseRecords reads records that are written by hand into one line, separated by commas or line
+// ends, each id:role:principal:names:sha256, where names are separated by | and none are all:
 //
 //	k7x2:use:orders:orders:*|bills:*:9f86d0…,ops1:admin:ops::60303a…
 //
@@ -125,7 +125,8 @@ func parseRecord(line string) (record Record, err error) {
 	return record, errors.Join(roleFault, hashFault)
 }
 
-// Line is the record as ParseRecords reads it; ok is false where that form has no room for all of it.
+// Line is the record as ParseRecords reads it; ok is false where that form has no room for all of
+// it.
 func (r Record) Line() (line string, ok bool) {
 	ok = r.Rate.N == 0 && r.NotAfter.IsZero() && !strings.Contains(r.Principal, ":")
 	return strings.Join([]string{r.ID, r.Role.String(), r.Principal, strings.Join(r.Names, "|"), r.Hash.String()}, ":"), ok

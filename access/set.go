@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Certificate says what a client certificate is worth, one that the service's own authorities have signed. One of CommonName, DNS and URI says which it is.
+// Certificate says what a client certificate is worth, one that the service's own authorities have
+// signed. One of CommonName, DNS and URI says which it is.
 type Certificate struct {
 	CommonName string // of the subject
 	DNS        string // one of its alternative names
@@ -44,7 +45,8 @@ type Anonymous struct {
 	Burst int
 }
 
-// Set is what one source says: keys, certificates, and what those may do who show neither. It is read-only.
+// Set is what one source says: keys, certificates, and what those may do who show neither. It is
+// read-only.
 type Set struct {
 	Keys         []Record
 	Certificates []Certificate
@@ -86,7 +88,8 @@ var (
 	ErrNotRead = errors.New("access: the keys of the store have not been read yet")
 )
 
-// key finds who shows a key. Whether there is none of the id, or one with another secret, takes the same work.
+// key finds who shows a key. Whether there is none of the id, or one with another secret, takes the
+// same work.
 func (s *set) key(key Key, now time.Time) (Caller, error) {
 	record, known := s.keys[key.ID]
 	hash := key.Hash()

@@ -21,12 +21,13 @@ var ErrThere = errors.New("access: there is a key of that id already")
 type Stored struct {
 	Record
 	Added time.Time // by the store's clock, to the second
-	Err   error     // why the record can not be read, and counts for nothing; nil = it can
+	Err   error     // why the record cannot be read, and counts for nothing; nil = it can
 }
 
 func keysOf(store *redisstore.Store) []string { return []string{store.Key("access", "keys")} }
 
-// Add stores a record for all services on the store. Nothing that is there is changed: a record of the same id is [ErrThere], unless it is the same one.
+// Add stores a record for all services on the store. Nothing that is there is changed: a record of
+// the same id is [ErrThere], unless it is the same one.
 func Add(ctx context.Context, store *redisstore.Store, record Record) error {
 	if err := record.Check(); err != nil {
 		return fmt.Errorf("access: %w", err)
@@ -48,7 +49,8 @@ func Add(ctx context.Context, store *redisstore.Store, record Record) error {
 	return reply.Unexpected()
 }
 
-// Remove removes a key. Services refuse it as soon as they have read the store again. was tells whether it was there.
+// Remove removes a key. Services refuse it as soon as they have read the store again. was reports
+// whether it was there.
 func Remove(ctx context.Context, store *redisstore.Store, id string) (was bool, err error) {
 	if !idForm.MatchString(id) {
 		return false, nil
@@ -96,7 +98,7 @@ func readStored(id, text string) (one Stored) {
 	}
 	one.ID = id
 	if err != nil {
-		one.Err = errors.New("access: the record can not be read")
+		one.Err = errors.New("access: the record cannot be read")
 	}
 	return one
 }

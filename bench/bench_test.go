@@ -58,7 +58,8 @@ func (t *table) cells(tb testing.TB, column string, keys ...int) map[string]any 
 	return found
 }
 
-// Every server answers right, or the command fails: 201 to all, repeats marked as such and nothing else, and as many runs of the handler as first requests.
+// Every server answers right, or the command fails: 201 to all, repeats marked as such and nothing
+// else, and as many runs of the handler as first requests.
 func TestGuardComparesEverySide(t *testing.T) {
 	result := command(t, "guard", "-rounds", "1", "-seconds", "0.2", "-conns", "1,3")
 	rates := result.cells(t, "requests/s", 0, 1)
@@ -107,7 +108,8 @@ func TestTripsOfEachKindOfRequest(t *testing.T) {
 }
 
 func TestMemoryGrowsWithTheState(t *testing.T) {
-	// The buffers of connections, which the server gives back when it likes, are little beside 30,000 tokens.
+	// The buffers of connections, which the server gives back when it likes, are little beside
+	// 30,000 tokens.
 	result := command(t, "memory", "-few", "50", "-many", "30000", "-rounds", "2")
 	values := result.cells(t, "value", 0, 1)
 	number := func(key string) float64 {

@@ -83,7 +83,8 @@ func (c *contest) end() error {
 	return errors.Join(errs...)
 }
 
-// play measures all sides in turns. In each round another side begins, so that none always follows the same one.
+// play measures all sides in turns. In each round another side begins, so that none always follows
+// the same one.
 func (c *contest) play(ctx context.Context, rounds int, conns []int) error {
 	for round := range rounds {
 		for _, n := range conns {
@@ -118,7 +119,8 @@ func (c *contest) note(conns int, found map[string]sample) {
 	}
 }
 
-// measure runs one span of load against one side, on an empty Redis, and checks that the handler ran as often as it should have.
+// measure runs one span of load against one side, on an empty Redis, and checks that the handler
+// ran as often as it should have.
 func (c *contest) measure(ctx context.Context, at, conns int) (sample, error) {
 	side, server := c.sides[at], c.servers[at]
 	service := server

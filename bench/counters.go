@@ -29,7 +29,8 @@ var counterParts = []struct {
 	{"ack", (*counterMatch).acknowledged},
 }
 
-// countersCommand compares ways to add to counters: over loopback, over a long way, and with acknowledgement by a replica.
+// countersCommand compares ways to add to counters: over loopback, over a long way, and with
+// acknowledgement by a replica.
 func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("counters", flag.ContinueOnError)
 	m := &counterMatch{}
@@ -173,7 +174,8 @@ func (m *counterMatch) everywhere(ctx context.Context, place counterPlace) error
 	return nil
 }
 
-// measure is one span of one way, by a client of its own, and a check that Redis has counted every call once.
+// measure is one span of one way, by a client of its own, and a check that Redis has counted every
+// call once.
 func (m *counterMatch) measure(ctx context.Context, place counterPlace, way string, keys, callers int) (sample countSample, err error) {
 	client, err := openCounting(ctx, way, place, callers)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// delayCommand is a proxy process that passes on what it gets, either way, a while after it came, and keeps nothing back because of it: what comes meanwhile is on its way as
-// well. It prints its address and ends when its standard input does.
+// delayCommand is a proxy process that passes on what it gets, either way, a while after it came,
+// and keeps nothing back because of it: what comes meanwhile is on its way as well. It prints its
+// address and ends when its standard input does.
 func delayCommand(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("delay", flag.ContinueOnError)
 	to := flags.String("to", "", "address of the server")
@@ -73,7 +74,8 @@ func delayed(ctx context.Context, client net.Conn, to string, there, back *queue
 	ways.Wait()
 }
 
-// queue is what is on its way in one direction, of all connections. All of it takes as long, so that what came first is due first.
+// queue is what is on its way in one direction, of all connections. All of it takes as long, so
+// that what came first is due first.
 type queue struct {
 	by     time.Duration
 	pieces chan piece
@@ -86,7 +88,8 @@ type piece struct {
 	due   time.Time
 }
 
-// deliver passes pieces on when they are due, until the queue is closed. It sleeps on a thread of its own: Go's own timers are up to a millisecond late.
+// deliver passes pieces on when they are due, until the queue is closed. It sleeps on a thread of
+// its own: Go's own timers are up to a millisecond late.
 func (q *queue) deliver() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

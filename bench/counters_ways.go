@@ -17,7 +17,8 @@ import (
 
 // The ways to add to a counter that the counters command compares with coatcheck's.
 const (
-	goRedisIncr       = "go-redis"                   // Incr; with acknowledgement, INCR and WAIT in one pipeline
+	// Incr; with acknowledgement, INCR and WAIT in one pipeline
+	goRedisIncr       = "go-redis"
 	goRedisAutoIncr   = "go-redis-auto"              // its automatic pipeline as it comes
 	goRedisDuplexIncr = "go-redis-auto, full duplex" // the same, made for long ways
 	rueidisIncr       = "rueidis"                    // which pipelines by itself
@@ -30,14 +31,15 @@ type counting struct {
 	close func() error
 }
 
-// pools are how many connections go-redis may have at most. More of them are slower here, since no more of them are answered at once; over a long way each
-// caller needs its own.
+// pools are how many connections go-redis may have at most. More of them are slower here, since no
+// more of them are answered at once; over a long way each caller needs its own.
 const (
 	poolNear = 256
 	poolFar  = 1024
 )
 
-// patience is how long a call may take behind many others. Defaults are made for machines that are not as full as this one is made.
+// patience is how long a call may take behind many others. Defaults are made for machines that are
+// not as full as this one is made.
 const patience = 30 * time.Second
 
 // openCounting opens a client of a way for some callers.

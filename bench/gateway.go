@@ -20,10 +20,11 @@ import (
 
 // The ways to the service that the gateway command compares.
 const (
-	reverseProxy    = "reverse-proxy"         // httputil.ReverseProxy and nothing else
-	pooledProxy     = "reverse-proxy, pooled" // the same with a pool of buffers
-	gatewayOpen     = "gateway"               // the gateway, on a route that is not in its file
-	gatewayLogging  = "gateway, logging"      // the same with its log, a line of JSON for each request, written to the null device
+	reverseProxy = "reverse-proxy"         // httputil.ReverseProxy and nothing else
+	pooledProxy  = "reverse-proxy, pooled" // the same with a pool of buffers
+	gatewayOpen  = "gateway"               // the gateway, on a route that is not in its file
+	// the same with its log, a line of JSON for each request, written to the null device
+	gatewayLogging  = "gateway, logging"
 	gatewayGuarding = "gateway, guarded"
 )
 
@@ -131,8 +132,8 @@ func (b *buffers) Get() []byte {
 
 func (b *buffers) Put(used []byte) { b.free.Put((*buffer)(used)) }
 
-// bareProxy is what a reverse proxy costs without any gateway. It keeps as many idle connections as the gateway does, since net/http's default of two
-// would make it dial for nearly every request.
+// bareProxy is what a reverse proxy costs without any gateway. It keeps as many idle connections as
+// the gateway does, since net/http's default of two would make it dial for nearly every request.
 func bareProxy(upstream string, pool httputil.BufferPool) (http.Handler, error) {
 	target, err := url.Parse(upstream)
 	if err != nil {

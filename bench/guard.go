@@ -54,7 +54,8 @@ func numbers(list string) ([]int, error) {
 	return found, nil
 }
 
-// guardCommand compares the ways to guard a handler. Each is a server process of its own; they take turns under the same load.
+// guardCommand compares the ways to guard a handler. Each is a server process of its own; they take
+// turns under the same load.
 func guardCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("guard", flag.ContinueOnError)
 	var plan plan
@@ -86,7 +87,8 @@ func guardCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wri
 	return plan.out.write(stdout, result)
 }
 
-// guardSides lists what the guard command compares: all shapes, or only those that are named and the unguarded one.
+// guardSides lists what the guard command compares: all shapes, or only those that are named and
+// the unguarded one.
 func guardSides(only, base string) []side {
 	var sides []side
 	for _, shape := range shapes {

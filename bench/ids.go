@@ -17,7 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// The ways to get an id that the ids command compares. All but the first have 21 bits of sequence and 1 of worker id, so that the sequence is not the limit.
+// The ways to get an id that the ids command compares. All but the first have 21 bits of sequence
+// and 1 of worker id, so that the sequence is not the limit.
 const (
 	atomicAdd      = "atomic add"
 	coatcheckNext  = "coatcheck"
@@ -39,7 +40,8 @@ type idSide struct {
 	end  func()
 }
 
-// idsCommand measures what an id costs, how close a generator comes to its layout's limit and at what price, and what it costs while nobody wants an id.
+// idsCommand measures what an id costs, how close a generator comes to its layout's limit and at
+// what price, and what it costs while nobody wants an id.
 func idsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ids", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 15, "rounds, in each of which every side is measured once for each number of callers")
@@ -336,7 +338,8 @@ func sustainPeer(ctx context.Context, result *table, span time.Duration) error {
 	return ctx.Err()
 }
 
-// rest measures the processor time of a generator that was busy and has nothing to do any more, beside that of a process without one.
+// rest measures the processor time of a generator that was busy and has nothing to do any more,
+// beside that of a process without one.
 func rest(ctx context.Context, result *table, span time.Duration) error {
 	g, err := wideGenerator()
 	if err != nil {

@@ -45,10 +45,12 @@ const (
 	webdisService = "webdis"
 )
 
-// poolOfEcho is how many connections the handler with go-redis may have: as many as there are requests at once.
+// poolOfEcho is how many connections the handler with go-redis may have: as many as there are
+// requests at once.
 const poolOfEcho = 1024
 
-// incrCommand compares GET /incr/{key} of the service with what others make of it, and ids of /id/snowflake with what their layout allows.
+// incrCommand compares GET /incr/{key} of the service with what others make of it, and ids of
+// /id/snowflake with what their layout allows.
 func incrCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("incr", flag.ContinueOnError)
 	m := &incrMatch{}
@@ -201,7 +203,8 @@ func (m *incrMatch) turns(ctx context.Context, keys, conns int) error {
 	return nil
 }
 
-// measure is one span of load on one service, and a check that Redis has counted every request once.
+// measure is one span of load on one service, and a check that Redis has counted every request
+// once.
 func (m *incrMatch) measure(ctx context.Context, side incrSide, keys, conns int) (result loadResult, err error) {
 	names := counterNames(keys)
 	sum := func() (int64, error) {
@@ -287,7 +290,8 @@ func (m *incrMatch) profile(ctx context.Context, file string, keys int) error {
 	return os.WriteFile(file, got.profile, 0o600)
 }
 
-// idsAtOnce is how many ids a request for snowflakes asks for, and layoutLimit how many a second layout 41/10/12 has.
+// idsAtOnce is how many ids a request for snowflakes asks for, and layoutLimit how many a second
+// layout 41/10/12 has.
 const (
 	idsAtOnce   = 1000
 	layoutLimit = 4_096_000

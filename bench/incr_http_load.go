@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// getCommand is the generator of load for what only asks: a process of its own, as loadCommand is. It prints its result.
+// getCommand is the generator of load for what only asks: a process of its own, as loadCommand is.
+// It prints its result.
 func getCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("get", flag.ContinueOnError)
 	var g getting
@@ -170,7 +171,8 @@ func (d *driver) parts() ([]byte, error) {
 	return d.buffer[:read], nil
 }
 
-// value is the last number in a counter's answer, or the first id of an answer with as many ids as were asked for.
+// value is the last number in a counter's answer, or the first id of an answer with as many ids as
+// were asked for.
 func (g *getting) value(body []byte) (int64, error) {
 	if g.ids == 0 {
 		end := bytes.LastIndexAny(body, "0123456789") + 1

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Each service answers every request with a number, and Redis has counted each once, or the command fails.
+// Each service answers every request with a number, and Redis has counted each once, or the command
+// fails.
 func TestIncrComparesEveryService(t *testing.T) {
 	result := command(t, "incr", "-rounds", "1", "-seconds", "0.3", "-conns", "1,3")
 	sides := []string{echoConstant, echoGoRedis, echoAuto, echoCounters, coatcheck}

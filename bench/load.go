@@ -27,9 +27,11 @@ type loadResult struct {
 	Processor float64 `json:"processor_us"` // processor time of the generator within it
 }
 
-// loadCommand is the generator of load: a process of its own, so that it shares no Go runtime with a server. Each connection is one goroutine that writes
-// bytes prepared beforehand, with nothing but the key changed, and reads the answer's status, length and replay mark, nothing else. It runs on
-// one processor at a time and never collects garbage. It prints a line when the measured span begins, and its result.
+// loadCommand is the generator of load: a process of its own, so that it shares no Go runtime with
+// a server. Each connection is one goroutine that writes bytes prepared beforehand, with nothing
+// but the key changed, and reads the answer's status, length and replay mark, nothing else. It runs
+// on one processor at a time and never collects garbage. It prints a line when the measured span
+// begins, and its result.
 func loadCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	var g generator
@@ -168,7 +170,8 @@ func (d *driver) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// nextKey patches the next key into the request: the number of the connection and that of the request.
+// nextKey patches the next key into the request: the number of the connection and that of the
+// request.
 func (d *driver) nextKey() {
 	if d.replay && d.sent > 0 {
 		return
@@ -229,7 +232,8 @@ func answerLength(begin []byte) int {
 	return head + len(headEnd) + body
 }
 
-// check refuses an answer that is not the one that this request has to get: a figure for wrong answers is none.
+// check refuses an answer that is not the one that this request has to get: a figure for wrong
+// answers is none.
 func (d *driver) check(head []byte) error {
 	if !bytes.HasPrefix(head, created) {
 		return fmt.Errorf("answered %q instead of 201", head)

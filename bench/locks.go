@@ -32,7 +32,8 @@ var lockParts = []struct {
 	{"crowd", (*lockMatch).crowds},
 }
 
-// locksCommand compares locks: a pair of acquiring and releasing without rivals, the hand-off to one who waits, processes that contend, and a crowd.
+// locksCommand compares locks: a pair of acquiring and releasing without rivals, the hand-off to
+// one who waits, processes that contend, and a crowd.
 func locksCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("locks", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 7, "rounds, in each of which every side is measured once")
@@ -92,7 +93,8 @@ func (m *lockMatch) turns(ctx context.Context, ways []string, measure func(ctx c
 	return values, nil
 }
 
-// inTime measures a way once. One that takes much longer than its span is given up: a peer may wait for a message that never comes.
+// inTime measures a way once. One that takes much longer than its span is given up: a peer may wait
+// for a message that never comes.
 func (m *lockMatch) inTime(ctx context.Context, way string, measure func(ctx context.Context, way string) ([]float64, error)) ([]float64, error) {
 	limit := 30*time.Second + 8*m.span + time.Duration(m.hands)*time.Second
 	late := &lateError{limit}
@@ -129,7 +131,8 @@ func (m *lockMatch) rows(what, unit string, ways []string, values map[string][][
 	}
 }
 
-// pairs measures acquiring and releasing where nobody else wants the lock. Each client is there for its own span alone: others that are open and idle disturb it.
+// pairs measures acquiring and releasing where nobody else wants the lock. Each client is there for
+// its own span alone: others that are open and idle disturb it.
 func (m *lockMatch) pairs(ctx context.Context) error {
 	ways := []string{bareTrips, coatcheck, redislockWay, redsyncWay, rueidislockIt}
 	for _, callers := range []int{1, inFlight} {
@@ -138,7 +141,8 @@ func (m *lockMatch) pairs(ctx context.Context) error {
 			if err != nil {
 				return nil, err
 			}
-			_, warming := pairsOf(ctx, client, callers, m.span/4) // connections are made, scripts are known
+			// connections are made, scripts are known
+			_, warming := pairsOf(ctx, client, callers, m.span/4)
 			pairs, err := pairsOf(ctx, client, callers, m.span)
 			return []float64{float64(m.span.Microseconds()) * float64(callers) / pairs, pairs / m.span.Seconds()}, errors.Join(warming, err, client.close())
 		})
@@ -184,7 +188,8 @@ func pairOnce(ctx context.Context, client lockClient, name string) error {
 	return unlock(ctx)
 }
 
-// handOffs measures how long it takes from the call that gives a lock back until the only one who waits has it. They are two clients, as two processes would be.
+// handOffs measures how long it takes from the call that gives a lock back until the only one who
+// waits has it. They are two clients, as two processes would be.
 func (m *lockMatch) handOffs(ctx context.Context) error {
 	ways := []string{coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt, syncMutex}
 	values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {

@@ -31,8 +31,9 @@ type tally struct {
 	Left  []int64  `json:"left"`  // how long each was waiting when the time was over, in nanoseconds
 }
 
-// contendCommand is a process of rivals, usually one: it takes a lock, has it for the length of a section and gives it back, again and again.
-// It says when it is ready, and begins when its standard input ends, so that all of them begin together.
+// contendCommand is a process of rivals, usually one: it takes a lock, has it for the length of a
+// section and gives it back, again and again. It says when it is ready, and begins when its
+// standard input ends, so that all of them begin together.
 func contendCommand(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("contend", flag.ContinueOnError)
 	way := flags.String("way", "", "the way to lock")
@@ -90,7 +91,8 @@ func contend(ctx context.Context, client lockClient, name string, section time.D
 	return turns, 0, nil
 }
 
-// contests has processes contend, with a section of a millisecond and with an empty one. The rivals for a mutex are in one process.
+// contests has processes contend, with a section of a millisecond and with an empty one. The rivals
+// for a mutex are in one process.
 func (m *lockMatch) contests(ctx context.Context) error {
 	ways := []string{syncMutex, coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt}
 	for _, section := range []time.Duration{time.Millisecond, 0} {
@@ -110,7 +112,8 @@ func (m *lockMatch) contests(ctx context.Context) error {
 	return nil
 }
 
-// contest is one span of it: owner changes and acquisitions a second, the 99th percentile of the waits in ms, and the least served one's part of the most served one's.
+// contest is one span of it: owner changes and acquisitions a second, the 99th percentile of the
+// waits in ms, and the least served one's part of the most served one's.
 func (m *lockMatch) contest(ctx context.Context, way string, section time.Duration) ([]float64, error) {
 	processes, each := rivals, 1
 	if way == syncMutex {
@@ -226,7 +229,8 @@ func (m *lockMatch) crowds(ctx context.Context) error {
 
 const crowdIdeal = (crowdSize - 1) * crowdHold
 
-// crowdOf is one time of it. Each contender is a client of its own, as a process would be, that has locked something before.
+// crowdOf is one time of it. Each contender is a client of its own, as a process would be, that has
+// locked something before.
 func (m *lockMatch) crowdOf(ctx context.Context, way string) ([]float64, error) {
 	clients := make([]lockClient, crowdSize)
 	for i := range clients {
@@ -259,7 +263,8 @@ func (m *lockMatch) crowdOf(ctx context.Context, way string) ([]float64, error) 
 	return []float64{reads, float64(served), longest.Seconds() / crowdIdeal.Seconds()}, errors.Join(errs...)
 }
 
-// rush has all lock a name at once, and tells how many did so in time, and the longest wait, which is also that of who gave up.
+// rush has all lock a name at once, and tells how many did so in time, and the longest wait, which
+// is also that of who gave up.
 func rush(ctx context.Context, clients []lockClient, name string, hold time.Duration) (served int64, longest time.Duration, err error) {
 	waiting, cancel := context.WithTimeout(ctx, 5*crowdIdeal)
 	defer cancel()

@@ -33,14 +33,16 @@ const leaseTime = 30 * time.Second
 
 // lockClient locks, as one process would. It is safe for concurrent use.
 type lockClient struct {
-	lock  func(ctx context.Context, name string) (unlock, error) // waits until it has the lock of that name
+	// waits until it has the lock of that name
+	lock  func(ctx context.Context, name string) (unlock, error)
 	close func() error
 }
 
 // unlock gives a lock back.
 type unlock func(ctx context.Context) error
 
-// lockWays open a client of each way at a Redis. sync.Mutex is known to one process only, and bare round trips lock nothing.
+// lockWays open a client of each way at a Redis. sync.Mutex is known to one process only, and bare
+// round trips lock nothing.
 var lockWays = map[string]func(ctx context.Context, addr string) (lockClient, error){
 	coatcheck: openCoatcheckLocks,
 	bareTrips: openPings,

@@ -1,7 +1,8 @@
-// Command bench measures coatcheck side by side with the bare thing and with what others do, on a redis-server of its own.
+// Command bench measures coatcheck side by side with the bare thing and with what others do, on a
+// redis-server of its own.
 //
-// Every figure is a ratio within one run: all sides take turns in short rounds, and the medians of the rounds are compared. README.md says what each
-// side is and what the figures mean.
+// Every figure is a ratio within one run: all sides take turns in short rounds, and the medians of
+// the rounds are compared. README.md says what each side is and what the figures mean.
 package main
 
 import (
@@ -37,7 +38,8 @@ const help = `usage: go run . COMMAND [flags]
 go run . COMMAND -h lists the flags. redis-server has to be in PATH; REDIS_SERVER names another one.
 `
 
-// commands are what the program can do. Those behind the empty line are started by the others, as processes of their own.
+// commands are what the program can do. Those behind the empty line are started by the others, as
+// processes of their own.
 var commands = map[string]func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error{
 	"guard":    guardCommand,
 	"trips":    tripsCommand,
@@ -84,7 +86,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return failed
 }
 
-// usageError is a command line that can not be meant.
+// usageError is a command line that cannot be meant.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }

@@ -23,7 +23,8 @@ import (
 // answerSize is how long the answers are that completed tokens keep.
 const answerSize = 200 // bytes
 
-// memoryCommand fills a Redis with tokens in each of their states and sees how it grows, and claims tokens among few and among many.
+// memoryCommand fills a Redis with tokens in each of their states and sees how it grows, and claims
+// tokens among few and among many.
 func memoryCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("memory", flag.ContinueOnError)
 	few := flags.Int("few", 1000, "tokens of the small population")
@@ -97,7 +98,8 @@ func newPopulation(ctx context.Context, size int) (p *population, err error) {
 	return p, nil
 }
 
-// fill issues all tokens. What the server takes for its scripts and for the connections is there before it is first looked at.
+// fill issues all tokens. What the server takes for its scripts and for the connections is there
+// before it is first looked at.
 func (p *population) fill(ctx context.Context) (err error) {
 	warm := idempotency.ClientKey("", "warm", "up")
 	if _, err := p.tokens.Do(ctx, warm, terms, func(context.Context) ([]byte, error) { return nil, nil }); err != nil {
@@ -181,7 +183,8 @@ func (p *population) tell(ctx context.Context, t *table, figure string) error {
 	return nil
 }
 
-// claimsAmong claims tokens of both populations in turns, one at a time, and gives them back after each round, so that the populations stay as they are.
+// claimsAmong claims tokens of both populations in turns, one at a time, and gives them back after
+// each round, so that the populations stay as they are.
 func claimsAmong(ctx context.Context, t *table, populations []*population, rounds int) error {
 	count := len(populations[0].all)
 	server, whole := make([][]float64, len(populations)), make([][]float64, len(populations))
@@ -210,7 +213,8 @@ func claimsAmong(ctx context.Context, t *table, populations []*population, round
 
 var scriptTime = regexp.MustCompile(`usec_per_call=([0-9.]+)`)
 
-// claims takes tokens that are picked by lot, and tells what one took in the server and from here, in microseconds.
+// claims takes tokens that are picked by lot, and tells what one took in the server and from here,
+// in microseconds.
 func (p *population) claims(ctx context.Context, count int) (server, p50 float64, err error) {
 	picked := rand.Perm(len(p.all))[:count] //nolint:gosec // which tokens are claimed is no secret
 	took := make([]time.Duration, count)

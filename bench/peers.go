@@ -34,8 +34,9 @@ type claims interface {
 	complete(ctx context.Context, key, owner string, answer []byte) error
 }
 
-// guardBy is the middleware around claims. It does the least that such a middleware can do, and less than coatcheck: no heartbeat, no headers kept, no
-// context that outlives the client, any key taken as it is.
+// guardBy is the middleware around claims. It does the least that such a middleware can do, and
+// less than coatcheck: no heartbeat, no headers kept, no context that outlives the client, any key
+// taken as it is.
 func guardBy(claims claims) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -93,7 +94,8 @@ func runAndComplete(c echo.Context, next echo.HandlerFunc, complete func(answer 
 	return err
 }
 
-// trips is the shape that most hand-written middlewares have: look, lock, run, store, unlock. Each step is a round trip of its own.
+// trips is the shape that most hand-written middlewares have: look, lock, run, store, unlock. Each
+// step is a round trip of its own.
 type trips struct{ client *redis.Client }
 
 func guardWithFourTrips(_ context.Context, redisURL string) (guard, error) {
@@ -132,8 +134,8 @@ func (t trips) complete(ctx context.Context, key, _ string, answer []byte) error
 	return t.client.Del(ctx, "lock:"+key).Err()
 }
 
-// guardWithPings guards nothing. It asks Redis for nothing once before and once after the handler: what two round trips cost that depend on each other,
-// however little is in them.
+// guardWithPings guards nothing. It asks Redis for nothing once before and once after the handler:
+// what two round trips cost that depend on each other, however little is in them.
 func guardWithPings(_ context.Context, redisURL string) (guard, error) {
 	client, err := peerClient(redisURL)
 	if err != nil {

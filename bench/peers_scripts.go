@@ -19,8 +19,9 @@ type runner interface {
 	close() error
 }
 
-// twoTrips claims and completes with coatcheck's own two scripts, each a call of its own. What differs from coatcheck is all in Go: who shares which round
-// trip, and what else the middleware does.
+// twoTrips claims and completes with coatcheck's own two scripts, each a call of its own. What
+// differs from coatcheck is all in Go: who shares which round trip, and what else the middleware
+// does.
 type twoTrips struct{ runner runner }
 
 func guardWithScripts[R runner](open func(ctx context.Context, redisURL string) (R, error)) func(context.Context, string) (guard, error) {
@@ -68,7 +69,8 @@ func secretOf() string {
 	return base64.RawURLEncoding.EncodeToString(bits[:])
 }
 
-// goRedis runs scripts by go-redis, over a connection of the pool each or by its automatic pipeline.
+// goRedis runs scripts by go-redis, over a connection of the pool each or by its automatic
+// pipeline.
 type goRedis struct {
 	redis.Scripter
 
@@ -111,7 +113,8 @@ func (g goRedis) run(ctx context.Context, script *scripts.Script, key string, ar
 
 func (g goRedis) close() error { return g.client.Close() }
 
-// byRueidis runs scripts by rueidis, which puts the calls of all goroutines into pipelines by itself.
+// byRueidis runs scripts by rueidis, which puts the calls of all goroutines into pipelines by
+// itself.
 type byRueidis struct {
 	client rueidis.Client
 	loaded map[string]*rueidis.Lua

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// child is a process that takes part in a measurement: a server, a generator of load, a redis-server. On Linux it dies with this one.
+// child is a process that takes part in a measurement: a server, a generator of load, a
+// redis-server. On Linux it dies with this one.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -59,7 +60,8 @@ func start(ctx context.Context, binary string, args ...string) (*child, error) {
 	return c, nil
 }
 
-// start keeps the thread that starts the process until it has ended: what dies with its parent dies with the thread that made it.
+// start keeps the thread that starts the process until it has ended: what dies with its parent dies
+// with the thread that made it.
 func (c *child) start() error {
 	dieWithParent(c.cmd)
 	started := make(chan error)
@@ -97,7 +99,7 @@ func (c *child) stop() error {
 	}
 }
 
-// end kills the process and returns when it is gone. What it printed can not be read any more.
+// end kills the process and returns when it is gone. What it printed cannot be read any more.
 func (c *child) end() {
 	_ = c.stdin.Close()
 	_ = c.cmd.Process.Kill()

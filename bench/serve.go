@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// serveCommand is a server process: it serves one shape on a free port until its standard input ends. It prints the address that is measured, and one
-// where it tells how it does.
+// serveCommand is a server process: it serves one shape on a free port until its standard input
+// ends. It prints the address that is measured, and one where it tells how it does.
 func serveCommand(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	name := flags.String("shape", unguarded, "how the handler is guarded")
@@ -61,7 +61,8 @@ func serve(stdin io.Reader, stdout io.Writer, measured, about http.Handler) erro
 	}
 }
 
-// about tells how often the handler has run, how much processor time this process has used in microseconds, and where it spends it.
+// about tells how often the handler has run, how much processor time this process has used in
+// microseconds, and where it spends it.
 func about(runs func() int64) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /runs", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runs()) })

@@ -70,7 +70,8 @@ type (
 	}
 )
 
-// application is the service that all shapes guard: it reads a JSON body and answers 201 with a small JSON body. It counts its runs.
+// application is the service that all shapes guard: it reads a JSON body and answers 201 with a
+// small JSON body. It counts its runs.
 type application struct {
 	runs atomic.Int64
 }

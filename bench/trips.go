@@ -19,8 +19,9 @@ import (
 // inFlight is how many requests are under way where several are.
 const inFlight = 64
 
-// tripsCommand counts how often Redis reads from its connections for each kind of request. For one request at a time that is the number of round trips,
-// and with many in flight it shows how many share one.
+// tripsCommand counts how often Redis reads from its connections for each kind of request. For one
+// request at a time that is the number of round trips, and with many in flight it shows how many
+// share one.
 func tripsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("trips", flag.ContinueOnError)
 	requests := flags.Int("requests", 1000, "requests of each kind")

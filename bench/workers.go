@@ -14,7 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// workersCommand starts many processes at once, each of which leases a worker id of one pool, and sees how long it takes until all have theirs, each another one.
+// workersCommand starts many processes at once, each of which leases a worker id of one pool, and
+// sees how long it takes until all have theirs, each another one.
 func workersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("workers", flag.ContinueOnError)
 	n := flags.Int("processes", 1000, "processes that start at once; the ring has 1024 worker ids")
@@ -57,7 +58,8 @@ func workersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.W
 	return out.write(stdout, t)
 }
 
-// crowd starts processes at once and waits until each has printed its worker id; those are kept until the last has. Without a Redis they only start.
+// crowd starts processes at once and waits until each has printed its worker id; those are kept
+// until the last has. Without a Redis they only start.
 func crowd(ctx context.Context, n int, args ...string) (ids map[string]bool, took time.Duration, err error) {
 	began := time.Now()
 	children := make([]*child, 0, n)
@@ -87,7 +89,8 @@ func crowd(ctx context.Context, n int, args ...string) (ids map[string]bool, too
 	return ids, time.Since(began), nil
 }
 
-// leaseCommand leases one worker id, prints it, and holds it until its input ends. Without a Redis it prints nothing but a line.
+// leaseCommand leases one worker id, prints it, and holds it until its input ends. Without a Redis
+// it prints nothing but a line.
 func leaseCommand(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) (err error) {
 	if len(args) != 2 {
 		return usageError{errors.New("the URL of a Redis and a pool belong here")}

@@ -23,7 +23,8 @@ const (
 	ended    step = "ended"    // it is about to answer
 )
 
-// book is where the handlers, in whatever process, write down what they do. It lives in the test's own process, so it survives all of them.
+// book is where the handlers, in whatever process, write down what they do. It lives in the test's
+// own process, so it survives all of them.
 type book struct {
 	url string
 
@@ -101,7 +102,8 @@ func (o *operation) note(at step, number int, fence int64) string {
 	return strconv.Itoa(number)
 }
 
-// newestEffect is the largest fence that has had its effect: what the effect's resource remembers, to refuse a smaller one.
+// newestEffect is the largest fence that has had its effect: what the effect's resource remembers,
+// to refuse a smaller one.
 func (o *operation) newestEffect() (fence int64) {
 	for _, r := range o.runs {
 		if r.effect {

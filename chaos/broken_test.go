@@ -12,8 +12,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// The same rounds, against a guard as many have written it, find what is wrong with it: a client asks again after its owner was killed behind the effect, the
-// key expires, and the handler runs again.
+// The same rounds, against a guard as many have written it, find what is wrong with it: a client
+// asks again after its owner was killed behind the effect, the key expires, and the handler runs
+// again.
 func TestNaiveGuardIsFoundToRunTwice(t *testing.T) {
 	t.Parallel()
 	r := &rig{t: t, book: openBook(t)}
@@ -32,9 +33,10 @@ func has(found []violation, rule rule) bool {
 	return slices.ContainsFunc(found, func(v violation) bool { return v.rule == rule })
 }
 
-// A master that is alive and was replaced goes on until it is told. What it has confirmed meanwhile, with a replica that has not been told either, is lost:
-// that takes an acknowledgement by every replica that could have been promoted. No kill does this, but a failover by hand, a master that hangs for a moment,
-// and a network that parts the servers do.
+// A master that is alive and was replaced goes on until it is told. What it has confirmed
+// meanwhile, with a replica that has not been told either, is lost: that takes an acknowledgement
+// by every replica that could have been promoted. No kill does this, but a failover by hand, a
+// master that hangs for a moment, and a network that parts the servers do.
 func TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -54,7 +56,8 @@ func TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm(t *testing.T) {
 
 			o.doors = []*front{r.ownerAt(old, row.ack)}
 			if a, _ := c.ask(t.Context()); row.ack == 1 && !a.settled() {
-				c.settle(t.Context()) // on a busy machine a confirmation can take longer than is waited for
+				// on a busy machine a confirmation can take longer than is waited for
+				c.settle(t.Context())
 			}
 			chaostest.Replicate(t, promoted, old, other)
 			o.doors = []*front{r.ownerAt(promoted, row.ack)}

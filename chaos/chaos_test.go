@@ -41,7 +41,8 @@ func TestNothingRunsTwiceWhateverBreaks(t *testing.T) {
 	}
 }
 
-// measure returns how long requests take under load when nothing is broken. A round without a fault has to keep all rules, too.
+// measure returns how long requests take under load when nothing is broken. A round without a fault
+// has to keep all rules, too.
 func measure(t *testing.T, r *rig, lot *rand.Rand) time.Duration {
 	nothing := fault{name: "nothing", doors: atBoth, hits: everyOne, strike: func(*scene) func() { return func() {} }}
 	s := &scene{history: &history{}, t: t, rig: r, web: web(t), lot: lot, fault: nothing, name: "warm"}

@@ -33,10 +33,12 @@ const patience = 30 * time.Second
 
 // circumstances are what was broken, as far as it changes what must hold.
 type circumstances struct {
-	redis    bool // Redis was away for a while: answers may have been sent before they were recorded
+	// Redis was away for a while: answers may have been sent before they were recorded
+	redis    bool
 	recorder bool // … and a process that would have recorded them later is gone as well
-	paused   bool // a process was paused for longer than its lease, and may do later what it was about to do
-	flushed  bool // Redis has lost everything, and operations are known by issued tokens
+	// a process was paused for longer than its lease, and may do later what it was about to do
+	paused  bool
+	flushed bool // Redis has lost everything, and operations are known by issued tokens
 }
 
 // violation is a rule that an operation breaks.
@@ -45,7 +47,8 @@ type violation struct {
 	text string
 }
 
-// check finds what is wrong with the history of one operation. The answers are in the order in which they came.
+// check finds what is wrong with the history of one operation. The answers are in the order in
+// which they came.
 func check(o operation, answers []answer, c circumstances) (found []violation) {
 	v := verdict{operation: o, answers: answers, circumstances: c}
 	v.requests()
@@ -89,7 +92,8 @@ func (v *verdict) requests() {
 	v.faultf(len(v.answers) == 0 || !v.answers[len(v.answers)-1].settled(), ruleSettled, "the last answer is not the end of it")
 }
 
-// fits reports whether a refusal can be right. Each client sends what is well-formed, and always the same.
+// fits reports whether a refusal can be right. Each client sends what is well-formed, and always
+// the same.
 func (v *verdict) fits(a answer) bool {
 	switch a.code {
 	case inProgress, storeUnavailable, outcomeUnknown, upstreamUnavailable:
@@ -130,11 +134,14 @@ func (v *verdict) runs() {
 	}
 }
 
-// mayDiffer reports whether clients may be given two answers of the handler. Only under takeover: an answer that could not be recorded, since Redis was away or
-// the process was stopped while it asked, is sent all the same, and as its lease had lapsed another attempt took over. What is recorded is judged by newest.
+// mayDiffer reports whether clients may be given two answers of the handler. Only under takeover:
+// an answer that could not be recorded, since Redis was away or the process was stopped while it
+// asked, is sent all the same, and as its lease had lapsed another attempt took over. What is
+// recorded is judged by newest.
 func (v *verdict) mayDiffer() bool { return v.policy == "takeover" && (v.redis || v.paused) }
 
-// kept judges what clients hear when somebody has been given the answer. A request counts as later if it was sent when that answer was there.
+// kept judges what clients hear when somebody has been given the answer. A request counts as later
+// if it was sent when that answer was there.
 func (v *verdict) kept() {
 	var given *answer
 	for i := range v.answers {
@@ -154,12 +161,14 @@ func (v *verdict) kept() {
 	v.faultf(last.status != http.StatusCreated && !v.recorder, ruleKept, "it does not come back: %v", last)
 }
 
-// mayNotBeThereYet reports whether an answer may be refused that somebody has been given: it was sent while Redis was away, and its recording goes on.
+// mayNotBeThereYet reports whether an answer may be refused that somebody has been given: it was
+// sent while Redis was away, and its recording goes on.
 func (v *verdict) mayNotBeThereYet(a answer) bool {
 	return slices.Contains([]string{inProgress, inDoubt, superseded, storeUnavailable, outcomeUnknown}, a.code)
 }
 
-// nothing judges the answers that say that nothing was done, as long as no other came, and the one behind them: nobody can have the claim then.
+// nothing judges the answers that say that nothing was done, as long as no other came, and the one
+// behind them: nobody can have the claim then.
 func (v *verdict) nothing() {
 	n := 0
 	for n < len(v.answers) && slices.Contains([]string{storeUnavailable, upstreamUnavailable}, v.answers[n].code) {
@@ -180,7 +189,8 @@ func (v *verdict) nothing() {
 	}
 }
 
-// underWay reports whether one of the answers from n on is to a request that had been sent at a moment: it may have done what others see.
+// underWay reports whether one of the answers from n on is to a request that had been sent at a
+// moment: it may have done what others see.
 func (v *verdict) underWay(n int, at time.Time) bool {
 	return slices.ContainsFunc(v.answers[min(n, len(v.answers)):], func(a answer) bool { return a.sent.Before(at) })
 }

@@ -21,7 +21,8 @@ type child struct {
 	killed atomic.Bool // by the test: requests to it may go without an answer
 }
 
-// launch starts a process and waits for its first line on standard output, which urlOf turns into its address.
+// launch starts a process and waits for its first line on standard output, which urlOf turns into
+// its address.
 func launch(t testing.TB, urlOf func(line []byte) string, env []string, binary string, args ...string) *child {
 	t.Helper()
 	c := &child{stderr: &chaostest.Tail{}}

@@ -31,7 +31,8 @@ type client struct {
 	at    int // which of the order's doors it asks next
 }
 
-// settle asks until the answer is final. It waits as long as it is told to, but not longer than a third of a second, and asks the next door each time.
+// settle asks until the answer is final. It waits as long as it is told to, but not longer than a
+// third of a second, and asks the next door each time.
 func (c *client) settle(ctx context.Context) {
 	for {
 		a, after := c.ask(ctx)
@@ -91,7 +92,8 @@ func exchange(web *http.Client, request *http.Request, a *answer) (after time.Du
 	return time.Duration(seconds) * time.Second
 }
 
-// issue gets a token, asking until there is one. What it is told on the way is part of the order's history.
+// issue gets a token, asking until there is one. What it is told on the way is part of the order's
+// history.
 func (c *client) issue(ctx context.Context) string {
 	for ctx.Err() == nil {
 		a := answer{operation: "a token for " + c.order.name, client: c.name, front: "issuer", sent: time.Now()}

@@ -13,9 +13,10 @@ type fault struct {
 	circumstances
 
 	name   string
-	moves  bool                         // the sentinels name another master, once
-	tokens bool                         // operations are known by tokens only
-	all    bool                         // only if all replicas confirm every write: with fewer it breaks what is promised
+	moves  bool // the sentinels name another master, once
+	tokens bool // operations are known by tokens only
+	// only if all replicas confirm every write: with fewer it breaks what is promised
+	all    bool
 	doors  func(*rig) [][]*front        // who the clients ask: each of them one of these sets
 	hits   func(*rig, *order) bool      // whether an order's first request can be broken by it
 	strike func(s *scene) (mend func()) // breaks it, and returns what makes it whole again
@@ -62,7 +63,8 @@ func killed(f *front) func() {
 	return f.restart
 }
 
-// stopped freezes what runs at a place until its leases have ended for certain; then it goes on with what it was about to do.
+// stopped freezes what runs at a place until its leases have ended for certain; then it goes on
+// with what it was about to do.
 func stopped(f *front) func() {
 	c, _ := f.process()
 	c.Stop()
@@ -86,7 +88,8 @@ func emptied(s *scene) func() {
 	return func() {}
 }
 
-// failedOver has Sentinel replace a master that is alive. For a while both serve, and the old one may keep a replica that confirms what it writes.
+// failedOver has Sentinel replace a master that is alive. For a while both serve, and the old one
+// may keep a replica that confirms what it writes.
 func failedOver(s *scene) func() {
 	master := s.rig.redis.Master()
 	if err := s.rig.watch.clients[0].Failover(s.t.Context(), s.rig.watch.name).Err(); err != nil {
@@ -95,7 +98,8 @@ func failedOver(s *scene) func() {
 	return func() { s.rig.redis.WaitForMaster(master) }
 }
 
-// stoppedForAMoment freezes the master, and lets it go on at the moment when Sentinel has promoted a replica and not yet told the other one.
+// stoppedForAMoment freezes the master, and lets it go on at the moment when Sentinel has promoted
+// a replica and not yet told the other one.
 func stoppedForAMoment(s *scene) func() {
 	master, replicas := s.rig.redis.Master(), s.rig.redis.Replicas()
 	master.Pause()

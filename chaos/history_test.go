@@ -38,7 +38,8 @@ func (a answer) String() string {
 	return fmt.Sprintf("%s–%s  %s asks %s: %s", a.sent.Format("05.000"), a.got.Format("05.000"), a.client, a.front, said)
 }
 
-// settled reports whether a client has nothing to ask any more: it has the answer, or the truth that there will be none.
+// settled reports whether a client has nothing to ask any more: it has the answer, or the truth
+// that there will be none.
 func (a answer) settled() bool {
 	return a.status != 0 && !slices.Contains([]string{inProgress, superseded, storeUnavailable, outcomeUnknown, upstreamUnavailable}, a.code)
 }
@@ -54,7 +55,8 @@ const (
 	upstreamUnavailable = "upstream-unavailable"
 )
 
-// statusOf is every code of the interface with its status, as API.md's table has them. upstream-unavailable is the gateway's own.
+// statusOf is every code of the interface with its status, as API.md's table has them.
+// upstream-unavailable is the gateway's own.
 var statusOf = map[string]int{
 	"invalid-request": 400, "invalid-name": 400, "idempotency-key-missing": 400, "idempotency-key-malformed": 400,
 	"unauthorized": 401, "forbidden": 403, "not-found": 404, "method-not-allowed": 405,

@@ -10,7 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
-// How much is asked for. The defaults are for a run beside other tests; README.md has those of a long one.
+// How much is asked for. The defaults are for a run beside other tests; README.md has those of a
+// long one.
 var (
 	clients = flag.Int("clients", 20, "operations under way at once in a round; half of them are asked for twice")
 	ack     = flag.Int("ack", 1, "replicas that must confirm a write, of two; with 0 the promises do not hold, and the tests are to fail")
@@ -18,8 +19,10 @@ var (
 )
 
 const (
-	lease        = 1500 * time.Millisecond // of every attempt
-	storeTimeout = 2 * time.Second         // longer than a failover mostly takes, so that what was sent to a stopped master is still waited for when it goes on
+	lease = 1500 * time.Millisecond // of every attempt
+	// longer than a failover mostly takes, so that what was sent to a stopped master is still
+	// waited for when it goes on.
+	storeTimeout = 2 * time.Second
 )
 
 func TestMain(m *testing.M) { chaostest.Main(m, roleVariable, play) }

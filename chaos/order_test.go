@@ -21,17 +21,20 @@ type order struct {
 	inTurn bool          // its token is issued while the fault may strike
 }
 
-// position is how far an order's first request has come, as far as one can see from outside. The process that answers it knows more.
+// position is how far an order's first request has come, as far as one can see from outside. The
+// process that answers it knows more.
 type position int
 
 // The positions, in their order.
 const (
-	unsent    position = iota // no client has asked yet
-	claiming                  // asked: the claim is not sent, under way, or made, and the handler has not begun
-	beginning                 // the handler has begun and had no effect
-	acting                    // the effect is there, and the handler goes on
-	recording                 // the handler has ended: its answer is not recorded, being recorded, or recorded and on its way
-	answered                  // a client has the answer
+	unsent position = iota // no client has asked yet
+	// asked: the claim is not sent, under way, or made, and the handler has not begun
+	claiming
+	beginning // the handler has begun and had no effect
+	acting    // the effect is there, and the handler goes on
+	// the handler has ended: its answer is not recorded, being recorded, or recorded and on its way.
+	recording
+	answered // a client has the answer
 	positions
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// rig is everything that is broken: a Sentinel set with two replicas, two gateways in front of one service, two services that guard themselves, and a
-// server that issues tokens.
+// rig is everything that is broken: a Sentinel set with two replicas, two gateways in front of one
+// service, two services that guard themselves, and a server that issues tokens.
 type rig struct {
 	t        testing.TB
 	binary   string
@@ -132,7 +132,8 @@ func startRole(t testing.TB, name string, env ...string) *child {
 		append(env, roleVariable+"="+name, "CHAOS_LEASE="+lease.String()), os.Args[0])
 }
 
-// ready waits until Redis is whole: the sentinels agree on a master that takes writes and has both replicas in sync.
+// ready waits until Redis is whole: the sentinels agree on a master that takes writes and has both
+// replicas in sync.
 func (r *rig) ready() {
 	r.t.Helper()
 	if r.redis == nil {

@@ -16,11 +16,15 @@ import (
 )
 
 const (
-	roundLimit = 5 * time.Minute  // for every client of a round to know. It tells a hang; nothing comes near it
-	owedLimit  = 30 * time.Second // for an answer to be recorded that was sent while Redis was away; it is tried every two seconds
+	// for every client of a round to know. It tells a hang; nothing comes near it.
+	roundLimit = 5 * time.Minute
+	// for an answer to be recorded that was sent while Redis was away; it is tried every two
+	// seconds.
+	owedLimit = 30 * time.Second
 )
 
-// scene is one round: clients ask, a fault strikes, everything is mended, and everybody asks until they know.
+// scene is one round: clients ask, a fault strikes, everything is mended, and everybody asks until
+// they know.
 type scene struct {
 	*history
 
@@ -33,7 +37,8 @@ type scene struct {
 	orders []*order
 	moment moment
 	before int64 // how often the sentinels had named another master when the round began
-	void   bool  // they did so more often than the fault made them: they took a master that is alive for dead
+	// they did so more often than the fault made them: they took a master that is alive for dead
+	void bool
 
 	once    sync.Once
 	mending sync.WaitGroup
@@ -90,7 +95,8 @@ func (s *scene) play(pace time.Duration) {
 	s.void = s.rig.failovers()-s.before > map[bool]int64{true: 1}[s.fault.moves]
 }
 
-// prepare makes the orders: half of them under each policy, about half by tokens, every other token issued while the fault may strike.
+// prepare makes the orders: half of them under each policy, about half by tokens, every other token
+// issued while the fault may strike.
 func (s *scene) prepare() {
 	doors := s.fault.doors(s.rig)
 	for i := range *clients {
@@ -122,7 +128,8 @@ func (s *scene) nameIt(o *order) {
 	}
 }
 
-// clients are the parties of a round: one for each order, and for half of the orders a second one, which asks at the next door.
+// clients are the parties of a round: one for each order, and for half of the orders a second one,
+// which asks at the next door.
 func (s *scene) clients() (all []*client) {
 	for _, o := range s.orders {
 		all = append(all, &client{scene: s, order: o, name: "client"})
@@ -142,7 +149,8 @@ func (c *client) enter(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		time.Sleep(time.Duration(len(c.order.key)%5) * 5 * time.Millisecond) // a double click is not quite at once
+		// a double click is not quite at once
+		time.Sleep(time.Duration(len(c.order.key)%5) * 5 * time.Millisecond)
 	case c.order.inTurn:
 		key := c.issue(ctx)
 		c.order.mu.Lock()
@@ -197,7 +205,8 @@ func (s *scene) strike() {
 	})
 }
 
-// askAgain has every operation asked for through every door, when everything is whole again: what was answered has to stay.
+// askAgain has every operation asked for through every door, when everything is whole again: what
+// was answered has to stay.
 func (s *scene) askAgain(ctx context.Context) {
 	s.rig.ready()
 	var all sync.WaitGroup
@@ -216,8 +225,9 @@ func (s *scene) askAgain(ctx context.Context) {
 	all.Wait()
 }
 
-// owed reports whether somebody has been given an answer of this operation that is not there yet for others, but has to come: while Redis was away it was
-// sent, and the process that sent it tries to record it.
+// owed reports whether somebody has been given an answer of this operation that is not there yet
+// for others, but has to come: while Redis was away it was sent, and the process that sent it tries
+// to record it.
 func (s *scene) owed(o *order) bool {
 	answers := s.of(o.name)
 	if len(answers) == 0 || s.fault.recorder || answers[len(answers)-1].code != inDoubt {
@@ -231,8 +241,10 @@ func (s *scene) owed(o *order) bool {
 	return false
 }
 
-// judge checks the histories of all orders, and tells every violation with all that happened to its operation. It fails the test unless the round is void: with
-// fewer acknowledgements than replicas a failover of a master that is alive loses what it confirmed meanwhile, which README.md tells about.
+// judge checks the histories of all orders, and tells every violation with all that happened to its
+// operation. It fails the test unless the round is void: with fewer acknowledgements than replicas
+// a failover of a master that is alive loses what it confirmed meanwhile, which README.md tells
+// about.
 func (s *scene) judge() (found []violation) {
 	s.t.Helper()
 	complain := s.t.Errorf

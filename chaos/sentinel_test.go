@@ -18,7 +18,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// downAfter is how long a master must be silent to be held for dead. On a busy machine one that is alive is silent for half a second now and then.
+// downAfter is how long a master must be silent to be held for dead. On a busy machine one that is
+// alive is silent for half a second now and then.
 const downAfter = 1500 * time.Millisecond
 
 // sentinels counts the failovers of a Sentinel set, wanted or not.
@@ -28,7 +29,8 @@ type sentinels struct {
 	switched atomic.Int64
 }
 
-// watchSentinels has the set's sentinels wait for downAfter, and counts from now on how often they name another master.
+// watchSentinels has the set's sentinels wait for downAfter, and counts from now on how often they
+// name another master.
 func watchSentinels(t testing.TB, set *redistest.SentinelSet) *sentinels {
 	t.Helper()
 	address, err := url.Parse(set.URL())
@@ -61,8 +63,9 @@ func watchSentinels(t testing.TB, set *redistest.SentinelSet) *sentinels {
 	return s
 }
 
-// settled looks whether every sentinel finds everything in order. It takes them a second or two to do so after a failover, and one that is asked for another
-// failover before that may give it up half-way.
+// settled looks whether every sentinel finds everything in order. It takes them a second or two to
+// do so after a failover, and one that is asked for another failover before that may give it up
+// half-way.
 func (s *sentinels) settled(ctx context.Context) (complaint string) {
 	for _, client := range s.clients {
 		replicas, err := client.Replicas(ctx, s.name).Result()

@@ -80,8 +80,9 @@ func inRole(role string, policy idempotency.Policy) (http.Handler, error) {
 	return idempotency.New(store, idempotency.Config{}).Middleware(route)(http.HandlerFunc(work)), nil
 }
 
-// work is what every handler here does: it has an effect, takes a few milliseconds before it and behind it, and tells the book of each of its steps. It
-// goes on when the client or the gateway is no more.
+// work is what every handler here does: it has an effect, takes a few milliseconds before it and
+// behind it, and tells the book of each of its steps. It goes on when the client or the gateway is
+// no more.
 func work(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// The steps of a first request through a gateway, in their order. Those of the handler are told by it, those on the way to Redis and back are seen on the wire.
+// The steps of a first request through a gateway, in their order. Those of the handler are told by
+// it, those on the way to Redis and back are seen on the wire.
 const (
 	beforeClaim    = "before the claim"
 	afterClaim     = "after the claim, before its reply"
@@ -44,10 +45,12 @@ var (
 	doubtBegun  = truth{409, 1, 0}
 	doubtBehind = truth{409, 1, 1}
 	twoBegun    = truth{201, 2, 1} // another attempt took over from one that had no effect
-	twice       = truth{201, 2, 2} // … or had: takeover is for effects that refuse the smaller fence
+	// … or had: takeover is for effects that refuse the smaller fence.
+	twice = truth{201, 2, 2}
 )
 
-// TestEveryStepOfARequestThroughAGatewayCanFail breaks one request at each of its steps. A gateway's death does not end the handler behind it.
+// TestEveryStepOfARequestThroughAGatewayCanFail breaks one request at each of its steps. A
+// gateway's death does not end the handler behind it.
 func TestEveryStepOfARequestThroughAGatewayCanFail(t *testing.T) {
 	binary := chaostest.Build(t)
 	for _, row := range []struct {
@@ -175,8 +178,8 @@ func (w *walk) strike() {
 	}
 }
 
-// walk sends the request that breaks, mends what broke, and asks until the answer is final and once more. Redis is told the scripts before, so that the wire
-// shows their hashes.
+// walk sends the request that breaks, mends what broke, and asks until the answer is final and once
+// more. Redis is told the scripts before, so that the wire shows their hashes.
 func (w *walk) walk() truth {
 	w.t.Helper()
 	for _, script := range []*scripts.Script{scripts.TokenClaim, scripts.TokenComplete} {

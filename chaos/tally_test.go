@@ -25,8 +25,9 @@ type fate struct {
 // tally counts what was broken where, and what became of it.
 type tally struct {
 	faults, operations, requests, unanswered int
-	void, voidBroken                         int // rounds in which the sentinels failed over by themselves, and violations in them
-	broken                                   map[rule]int
+	// rounds in which the sentinels failed over by themselves, and violations in them
+	void, voidBroken int
+	broken           map[rule]int
 
 	byKind  map[string]*[2]fate // under hold, under takeover; of all orders
 	byPlace map[position]*[2]fate
@@ -57,7 +58,8 @@ func (l *tally) add(s *scene, found []violation) {
 	}
 }
 
-// order counts one order: by the kind of fault, and by how far it had come, if the fault could hit it.
+// order counts one order: by the kind of fault, and by how far it had come, if the fault could hit
+// it.
 func (l *tally) order(s *scene, o *order) {
 	answers, runs := s.of(o.name), len(s.rig.book.copied(o.operation).runs)
 	l.operations++

@@ -58,7 +58,8 @@ func bubble(t *testing.T) *service {
 
 func bubbleWith(t *testing.T, config server.Config) *service {
 	t.Helper()
-	time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))) // a bubble begins before the default epoch of ids
+	// a bubble begins before the default epoch of ids
+	time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
 	config.Store = open(t, "embedded:")
 	one := server.New(config)
 	l := &line{service: apitest.Handler(t, one.Handler()), seen: map[string]int{}}

@@ -9,14 +9,20 @@ import (
 	"time"
 )
 
-// Config says which service to ask, and how. The zero value of each field but URL means the default beside it.
+// Config says which service to ask, and how. The zero value of each field but URL means the default
+// beside it.
 type Config struct {
-	URL        string        // of the service, such as http://127.0.0.1:8080; a path in it stands before those of the service
-	APIKey     string        // is shown to the service: take https but on this machine; "" = none. It is in no error and no log
-	HTTPClient *http.Client  // it is copied, and does not follow redirects; nil = one of the client's own, with net/http's defaults
+	// of the service, such as http://127.0.0.1:8080; a path in it stands before those of the
+	// service
+	URL    string
+	APIKey string // is shown to the service: take https but on this machine; "" = none. It is in no error and no log
+	// it is copied, and does not follow redirects; nil = one of the client's own, with net/http's
+	// defaults
+	HTTPClient *http.Client
 	Timeout    time.Duration // how long one request may take; 0 = 10 s
-	MaxAnswer  int64         // bytes of an answer that are read; 0 = 16 MiB. A longer one is an answer that can not be read
-	Logger     *slog.Logger  // nil = no log. It never sees a token or the proof of a claim
+	// bytes of an answer that are read; 0 = 16 MiB. A longer one is an answer that cannot be read
+	MaxAnswer int64
+	Logger    *slog.Logger // nil = no log. It never sees a token or the proof of a claim
 }
 
 // Client asks one service. It is safe for concurrent use.
@@ -29,7 +35,8 @@ type Client struct {
 	log     *slog.Logger
 }
 
-// New returns a client. It sends nothing yet. The error says what is wrong with the configuration, but not the URL, which can hold a password.
+// New returns a client. It sends nothing yet. The error says what is wrong with the configuration,
+// but not the URL, which can hold a password.
 func New(config Config) (*Client, error) {
 	base, err := baseOf(config.URL)
 	if err != nil {
@@ -72,5 +79,6 @@ func baseOf(text string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// CloseIdleConnections closes the connections that no request is using now, so that none is left at a program's end. The client can be used on.
+// CloseIdleConnections closes the connections that no request is using now, so that none is left at
+// a program's end. The client can be used on.
 func (c *Client) CloseIdleConnections() { c.web.CloseIdleConnections() }

@@ -17,33 +17,43 @@ import (
 // CounterRequest says how to add to a counter. The zero value adds 1.
 type CounterRequest struct {
 	By int64 // how many values, 1 to 1,000,000; 0 = 1
-	// RequestID makes the call repeatable for a day, from here or from elsewhere: the same id gets the same values of the counter, and adds once. It is 1 to 255 characters of
-	// printable ASCII; "" = not repeatable.
+	// RequestID makes the call repeatable for a day, from here or from elsewhere: the same id gets
+	// the same values of the counter, and adds once. It is 1 to 255 characters of printable ASCII;
+	// "" = not repeatable.
 	RequestID string
-	// Repeat has Add itself ask again when no answer came or the store was not available, up to half a minute, under the RequestID or one that is made for the call. It and a
-	// RequestID cost speed and memory: the service does not merge such a call with others, and keeps a record of it in Redis for a day.
+	// Repeat has Add itself ask again when no answer came or the store was not available, up to
+	// half a minute, under the RequestID or one that is made for the call. It and a RequestID cost
+	// speed and memory: the service does not merge such a call with others, and keeps a record of
+	// it in Redis for a day.
 	Repeat bool
-	// TTL is how long a counter lives that begins with this call, or has no TTL yet: 100 ms to 10 years; 0 = for ever. One of a Template or Calendar with a date lives for two days
-	// longer than its period, and takes no TTL.
+	// TTL is how long a counter lives that begins with this call, or has no TTL yet: 100 ms to 10
+	// years; 0 = for ever. One of a Template or Calendar with a date lives for two days longer than
+	// its period, and takes no TTL.
 	TTL time.Duration
 
-	// Template has the service write each value for people, as package number does: ORD-{yyyyMMdd}-{n:6}. With a date part the counter begins anew with each of its periods: its
-	// key is then the one that is asked for with the date behind it, as orders:20261121. A value that does not fit is ErrOverflow, and nothing is added. By is 1,000 at most with a
-	// template. "" = none.
+	// Template has the service write each value for people, as package number does:
+	// ORD-{yyyyMMdd}-{n:6}. With a date part the counter begins anew with each of its periods: its
+	// key is then the one that is asked for with the date behind it, as orders:20261121. A value
+	// that does not fit is ErrOverflow, and nothing is added. By is 1,000 at most with a template.
+	// "" = none.
 	Template string
-	Calendar string    // the periods with which the counter begins anew, such as {yyyy}; "" = the template's
-	Zone     string    // on whose clock the date is, such as Europe/Berlin; "" = UTC
-	At       time.Time // the moment that has the date, within a day of now, so that a call that is repeated after midnight is the same; zero = when the service is asked
+	Calendar string // the periods with which the counter begins anew, such as {yyyy}; "" = the template's
+	Zone     string // on whose clock the date is, such as Europe/Berlin; "" = UTC
+	// the moment that has the date, within a day of now, so that a call that is repeated after
+	// midnight is the same; zero = when the service is asked
+	At time.Time
 }
 
-// CounterRange is what one call got: the caller owns First to Value, both included, of the counter Key.
+// CounterRange is what one call got: the caller owns First to Value, both included, of the counter
+// Key.
 type CounterRange struct {
 	Key          string // as it was asked for, or with the date behind it
 	First, Value int64
 	Numbers      []string // with a template: each value as it is written, in order
 }
 
-// Incr adds 1 to a counter and returns the value that the caller now owns. After ErrUnknownOutcome ask again: values that were lost on the way are nobody's, a gap.
+// Incr adds 1 to a counter and returns the value that the caller now owns. After ErrUnknownOutcome
+// ask again: values that were lost on the way are nobody's, a gap.
 func (c *Client) Incr(ctx context.Context, key string) (int64, error) {
 	got, err := c.Add(ctx, key, CounterRequest{})
 	return got.Value, err
@@ -57,9 +67,11 @@ func (c *Client) IncrBy(ctx context.Context, key string, by int64) (CounterRange
 	return c.Add(ctx, key, CounterRequest{By: by})
 }
 
-// Add adds to a counter as the request says and returns the values that the caller now owns. The errors: ErrNotAnInteger, ErrOverflow and ErrBehind (nothing was added);
-// ErrQuarantined (values may have been lost, nothing is added for RetryAfter); ErrMismatch (the request id was used with another By); ErrUnavailable;
-// ErrUnknownOutcome (values may have been added that nobody got: with a RequestID ask again with the same, else just ask again).
+// Add adds to a counter as the request says and returns the values that the caller now owns. The
+// errors: ErrNotAnInteger, ErrOverflow and ErrBehind (nothing was added); ErrQuarantined (values
+// may have been lost, nothing is added for RetryAfter); ErrMismatch (the request id was used with
+// another By); ErrUnavailable; ErrUnknownOutcome (values may have been added that nobody got: with
+// a RequestID ask again with the same, else just ask again).
 func (c *Client) Add(ctx context.Context, key string, request CounterRequest) (got CounterRange, err error) {
 	if request.By == 0 {
 		request.By = 1
@@ -129,7 +141,7 @@ func (r CounterRequest) query() string {
 	return "?" + query.Encode()
 }
 
-// answers tells whether it is what was asked for.
+// answers reports whether it is what was asked for.
 func (r CounterRange) answers(key string, request CounterRequest) bool {
 	dated := (request.Template != "" || request.Calendar != "") && strings.HasPrefix(r.Key, key+":")
 	written := 0
@@ -139,7 +151,8 @@ func (r CounterRange) answers(key string, request CounterRequest) bool {
 	return (r.Key == key || dated) && r.First <= r.Value && r.Value-r.First+1 == request.By && len(r.Numbers) == written
 }
 
-// Counter reads a counter: the last value that was handed out, unless others are adding now. It changes nothing. ErrNotFound if it was never used, or has expired.
+// Counter reads a counter: the last value that was handed out, unless others are adding now. It
+// changes nothing. ErrNotFound if it was never used, or has expired.
 func (c *Client) Counter(ctx context.Context, key string) (int64, error) {
 	var read struct {
 		Key   string
@@ -155,8 +168,10 @@ func (c *Client) Counter(ctx context.Context, key string) (int64, error) {
 	return *read.Value, nil
 }
 
-// SetCounter sets a counter to a value, whatever was there: the next value that is handed out is one more. Setting it back hands values out again, on purpose. ttl is how long
-// it lives, 100 ms to 10 years; 0 = for ever. A counter that ErrBehind told of is in order again. Repeating it is harmless if nobody adds.
+// SetCounter sets a counter to a value, whatever was there: the next value that is handed out is
+// one more. Setting it back hands values out again, on purpose. ttl is how long it lives, 100 ms to
+// 10 years; 0 = for ever. A counter that ErrBehind told of is in order again. Repeating it is
+// harmless if nobody adds.
 func (c *Client) SetCounter(ctx context.Context, key string, value int64, ttl time.Duration) error {
 	asked := wire.CounterRequest{Value: &value}
 	if ttl != 0 {
@@ -176,7 +191,8 @@ func (c *Client) SetCounter(ctx context.Context, key string, value int64, ttl ti
 	return nil
 }
 
-// RemoveCounter removes a counter: it begins again at 1, and hands its values out again, on purpose. ErrNotFound if there is none.
+// RemoveCounter removes a counter: it begins again at 1, and hands its values out again, on
+// purpose. ErrNotFound if there is none.
 func (c *Client) RemoveCounter(ctx context.Context, key string) error {
 	return c.onNamed(ctx, key, call{op: "remove counter", method: http.MethodDelete, path: "/counter/" + key, status: http.StatusNoContent})
 }
@@ -188,8 +204,8 @@ type CounterInfo struct {
 	Err   error // why the value is not there, such as ErrNotAnInteger; else nil
 }
 
-// Counters lists the counters whose keys begin with a prefix, in the order of their bytes, page by page. It ends with the first error. Those are listed that coatcheck
-// has added to or set.
+// Counters lists the counters whose keys begin with a prefix, in the order of their bytes, page by
+// page. It ends with the first error. Those are listed that coatcheck has added to or set.
 func (c *Client) Counters(ctx context.Context, prefix string) iter.Seq2[CounterInfo, error] {
 	return list(ctx, c, "list counters", "/counter?n=1000", prefix, func(page wire.Counters) ([]wire.ListedCounter, string) { return page.Counters, page.Next }, counterInfo)
 }

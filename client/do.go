@@ -12,13 +12,16 @@ import (
 
 // Attempt is what a function that Do runs may know of its claim. It is safe for concurrent use.
 type Attempt struct {
-	Fence    int64 // larger than that of every attempt of this token before; below 2^53. Give it to what must refuse an older attempt
-	Number   int   // counts from 1; more than 1 only under Takeover or after NotBegun
+	// larger than that of every attempt of this token before; below 2^53. Give it to what must
+	// refuse an older attempt
+	Fence    int64
+	Number   int // counts from 1; more than 1 only under Takeover or after NotBegun
 	notBegun atomic.Bool
 }
 
-// NotBegun says that the operation provably had no effect, such as a request that failed validation: the answer is not recorded, and the same token may be
-// used again, with another fingerprint too. A function that has touched anything outside must not call it.
+// NotBegun says that the operation provably had no effect, such as a request that failed
+// validation: the answer is not recorded, and the same token may be used again, with another
+// fingerprint too. A function that has touched anything outside must not call it.
 func (a *Attempt) NotBegun() { a.notBegun.Store(true) }
 
 // Result is what Do came to.
@@ -27,13 +30,16 @@ type Result struct {
 	Replayed bool   // the function ran before, and this is what it answered then
 }
 
-// Do runs a function under a token: claim, heartbeat every third of the lease, complete. If the function returns no error, its answer is recorded before Do
-// returns, and every later Do gets it. If it returns an error, the operation may have happened: nothing is given back, the lease lapses, and then the token
-// is in doubt, under Takeover free for the next Do. An attempt that said NotBegun is given back at once instead. A panic goes on, and leaves the token to
-// its lease as an error does.
+// Do runs a function under a token: claim, heartbeat every third of the lease, complete. If the
+// function returns no error, its answer is recorded before Do returns, and every later Do gets it.
+// If it returns an error, the operation may have happened: nothing is given back, the lease lapses,
+// and then the token is in doubt, under Takeover free for the next Do. An attempt that said
+// NotBegun is given back at once instead. A panic goes on, and leaves the token to its lease as an
+// error does.
 //
-// The function's context ends with ctx, and with a cause that is ErrSuperseded or ErrUnknownToken when the claim is lost. Under Takeover it ends by this
-// process's own clock, too, as soon as the lease can have ended without a heartbeat that got through: from then on somebody else may run.
+// The function's context ends with ctx, and with a cause that is ErrSuperseded or ErrUnknownToken
+// when the claim is lost. Under Takeover it ends by this process's own clock, too, as soon as the
+// lease can have ended without a heartbeat that got through: from then on somebody else may run.
 //
 // The error is one of Claim's (the function did not run), or the function's own, or ErrSuperseded
 // (another attempt took over before the answer was recorded: do not use the answer), or
@@ -78,7 +84,8 @@ type run struct {
 // long it tries to give back a claim whose outcome is not known.
 const claimGrace = time.Second
 
-// claim claims the token. A caller who goes away in the middle must not leave it in doubt when nothing was begun.
+// claim claims the token. A caller who goes away in the middle must not leave it in doubt when
+// nothing was begun.
 func (run *run) claim(ctx context.Context) (Outcome, error) {
 	if ctx.Err() != nil {
 		return run.client.Claim(ctx, run.token, run.terms) // which sends nothing
@@ -171,7 +178,8 @@ const (
 	settleLimit = 30 * time.Second // for all of them together
 )
 
-// record stores the answer. One that is too large is recorded without its body: the token must not stay in doubt for that.
+// record stores the answer. One that is too large is recorded without its body: the token must not
+// stay in doubt for that.
 func (run *run) record(ctx context.Context, answer Answer) error {
 	err := settle(ctx, func(ctx context.Context) error { return run.client.Complete(ctx, run.token, run.lease, answer) })
 	if !errors.Is(err, ErrTooLarge) {
@@ -190,7 +198,8 @@ func (run *run) release(ctx context.Context) {
 	}
 }
 
-// settle makes a call that is harmless to repeat, again and again until it is known what became of it, or it was tried often and long enough.
+// settle makes a call that is harmless to repeat, again and again until it is known what became of
+// it, or it was tried often and long enough.
 func settle(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()

@@ -128,7 +128,7 @@ func TestDoRecordsAnAnswerThatIsTooLargeWithoutItsBody(t *testing.T) {
 	expect.Equal(t, "Do again", result, client.Result{Answer: client.Answer{Status: 201, NotKept: true}, Replayed: true}, cmpopts.EquateEmpty())
 }
 
-// The answer is the truth although it can not be recorded: the caller gets both.
+// The answer is the truth although it cannot be recorded: the caller gets both.
 func TestDoTellsThatAnAnswerIsNotRecorded(t *testing.T) {
 	s := embedded(t)
 	for name, row := range map[string]struct {

@@ -195,7 +195,8 @@ func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 			_, err = s.Status(ctx, token)
 			wantError(t, err, client.ErrRefused)
 		}
-		wanted(t.Context(), 20100*time.Millisecond, context.DeadlineExceeded) // a second request, after a tenth of a second
+		// a second request, after a tenth of a second
+		wanted(t.Context(), 20100*time.Millisecond, context.DeadlineExceeded)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		wanted(ctx, 3*time.Second, context.DeadlineExceeded)
@@ -211,7 +212,8 @@ func TestADialThatTakesTooLongIsARefusal(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}
-		for limit, want := range map[time.Duration]time.Duration{0: 10 * time.Second, 6 * time.Second: 6 * time.Second} { // of the caller's http.Client
+		// of the caller's http.Client
+		for limit, want := range map[time.Duration]time.Duration{0: 10 * time.Second, 6 * time.Second: 6 * time.Second} {
 			c := connect(t, "http://127.0.0.1", func(config *client.Config) {
 				config.HTTPClient, config.Timeout = &http.Client{Transport: hung, Timeout: limit}, 0
 			})

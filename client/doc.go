@@ -1,28 +1,39 @@
-// Package client is the Go client of the coatcheck HTTP service. It needs no Redis, only the service's URL.
+// Package client is the Go client of the coatcheck HTTP service. It needs no Redis, only the
+// service's URL.
 //
-// [Client.Do] runs a function under a one-use token, with the same state machine as package idempotency: claim, heartbeat, complete. The single steps
-// ([Client.Issue], [Client.Status], [Client.Claim], [Client.Complete], [Client.Extend], [Client.Release]) are there for programs that need them apart.
+// [Client.Do] runs a function under a one-use token, with the same state machine as package
+// idempotency: claim, heartbeat, complete. The single steps ([Client.Issue], [Client.Status],
+// [Client.Claim], [Client.Complete], [Client.Extend], [Client.Release]) are there for programs that
+// need them apart.
 //
-// [Client.HoldWorker] leases a worker id and keeps it, so that package snowflake can stamp ids with it. The single steps are [Client.AcquireWorker],
-// [Client.RenewWorker] and [Client.ReleaseWorker].
+// [Client.HoldWorker] leases a worker id and keeps it, so that package snowflake can stamp ids with
+// it. The single steps are [Client.AcquireWorker], [Client.RenewWorker] and [Client.ReleaseWorker].
 //
 // [Client.AcquireLock] holds a lock, as package lock does on Redis itself.
 //
-// [Client.Incr] and [Client.Add] add to counters. What they hand out is the caller's alone, as package counter says.
+// [Client.Incr] and [Client.Add] add to counters. What they hand out is the caller's alone, as
+// package counter says.
 //
-// What holds, on top of what package idempotency says of tokens and package workerlease of worker ids:
+// What holds, on top of what package idempotency says of tokens and package workerlease of worker
+// ids:
 //
-//   - Under [Hold] at most one function starts for a token, whoever asks: this package, the middleware or a client in another language.
+//   - Under [Hold] at most one function starts for a token, whoever asks: this package, the
+//     middleware or a client in another language.
 //   - Nothing is sent twice by itself, except where a repeat is harmless: a claim whose reply is
 //     lost is sent again with the same owner; in Do, an answer that may not have been recorded is
 //     sent again, and so is a release; AcquireLock, which while it waits asks anew after an outage;
 //     and an Add that was told to Repeat. Redirects are not followed: they would carry the proof of
 //     a claim elsewhere.
-//   - Every error is of one class: [ErrRefused] (nothing was done), [ErrLost] (the claim is another's) or [ErrUnknownOutcome] (it may have been done). A
-//     connection that never came about is a refusal. Once a connection was there, a failure to get the service's own answer to a write is an unknown outcome:
-//     a timeout, a connection that ends, a proxy's 502, an answer that can not be read.
-//   - A holder of a worker id stops by its own clock before its window ends, whatever the service and what lies on the way do; only the service's own words end or
-//     extend a lease, never a proxy's. So does the context of a lock, before another can hold it. A renewal sends all that the lease says, so that one that the store has lost is written down anew while its window is open.
+//   - Every error is of one class: [ErrRefused] (nothing was done), [ErrLost] (the claim is
+//     another's) or [ErrUnknownOutcome] (it may have been done). A connection that never came about
+//     is a refusal. Once a connection was there, a failure to get the service's own answer to a
+//     write is an unknown outcome: a timeout, a connection that ends, a proxy's 502, an answer that
+//     cannot be read.
+//   - A holder of a worker id stops by its own clock before its window ends, whatever the service
+//     and what lies on the way do; only the service's own words end or extend a lease, never a
+//     proxy's. So does the context of a lock, before another can hold it. A renewal sends all that
+//     the lease says, so that one that the store has lost is written down anew while its window is
+//     open.
 //   - No error text holds a token or the proof of a claim or lease.
 //
 // What a lost reply means. A claim carries the secret that proves it, so Claim asks again by itself
@@ -33,14 +44,18 @@
 // anybody: issue another. Complete, Extend and Release with the same proof can be repeated without
 // harm.
 //
-// An Add whose reply is lost costs values that nobody gets. With a request id it can be asked again, and gets them.
+// An Add whose reply is lost costs values that nobody gets. With a request id it can be asked
+// again, and gets them.
 //
 // An acquire of a lock whose reply is lost costs a lock that nobody holds until its TTL has passed.
 //
-// An acquire whose reply is lost costs a worker id until its TTL has passed: nobody can use it, and the next acquire gets another. Renew and release can be repeated.
+// An acquire whose reply is lost costs a worker id until its TTL has passed: nobody can use it, and
+// the next acquire gets another. Renew and release can be repeated.
 //
-// Time is the service's. An attempt trusts its own claim for at most the lease from before the claim or heartbeat was sent, by this process's monotonic clock.
+// Time is the service's. An attempt trusts its own claim for at most the lease from before the
+// claim or heartbeat was sent, by this process's monotonic clock.
 //
-// An HTTPClient of the caller's own must not repeat requests by itself, or none of this holds. That of net/http does not: it repeats a POST only if nothing
-// of it was sent, or if it has an Idempotency-Key header. Only an Add with a request id has one, and repeating that adds nothing.
+// An HTTPClient of the caller's own must not repeat requests by itself, or none of this holds. That
+// of net/http does not: it repeats a POST only if nothing of it was sent, or if it has an
+// Idempotency-Key header. Only an Add with a request id has one, and repeating that adds nothing.
 package client

@@ -16,7 +16,8 @@ var (
 	ErrRefused = errors.New("refused, nothing was done")
 	// ErrLost means that what the caller held is no longer theirs: stop using it.
 	ErrLost = errors.New("lost, no longer held")
-	// ErrUnknownOutcome means that the write may or may not have happened. The package's documentation says what that means for each call.
+	// ErrUnknownOutcome means that the write may or may not have happened. The package's
+	// documentation says what that means for each call.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )
 
@@ -24,9 +25,10 @@ var (
 var (
 	ErrUnavailable    = refusal("the service or its store is not available")
 	ErrInvalidRequest = refusal("the request is not valid")
-	ErrUnauthorized   = refusal("the service does not know who is asking") // a missing or wrong API key
-	ErrForbidden      = refusal("the API key does not allow that")
-	ErrTooLarge       = refusal("the body is larger than the service takes")
+	// ErrUnauthorized means that the API key is missing or wrong.
+	ErrUnauthorized = refusal("the service does not know who is asking")
+	ErrForbidden    = refusal("the API key does not allow that")
+	ErrTooLarge     = refusal("the body is larger than the service takes")
 	// ErrInProgress comes with Error.Wait: what is left of the attempt's lease.
 	ErrInProgress   = refusal("the first attempt is still running")
 	ErrInDoubt      = refusal("the first attempt ended without an answer")
@@ -51,7 +53,8 @@ var (
 	ErrSuperseded     = loss("another attempt has the claim")
 )
 
-// ErrNotRecorded is what Do adds when the function ran and returned an answer, but that answer may not have been recorded. The error's class says more.
+// ErrNotRecorded is what Do adds when the function ran and returned an answer, but that answer may
+// not have been recorded. The error's class says more.
 var ErrNotRecorded = errors.New("the work is done, but its answer may not be recorded")
 
 func refusal(text string) error { return &sentinel{text, ErrRefused} }
@@ -100,8 +103,9 @@ var codes = map[wire.Code]error{
 	wire.InternalError:       ErrUnknownOutcome,
 }
 
-// byStatus judges an answer that says no code that is known here. A status from 400 to 499 comes from something that did not do the request. Any other may
-// come from a proxy that had passed it on.
+// byStatus judges an answer that says no code that is known here. A status from 400 to 499 comes
+// from something that did not do the request. Any other may come from a proxy that had passed it
+// on.
 func byStatus(status int) error {
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
@@ -114,7 +118,8 @@ func byStatus(status int) error {
 	return ErrUnknownOutcome
 }
 
-// Error is what a call failed with. errors.Is finds its class and what it was told, by its code. It is read-only once returned.
+// Error is what a call failed with. errors.Is finds its class and what it was told, by its code. It
+// is read-only once returned.
 type Error struct {
 	Op        string        // such as "claim token"
 	Code      string        // of the service's problem; "" if the service did not say one
@@ -133,7 +138,8 @@ type Error struct {
 	cause *cause
 }
 
-// Error says the operation, what it was told, and why. It holds no token and no proof of a claim or lease.
+// Error says the operation, what it was told, and why. It holds no token and no proof of a claim or
+// lease.
 func (e *Error) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: %v", e.Op, e.kind())
@@ -164,7 +170,8 @@ func (e *Error) origin() (parts []string) {
 // RetryAfter returns Wait.
 func (e *Error) RetryAfter() time.Duration { return e.Wait }
 
-// Unwrap gives what the call was told and, where no answer came, the cause: errors.Is finds context.DeadlineExceeded and syscall.ECONNREFUSED as well.
+// Unwrap gives what the call was told and, where no answer came, the cause: errors.Is finds
+// context.DeadlineExceeded and syscall.ECONNREFUSED as well.
 func (e *Error) Unwrap() []error {
 	if e.cause == nil {
 		return []error{e.kind()}

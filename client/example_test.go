@@ -78,7 +78,8 @@ func ExampleClient_StampWorker() {
 	for range 3 {
 		id, err := ids.Next(ctx)
 		if err != nil {
-			log.Fatal(err) // snowflake.ErrNoLease, snowflake.ErrWindowEnded: try again when the service is there
+			// snowflake.ErrNoLease, snowflake.ErrWindowEnded: try again when the service is there
+			log.Fatal(err)
 		}
 		layout, epoch, _ := ids.Layout() // the pool's
 		fmt.Println("stamped with worker id", layout.Decode(id, epoch).Worker)

@@ -173,7 +173,8 @@ func TestExamplesChargeOnceAndReplay(t *testing.T) {
 		w.chargedOnce(t, first.Payment)
 		w.refused(t, w.run(t, token, "--payload", "99.99 EUR"), "idempotency-payload-mismatch", 1)
 		w.chargedOnce(t, first.Payment)
-		for _, other := range []string{"made-up", "-made-up", "--order"} { // one that looks like a flag as well
+		// one that looks like a flag as well
+		for _, other := range []string{"made-up", "-made-up", "--order"} {
 			w.refused(t, w.run(t, other), "idempotency-token-unknown", 1)
 		}
 		w.chargedOnce(t, first.Payment)

@@ -28,8 +28,9 @@ type call struct {
 	into   any    // where the answer's JSON goes; nil = the answer has none
 }
 
-// largeBody is from how many bytes on a body waits until the service says that it takes it. A service that refuses a large body without having read it
-// closes the connection, and its answer would be lost.
+// largeBody is from how many bytes on a body waits until the service says that it takes it. A
+// service that refuses a large body without having read it closes the connection, and its answer
+// would be lost.
 const largeBody = 128 << 10
 
 // exchange sends a request, once, and reads its answer. Every failure is an *Error.
@@ -67,7 +68,7 @@ func (c *Client) exchange(ctx context.Context, call call) error {
 
 var (
 	errTooLong    = errors.New("the answer is longer than this client reads")
-	errUnreadable = errors.New("the answer can not be read")
+	errUnreadable = errors.New("the answer cannot be read")
 )
 
 func (c *Client) request(ctx context.Context, call call, id string) (*http.Request, error) {
@@ -121,7 +122,8 @@ func (call call) invalid(rule string) error {
 	return &Error{Op: call.op, Detail: rule, class: ErrInvalidRequest}
 }
 
-// unreadable is the error of a call whose answer has the right status, and not what belongs into it.
+// unreadable is the error of a call whose answer has the right status, and not what belongs into
+// it.
 func (call call) unreadable() error {
 	failure := &Error{Op: call.op, Status: call.status, read: call.method == http.MethodGet}
 	return failure.because(ErrUnknownOutcome, errUnreadable, call)
@@ -137,8 +139,8 @@ func (c *contact) trace() *httptrace.ClientTrace {
 	}
 }
 
-// class judges a request that got no answer. Nothing was sent if a connection was asked for and never came about. A transport that tells neither may have
-// sent it.
+// class judges a request that got no answer. Nothing was sent if a connection was asked for and
+// never came about. A transport that tells neither may have sent it.
 func (c *contact) class() error {
 	if c.asked.Load() && !c.had.Load() {
 		return ErrUnavailable

@@ -41,7 +41,9 @@ func TestALostReplyIsAnUnknownOutcomeAndOnlyAClaimIsSentAgain(t *testing.T) {
 		for name, lose := range map[string]fault{"served": loseReply, "not served": hangUp, "cut off": cutOff} {
 			t.Run(verb+" "+name, func(t *testing.T) {
 				s.line.disturb(nil)
-				token := issue(t, s.Client) // this leaves a connection that the next request takes: net/http might send again on another
+				// this leaves a connection that the next request takes: net/http might send again
+				// on another
+				token := issue(t, s.Client)
 				lease := "none"
 				if verb != "issue" && verb != "claim" {
 					lease = claim(t, s.Client, token, client.Terms{Fingerprint: "f"}).Lease
@@ -50,7 +52,8 @@ func TestALostReplyIsAnUnknownOutcomeAndOnlyAClaimIsSentAgain(t *testing.T) {
 				before := s.line.count(verb)
 				err := verbs(s.Client, token, lease)[verb](t.Context())
 				wantError(t, err, client.ErrUnknownOutcome)
-				times := map[bool]int{false: 1, true: 5}[verb == "claim"] // only a claim says by its owner that it is the same
+				// only a claim says by its owner that it is the same
+				times := map[bool]int{false: 1, true: 5}[verb == "claim"]
 				expect.Equal(t, "how often it was sent", s.line.count(verb)-before, times)
 				without(t, "the error's text", err.Error(), token)
 				if lease != "none" {

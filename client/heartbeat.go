@@ -19,7 +19,8 @@ type heartbeat struct {
 	done sync.WaitGroup
 }
 
-// beat starts the heartbeat. It goes on when the function's context ends, until the function itself has: until then the claim is in use.
+// beat starts the heartbeat. It goes on when the function's context ends, until the function itself
+// has: until then the claim is in use.
 func (run *run) beat(ctx context.Context, lose context.CancelCauseFunc) *heartbeat {
 	ctx, quit := context.WithCancel(context.WithoutCancel(ctx))
 	h := &heartbeat{run: run, lose: lose, quit: quit}
@@ -27,14 +28,15 @@ func (run *run) beat(ctx context.Context, lose context.CancelCauseFunc) *heartbe
 	return h
 }
 
-// stop ends the heartbeat and waits until no extension is under way. One that was sent already does no harm: it changes a claim only while that stands.
+// stop ends the heartbeat and waits until no extension is under way. One that was sent already does
+// no harm: it changes a claim only while that stands.
 func (h *heartbeat) stop() {
 	h.quit()
 	h.done.Wait()
 }
 
-// keep extends the lease every third of it. Under Takeover the function's context ends by a timer of its own when the lease can have ended, whether or
-// not the service answers.
+// keep extends the lease every third of it. Under Takeover the function's context ends by a timer
+// of its own when the lease can have ended, whether or not the service answers.
 func (h *heartbeat) keep(ctx context.Context) {
 	if h.run.terms.Policy != Takeover {
 		h.loop(ctx, func(time.Time) {})

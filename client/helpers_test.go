@@ -32,7 +32,8 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	redisstore.LogTo(slog.New(slog.DiscardHandler)) // a store that is away is what some of these tests are about
+	// a store that is away is what some of these tests are about
+	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// Holder holds a worker id: it renews the lease, ends it by its own clock if no renewal is confirmed in time, and is what snowflake.New takes.
+// Holder holds a worker id: it renews the lease, ends it by its own clock if no renewal is
+// confirmed in time, and is what snowflake.New takes.
 type Holder = holder.Holder
 
 // HoldOptions say how to hold. The zero value of each field means the default beside it.
@@ -24,32 +25,39 @@ type EventKind = holder.Kind
 
 // The kinds of events.
 const (
-	Waiting       = holder.Waiting       // no grant could be had: Err says why, Wait how long until the next attempt
+	// Waiting means that no grant was made: Err says why, Wait how long until the next attempt.
+	Waiting       = holder.Waiting
 	Granted       = holder.Granted       // a worker id is held from now on
 	Renewed       = holder.Renewed       // its window was moved
 	RenewalFailed = holder.RenewalFailed // it was not, and it is not known to be lost: Err says why
 	Lost          = holder.Lost          // it is held no longer: Err says why
-	Released      = holder.Released      // it was given back; if Err is set, that failed and it ends with its window
+	// Released means that it was given back. If Err is set, that failed and it ends with its window.
+	Released = holder.Released
 )
 
-// What a holder's errors and the causes of its context wrap, besides the errors of AcquireWorker and RenewWorker.
+// What a holder's errors and the causes of its context wrap, besides the errors of AcquireWorker
+// and RenewWorker.
 var (
-	ErrNone     = holder.ErrNone        // no lease is held now
-	ErrLate     = holder.ErrLate        // a grant's reply came when its window had ended, or nearly so
+	ErrNone = holder.ErrNone // no lease is held now
+	// ErrLate means that a grant's reply came when its window had ended, or nearly so.
+	ErrLate     = holder.ErrLate
 	ErrLayout   = holder.ErrLayout      // the pool's layout is not one that this program can stamp
 	ErrDeadline = keepalive.ErrDeadline // no renewal was confirmed before the lease could end
 	ErrReleased = keepalive.ErrReleased // the holder gave the lease back
 )
 
-// HoldWorker acquires a worker id and holds it until Release, its loss, or the end of the context. The errors are those of AcquireWorker.
+// HoldWorker acquires a worker id and holds it until Release, its loss, or the end of the context.
+// The errors are those of AcquireWorker.
 //
-// The order at a program's end: first the generator's Stop, then the holder's Release with what that returned.
+// The order at a program's end: first the generator's Stop, then the holder's Release with what
+// that returned.
 func (c *Client) HoldWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) (*Holder, error) {
 	return holder.Hold(ctx, workers{c, pool, request}, options)
 }
 
-// StartWorker begins to hold and returns at once: the first grant is asked for until it is there, until Release, or until the context ends. Only an answer that
-// asking again can not change ends it: ErrOtherPool and ErrInvalidRequest.
+// StartWorker begins to hold and returns at once: the first grant is asked for until it is there,
+// until Release, or until the context ends. Only an answer that asking again cannot change ends
+// it: ErrOtherPool and ErrInvalidRequest.
 func (c *Client) StartWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) *Holder {
 	return holder.Start(ctx, workers{c, pool, request}, options)
 }
@@ -76,7 +84,8 @@ type workers struct {
 	request WorkerRequest
 }
 
-// Acquire implements holder.Leaser. The service makes the nonce of a lease itself, so a grant whose reply was lost is not found again: its worker id is nobody's until its TTL has passed.
+// Acquire implements holder.Leaser. The service makes the nonce of a lease itself, so a grant whose
+// reply was lost is not found again: its worker id is nobody's until its TTL has passed.
 func (w workers) Acquire(ctx context.Context, _ string) (WorkerLease, error) {
 	return w.client.AcquireWorker(ctx, w.pool, w.request)
 }
@@ -91,7 +100,8 @@ func (w workers) Release(ctx context.Context, lease WorkerLease, usedUntil time.
 	return w.client.ReleaseWorker(ctx, lease, usedUntil)
 }
 
-// Judge implements holder.Leaser. What the service says decides, by its code: an answer of something on the way neither ends a lease nor a holder.
+// Judge implements holder.Leaser. What the service says decides, by its code: an answer of
+// something on the way neither ends a lease nor a holder.
 func (workers) Judge(err error) holder.Verdict {
 	verdict := holder.Verdict{Lost: errors.Is(err, ErrLost), Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalidRequest)}
 	if said, ok := errors.AsType[*Error](err); ok {

@@ -51,7 +51,8 @@ func hold(t testing.TB, s *service, options client.HoldOptions) *client.Holder {
 	t.Helper()
 	h, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{Identity: "me"}, options)
 	must(t, "HoldWorker", err)
-	t.Cleanup(func() { _ = h.Release(context.Background(), time.Time{}) }) // the service may be away
+	// the service may be away
+	t.Cleanup(func() { _ = h.Release(context.Background(), time.Time{}) })
 	return h
 }
 
@@ -148,7 +149,8 @@ func TestAShortOutageCostsNothing(t *testing.T) {
 	for name, fault := range map[string]fault{"silent": silent, "ended": hangUp, "unavailable": says(503, "application/problem+json", `{"code":"store-unavailable"}`), "lost": loseReply} {
 		synctest.Test(t, func(t *testing.T) {
 			s, d := bubble(t), &diary{}
-			_, err := s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: 6 * time.Second}) // less than the client's own timeout
+			// less than the client's own timeout
+			_, err := s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: 6 * time.Second})
 			must(t, "CreatePool", err)
 			h := hold(t, s, d.options())
 			first := current(t, h)
@@ -197,7 +199,8 @@ func TestAHolderReacquires(t *testing.T) {
 		s.line.disturb(nil)
 		time.Sleep(time.Minute)
 		second := current(t, h)
-		if second.Fence <= first.Fence || second.NotBefore.Before(first.NotAfter) || second.WorkerID != first.WorkerID { // of the same identity
+		// of the same identity
+		if second.Fence <= first.Fence || second.NotBefore.Before(first.NotAfter) || second.WorkerID != first.WorkerID {
 			t.Errorf("the lease after the outage: got %+v, want the worker id of %+v, a larger fence and a later window", second, first)
 		}
 		expect.Equal(t, "grants that the holder told of", d.count(holder.Granted), 2)

@@ -48,7 +48,7 @@ func TestClientShowsItsKey(t *testing.T) {
 	}
 }
 
-// A service that asks too often is told so as one that can not be served now: nothing was done, and
+// A service that asks too often is told so as one that cannot be served now: nothing was done, and
 // when to ask again.
 func TestClientIsToldThatItAsksTooOften(t *testing.T) {
 	c := faced(t, func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// list asks for what a path has of names with a prefix, page by page, and ends with the first error. read takes a page apart: what it lists, nil if it is no list, and
-// behind which name the next page begins, "" if this is the last.
+// list asks for what a path has of names with a prefix, page by page, and ends with the first
+// error. read takes a page apart: what it lists, nil if it is no list, and behind which name the
+// next page begins, "" if this is the last.
 func list[page, wired, item any](
 	ctx context.Context, c *Client, op, path, prefix string, read func(page) (listed []wired, next string), show func(wired) item,
 ) iter.Seq2[item, error] {
@@ -19,7 +20,8 @@ func list[page, wired, item any](
 			look := call{op: op, method: http.MethodGet, path: path + pageQuery(path, prefix, cursor), status: http.StatusOK, into: &answer}
 			err := c.exchange(ctx, look)
 			listed, next := read(answer)
-			if err == nil && (listed == nil || next != "" && next <= cursor) { // which would never end
+			// which would never end
+			if err == nil && (listed == nil || next != "" && next <= cursor) {
 				err = look.unreadable()
 			}
 			if err != nil {

@@ -13,18 +13,25 @@ import (
 
 // LockRequest says how to lock. The zero value is an exclusive lock with the defaults.
 type LockRequest struct {
-	TTL  time.Duration // how long the lock is held without a renewal, 100 ms to a day or what the service allows; 0 = 30 s
-	Wait time.Duration // how long to wait for others at most; 0 = as long as the context allows. TryAcquireLock does not wait
-	Mode string        // exclusive, shared or permits; "" = exclusive, or permits if there are more than one
-	// Permits is how many permits there are, which all who use the lock at one time must ask alike: as many may hold at once. 0 = 1.
+	// how long the lock is held without a renewal, 100 ms to a day or what the service allows; 0 =
+	// 30 s
+	TTL time.Duration
+	// how long to wait for others at most; 0 = as long as the context allows. TryAcquireLock does
+	// not wait
+	Wait time.Duration
+	Mode string // exclusive, shared or permits; "" = exclusive, or permits if there are more than one
+	// Permits is how many permits there are, which all who use the lock at one time must ask alike:
+	// as many may hold at once. 0 = 1.
 	Permits int
 	Take    int    // how many of them to take; 0 = 1
 	Owner   string // says for people who holds it, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" = the address that the service sees
 }
 
-// Causes with which the context of a [Lock] ends, beside ErrLost and the causes of the context that it was acquired with.
+// Causes with which the context of a [Lock] ends, beside ErrLost and the causes of the context that
+// it was acquired with.
 var (
-	// ErrLockDeadline, which comes with ErrLost, means that no renewal was confirmed in time. The lock may still be there, but its holder must not count on it.
+	// ErrLockDeadline, which comes with ErrLost, means that no renewal was confirmed in time. The
+	// lock may still be there, but its holder must not count on it.
 	ErrLockDeadline = keepalive.ErrDeadline
 	// ErrLockReleased means that the lock was given back.
 	ErrLockReleased = keepalive.ErrReleased
@@ -34,8 +41,9 @@ var (
 var errLockLate = fmt.Errorf("%w: %w", ErrLost, ErrLockDeadline)
 
 const (
-	// oneWait is how long one request stands in line at most. A wait that is longer is asked for anew, behind those who have come meanwhile; so does one that is longer
-	// than the service lets a request take.
+	// oneWait is how long one request stands in line at most. A wait that is longer is asked for
+	// anew, behind those who have come meanwhile; so does one that is longer than the service lets
+	// a request take.
 	oneWait = time.Minute
 	// patience is how long a wait goes on while no answer comes.
 	patience = 15 * time.Second
@@ -43,7 +51,8 @@ const (
 	parting = 2 * time.Second
 )
 
-// Lock is a lock that this process holds and renews. Its context is the time in which it may be counted on. It is safe for concurrent use.
+// Lock is a lock that this process holds and renews. Its context is the time in which it may be
+// counted on. It is safe for concurrent use.
 type Lock struct {
 	client *Client
 	first  lockGrant
@@ -53,12 +62,14 @@ type Lock struct {
 	outcome error // of the release
 }
 
-// AcquireLock waits until the lock is granted and holds it: it is renewed until Release, its loss, or the end of the context. So the context is that of the work under
-// the lock as well as of the waiting; LockRequest.Wait bounds the waiting alone.
+// AcquireLock waits until the lock is granted and holds it: it is renewed until Release, its loss,
+// or the end of the context. So the context is that of the work under the lock as well as of the
+// waiting; LockRequest.Wait bounds the waiting alone.
 //
-// The errors: ErrHeld after LockRequest.Wait (RetryAfter is when the holder's lease can end), ErrOtherPool if the lock has another number of permits now,
-// ErrQuarantined while the service does not know which leases are open, ErrInvalidRequest; ErrUnavailable (nothing was done); ErrUnknownOutcome (the lock may be held by
-// nobody until its TTL has passed).
+// The errors: ErrHeld after LockRequest.Wait (RetryAfter is when the holder's lease can end),
+// ErrOtherPool if the lock has another number of permits now, ErrQuarantined while the service does
+// not know which leases are open, ErrInvalidRequest; ErrUnavailable (nothing was done);
+// ErrUnknownOutcome (the lock may be held by nobody until its TTL has passed).
 func (c *Client) AcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
 	var over time.Time
 	if request.Wait > 0 {
@@ -85,7 +96,8 @@ func (c *Client) AcquireLock(ctx context.Context, name string, request LockReque
 	}
 }
 
-// breathe makes a pause between two requests, so that a service that answers at once is not asked without a break.
+// breathe makes a pause between two requests, so that a service that answers at once is not asked
+// without a break.
 func breathe(ctx context.Context, over time.Time) {
 	pause := 100*time.Millisecond + rand.N(100*time.Millisecond) //nolint:gosec // it spreads a load, and guessing it gains nothing
 	if !over.IsZero() {
@@ -97,7 +109,8 @@ func breathe(ctx context.Context, over time.Time) {
 	}
 }
 
-// TryAcquireLock is AcquireLock without waiting: a lock that others hold, or wait for, is refused with ErrHeld.
+// TryAcquireLock is AcquireLock without waiting: a lock that others hold, or wait for, is refused
+// with ErrHeld.
 func (c *Client) TryAcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
 	return c.holdLock(ctx, name, request, 0)
 }
@@ -109,7 +122,8 @@ func (c *Client) holdLock(ctx context.Context, name string, request LockRequest,
 	if err != nil {
 		return nil, err
 	}
-	if time.Since(sent) > grant.ttl/4 { // its lease began at an unknown moment since then: it is counted anew
+	// its lease began at an unknown moment since then: it is counted anew
+	if time.Since(sent) > grant.ttl/4 {
 		sent = time.Now()
 		if err := c.renewLock(ctx, grant); err != nil {
 			return nil, errors.Join(err, c.discardLock(ctx, grant))
@@ -135,8 +149,8 @@ func (k *Lock) renew(ctx context.Context) error { return k.client.renewLock(ctx,
 // Name is the lock's name.
 func (k *Lock) Name() string { return k.first.name }
 
-// Fence is the number that is larger for every later grant of this lock, and below 2^53. Give it to the resource with every write, so that it can refuse a holder
-// that was overtaken.
+// Fence is the number that is larger for every later grant of this lock, and below 2^53. Give it to
+// the resource with every write, so that it can refuse a holder that was overtaken.
 func (k *Lock) Fence() int64 { return k.first.fence }
 
 // Since is when it was granted, by the Redis server's clock.
@@ -145,13 +159,14 @@ func (k *Lock) Since() time.Time { return k.first.since }
 // TTL is how long it is held without a renewal.
 func (k *Lock) TTL() time.Duration { return k.first.ttl }
 
-// Context ends when the lock can not be counted on any more. Its cause is what Err says.
+// Context ends when the lock cannot be counted on any more. Its cause is what Err says.
 func (k *Lock) Context() context.Context { return k.keeper.Context() }
 
-// Done is closed when the lock can not be counted on any more.
+// Done is closed when the lock cannot be counted on any more.
 func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
 
-// Err is nil while the lock may be counted on, ErrLockReleased after Release; else it says why, and wraps ErrLost unless the context that it was acquired with has ended.
+// Err is nil while the lock may be counted on, ErrLockReleased after Release; else it says why, and
+// wraps ErrLost unless the context that it was acquired with has ended.
 func (k *Lock) Err() error {
 	cause := context.Cause(k.keeper.Context())
 	if cause == nil && k.keeper.Valid() <= 0 {
@@ -160,12 +175,14 @@ func (k *Lock) Err() error {
 	return cause
 }
 
-// Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic and wall time; 0 or less: not any more. A process that was paused
-// hears of its loss late: look before each step that matters, and let the resource check the fence.
+// Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic
+// and wall time; 0 or less: not any more. A process that was paused hears of its loss late: look
+// before each step that matters, and let the resource check the fence.
 func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }
 
-// Release ends the holding and gives the lock back, to the next who waits. It does so even if the context has ended, within two seconds. ErrLost: it was not this
-// holder's any more. After another error the lock ends with its TTL. Releasing again does nothing and answers the same.
+// Release ends the holding and gives the lock back, to the next who waits. It does so even if the
+// context has ended, within two seconds. ErrLost: it was not this holder's any more. After another
+// error the lock ends with its TTL. Releasing again does nothing and answers the same.
 func (k *Lock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()

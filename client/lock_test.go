@@ -142,7 +142,8 @@ func (s *service) lockTogether(t *testing.T) {
 	holdLock(t, s, "permits", client.LockRequest{Permits: 3, Take: 2})
 	_, err = s.TryAcquireLock(t.Context(), "permits", client.LockRequest{Permits: 3})
 	wantError(t, err, client.ErrHeld)
-	_, err = s.AcquireLock(t.Context(), "permits", client.LockRequest{Permits: 4}) // no waiting makes it four
+	// no waiting makes it four
+	_, err = s.AcquireLock(t.Context(), "permits", client.LockRequest{Permits: 4})
 	wantError(t, err, client.ErrOtherPool)
 	info := shown(t, s, "permits")
 	expect.Equal(t, "permits that there are", info.Permits, 3)

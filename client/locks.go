@@ -22,7 +22,8 @@ type LockInfo struct {
 	Queue   []LockWaiter // the first hundred of them, in order; Locks does not tell them
 }
 
-// LockHolder is one who holds a lock. A plain client of redislock has no fence, no owner and no Since.
+// LockHolder is one who holds a lock. A plain client of redislock has no fence, no owner and no
+// Since.
 type LockHolder struct {
 	Owner string
 	Fence int64
@@ -39,7 +40,8 @@ type LockWaiter struct {
 	Since time.Time
 }
 
-// Lock shows who holds a lock and who waits for it. A lock that nobody uses has no holders, and is no error.
+// Lock shows who holds a lock and who waits for it. A lock that nobody uses has no holders, and is
+// no error.
 func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
 	var shown wire.Lock
 	look := call{op: "look at lock", method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK, into: &shown}
@@ -52,14 +54,18 @@ func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
 	return lockInfo(shown), nil
 }
 
-// Locks lists the locks that are held and whose names begin with a prefix, in the order of their bytes, page by page. It ends with the first error. A lock is on the list
-// from its grant or, if it was acquired on Redis itself, a quarter of a second later on; those of plain clients of redislock are not.
+// Locks lists the locks that are held and whose names begin with a prefix, in the order of their
+// bytes, page by page. It ends with the first error. A lock is on the list from its grant or, if it
+// was acquired on Redis itself, a quarter of a second later on; those of plain clients of redislock
+// are not.
 func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
 	return list(ctx, c, "list locks", "/lock", prefix, func(page wire.Locks) ([]wire.Lock, string) { return page.Locks, page.Next }, lockInfo)
 }
 
-// BreakLock takes a lock from the holder with that fence; 0 is a plain client of redislock. It returns a new fence, larger than the holder's: a resource that is told of it
-// refuses the holder from then on, who hears of it at its next renewal. The lock goes to the next who waits. ErrNotFound: nobody holds it with that fence.
+// BreakLock takes a lock from the holder with that fence; 0 is a plain client of redislock. It
+// returns a new fence, larger than the holder's: a resource that is told of it refuses the holder
+// from then on, who hears of it at its next renewal. The lock goes to the next who waits.
+// ErrNotFound: nobody holds it with that fence.
 func (c *Client) BreakLock(ctx context.Context, name string, fence int64) (int64, error) {
 	var broken wire.LockBroken
 	force := call{
@@ -108,7 +114,8 @@ func (r LockRequest) wire(wait time.Duration) wire.LockRequest {
 	return asked
 }
 
-// grantLock asks once for a lock. The request may take as long as it waits, and the client's timeout.
+// grantLock asks once for a lock. The request may take as long as it waits, and the client's
+// timeout.
 func (c *Client) grantLock(ctx context.Context, name string, request LockRequest, wait time.Duration) (lockGrant, error) {
 	patient := *c
 	patient.timeout += wait

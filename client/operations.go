@@ -13,16 +13,18 @@ import (
 
 // Operation is what an operator may know of an operation. It holds no token and no key.
 type Operation struct {
-	Name      string        // which handlers get as well: by it the operation is found in the service's own records
-	State     State         //
-	Route     string        // of the newest attempt; "" = not known
-	Since     time.Time     // since when it is in doubt; the zero time = it is not
-	RanFor    time.Duration // of one in doubt: from its attempt's claim to the end of the lease; 0 = not known
-	Attempts  int           // how many were granted
-	Fence     int64         // of the newest attempt
-	RequestID string        // of the newest attempt; "" = not known
-	ExpiresAt time.Time     // when the record goes
-	Decision  Decision      // of an operator, the last one; "" = none
+	// which handlers get as well: by it the operation is found in the service's own records
+	Name  string
+	State State     //
+	Route string    // of the newest attempt; "" = not known
+	Since time.Time // since when it is in doubt; the zero time = it is not
+	// of one in doubt: from its attempt's claim to the end of the lease; 0 = not known
+	RanFor    time.Duration
+	Attempts  int       // how many were granted
+	Fence     int64     // of the newest attempt
+	RequestID string    // of the newest attempt; "" = not known
+	ExpiresAt time.Time // when the record goes
+	Decision  Decision  // of an operator, the last one; "" = none
 }
 
 // Decision is what an operator says of an operation in doubt after looking at its effect.
@@ -30,9 +32,12 @@ type Decision string
 
 // The decisions of an operator.
 const (
-	Happened Decision = "completed" // it has had its effect: its answer is recorded, and every repeat gets it
-	NotBegun Decision = "not-begun" // it has had no effect: the next request may begin, with a larger fence
-	Refuse   Decision = "refused"   // no request may begin; repeats are told that an operator has closed it
+	// Happened means that it has had its effect: its answer is recorded, and every repeat gets it.
+	Happened Decision = "completed"
+	// NotBegun means that it has had no effect: the next request may begin, with a larger fence.
+	NotBegun Decision = "not-begun"
+	// Refuse lets no request begin; repeats are told that an operator has closed it.
+	Refuse Decision = "refused"
 )
 
 // InDoubt lists the operations in doubt whose name or route begins with a prefix, the one that is

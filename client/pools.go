@@ -21,14 +21,15 @@ type PoolShape struct {
 
 // Pool is what a pool is.
 type Pool struct {
-	Name        string
-	Layout      string
-	Epoch       time.Time
-	Datacenter  int
-	Size        int // slots of its ring: worker ids are 0 to Size-1
-	Used        int // slots that were leased at least once
-	TTL         time.Duration
-	Quarantined time.Duration // nothing is granted for that long, since state may have been lost; 0 = no quarantine
+	Name       string
+	Layout     string
+	Epoch      time.Time
+	Datacenter int
+	Size       int // slots of its ring: worker ids are 0 to Size-1
+	Used       int // slots that were leased at least once
+	TTL        time.Duration
+	// nothing is granted for that long, since state may have been lost; 0 = no quarantine
+	Quarantined time.Duration
 }
 
 // Slot is one worker id of a ring. One that was never leased has neither fence nor window.
@@ -50,8 +51,10 @@ type Ring struct {
 	Next  int // where the next page begins; 0 = this is the last one
 }
 
-// CreatePool declares a pool new: that none of its worker ids is in use anywhere. Its first grant then waits for no quarantine. ErrPoolExists: it has granted
-// worker ids, or was declared before; the error's Detail says what it is. After ErrUnknownOutcome ask again: ErrPoolExists then may mean that it was done.
+// CreatePool declares a pool new: that none of its worker ids is in use anywhere. Its first grant
+// then waits for no quarantine. ErrPoolExists: it has granted worker ids, or was declared before;
+// the error's Detail says what it is. After ErrUnknownOutcome ask again: ErrPoolExists then may
+// mean that it was done.
 func (c *Client) CreatePool(ctx context.Context, pool string, shape PoolShape) (Pool, error) {
 	return c.declarePool(ctx, pool, shape, "create pool", "")
 }
@@ -81,12 +84,14 @@ func (c *Client) declarePool(ctx context.Context, pool string, shape PoolShape, 
 	return poolOf(created), nil
 }
 
-// Pools lists the pools whose names begin with a prefix, in the order of their names. It reads page by page, and ends at the first error.
+// Pools lists the pools whose names begin with a prefix, in the order of their names. It reads page
+// by page, and ends at the first error.
 func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[Pool, error] {
 	return list(ctx, c, "list pools", "/worker", prefix, func(page wire.WorkerPools) ([]wire.WorkerPool, string) { return page.Pools, page.Next }, poolOf)
 }
 
-// Ring reads up to n slots (1 to 4096) of a pool from a worker id on. ErrNotFound: the pool has granted nothing yet and was not declared.
+// Ring reads up to n slots (1 to 4096) of a pool from a worker id on. ErrNotFound: the pool has
+// granted nothing yet and was not declared.
 func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
 	query := url.Values{"from": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
 	var page wire.WorkerRing

@@ -24,7 +24,8 @@ var (
 	idForm   = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
 )
 
-// problem completes an error with what an answer says. The code counts only where the service itself has said it.
+// problem completes an error with what an answer says. The code counts only where the service
+// itself has said it.
 func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 	e.class = byStatus(e.Status)
 	e.Wait = retryAfter(header)
@@ -41,7 +42,8 @@ func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 	return e
 }
 
-// parseProblem reads a problem of the service; ok is false for any other answer, such as a proxy's page.
+// parseProblem reads a problem of the service; ok is false for any other answer, such as a proxy's
+// page.
 func parseProblem(status int, header http.Header, body []byte) (problem wire.Problem, ok bool) {
 	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil || media != "application/problem+json" || status < 400 || json.Unmarshal(body, &problem) != nil {
@@ -63,7 +65,8 @@ func foreign(status int, header http.Header) string {
 	return redirect + ": use its host if that is the service's, " + target.Scheme + "://" + target.Host
 }
 
-// retryAfter reads a wait in seconds or, as HTTP allows, until a moment by the answerer's clock; 0 if there is none.
+// retryAfter reads a wait in seconds or, as HTTP allows, until a moment by the answerer's clock; 0
+// if there is none.
 func retryAfter(header http.Header) time.Duration {
 	value := header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil {
@@ -80,8 +83,8 @@ func retryAfter(header http.Header) time.Duration {
 	return min(max(until.Sub(now), 0), maxWait)
 }
 
-// clean makes a text of somebody else's fit for an error: plain, and without the call's secrets. What is not printed goes first: a secret with such a letter in it would be
-// whole without it.
+// clean makes a text of somebody else's fit for an error: plain, and without the call's secrets.
+// What is not printed goes first: a secret with such a letter in it would be whole without it.
 func (call call) clean(text string) string {
 	text = printed(text)
 	for _, secret := range []string{call.token, call.lease} {

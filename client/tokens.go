@@ -21,9 +21,11 @@ const (
 	Takeover Policy = "takeover" // the next claim may be granted, with a larger fence
 )
 
-// Terms are what an attempt claims a token with. The zero value of each field but Fingerprint means the default beside it.
+// Terms are what an attempt claims a token with. The zero value of each field but Fingerprint means
+// the default beside it.
 type Terms struct {
-	Fingerprint string        // of the request, 1 to 256 bytes: a claim with another one is refused. Fingerprint makes one
+	// of the request, 1 to 256 bytes: a claim with another one is refused. Fingerprint makes one
+	Fingerprint string
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, 100 ms to a day; 0 = 30 s
 	Owner       string        // of Claim alone: the secret that becomes Grant.Lease, 16 to 128 visible ASCII characters; "" = a new one
@@ -39,8 +41,9 @@ func (t Terms) withDefaults() Terms {
 	return t
 }
 
-// Fingerprint is a digest of what makes a request the same: SHA-256 over the parts, each behind its length ("3:pay,"), as 43 characters of base64url.
-// Clients in other languages that make it alike can replay each other's answers.
+// Fingerprint is a digest of what makes a request the same: SHA-256 over the parts, each behind its
+// length ("3:pay,"), as 43 characters of base64url. Clients in other languages that make it alike
+// can replay each other's answers.
 func Fingerprint(parts ...string) string {
 	sum := sha256.New()
 	for _, part := range parts {
@@ -56,8 +59,9 @@ type Token struct {
 	ExpiresAt time.Time // by the service's clock: until then it may be claimed
 }
 
-// Issue gets a token that may be claimed once within ttl, a second to 30 days; 0 means a day. A scope limits it to guarded routes of that scope; "" fits all.
-// After ErrUnknownOutcome nobody has the token: issue another.
+// Issue gets a token that may be claimed once within ttl, a second to 30 days; 0 means a day. A
+// scope limits it to guarded routes of that scope; "" fits all. After ErrUnknownOutcome nobody has
+// the token: issue another.
 func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (Token, error) {
 	request := wire.TokenRequest{Scope: scope}
 	if ttl != 0 {
@@ -95,8 +99,8 @@ type Status struct {
 	LeaseUntil time.Time // of the newest attempt; the zero time = none yet
 }
 
-// Status reads where a token stands; ErrUnknownToken if it was never issued, has expired or was lost. It changes nothing: where no answer came, the error
-// is ErrUnavailable.
+// Status reads where a token stands; ErrUnknownToken if it was never issued, has expired or was
+// lost. It changes nothing: where no answer came, the error is ErrUnavailable.
 func (c *Client) Status(ctx context.Context, token string) (Status, error) {
 	var status wire.TokenStatus
 	look := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK, into: &status}
@@ -122,10 +126,13 @@ type Grant struct {
 
 // Answer is what an attempt answered, as it is recorded and replayed.
 type Answer struct {
-	Status  int               // 200 to 599; 0 = 200
-	Header  map[string]string // one value a name. The service keeps those that are safe to replay, under their canonical names
-	Body    []byte
-	NotKept bool // the body is not recorded, or was too large to be: repeats get the rest, and are told so
+	Status int // 200 to 599; 0 = 200
+	// one value a name. The service keeps those that are safe to replay, under their canonical
+	// names
+	Header map[string]string
+	Body   []byte
+	// the body is not recorded, or was too large to be: repeats get the rest, and are told so
+	NotKept bool
 }
 
 // Outcome is what a claim came to: a grant, or the answer that is there already.
@@ -135,8 +142,10 @@ type Outcome struct {
 	Answer  Answer // if not
 }
 
-// Complete records the answer of the attempt that lease proves. Repeating it is harmless: the first answer stays. A late owner is accepted as long as nobody
-// took over. ErrSuperseded: another attempt has the claim. ErrUnknownToken: the record is gone. ErrTooLarge: nothing was recorded; it can be tried with NotKept.
+// Complete records the answer of the attempt that lease proves. Repeating it is harmless: the first
+// answer stays. A late owner is accepted as long as nobody took over. ErrSuperseded: another
+// attempt has the claim. ErrUnknownToken: the record is gone. ErrTooLarge: nothing was recorded; it
+// can be tried with NotKept.
 func (c *Client) Complete(ctx context.Context, token, lease string, answer Answer) error {
 	if answer.Status == 0 {
 		answer.Status = http.StatusOK
@@ -147,8 +156,9 @@ func (c *Client) Complete(ctx context.Context, token, lease string, answer Answe
 	})
 }
 
-// Extend is the heartbeat of the attempt that lease proves: its lease ends that long from now (100 ms to a day; 0 = the lease it was claimed with). It returns
-// the end of the lease by the service's clock. Repeating it is harmless. Errors as Complete.
+// Extend is the heartbeat of the attempt that lease proves: its lease ends that long from now (100
+// ms to a day; 0 = the lease it was claimed with). It returns the end of the lease by the service's
+// clock. Repeating it is harmless. Errors as Complete.
 func (c *Client) Extend(ctx context.Context, token, lease string, span time.Duration) (time.Time, error) {
 	var request wire.ExtendRequest
 	if span != 0 {
@@ -164,7 +174,8 @@ func (c *Client) Extend(ctx context.Context, token, lease string, span time.Dura
 	return extended.LeaseUntil, nil
 }
 
-// Release gives a claim back, so that the next one may begin. It is only for an attempt that provably never began. Repeating it is harmless. Errors as Complete.
+// Release gives a claim back, so that the next one may begin. It is only for an attempt that
+// provably never began. Repeating it is harmless. Errors as Complete.
 func (c *Client) Release(ctx context.Context, token, lease string) error {
 	return c.onToken(ctx, call{
 		op: "release token", method: http.MethodPost, path: "/token/" + token + "/release", token: token, lease: lease, owned: true, status: http.StatusNoContent,
@@ -176,7 +187,7 @@ var (
 	leaseForm = regexp.MustCompile(`^[!-~]{1,512}$`)
 )
 
-// onToken asks about one token. What can not be one is not sent: it would be another path.
+// onToken asks about one token. What cannot be one is not sent: it would be another path.
 func (c *Client) onToken(ctx context.Context, call call) error {
 	if !tokenForm.MatchString(call.token) || call.token == "." || call.token == ".." {
 		return call.invalid("a token has 1 to 255 characters of A–Z a–z 0–9 . _ ~ -, as it was issued")

@@ -39,14 +39,16 @@ func (s *service) round(t *testing.T) {
 	back, err := s.Extend(t.Context(), token.Value, grant.Lease, 0)
 	succeeds(t, "Extend by the lease of the claim", err)
 	after(t, "the end that an hour had made later than the lease of the claim", until, back)
-	for _, answer := range []client.Answer{paid, paid, {Status: 500}} { // a repeat is harmless, and the first answer stays
+	// a repeat is harmless, and the first answer stays
+	for _, answer := range []client.Answer{paid, paid, {Status: 500}} {
 		succeeds(t, "Complete", s.Complete(t.Context(), token.Value, grant.Lease, answer))
 	}
 	for range 2 {
 		outcome, err := s.Claim(t.Context(), token.Value, client.Terms{Fingerprint: "f"})
 		succeeds(t, "Claim of what was completed", err)
 		expect.Equal(t, "Claim of what was completed", outcome, client.Outcome{
-			Answer: client.Answer{Status: 201, Header: map[string]string{"Location": "/bills/1"}, Body: paid.Body}, // no cookie
+			// no cookie
+			Answer: client.Answer{Status: 201, Header: map[string]string{"Location": "/bills/1"}, Body: paid.Body},
 		})
 	}
 	expect.Equal(t, "the token's state", state(t, s.Client, token.Value), client.Completed)
@@ -114,7 +116,8 @@ func (s *service) lapsed(t testing.TB, policy client.Policy) (token string, gran
 
 func (s *service) doubt(t *testing.T) {
 	token, grant := s.lapsed(t, client.Hold)
-	for _, policy := range []client.Policy{client.Hold, client.Takeover} { // the policy of the claim that was made counts
+	// the policy of the claim that was made counts
+	for _, policy := range []client.Policy{client.Hold, client.Takeover} {
 		_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f", Policy: policy})
 		said := wantError(t, err, client.ErrInDoubt, "policy", policy)
 		expect.Equal(t, "the wait told of a token in doubt", said.Wait, 0)

@@ -13,16 +13,19 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// WorkerRequest says what to lease. Every field may be left out. What a pool is, its TTL, layout, epoch and datacenter, is fixed when it is created or by its first
-// grant: what is asked for here is that of a pool that is new, and refuses a pool that is another.
+// WorkerRequest says what to lease. Every field may be left out. What a pool is, its TTL, layout,
+// epoch and datacenter, is fixed when it is created or by its first grant: what is asked for here
+// is that of a pool that is new, and refuses a pool that is another.
 type WorkerRequest struct {
-	// TTL is the length of a window, 100 ms to a day; 0 = the pool's, 30 s for one that is new. Where it is not 30 s, all clients of a pool have to say it: after
-	// a loss of all state it tells how long a window can still be open.
-	TTL        time.Duration
-	Identity   string    // names the holder: the worker id that it had last is granted again, if its window has ended. "" = none
-	Layout     string    // as package snowflake writes it; "" = the pool's, snowflake.DefaultLayout for one that is new
-	Epoch      time.Time // whole milliseconds; the zero time = the pool's, snowflake.DefaultEpoch for one that is new
-	Datacenter *int      // nil = the pool's, 0 for one that is new
+	// TTL is the length of a window, 100 ms to a day; 0 = the pool's, 30 s for one that is new.
+	// Where it is not 30 s, all clients of a pool have to say it: after a loss of all state it
+	// tells how long a window can still be open.
+	TTL      time.Duration
+	Identity string // names the holder: the worker id that it had last is granted again, if its window has ended. "" = none
+	Layout   string // as package snowflake writes it; "" = the pool's, snowflake.DefaultLayout for one that is new
+	// whole milliseconds; the zero time = the pool's, snowflake.DefaultEpoch for one that is new
+	Epoch      time.Time
+	Datacenter *int // nil = the pool's, 0 for one that is new
 }
 
 func (r WorkerRequest) wire() wire.WorkerRequest {
@@ -45,12 +48,14 @@ func moment(at time.Time) *time.Time {
 	return new(at.UTC())
 }
 
-// WorkerLease is a granted worker id. It is a value: whoever has its Token holds the lease, so its Token is a secret.
+// WorkerLease is a granted worker id. It is a value: whoever has its Token holds the lease, so its
+// Token is a secret.
 type WorkerLease = holder.Lease
 
-// AcquireWorker leases a worker id. HoldWorker does it, and all that belongs to it afterwards. The errors: ErrExhausted and ErrQuarantined (RetryAfter says when to
-// ask again), ErrOtherPool; ErrUnavailable (nothing was done); ErrUnknownOutcome (a worker id may be taken until its TTL has passed, and nobody can use it:
-// acquire another).
+// AcquireWorker leases a worker id. HoldWorker does it, and all that belongs to it afterwards. The
+// errors: ErrExhausted and ErrQuarantined (RetryAfter says when to ask again), ErrOtherPool;
+// ErrUnavailable (nothing was done); ErrUnknownOutcome (a worker id may be taken until its TTL has
+// passed, and nobody can use it: acquire another).
 func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerRequest) (WorkerLease, error) {
 	var granted wire.WorkerLease
 	acquire := call{op: "acquire worker id", method: http.MethodPost, path: "/worker/" + pool, body: request.wire(), status: http.StatusCreated, into: &granted}
@@ -69,7 +74,7 @@ func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerR
 	return lease, nil
 }
 
-// whole tells whether a grant has all that it takes to stamp ids with it.
+// whole reports whether a grant has all that it takes to stamp ids with it.
 func whole(lease WorkerLease, layout snowflake.Layout) bool {
 	switch {
 	case !leaseForm.MatchString(lease.Token) || lease.Fence <= 0 || lease.TTL <= 0:
@@ -80,9 +85,11 @@ func whole(lease WorkerLease, layout snowflake.Layout) bool {
 	return lease.WorkerID >= 0 && lease.WorkerID < 1<<layout.Worker && lease.Datacenter >= 0 && lease.Datacenter < 1<<layout.Datacenter
 }
 
-// RenewWorker moves the end of an open lease's window to one TTL from now, and returns the lease as it is then. It sends all that the lease says, so that a
-// lease that the store has lost is written down anew while its window is open: renew the lease as the last renewal returned it. Repeating it is harmless.
-// ErrLost: it has ended, was released or is another's. ErrUnavailable and ErrUnknownOutcome: do not count on more time than before.
+// RenewWorker moves the end of an open lease's window to one TTL from now, and returns the lease as
+// it is then. It sends all that the lease says, so that a lease that the store has lost is written
+// down anew while its window is open: renew the lease as the last renewal returned it. Repeating it
+// is harmless. ErrLost: it has ended, was released or is another's. ErrUnavailable and
+// ErrUnknownOutcome: do not count on more time than before.
 func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLease, error) {
 	proof := wire.RenewRequest{
 		NotAfter: moment(lease.NotAfter), Fence: lease.Fence, Identity: lease.Identity,
@@ -103,9 +110,10 @@ func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLeas
 	return lease, nil
 }
 
-// ReleaseWorker ends a lease. Its worker id can be granted again at once, for a window that begins at usedUntil, the end of the last timestamp that was stamped, as
-// snowflake.Generator.Stop returns it; with the zero time, for who does not know, up to a second later. Nothing may be stamped after that. Repeating it is harmless.
-// ErrLost: it had ended before, or is another's.
+// ReleaseWorker ends a lease. Its worker id can be granted again at once, for a window that begins
+// at usedUntil, the end of the last timestamp that was stamped, as snowflake.Generator.Stop returns
+// it; with the zero time, for who does not know, up to a second later. Nothing may be stamped after
+// that. Repeating it is harmless. ErrLost: it had ended before, or is another's.
 func (c *Client) ReleaseWorker(ctx context.Context, lease WorkerLease, usedUntil time.Time) error {
 	query := ""
 	if !usedUntil.IsZero() {
@@ -123,7 +131,8 @@ func (c *Client) onLease(ctx context.Context, lease WorkerLease, call call, quer
 	return c.onNamed(ctx, lease.Pool, call)
 }
 
-// onNamed asks about something that has a name: a pool, a lock, a counter, a tag. What can not be one is not sent: it would be another path.
+// onNamed asks about something that has a name: a pool, a lock, a counter, a tag. What cannot be
+// one is not sent: it would be another path.
 func (c *Client) onNamed(ctx context.Context, name string, call call) error {
 	if !names.InPath(name) {
 		return call.invalid("a name has " + names.Rule + ", and more than dots")

@@ -154,7 +154,7 @@ func (s *service) pools(t *testing.T) {
 		n++
 		wantError(t, err, client.ErrUnavailable)
 	}
-	expect.Equal(t, "results of a list that can not be read", n, 1)
+	expect.Equal(t, "results of a list that cannot be read", n, 1)
 }
 
 // On a Redis that may have lost what it knew, the service grants nothing until every window that
@@ -329,7 +329,8 @@ func TestSnowflakeIDsOfTheService(t *testing.T) {
 	for _, wrong := range []string{`{"ids":["7"]}`, `{"ids":["7","8","9"]}`, `{"ids":["7","-8"]}`, `{"ids":["7","9223372036854775808"]}`, `{"ids":[7,9007199254740993]}`, `{}`} {
 		body = wrong
 		_, err := c.SnowflakeIDs(t.Context(), "", 2)
-		wantError(t, err, client.ErrUnavailable, "wrong", wrong) // nothing that counts was done: ask again
+		// nothing that counts was done: ask again
+		wantError(t, err, client.ErrUnavailable, "wrong", wrong)
 	}
 }
 

@@ -9,10 +9,12 @@ import (
 	"sync"
 )
 
-// bursts is how often many duplicates are sent at once: a race that is lost sometimes is seen more often.
+// bursts is how often many duplicates are sent at once: a race that is lost sometimes is seen more
+// often.
 const bursts = 3
 
-// burst sends duplicates of quick requests, and of a slow one where there is one: then nearly all of them meet the first one while it is running.
+// burst sends duplicates of quick requests, and of a slow one where there is one: then nearly all
+// of them meet the first one while it is running.
 func burst(ctx context.Context, s *suite) error {
 	making := slices.Repeat([]func(string) request{s.request}, bursts)
 	if slowHandler.told(s.o) {

@@ -13,7 +13,9 @@ type level string
 
 // The levels.
 const (
-	must    level = "MUST"    // the draft says so, or an operation happens twice, is lost, or is told to somebody else without it
+	// the draft says so, or an operation happens twice, is lost, or is told to somebody else
+	// without it.
+	must    level = "MUST"
 	should  level = "SHOULD"  // the draft recommends it, or a client is much worse off without it
 	promise level = "PROMISE" // coatcheck promises it; the draft leaves it open
 )
@@ -24,7 +26,8 @@ type check struct {
 	level       level
 	requirement string // one line
 	needs       []need
-	look        func(context.Context, *suite) error // nil: it is right; *failure: it is not; notApplicable: it could not be seen
+	// nil: it is right; *failure: it is not; notApplicable: it could not be seen
+	look func(context.Context, *suite) error
 }
 
 // need is something that the caller has to tell before a check can look.

@@ -24,7 +24,8 @@ type request struct {
 	extra       []field
 }
 
-// with returns the request with one header more, in place of others of its name. No header changes nothing.
+// with returns the request with one header more, in place of others of its name. No header changes
+// nothing.
 func (r request) with(header field) request {
 	if header != (field{}) {
 		r.extra = slices.DeleteFunc(slices.Clone(r.extra), func(f field) bool { return strings.EqualFold(f.name, header.name) })
@@ -50,7 +51,8 @@ func (r request) target() string {
 	return r.url + "?" + r.query
 }
 
-// String says the request in a line of a report. Headers that the caller gave may be secret: only their names are told.
+// String says the request in a line of a report. Headers that the caller gave may be secret: only
+// their names are told.
 func (r request) String() string {
 	var b strings.Builder
 	b.WriteString(r.method + " " + r.target())
@@ -110,8 +112,9 @@ func short(text string) string {
 // agent is how the suite calls itself.
 const agent = "coatcheck-conformance"
 
-// newClient returns a client that sends each request on a connection of its own and never sends one twice: net/http repeats a request that carries an
-// Idempotency-Key when a connection that was used before breaks. HTTP/2 would share a connection.
+// newClient returns a client that sends each request on a connection of its own and never sends one
+// twice: net/http repeats a request that carries an Idempotency-Key when a connection that was used
+// before breaks. HTTP/2 would share a connection.
 func newClient(trust *tls.Config) *http.Client {
 	var http1 http.Protocols
 	http1.SetHTTP1(true)

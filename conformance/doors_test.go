@@ -28,8 +28,8 @@ import (
 // pace is how long the doors' slow payment takes, and for how long an attempt may be silent.
 type pace struct{ slow, lease time.Duration }
 
-// unhurried is a pace at which no lease ends, however busy the machine is: the check slow-owner, which
-// needs a payment that outlasts its lease, is left out.
+// unhurried is a pace at which no lease ends, however busy the machine is: the check slow-owner,
+// which needs a payment that outlasts its lease, is left out.
 var unhurried = pace{slow: 600 * time.Millisecond, lease: time.Hour}
 
 // skip is which checks the suite leaves out, besides some.
@@ -92,7 +92,8 @@ func skipped(out outcome) (found []string) {
 	return found
 }
 
-// middlewareDoor is the middleware around a handler that does all that the suite can ask for, so that nothing is left out.
+// middlewareDoor is the middleware around a handler that does all that the suite can ask for, so
+// that nothing is left out.
 func middlewareDoor(t *testing.T, store *redisstore.Store, p pace) door {
 	principal := func(r *http.Request) string { return r.Header.Get("Authorization") }
 	guard := idempotency.New(store, idempotency.Config{Principal: principal, PolicyURL: "/policy"})
@@ -106,8 +107,8 @@ func middlewareDoor(t *testing.T, store *redisstore.Store, p pace) door {
 	return wholeDoor(t, payments(t, guarded, &h, guard, principal), "/policy", slices.Concat(p.args(), p.skip()))
 }
 
-// gatewayDoor is the gateway in front of the same handler without a guard. Nothing is left out but one check: a proxy passes no header on that Connection
-// names, on the first answer either.
+// gatewayDoor is the gateway in front of the same handler without a guard. Nothing is left out but
+// one check: a proxy passes no header on that Connection names, on the first answer either.
 func gatewayDoor(t *testing.T, store *redisstore.Store, p pace) door {
 	h := handler{slow: p.slow}
 	principal := idempotency.HeaderPrincipal("Authorization")
@@ -157,7 +158,8 @@ func wholeDoor(t *testing.T, h http.Handler, policy string, more []string) door 
 	}, more)}
 }
 
-// handler is a payment as a user of the middleware would write it. It counts its runs, and obeys the suite.
+// handler is a payment as a user of the middleware would write it. It counts its runs, and obeys
+// the suite.
 type handler struct {
 	slow time.Duration
 	runs atomic.Int64
@@ -179,7 +181,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"id":%q}`, id)
 }
 
-// The demo's handler is not slow, does not fail once it has begun, sets no cookie and takes no query.
+// The demo's handler is not slow, does not fail once it has begun, sets no cookie and takes no
+// query.
 var serviceLacks = []string{"422-query", "replay-no-cookies", "replay-no-hop-by-hop", "error-replayed"}
 
 var asTwo = []string{"-principal-a", "Authorization: Bearer a", "-principal-b", "Authorization: Bearer b"}

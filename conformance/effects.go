@@ -23,7 +23,8 @@ func (s *suite) effects(ctx context.Context) (effects, error) {
 	return effects{s, before}, err
 }
 
-// moved checks that there were so many effects since; where the server does not tell, it finds nothing.
+// moved checks that there were so many effects since; where the server does not tell, it finds
+// nothing.
 func (e effects) moved(ctx context.Context, by int64, a answer) error {
 	if !e.suite.counts() {
 		return nil
@@ -75,7 +76,8 @@ func member(value any, name string) any {
 	return value
 }
 
-// issue gets a token from the server, for a principal or for whoever the caller's headers make of it.
+// issue gets a token from the server, for a principal or for whoever the caller's headers make of
+// it.
 func (s *suite) issue(ctx context.Context, principal field) (string, error) {
 	r := request{url: s.o.at(s.o.tokenURL), method: http.MethodPost, contentType: "application/json", body: s.o.tokenBody, extra: s.o.extra}
 	a, err := s.send(ctx, r.with(principal))

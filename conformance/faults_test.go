@@ -165,7 +165,8 @@ func TestEveryFaultIsFound(t *testing.T) {
 	}
 }
 
-// A fault is found by what it changes, and by nothing else: the checks that do not look at it pass. Here every check runs against some faults of each kind.
+// A fault is found by what it changes, and by nothing else: the checks that do not look at it pass.
+// Here every check runs against some faults of each kind.
 func TestAFaultIsNotFoundWhereItIsNot(t *testing.T) {
 	for _, wrong := range []fault{acceptsList, noProblem409, mismatchForgets, errorFrees, halfRuns, tokenOfAnybody} {
 		t.Run(string(wrong), func(t *testing.T) {
@@ -240,7 +241,8 @@ func TestNothingIsFoundWhereNothingIsWrong(t *testing.T) {
 	verify.Equal(t, "checks passed", out.Passed, len(checks()))
 }
 
-// report runs the suite with these arguments and returns what it tells as JSON; what has not passed goes to the test's log.
+// report runs the suite with these arguments and returns what it tells as JSON; what has not passed
+// goes to the test's log.
 func report(t *testing.T, args ...string) (outcome, int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// malformed is a way to write a header that is no key, with all spellings of it that are tried. A spelling is the fields of the header.
+// malformed is a way to write a header that is no key, with all spellings of it that are tried. A
+// spelling is the fields of the header.
 type malformed struct {
 	name      string
 	level     level
@@ -98,7 +99,8 @@ func headerMissing(ctx context.Context, s *suite) error {
 	return s.refused(ctx, e, r, http.StatusBadRequest)
 }
 
-// quotedAndBare looks both ways: a server may keep the quotes with the key, or take bare keys for something else.
+// quotedAndBare looks both ways: a server may keep the quotes with the key, or take bare keys for
+// something else.
 func quotedAndBare(ctx context.Context, s *suite) error {
 	if s.o.issued() {
 		return notApplicable("issued tokens are always bare")
@@ -151,7 +153,8 @@ func keysDiffer(ctx context.Context, s *suite) error {
 	return s.differ(ctx, r, s.request(key+"-2"), s.request(strings.ToUpper(key)))
 }
 
-// twice sends two requests that are one operation: the second gets the first one's answer, and there is one effect.
+// twice sends two requests that are one operation: the second gets the first one's answer, and
+// there is one effect.
 func (s *suite) twice(ctx context.Context, r, repeat request) error {
 	e, err := s.effects(ctx)
 	if err != nil {
@@ -171,8 +174,8 @@ func (s *suite) twice(ctx context.Context, r, repeat request) error {
 	return e.moved(ctx, 1, a)
 }
 
-// differ sends requests that are operations of their own; the first one may have been sent before. Each has its effect and keeps its answer. Without a count
-// the answers have to differ.
+// differ sends requests that are operations of their own; the first one may have been sent before.
+// Each has its effect and keeps its answer. Without a count the answers have to differ.
 func (s *suite) differ(ctx context.Context, requests ...request) error {
 	var answers []answer
 	var e effects

@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// halfSent sends half a body, of a length that was told ahead and in chunks, and then the whole with the same key.
+// halfSent sends half a body, of a length that was told ahead and in chunks, and then the whole
+// with the same key.
 func halfSent(ctx context.Context, s *suite) error {
 	if len(s.o.body) < 2 {
 		return notApplicable("-body is too short to be cut in half")
@@ -41,8 +42,9 @@ func halfSent(ctx context.Context, s *suite) error {
 
 var success = regexp.MustCompile(`^HTTP/1\.[01] 2`)
 
-// cut sends a request as far as it is written here, and ends the connection in this direction. It waits until the server has noticed: it answers, or closes.
-// A connection that is reset is a way to answer nothing.
+// cut sends a request as far as it is written here, and ends the connection in this direction. It
+// waits until the server has noticed: it answers, or closes. A connection that is reset is a way to
+// answer nothing.
 func (s *suite) cut(ctx context.Context, r request, rest string) error {
 	conn, err := s.dial(ctx, r)
 	if err != nil {

@@ -16,15 +16,16 @@ type running struct {
 	before  effects
 	busy    answer             // the 409 that a duplicate got
 	hangUp  context.CancelFunc // closes the connection; it may be called again
-	done    chan struct{}      // closed when the answer is there, or can not come any more
+	done    chan struct{}      // closed when the answer is there, or cannot come any more
 	begun   time.Time
 	took    time.Duration
 	answer  answer // these two once done is closed
 	err     error
 }
 
-// begin sends a request with a new key that keeps the handler busy, and waits until a duplicate hears that. On the way the duplicate may overtake it, so that
-// the first one hears it instead, or fall behind, so that the answer is there already: then another key is tried.
+// begin sends a request with a new key that keeps the handler busy, and waits until a duplicate
+// hears that. On the way the duplicate may overtake it, so that the first one hears it instead, or
+// fall behind, so that the answer is there already: then another key is tried.
 func (s *suite) begin(ctx context.Context) (*running, error) {
 	const tries = 5
 	missed := error(notApplicable("each time the duplicate came before the first request"))
@@ -65,7 +66,8 @@ func notBusy(first *running, a answer) error {
 	return fail(a, "409: the first request with this key was still running (its answer: %s)", first.answer)
 }
 
-// tooLate is for a duplicate that got the first one's answer: it was made to wait for it, or the request is not slow enough to be met.
+// tooLate is for a duplicate that got the first one's answer: it was made to wait for it, or the
+// request is not slow enough to be met.
 func (s *suite) tooLate(first *running, a answer) error {
 	if visible := max(50*time.Millisecond, s.o.slow/2); first.took < visible {
 		return notApplicable("the slow request took only " + first.took.String() + ": too short to be met")
@@ -218,7 +220,8 @@ func slowOwner(ctx context.Context, s *suite) error {
 	return running.before.moved(ctx, 1, a)
 }
 
-// pester sends duplicates until the first request has been answered, and returns the answers that were not "in progress".
+// pester sends duplicates until the first request has been answered, and returns the answers that
+// were not "in progress".
 func (s *suite) pester(ctx context.Context, first *running) (others []answer, err error) {
 	for {
 		select {

@@ -53,12 +53,13 @@ func dial(ctx context.Context, target string, trust *tls.Config) (net.Conn, erro
 func (c *raw) halfClose() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
-		return errors.New("the connection can not be ended in one direction")
+		return errors.New("the connection cannot be ended in one direction")
 	}
 	return half.CloseWrite()
 }
 
-// head sends a request and reads the head of its answer as it is; the body is left on the connection, which ends.
+// head sends a request and reads the head of its answer as it is; the body is left on the
+// connection, which ends.
 func (s *suite) head(ctx context.Context, r request) (http.Header, error) {
 	conn, err := s.dial(ctx, r)
 	if err != nil {
@@ -88,7 +89,8 @@ func (s *suite) head(ctx context.Context, r request) (http.Header, error) {
 	}
 }
 
-// start is the request line and the headers but those of the body's length, as they go over the wire.
+// start is the request line and the headers but those of the body's length, as they go over the
+// wire.
 func (r request) start() string {
 	u, err := url.Parse(r.target())
 	if err != nil {

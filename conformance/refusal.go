@@ -123,7 +123,8 @@ func mismatchKeeps(ctx context.Context, s *suite) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.send(ctx, s.other(first.request)); err != nil { // what it is answered is another check's
+	// what it is answered is another check's
+	if _, err := s.send(ctx, s.other(first.request)); err != nil {
 		return err
 	}
 	a, err := s.again(ctx, first)
@@ -179,8 +180,8 @@ var (
 	plainURL   = regexp.MustCompile(`https?://[^\s"'<>]+`)
 )
 
-// linksOf collects what a refusal links to: the targets of its Link headers, and the members of its body that hold a URL or a path. instance names this one
-// refusal and explains nothing.
+// linksOf collects what a refusal links to: the targets of its Link headers, and the members of its
+// body that hold a URL or a path. instance names this one refusal and explains nothing.
 func linksOf(a answer) (targets []string) {
 	for _, header := range a.header.Values("Link") {
 		for _, found := range linkTarget.FindAllStringSubmatch(header, -1) {

@@ -45,7 +45,8 @@ func (s *suite) twiceMore(ctx context.Context, r request) error {
 	return e.moved(ctx, 0, a)
 }
 
-// replayAtOnce sends the repeat when the head of the first answer is there and its body may still be on its way.
+// replayAtOnce sends the repeat when the head of the first answer is there and its body may still
+// be on its way.
 func replayAtOnce(ctx context.Context, s *suite) error {
 	const rounds = 10
 	for range rounds {
@@ -120,7 +121,8 @@ func replayCookies(ctx context.Context, s *suite) error {
 	return nil
 }
 
-// replayHops reads the head of the first answer from the connection: net/http keeps Connection for itself.
+// replayHops reads the head of the first answer from the connection: net/http keeps Connection for
+// itself.
 func replayHops(ctx context.Context, s *suite) error {
 	key, err := s.newKey(ctx)
 	if err != nil {

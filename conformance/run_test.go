@@ -140,7 +140,8 @@ func (h *lineHook) Write(p []byte) (int, error) {
 	return h.Buffer.Write(p)
 }
 
-// A server that hangs up without an answer is what makes net/http send a request with an Idempotency-Key again.
+// A server that hangs up without an answer is what makes net/http send a request with an
+// Idempotency-Key again.
 func TestNoRequestIsSentTwice(t *testing.T) {
 	var requests atomic.Int64
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -15,18 +15,21 @@ import (
 	"time"
 )
 
-// shop is an idempotent HTTP service in memory that is right, but for the one fault that it is given. X-Slow makes a payment take long, X-Fail makes it fail
-// after its effect; Authorization says who pays.
+// shop is an idempotent HTTP service in memory that is right, but for the one fault that it is
+// given. X-Slow makes a payment take long, X-Fail makes it fail after its effect; Authorization
+// says who pays.
 type shop struct {
-	fault   fault
-	slow    time.Duration // how long a slow payment takes
-	lease   time.Duration // matters only to a fault: the shop knows which of its payments are running
+	fault fault
+	slow  time.Duration // how long a slow payment takes
+	// matters only to a fault: the shop knows which of its payments are running
+	lease   time.Duration
 	mu      sync.Mutex
 	records map[string]*record
 	issued  map[string]string // token: who may use it
 	total   int
-	lapsed  chan struct{} // closed when a fault of the lease has been met: a slow payment takes that long
-	once    sync.Once
+	// closed when a fault of the lease has been met: a slow payment takes that long
+	lapsed chan struct{}
+	once   sync.Once
 }
 
 // record is what the shop knows of an operation.
@@ -43,7 +46,8 @@ type reply struct {
 	body   []byte
 }
 
-// openShop starts a shop that ends with the test, and returns the arguments that tell the suite about it.
+// openShop starts a shop that ends with the test, and returns the arguments that tell the suite
+// about it.
 func openShop(t testing.TB, wrong fault) (args []string) {
 	t.Helper()
 	web := httptest.NewServer(newShop(wrong))
@@ -223,7 +227,8 @@ func (s *shop) pay(r *http.Request) *reply {
 	return answer
 }
 
-// takeLong is a slow payment. A fault of the lease shows when a duplicate comes after its end and before the payment's.
+// takeLong is a slow payment. A fault of the lease shows when a duplicate comes after its end and
+// before the payment's.
 func (s *shop) takeLong() {
 	time.Sleep(s.slow)
 	if s.is(leaseOnly, leaseDoubts) {

@@ -48,7 +48,8 @@ func (s *suite) preflight(ctx context.Context) error {
 	return nil
 }
 
-// newKey is a key that nobody has used: one made up, or a token that the server issues where it takes no others.
+// newKey is a key that nobody has used: one made up, or a token that the server issues where it
+// takes no others.
 func (s *suite) newKey(ctx context.Context) (string, error) {
 	if s.o.issued() {
 		return s.issue(ctx, field{})
@@ -90,7 +91,8 @@ func (s *suite) first(ctx context.Context, r request) (answer, error) {
 	return a, err
 }
 
-// fresh sends a request that has to be the first one with its key: it succeeds, and its answer is no replay.
+// fresh sends a request that has to be the first one with its key: it succeeds, and its answer is
+// no replay.
 func (s *suite) fresh(ctx context.Context, r request, since string) (answer, error) {
 	a, err := s.patiently(ctx, r)
 	if err == nil && (!a.ok() || s.marked(a)) {
@@ -121,7 +123,8 @@ func same(a, first answer) error {
 	return nil
 }
 
-// pause lies between two looks at an attempt that is in progress. Retry-After counts whole seconds, which is too long for a suite.
+// pause lies between two looks at an attempt that is in progress. Retry-After counts whole seconds,
+// which is too long for a suite.
 const pause = 25 * time.Millisecond
 
 // patiently sends a request until it is not in progress any more.

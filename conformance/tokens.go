@@ -44,8 +44,8 @@ func tokenBurst(ctx context.Context, s *suite) error {
 	return nil
 }
 
-// tokenMadeUp sends a text that has nothing of a token but its form, and a token with one character changed; each twice, since a server may remember
-// what it has refused.
+// tokenMadeUp sends a text that has nothing of a token but its form, and a token with one character
+// changed; each twice, since a server may remember what it has refused.
 func tokenMadeUp(ctx context.Context, s *suite) error {
 	token, err := s.issue(ctx, field{})
 	if err != nil {
@@ -65,7 +65,8 @@ func tokenMadeUp(ctx context.Context, s *suite) error {
 	return nil
 }
 
-// turnedDown sends a token that is none to the one who sends it: any 4xx will do that is not about an operation under way.
+// turnedDown sends a token that is none to the one who sends it: any 4xx will do that is not about
+// an operation under way.
 func (s *suite) turnedDown(ctx context.Context, e effects, r request) error {
 	a, err := s.send(ctx, r)
 	if err != nil {
@@ -86,7 +87,8 @@ func madeUp(length int) string {
 	return b.String()[:length]
 }
 
-// changed is a token with another character in its middle: the last one may not count, since it does not use all its bits.
+// changed is a token with another character in its middle: the last one may not count, since it
+// does not use all its bits.
 func changed(token string) string {
 	middle := len(token) / 2
 	other := "A"

@@ -50,7 +50,8 @@ func TestPageAsksForAKeyAndKeepsItInItsMemory(t *testing.T) {
 	b.shows("dialog", "An API key, please")
 }
 
-// The browser tells that a dialog was closed after what happens next: here somebody asks again before that.
+// The browser tells that a dialog was closed after what happens next: here somebody asks again
+// before that.
 func TestDialogThatWasClosedIsOpenedAgainAtOnce(t *testing.T) {
 	p := book(t)
 	b := open(t, serve(t, server.Config{Access: p.Book}).page("counters"))

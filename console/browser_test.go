@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of docs/console anew")
 
-// chromium is one browser for all tests; each has tabs of its own in it, which share nothing with those of others.
+// chromium is one browser for all tests; each has tabs of its own in it, which share nothing with
+// those of others.
 var chromium struct {
 	once sync.Once
 	ctx  context.Context

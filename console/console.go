@@ -1,8 +1,12 @@
-// Package console is the web page for operators, embedded: plain ES modules and custom elements, without a build step.
+// Package console is the web page for operators, embedded: plain ES modules and custom elements,
+// without a build step.
 //
-// What holds: the page asks nobody but the server that it came from, and its policy forbids the browser anything else, inline scripts and styles included; text
-// that the server answers with is shown as text and never read as HTML, which Trusted Types enforce; an API key that somebody types in stays in the page's memory,
-// and is gone with it; no token is in an address, in a log of the page or in storage. The page has no rights of its own: all that it does is a call of the HTTP interface.
+// What holds: the page asks nobody but the server that it came from, and its policy forbids the
+// browser anything else, inline scripts and styles included; text that the server answers with is
+// shown as text and never read as HTML, which Trusted Types enforce; an API key that somebody types
+// in stays in the page's memory, and is gone with it; no token is in an address, in a log of the
+// page or in storage. The page has no rights of its own: all that it does is a call of the HTTP
+// interface.
 package console
 
 import (
@@ -56,7 +60,8 @@ func load() map[string]file {
 	return all
 }
 
-// Serve answers GET and HEAD with a file of the page, "" for the page itself, and tells whether there is one of that name; without one it writes nothing.
+// Serve answers GET and HEAD with a file of the page, "" for the page itself, and reports whether
+// there is one of that name; without one it writes nothing.
 func Serve(w http.ResponseWriter, r *http.Request, name string) bool {
 	if name == "" {
 		name = "index.html"
@@ -73,7 +78,8 @@ func Serve(w http.ResponseWriter, r *http.Request, name string) bool {
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Cache-Control", "no-cache") // may be kept, and is asked for: a new version shows at once
+	// may be kept, and is asked for: a new version shows at once
+	header.Set("Cache-Control", "no-cache")
 	header.Set("ETag", file.tag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file.body))
 	return true

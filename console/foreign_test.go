@@ -104,7 +104,8 @@ func TestRebindingLeadsToNothing(t *testing.T) {
 		b := open(t, "http://"+evilHost+":"+portOf(t, s.url)+path, "403", "favicon", "Content Security Policy")
 		b.shows("body", "--allowed-hosts")
 		for _, asked := range []string{"fetch('/incr/k')", "fetch('/counter')", "fetch('/lock/l', {method: 'POST', body: '{}'})", "fetch('/console/api/session')", "fetch('/counter/k', {method: 'PUT', body: '{\"value\":5}'})"} {
-			got := eval[string](b, asked+".then((answer) => String(answer.status), () => 'blocked')") // by the refused page's own policy
+			// by the refused page's own policy
+			got := eval[string](b, asked+".then((answer) => String(answer.status), () => 'blocked')")
 			if got != "403" && got != "blocked" {
 				t.Errorf("%s from %s: got %s, want 403 or blocked", asked, path, got)
 			}

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Names, owners and identities are checked where they come in, but what stands in Redis may have been written by others. Whatever the server answers is text.
+// Names, owners and identities are checked where they come in, but what stands in Redis may have
+// been written by others. Whatever the server answers is text.
 func TestHostileAnswersAreShownAsText(t *testing.T) {
 	const evil = `"'><img src=x onerror="window.pwned=1"><script>window.pwned=1</script><svg onload="window.pwned=1">{{7*7}}&lt;b&gt;` + "\u202e\u0000"
 	bad, err := json.Marshal(evil)

@@ -83,7 +83,8 @@ func TestKeyboardReachesEverything(t *testing.T) {
 	b.until("a new view is read from its heading on", "document.activeElement.tagName === 'H1'")
 }
 
-// The accessibility checker, a package of npm, which is fetched once and then kept beside the caches of Go.
+// The accessibility checker, a package of npm, which is fetched once and then kept beside the
+// caches of Go.
 const (
 	axe    = "axe-core-4.14.1"
 	axeSum = "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="

@@ -12,7 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 )
 
-// people are those whom a service knows, by their keys: one of each role, and one for the names that begin with orders.
+// people are those whom a service knows, by their keys: one of each role, and one for the names
+// that begin with orders.
 type people struct {
 	*access.Book
 

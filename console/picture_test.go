@@ -25,7 +25,8 @@ const (
 	largestFile = 200_000 // bytes
 )
 
-// With -update the pictures are taken anew; without it they are looked at: each is there, is small, and is shown on the page.
+// With -update the pictures are taken anew; without it they are looked at: each is there, is small,
+// and is shown on the page.
 func TestPicturesOfEveryViewAreInTheDocuments(t *testing.T) {
 	if *update {
 		takePictures(t)
@@ -89,7 +90,8 @@ func takePictures(t *testing.T) {
 	}
 }
 
-// busy adds to counters and issues tokens until the test ends, so that the lines have something to show.
+// busy adds to counters and issues tokens until the test ends, so that the lines have something to
+// show.
 func busy(t *testing.T, s *service) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

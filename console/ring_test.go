@@ -50,7 +50,8 @@ func TestRingShowsEverySlotAndOneInFull(t *testing.T) {
 	b.until("and all", "document.querySelectorAll('details tbody tr').length === 1024")
 }
 
-// Every state has its colour and, for who does not see it, its mark. One that a server can not be brought into quickly is answered by hand.
+// Every state has its colour and, for who does not see it, its mark. One that a server cannot be
+// brought into quickly is answered by hand.
 func TestCellsAreTaughtByMarksAndNotOnlyByColour(t *testing.T) {
 	now := time.Now().UTC()
 	slot := func(id int, state string, left time.Duration) string {
@@ -85,7 +86,8 @@ func TestCellsAreTaughtByMarksAndNotOnlyByColour(t *testing.T) {
 	}
 }
 
-// answered is the page before a server whose answers are made by hand; "" is as an empty server would answer.
+// answered is the page before a server whose answers are made by hand; "" is as an empty server
+// would answer.
 func answered(t *testing.T, answer func(path string) string) string {
 	t.Helper()
 	over := make(chan struct{})

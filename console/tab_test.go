@@ -23,7 +23,8 @@ import (
 // patience is how long something may take that is to happen; it only tells a hang.
 const patience = 2 * time.Minute
 
-// tab is a page of the browser, whose test fails if the page writes an error into its console, throws one, or asks for something that it does not get.
+// tab is a page of the browser, whose test fails if the page writes an error into its console,
+// throws one, or asks for something that it does not get.
 type tab struct {
 	*testing.T
 
@@ -37,7 +38,8 @@ type tab struct {
 	close func() // the page is gone with its test, or sooner
 }
 
-// open opens a tab and goes to an address. What is expected to be an error, by a part of its text, is none.
+// open opens a tab and goes to an address. What is expected to be an error, by a part of its text,
+// is none.
 func open(t *testing.T, address string, expected ...string) *tab {
 	t.Helper()
 	ctx, end := chromedp.NewContext(browser(t), chromedp.WithNewBrowserContext())
@@ -156,7 +158,8 @@ func eval[T any](b *tab, expression string) T {
 	return value
 }
 
-// until waits for an expression to be true. The page's policy forbids the library's own way, which makes functions of text.
+// until waits for an expression to be true. The page's policy forbids the library's own way, which
+// makes functions of text.
 func (b *tab) until(what, expression string) {
 	b.Helper()
 	for deadline := time.Now().Add(patience); !eval[bool](b, "Boolean("+expression+")"); time.Sleep(20 * time.Millisecond) {

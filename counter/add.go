@@ -12,7 +12,8 @@ import (
 // attempts is how often a counter is put in order for one call before the call is refused.
 const attempts = 4
 
-// batch is the calls of one key that go out as one INCRBY, in the order in which they came. The zero batch has none.
+// batch is the calls of one key that go out as one INCRBY, in the order in which they came. The
+// zero batch has none.
 type batch struct {
 	first, last *waiter
 	sum         int64         // of all
@@ -29,7 +30,8 @@ type waiter struct {
 	landed chan struct{} // has room for the one message that tells it
 }
 
-// add sends a call by itself where nothing is under way, else with those of its key, or of other keys, that wait as well.
+// add sends a call by itself where nothing is under way, else with those of its key, or of other
+// keys, that wait as well.
 func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, error) {
 	e.mu.Lock()
 	if !e.busy && e.open.Current() && e.line.Join(e) {
@@ -101,7 +103,8 @@ func (e *entry) land() {
 	e.landLocked()
 }
 
-// landLocked ends an INCRBY; those that came meanwhile go out with the next flight to the server, or on a goroutine of their own where the counter has to be put in order.
+// landLocked ends an INCRBY; those that came meanwhile go out with the next flight to the server,
+// or on a goroutine of their own where the counter has to be put in order.
 func (e *entry) landLocked() {
 	e.busy = e.pending.first != nil
 	if !e.busy {
@@ -125,7 +128,8 @@ func (e *entry) Board() (redisstore.Addition, bool) {
 	return redisstore.Addition{Key: e.redisKey, By: e.aboard.sum, Life: e.open, Mark: redisstore.Mark{Key: e.marker, Word: e.era}}, true
 }
 
-// Land tells those that were aboard what they got, for the flight that calls it. What takes longer has a goroutine of its own.
+// Land tells those that were aboard what they got, for the flight that calls it. What takes longer
+// has a goroutine of its own.
 func (e *entry) Land(sum int64, err error) {
 	e.mu.Lock()
 	b, under := e.aboard, e.under
@@ -174,7 +178,8 @@ func (e *entry) alone(b batch, attempts int, stray int64) {
 	e.end(b, got, err)
 }
 
-// end ends an INCRBY that was not a caller's own. Of a batch that would overflow some calls need not: they go out one by one.
+// end ends an INCRBY that was not a caller's own. Of a batch that would overflow some calls need
+// not: they go out one by one.
 func (e *entry) end(b batch, got Range, err error) {
 	defer e.counters.flights.Done()
 	if !errors.Is(err, ErrOverflow) || b.first == b.last {

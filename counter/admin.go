@@ -13,7 +13,8 @@ import (
 
 const maxListed = 1000
 
-// Get reads a counter: the last value that was handed out, unless others are adding now. ErrUnknown if it was never used. It changes nothing and repairs nothing.
+// Get reads a counter: the last value that was handed out, unless others are adding now. ErrUnknown
+// if it was never used. It changes nothing and repairs nothing.
 func (c *Counters) Get(ctx context.Context, key string) (int64, error) {
 	if !names.Valid(key) {
 		return 0, Request{By: 1}.check(key)
@@ -46,8 +47,9 @@ func parse(text string) (int64, error) {
 	return value, nil
 }
 
-// Set sets a counter to a value, whatever was there: the next value that is handed out is one more. Setting it back hands values out again, on purpose. ttl is how long it
-// lives, as [Request.TTL]. It also says that a counter that has lost values is in order.
+// Set sets a counter to a value, whatever was there: the next value that is handed out is one more.
+// Setting it back hands values out again, on purpose. ttl is how long it lives, as [Request.TTL].
+// It also says that a counter that has lost values is in order.
 func (c *Counters) Set(ctx context.Context, key string, value int64, ttl time.Duration) error {
 	if err := (Request{By: 1, TTL: ttl}).check(key); err != nil {
 		return err

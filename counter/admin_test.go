@@ -109,7 +109,8 @@ func (c counters) limit(t *testing.T) {
 		wantRefused(t, err, counter.ErrLimit)
 	}
 	c.want(t, "limited", 3)
-	expect.Equal(t, "Add without a limit, by the id of a refused request", c.incr(t, "limited", 1, "id").Value, 4) // a refusal is not recorded
+	// a refusal is not recorded
+	expect.Equal(t, "Add without a limit, by the id of a refused request", c.incr(t, "limited", 1, "id").Value, 4)
 	_, err := c.Add(t.Context(), "never", counter.Request{By: 5, Limit: 4})
 	wantRefused(t, err, counter.ErrLimit)
 	_, err = c.Get(t.Context(), "never")
@@ -219,7 +220,8 @@ func TestProcessKnowsABoundedNumberOfKeys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	c := process(t, server.URL(), func(_ *redisstore.Config, c *counter.Config) { c.MaxKeys = 100 })
-	const keys = 1010 // so that the last one makes it too many, if all or one are forgotten at a time
+	// so that the last one makes it too many, if all or one are forgotten at a time
+	const keys = 1010
 	name := func(i int) string { return fmt.Sprint("k", i) }
 	for range 2 {
 		for i := range keys {

@@ -17,25 +17,34 @@ const (
 	MaxMargin        = 1_000_000_000_000
 )
 
-// AfterLoss says what to do with a counter that has visibly gone back, or was last used under another incarnation of the server.
+// AfterLoss says what to do with a counter that has visibly gone back, or was last used under
+// another incarnation of the server.
 type AfterLoss string
 
 // What can be done after a loss.
 const (
-	// MovePast moves it past everything that can have been handed out: [Config.Margin] beyond the larger of what is there and what this process has seen. The default.
+	// MovePast moves it past everything that can have been handed out: [Config.Margin] beyond the
+	// larger of what is there and what this process has seen. The default.
 	MovePast AfterLoss = "move-past"
 	// Refuse answers [ErrBehind] until somebody sets the counter.
 	Refuse AfterLoss = "refuse"
 )
 
-// Config is what the counters of a store share. The zero value of each field means the default beside it. All processes that use the same counters must have it alike.
+// Config is what the counters of a store share. The zero value of each field means the default
+// beside it. All processes that use the same counters must have it alike.
 type Config struct {
-	Kind      string        // the part of Redis keys that tells these counters from others; "" = counter
-	AfterLoss AfterLoss     // "" = MovePast
-	Margin    int64         // how far a counter moves, to MaxMargin; 0 = DefaultMargin, or DefaultAckMargin where the store waits for replicas
-	HoldOff   time.Duration // how long nothing is added after a loss of everything, while processes say what they have seen; 1s to 1m; 0 = DefaultHoldOff
-	MaxKeys   int           // of how many keys this process remembers what it has seen, at least 100; the longest unused are forgotten; 0 = DefaultMaxKeys
-	Logger    *slog.Logger  // nil = no log
+	Kind      string    // the part of Redis keys that tells these counters from others; "" = counter
+	AfterLoss AfterLoss // "" = MovePast
+	// how far a counter moves, to MaxMargin; 0 = DefaultMargin, or DefaultAckMargin where the store
+	// waits for replicas
+	Margin int64
+	// how long nothing is added after a loss of everything, while processes say what they have
+	// seen; 1s to 1m; 0 = DefaultHoldOff
+	HoldOff time.Duration
+	// of how many keys this process remembers what it has seen, at least 100; the longest unused
+	// are forgotten; 0 = DefaultMaxKeys
+	MaxKeys int
+	Logger  *slog.Logger // nil = no log
 }
 
 func (c Config) withDefaults(ack int) Config {

@@ -22,7 +22,8 @@ const (
 // requestRetention is how long a repeated request gets its first value.
 const requestRetention = 24 * time.Hour
 
-// Counters are the counters of one store. It is safe for concurrent use. Close it when it is no longer used.
+// Counters are the counters of one store. It is safe for concurrent use. Close it when it is no
+// longer used.
 type Counters struct {
 	store  *redisstore.Store
 	config Config
@@ -34,11 +35,14 @@ type Counters struct {
 	eras  sync.Map // the era that this process knows of a slot, by its marker
 
 	flights sync.WaitGroup
-	waiters sync.Pool // of *waiter; of one Counters, since a channel must not go from one bubble of testing/synctest to another
+	// of *waiter; of one Counters, since a channel must not go from one bubble of testing/synctest
+	// to another
+	waiters sync.Pool
 	watch   watch
 }
 
-// New returns the counters of a store. A configuration that [Config.Check] finds fault with is a programmer's mistake and panics.
+// New returns the counters of a store. A configuration that [Config.Check] finds fault with is a
+// programmer's mistake and panics.
 func New(store *redisstore.Store, config Config) *Counters {
 	if err := config.Check(); err != nil {
 		panic(err)
@@ -60,9 +64,11 @@ type Range struct{ First, Value int64 }
 // Request says how to add. The zero value adds 1.
 type Request struct {
 	By int64 // how many values, 1 to MaxBy; 0 = 1
-	// RequestID makes the call repeatable for a day: the same id gets the same values, and adds once. "" = not repeatable.
+	// RequestID makes the call repeatable for a day: the same id gets the same values, and adds
+	// once. "" = not repeatable.
 	RequestID string
-	// TTL is how long a counter lives that begins with this call, or has no TTL yet: MinTTL to MaxTTL, in whole milliseconds, not extended later. 0 = for ever.
+	// TTL is how long a counter lives that begins with this call, or has no TTL yet: MinTTL to
+	// MaxTTL, in whole milliseconds, not extended later. 0 = for ever.
 	TTL time.Duration
 	// Limit is the largest value that the counter may come to; beyond it nothing is added and the
 	// answer is ErrLimit. It is for values that people read: with it no value below 0 is handed out
@@ -84,7 +90,8 @@ func (r Request) check(key string) error {
 	return nil
 }
 
-// Incr adds 1 to a counter and returns the value that the caller now owns. A counter that was never used starts at 0, so its first value is 1.
+// Incr adds 1 to a counter and returns the value that the caller now owns. A counter that was never
+// used starts at 0, so its first value is 1.
 func (c *Counters) Incr(ctx context.Context, key string) (int64, error) {
 	got, err := c.Add(ctx, key, Request{})
 	return got.Value, err

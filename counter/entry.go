@@ -8,8 +8,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// forgetting is after how long without use a process forgets what it has seen of a key. It is less than the time for which Redis keeps the record of a counter that was
-// removed.
+// forgetting is after how long without use a process forgets what it has seen of a key. It is less
+// than the time for which Redis keeps the record of a counter that was removed.
 const (
 	forgetting  = 12 * time.Hour
 	removedKept = 24 * time.Hour
@@ -96,7 +96,8 @@ func (c *Counters) dropLocked(e *entry) {
 	}
 }
 
-// readyLocked tells whether the counter was found in order in a life that goes on, and has not expired since.
+// readyLocked reports whether the counter was found in order in a life that goes on, and has not
+// expired since.
 func (e *entry) readyLocked(ttl time.Duration) bool {
 	now := clock()
 	if now-e.used > forgetting {
@@ -110,7 +111,8 @@ func (e *entry) readyLocked(ttl time.Duration) bool {
 	return e.ends == 0 || now < e.endsBy
 }
 
-// saw notes a value that this process was given, and tells whether it is the first since the counter was opened.
+// saw notes a value that this process was given, and reports whether it is the first since the
+// counter was opened.
 func (e *entry) saw(value int64) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// What a counter can answer besides redisstore's own errors. All are refusals: nothing was added that anybody gets.
+// What a counter can answer besides redisstore's own errors. All are refusals: nothing was added
+// that anybody gets.
 var (
 	ErrNotAnInteger = redisstore.Refusal("counter: the value is not a signed 64-bit integer")
 	ErrOverflow     = redisstore.Refusal("counter: the value would overflow 64 bits")
@@ -16,9 +17,11 @@ var (
 	ErrRequest      = redisstore.Refusal("counter: out of range")
 	ErrOtherRequest = redisstore.Refusal("counter: the request id was used with another by")
 	ErrUnknown      = redisstore.Refusal("counter: no such counter")
-	// ErrBehind is for a counter that has lost values, or may have, under [Refuse]. Set it to go on.
+	// ErrBehind is for a counter that has lost values, or may have, under [Refuse]. Set it to go
+	// on.
 	ErrBehind = redisstore.Refusal("counter: it has gone back, or may have")
-	// ErrHoldOff is for the time after a loss of everything in which processes say what they have seen. It is a [*HoldOffError].
+	// ErrHoldOff is for the time after a loss of everything in which processes say what they have
+	// seen. It is a [*HoldOffError].
 	ErrHoldOff = redisstore.Refusal("counter: values may have been lost; nothing is added until every process has said what it has seen")
 )
 

@@ -45,7 +45,8 @@ func TestNoValueTwiceWhenEverythingIsFlushedOrRestartsEmpty(t *testing.T) {
 	}
 }
 
-// One process knows the counter; another, which runs as well, does not, and is the first to add after the loss.
+// One process knows the counter; another, which runs as well, does not, and is the first to add
+// after the loss.
 func TestIdleProcessSaysWhatItHasSeen(t *testing.T) {
 	t.Parallel()
 	for _, how := range []struct {
@@ -117,14 +118,16 @@ func TestProcessThatWasIdleIsHeldOffToo(t *testing.T) {
 	wantRefused(t, err, counter.ErrHoldOff)
 }
 
-// A process that knows nothing was the first to come after the loss, and the counter is larger than what another has seen of it.
+// A process that knows nothing was the first to come after the loss, and the counter is larger than
+// what another has seen of it.
 func TestCounterOfAnotherEraIsNotAddedTo(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]counter.Request{"plain": {}, "with a limit": {Limit: 1 << 40}, "with a request id": {RequestID: "id"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			slow := func(_ *redisstore.Config, c *counter.Config) { c.HoldOff = time.Minute } // its watch finds nothing for a quarter of that
+			// its watch finds nothing for a quarter of that
+			slow := func(_ *redisstore.Config, c *counter.Config) { c.HoldOff = time.Minute }
 			c, stranger := process(t, server.URL(), slow), process(t, server.URL(), slow)
 			c.countTo(t, "k", 100)
 			do(t, server, "FLUSHALL")

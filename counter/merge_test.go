@@ -67,14 +67,17 @@ func TestOneINCRBYOfAKeyIsUnderWay(t *testing.T) {
 		add()
 	}
 	other := make(chan error, 1)
-	go func() { _, err := c.Incr(t.Context(), "other"); other <- err }() // has a place of its own: it is sent while the first hangs
+	// has a place of its own: it is sent while the first hangs
+	go func() { _, err := c.Incr(t.Context(), "other"); other <- err }()
 	<-g.arrived
 	g.open <- redistest.Pass
 	g.open <- redistest.Pass
 	flights := 0
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
-	for over := false; !over; { // the other key's name may be noted on the way of an INCRBY that is held back: that call ends after this loop
+	// the other key's name may be noted on the way of an INCRBY that is held back: that call ends
+	// after this loop
+	for over := false; !over; {
 		select {
 		case n := <-g.arrived:
 			if flights++; n != 1 {

@@ -11,7 +11,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// addOnce adds by the script, which knows requests and limits. Such calls are not merged with others.
+// addOnce adds by the script, which knows requests and limits. Such calls are not merged with
+// others.
 func (c *Counters) addOnce(ctx context.Context, e *entry, request Request) (Range, error) {
 	for range attempts {
 		now, err := c.ready(ctx, e, request.TTL)

@@ -22,7 +22,8 @@ type state struct {
 
 func (e *entry) stateLocked() state { return state{e.open, e.seen, e.floor, e.era, false} }
 
-// before tells whether a sum, by more than what was there, is beyond all that this process had seen in this state.
+// before reports whether a sum, by more than what was there, is beyond all that this process had
+// seen in this state.
 func (s state) before(sum, by int64) bool { return !s.seen || sum-by >= s.floor }
 
 // ready returns a counter's state, after it was put in order where that has to be.
@@ -118,7 +119,8 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	return state{with.life, value != "", at, era, anew}, nil
 }
 
-// knows notes the era of a slot that was not known. Where it is another than before, the watch has to find that: it concerns all counters of the slot.
+// knows notes the era of a slot that was not known. Where it is another than before, the watch has
+// to find that: it concerns all counters of the slot.
 func (c *Counters) knows(marker, era string) { c.eras.LoadOrStore(marker, era) }
 
 func (c *Counters) heldOff(marker string, reply redisstore.Reply) error {
@@ -160,7 +162,8 @@ func (e *entry) failed(err error) error {
 	return err
 }
 
-// note puts a key on the list of names. A failure only means that it is not listed until the next process uses it.
+// note puts a key on the list of names. A failure only means that it is not listed until the next
+// process uses it.
 func (c *Counters) note(ctx context.Context, key string) {
 	_, _ = c.store.Run(ctx, scripts.NameAdd, []string{c.names()}, key)
 }
@@ -170,7 +173,8 @@ func (c *Counters) marker(key string) string    { return c.store.Marker(c.config
 func (c *Counters) recordKey(key string) string { return c.store.Key(c.config.Kind, key, "record") }
 func (c *Counters) names() string               { return c.store.Key(c.config.Kind+"s", "names") }
 
-// requestKey names the record of a request; the digest keeps clients' ids of any length out of Redis.
+// requestKey names the record of a request; the digest keeps clients' ids of any length out of
+// Redis.
 func (c *Counters) requestKey(key, requestID string) string {
 	return c.store.Key(c.config.Kind, key, "request", redisstore.Digest(requestID))
 }

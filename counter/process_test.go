@@ -20,7 +20,8 @@ const patience = 30 * time.Second
 
 const margin = 1000
 
-// process is counters with a store of their own, as another process has them. Its hold-off is short.
+// process is counters with a store of their own, as another process has them. Its hold-off is
+// short.
 func process(t testing.TB, url string, change ...func(*redisstore.Config, *counter.Config)) counters {
 	t.Helper()
 	stored := redisstore.Config{URL: url, Timeout: 20 * time.Second}
@@ -94,7 +95,8 @@ func (h *handedOut) count() int {
 	return len(h.ranges)
 }
 
-// once fails the test if a value was handed out twice or a failure is of no class. It returns the largest value.
+// once fails the test if a value was handed out twice or a failure is of no class. It returns the
+// largest value.
 func (h *handedOut) once(t testing.TB) (largest int64) {
 	t.Helper()
 	h.mu.Lock()

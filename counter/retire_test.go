@@ -10,7 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// While others add, a counter is retired: everything that they got is at or below the last value, and nothing comes after it.
+// While others add, a counter is retired: everything that they got is at or below the last value,
+// and nothing comes after it.
 func TestRetireTellsTheLastOfAllValues(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		c := counter.New(store, counter.Config{})

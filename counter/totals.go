@@ -2,7 +2,8 @@ package counter
 
 // Totals are sums since New. They only grow.
 type Totals struct {
-	Moved int64 // counters that were behind, or may have been, and were moved past all values: see [MovePast]
+	// counters that were behind, or may have been, and were moved past all values: see [MovePast]
+	Moved int64
 }
 
 // Totals are for metrics.

@@ -97,14 +97,16 @@ func TestCounterIsSetWithAnEnd(t *testing.T) {
 	})
 }
 
-// Calls are under way as the counter expires: each has a value of the old counter or of the new one, none has one of a third.
+// Calls are under way as the counter expires: each has a value of the old counter or of the new
+// one, none has one of a third.
 func TestCounterIsOpenedShortlyBeforeItsEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, c counters) {
 		c.daily(t, time.Second, 1)
 		if err := c.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
-		c.daily(t, time.Second, 1) // with a record of the reset beside it, which ends with the counter
+		// with a record of the reset beside it, which ends with the counter
+		c.daily(t, time.Second, 1)
 		time.Sleep(950 * time.Millisecond)
 		other := counters{counter.New(c.store, counter.Config{}), c.store}
 		defer other.Close()

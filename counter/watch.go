@@ -10,8 +10,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// watch looks whether Redis has lost everything, so that a process which is not adding says in time what it has seen: a few times within the hold-off. It runs from the first
-// use of a counter until Close.
+// watch looks whether Redis has lost everything, so that a process which is not adding says in time
+// what it has seen: a few times within the hold-off. It runs from the first use of a counter until
+// Close.
 type watch struct {
 	once   sync.Once
 	mu     sync.Mutex
@@ -58,8 +59,8 @@ func (c *Counters) keepWatch(ctx context.Context, ended chan<- struct{}) {
 	}
 }
 
-// look asks each slot for its era. Where everything was lost it tells what was seen of the counters; where only the incarnation is another, each counter is put in order
-// when it is used.
+// look asks each slot for its era. Where everything was lost it tells what was seen of the
+// counters; where only the incarnation is another, each counter is put in order when it is used.
 func (c *Counters) look(ctx context.Context) {
 	changed, lost := map[string]bool{}, map[string]bool{}
 	c.eras.Range(func(marker, era any) bool {
@@ -98,7 +99,8 @@ func (c *Counters) look(ctx context.Context) {
 	telling.Wait()
 }
 
-// tell has Redis take in what this process has seen of a counter, and asks again while it can not be reached. The answer is for those who add.
+// tell has Redis take in what this process has seen of a counter, and asks again while it cannot
+// be reached. The answer is for those who add.
 func (c *Counters) tell(ctx context.Context, e *entry) {
 	for ctx.Err() == nil {
 		if _, err := c.open(ctx, e, 0); !errors.Is(err, redisstore.ErrUnavailable) && !errors.Is(err, redisstore.ErrUnknownOutcome) {

@@ -1,4 +1,5 @@
-// Package deploy_test compares what is in this folder, and docs/metrics.md, with what the programs tell Prometheus.
+// Package deploy_test compares what is in this folder, and docs/metrics.md, with what the programs
+// tell Prometheus.
 package deploy_test
 
 import (
@@ -50,7 +51,8 @@ func open(t *testing.T) programs {
 	return programs{service.Registry, proxy.Registry}
 }
 
-// known is what queries may name: metrics by what they are called in queries, with their labels, and the values of a label where there are only some.
+// known is what queries may name: metrics by what they are called in queries, with their labels,
+// and the values of a label where there are only some.
 type known map[string]map[string][]string
 
 var (

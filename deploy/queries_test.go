@@ -308,7 +308,7 @@ func TestDashboardShowsAllThatThereIsInOrder(t *testing.T) {
 		}
 		for _, target := range p.Targets {
 			if p.Datasource["uid"] != "${datasource}" || target.Datasource["uid"] != "${datasource}" {
-				t.Errorf("%q asks a data source that the reader can not choose", p.Title)
+				t.Errorf("%q asks a data source that the reader cannot choose", p.Title)
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func settingsSeen(_ *exam, s *redisstore.Inspected) verdict {
 	if why == "" {
 		why = "INFO is not answered"
 	}
-	return note("its settings can not be seen: "+why,
+	return note("its settings cannot be seen: "+why,
 		"saving and appendfsync, min-replicas, the backlog, time limits and notifications were not judged: a managed Redis has them in its console",
 		"ACL SETUSER <user> +config|get +info, where you run it yourself")
 }

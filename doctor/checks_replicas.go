@@ -148,7 +148,7 @@ func replicaPriority(x *exam) []verdict {
 	case len(heirs) == 0:
 		return []verdict{warning("no replica can become master (replica-priority 0)", "there is no failover: when the master is lost, everything waits for people", "CONFIG SET replica-priority 100, at one of them")}
 	case len(heirs) < len(replicas):
-		return []verdict{note(fmt.Sprintf("%d of %d replicas can not become master (replica-priority 0)", len(replicas)-len(heirs), len(replicas)),
+		return []verdict{note(fmt.Sprintf("%d of %d replicas cannot become master (replica-priority 0)", len(replicas)-len(heirs), len(replicas)),
 			"none by itself: they are copies; but their confirmations count for --ack, so that --ack has to cover the others as well", fmt.Sprintf("--ack %d", len(replicas)))}
 	}
 	return []verdict{fine("%d replicas can become master", len(heirs))}

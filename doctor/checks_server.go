@@ -13,7 +13,7 @@ func away(x *exam, s *redisstore.Inspected) verdict {
 	if s.Away == "" {
 		return verdict{}
 	}
-	return warning("can not be asked: "+s.Away,
+	return warning("cannot be asked: "+s.Away,
 		"nothing is known of it; if it is down there is one copy less of every token, lease, counter and lock, and nobody to take over",
 		"start it, or make it reachable from here under this address (replica-announce-ip, cluster-announce-ip)")
 }
@@ -48,7 +48,8 @@ func role(x *exam) []verdict {
 	return []verdict{fine("master: %s", strings.Join(masters, ", "))}
 }
 
-// version accepts 6.2 and later, and Valkey, which calls itself Redis 7.2.4 besides its own version.
+// version accepts 6.2 and later, and Valkey, which calls itself Redis 7.2.4 besides its own
+// version.
 func version(_ *exam, s *redisstore.Inspected) verdict {
 	if valkey := s.Info["valkey_version"]; valkey != "" {
 		return fine("Valkey %s", valkey)
@@ -60,7 +61,7 @@ func version(_ *exam, s *redisstore.Inspected) verdict {
 	n, errMinor := strconv.Atoi(minor)
 	switch {
 	case errMajor != nil || errMinor != nil:
-		return note("the version can not be seen", "a Redis before 6.2 runs the scripts otherwise", "")
+		return note("the version cannot be seen", "a Redis before 6.2 runs the scripts otherwise", "")
 	case m < 6 || m == 6 && n < 2:
 		return critical("Redis "+text, "before 6.2 commands and forms of commands are missing: scripts fail in the middle, with tokens, leases and counters half written",
 			"run Redis 6.2 or later, or Valkey")
@@ -71,7 +72,7 @@ func version(_ *exam, s *redisstore.Inspected) verdict {
 func commands(_ *exam, s *redisstore.Inspected) verdict {
 	switch {
 	case s.Untried != "":
-		return note("what the user may do can not be seen: "+s.Untried, "a command or a key that is forbidden shows in the first call that needs it", "")
+		return note("what the user may do cannot be seen: "+s.Untried, "a command or a key that is forbidden shows in the first call that needs it", "")
 	case len(s.Missing) > 0:
 		return critical("commands are missing, or renamed: "+strings.Join(s.Missing, ", "), "scripts that need them fail: tokens, leases, counters or locks, by what is missing",
 			"in redis.conf: no line rename-command for "+strings.Join(s.Missing, ", ")+"; then restart")
@@ -143,7 +144,8 @@ func priority(s *redisstore.Inspected) string {
 	return s.Info["slave_priority"]
 }
 
-// heirsOf are the replicas of one master that may take its place: those that it lists, less those that are known not to be able to.
+// heirsOf are the replicas of one master that may take its place: those that it lists, less those
+// that are known not to be able to.
 func (x *exam) heirsOf(master *redisstore.Inspected) int {
 	heirs, replicas := x.heirs()
 	count := len(master.Replicas)

@@ -33,7 +33,7 @@ func sentinelCount(x *exam) []verdict {
 	var all []verdict
 	_, gone := x.sentinels()
 	if len(gone) > 0 {
-		all = append(all, warning("sentinels can not be asked: "+strings.Join(gone, ", "), "fewer can agree on a failover: when the master is lost, everything may wait for people", "start them, or name others in --redis"))
+		all = append(all, warning("sentinels cannot be asked: "+strings.Join(gone, ", "), "fewer can agree on a failover: when the master is lost, everything may wait for people", "start them, or name others in --redis"))
 	}
 	if known := len(x.Sentinels); known < leastSentinels {
 		return append(all, warning(fmt.Sprintf("%d sentinels", known), "with the loss of one nobody can decide on a failover, or one decides alone and makes two masters", "run three, on three machines"))
@@ -56,7 +56,7 @@ func sentinelRights(x *exam) []verdict {
 	slices.Sort(denied)
 	denied = slices.Compact(denied)
 	return []verdict{critical("the user may not run "+strings.Join(denied, ", ")+" at "+strings.Join(addrs, ", "),
-		"the master is not found, or a failover is not heard of; the sentinels can not be judged",
+		"the master is not found, or a failover is not heard of; the sentinels cannot be judged",
 		"ACL SETUSER <user> &+switch-master &+replica-reconf-done +"+strings.ToLower(strings.Join(denied, " +"))+", at each sentinel")}
 }
 

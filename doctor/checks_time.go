@@ -7,7 +7,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// clocksApart compares the clocks of servers that can be master with each other: worker ids and fences count on them.
+// clocksApart compares the clocks of servers that can be master with each other: worker ids and
+// fences count on them.
 func clocksApart(x *exam) []verdict {
 	var first, last *redisstore.Inspected
 	var within time.Duration
@@ -37,14 +38,14 @@ func clocksApart(x *exam) []verdict {
 	case apart-doubt > x.ClockSkew:
 		return []verdict{critical(found, risk, fix)}
 	case apart+doubt > x.ClockSkew:
-		return []verdict{note(found+"; the network is too slow to tell whether that is too much", risk, "run this from a host that is nearer to them")}
+		return []verdict{note(found+"; the network is too slow to show whether that is too much", risk, "run this from a host that is nearer to them")}
 	}
 	return []verdict{fine("clocks of servers agree to %s (±%s)", short(apart), short(doubt))}
 }
 
 func clockHere(x *exam, s *redisstore.Inspected) verdict {
 	if s.Clock.Err != "" {
-		return note("its clock can not be seen: "+s.Clock.Err, "scripts need TIME as well", "ACL SETUSER <user> +time")
+		return note("its clock cannot be seen: "+s.Clock.Err, "scripts need TIME as well", "ACL SETUSER <user> +time")
 	}
 	off := s.Clock.Offset.Abs()
 	direction := "ahead of"
@@ -59,7 +60,8 @@ func clockHere(x *exam, s *redisstore.Inspected) verdict {
 		"set both clocks by NTP (chronyc tracking)")
 }
 
-// agreement is a bound for people: the same for all who are well below it, so that servers in order are told of together.
+// agreement is a bound for people: the same for all who are well below it, so that servers in order
+// are told of together.
 func agreement(d time.Duration) time.Duration {
 	for _, bound := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
 		if d <= bound {

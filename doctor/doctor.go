@@ -15,10 +15,11 @@ type Severity int
 
 // The severities, the least first.
 const (
-	OK       Severity = iota // as it should be
-	Note                     // worth knowing, or not to be seen
-	Warning                  // a promise is weaker than it could be, or will be broken by a fault that happens
-	Critical                 // a promise is broken now, or by the next restart; or nothing works
+	OK   Severity = iota // as it should be
+	Note                 // worth knowing, or not to be seen
+	// Warning means that a promise is weaker than it could be, or is broken by a fault that happens.
+	Warning
+	Critical // a promise is broken now, or by the next restart; or nothing works
 )
 
 var severities = []string{"ok", "note", "warning", "critical"}
@@ -49,10 +50,12 @@ type Finding struct {
 	Fix      string   `json:"fix,omitempty"`  // the line that ends it
 }
 
-// Settings are those of the service that uses the Redis, where a judgement depends on them. The zero value of each field but Ack means the default beside it.
+// Settings are those of the service that uses the Redis, where a judgement depends on them. The
+// zero value of each field but Ack means the default beside it.
 type Settings struct {
-	Ack          int           // replicas that have to confirm each write
-	ClockSkew    time.Duration // how far the clocks of two servers that can be master may differ; 0 = 1 s
+	Ack int // replicas that have to confirm each write
+	// how far the clocks of two servers that can be master may differ; 0 = 1 s
+	ClockSkew    time.Duration
 	StoreTimeout time.Duration // how long a call may take; 0 = 1 s
 	WorkerTTL    time.Duration // the shortest TTL of a worker-id pool in use; 0 = 30 s
 }
@@ -108,7 +111,8 @@ type check struct {
 	away   bool // it is for servers that could not be asked, too
 }
 
-// verdict is what a check came to. The zero verdict is that there is nothing to say, since the check is not about such a server, or could not see.
+// verdict is what a check came to. The zero verdict is that there is nothing to say, since the
+// check is not about such a server, or could not see.
 type verdict struct {
 	severity         Severity
 	found, risk, fix string

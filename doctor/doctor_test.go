@@ -120,11 +120,11 @@ var symptoms = []symptom{
 		f.Servers[0].Info["cluster_enabled"] = "1"
 	}},
 	{"version", "Redis 6.0.9", Critical, onMaster(info("redis_version", "6.0.9"))},
-	{"version", "can not be seen", Note, onMaster(info("redis_version", ""))},
+	{"version", "cannot be seen", Note, onMaster(info("redis_version", ""))},
 	{"version", "Valkey 8.0.1", OK, onMaster(info("valkey_version", "8.0.1"))},
 	{"version", "Redis 6.2.0", OK, onMaster(info("redis_version", "6.2.0"))},
 	{"commands", "INCRBY", Critical, onMaster(func(s *redisstore.Inspected) { s.Missing = []string{"INCRBY"} })},
-	{"commands", "can not be seen", Note, onMaster(func(s *redisstore.Inspected) { s.Untried = "i/o timeout" })},
+	{"commands", "cannot be seen", Note, onMaster(func(s *redisstore.Inspected) { s.Untried = "i/o timeout" })},
 	{"rights", "may not run EVAL", Critical, onMaster(func(s *redisstore.Inspected) { s.Denied = []string{"EVAL"} })},
 	{"scripts", "NOPERM", Critical, onMaster(func(s *redisstore.Inspected) { s.ScriptFails = "NOPERM no eval" })},
 	{"write", "OOM", Critical, onMaster(func(s *redisstore.Inspected) { s.Reach.Err = "OOM command not allowed" })},
@@ -132,7 +132,7 @@ var symptoms = []symptom{
 	{"persistence", "nothing on disk", Critical, onMaster(info("aof_enabled", "0"))},
 	{"persistence", "nothing on disk", Warning, onReplica(info("aof_enabled", "0"))},
 	{"persistence", "from time to time", Warning, onMaster(func(s *redisstore.Inspected) { s.Info["aof_enabled"], s.Config["save"] = "0", "3600 1" })},
-	{"persistence", "can not be seen", Warning, onMaster(func(s *redisstore.Inspected) {
+	{"persistence", "cannot be seen", Warning, onMaster(func(s *redisstore.Inspected) {
 		s.Info["aof_enabled"] = "0"
 		delete(s.Config, "save")
 	})},
@@ -185,12 +185,12 @@ var symptoms = []symptom{
 		s.Clock.Offset, s.Clock.Within = 900*time.Millisecond, 400*time.Millisecond
 	})},
 	{"clock-host", "behind this host's", Warning, everywhere(func(s *redisstore.Inspected) { s.Clock.Offset = -time.Minute })},
-	{"clock-host", "can not be seen", Note, onMaster(func(s *redisstore.Inspected) { s.Clock.Err = "NOPERM" })},
+	{"clock-host", "cannot be seen", Note, onMaster(func(s *redisstore.Inspected) { s.Clock.Err = "NOPERM" })},
 	{"latency", "p99 2s", Critical, onMaster(func(s *redisstore.Inspected) { s.Script.P99 = 2 * time.Second })},
 	{"latency", "p99 400ms", Warning, onMaster(func(s *redisstore.Inspected) { s.Script.P99 = 400 * time.Millisecond })},
 
 	{"sentinels", "2 sentinels", Warning, func(f *redisstore.Inspection, _ *Settings) { f.Sentinels = f.Sentinels[:2] }},
-	{"sentinels", "can not be asked", Warning, bySentinels(func(all []redisstore.InspectedSentinel) {
+	{"sentinels", "cannot be asked", Warning, bySentinels(func(all []redisstore.InspectedSentinel) {
 		all[2] = redisstore.InspectedSentinel{Addr: all[2].Addr, Away: "refused"}
 	})},
 	{"sentinel-rights", "may not run SENTINEL|MASTER at 10.0.0.2:26379", Critical, bySentinels(func(all []redisstore.InspectedSentinel) {

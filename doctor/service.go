@@ -105,7 +105,7 @@ func serviceKeys(s *Service, _ Settings) verdict {
 	case s.Anonymous == http.StatusUnauthorized || s.Anonymous == http.StatusForbidden:
 		return fine("who shows no key is refused")
 	case s.Anonymous != http.StatusOK:
-		return note(fmt.Sprintf("who shows no key gets status %d for GET /counter", s.Anonymous), "whether keys are needed can not be told", "")
+		return note(fmt.Sprintf("who shows no key gets status %d for GET /counter", s.Anonymous), "whether keys are needed cannot be told", "")
 	case s.Loopback:
 		return note("takes everybody, on this host", "every program on this host can take locks and leases and set counters back", "coatcheck serve --access FILE")
 	}
@@ -147,7 +147,7 @@ func serviceTLS(s *Service, _ Settings) verdict {
 
 func serviceClock(s *Service, x Settings) verdict {
 	if s.Clock.Err != "" {
-		return note("its clock can not be seen: "+s.Clock.Err, "", "")
+		return note("its clock cannot be seen: "+s.Clock.Err, "", "")
 	}
 	if s.Clock.Offset.Abs()-s.Clock.Within <= x.ClockSkew {
 		return fine("its clock agrees with this host's to %s", agreement(s.Clock.Offset.Abs()+s.Clock.Within))
@@ -170,7 +170,7 @@ func serviceLatency(s *Service, x Settings) verdict {
 func serviceVersion(s *Service, _ Settings) verdict {
 	switch {
 	case s.Version == "":
-		return note("its version can not be seen", "none", "an --api-key that may read, for /metrics")
+		return note("its version cannot be seen", "none", "an --api-key that may read, for /metrics")
 	case s.Version != s.Ours:
 		return note("version "+s.Version+", and this program is "+s.Ours, "flags and routes may differ", "the same version of both")
 	}

@@ -40,10 +40,10 @@ func TestEachCheckOfAServiceFindsItsFact(t *testing.T) {
 		{"service-tls", "in 3 days", Warning, func(s *Service) { s.Certificate.NotAfter = today.Add(80 * time.Hour) }},
 		{"service-tls", "not trusted", Critical, func(s *Service) { s.Certificate.Untrusted = "unknown authority" }},
 		{"service-clock", "1m0s off", Warning, func(s *Service) { s.Clock.Offset = time.Minute }},
-		{"service-clock", "can not be seen", Note, func(s *Service) { s.Clock.Err = "no Date" }},
+		{"service-clock", "cannot be seen", Note, func(s *Service) { s.Clock.Err = "no Date" }},
 		{"service-latency", "p99 2s", Warning, func(s *Service) { s.Latency.P99 = 2 * time.Second }},
 		{"service-version", "version v2", Note, func(s *Service) { s.Version = "v2" }},
-		{"service-version", "can not be seen", Note, func(s *Service) { s.Version = "" }},
+		{"service-version", "cannot be seen", Note, func(s *Service) { s.Version = "" }},
 		{"service-problems", "404", Warning, func(s *Service) { s.Problems = 404 }},
 	} {
 		facts := healthyService()

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// How long a script takes through go-redis: with and without a data directory, alone and with many callers.
+// How long a script takes through go-redis: with and without a data directory, alone and with many
+// callers.
 func BenchmarkIncrScript(b *testing.B) {
 	script := `return redis.call('INCR', KEYS[1])`
 	for name, dir := range map[string]bool{"memory": false, "directory": true} {
@@ -35,7 +36,8 @@ func BenchmarkIncrScript(b *testing.B) {
 	}
 }
 
-// What the clock adds to a command when many keys wait for their expiry, beside the walk over all keys that it replaces.
+// What the clock adds to a command when many keys wait for their expiry, beside the walk over all
+// keys that it replaces.
 func BenchmarkClock(b *testing.B) {
 	for _, keys := range []int{1, 100_000} {
 		s := open(b, Config{})

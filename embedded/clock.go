@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// gcPause is the shortest wait before the next sweep of an idle store. Expiry is exact all the same: every command sweeps first.
+// gcPause is the shortest wait before the next sweep of an idle store. Expiry is exact all the
+// same: every command sweeps first.
 const gcPause = 100 * time.Millisecond
 
-// clock knows when keys expire. miniredis can only make all its TTLs shorter, by a walk over all keys, so the store leaves them alone: what miniredis
-// holds as a TTL is the instant of expiry, counted from the clock's start. A command that sets a TTL is rewritten to that, one that reads a TTL is
-// answered by the store. All methods need the store's exec lock.
+// clock knows when keys expire. miniredis can only make all its TTLs shorter, by a walk over all
+// keys, so the store leaves them alone: what miniredis holds as a TTL is the instant of expiry,
+// counted from the clock's start. A command that sets a TTL is rewritten to that, one that reads a
+// TTL is answered by the store. All methods need the store's exec lock.
 type clock struct {
 	start time.Time
 	queue deadlines

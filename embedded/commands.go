@@ -2,16 +2,18 @@ package embedded
 
 import "strings"
 
-// write is a command that may change data. Its functions take the arguments behind the command's name, of any number.
+// write is a command that may change data. Its functions take the arguments behind the command's
+// name, of any number.
 type write struct {
-	keys  func(args []string) []string // the keys it may change
-	parts func(args []string) []string // the fields or members it may change of its one key; nil = the key as a whole
-	makes bool                         // it may make a key
-	life  bool                         // it changes nothing but the key's expiry
+	keys func(args []string) []string // the keys it may change
+	// the fields or members it may change of its one key; nil = the key as a whole
+	parts func(args []string) []string
+	makes bool // it may make a key
+	life  bool // it changes nothing but the key's expiry
 }
 
-// writes are the commands that may change data. What is neither here, nor in bystanders, nor marked as read-only by miniredis, is refused: the journal
-// would not know what it changes.
+// writes are the commands that may change data. What is neither here, nor in bystanders, nor marked
+// as read-only by miniredis, is refused: the journal would not know what it changes.
 var writes = map[string]write{
 	"APPEND":      {keys: first, makes: true},
 	"BITOP":       {keys: second, makes: true},
@@ -82,7 +84,8 @@ var bystanders = map[string]bool{
 	"PUBSUB": true, "PUNSUBSCRIBE": true, "QUIT": true, "SCRIPT": true, "SUBSCRIBE": true, "TIME": true, "UNSUBSCRIBE": true, "WAIT": true,
 }
 
-// reads tells whether a command is one of miniredis's that only read. Streams are not: XREAD may block, and the rest is not journalled.
+// reads reports whether a command is one of miniredis's that only read. Streams are not: XREAD may
+// block, and the rest is not journalled.
 func (s *Store) reads(name string) bool {
 	return s.redis.IsReadOnlyCommand(name) && !strings.HasPrefix(name, "X") && !strings.HasPrefix(name, "PF")
 }

@@ -18,8 +18,9 @@ const maxUnread = 64 << 20
 // keptBuffer is the size in bytes up to which a buffer is used again.
 const keptBuffer = 64 << 10
 
-// conn is one connection. Commands are run by the goroutine that reads them; what miniredis writes is kept until a second goroutine has seen that the
-// journal covers it, and sends it. So a slow reader stops nobody else, and neither does a message that leaves in the middle of a script.
+// conn is one connection. Commands are run by the goroutine that reads them; what miniredis writes
+// is kept until a second goroutine has seen that the journal covers it, and sends it. So a slow
+// reader stops nobody else, and neither does a message that leaves in the middle of a script.
 type conn struct {
 	store      *Store
 	journal    *journal // nil: no reply has to wait for it
@@ -76,7 +77,8 @@ func (c *conn) receive() {
 	}
 }
 
-// Write takes what miniredis says to the client. It never waits and never fails: miniredis may call it while it holds its lock.
+// Write takes what miniredis says to the client. It never waits and never fails: miniredis may call
+// it while it holds its lock.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +123,8 @@ func (c *conn) send() {
 	}
 }
 
-// take waits for something to send, and leaves an empty buffer in its place. Nothing means that there will be no more.
+// take waits for something to send, and leaves an empty buffer in its place. Nothing means that
+// there will be no more.
 func (c *conn) take(empty []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +141,8 @@ func (c *conn) cover() error {
 	if c.journal == nil {
 		return nil
 	}
-	if c.subscribed.Load() { // a message is written while the script that published it still runs: wait for its end
+	// a message is written while the script that published it still runs: wait for its end
+	if c.subscribed.Load() {
 		c.store.awaitScript()
 	}
 	return c.journal.cover()

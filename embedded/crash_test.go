@@ -20,7 +20,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/logtest"
 )
 
-// childDir names, for the child process of TestKillLosesNothingThatWasAnswered, the data directory; childBytes its CompactBytes.
+// childDir names, for the child process of TestKillLosesNothingThatWasAnswered, the data directory;
+// childBytes its CompactBytes.
 const (
 	childDir   = "COATCHECK_EMBEDDED_CHILD_DIR"
 	childBytes = "COATCHECK_EMBEDDED_CHILD_COMPACT_BYTES"
@@ -29,7 +30,8 @@ const (
 // workers is how many connections count at once, in the child and elsewhere.
 const workers = 8
 
-// pair counts, keeps the count a second time in a hash, and in a third place a record of each count that only grows.
+// pair counts, keeps the count a second time in a hash, and in a third place a record of each count
+// that only grows.
 const pair = `local n = redis.call('INCR', KEYS[1]) redis.call('HSET', KEYS[2], 'n', n) redis.call('ZADD', KEYS[3], n, n) return n`
 
 // countForEver is the child: it prints every count that it was answered, until it is killed.
@@ -89,7 +91,8 @@ func TestKillLosesNothingThatWasAnswered(t *testing.T) {
 	}
 }
 
-// killAfter runs the child until it has printed some counts, kills it, and returns all that it printed.
+// killAfter runs the child until it has printed some counts, kills it, and returns all that it
+// printed.
 func killAfter(t *testing.T, dir, compactBytes string, lines int) (answered []int) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0])
@@ -262,7 +265,8 @@ func TestASecondOpenerIsRefused(t *testing.T) {
 	open(t, Config{Dir: dir})
 }
 
-// A process that is being started has a copy of every open file until it is the other program. It must not hold the directory.
+// A process that is being started has a copy of every open file until it is the other program. It
+// must not hold the directory.
 func TestADirectoryIsFreeWhenItsStoreIsClosedWhoeverHasACopyOfTheFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})

@@ -50,8 +50,9 @@ func lockDirectory(path string) (*directory, error) {
 	return &directory{path, lock}, nil
 }
 
-// unlock lets others have the directory. An error would change nothing: the lock goes with the process at the latest.
-// It is let go before the file is closed: a process that is being started just now may have a copy of the file for a moment, and with it the lock.
+// unlock lets others have the directory. An error would change nothing: the lock goes with the
+// process at the latest. It is let go before the file is closed: a process that is being started
+// just now may have a copy of the file for a moment, and with it the lock.
 func (d *directory) unlock() {
 	_ = funlock(d.lock)
 	_ = d.lock.Close()
@@ -95,7 +96,8 @@ func (d *directory) newLog(number int) (log *os.File, secret string, err error) 
 	return log, secret, nil
 }
 
-// removeLogs deletes the logs up to a number. The oldest goes first, so that those that a crash leaves are the end of the history.
+// removeLogs deletes the logs up to a number. The oldest goes first, so that those that a crash
+// leaves are the end of the history.
 func (d *directory) removeLogs(last int) error {
 	numbers, err := d.logs()
 	if err != nil {

@@ -64,8 +64,10 @@
 //
 //	redis-cli --pipe < snapshot.resp
 //
-// The new Redis has another incarnation, which the packages above notice. A log is not for this: it gives each key's expiry many times over.
+// The new Redis has another incarnation, which the packages above notice. A log is not for this: it
+// gives each key's expiry many times over.
 //
-// When the log outgrows [Config.CompactBytes] and twice the snapshot, a new snapshot is written while the store goes on serving. Listing its keys
-// stops it for a moment (about 0.5 s with a million keys, 0.03 s with a hundred thousand).
+// When the log outgrows [Config.CompactBytes] and twice the snapshot, a new snapshot is written
+// while the store goes on serving. Listing its keys stops it for a moment (about 0.5 s with a
+// million keys, 0.03 s with a hundred thousand).
 package embedded

@@ -19,7 +19,8 @@ func (s *Store) do(peer *server.Peer, args []string) {
 	s.settleLocked()
 }
 
-// hook is called by miniredis before every command: by those that the store hands on itself, which pass, and by those that a script calls.
+// hook is called by miniredis before every command: by those that the store hands on itself, which
+// pass, and by those that a script calls.
 func (s *Store) hook(peer *server.Peer, name string, args ...string) bool {
 	if s.pass {
 		s.pass = false
@@ -29,8 +30,9 @@ func (s *Store) hook(peer *server.Peer, name string, args ...string) bool {
 	return true
 }
 
-// runLocked decides what becomes of a command: refused, answered by the store itself, or handed on to miniredis. called means that a script calls it.
-// Then miniredis holds its lock, and only askLocked and dispatchLocked may speak to it.
+// runLocked decides what becomes of a command: refused, answered by the store itself, or handed on
+// to miniredis. called means that a script calls it. Then miniredis holds its lock, and only
+// askLocked and dispatchLocked may speak to it.
 func (s *Store) runLocked(peer *server.Peer, args []string, called bool) {
 	name := strings.ToUpper(args[0])
 	change, writes := writes[name]
@@ -139,7 +141,8 @@ func (s *Store) scriptLocked(peer *server.Peer, args []string, called bool) {
 // quoted is how miniredis tells that a redis.call failed inside a script.
 var quoted = regexp.MustCompile(`^-ERR Error compiling script \(new function\): \S*:\d+: ([A-Z]+ .*?) stack traceback:  \[G\]: in function 'call'`)
 
-// plainError makes a script's error begin with the code of the command that failed, as Redis does, so that callers can class it.
+// plainError makes a script's error begin with the code of the command that failed, as Redis does,
+// so that callers can class it.
 func plainError(reply string) string {
 	if !strings.HasPrefix(reply, "-") {
 		return reply
@@ -157,7 +160,8 @@ func (s *Store) full() string {
 	return fmt.Sprintf("OOM embedded store holds its cap of %d keys; use a real Redis (--redis) or wait for keys to expire", s.maxKeys)
 }
 
-// roomLocked tells whether a command on these keys keeps within the cap, if it makes those that are missing.
+// roomLocked reports whether a command on these keys keeps within the cap, if it makes those that
+// are missing.
 func (s *Store) roomLocked(caller any, keys []string) bool {
 	count := s.countLocked(caller)
 	if count+len(keys) <= s.maxKeys {

@@ -10,7 +10,8 @@ import (
 // imageWords bounds how many fields or members one command of an image has.
 const imageWords = 1024
 
-// appendImageLocked writes the commands that make a key what it is now, whatever it was: nothing but DEL for a key that is not there.
+// appendImageLocked writes the commands that make a key what it is now, whatever it was: nothing
+// but DEL for a key that is not there.
 func (s *Store) appendImageLocked(to []byte, key string) []byte {
 	switch s.redis.Type(key) {
 	case "string":
@@ -46,7 +47,8 @@ func appendChunks(to []byte, command, key string, words []string) []byte {
 	return to
 }
 
-// appendExpiryLocked writes a key's expiry as the time of the wall clock, rounded up to milliseconds.
+// appendExpiryLocked writes a key's expiry as the time of the wall clock, rounded up to
+// milliseconds.
 func (s *Store) appendExpiryLocked(to []byte, key string, at time.Duration) []byte {
 	left := at - s.clock.now()
 	until := time.Now().Add(left + time.Millisecond - 1).UnixMilli()
@@ -87,7 +89,8 @@ func words(reply any) []string {
 	return texts
 }
 
-// appendPartsLocked writes what has become of some fields or members of a key. A key that is not there, or is of a type without them, is written whole.
+// appendPartsLocked writes what has become of some fields or members of a key. A key that is not
+// there, or is of a type without them, is written whole.
 func (s *Store) appendPartsLocked(to []byte, key string, parts []string) []byte {
 	var set, gone []string
 	var put, remove string

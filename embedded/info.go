@@ -8,7 +8,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// redisVersion is that of the Redis whose commands the store comes nearest to. Probe for commands rather than for this.
+// redisVersion is that of the Redis whose commands the store comes nearest to. Probe for commands
+// rather than for this.
 const redisVersion = "7.2.0"
 
 func newIncarnation() string {

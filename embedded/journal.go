@@ -12,11 +12,13 @@ import (
 	"time"
 )
 
-// compactPause is how long the store waits after a snapshot that could not be written, before it tries another.
+// compactPause is how long the store waits after a snapshot that could not be written, before it
+// tries another.
 const compactPause = time.Minute
 
-// journal keeps the log. What commands change is noted as keys and parts of keys; a flush reads what these are by then, and writes that. So every group
-// in the log can be replayed onto a state that already has it, which lets a snapshot be taken key by key while the store serves.
+// journal keeps the log. What commands change is noted as keys and parts of keys; a flush reads
+// what these are by then, and writes that. So every group in the log can be replayed onto a state
+// that already has it, which lets a snapshot be taken key by key while the store serves.
 type journal struct {
 	store  *Store
 	dir    *directory
@@ -94,7 +96,8 @@ func (j *journal) notePartsLocked(key string, parts []string) {
 	}
 }
 
-// noteExpiredLocked notes a key that expired. No reply waits for that to be written, since the log has the time of the expiry already.
+// noteExpiredLocked notes a key that expired. No reply waits for that to be written, since the log
+// has the time of the expiry already.
 func (j *journal) noteExpiredLocked(key string) { j.keyLocked(key).whole = true }
 
 func (j *journal) noteFlushLocked() {
@@ -103,7 +106,8 @@ func (j *journal) noteFlushLocked() {
 	clear(j.changed)
 }
 
-// cover returns when the disk has every change that was noted before the call, or with an error if it can not.
+// cover returns when the disk has every change that was noted before the call, or with an error if
+// it cannot.
 func (j *journal) cover() error {
 	want := j.changes.Load()
 	if j.synced.Load() >= want {
@@ -184,10 +188,11 @@ func (j *journal) appendLifeLocked(to []byte, key string) []byte {
 	}
 }
 
-// fail makes the store refuse everything from now on, and ends the connections, whose replies can not be covered.
+// fail makes the store refuse everything from now on, and ends the connections, whose replies
+// cannot be covered.
 func (j *journal) fail(err error) {
 	j.err = err
-	j.logger.Error("the data directory can not be written; the store refuses everything until it is started again", "dir", j.dir.path, "error", err)
+	j.logger.Error("the data directory cannot be written; the store refuses everything until it is started again", "dir", j.dir.path, "error", err)
 	j.store.exec.Lock()
 	defer j.store.exec.Unlock()
 	j.store.failed = err
@@ -259,7 +264,8 @@ func (j *journal) rotate() (last int, err error) {
 	return j.number - 1, old.Close()
 }
 
-// close flushes, writes the last snapshot, and marks the stop as clean. The store serves nothing any more.
+// close flushes, writes the last snapshot, and marks the stop as clean. The store serves nothing
+// any more.
 func (j *journal) close() error {
 	j.stop()
 	j.compacting.Wait()

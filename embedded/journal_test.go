@@ -150,10 +150,12 @@ func TestTheDirectoryIsPrivate(t *testing.T) {
 	}
 }
 
-// histories is how many seeds of random commands are tried. TestManyMoreHistories goes on from there.
+// histories is how many seeds of random commands are tried. TestManyMoreHistories goes on from
+// there.
 const histories = 3
 
-// A history of random commands, at any point of which a crash must leave what the memory holds, also between the steps of a compaction.
+// A history of random commands, at any point of which a crash must leave what the memory holds,
+// also between the steps of a compaction.
 func TestTheFilesHoldWhatTheMemoryHolds(t *testing.T) {
 	for seed := range uint64(histories) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { history(t, seed) })
@@ -294,7 +296,8 @@ func TestOnlyRepliesThatTellOfSomethingNewCostAnFsync(t *testing.T) {
 	expect.Equal(t, "the syncs that reads cost", log.syncs.Load()-written, 0)
 }
 
-// aMoment is how long the tests of what must wait look whether it does. It is never too short for code that is right.
+// aMoment is how long the tests of what must wait look whether it does. It is never too short for
+// code that is right.
 const aMoment = 50 * time.Millisecond
 
 func TestRepliesWaitForTheWritesTheyTellOf(t *testing.T) {
@@ -302,7 +305,8 @@ func TestRepliesWaitForTheWritesTheyTellOf(t *testing.T) {
 	log := watch(s)
 	log.gate = make(chan struct{})
 	answers := make(chan string, 2+workers)
-	ask := func(words ...string) { // each on a connection of its own, without what go-redis says first
+	// each on a connection of its own, without what go-redis says first
+	ask := func(words ...string) {
 		conn, err := s.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -480,7 +484,8 @@ func TestAKeyThatExpiresWhileASnapshotIsTakenDoesNotComeBack(t *testing.T) {
 
 func TestASnapshotShowsNothingThatTheLogDoesNotHave(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
-	s.do(newProbe().peer, []string{"SET", "k", "v"}) // nobody waits for the reply, so nothing is flushed
+	// nobody waits for the reply, so nothing is flushed
+	s.do(newProbe().peer, []string{"SET", "k", "v"})
 	if s.journal.synced.Load() == s.journal.changes.Load() {
 		t.Fatal("it is flushed")
 	}

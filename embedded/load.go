@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// openDir locks the data directory, loads it, and begins a journal. The order of its writes lets it be cut off anywhere: until the state is written, which
-// comes last, the next start finds what this one found, or a snapshot of it.
+// openDir locks the data directory, loads it, and begins a journal. The order of its writes lets it
+// be cut off anywhere: until the state is written, which comes last, the next start finds what this
+// one found, or a snapshot of it.
 func (s *Store) openDir(cfg Config) (err error) {
 	dir, err := lockDirectory(cfg.Dir)
 	if err != nil {
@@ -45,7 +46,8 @@ func (s *Store) openDir(cfg Config) (err error) {
 	return nil
 }
 
-// loadLocked reads the state, the snapshot and the logs, and returns the number of the last log. Nobody else has the store yet.
+// loadLocked reads the state, the snapshot and the logs, and returns the number of the last log.
+// Nobody else has the store yet.
 func (s *Store) loadLocked(dir *directory) (last int, err error) {
 	st, known, err := dir.readState()
 	if err != nil {
@@ -110,7 +112,8 @@ func (s *Store) raiseCounters() (raised int) {
 	return raised
 }
 
-// loader replays files. It keeps expiry apart until all is read: an expiry that is over may have been put off by a later command.
+// loader replays files. It keeps expiry apart until all is read: an expiry that is over may have
+// been put off by a later command.
 type loader struct {
 	store  *Store
 	dir    *directory
@@ -148,7 +151,8 @@ func (l *loader) snapshot() (logs int, found bool, err error) {
 	}
 }
 
-// log reads a log. The last one may end in a group that was never written to its end, which then is dropped.
+// log reads a log. The last one may end in a group that was never written to its end, which then is
+// dropped.
 func (l *loader) log(name string, last bool) error {
 	file, err := os.Open(l.dir.file(name))
 	if err != nil {
@@ -221,7 +225,8 @@ func (l *loader) replay(words []string) (err error) {
 	}
 	_, err = l.store.askLocked(nil, words...)
 	if err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") {
-		return nil // the snapshot is newer than this command; the one that gave the key its other type follows
+		// the snapshot is newer than this command; the one that gave the key its other type follows
+		return nil
 	}
 	return err
 }

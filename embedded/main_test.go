@@ -42,11 +42,12 @@ func client(t testing.TB, s *Store) *redis.Client {
 
 func dialer(s *Store) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr:                     "127.0.0.1:1",
-		Dialer:                   func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx) },
-		Protocol:                 2,
-		DisableIdentity:          true,
-		ReadTimeout:              2 * time.Minute, // go-redis waits for 3 s, and a busy machine may need more
+		Addr:            "127.0.0.1:1",
+		Dialer:          func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx) },
+		Protocol:        2,
+		DisableIdentity: true,
+		// go-redis waits for 3 s, and a busy machine may need more
+		ReadTimeout:              2 * time.Minute,
 		WriteTimeout:             2 * time.Minute,
 		PoolTimeout:              2 * time.Minute,
 		MaxRetries:               -1,

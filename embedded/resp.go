@@ -38,7 +38,8 @@ func appendHead(to []byte, kind byte, n int) []byte {
 	return append(to, '\r', '\n')
 }
 
-// reader reads commands, from a client or from a file. It takes nothing but what appendCommand writes.
+// reader reads commands, from a client or from a file. It takes nothing but what appendCommand
+// writes.
 type reader struct {
 	from   *bufio.Reader
 	offset int64  // bytes read
@@ -47,7 +48,8 @@ type reader struct {
 
 func newReader(from io.Reader) *reader { return &reader{from: bufio.NewReader(from)} }
 
-// command reads one command, of at least one word. It answers io.EOF at the end, io.ErrUnexpectedEOF inside a command, and errSyntax.
+// command reads one command, of at least one word. It answers io.EOF at the end,
+// io.ErrUnexpectedEOF inside a command, and errSyntax.
 func (r *reader) command() ([]string, error) {
 	if _, err := r.from.Peek(1); err != nil {
 		return nil, err

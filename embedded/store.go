@@ -20,25 +20,28 @@ const (
 	DefaultMaxKeys      = 1_000_000
 	DefaultMaxBytes     = 256 << 20
 	DefaultCompactBytes = 16 << 20
-	// MinTTL is the shortest time to live that a key can be given. A reply may wait that long for the disk or for a busy process.
+	// MinTTL is the shortest time to live that a key can be given. A reply may wait that long for
+	// the disk or for a busy process.
 	MinTTL = 100 * time.Millisecond
-	// CounterJump is what a start after an unclean stop adds to every string that is a 64-bit integer without expiry. One that it would carry beyond
-	// 2^63-1 stays as it is.
+	// CounterJump is what a start after an unclean stop adds to every string that is a 64-bit
+	// integer without expiry. One that it would carry beyond 2^63-1 stays as it is.
 	CounterJump = 1000
 )
 
 // ErrInUse means that another store has the data directory open.
 var ErrInUse = errors.New("the data directory is in use by another process")
 
-// ErrCorrupt means that a file of the data directory is damaged other than by a crash while it was written. Nothing was changed.
+// ErrCorrupt means that a file of the data directory is damaged other than by a crash while it was
+// written. Nothing was changed.
 var ErrCorrupt = errors.New("corrupt data")
 
 // Config says what a store keeps and how much. The zero value keeps nothing and is ready to use.
 type Config struct {
-	Dir          string       // the data directory, made if missing; "" = everything is gone when the store ends
-	MaxKeys      int          // how many keys it may hold; 0 = DefaultMaxKeys
-	MaxBytes     int64        // how much memory what it holds may take; 0 = DefaultMaxBytes
-	CompactBytes int64        // size of the log, in bytes, below which it is never compacted; 0 = DefaultCompactBytes
+	Dir      string // the data directory, made if missing; "" = everything is gone when the store ends
+	MaxKeys  int    // how many keys it may hold; 0 = DefaultMaxKeys
+	MaxBytes int64  // how much memory what it holds may take; 0 = DefaultMaxBytes
+	// size of the log, in bytes, below which it is never compacted; 0 = DefaultCompactBytes
+	CompactBytes int64
 	Logger       *slog.Logger // nil = silent
 }
 
@@ -69,7 +72,8 @@ func (c *Config) complete() error {
 	return errors.Join(faults...)
 }
 
-// Store is a miniredis with a clock, a cap, an incarnation and perhaps a data directory. Its methods are safe for concurrent use.
+// Store is a miniredis with a clock, a cap, an incarnation and perhaps a data directory. Its
+// methods are safe for concurrent use.
 type Store struct {
 	maxKeys     int
 	maxBytes    int64
@@ -82,7 +86,8 @@ type Store struct {
 	closeErr error
 	readers  sync.WaitGroup // one for every connection
 
-	// exec is held while one command runs, or one script with all that it calls, and guards the rest.
+	// exec is held while one command runs, or one script with all that it calls, and guards the
+	// rest.
 	exec    sync.Mutex
 	redis   *miniredis.Miniredis
 	pass    bool  // the next command that reaches the hook is the store's own
@@ -93,11 +98,11 @@ type Store struct {
 	touched []touch // keys that the command under way may have changed
 	conns   map[*conn]struct{}
 	closed  bool
-	failed  error // why the journal can not be written any more
+	failed  error // why the journal cannot be written any more
 }
 
-// Open starts a store, and loads what the data directory holds. The error is [ErrInUse] or [ErrCorrupt] under errors.Is where it is that. The caller
-// ends the store with [Store.Close].
+// Open starts a store, and loads what the data directory holds. The error is [ErrInUse] or
+// [ErrCorrupt] under errors.Is where it is that. The caller ends the store with [Store.Close].
 func Open(cfg Config) (*Store, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("embedded: config: %w", err)
@@ -139,7 +144,8 @@ func newStore(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Dial returns a new connection to the store, inside the process. The context bounds only the call. It fails with net.ErrClosed after [Store.Close].
+// Dial returns a new connection to the store, inside the process. The context bounds only the call.
+// It fails with net.ErrClosed after [Store.Close].
 func (s *Store) Dial(ctx context.Context) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("embedded: dial: %w", err)
@@ -157,14 +163,16 @@ func (s *Store) Dial(ctx context.Context) (net.Conn, error) {
 	return near, nil
 }
 
-// Incarnation names the life of the state that the store holds, in 40 hex digits. With a data directory it is kept across a clean stop.
+// Incarnation names the life of the state that the store holds, in 40 hex digits. With a data
+// directory it is kept across a clean stop.
 func (s *Store) Incarnation() string { return s.incarnation }
 
-// CleanStart tells whether everything that was ever answered is certain to be here: the data directory was stopped cleanly, is new, or there is none.
+// CleanStart reports whether everything that was ever answered is certain to be here: the data
+// directory was stopped cleanly, is new, or there is none.
 func (s *Store) CleanStart() bool { return s.cleanStart }
 
-// Close ends all connections, writes the last snapshot and marks the stop as clean. Later calls return the first one's error; after an error the next
-// start is unclean.
+// Close ends all connections, writes the last snapshot and marks the stop as clean. Later calls
+// return the first one's error; after an error the next start is unclean.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.exec.Lock()
@@ -201,8 +209,9 @@ func newProbe() probe {
 	return probe{peer: server.NewPeer(bufio.NewWriter(written)), written: written, replies: bufio.NewReader(written)}
 }
 
-// askLocked runs a command of the store's own. caller is the Ctx of the peer on whose behalf it asks: inside a script miniredis already holds its lock,
-// and sees so by the Ctx of the script's peer.
+// askLocked runs a command of the store's own. caller is the Ctx of the peer on whose behalf it
+// asks: inside a script miniredis already holds its lock, and sees so by the Ctx of the script's
+// peer.
 func (s *Store) askLocked(caller any, args ...string) (any, error) {
 	s.probe.peer.Ctx = caller
 	s.dispatchLocked(s.probe.peer, args)

@@ -39,8 +39,9 @@ var (
 	}
 )
 
-// retime rewrites a command that sets an expiry, so that miniredis holds it counted from the clock's start. It may refuse it instead. Commands that
-// miniredis will not understand are left to it.
+// retime rewrites a command that sets an expiry, so that miniredis holds it counted from the
+// clock's start. It may refuse it instead. Commands that miniredis will not understand are left to
+// it.
 func (c *clock) retime(name string, args []string) (rewritten []string, refusal string) {
 	if m, ok := expiring[name]; ok && len(args) > 2 {
 		return c.restate(m, args, 0, 2, m.name == "PEXPIRE")
@@ -80,7 +81,7 @@ func (c *clock) restate(m moment, args []string, word, number int, mayEnd bool) 
 	return args, ""
 }
 
-// ttl is the time from now to a moment, and false if it can not be counted.
+// ttl is the time from now to a moment, and false if it cannot be counted.
 func (m moment) ttl(n int64) (time.Duration, bool) {
 	if most := math.MaxInt64 / int64(m.unit); n > most || n < -most {
 		return 0, n < 0
@@ -96,7 +97,8 @@ func millis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// lifetimes are the commands that read an expiry, with the number they answer for the time that is left.
+// lifetimes are the commands that read an expiry, with the number they answer for the time that is
+// left.
 var lifetimes = map[string]func(left time.Duration) int64{
 	"PTTL":        func(left time.Duration) int64 { return left.Milliseconds() },
 	"TTL":         func(left time.Duration) int64 { return int64(left.Round(time.Second).Seconds()) },

@@ -99,7 +99,8 @@ func TestFullStoreGoesOnWithItsRecords(t *testing.T) {
 		fillUp(t, c, 1000, []any{"SET", "k{n}", "{value}"})
 		refused(t, c, oomBytes, "EVAL", add, 1, "new", strings.Repeat("v", 1000))
 		refused(t, c, oomBytes, "MSET", "record2", "v", "new", strings.Repeat("v", 1000))
-		want(t, c, "done", "EVAL", add, 1, "record", strings.Repeat("w", 10_000)) // an answer to what has begun
+		// an answer to what has begun
+		want(t, c, "done", "EVAL", add, 1, "record", strings.Repeat("w", 10_000))
 		want(t, c, "w", "EVAL", `return string.sub(redis.call('HGET', KEYS[1], 'f'), 1, 1)`, 1, "record")
 		refused(t, c, oomBytes, "EVAL", add, 1, "record", strings.Repeat("w", 200_000))
 		want(t, c, "1", "DEL", "k0")
@@ -130,7 +131,8 @@ func TestWeightsFollowWhatIsDone(t *testing.T) {
 		},
 	}
 	for range 20_000 {
-		_ = c.Do(t.Context(), commands[random.IntN(len(commands))](fmt.Sprint(random.IntN(20)))...).Err() // some find nothing
+		// some find nothing
+		_ = c.Do(t.Context(), commands[random.IntN(len(commands))](fmt.Sprint(random.IntN(20)))...).Err()
 	}
 	s.exec.Lock()
 	defer s.exec.Unlock()

@@ -18,7 +18,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// scribe is an upstream that writes down every byte that it is sent, and answers each request with an empty answer.
+// scribe is an upstream that writes down every byte that it is sent, and answers each request with
+// an empty answer.
 type scribe struct {
 	url string
 
@@ -64,14 +65,16 @@ func (s *scribe) take() (heads, uris []string) {
 	return heads, uris
 }
 
-// raw sends bytes as they are on a connection of their own, and returns the statuses of all answers until the gateway ends the connection.
+// raw sends bytes as they are on a connection of their own, and returns the statuses of all answers
+// until the gateway ends the connection.
 func (r *rig) raw(text string) (statuses []int) {
 	r.t.Helper()
 	conn := r.dial()
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	defer conn.Close()
-	writing.Go(func() { _, _ = io.WriteString(conn, text) }) // the gateway may stop reading before its end
+	// the gateway may stop reading before its end
+	writing.Go(func() { _, _ = io.WriteString(conn, text) })
 	reader := bufio.NewReader(conn)
 	for {
 		answer, err := http.ReadResponse(reader, nil)
@@ -91,8 +94,9 @@ var inChunks = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(hidden), hidden)
 
 const hidden = "POST /hidden HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
-// doubtful are ways to say a body's length that two servers may understand differently, with a request hidden in what one of them takes for the body. certain says that the gateway may read it, and then
-// what it sends on has to be in one plain way.
+// doubtful are ways to say a body's length that two servers may understand differently, with a
+// request hidden in what one of them takes for the body. certain says that the gateway may read it,
+// and then what it sends on has to be in one plain way.
 var doubtful = map[string]struct {
 	rest    string
 	certain bool
@@ -138,7 +142,8 @@ var doubtful = map[string]struct {
 	"a host that is none":               {"Content-Length: 0\r\n host\r\n\r\n" + hidden, false},
 }
 
-// The service behind the gateway never sees a request that the gateway did not: whatever is read in two ways is refused, or sent on in the one way that the gateway has read.
+// The service behind the gateway never sees a request that the gateway did not: whatever is read in
+// two ways is refused, or sent on in the one way that the gateway has read.
 func TestUpstreamNeverSeesAHiddenRequest(t *testing.T) {
 	upstream := newScribe(t)
 	r := serve(t, upstream.url, `routes: [{match: POST /guarded/}]`, impatient)

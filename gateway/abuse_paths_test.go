@@ -13,7 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// However a client writes a guarded request, one that a generous server would take for it does not pass the guard.
+// However a client writes a guarded request, one that a generous server would take for it does not
+// pass the guard.
 func TestDisguisedRequestsDoNotPassTheGuard(t *testing.T) {
 	upstream := newScribe(t)
 	r := serve(t, upstream.url, `routes: [{match: POST /payments}, {match: "POST /a/{id}/b"}, {match: /admin/}]`, impatient)

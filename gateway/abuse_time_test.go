@@ -43,7 +43,8 @@ func untilEnd(t *testing.T, what string, conn net.Conn) string {
 	return string(text)
 }
 
-// A body that is said to come and does not holds neither an answer that does not need it nor the connection.
+// A body that is said to come and does not holds neither an answer that does not need it nor the
+// connection.
 func TestBodyThatDoesNotComeHoldsNothing(t *testing.T) {
 	t.Parallel() // it waits
 	upstream := newShop(t, nil)
@@ -89,13 +90,15 @@ func TestAnswerThatComesBeforeTheBodyIsSent(t *testing.T) {
 		t.Errorf("POST /open with a body that the upstream does not want: got %.200q, want 403, 503 or nothing", text)
 	}
 	short := s.dial()
-	say(short, "POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nsome") // so little that the upstream has not heard of it
+	// so little that the upstream has not heard of it
+	say(short, "POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nsome")
 	untilEnd(t, "an open route with a short body", short)
 	expect.Eventually(t, "nobody is inside", func() bool { return s.g.door.Inside() == 0 })
 	s.wantEnd()
 }
 
-// The bound is for what is left of a body: an answer may take longer than it, be it a stream, once the body is there.
+// The bound is for what is left of a body: an answer may take longer than it, be it a stream, once
+// the body is there.
 func TestStreamBehindABodyOutlivesTheBoundOfTheBody(t *testing.T) {
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {

@@ -11,8 +11,9 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Admin is the gateway's own side, for a listener that clients do not reach: /livez, /readyz and /metrics, and what [Config].Debug has at /debug/.
-// It refuses what a page may have had a browser send, as [Config].AllowedHosts says.
+// Admin is the gateway's own side, for a listener that clients do not reach: /livez, /readyz and
+// /metrics, and what [Config].Debug has at /debug/. It refuses what a page may have had a browser
+// send, as [Config].AllowedHosts says.
 func (g *Gateway) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {

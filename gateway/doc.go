@@ -1,20 +1,27 @@
-// Package gateway is a reverse proxy that makes routes of a service in any language safe to ask for twice. It stands in front of one upstream, guards the
-// routes of its file with package idempotency, and passes everything else on as it is.
+// Package gateway is a reverse proxy that makes routes of a service in any language safe to ask for
+// twice. It stands in front of one upstream, guards the routes of its file with package
+// idempotency, and passes everything else on as it is.
 //
 // What holds for a guarded request, while Redis keeps what it has confirmed:
 //
-//   - It is sent to the upstream at most once for each attempt that was granted: never again on another connection, whatever the method and the headers.
-//     Under the policy hold that is at most once for a token or key.
-//   - Its answer is recorded before it is sent, and only if it arrived whole. Repeats get the recorded answer and do not reach the upstream.
-//   - The claim is given back only if provably no byte of the request was handed to a connection, such as after a refused dial.
-//   - If the upstream was written to and then timed out, broke off or answered something that is no answer, the token is in doubt at once, and the client is
-//     told so.
-//   - A client that hangs up ends nothing: the upstream goes on to its end and its answer is recorded. Only the route's own time limit, a lost claim and the
-//     end of the gateway cut it short, and each leaves the token in doubt.
-//   - If the claim can not be made for certain, since Redis is away, nothing is sent upstream.
+//   - It is sent to the upstream at most once for each attempt that was granted: never again on
+//     another connection, whatever the method and the headers. Under the policy hold that is at
+//     most once for a token or key.
+//   - Its answer is recorded before it is sent, and only if it arrived whole. Repeats get the
+//     recorded answer and do not reach the upstream.
+//   - The claim is given back only if provably no byte of the request was handed to a connection,
+//     such as after a refused dial.
+//   - If the upstream was written to and then timed out, broke off or answered something that is no
+//     answer, the token is in doubt at once, and the client is told so.
+//   - A client that hangs up ends nothing: the upstream goes on to its end and its answer is
+//     recorded. Only the route's own time limit, a lost claim and the end of the gateway cut it
+//     short, and each leaves the token in doubt.
+//   - If the claim cannot be made for certain, since Redis is away, nothing is sent upstream.
 //
-// What does not hold: the upstream may have had its effect without the gateway hearing of it, and nobody can tell from outside. Then later requests hear
-// "outcome unknown" (hold), or one of them may run with a larger fence (takeover), which the upstream gets as the header Idempotency-Fence.
+// What does not hold: the upstream may have had its effect without the gateway hearing of it, and
+// nobody can tell from outside. Then later requests hear "outcome unknown" (hold), or one of them
+// may run with a larger fence (takeover), which the upstream gets as the header Idempotency-Fence.
 //
-// Requests that match no guarded route are streamed in both directions, WebSocket and other upgrades, trailers and informational answers included.
+// Requests that match no guarded route are streamed in both directions, WebSocket and other
+// upgrades, trailers and informational answers included.
 package gateway

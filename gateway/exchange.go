@@ -15,7 +15,8 @@ import (
 
 const requestIDHeader = "X-Request-Id"
 
-// exchange is what the gateway knows of one request. The goroutine that serves the request owns it; contact alone is shared.
+// exchange is what the gateway knows of one request. The goroutine that serves the request owns it;
+// contact alone is shared.
 type exchange struct {
 	id      string
 	began   time.Time

@@ -50,7 +50,8 @@ func endedBy(ctx context.Context, otherwise failure) failure {
 	return otherwise
 }
 
-// noAnswer answers a request that the upstream gave no answer to, as [httputil.ReverseProxy.ErrorHandler]. It decides what becomes of the token.
+// noAnswer answers a request that the upstream gave no answer to, as
+// [httputil.ReverseProxy.ErrorHandler]. It decides what becomes of the token.
 func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
 	attempt, isGuarded := idempotency.FromContext(r.Context())
@@ -77,7 +78,8 @@ func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	g.writeProblem(w, r, failed.problem(r.Context()))
 }
 
-// note counts a failure and logs it. What an error quotes of the upstream's answer is not for the log: it may be anybody's secret.
+// note counts a failure and logs it. What an error quotes of the upstream's answer is not for the
+// log: it may be anybody's secret.
 func (g *Gateway) note(ctx context.Context, x *exchange, failed failure, err error) {
 	g.metrics.failures.WithLabelValues(string(failed)).Inc()
 	attributes := []any{"failure", string(failed), "route", x.match()}
@@ -112,8 +114,9 @@ func (failed failure) problem(ctx context.Context) wire.Problem {
 	return wire.NewProblem(wire.OutcomeUnknown, "The service behind the gateway may or may not have done what was asked: "+detail+".")
 }
 
-// recovered answers a request whose handler panicked. ReverseProxy panics with http.ErrAbortHandler when an answer breaks off; as long as nothing was
-// sent, the client can be told, else its connection is cut.
+// recovered answers a request whose handler panicked. ReverseProxy panics with http.ErrAbortHandler
+// when an answer breaks off; as long as nothing was sent, the client can be told, else its
+// connection is cut.
 func (g *Gateway) recovered(w *responder, r *http.Request, x *exchange, reason any) {
 	if err, ok := reason.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 		g.log.ErrorContext(r.Context(), "panic in a handler", "error", fmt.Sprint(reason), "route", x.match())

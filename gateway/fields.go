@@ -76,7 +76,8 @@ func readRoute(entry *yaml.Node, into *Route) faults {
 // lowercase is a method that no client sends.
 var lowercase = regexp.MustCompile(`^\S*[a-z]\S*[ \t]`)
 
-// eachField calls do for every field of a map, which returns "" or what is wrong with the field. A field that comes twice is a fault of its own.
+// eachField calls do for every field of a map, which returns "" or what is wrong with the field. A
+// field that comes twice is a fault of its own.
 func eachField(of *yaml.Node, do func(key, value *yaml.Node) string) (found faults) {
 	if of.Kind != yaml.MappingNode {
 		found.addf(of.Line, "a map of fields belongs here")

@@ -22,44 +22,71 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Config sets up a gateway. The zero value of each field but Store, Upstream and RoutesFile means the default beside it.
+// Config sets up a gateway. The zero value of each field but Store, Upstream and RoutesFile means
+// the default beside it.
 type Config struct {
 	Store      *redisstore.Store // stays open when the gateway ends; the caller closes it after
 	Upstream   Upstream
-	RoutesFile string         // its path; it is read again when it changes, see [Gateway.Reload]
-	Metrics    *metrics.Store // this gateway's alone; they should observe the store as well, see [redisstore.Config]. nil = some that do not
-	Tracer     trace.Tracer   // makes the spans of requests, those of calls to the store excepted; nil = no request is traced
-	Debug      http.Handler   // is at /debug/ of the admin side; nil = nothing is
-	Logger     *slog.Logger   // nil = no log. It never sees a token, a key, a path or what the upstream answers
-	AccessLog  string         // which requests have a line in the log: all, those on the admin side included, no-health or none; "" = no-health
-	AuditLog   string         // which lines say who was refused: names, no-names (here the same) or none; "" = names
+	RoutesFile string // its path; it is read again when it changes, see [Gateway.Reload]
+	// this gateway's alone; they should observe the store as well, see [redisstore.Config]. nil =
+	// some that do not
+	Metrics *metrics.Store
+	// makes the spans of requests, those of calls to the store excepted; nil = no request is traced
+	Tracer trace.Tracer
+	Debug  http.Handler // is at /debug/ of the admin side; nil = nothing is
+	// nil = no log. It never sees a token, a key, a path or what the upstream answers
+	Logger    *slog.Logger
+	AccessLog string // which requests have a line in the log: all, those on the admin side included, no-health or none; "" = no-health
+	AuditLog  string // which lines say who was refused: names, no-names (here the same) or none; "" = names
 
-	Principal  func(*http.Request) string // who is asking, as [idempotency.Config].Principal; nil = [idempotency.DefaultPrincipal]
-	TokenKeys  []idempotency.Key          // check the signature of issued tokens; nil = tokens are not signed
-	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
-	Quota      idempotency.Quota          // what one principal may have in the store; none = no bound
+	// who is asking, as [idempotency.Config].Principal; nil = [idempotency.DefaultPrincipal]
+	Principal func(*http.Request) string
+	// check the signature of issued tokens; nil = tokens are not signed
+	TokenKeys  []idempotency.Key
+	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
+	// what one principal may have in the store; none = no bound
+	Quota idempotency.Quota
 
 	// AllowedHosts are names under which clients ask, beside addresses and localhost, such as
 	// shop.example or *.example.com. nil = every name, but for the admin side, where it is no
 	// other.
 	AllowedHosts []string
 
-	TrustForwarded bool          // keeps the X-Forwarded headers that a client sends: only behind a proxy that writes them itself
-	PreserveHost   bool          // sends the client's Host to the upstream instead of the upstream's own
-	TokenService   string        // where clients find /token/{token}, without a slash at the end; "" = at the same address
-	TLS            *tls.Config   // for an https upstream; nil = the system's certificate authorities
-	UpstreamIdle   time.Duration // how long an unused connection for guarded requests is kept: less than the upstream keeps it. 0 = 1 s
-	BodyTimeout    time.Duration // how long the body of a guarded request may take to arrive; 0 = 30 s
-	StallTimeout   time.Duration // how long a client may take nothing of an answer, or send nothing of a body that is not guarded; 0 = 1 min
-	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
-	IdleTimeout    time.Duration // how long a client's connection is kept without a request; 0 = 2 min
-	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any case
-	MaxConnections int           // clients' connections that are open at once: beyond it, the one that is unused for longest is closed for a new one; 0 = 10000
-	MaxPerAddress  int           // of those, connections of one address, or of one /64 of IPv6; 0 = all
-	MaxBytes       int64         // memory that requests under way may take: the largest body of a route twice, at least; 0 = a quarter of GOMEMLIMIT, else 256 MiB
-	WatchEvery     time.Duration // how often the routes file is looked at; 0 = 2 s
-	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
-	StopTimeout    time.Duration // how long requests under way may take to end; 0 = the longest UpstreamTimeout of the routes, and 5 s
+	// keeps the X-Forwarded headers that a client sends: only behind a proxy that writes them
+	// itself
+	TrustForwarded bool
+	// sends the client's Host to the upstream instead of the upstream's own
+	PreserveHost bool
+	TokenService string // where clients find /token/{token}, without a slash at the end; "" = at the same address
+	// for an https upstream; nil = the system's certificate authorities
+	TLS *tls.Config
+	// how long an unused connection for guarded requests is kept: less than the upstream keeps it.
+	// 0 = 1 s
+	UpstreamIdle time.Duration
+	// how long the body of a guarded request may take to arrive; 0 = 30 s
+	BodyTimeout time.Duration
+	// how long a client may take nothing of an answer, or send nothing of a body that is not
+	// guarded; 0 = 1 min
+	StallTimeout  time.Duration
+	HeaderTimeout time.Duration // how long the header of a request may take to arrive; 0 = 5 s
+	// how long a client's connection is kept without a request; 0 = 2 min
+	IdleTimeout time.Duration
+	// bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any
+	// case
+	MaxHeader int
+	// clients' connections that are open at once: beyond it, the one that is unused for longest is
+	// closed for a new one; 0 = 10000
+	MaxConnections int
+	// of those, connections of one address, or of one /64 of IPv6; 0 = all
+	MaxPerAddress int
+	// memory that requests under way may take: the largest body of a route twice, at least; 0 = a
+	// quarter of GOMEMLIMIT, else 256 MiB
+	MaxBytes   int64
+	WatchEvery time.Duration // how often the routes file is looked at; 0 = 2 s
+	DrainDelay time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
+	// how long requests under way may take to end; 0 = the longest UpstreamTimeout of the routes,
+	// and 5 s
+	StopTimeout time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -108,7 +135,8 @@ type Gateway struct {
 	audit    *audit.Log
 }
 
-// New returns a gateway that is not listening yet. The error tells every fault of the routes file. Close it when no request is under way any more.
+// New returns a gateway that is not listening yet. The error tells every fault of the routes file.
+// Close it when no request is under way any more.
 func New(config Config) (*Gateway, error) {
 	config = config.withDefaults()
 	if config.Store == nil || config.Upstream.url == nil {
@@ -155,7 +183,8 @@ func (g *Gateway) SetAllowedHosts(names []string) {
 
 func (g *Gateway) allowedHosts() frontdoor.Hosts { return *g.hosts.Load() }
 
-// Close waits until answers that could not be recorded yet are, or until the context ends, and closes the connections to the upstream.
+// Close waits until answers that could not be recorded yet are, or until the context ends, and
+// closes the connections to the upstream.
 func (g *Gateway) Close(ctx context.Context) error {
 	g.audit.Close()
 	err := g.tokens.Close(ctx)
@@ -165,7 +194,8 @@ func (g *Gateway) Close(ctx context.Context) error {
 	return err
 }
 
-// ServeHTTP answers a request: with a page of the gateway's own, through the guard, or straight from the upstream.
+// ServeHTTP answers a request: with a page of the gateway's own, through the guard, or straight
+// from the upstream.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.working.enter()
 	defer g.working.leave()

@@ -22,7 +22,8 @@ type guardedRoute struct {
 	exact, folded finder       // of this route alone, as those of the table
 }
 
-// admits refuses what can not be guarded: an answer to an upgrade is a connection, which nobody can record.
+// admits refuses what cannot be guarded: an answer to an upgrade is a connection, which nobody can
+// record.
 func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bool {
 	if isH2C(r.Header) {
 		dropUpgrade(r.Header)
@@ -52,7 +53,8 @@ func (r *guardedRoute) passes(request *http.Request) bool {
 	return r.Optional
 }
 
-// upstream is what a route guards: the request to the upstream, bounded in time by the route and not by the client.
+// upstream is what a route guards: the request to the upstream, bounded in time by the route and
+// not by the client.
 func (g *Gateway) upstream(route *guardedRoute) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchangeOf(r.Context())
@@ -68,13 +70,15 @@ func (g *Gateway) upstream(route *guardedRoute) http.Handler {
 		limit := time.AfterFunc(route.UpstreamTimeout, func() { cancel(errTimeout) })
 		defer limit.Stop()
 		defer context.AfterFunc(g.hard, func() { cancel(context.Cause(g.hard)) })()
-		x.onSend = func() { limit.Stop() } // what is sent already is recorded, and may take its time
+		// what is sent already is recorded, and may take its time
+		x.onSend = func() { limit.Stop() }
 		g.exchangeOnce(w, r.WithContext(ctx))
 	})
 }
 
-// exchangeOnce sends a request of an attempt to the upstream. If the attempt was replaced and the guard refuses to let its answer out, ReverseProxy can not
-// go on and panics; that is not an answer that broke off, and the guard says it to the client.
+// exchangeOnce sends a request of an attempt to the upstream. If the attempt was replaced and the
+// guard refuses to let its answer out, ReverseProxy cannot go on and panics; that is not an answer
+// that broke off, and the guard says it to the client.
 func (g *Gateway) exchangeOnce(w http.ResponseWriter, r *http.Request) {
 	answer := &guardedAnswer{ResponseWriter: w, request: r}
 	defer func() {
@@ -104,7 +108,8 @@ func (a *guardedAnswer) Write(bytes []byte) (int, error) {
 // Unwrap lets net/http find Flush.
 func (a *guardedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// boundBody bounds how long a body may take to arrive. net/http lifts the bound when the body is there.
+// boundBody bounds how long a body may take to arrive. net/http lifts the bound when the body is
+// there.
 func boundBody(w http.ResponseWriter, body io.ReadCloser, limit time.Duration) io.ReadCloser {
 	if body == nil || body == http.NoBody {
 		return body
@@ -120,6 +125,7 @@ type timedBody struct {
 }
 
 func (b *timedBody) Read(into []byte) (int, error) {
-	b.start.Do(func() { _ = b.control.SetReadDeadline(time.Now().Add(b.limit)) }) // a connection that takes no deadline has none
+	// a connection that takes no deadline has none
+	b.start.Do(func() { _ = b.control.SetReadDeadline(time.Now().Add(b.limit)) })
 	return b.ReadCloser.Read(into)
 }

@@ -39,7 +39,8 @@ func TestGuardedRequestRunsOnceAndIsReplayed(t *testing.T) {
 	})
 }
 
-// What was written to the upstream and got no answer is in doubt at once, on every kind of failure, and nothing runs again under hold.
+// What was written to the upstream and got no answer is in doubt at once, on every kind of failure,
+// and nothing runs again under hold.
 func TestUpstreamWithoutAWholeAnswerLeavesTheTokenInDoubt(t *testing.T) {
 	routes := `routes: [{match: POST /payments, lease_ms: 3600000, upstream_timeout_ms: 2000, max_answer_bytes: 1000}]`
 	for name, act := range map[string]func(conn net.Conn) bool{
@@ -86,7 +87,8 @@ func say(conn net.Conn, text string) bool {
 	return err == nil
 }
 
-// An answer over the limit is on its way when it breaks off: the client's connection is cut, and repeats hear that the answer was not kept.
+// An answer over the limit is on its way when it breaks off: the client's connection is cut, and
+// repeats hear that the answer was not kept.
 func TestLargeAnswerThatBreaksOffCutsTheClientOff(t *testing.T) {
 	upstream := converse(t, func(_ int64, _ *http.Request, conn net.Conn) bool {
 		return !say(conn, "HTTP/1.1 201 Created\r\nContent-Length: 3000\r\n\r\n"+strings.Repeat("x", 2000))
@@ -101,7 +103,8 @@ func TestLargeAnswerThatBreaksOffCutsTheClientOff(t *testing.T) {
 	upstream.wantRead(t, 1)
 }
 
-// The limit of time is for the answer to come. One that is too large to keep is recorded as such when it grows over the limit, and may then take longer.
+// The limit of time is for the answer to come. One that is too large to keep is recorded as such
+// when it grows over the limit, and may then take longer.
 func TestLargeAnswerMayTakeLongerThanTheLimit(t *testing.T) {
 	t.Parallel() // it waits
 	rest := make(chan struct{})
@@ -248,7 +251,8 @@ func TestBodiesAreBoundedInTime(t *testing.T) {
 	upstream.wantPaid(t, 0)
 }
 
-// The bound on the body's time is lifted when the body is there: a request that waits for another one's answer may wait for longer.
+// The bound on the body's time is lifted when the body is there: a request that waits for another
+// one's answer may wait for longer.
 func TestBoundOnTheBodyEndsWithTheBody(t *testing.T) {
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	upstream := newShop(t, func(w http.ResponseWriter, _ *http.Request) {

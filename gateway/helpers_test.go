@@ -31,8 +31,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redisstore.LogTo(slog.New(slog.DiscardHandler)) // servers that are away are what some of these tests are about
-	slog.SetDefault(slog.New(slog.DiscardHandler))  // net/http's transport says there what an upstream sends unasked
+	// servers that are away are what some of these tests are about
+	redisstore.LogTo(slog.New(slog.DiscardHandler))
+	// net/http's transport says there what an upstream sends unasked
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }
 
@@ -135,7 +137,8 @@ func (r *rig) write(routes string) {
 	}
 }
 
-// newClient returns a client whose deadline only tells a hang, and that sends nothing again by itself.
+// newClient returns a client whose deadline only tells a hang, and that sends nothing again by
+// itself.
 func newClient(t testing.TB) *http.Client {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	t.Cleanup(client.CloseIdleConnections)
@@ -304,7 +307,8 @@ func (s *shop) wantPaid(t testing.TB, times int64) {
 	expect.Equal(t, "runs of the upstream", s.paid.Load(), times)
 }
 
-// dialogue is an upstream that speaks on the bare connection. It counts the requests that it has read whole.
+// dialogue is an upstream that speaks on the bare connection. It counts the requests that it has
+// read whole.
 type dialogue struct {
 	url  string
 	read atomic.Int64
@@ -356,8 +360,8 @@ func (d *dialogue) wantRead(t testing.TB, times int64) {
 	expect.Equal(t, "requests that the upstream has read", d.read.Load(), times)
 }
 
-// converse starts an upstream whose every request is read whole and then given to the test, which answers on the connection. When the test says so, by
-// returning false, the connection is closed.
+// converse starts an upstream whose every request is read whole and then given to the test, which
+// answers on the connection. When the test says so, by returning false, the connection is closed.
 func converse(t testing.TB, each func(n int64, request *http.Request, conn net.Conn) bool) *dialogue {
 	t.Helper()
 	d := &dialogue{}

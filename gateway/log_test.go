@@ -17,7 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Everything that a client chooses, must keep secret or is answered goes through, well and badly, with the store and the upstream there and away.
+// Everything that a client chooses, must keep secret or is answered goes through, well and badly,
+// with the store and the upstream there and away.
 func TestLogAndMetricsNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 	redis := redistest.Start(t)
 	upstream := converse(t, func(n int64, r *http.Request, conn net.Conn) bool {
@@ -46,9 +47,11 @@ func TestLogAndMetricsNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 				{"Idempotency-Token: " + token},
 				{fmt.Sprintf("Idempotency-Token: Ztoken%d", i)},
 			} {
-				_, _ = s.send(t.Context(), "POST", "/pay/Zwho?Zquery=1", "Zbody", append(headers, "Authorization: Bearer Zcredential", "Cookie: Zcookie")...) // some are cut off
+				// some are cut off
+				_, _ = s.send(t.Context(), "POST", "/pay/Zwho?Zquery=1", "Zbody", append(headers, "Authorization: Bearer Zcredential", "Cookie: Zcookie")...)
 			}
-			_, _ = s.send(t.Context(), "ZMETHOD", "/Zpath", "Zbody", "X-Request-Id: Z Z", "Idempotency-Key: Zkey") // some are cut off
+			// some are cut off
+			_, _ = s.send(t.Context(), "ZMETHOD", "/Zpath", "Zbody", "X-Request-Id: Z Z", "Idempotency-Key: Zkey")
 		}
 	}
 	walk()

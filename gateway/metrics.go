@@ -8,7 +8,8 @@ import (
 	"github.com/coatcheck/coatcheck/metrics"
 )
 
-// measures are the gateway's metrics. A label is a route's pattern or a word of ours, never what a client sent.
+// measures are the gateway's metrics. A label is a route's pattern or a word of ours, never what a
+// client sent.
 type measures struct {
 	*metrics.Store
 
@@ -39,7 +40,8 @@ func newMeasures(m *metrics.Store) *measures {
 	return g
 }
 
-// name makes every series appear that has no route, so that a rate over it does not begin in the middle.
+// name makes every series appear that has no route, so that a rate over it does not begin in the
+// middle.
 func (m *measures) name() {
 	for _, kind := range failures {
 		m.failures.WithLabelValues(string(kind))

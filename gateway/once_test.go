@@ -25,7 +25,8 @@ type asked struct {
 	key                  []string
 }
 
-// dying answers the first request of a connection and closes it on the second, which it has read whole.
+// dying answers the first request of a connection and closes it on the second, which it has read
+// whole.
 func dying(t *testing.T, requests chan<- asked) *dialogue {
 	t.Helper()
 	return converse(t, func(n int64, r *http.Request, conn net.Conn) bool {
@@ -37,7 +38,8 @@ func dying(t *testing.T, requests chan<- asked) *dialogue {
 	})
 }
 
-// net/http sends a request again by itself if a kept connection turns out to be dead and the request looks repeatable. A guarded one must never be.
+// net/http sends a request again by itself if a kept connection turns out to be dead and the
+// request looks repeatable. A guarded one must never be.
 func TestGuardedRequestIsNotSentAgainOnAnotherConnection(t *testing.T) {
 	for _, row := range []struct{ method, body string }{
 		{"POST", "x"},
@@ -132,7 +134,8 @@ func TestUntrustedUpstreamIsNeverAsked(t *testing.T) {
 	expect.Equal(t, "requests to an upstream that is not trusted", asked.Load(), 0)
 }
 
-// A connection that takes no byte: net/http fails before anything is written, and the claim is given back.
+// A connection that takes no byte: net/http fails before anything is written, and the claim is
+// given back.
 func TestConnectionThatTakesNoByteGivesTheClaimBack(t *testing.T) {
 	upstream := newShop(t, nil)
 	r := start(t, upstream.URL, payments)

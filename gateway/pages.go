@@ -17,7 +17,8 @@ const (
 	problemPath = "/problems/"
 )
 
-// ownPage answers a request for a page of the gateway's own, and refuses what no gateway can pass on. ok is false for all other requests.
+// ownPage answers a request for a page of the gateway's own, and refuses what no gateway can pass
+// on. ok is false for all other requests.
 func (g *Gateway) ownPage(w http.ResponseWriter, r *http.Request, x *exchange, routes *table) (ok bool) {
 	looks := r.Method == http.MethodGet || r.Method == http.MethodHead
 	page := problemPage(r.URL.Path)

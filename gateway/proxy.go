@@ -26,11 +26,13 @@ func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
 		ErrorHandler:   g.noAnswer,
 		FlushInterval:  -1,
 		BufferPool:     &buffers,
-		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // noAnswer and recovered say what there is to say, without quoting anybody
+		// noAnswer and recovered say what there is to say, without quoting anybody
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 }
 
-// buffers are what answers are copied with: 32 KiB for each would else be made for every request, and be garbage after it.
+// buffers are what answers are copied with: 32 KiB for each would else be made for every request,
+// and be garbage after it.
 var buffers bufferPool
 
 // bufferPool is a [httputil.BufferPool].
@@ -72,7 +74,8 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	}))
 }
 
-// forwarded says where the request came from. What the client said of that counts only if it is trusted.
+// forwarded says where the request came from. What the client said of that counts only if it is
+// trusted.
 func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
 	if !g.config.TrustForwarded {
 		p.SetXForwarded()
@@ -95,8 +98,8 @@ var written = []string{fenceHeader, requestIDHeader, "X-Forwarded-For", "X-Forwa
 // framing are the headers that say where a request ends and for whom it is. net/http writes them.
 var framing = []string{"Content-Length", "Transfer-Encoding", "Trailer", "Host", "Connection", "Expect"}
 
-// dropLookalikes drops what a client sent under the name of a header that the gateway or net/http writes, also with underscores: a service behind CGI or WSGI
-// can not tell the two apart.
+// dropLookalikes drops what a client sent under the name of a header that the gateway or net/http
+// writes, also with underscores: a service behind CGI or WSGI cannot tell the two apart.
 func dropLookalikes(header http.Header) {
 	for name := range header {
 		plain := strings.ReplaceAll(name, "_", "-")
@@ -107,9 +110,11 @@ func dropLookalikes(header http.Header) {
 	}
 }
 
-// once makes a request one that net/http does not send again by itself when a kept connection turns out to be dead. It does so for methods that are safe,
-// and for any with an Idempotency-Key, if there is no body or the body can be had again. So those headers go under names that it does not look for, which
-// are the same on the wire, and a safe method gets an empty body that can be read once. A body that is there can be read once anyway.
+// once makes a request one that net/http does not send again by itself when a kept connection turns
+// out to be dead. It does so for methods that are safe, and for any with an Idempotency-Key, if
+// there is no body or the body can be had again. So those headers go under names that it does not
+// look for, which are the same on the wire, and a safe method gets an empty body that can be read
+// once. A body that is there can be read once anyway.
 func once(p *httputil.ProxyRequest) {
 	out := p.Out
 	out.GetBody = nil
@@ -127,7 +132,8 @@ func once(p *httputil.ProxyRequest) {
 		switch out.Method {
 		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 			out.Body, out.ContentLength = io.NopCloser(strings.NewReader("")), 0
-			out.TransferEncoding = []string{"identity"} // an unknown length would else be sent in chunks
+			// an unknown length would else be sent in chunks
+			out.TransferEncoding = []string{"identity"}
 		}
 	}
 }
@@ -142,9 +148,11 @@ func inspect(answer *http.Response) error {
 		return nil
 	}
 	if answer.StatusCode > 599 {
-		return fmt.Errorf("status %d can not be recorded", answer.StatusCode)
+		return fmt.Errorf("status %d cannot be recorded", answer.StatusCode)
 	}
-	answer.Trailer = nil // announced trailers would be recorded as headers; ReverseProxy passes the others on behind the body
+	// announced trailers would be recorded as headers; ReverseProxy passes the others on behind the
+	// body
+	answer.Trailer = nil
 	return nil
 }
 
@@ -160,7 +168,8 @@ func upgrade(header http.Header) string {
 	return ""
 }
 
-// isH2C tells whether a client offers to speak HTTP/2 on. What it then said to the upstream would pass every guard, and it does without just as well.
+// isH2C reports whether a client offers to speak HTTP/2 on. What it then said to the upstream would
+// pass every guard, and it does without just as well.
 func isH2C(header http.Header) bool {
 	for _, field := range header.Values("Upgrade") {
 		for protocol := range strings.SplitSeq(field, ",") {

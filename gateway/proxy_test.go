@@ -54,7 +54,8 @@ func TestWebSocketPassesAnUnguardedRoute(t *testing.T) {
 	expect.Error(t, "closing the WebSocket", socket.Close(websocket.StatusNormalClosure, ""), nil)
 }
 
-// A client that offers HTTP/2 on a plain connection could talk to the upstream past every guard if the offer was passed on.
+// A client that offers HTTP/2 on a plain connection could talk to the upstream past every guard if
+// the offer was passed on.
 func TestOfferOfHTTP2IsNotPassedOn(t *testing.T) {
 	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%q %q %q", r.Header.Get("Upgrade"), r.Header.Get("Connection"), r.Header.Get("HTTP2-Settings"))
@@ -131,7 +132,8 @@ func TestUnguardedUploadIsStreamed(t *testing.T) {
 	expect.Equal(t, "hash and coding of what came", string(text), hex.EncodeToString(sum.Sum(nil))+" [chunked]")
 }
 
-// A hang-up of a client whose request is not guarded ends the upstream's work, as without a gateway.
+// A hang-up of a client whose request is not guarded ends the upstream's work, as without a
+// gateway.
 func TestHangUpEndsWhatIsNotGuarded(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	upstream := newShop(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -356,7 +358,8 @@ func TestOwnPages(t *testing.T) {
 	expect.Contains(t, a.asked, a.body, "<h1>")
 	expect.Contains(t, a.asked+": Content-Type", a.header.Get("Content-Type"), "text/html")
 	upstream.wantPaid(t, 0)
-	for _, path := range []string{"/problems/none", "/problems/", "/problems"} { // the upstream's own
+	// the upstream's own
+	for _, path := range []string{"/problems/none", "/problems/", "/problems"} {
 		r.wantStatus(r.do("GET", path, ""), 201)
 	}
 	r.wantStatus(r.do("POST", "/idempotency-policy", ""), 201)

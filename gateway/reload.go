@@ -26,8 +26,9 @@ type routesFile struct {
 	readErr string   // of the last look, so that it is told once
 }
 
-// Reload reads the routes file again and puts its routes in force, all at once: requests under way keep the route that they began with. If the file is
-// wrong the routes in force stay, and the error tells every fault.
+// Reload reads the routes file again and puts its routes in force, all at once: requests under way
+// keep the route that they began with. If the file is wrong the routes in force stay, and the error
+// tells every fault.
 func (g *Gateway) Reload() error {
 	g.file.mu.Lock()
 	defer g.file.mu.Unlock()
@@ -104,8 +105,9 @@ func fitting(routes Routes, store *redisstore.Store) error {
 	return join(found)
 }
 
-// watch looks at the routes file every so often, until the context ends. It waits until the content is the same at two looks, so that a file that is just
-// being written is not taken for a shorter one.
+// watch looks at the routes file every so often, until the context ends. It waits until the content
+// is the same at two looks, so that a file that is just being written is not taken for a shorter
+// one.
 func (g *Gateway) watch(ctx context.Context) {
 	tick := time.NewTicker(g.config.WatchEvery)
 	defer tick.Stop()
@@ -136,7 +138,7 @@ func (g *Gateway) look() {
 	}
 }
 
-// missedLocked tells once that the file can not be read.
+// missedLocked tells once that the file cannot be read.
 func (g *Gateway) missedLocked(err error) {
 	g.file.seen = ""
 	if err.Error() != g.file.readErr {
@@ -152,7 +154,7 @@ func (f *routesFile) faults() []string {
 	return f.wrong
 }
 
-// readFile reads the routes file, but not one that can not be one.
+// readFile reads the routes file, but not one that cannot be one.
 func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

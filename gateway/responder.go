@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// responder is what the gateway answers through: it notes what is sent, and every answer gets the request's id. It is used by one request.
+// responder is what the gateway answers through: it notes what is sent, and every answer gets the
+// request's id. It is used by one request.
 type responder struct {
 	http.ResponseWriter
 	id     string
@@ -54,7 +55,8 @@ func (r *responder) Write(bytes []byte) (int, error) {
 // bound begins the time of a stall anew. net/http lifts it behind the request.
 func (r *responder) bound() {
 	if r.stall > 0 {
-		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.stall)) // a connection that takes no deadline has none
+		// a connection that takes no deadline has none
+		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.stall))
 	}
 }
 

@@ -19,15 +19,20 @@ import (
 type Route struct {
 	idempotency.Route // Name is the pattern: method and path as net/http.ServeMux takes them, such as "POST /payments/{id}"
 
-	UpstreamTimeout time.Duration // from the request's first byte to the answer's last; then the attempt is in doubt
-	DistinctCase    bool          // /Pay is another path than /pay; false = it is the same route, with the same keys
-	DistinctSlash   bool          // /pay/ is another path than /pay; false = it is the same route, with the same keys
-	DistinctFormat  bool          // /pay.json is another path than /pay; false = it is the same route, with the same keys
-	line            int           // in the file
+	// from the request's first byte to the answer's last; then the attempt is in doubt
+	UpstreamTimeout time.Duration
+	// /Pay is another path than /pay; false = it is the same route, with the same keys
+	DistinctCase bool
+	// /pay/ is another path than /pay; false = it is the same route, with the same keys
+	DistinctSlash bool
+	// /pay.json is another path than /pay; false = it is the same route, with the same keys
+	DistinctFormat bool
+	line           int // in the file
 }
 
-// Routes are the guarded routes of a file, in its order. Those that ParseRoutes returns have all defaults filled in and pass [idempotency.Route.Check], and
-// net/http.ServeMux takes their patterns together.
+// Routes are the guarded routes of a file, in its order. Those that ParseRoutes returns have all
+// defaults filled in and pass [idempotency.Route.Check], and net/http.ServeMux takes their patterns
+// together.
 type Routes []Route
 
 const (
@@ -36,8 +41,8 @@ const (
 	upstreamTimeout = 30 * time.Second
 )
 
-// ParseRoutes reads a routes file: YAML, a list under the name routes. The error tells every fault on a line of its own, with the file's line and the bound
-// that was broken.
+// ParseRoutes reads a routes file: YAML, a list under the name routes. The error tells every fault
+// on a line of its own, with the file's line and the bound that was broken.
 func ParseRoutes(text []byte) (Routes, error) {
 	list, err := entries(text)
 	if err != nil {
@@ -123,7 +128,8 @@ func (r Routes) check() (found faults) {
 // registered is where a pattern's conflict says in which Go file the other one was registered.
 var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
 
-// conflicts finds the patterns that net/http.ServeMux does not take, alone or beside those before them.
+// conflicts finds the patterns that net/http.ServeMux does not take, alone or beside those before
+// them.
 func (r Routes) conflicts() (found faults) {
 	mux := http.NewServeMux()
 	for _, route := range r {

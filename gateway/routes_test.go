@@ -190,7 +190,8 @@ func FuzzRoutesFile(f *testing.F) {
 				t.Fatalf("Check of route %q: %v", route.Name, err)
 			}
 		}
-		table := g.newTable(routes, "v") // panics on a route that the middleware refuses and on patterns that conflict
+		// panics on a route that the middleware refuses and on patterns that conflict
+		table := g.newTable(routes, "v")
 		for _, method := range []string{"GET", "POST"} {
 			table.match(httptest.NewRequest(method, "/a/b", nil))
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
-// lastWords is how long requests that were ended by force may take to say so, to their client and to the store.
+// lastWords is how long requests that were ended by force may take to say so, to their client and
+// to the store.
 const lastWords = 5 * time.Second
 
 // Serve answers clients on one listener and the gateway's own side on the other until the context
@@ -23,7 +24,8 @@ const lastWords = 5 * time.Second
 // guarded requests are in doubt at once. The store is the caller's to close after that.
 func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error {
 	web := g.server(g.door, g)
-	web.BaseContext = func(net.Listener) context.Context { return g.hard } // so that what is left at the end can be ended
+	// so that what is left at the end can be ended
+	web.BaseContext = func(net.Listener) context.Context { return g.hard }
 	beside := g.config.door(frontdoor.DefaultMaxConnections)
 	side := g.server(beside, g.Admin())
 	watching, enough := context.WithCancel(ctx)
@@ -45,7 +47,8 @@ func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error 
 
 func (g *Gateway) server(door *frontdoor.Door, handler http.Handler) *http.Server {
 	server := door.Server(handler)
-	server.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // it would quote what clients send
+	// it would quote what clients send
+	server.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	return server
 }
 
@@ -64,7 +67,8 @@ func (g *Gateway) stop(ctx context.Context, web *http.Server) error {
 	last, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	_ = g.working.wait(last)
-	_ = web.Shutdown(last)                  // an answer that is given is not sent yet: net/http writes it behind the handler
+	// an answer that is given is not sent yet: net/http writes it behind the handler
+	_ = web.Shutdown(last)
 	err = errors.Join(err, g.door.Cut(web)) // what does not even end now is cut off
 	closing, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()

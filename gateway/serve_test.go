@@ -133,7 +133,8 @@ func TestStopDrainsFinishesGuardedWorkAndLeavesNothingBehind(t *testing.T) {
 	upstream.wantPaid(t, 1)
 }
 
-// When the time to stop is over, guarded work is ended: its token is in doubt at once, not when its lease has lapsed, and its client is told.
+// When the time to stop is over, guarded work is ended: its token is in doubt at once, not when its
+// lease has lapsed, and its client is told.
 func TestStopEndsGuardedWorkThatTakesTooLong(t *testing.T) {
 	begun := make(chan struct{})
 	upstream := newShop(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -302,7 +303,8 @@ func TestStoreThatIsAwayIsNotReadyAndNothingRuns(t *testing.T) {
 	s.wantEnd()
 }
 
-// An answer that can not be recorded, since the store went away, is the truth all the same; it is recorded when the store is back.
+// An answer that cannot be recorded, since the store went away, is the truth all the same; it is
+// recorded when the store is back.
 func TestStoreThatGoesAwayWhileTheUpstreamWorks(t *testing.T) {
 	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	upstream := newShop(t, func(w http.ResponseWriter, _ *http.Request) {

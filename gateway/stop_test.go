@@ -36,5 +36,6 @@ func TestGuardedRequestAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 	r.wantCode(refused, wire.UpstreamUnavailable)
 	r.wantHeader(refused, "Retry-After", "1")
 	r.g.closing.Store(false)
-	r.wantPaid(r.do("POST", "/payments", "y", "Idempotency-Key: a"), "paid 1", false) // another payload: nothing was claimed
+	// another payload: nothing was claimed
+	r.wantPaid(r.do("POST", "/payments", "y", "Idempotency-Key: a"), "paid 1", false)
 }

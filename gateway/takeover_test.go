@@ -55,7 +55,8 @@ func TestTakeoverRunsAgainWithALargerFenceAndTheFirstIsTold(t *testing.T) {
 	upstream.wantPaid(t, 2)
 }
 
-// A store that does not answer for a whole lease: somebody else may run by now, so the attempt is ended. What its client is told is not its answer.
+// A store that does not answer for a whole lease: somebody else may run by now, so the attempt is
+// ended. What its client is told is not its answer.
 func TestAttemptThatCanNotProveItsClaimIsEndedAndNotRecorded(t *testing.T) {
 	t.Parallel() // it waits
 	redis := redistest.Start(t)
@@ -77,7 +78,8 @@ func TestAttemptThatCanNotProveItsClaimIsEndedAndNotRecorded(t *testing.T) {
 	upstream.wantPaid(t, 2)
 }
 
-// An attempt that was replaced and does not know it yet: its answer is not let out, whether it is kept or too large to be.
+// An attempt that was replaced and does not know it yet: its answer is not let out, whether it is
+// kept or too large to be.
 func TestAnswerOfAReplacedAttemptIsNotLetOut(t *testing.T) {
 	for _, size := range []int{5, 5000} {
 		begun, proceed := make(chan struct{}), make(chan struct{})

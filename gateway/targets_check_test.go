@@ -151,7 +151,8 @@ func FuzzRequestLines(f *testing.F) {
 		f.Add("POST /payments HTTP/1.1", host)
 	}
 	p := newProber(f, slices.DeleteFunc(slices.Clone(frameworks), func(one framework) bool {
-		return !strings.HasPrefix(one.name, "Node") && !strings.HasPrefix(one.name, "Python") && !strings.HasPrefix(one.name, "Go") // the others take longer
+		// the others take longer
+		return !strings.HasPrefix(one.name, "Node") && !strings.HasPrefix(one.name, "Python") && !strings.HasPrefix(one.name, "Go")
 	}))
 	f.Fuzz(func(t *testing.T, line, host string) { p.probe(t, len(line)%len(guarded), line, host) })
 }

@@ -14,10 +14,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// A request that is traced has a span of its own, named by its route's pattern; within it, on guarded routes, one of the guard; and one of the request to the upstream, which is
-// told of it by its traceparent header. No span holds a path, a query, a header, an address or a name.
+// A request that is traced has a span of its own, named by its route's pattern; within it, on
+// guarded routes, one of the guard; and one of the request to the upstream, which is told of it by
+// its traceparent header. No span holds a path, a query, a header, an address or a name.
 
-// traceContext is the form in which traces come in and go out: https://www.w3.org/TR/trace-context/.
+// traceContext is the form in which traces come in and go out:
+// https://www.w3.org/TR/trace-context/.
 var traceContext propagation.TraceContext
 
 // outcomeKey is how a request came out, in the words of the metrics.
@@ -93,7 +95,8 @@ type tracedTransport struct {
 	tracer trace.Tracer
 }
 
-// RoundTrip implements [http.RoundTripper]. The span ends with the answer's body, or with its headers where the connection becomes another protocol's.
+// RoundTrip implements [http.RoundTripper]. The span ends with the answer's body, or with its
+// headers where the connection becomes another protocol's.
 func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	name, is := methodOf(r)
 	ctx, span := t.tracer.Start(r.Context(), name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(is, semconv.URLScheme(r.URL.Scheme)))

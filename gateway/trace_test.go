@@ -40,7 +40,8 @@ func ended(spans *tracetest.SpanRecorder) (list []string) {
 	return list
 }
 
-// What is passed on is the same with traces as without: a connection that becomes another protocol's, trailers, and a stream.
+// What is passed on is the same with traces as without: a connection that becomes another
+// protocol's, trailers, and a stream.
 func TestTracesChangeNothingThatIsPassedOn(t *testing.T) {
 	upstream := converse(t, func(_ int64, r *http.Request, conn net.Conn) bool {
 		if r.Header.Get("Upgrade") == "" {
@@ -69,7 +70,8 @@ func TestTracesChangeNothingThatIsPassedOn(t *testing.T) {
 	expect.Equal(t, "spans that have ended", got, []string{"GET 101", "GET unguarded 101", "POST 200", "POST unguarded 200"})
 }
 
-// A request to the upstream that fails is a span that fails, and says how it came out without quoting anybody.
+// A request to the upstream that fails is a span that fails, and says how it came out without
+// quoting anybody.
 func TestTracesOfRequestsThatFail(t *testing.T) {
 	upstream := converse(t, func(n int64, _ *http.Request, conn net.Conn) bool {
 		switch n {

@@ -19,8 +19,9 @@ type Upstream struct {
 	socket string // of a unix upstream; else ""
 }
 
-// ParseUpstream reads where the upstream is: http:// or https:// with a path that goes in front of every request's path, or unix:// with the path of a
-// socket. The error never repeats what might be a password.
+// ParseUpstream reads where the upstream is: http:// or https:// with a path that goes in front of
+// every request's path, or unix:// with the path of a socket. The error never repeats what might be
+// a password.
 func ParseUpstream(text string) (Upstream, error) {
 	target, err := url.Parse(text)
 	if err != nil {
@@ -52,11 +53,13 @@ func (u Upstream) String() string {
 
 const (
 	dialTimeout = 5 * time.Second
-	idleOpen    = 90 * time.Second // how long an unused connection for requests that may be sent again is kept
+	// how long an unused connection for requests that may be sent again is kept.
+	idleOpen = 90 * time.Second
 )
 
-// openTransport carries what is not guarded, with what net/http does by default: HTTP/2 where the upstream has it, and requests that are safe to repeat
-// are sent again when a kept connection turns out to be dead.
+// openTransport carries what is not guarded, with what net/http does by default: HTTP/2 where the
+// upstream has it, and requests that are safe to repeat are sent again when a kept connection turns
+// out to be dead.
 func (u Upstream) openTransport(config *tls.Config) *http.Transport {
 	t := u.transport(config)
 	t.Protocols.SetHTTP2(true)
@@ -64,9 +67,10 @@ func (u Upstream) openTransport(config *tls.Config) *http.Transport {
 	return t
 }
 
-// guardedTransport carries guarded requests: HTTP/1.1 only, so that a connection that breaks takes one request with it and not all of them, and so that
-// net/http has no reason of HTTP/2 to send one again. Its connections count what is written. idle is shorter than what servers allow, so that a connection
-// is not closed by the upstream at the moment of its next use.
+// guardedTransport carries guarded requests: HTTP/1.1 only, so that a connection that breaks takes
+// one request with it and not all of them, and so that net/http has no reason of HTTP/2 to send one
+// again. Its connections count what is written. idle is shorter than what servers allow, so that a
+// connection is not closed by the upstream at the moment of its next use.
 func (u Upstream) guardedTransport(config *tls.Config, idle time.Duration) *http.Transport {
 	t := u.transport(config)
 	t.IdleConnTimeout = idle
@@ -100,8 +104,8 @@ func (u Upstream) transport(config *tls.Config) *http.Transport {
 	return t
 }
 
-// countedConn counts the bytes that were handed to the connection. It counts before it writes and takes back what was not written, so that a look in the
-// middle sees too many and never too few.
+// countedConn counts the bytes that were handed to the connection. It counts before it writes and
+// takes back what was not written, so that a look in the middle sees too many and never too few.
 type countedConn struct {
 	net.Conn
 	written atomic.Int64
@@ -123,7 +127,8 @@ func counted(conn net.Conn) *countedConn {
 	return found
 }
 
-// contact remembers which connections a request was given, to tell whether any byte of it can have reached the upstream. It is safe for concurrent use.
+// contact remembers which connections a request was given, to show whether any byte of it can
+// have reached the upstream. It is safe for concurrent use.
 type contact struct {
 	mu    sync.Mutex
 	given []mark
@@ -146,7 +151,7 @@ func (w *contact) got(conn net.Conn) {
 	w.given = append(w.given, m)
 }
 
-// untouched tells whether provably no byte was written for the request.
+// untouched reports whether provably no byte was written for the request.
 func (w *contact) untouched() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -35,7 +35,8 @@ var frameworks = []framework{
 	{"Express 4", []string{"node", "express.mjs", "RUNS", "express4"}},
 	{"Express 5", []string{"node", "express.mjs", "RUNS", "express5"}},
 	{"Node, `new URL(request.url, base)`", []string{"node", "node.mjs", "RUNS"}},
-	{"Django 3.2", []string{"/usr/bin/python3", "with_django.py", "RUNS"}}, // Debian's package is for Debian's interpreter
+	// Debian's package is for Debian's interpreter
+	{"Django 3.2", []string{"/usr/bin/python3", "with_django.py", "RUNS"}},
 	{"Python, `http.server`", []string{"python3", "plain.py", "RUNS"}},
 	{"Rails 6.1", []string{"ruby", "rails.rb", "RUNS"}},
 	{"Go, `net/http.ServeMux`", nil},
@@ -209,7 +210,8 @@ func upstreamsFolder(t testing.TB) string {
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
 		t.Fatal(err) // names the folder
 	}
-	if err := os.Rename(fresh, kept); err != nil { // another process was faster, or it is another disk
+	// another process was faster, or it is another disk
+	if err := os.Rename(fresh, kept); err != nil {
 		return fresh
 	}
 	return kept

@@ -9,13 +9,15 @@ import (
 
 // Answer is what an attempt answered, as it is recorded and replayed.
 type Answer struct {
-	Status  int
-	Header  http.Header // only headers that are safe to replay
-	Body    []byte
-	NotKept bool // the body was too large or was streamed: repeats get status and headers, and are told so
+	Status int
+	Header http.Header // only headers that are safe to replay
+	Body   []byte
+	// the body was too large or was streamed: repeats get status and headers, and are told so
+	NotKept bool
 }
 
-// neverReplayed are the headers that belong to one connection, one client session or one moment (hop by hop: RFC 9110, section 7.6.1).
+// neverReplayed are the headers that belong to one connection, one client session or one moment
+// (hop by hop: RFC 9110, section 7.6.1).
 func neverReplayed(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
@@ -25,7 +27,8 @@ func neverReplayed(name string) bool {
 	return strings.HasPrefix(name, http.TrailerPrefix)
 }
 
-// safeHeader returns the headers without those that are never replayed, those that Connection names included. The values are shared with the header.
+// safeHeader returns the headers without those that are never replayed, those that Connection names
+// included. The values are shared with the header.
 func safeHeader(header http.Header) http.Header {
 	if header == nil {
 		return nil

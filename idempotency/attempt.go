@@ -12,19 +12,28 @@ import (
 
 // Attempt is what a guarded handler may know of its claim. It is safe for concurrent use.
 type Attempt struct {
-	Fence     int64  // larger than that of every attempt of this token before; below 2^53. Give it to what must refuse an older attempt
-	Number    int    // counts from 1; more than 1 only under Takeover, or of an issued token after an attempt that never began
-	Operation string // 32 characters that name the operation: the same for all attempts of one token or key, another for any other. Fit for a unique column
+	// larger than that of every attempt of this token before; below 2^53. Give it to what must
+	// refuse an older attempt
+	Fence int64
+	// counts from 1; more than 1 only under Takeover, or of an issued token after an attempt that
+	// never began
+	Number int
+	// 32 characters that name the operation: the same for all attempts of one token or key, another
+	// for any other. Fit for a unique column
+	Operation string
 	notBegun  atomic.Bool
 	inDoubt   atomic.Bool
 }
 
-// NotBegun says that the operation provably had no effect, such as a request that failed validation: the answer is sent but not recorded, and the same
-// token may be used again, with another payload too. A handler that has touched anything outside must not call it.
+// NotBegun says that the operation provably had no effect, such as a request that failed
+// validation: the answer is sent but not recorded, and the same token may be used again, with
+// another payload too. A handler that has touched anything outside must not call it.
 func (a *Attempt) NotBegun() { a.notBegun.Store(true) }
 
-// InDoubt says that the operation may or may not have had its effect, such as a call to somebody else that timed out: the answer is sent but not recorded,
-// and the token is in doubt at once. Under Hold later requests hear "outcome unknown"; under Takeover the next one may run. It wins over NotBegun.
+// InDoubt says that the operation may or may not have had its effect, such as a call to somebody
+// else that timed out: the answer is sent but not recorded, and the token is in doubt at once.
+// Under Hold later requests hear "outcome unknown"; under Takeover the next one may run. It wins
+// over NotBegun.
 func (a *Attempt) InDoubt() { a.inDoubt.Store(true) }
 
 type contextKey struct{}
@@ -35,7 +44,8 @@ func FromContext(ctx context.Context) (attempt *Attempt, ok bool) {
 	return attempt, ok
 }
 
-// heartbeat keeps a claim alive while its handler runs. Between two beats it is a timer and no goroutine.
+// heartbeat keeps a claim alive while its handler runs. Between two beats it is a timer and no
+// goroutine.
 type heartbeat struct {
 	tokens *Tokens
 	beyond context.Context // of the request, without its end
@@ -51,9 +61,10 @@ type heartbeat struct {
 	beating sync.WaitGroup
 }
 
-// beat starts the heartbeat: the lease is extended every third of it. claimed is the moment before the claim was sent: from there the process trusts its own
-// claim for one lease. Under Takeover the handler's context ends by a timer of its own when the lease can have ended, whether or not Redis answers: from
-// then on somebody else may run.
+// beat starts the heartbeat: the lease is extended every third of it. claimed is the moment before
+// the claim was sent: from there the process trusts its own claim for one lease. Under Takeover the
+// handler's context ends by a timer of its own when the lease can have ended, whether or not Redis
+// answers: from then on somebody else may run.
 func (t *Tokens) beat(beyond context.Context, ref Ref, owner string, terms Terms, claimed time.Time, cancel context.CancelCauseFunc) *heartbeat {
 	h := &heartbeat{tokens: t, beyond: beyond, ref: ref, owner: owner, terms: terms, cancel: cancel}
 	if terms.Policy == Takeover {
@@ -65,7 +76,8 @@ func (t *Tokens) beat(beyond context.Context, ref Ref, owner string, terms Terms
 	return h
 }
 
-// beatOnce extends the lease, and sets the next beat unless the claim is lost or the heartbeat has been stopped.
+// beatOnce extends the lease, and sets the next beat unless the claim is lost or the heartbeat has
+// been stopped.
 func (h *heartbeat) beatOnce() {
 	h.mu.Lock()
 	if h.stopped {
@@ -86,7 +98,7 @@ func (h *heartbeat) beatOnce() {
 	}
 }
 
-// extend tells whether the claim can still be held.
+// extend reports whether the claim can still be held.
 func (h *heartbeat) extend() bool {
 	sent := time.Now()
 	_, err := h.tokens.Extend(h.beyond, h.ref, h.owner, h.terms.Lease, h.terms.Retention)

@@ -56,7 +56,8 @@ func TestWhatIsDroppedIsCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens, log := silentTokens(t)
 		ref := ClientKey("", "r", "k")
-		tokens.giveBack(ref, "owner", Terms{Policy: Takeover, Lease: time.Second}) // until it can be taken over
+		// until it can be taken over
+		tokens.giveBack(ref, "owner", Terms{Policy: Takeover, Lease: time.Second})
 		tokens.completeLater(t.Context(), ref, "owner", Answer{Status: 200}, time.Minute)
 		time.Sleep(time.Hour)
 		tokens.completeLater(t.Context(), ref, "owner", Answer{Status: 200}, time.Hour)
@@ -105,7 +106,8 @@ func TestBusyOfAClaimThatIsGivenBackIsOverSoon(t *testing.T) {
 	tokens := embeddedTokens(t)
 	ref := issue(t, tokens, "")
 	claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
-	tokens.giveBack(ref, "somebody else", Terms{Lease: time.Hour}.withDefaults()) // which goes on for a while
+	// which goes on for a while
+	tokens.giveBack(ref, "somebody else", Terms{Lease: time.Hour}.withDefaults())
 	_, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
 	problem, _ := Problem(err)
 	expect.Equal(t, "the wait that is told", problem.RetryAfter, time.Second)

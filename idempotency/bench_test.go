@@ -14,8 +14,9 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// BenchmarkGuard compares a handler without the middleware, a first request and a replay, on a real redis-server, over the handler's own work of nothing.
-// Run it with -cpu 1 for one caller at a time, and with the default for 32 at a time for each core.
+// BenchmarkGuard compares a handler without the middleware, a first request and a replay, on a real
+// redis-server, over the handler's own work of nothing. Run it with -cpu 1 for one caller at a
+// time, and with the default for 32 at a time for each core.
 func BenchmarkGuard(b *testing.B) {
 	tokens := newTokens(b, storetest.Open(b, redisstore.Config{URL: redistest.Start(b).URL()}))
 	plain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,8 @@ import (
 // Policy says what becomes of a token whose attempt fell silent.
 type Policy string
 
-// The policies. A claim that was made under Hold stays under Hold, whatever a later request asks for.
+// The policies. A claim that was made under Hold stays under Hold, whatever a later request asks
+// for.
 const (
 	Hold     Policy = "hold"     // it stays in doubt: nothing runs again. The default
 	Takeover Policy = "takeover" // the next request may run, with a larger fence
@@ -24,32 +25,42 @@ type Ref struct {
 	record    string
 	issued    bool   // only a token that was issued will do
 	principal string // whose it is
-	token     string // of an issued token: its text, whose signature is looked at where tokens are signed
+	// of an issued token: its text, whose signature is looked at where tokens are signed
+	token string
 }
 
-// IssuedToken refers to a token that this service issued to a principal. To any other principal it is unknown.
+// IssuedToken refers to a token that this service issued to a principal. To any other principal it
+// is unknown.
 func IssuedToken(principal, token string) Ref {
 	return Ref{record: redisstore.Digest("token", principal, token), issued: true, principal: principal, token: token}
 }
 
-// ClientKey refers to an operation by a client's own key. Its scope is principal, route and key: the same key on another route or from another
-// principal is another operation.
+// ClientKey refers to an operation by a client's own key. Its scope is principal, route and key:
+// the same key on another route or from another principal is another operation.
 func ClientKey(principal, route, key string) Ref {
 	return Ref{record: redisstore.Digest("key", principal, route, key), principal: principal}
 }
 
-// Terms are what an attempt claims a token with. The zero value of each field means the default beside it.
+// Terms are what an attempt claims a token with. The zero value of each field means the default
+// beside it.
 type Terms struct {
 	Fingerprint string        // of the request: another one is refused. It must not be empty
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, MinLease to MaxLease; 0 = 30 s
-	Retention   time.Duration // how long the record and its answer stay, from the last use on, up to MaxTTL and never less than the lease; 0 = 24 h
-	Scope       string        // the scope of the route, for tokens that were issued for one; AnyScope fits all
-	Ack         int           // replicas that must have the claim; 0 = what the store asks for
-	Owner       string        // of Claim alone: the secret that proves the claim, as CheckOwner takes it; "" = a new one
-	Route       string        // the route that it is claimed on, shown to operators; cut to 200 bytes
-	RequestID   string        // the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible ASCII characters
-	awaited     bool          // if the first attempt is still running, the caller waits for its end and is to be told
+	// how long the record and its answer stay, from the last use on, up to MaxTTL and never less
+	// than the lease; 0 = 24 h
+	Retention time.Duration
+	// the scope of the route, for tokens that were issued for one; AnyScope fits all
+	Scope string
+	Ack   int    // replicas that must have the claim; 0 = what the store asks for
+	Owner string // of Claim alone: the secret that proves the claim, as CheckOwner takes it; "" = a new one
+	// the route that it is claimed on, shown to operators; cut to 200 bytes
+	Route string
+	// the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible
+	// ASCII characters
+	RequestID string
+	// if the first attempt is still running, the caller waits for its end and is to be told
+	awaited bool
 }
 
 // AnyScope is the scope of a claim that takes tokens of every scope.
@@ -220,8 +231,9 @@ func (t *Tokens) on(ack int) *redisstore.Store {
 	return t.store.WithAck(ack)
 }
 
-// Complete records the answer of the attempt that owner proves. Repeating it is harmless; a late owner is accepted as long as nobody took over.
-// ErrSuperseded: another attempt has the claim. ErrUnknownToken: the record is gone.
+// Complete records the answer of the attempt that owner proves. Repeating it is harmless; a late
+// owner is accepted as long as nobody took over. ErrSuperseded: another attempt has the claim.
+// ErrUnknownToken: the record is gone.
 func (t *Tokens) Complete(ctx context.Context, ref Ref, owner string, answer Answer, retention time.Duration) error {
 	sealed := t.answerKeys.seal(ref.record, answer)
 	reply, err := t.owned(ctx, scripts.TokenComplete, ref, owner, sealed, retained(retention).Milliseconds(), t.done)
@@ -231,8 +243,9 @@ func (t *Tokens) Complete(ctx context.Context, ref Ref, owner string, answer Ans
 	return err
 }
 
-// Extend is the heartbeat of the attempt that owner proves: its lease ends that long from now (0 = the lease it was claimed with), and the record stays for
-// at least the retention. It returns the end of the lease by the Redis server's clock. Errors as Complete.
+// Extend is the heartbeat of the attempt that owner proves: its lease ends that long from now (0 =
+// the lease it was claimed with), and the record stays for at least the retention. It returns the
+// end of the lease by the Redis server's clock. Errors as Complete.
 func (t *Tokens) Extend(ctx context.Context, ref Ref, owner string, lease, retention time.Duration) (time.Time, error) {
 	milliseconds := ""
 	if lease != 0 {
@@ -244,8 +257,8 @@ func (t *Tokens) Extend(ctx context.Context, ref Ref, owner string, lease, reten
 	return t.extend(ctx, ref, owner, milliseconds, max(retained(retention), lease))
 }
 
-// Abandon says that the attempt which owner proves has ended without an answer: the token is in doubt from now on, and the record stays for at least the
-// retention. Errors as Complete.
+// Abandon says that the attempt which owner proves has ended without an answer: the token is in
+// doubt from now on, and the record stays for at least the retention. Errors as Complete.
 func (t *Tokens) Abandon(ctx context.Context, ref Ref, owner string, retention time.Duration) error {
 	_, err := t.extend(ctx, ref, owner, "0", retained(retention))
 	return err

@@ -115,7 +115,8 @@ func TestTermsOutOfBoundsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// What a lapsed claim comes to, by the policy it was made under and that of the next request: only takeover twice lets another attempt begin.
+// What a lapsed claim comes to, by the policy it was made under and that of the next request: only
+// takeover twice lets another attempt begin.
 func TestLapsedClaim(t *testing.T) {
 	for _, row := range []struct {
 		first, next Policy

@@ -16,13 +16,16 @@ type Result struct {
 	NotKept  bool   // it ran before, and returned more than 1 MiB, which was not kept
 }
 
-// Do runs a function under a token, for message consumers and jobs: the same state machine as Middleware. If the function returns no error, its value is
-// recorded and every later Do gets it. If it returns an error, the operation may have happened: the token is in doubt, and under Takeover the next Do may run
-// at once; an attempt that said NotBegun is given back instead. A panic leaves the token in doubt and goes on.
+// Do runs a function under a token, for message consumers and jobs: the same state machine as
+// Middleware. If the function returns no error, its value is recorded and every later Do gets it.
+// If it returns an error, the operation may have happened: the token is in doubt, and under
+// Takeover the next Do may run at once; an attempt that said NotBegun is given back instead. A
+// panic leaves the token in doubt and goes on.
 //
-// The function's context ends with ctx, and with the cause ErrSuperseded when the claim is lost; FromContext gives its fence. The error is the function's own,
-// ErrSuperseded if another attempt took over before the value was recorded, or one of Claim's. Terms without a fingerprint take the token's word that
-// it is the same operation.
+// The function's context ends with ctx, and with the cause ErrSuperseded when the claim is lost;
+// FromContext gives its fence. The error is the function's own, ErrSuperseded if another attempt
+// took over before the value was recorded, or one of Claim's. Terms without a fingerprint take the
+// token's word that it is the same operation.
 func (t *Tokens) Do(ctx context.Context, ref Ref, terms Terms, work func(context.Context) ([]byte, error)) (Result, error) {
 	if terms.Fingerprint == "" {
 		terms.Fingerprint = "do"

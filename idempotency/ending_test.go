@@ -17,7 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Every way in which an attempt can end, for an answer that is kept back until the handler has returned and for one that has grown over the limit.
+// Every way in which an attempt can end, for an answer that is kept back until the handler has
+// returned and for one that has grown over the limit.
 func TestEndOfAnAttemptDecidesWhatARepeatHears(t *testing.T) {
 	type ending struct {
 		name   string
@@ -74,7 +75,8 @@ func TestEndOfAnAttemptDecidesWhatARepeatHears(t *testing.T) {
 	})
 }
 
-// overHTTP serves a guarded handler to a real client, and returns the answer to a request with a key.
+// overHTTP serves a guarded handler to a real client, and returns the answer to a request with a
+// key.
 func overHTTP(t *testing.T, method string, route Route, h *handler) (ask func(key string) *http.Response) {
 	t.Helper()
 	service := httptest.NewServer(embeddedTokens(t).Middleware(route)(h))

@@ -10,7 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// What a request with a token can be told. Each is of one class of package redisstore; redisstore's own errors come through as well.
+// What a request with a token can be told. Each is of one class of package redisstore; redisstore's
+// own errors come through as well.
 var (
 	ErrKeyMissing   = policyRefusal("idempotency: the request has no idempotency header")
 	ErrKeyMalformed = policyRefusal("idempotency: malformed idempotency header")
@@ -124,8 +125,9 @@ var codes = []struct {
 	{redisstore.ErrWrongType, wire.LayoutMismatch},
 }
 
-// Problem says an error of this package as the problem that an HTTP client gets; ok is false for an error that this package does not know. The detail
-// holds no token, no key and nothing of the store's address: what the store failed with is for the log.
+// Problem says an error of this package as the problem that an HTTP client gets; ok is false for an
+// error that this package does not know. The detail holds no token, no key and nothing of the
+// store's address: what the store failed with is for the log.
 func Problem(err error) (problem wire.Problem, ok bool) {
 	for _, known := range codes {
 		if !errors.Is(err, known.err) {

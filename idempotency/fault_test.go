@@ -44,7 +44,8 @@ func TestClaimOfUnknownOutcomeRunsNothingAndIsGivenBack(t *testing.T) {
 	server, tokens := onRedis(t)
 	h := &handler{}
 	guarded := tokens.Middleware(Route{})(h)
-	post(guarded, "warm up", "Idempotency-Key: other") // so that a connection is there to take the claim
+	// so that a connection is there to take the claim
+	post(guarded, "warm up", "Idempotency-Key: other")
 	server.Pause()
 	wantCode(t, "a request while Redis hangs", post(guarded, "pay", "Idempotency-Key: k"), wire.OutcomeUnknown)
 	server.Resume() // Redis now executes the claim that nobody waits for
@@ -101,7 +102,8 @@ func TestCloseWaitsForAnswersThatAreNotRecordedYet(t *testing.T) {
 	server.Resume()
 	expect.Error(t, "Close", <-closed, nil)
 	again := newTokens(t, store)
-	expect.Eventually(t, "the answer is found recorded", func() bool { // the first look may meet a connection that the pause broke
+	// the first look may meet a connection that the pause broke
+	expect.Eventually(t, "the answer is found recorded", func() bool {
 		status, err := again.Status(t.Context(), ClientKey("", "r", "k"))
 		return err == nil && status.State == Completed
 	})

@@ -16,8 +16,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// takeBody reads a request's body up to the route's limit while it hashes it, and puts it back for the handler. It returns the request's fingerprint:
-// SHA-256 over method, route, path with query, the route's headers and the body, as 43 characters.
+// takeBody reads a request's body up to the route's limit while it hashes it, and puts it back for
+// the handler. It returns the request's fingerprint: SHA-256 over method, route, path with query,
+// the route's headers and the body, as 43 characters.
 func takeBody(r *http.Request, name string, route Route) (string, error) {
 	sum := sha256.New()
 	note(sum, r.Method, name, target(r))
@@ -72,7 +73,8 @@ func note(sum hash.Hash, parts ...string) {
 	_, _ = sum.Write(text) // a hash takes everything
 }
 
-// readBody reads a body and leaves it to the server to close: it knows best what to do with a rest that nobody has read.
+// readBody reads a body and leaves it to the server to close: it knows best what to do with a rest
+// that nobody has read.
 func readBody(into io.Writer, body io.ReadCloser, limit int64) ([]byte, error) {
 	if body == nil {
 		return nil, nil

@@ -42,7 +42,8 @@ func TestHandlerThatIsSupersededIsCancelledAndItsClientTold(t *testing.T) {
 		go func() { done <- post(guarded, "pay", "Idempotency-Key: k") }()
 		time.Sleep(time.Second / 2)
 
-		// Somebody lapses the claim by hand, as a pause of the process would, and takes over before the next heartbeat.
+		// Somebody lapses the claim by hand, as a pause of the process would, and takes over before
+		// the next heartbeat.
 		ref := ClientKey("", "r", "k")
 		keys := tokens.keys(ref)
 		fingerprint := lapse(t, tokens, keys[0])

@@ -142,7 +142,8 @@ func post(guarded http.Handler, body string, headers ...string) *httptest.Respon
 // behind runs a line of Lua on a token's record behind the back of its owner.
 func behind(t testing.TB, tokens *Tokens, key, lua string) string {
 	t.Helper()
-	script := &scripts.Script{Name: "test", Source: lua, SHA: strings.Repeat("0", 40)} // not known: the store sends the source
+	// not known: the store sends the source
+	script := &scripts.Script{Name: "test", Source: lua, SHA: strings.Repeat("0", 40)}
 	reply, err := tokens.store.Run(t.Context(), script, []string{key})
 	if err != nil {
 		t.Fatalf("running %q: %v", lua, err)

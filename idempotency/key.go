@@ -32,7 +32,8 @@ var (
 	headerForm = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,100}$`)
 )
 
-// bare tells whether a value is a key without quotes: visible ASCII without quote, comma, semicolon and backslash.
+// bare reports whether a value is a key without quotes: visible ASCII without quote, comma,
+// semicolon and backslash.
 func bare(value string) bool {
 	for i := range len(value) {
 		if c := value[i]; c <= ' ' || c > '~' || c == '"' || c == ',' || c == ';' || c == '\\' {
@@ -42,7 +43,8 @@ func bare(value string) bool {
 	return len(value) > 0 && len(value) <= maxKey
 }
 
-// refOf finds out which operation a request belongs to. Exactly one of the headers that the route takes must be there, once.
+// refOf finds out which operation a request belongs to. Exactly one of the headers that the route
+// takes must be there, once.
 func refOf(r *http.Request, accept Accept, principal, route string) (Ref, error) {
 	tokens, keys := r.Header.Values(TokenHeader), r.Header.Values(KeyHeader)
 	if accept == TokenOnly {
@@ -80,7 +82,8 @@ func (a Accept) Headers() []string {
 	return []string{TokenHeader, KeyHeader}
 }
 
-// OptionalKey reads a request's Idempotency-Key for an operation that can do without one: "" if there is none, ErrKeyMalformed if it is no key.
+// OptionalKey reads a request's Idempotency-Key for an operation that can do without one: "" if
+// there is none, ErrKeyMalformed if it is no key.
 func OptionalKey(r *http.Request) (string, error) {
 	switch keys := r.Header.Values(KeyHeader); len(keys) {
 	case 0:
@@ -92,7 +95,8 @@ func OptionalKey(r *http.Request) (string, error) {
 	}
 }
 
-// parseKey reads an Idempotency-Key: an RFC 8941 string, or the same without its quotes where that can be told from a list, parameters or trailing text.
+// parseKey reads an Idempotency-Key: an RFC 8941 string, or the same without its quotes where that
+// can be told from a list, parameters or trailing text.
 func parseKey(value string) (string, error) {
 	if bare(value) {
 		return value, nil

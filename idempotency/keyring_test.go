@@ -66,7 +66,8 @@ func TestNewRefusesKeysThatAreNone(t *testing.T) {
 	}
 }
 
-// A token is good for the principal it was issued to, with any key of the ring; whatever else comes is unknown, and Redis is not asked.
+// A token is good for the principal it was issued to, with any key of the ring; whatever else comes
+// is unknown, and Redis is not asked.
 func TestSignedTokenIsGoodForItsPrincipalOnly(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{})
 	with := func(keys ...Key) *Tokens { return newTokensWith(t, store, Config{TokenKeys: keys}) }
@@ -119,7 +120,8 @@ func TestForgedTokenIsRefusedWithoutAskingRedis(t *testing.T) {
 	expect.Error(t, "claim with a genuine token, for which Redis is asked", err, redisstore.ErrUnavailable)
 }
 
-// After FLUSHALL, or an eviction, an issued token is refused, never run again; a client's own key is a new operation.
+// After FLUSHALL, or an eviction, an issued token is refused, never run again; a client's own key
+// is a new operation.
 func TestIssuedTokenIsRefusedAfterFlush(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokensWith(t, store, Config{TokenKeys: []Key{testKey("a", 1)}})

@@ -15,9 +15,10 @@ type guard struct {
 	next   http.Handler
 }
 
-// Middleware guards a handler. The handler's context survives the client's hang-up, so that an operation which has begun is finished; it ends with the
-// cause ErrSuperseded when the claim is lost, and with the request's deadline. A panic leaves the token in doubt at once and goes on. A route that
-// [Route.Check] finds fault with is a programmer's mistake and panics here.
+// Middleware guards a handler. The handler's context survives the client's hang-up, so that an
+// operation which has begun is finished; it ends with the cause ErrSuperseded when the claim is
+// lost, and with the request's deadline. A panic leaves the token in doubt at once and goes on. A
+// route that [Route.Check] finds fault with is a programmer's mistake and panics here.
 func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	route = route.WithDefaults()
 	if err := route.Check(); err != nil {
@@ -78,8 +79,9 @@ func requestID(w http.ResponseWriter, r *http.Request) string {
 	return cmp.Or(w.Header().Get("X-Request-Id"), r.Header.Get("X-Request-Id"))
 }
 
-// handle runs the handler, records its answer and sends it. An answer over the limit is recorded as soon as it grows over it; one that is not to be
-// recorded goes straight through, and its attempt ends when the handler has.
+// handle runs the handler, records its answer and sends it. An answer over the limit is recorded as
+// soon as it grows over it; one that is not to be recorded goes straight through, and its attempt
+// ends when the handler has.
 func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next http.Handler) error {
 	ctx, cancel := detached(r.Context())
 	defer cancel(nil)
@@ -102,7 +104,8 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 		return record.refused
 	}
 	if recorded && run.attempt.inDoubt.Load() {
-		run.abandon() // the answer had to be recorded when it grew over the limit, and is taken back
+		// the answer had to be recorded when it grew over the limit, and is taken back
+		run.abandon()
 	}
 	if !recorded {
 		answer := record.finished()
@@ -117,7 +120,8 @@ func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next h
 	return nil
 }
 
-// detached returns a context that outlives the client's connection but keeps the request's values and deadline.
+// detached returns a context that outlives the client's connection but keeps the request's values
+// and deadline.
 func detached(parent context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	deadline, ok := parent.Deadline()

@@ -19,12 +19,14 @@ import (
 
 // Operation is what an operator may know of an operation. It holds no token, no key and no secret.
 type Operation struct {
-	Name      string    // as [Attempt.Operation]: by it the operation is found in the service's own records
+	// as [Attempt.Operation]: by it the operation is found in the service's own records
+	Name      string
 	State     State     //
 	Route     string    // the route that the newest attempt came on; "" = not known
 	RequestID string    // of the newest attempt; "" = not known
 	Began     time.Time // when the newest attempt was granted; the zero time = none was
-	Until     time.Time // end of its lease: since then the operation is in doubt, if it is; the zero time = none was
+	// end of its lease: since then the operation is in doubt, if it is; the zero time = none was
+	Until     time.Time
 	ExpiresAt time.Time // when the record goes
 	Attempts  int       // how many were granted
 	Fence     int64     // of the newest attempt
@@ -37,9 +39,12 @@ type Decision string
 
 // The decisions of an operator.
 const (
-	Happened Decision = "completed" // it has had its effect: its answer is recorded, and every repeat gets it
-	NotBegun Decision = "not-begun" // it has had no effect: the next request may begin, with a larger fence
-	Refuse   Decision = "refused"   // no request may begin; repeats are told that an operator has closed it
+	// Happened means that it has had its effect: its answer is recorded, and every repeat gets it.
+	Happened Decision = "completed"
+	// NotBegun means that it has had no effect: the next request may begin, with a larger fence.
+	NotBegun Decision = "not-begun"
+	// Refuse lets no request begin; repeats are told that an operator has closed it.
+	Refuse Decision = "refused"
 )
 
 // Settlement ends the doubt about an operation.

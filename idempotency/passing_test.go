@@ -45,7 +45,8 @@ func TestBodyThatPassesUnguardedIsBounded(t *testing.T) {
 	wantCode(t, "a body over the limit", post(guarded, "eleven byte"), wire.PayloadTooLarge)
 	h.wantRuns(t, 0)
 	for body, tooLarge := range map[string]bool{"ten bytes.": false, "eleven byte": true} {
-		r := httptest.NewRequest(http.MethodPost, "/pay", io.MultiReader(strings.NewReader(body))) // of unknown length
+		// of unknown length
+		r := httptest.NewRequest(http.MethodPost, "/pay", io.MultiReader(strings.NewReader(body)))
 		guarded.ServeHTTP(httptest.NewRecorder(), r)
 		_, is := errors.AsType[*http.MaxBytesError](read)
 		expect.Equal(t, "whether "+body+" is too large", is, tooLarge)

@@ -5,8 +5,9 @@ import (
 	"net/http"
 )
 
-// recorder keeps a handler's answer back until it has been recorded. An answer that grows over the limit is recorded as "done, not kept" and then goes
-// straight through. A flush before that changes nothing: an answer is never sent before it is recorded. It is used by one handler.
+// recorder keeps a handler's answer back until it has been recorded. An answer that grows over the
+// limit is recorded as "done, not kept" and then goes straight through. A flush before that changes
+// nothing: an answer is never sent before it is recorded. It is used by one handler.
 type recorder struct {
 	http.ResponseWriter
 	outer    http.Header // as middleware outside has set it
@@ -27,7 +28,8 @@ func newRecorder(w http.ResponseWriter, limit int, overflow func(Answer) error) 
 	return &recorder{ResponseWriter: w, outer: w.Header().Clone(), header: header, limit: limit, overflow: overflow}
 }
 
-// Header returns the headers of the answer to be; once sending has started, those that can still change: the trailers.
+// Header returns the headers of the answer to be; once sending has started, those that can still
+// change: the trailers.
 func (r *recorder) Header() http.Header {
 	if r.through {
 		return r.ResponseWriter.Header()
@@ -35,7 +37,8 @@ func (r *recorder) Header() http.Header {
 	return r.header
 }
 
-// WriteHeader notes the status. Informational answers (1xx) are not part of the answer and are dropped: they can not be replayed.
+// WriteHeader notes the status. Informational answers (1xx) are not part of the answer and are
+// dropped: they cannot be replayed.
 func (r *recorder) WriteHeader(status int) {
 	validStatus(status)
 	if status < http.StatusOK || r.answer.Status != 0 {
@@ -70,7 +73,8 @@ func (r *recorder) Write(bytes []byte) (int, error) {
 // Flush sends what has been written, if sending has started.
 func (r *recorder) Flush() {
 	if r.through {
-		_ = http.NewResponseController(r.ResponseWriter).Flush() // a writer without Flush sends when it likes
+		// a writer without Flush sends when it likes
+		_ = http.NewResponseController(r.ResponseWriter).Flush()
 	}
 }
 
@@ -100,6 +104,7 @@ func (r *recorder) send() {
 	defer maps.Copy(header, trailers)
 	r.ResponseWriter.WriteHeader(r.answer.Status)
 	if len(r.answer.Body) > 0 {
-		_, _ = r.ResponseWriter.Write(r.answer.Body) // the client may have hung up; the answer is recorded
+		// the client may have hung up; the answer is recorded
+		_, _ = r.ResponseWriter.Write(r.answer.Body)
 	}
 }

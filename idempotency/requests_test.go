@@ -54,7 +54,8 @@ func TestMultipartBodyIsGuarded(t *testing.T) {
 	h.wantRuns(t, 1)
 }
 
-// A refusal changes nothing: the same request is refused alike, and the right one still does what it would have done.
+// A refusal changes nothing: the same request is refused alike, and the right one still does what
+// it would have done.
 func TestRefusedRequestIsRefusedAgain(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		h := &handler{}
@@ -122,7 +123,8 @@ func TestAnswerStaysForTheRoutesRetentionAndNoLonger(t *testing.T) {
 				attempt, _ := FromContext(r.Context())
 				attempt.InDoubt()
 			}},
-			"long": {serve: func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }}, // with heartbeats
+			// with heartbeats
+			"long": {serve: func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }},
 		} {
 			guarded := tokens.Middleware(Route{Name: name, Lease: 300 * time.Millisecond, Retention: time.Second})(h)
 			post(guarded, "x", "Idempotency-Key: k")
@@ -138,7 +140,8 @@ func TestAnswerStaysForTheRoutesRetentionAndNoLonger(t *testing.T) {
 	})
 }
 
-// An overtaken attempt that says that it never began has nothing to give back, and nothing goes on trying.
+// An overtaken attempt that says that it never began has nothing to give back, and nothing goes on
+// trying.
 func TestOvertakenAttemptGivesNothingBack(t *testing.T) {
 	tokens := embeddedTokens(t)
 	var guarded http.Handler

@@ -10,25 +10,34 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Route is the policy of one guarded route. The zero value of each field means the default beside it.
+// Route is the policy of one guarded route. The zero value of each field means the default beside
+// it.
 type Route struct {
-	Name      string        // part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and path
-	Accept    Accept        // which header it takes; "" = TokenOrKey
-	Optional  bool          // a request without a header passes unguarded, up to MaxBody
-	PassOther bool          // a header that Accept does not take is the handler's business; false = such a request is refused
-	PassSafe  bool          // GET, HEAD, OPTIONS and TRACE pass unguarded: for a guard in front of a whole router
+	Name     string // part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and path
+	Accept   Accept // which header it takes; "" = TokenOrKey
+	Optional bool   // a request without a header passes unguarded, up to MaxBody
+	// a header that Accept does not take is the handler's business; false = such a request is
+	// refused
+	PassOther bool
+	// GET, HEAD, OPTIONS and TRACE pass unguarded: for a guard in front of a whole router
+	PassSafe  bool
 	Policy    Policy        // "" = Hold
 	Lease     time.Duration // how long an attempt may be silent before it is in doubt; 0 = 30 s
 	Retention time.Duration // how long an answer is kept; 0 = 24 h
 	Scope     string        // tokens that were issued for another scope are refused; "" = only tokens without a scope fit
-	Ack       int           // replicas that must have the claim before the handler runs; 0 = what the store asks for
-	MaxBody   int64         // bytes of a request's body; more is refused. 0 = 1 MiB
-	MaxAnswer int           // bytes of an answer's body that are kept; 0 = 1 MiB
-	MaxWait   time.Duration // how long a request with Prefer: wait=n may wait for a running attempt; 0 = 30 s, less than 0 = not at all
+	// replicas that must have the claim before the handler runs; 0 = what the store asks for
+	Ack       int
+	MaxBody   int64 // bytes of a request's body; more is refused. 0 = 1 MiB
+	MaxAnswer int   // bytes of an answer's body that are kept; 0 = 1 MiB
+	// how long a request with Prefer: wait=n may wait for a running attempt; 0 = 30 s, less than 0
+	// = not at all
+	MaxWait time.Duration
 
-	// Headers of the request that belong to its fingerprint, beside method, route, path with query and body; nil = none.
+	// Headers of the request that belong to its fingerprint, beside method, route, path with query
+	// and body; nil = none.
 	Headers []string
-	// CanonicalJSON compares JSON bodies by their canonical form (RFC 8785): white space and the order of names do not matter.
+	// CanonicalJSON compares JSON bodies by their canonical form (RFC 8785): white space and the
+	// order of names do not matter.
 	CanonicalJSON bool
 	// Keep lists the statuses whose answers are recorded, such as 2xx, 4xx, 503; nil = every answer
 	// of the handler, success or error, but 401, 403, 407 and 429. With any other answer the token
@@ -38,7 +47,8 @@ type Route struct {
 	Keep []string
 }
 
-// WithDefaults returns the route with every zero field but Name, Scope, Ack and the lists replaced by its default.
+// WithDefaults returns the route with every zero field but Name, Scope, Ack and the lists replaced
+// by its default.
 func (r Route) WithDefaults() Route {
 	if r.Accept == "" {
 		r.Accept = TokenOrKey
@@ -81,7 +91,8 @@ func (r Route) Check() error {
 	return errors.Join(faults...)
 }
 
-// Published is what clients may know of the route: which header it takes, how long what is kept, and what makes two requests the same.
+// Published is what clients may know of the route: which header it takes, how long what is kept,
+// and what makes two requests the same.
 func (r Route) Published() wire.RoutePolicy {
 	r = r.WithDefaults()
 	body := "body"

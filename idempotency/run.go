@@ -18,13 +18,16 @@ type run struct {
 	charge  charge
 	attempt *Attempt
 	beat    *heartbeat
-	beyond  context.Context // of the request, without its end: what becomes of the token is recorded whether or not the client waits
-	kept    statuses        // which answers are recorded
-	ended   bool            // the answer is recorded, or is on its way there
+	// of the request, without its end: what becomes of the token is recorded whether or not the
+	// client waits
+	beyond context.Context
+	kept   statuses // which answers are recorded
+	ended  bool     // the answer is recorded, or is on its way there
 }
 
-// begin claims a token for a new owner. The run is the caller's to make if the outcome is a grant; else the answer is there already. A claim of unknown
-// outcome is given back in the background, since nothing was started for it.
+// begin claims a token for a new owner. The run is the caller's to make if the outcome is a grant;
+// else the answer is there already. A claim of unknown outcome is given back in the background,
+// since nothing was started for it.
 func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome, error) {
 	run := &run{tokens: t, ref: ref, owner: secret.New(), terms: terms.withDefaults(), claimed: time.Now(), beyond: context.WithoutCancel(ctx)}
 	outcome, charge, err := t.claim(ctx, ref, run.terms, run.owner)
@@ -34,14 +37,16 @@ func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome
 	return run, outcome, err
 }
 
-// start begins the heartbeat, and returns the context that knows the attempt. cancel ends that context when the claim is lost.
+// start begins the heartbeat, and returns the context that knows the attempt. cancel ends that
+// context when the claim is lost.
 func (run *run) start(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
 	run.beat = run.tokens.beat(run.beyond, run.ref, run.owner, run.terms, run.claimed, cancel)
 	return context.WithValue(ctx, contextKey{}, run.attempt)
 }
 
-// call runs the work and ends the heartbeat. If the work panics, the token is in doubt from now on: nobody knows what it has done. An answer that has been
-// recorded before, since it grew over the limit, stays.
+// call runs the work and ends the heartbeat. If the work panics, the token is in doubt from now on:
+// nobody knows what it has done. An answer that has been recorded before, since it grew over the
+// limit, stays.
 func (run *run) call(work func()) {
 	panicked := true
 	defer func() {
@@ -60,7 +65,8 @@ func (run *run) abandon() {
 	}
 }
 
-// settle ends the attempt as it came out: in doubt, never begun, or answered. The error is one that the client has to hear instead of the answer.
+// settle ends the attempt as it came out: in doubt, never begun, or answered. The error is one that
+// the client has to hear instead of the answer.
 func (run *run) settle(answer Answer) error {
 	switch {
 	case run.attempt.inDoubt.Load():
@@ -73,7 +79,8 @@ func (run *run) settle(answer Answer) error {
 	return nil
 }
 
-// keeps tells whether an answer is to be recorded: not if the handler said how the attempt ended instead, and not if the route does not keep such a status.
+// keeps reports whether an answer is to be recorded: not if the handler said how the attempt ended
+// instead, and not if the route does not keep such a status.
 func (run *run) keeps(status int) bool {
 	return !run.attempt.inDoubt.Load() && !run.attempt.notBegun.Load() && run.kept.has(status)
 }
@@ -90,8 +97,9 @@ func (run *run) release() {
 	}
 }
 
-// record stores the answer before it is sent. If another attempt has the claim, this answer must not be sent. If the store is away, or the record is
-// gone, the answer is the truth all the same and is sent; recording goes on in the background.
+// record stores the answer before it is sent. If another attempt has the claim, this answer must
+// not be sent. If the store is away, or the record is gone, the answer is the truth all the same
+// and is sent; recording goes on in the background.
 func (run *run) record(answer Answer) error {
 	run.ended = true
 	err := run.tokens.Complete(run.beyond, run.ref, run.owner, answer, run.terms.Retention)

@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	redisstore.LogTo(slog.New(slog.DiscardHandler)) // servers that are away are what some of these tests are about
+	// servers that are away are what some of these tests are about
+	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }
 
@@ -67,7 +68,8 @@ func guardedBy(tokens *Tokens, control string, policy Policy) http.Handler {
 	}))
 }
 
-// ask tells the test that the handler has come to a step; the handler goes on, panics, or is no more.
+// ask tells the test that the handler has come to a step; the handler goes on, panics, or is no
+// more.
 func ask(control, step string) {
 	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Post(control+"/"+step, "text/plain", http.NoBody)
 	if err != nil {
@@ -89,7 +91,8 @@ type owner struct {
 func serveHere(t *testing.T, tokens *Tokens, control string, policy Policy) *owner {
 	t.Helper()
 	service := httptest.NewUnstartedServer(guardedBy(tokens, control, policy))
-	service.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // handlers that panic are part of the test
+	// handlers that panic are part of the test
+	service.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	service.Start()
 	t.Cleanup(service.Close)
 	return &owner{url: service.URL}

@@ -17,7 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// The steps of a first request, in their order. Those of the handler are told by it, those on the way to Redis and back are seen on the wire.
+// The steps of a first request, in their order. Those of the handler are told by it, those on the
+// way to Redis and back are seen on the wire.
 const (
 	beforeClaim    = "before the claim"
 	afterClaim     = "after the claim, before its reply"
@@ -37,7 +38,8 @@ const (
 	hungUp   = "the client hangs up"
 )
 
-// truth is what the later requests hear in the end, and how often the handler has begun and has had its effect.
+// truth is what the later requests hear in the end, and how often the handler has begun and has had
+// its effect.
 type truth struct {
 	status          int
 	starts, effects int
@@ -49,11 +51,12 @@ var (
 	doubtBegun  = truth{409, 1, 0}
 	doubtBehind = truth{409, 1, 1}
 	twoBegun    = truth{201, 2, 1} // another attempt took over before the effect
-	twice       = truth{201, 2, 2} // … or after it: takeover is for effects that refuse the smaller fence
+	// … or after it: takeover is for effects that refuse the smaller fence.
+	twice = truth{201, 2, 2}
 )
 
-// TestEveryStepOfARequestCanFail breaks a request at each of its steps in each way, under both policies, and looks at what the handler has done and at
-// what later requests hear.
+// TestEveryStepOfARequestCanFail breaks a request at each of its steps in each way, under both
+// policies, and looks at what the handler has done and at what later requests hear.
 func TestEveryStepOfARequestCanFail(t *testing.T) {
 	for _, row := range []struct {
 		step, what     string
@@ -221,7 +224,8 @@ func (w *walk) strike() {
 	}
 }
 
-// first sends the request that breaks. Redis has been told the scripts before, by another key, so that the wire shows their hashes.
+// first sends the request that breaks. Redis has been told the scripts before, by another key, so
+// that the wire shows their hashes.
 func (w *walk) first() {
 	w.t.Helper()
 	post(newTokens(w.t, open(w.t, w.space)).Middleware(Route{Name: "other"})(&handler{}), "x", KeyHeader+": other")

@@ -23,28 +23,36 @@ const (
 	maxScope = 200 // characters
 )
 
-// Config sets what all routes of a service share. The zero value of each field means the default beside it.
+// Config sets what all routes of a service share. The zero value of each field means the default
+// beside it.
 type Config struct {
 	// Principal returns who is asking. Keys, tokens and answers of two principals never meet. nil =
 	// the caller's Authorization header, as [HeaderPrincipal] reads it; HeaderPrincipal() without
 	// names puts all callers into one key space, for services that trust each other.
 	Principal func(*http.Request) string
-	Error     func(http.ResponseWriter, *http.Request, error) // answers a refused request; nil = problem+json as Problem says it
-	Logger    *slog.Logger                                    // nil = no log. It never sees a token or a key
+	// answers a refused request; nil = problem+json as Problem says it
+	Error func(http.ResponseWriter, *http.Request, error)
+	// nil = no log. It never sees a token or a key
+	Logger *slog.Logger
 
-	// TokenKeys sign the tokens that are issued, the first one; all of them are good to check a token with, so that keys can be changed without a gap. With
-	// keys, a token that nobody issued, or that was issued to another principal, is refused without asking Redis. nil = tokens are not signed.
+	// TokenKeys sign the tokens that are issued, the first one; all of them are good to check a
+	// token with, so that keys can be changed without a gap. With keys, a token that nobody issued,
+	// or that was issued to another principal, is refused without asking Redis. nil = tokens are
+	// not signed.
 	TokenKeys []Key
-	// AnswerKeys encrypt the answers that are stored, the first one; all of them are good to read with. nil = answers are stored as they are.
+	// AnswerKeys encrypt the answers that are stored, the first one; all of them are good to read
+	// with. nil = answers are stored as they are.
 	AnswerKeys []Key
 	// Quota bounds what one principal has in the store; none = nothing does. One below 0 is a
 	// programmer's mistake and panics.
 	Quota Quota
-	// PolicyURL is where a client can read what a route takes: refusals of a guarded route link to it (RFC 8288, rel="describedby"). "" = no link.
+	// PolicyURL is where a client can read what a route takes: refusals of a guarded route link to
+	// it (RFC 8288, rel="describedby"). "" = no link.
 	PolicyURL string
 }
 
-// Tokens issues tokens and runs their state machine on one store. It is safe for concurrent use. Close it when no request is under way any more.
+// Tokens issues tokens and runs their state machine on one store. It is safe for concurrent use.
+// Close it when no request is under way any more.
 type Tokens struct {
 	store     *redisstore.Store
 	principal func(*http.Request) string
@@ -61,7 +69,8 @@ type Tokens struct {
 	done       string // the channel that tells waiting processes of an attempt's end
 }
 
-// New returns the tokens of a store. A key that is not as [Key] says is a programmer's mistake and panics; [ParseKeys] returns none such.
+// New returns the tokens of a store. A key that is not as [Key] says is a programmer's mistake and
+// panics; [ParseKeys] returns none such.
 func New(store *redisstore.Store, config Config) *Tokens {
 	t := &Tokens{
 		store: store, principal: config.Principal, fail: config.Error, log: config.Logger,
@@ -104,7 +113,9 @@ func (t *Tokens) Close(ctx context.Context) error {
 
 // Token is what Issue hands out.
 type Token struct {
-	Value     string // 128 random bits and, with [Config].TokenKeys, a signature; safe in a URL and a header. Whoever has it may use it
+	// 128 random bits and, with [Config].TokenKeys, a signature; safe in a URL and a header.
+	// Whoever has it may use it
+	Value     string
 	Scope     string
 	ExpiresAt time.Time // by the Redis server's clock: until then it may be claimed
 }
@@ -157,7 +168,8 @@ type Status struct {
 	LeaseUntil time.Time // of the newest attempt; the zero time = none yet
 }
 
-// Status reads where a token stands; ErrUnknownToken if it was never issued, has expired or was lost.
+// Status reads where a token stands; ErrUnknownToken if it was never issued, has expired or was
+// lost.
 func (t *Tokens) Status(ctx context.Context, ref Ref) (Status, error) {
 	if err := t.genuine(ref); err != nil {
 		return Status{}, err

@@ -111,8 +111,8 @@ func do(t *testing.T, tokens *Tokens, token string) int {
 	return http.StatusCreated
 }
 
-// meter stands between a store and its server and counts the commands that go to the server. A command is counted before it is passed on, so that whoever
-// has its answer finds it counted.
+// meter stands between a store and its server and counts the commands that go to the server. A
+// command is counted before it is passed on, so that whoever has its answer finds it counted.
 type meter struct {
 	listener net.Listener
 	target   string

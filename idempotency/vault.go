@@ -8,9 +8,10 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// vault writes answers as they are stored, encrypted where there are keys: AES-256 in Galois/counter mode (NIST SP 800-38D) with a random nonce of 96 bits,
-// which is good for 2^32 answers a key. The record's name is authenticated with it, so that an answer can not be moved to another token. The zero value
-// stores answers as they are. It is safe for concurrent use.
+// vault writes answers as they are stored, encrypted where there are keys: AES-256 in
+// Galois/counter mode (NIST SP 800-38D) with a random nonce of 96 bits, which is good for 2^32
+// answers a key. The record's name is authenticated with it, so that an answer cannot be moved to
+// another token. The zero value stores answers as they are. It is safe for concurrent use.
 type vault struct {
 	newest string // the key that encrypts; "" = none
 	keys   map[string]cipher.AEAD
@@ -45,8 +46,8 @@ func (v vault) seal(record string, answer Answer) []byte {
 	return v.keys[v.newest].Seal([]byte(sealedVersion+" "+v.newest+" "), nil, plain, []byte(record)) //nolint:gosec // the cipher makes a nonce itself, and takes none
 }
 
-// open reads a stored answer. One that was stored before there were keys is read as it is; one under an unknown key, or that was changed, is not readable:
-// nothing is replayed and nothing runs.
+// open reads a stored answer. One that was stored before there were keys is read as it is; one
+// under an unknown key, or that was changed, is not readable: nothing is replayed and nothing runs.
 func (v vault) open(record string, stored []byte) (Answer, error) {
 	from := storedText{rest: stored}
 	if from.word() != sealedVersion {
@@ -58,7 +59,7 @@ func (v vault) open(record string, stored []byte) (Answer, error) {
 	}
 	plain, err := key.Open(nil, nil, from.rest, []byte(record))
 	if err != nil {
-		return Answer{}, fmt.Errorf("%w: the stored answer can not be decrypted", redisstore.ErrUnavailable)
+		return Answer{}, fmt.Errorf("%w: the stored answer cannot be decrypted", redisstore.ErrUnavailable)
 	}
 	return decodeAnswer(plain)
 }

@@ -10,14 +10,16 @@ import (
 	"time"
 )
 
-// Waiting for a running attempt: a request with Prefer: wait=n (RFC 7240) hears the attempt's end instead of "in progress". Redis is asked again when the
-// attempt's end was published, when its lease can have ended, and every few seconds in case the message was lost.
+// Waiting for a running attempt: a request with Prefer: wait=n (RFC 7240) hears the attempt's end
+// instead of "in progress". Redis is asked again when the attempt's end was published, when its
+// lease can have ended, and every few seconds in case the message was lost.
 const (
 	shortestLook = 50 * time.Millisecond
 	longestLook  = 2 * time.Second
 )
 
-// patience is how long a request wants to wait for a running attempt, as far as the route allows. A preference that can not be read is none.
+// patience is how long a request wants to wait for a running attempt, as far as the route allows. A
+// preference that cannot be read is none.
 func (r Route) patience(request *http.Request) time.Duration {
 	for _, field := range request.Header.Values("Prefer") {
 		for preference := range strings.SplitSeq(field, ",") {
@@ -36,7 +38,8 @@ func (r Route) patience(request *http.Request) time.Duration {
 	return 0
 }
 
-// beginOrWait is begin, and begin again while another attempt is running and patience lasts. At its end the error is still ErrInProgress.
+// beginOrWait is begin, and begin again while another attempt is running and patience lasts. At its
+// end the error is still ErrInProgress.
 func (t *Tokens) beginOrWait(ctx context.Context, ref Ref, terms Terms, patience time.Duration) (*run, Outcome, error) {
 	run, outcome, err := t.begin(ctx, ref, terms)
 	if patience <= 0 || !errors.Is(err, ErrInProgress) {
@@ -68,8 +71,9 @@ func lookAgain(err error) time.Duration {
 	return min(max(busy.Left, shortestLook), longestLook)
 }
 
-// waits are the requests of this process that wait for an attempt's end. They share one subscription, which the first of them opens and which stays. The
-// zero value is ready; close it at the end.
+// waits are the requests of this process that wait for an attempt's end. They share one
+// subscription, which the first of them opens and which stays. The zero value is ready; close it at
+// the end.
 type waits struct {
 	mu        sync.Mutex
 	by        map[string]map[chan struct{}]bool // by record
@@ -79,8 +83,8 @@ type waits struct {
 	reader    sync.WaitGroup
 }
 
-// expect returns a channel that is sent to when the record's attempt has ended, or may have; forget ends the wait. Without a subscription, since Redis is
-// away, nothing is sent.
+// expect returns a channel that is sent to when the record's attempt has ended, or may have; forget
+// ends the wait. Without a subscription, since Redis is away, nothing is sent.
 func (w *waits) expect(t *Tokens, record string) (ended <-chan struct{}, forget func()) {
 	told := make(chan struct{}, 1)
 	w.mu.Lock()
@@ -111,7 +115,7 @@ func (w *waits) listenLocked(t *Tokens) {
 	w.listening, w.cancel = true, cancel
 	w.reader.Go(func() {
 		if err := w.listen(ctx, t); err != nil && ctx.Err() == nil {
-			t.log.Warn("idempotency: waiting requests look again every few seconds, since they can not be told", "error", err)
+			t.log.Warn("idempotency: waiting requests look again every few seconds, since they cannot be told", "error", err)
 		}
 		w.mu.Lock()
 		w.listening = false
@@ -119,8 +123,8 @@ func (w *waits) listenLocked(t *Tokens) {
 	})
 }
 
-// listen passes on what is published until the context ends. What was published before it listened, or while the connection was lost, nobody has heard:
-// then everybody is to look.
+// listen passes on what is published until the context ends. What was published before it listened,
+// or while the connection was lost, nobody has heard: then everybody is to look.
 func (w *waits) listen(ctx context.Context, t *Tokens) error {
 	inbox, err := t.store.Subscribe(ctx, t.done)
 	if err != nil {

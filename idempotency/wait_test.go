@@ -51,7 +51,8 @@ func gate() (h *handler, let chan struct{}) {
 	}}, let
 }
 
-// Ten requests wait in a process that is not the one where the handler runs; all of them are told when it has ended.
+// Ten requests wait in a process that is not the one where the handler runs; all of them are told
+// when it has ended.
 func TestWaitingRequestsGetTheAnswerOfTheRunningAttempt(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		h, let := gate()
@@ -74,7 +75,8 @@ func TestWaitingRequestsGetTheAnswerOfTheRunningAttempt(t *testing.T) {
 	})
 }
 
-// How long a waiting request waits, in the bubble's time, for each way in which the attempt can end.
+// How long a waiting request waits, in the bubble's time, for each way in which the attempt can
+// end.
 func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 	for name, row := range map[string]struct {
 		end    func(*Attempt)

@@ -25,7 +25,8 @@ type peer struct {
 	once func(ctx context.Context, caller int) error
 }
 
-// peers are two bare round trips, redislock, and a fenced lock that nobody else asks for, each caller with a name of its own.
+// peers are two bare round trips, redislock, and a fenced lock that nobody else asks for, each
+// caller with a name of its own.
 func peers(b *testing.B, server *redistest.Server) []peer {
 	b.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 64})
@@ -63,8 +64,9 @@ func peers(b *testing.B, server *redistest.Server) []peer {
 // rounds are interleaved, so that whatever else the machine does meets all alike.
 const rounds = 15
 
-// BenchmarkUncontended tells what acquiring and releasing a lock takes that nobody else wants, beside redislock without a fence and two bare round trips, as ratios of
-// medians over interleaved rounds.
+// BenchmarkUncontended tells what acquiring and releasing a lock takes that nobody else wants,
+// beside redislock without a fence and two bare round trips, as ratios of medians over interleaved
+// rounds.
 func BenchmarkUncontended(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
@@ -110,7 +112,8 @@ func round(b *testing.B, peer peer, callers int) time.Duration {
 	return time.Since(start) / time.Duration(pairs*min(callers, 8))
 }
 
-// BenchmarkContendedInProcess tells how often a lock goes round among goroutines of one process that have nothing to do with it: by hand, and by Redis, where each has another owner.
+// BenchmarkContendedInProcess tells how often a lock goes round among goroutines of one process
+// that have nothing to do with it: by hand, and by Redis, where each has another owner.
 func BenchmarkContendedInProcess(b *testing.B) {
 	const callers = 16
 	server := redistest.Start(b)

@@ -14,7 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// rivals are two processes: what the second asks of a lock is counted, and reaches nobody once it is cut off.
+// rivals are two processes: what the second asks of a lock is counted, and reaches nobody once it
+// is cut off.
 type rivals struct {
 	one, other *Locks
 	asked      atomic.Int64
@@ -40,7 +41,8 @@ func openRivals(t *testing.T, config Config) *rivals {
 	return r
 }
 
-// Who is handed a lock by another process begins with the message, and needs no answer from Redis for that. Redis knows of it.
+// Who is handed a lock by another process begins with the message, and needs no answer from Redis
+// for that. Redis knows of it.
 func TestHeirBeginsWithTheMessage(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
@@ -98,7 +100,7 @@ func TestHeirAsksForTheRestOfItsTTL(t *testing.T) {
 	release(t, got)
 }
 
-// One that can not ask ends with its window, and the lock goes to the next.
+// One that cannot ask ends with its window, and the lock goes to the next.
 func TestHeirThatCanNotAskEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 5 * time.Second})
@@ -121,7 +123,8 @@ func TestHeirThatCanNotAskEndsWithItsWindow(t *testing.T) {
 	release(t, after)
 }
 
-// A message is worth a grant only where the look that it names says how much of the window is left at least, and that is enough.
+// A message is worth a grant only where the look that it names says how much of the window is left
+// at least, and that is enough.
 func TestNewsThatIsNoGrant(t *testing.T) {
 	t.Parallel()
 	const window = 30 * time.Second
@@ -160,7 +163,8 @@ func TestNewsThatIsNoGrant(t *testing.T) {
 	}
 }
 
-// A stale message, of a window that has passed, has its waiter look, and does not give it what is another's.
+// A stale message, of a window that has passed, has its waiter look, and does not give it what is
+// another's.
 func TestStaleNewsGivesNothing(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
@@ -169,7 +173,8 @@ func TestStaleNewsGivesNothing(t *testing.T) {
 	before := r.asked.Load()
 	r.other.post.mu.Lock()
 	for _, told := range r.other.post.waiting {
-		wake(told, news{fence: 1 << 52, look: 1, now: time.Now()}) // its first look waited for nothing
+		// its first look waited for nothing
+		wake(told, news{fence: 1 << 52, look: 1, now: time.Now()})
 	}
 	r.other.post.mu.Unlock()
 	expect.Eventually(t, "it looks", func() bool { return r.asked.Load() > before })

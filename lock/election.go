@@ -9,8 +9,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
-// Election chooses one leader among those who campaign under one name. It is a lock by that name: who holds it leads, and who waits for it stands for election. It
-// is safe for concurrent use; each campaign is one of its own.
+// Election chooses one leader among those who campaign under one name. It is a lock by that name:
+// who holds it leads, and who waits for it stands for election. It is safe for concurrent use; each
+// campaign is one of its own.
 type Election struct {
 	locks *Locks
 	name  string
@@ -19,17 +20,20 @@ type Election struct {
 // Election returns the election of that name.
 func (l *Locks) Election(name string) *Election { return &Election{l, name} }
 
-// Campaign waits until this candidate leads. It leads until the lock's context ends, or it resigns with Release. Request.Owner names the candidate to observers;
-// the mode is Exclusive. The errors are those of Acquire.
+// Campaign waits until this candidate leads. It leads until the lock's context ends, or it resigns
+// with Release. Request.Owner names the candidate to observers; the mode is Exclusive. The errors
+// are those of Acquire.
 func (e *Election) Campaign(ctx context.Context, request Request) (*Lock, error) {
 	request.Mode, request.Capacity, request.Permits, request.WholeTTL = Exclusive, 0, 0, true
 	if request.Token == "" {
-		request.Token = secret.New() // a leader is not followed within his process without observers seeing it
+		// a leader is not followed within his process without observers seeing it
+		request.Token = secret.New()
 	}
 	return e.locks.Acquire(ctx, e.name, request)
 }
 
-// Resign gives leadership up, to the candidate who has stood for longest. ErrLost: it did not lead any more.
+// Resign gives leadership up, to the candidate who has stood for longest. ErrLost: it did not lead
+// any more.
 func (e *Election) Resign(ctx context.Context, leadership *Lock) error {
 	return leadership.Release(ctx)
 }
@@ -57,8 +61,10 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{Owner: holder.Owner, Fence: holder.Fence, Since: holder.Since}, nil
 }
 
-// Leaders tells the leader there is, and each that follows, until the context ends or the loop is left. It looks twice in a claim window ([Config].Window), so a
-// leader of a moment may go unseen. ErrNoLeader is told once for each time without a leader, and so is another error, after which it goes on.
+// Leaders tells the leader there is, and each that follows, until the context ends or the loop is
+// left. It looks twice in a claim window ([Config].Window), so a leader of a moment may go unseen.
+// ErrNoLeader is told once for each time without a leader, and so is another error, after which it
+// goes on.
 func (e *Election) Leaders(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var last Leader

@@ -19,9 +19,11 @@ var (
 	ErrNoHolder = redisstore.Refusal("lock: nobody holds it with that fence")
 )
 
-// Causes with which the context of a [Lock] ends, beside ErrLost alone and the causes of the context that it was acquired with.
+// Causes with which the context of a [Lock] ends, beside ErrLost alone and the causes of the
+// context that it was acquired with.
 var (
-	// ErrDeadline, which comes with ErrLost, means that no renewal was confirmed in time. The lock may still be there, but its holder must not count on it.
+	// ErrDeadline, which comes with ErrLost, means that no renewal was confirmed in time. The lock
+	// may still be there, but its holder must not count on it.
 	ErrDeadline = keepalive.ErrDeadline
 	// ErrReleased means that the lock was given back.
 	ErrReleased = keepalive.ErrReleased
@@ -109,5 +111,5 @@ func refusal(reply redisstore.Reply) error {
 	return reply.Unexpected()
 }
 
-// unknown tells whether a call may have had an effect.
+// unknown reports whether a call may have had an effect.
 func unknown(err error) bool { return errors.Is(err, redisstore.ErrUnknownOutcome) }

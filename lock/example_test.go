@@ -28,7 +28,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer held.Release(ctx)
-	work := held.Context() // ends when the lock can not be counted on any more
+	work := held.Context() // ends when the lock cannot be counted on any more
 	fmt.Println(work.Err(), held.Validity() > 8*time.Second)
 
 	_, err = locks.TryAcquire(ctx, "nightly-report", lock.Request{})
@@ -38,7 +38,8 @@ func Example() {
 	// true
 }
 
-// A holder that was paused past its lease writes after the next one has: the row's fence refuses it.
+// A holder that was paused past its lease writes after the next one has: the row's fence refuses
+// it.
 func ExampleCheckFenceSQL() {
 	ctx := context.Background()
 	store, err := redisstore.Open(ctx, "embedded:")
@@ -70,7 +71,8 @@ func ExampleCheckFenceSQL() {
 		fmt.Println(who, "writes", balance)
 	}
 
-	paused, err := locks.Grant(ctx, "ann", lock.Request{TTL: lock.MinTTL}, false) // nobody renews it, as if its process stood still
+	// nobody renews it, as if its process stood still
+	paused, err := locks.Grant(ctx, "ann", lock.Request{TTL: lock.MinTTL}, false)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -45,7 +45,8 @@ func (s *section) leave(lock *Lock) {
 	}
 }
 
-// pass goes through the section once. What a failover makes of a call is an error, never a lock that is another's.
+// pass goes through the section once. What a failover makes of a call is an error, never a lock
+// that is another's.
 func (s *section) pass(locks *Locks) {
 	lock, err := locks.Acquire(s.t.Context(), "guarded", Request{TTL: time.Second})
 	if err == nil {
@@ -58,7 +59,8 @@ func (s *section) pass(locks *Locks) {
 	}
 }
 
-// Masters die one after the other while eight contend. At no time do two hold, and fences rise all the while.
+// Masters die one after the other while eight contend. At no time do two hold, and fences rise all
+// the while.
 func TestFailoversUnderContention(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)

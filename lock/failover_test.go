@@ -17,7 +17,8 @@ func acknowledged(t *testing.T, url string) (mine, others *Locks) {
 	return open(t, store, Config{Window: 300 * time.Millisecond}), open(t, store, Config{Window: 300 * time.Millisecond})
 }
 
-// The master dies while a lock is held and waited for. The holder goes on, the queue is served in its order, and fences rise.
+// The master dies while a lock is held and waited for. The holder goes on, the queue is served in
+// its order, and fences rise.
 func TestFailoverLosesNeitherTheHolderNorTheQueue(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
@@ -48,7 +49,8 @@ func TestFailoverLosesNeitherTheHolderNorTheQueue(t *testing.T) {
 	}
 }
 
-// A master of a cluster dies, of which only one replica is left, while a lock of its slot is held and waited for.
+// A master of a cluster dies, of which only one replica is left, while a lock of its slot is held
+// and waited for.
 func TestFailoverOfAClustersMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)

@@ -79,7 +79,8 @@ func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 	}
 }
 
-// A former holder whose lock a plain client has taken since does not get it back by asking with its old token.
+// A former holder whose lock a plain client has taken since does not get it back by asking with its
+// old token.
 func TestOldTokenDoesNotMeetAPlainClientsLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -99,7 +100,8 @@ func TestOldTokenDoesNotMeetAPlainClientsLock(t *testing.T) {
 	wantIs(t, err, ErrHeld)
 }
 
-// The link of a holder is cut: it is told before anybody else can hold, although no reply ever comes.
+// The link of a holder is cut: it is told before anybody else can hold, although no reply ever
+// comes.
 func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -129,7 +131,8 @@ func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 	}
 }
 
-// A subscription is lost just when the lock is handed over. The waiter hears of it when the connection is there again.
+// A subscription is lost just when the lock is handed over. The waiter hears of it when the
+// connection is there again.
 func TestMessageMissedDuringAReconnectStallsNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -309,7 +312,8 @@ func TestMarkersLieInTheSlotsOfTheirLocks(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := storetest.Open(t, redisstore.Config{URL: cluster.URL()})
 	locks := open(t, store, Config{AfterLoss: WaitAfterLoss, LongestTTL: MinTTL, Skew: time.Millisecond, Window: MinTTL})
-	for _, name := range []string{"a", "b", "c", "d"} { // on all of the nodes; keys of two slots would be refused
+	// on all of the nodes; keys of two slots would be refused
+	for _, name := range []string{"a", "b", "c", "d"} {
 		held, err := locks.Acquire(t.Context(), name, Request{})
 		if err != nil {
 			t.Fatal(err)
@@ -318,7 +322,8 @@ func TestMarkersLieInTheSlotsOfTheirLocks(t *testing.T) {
 	}
 }
 
-// Within one process a release passes the whole grant on: the heir sends nothing before it holds. A heir of another process claims its own.
+// Within one process a release passes the whole grant on: the heir sends nothing before it holds. A
+// heir of another process claims its own.
 func TestReleasePassesTheGrantOnWithinAProcess(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -5,14 +5,16 @@ import (
 	"strings"
 )
 
-// CheckFence is for a resource that is kept in Redis: the Lua function check_fence(key, fence), to be put before a script that writes the resource. It
-// tells whether a holder with that fence may write, and if so notes the fence in the key, which lies beside the resource, in the same slot, and is never
-// deleted before it:
+// CheckFence is for a resource that is kept in Redis: the Lua function check_fence(key, fence), to
+// be put before a script that writes the resource. It reports whether a holder with that fence may
+// write, and if so notes the fence in the key, which lies beside the resource, in the same slot,
+// and is never deleted before it:
 //
 //	if not check_fence(KEYS[1], ARGV[1]) then return 'overtaken' end
 //	redis.call('SET', KEYS[2], ARGV[2])
 //
-// A fence is below 2^53, so a Lua number holds it. Equal is allowed: one holder writes as often as it likes.
+// A fence is below 2^53, so a Lua number holds it. Equal is allowed: one holder writes as often as
+// it likes.
 const CheckFence = `local function check_fence(key, fence)
   if tonumber(fence) < tonumber(redis.call('GET', key) or '0') then
     return false
@@ -22,13 +24,16 @@ const CheckFence = `local function check_fence(key, fence)
 end
 `
 
-// CheckFenceSQL is for a resource that is a row of an SQL table with a column fence, an integer of 64 bits that is 0 at first. It returns a statement that
-// changes columns of the row with that key unless a later holder has written it; it takes their new values, the fence, the key, and the fence once more:
+// CheckFenceSQL is for a resource that is a row of an SQL table with a column fence, an integer of
+// 64 bits that is 0 at first. It returns a statement that changes columns of the row with that key
+// unless a later holder has written it; it takes their new values, the fence, the key, and the
+// fence once more:
 //
 //	UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?
 //
-// No row changed means that the holder was overtaken, or that there is no such row. The names are written as they are: they must be the program's own.
-// The statement uses ? for its parameters; a database with $1, $2 … numbers them in that order.
+// No row changed means that the holder was overtaken, or that there is no such row. The names are
+// written as they are: they must be the program's own. The statement uses ? for its parameters; a
+// database with $1, $2 … numbers them in that order.
 func CheckFenceSQL(table, key string, columns ...string) string {
 	set := strings.Join(append(slices.Clip(columns), "fence"), " = ?, ")
 	return "UPDATE " + table + " SET " + set + " = ? WHERE " + key + " = ? AND fence <= ?"

@@ -13,8 +13,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Grant is a lock that was granted, as a value: whoever has Name, Token and Fence can renew and release it, from any process. Nothing renews it by itself,
-// and nothing tells when it ends: for work in this process use [Locks.Acquire].
+// Grant is a lock that was granted, as a value: whoever has Name, Token and Fence can renew and
+// release it, from any process. Nothing renews it by itself, and nothing tells when it ends: for
+// work in this process use [Locks.Acquire].
 type Grant struct {
 	Name  string
 	Token string // secret: it proves the grant
@@ -23,10 +24,11 @@ type Grant struct {
 
 	Since, Until, Now time.Time // by the Redis server, at the last reply
 
-	sent time.Time       // the local moment before the last confirmed request was sent
-	good time.Duration   // for how long from then it is good; 0 = TTL
-	held *redislock.Lock // redislock's part of an exclusive lock; nil if another process obtained it
-	keys []string        // of the lock with the name that it was granted under
+	sent time.Time     // the local moment before the last confirmed request was sent
+	good time.Duration // for how long from then it is good; 0 = TTL
+	// redislock's part of an exclusive lock; nil if another process obtained it
+	held *redislock.Lock
+	keys []string // of the lock with the name that it was granted under
 }
 
 func (g Grant) goodFor() time.Duration {
@@ -45,10 +47,11 @@ type asker struct {
 	sent time.Time       // before the newest attempt
 	held *redislock.Lock // of the attempt that was granted
 
-	alone  bool          // it is handed nothing on within this process, and hands nothing on
-	kind   sameness      // what it has in common with others of its line, if it is not alone
-	placed bool          // it may have a place in the queue at Redis
-	enters bool          // it may begin with what a message says, before it has asked for its grant: see accept
+	alone  bool     // it is handed nothing on within this process, and hands nothing on
+	kind   sameness // what it has in common with others of its line, if it is not alone
+	placed bool     // it may have a place in the queue at Redis
+	// it may begin with what a message says, before it has asked for its grant: see accept
+	enters bool
 	looks  int64         // how often it has asked
 	waited look          // that was answered: wait
 	turn   chan struct{} // closed when it was handed a lease on; nil if it never waits for that
@@ -98,8 +101,10 @@ func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.R
 	return behind.Reply, nil
 }
 
-// enterInFull asks once, and waits for the answer even if the context ends meanwhile, for as long as a store's call may take at most. A request that is left alone arrives
-// when it likes: behind the one that takes it back, for all anybody knows, and then the lock is held by nobody until its TTL has passed.
+// enterInFull asks once, and waits for the answer even if the context ends meanwhile, for as long
+// as a store's call may take at most. A request that is left alone arrives when it likes: behind
+// the one that takes it back, for all anybody knows, and then the lock is held by nobody until its
+// TTL has passed.
 func (l *Locks) enterInFull(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
 	if ctx.Err() == nil {
 		ctx = context.WithoutCancel(ctx)
@@ -124,7 +129,8 @@ func (a *asker) granted(reply redisstore.Reply) (Grant, error) {
 	}, nil
 }
 
-// Grant asks for a lock and returns the grant as a value; with wait it stands in line, as Acquire does. The errors are those of Acquire.
+// Grant asks for a lock and returns the grant as a value; with wait it stands in line, as Acquire
+// does. The errors are those of Acquire.
 func (l *Locks) Grant(ctx context.Context, name string, request Request, wait bool) (Grant, error) {
 	a, err := l.ask(name, request)
 	if err != nil {
@@ -159,8 +165,9 @@ func (l *Locks) grant(ctx context.Context, a *asker, wait bool) (Grant, error) {
 	return l.stand(ctx, a, told)
 }
 
-// Renew moves the end of a grant's lease to one TTL from now and returns the grant as it is then. Name and Token name the grant; Fence, if it is not 0, has to
-// be its own; TTL 0 is DefaultTTL. ErrLost: it has ended, was released or broken, or is another's. An ended lease is never revived.
+// Renew moves the end of a grant's lease to one TTL from now and returns the grant as it is then.
+// Name and Token name the grant; Fence, if it is not 0, has to be its own; TTL 0 is DefaultTTL.
+// ErrLost: it has ended, was released or broken, or is another's. An ended lease is never revived.
 func (l *Locks) Renew(ctx context.Context, grant Grant) (Grant, error) {
 	renewed, err := l.extend(ctx, grant)
 	if err == nil {
@@ -210,7 +217,8 @@ func (l *Locks) renew(ctx context.Context, grant Grant) (redisstore.Reply, error
 	return nil, err
 }
 
-// Release gives a grant back; a lock that others wait for goes to the next of them. ErrLost: it had ended before, was released, or is another's.
+// Release gives a grant back; a lock that others wait for goes to the next of them. ErrLost: it had
+// ended before, was released, or is another's.
 func (l *Locks) Release(ctx context.Context, grant Grant) error {
 	free, err := l.giveLease(ctx, l.keys(grant.Name), grant.Token)
 	if free {
@@ -219,7 +227,8 @@ func (l *Locks) Release(ctx context.Context, grant Grant) error {
 	return err
 }
 
-// leave gives back what a token has, a lock or a place in the queue, and tells those of this process who have got it.
+// leave gives back what a token has, a lock or a place in the queue, and tells those of this
+// process who have got it.
 func (l *Locks) leave(ctx context.Context, keys []string, token string) error {
 	_, err := l.giveLease(ctx, keys, token)
 	return err

@@ -10,7 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
-// Lock is a lock that this process holds and renews. Its context is the time in which it may be counted on. It is safe for concurrent use.
+// Lock is a lock that this process holds and renews. Its context is the time in which it may be
+// counted on. It is safe for concurrent use.
 type Lock struct {
 	locks  *Locks
 	lease  *lease
@@ -22,17 +23,23 @@ type Lock struct {
 	outcome error // of the release
 }
 
-// Acquire waits until the lock is granted, in the order in which those who wait have come (see the package's text for who hands it on to whom), and holds it: it is renewed until Release, its loss, or the end of the
-// context. So the context is that of the work under the lock as well as of the waiting; Request.Wait bounds the waiting alone. A request that is under way when the waiting ends is
-// waited for, for as long as a call of the store may take: else it could be granted behind its own withdrawal.
+// Acquire waits until the lock is granted, in the order in which those who wait have come (see the
+// package's text for who hands it on to whom), and holds it: it is renewed until Release, its loss,
+// or the end of the context. So the context is that of the work under the lock as well as of the
+// waiting; Request.Wait bounds the waiting alone. A request that is under way when the waiting ends
+// is waited for, for as long as a call of the store may take: else it could be granted behind its
+// own withdrawal.
 //
-// The errors: a *Held after Request.Wait or with the context's cause, an *OtherCapacity, an *InDoubt if the wait ends before the doubt does, ErrRequest;
-// redisstore.ErrUnavailable (nothing was done), redisstore.ErrUnknownOutcome (the lock may be held by nobody until its TTL has passed).
+// The errors: a *Held after Request.Wait or with the context's cause, an *OtherCapacity, an
+// *InDoubt if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable (nothing
+// was done), redisstore.ErrUnknownOutcome (the lock may be held by nobody until its TTL has
+// passed).
 func (l *Locks) Acquire(ctx context.Context, name string, request Request) (*Lock, error) {
 	return l.hold(ctx, name, request, true)
 }
 
-// TryAcquire is Acquire without waiting: a lock that others hold, or wait for, is refused with a *Held.
+// TryAcquire is Acquire without waiting: a lock that others hold, or wait for, is refused with a
+// *Held.
 func (l *Locks) TryAcquire(ctx context.Context, name string, request Request) (*Lock, error) {
 	return l.hold(ctx, name, request, false)
 }
@@ -87,7 +94,8 @@ func (k *Lock) renew(ctx context.Context) error {
 // Name is the lock's name.
 func (k *Lock) Name() string { return k.first.Name }
 
-// Token is the secret that proves the grant, until the release. A lock whose token was asked for is not handed on within the process, since others may know it.
+// Token is the secret that proves the grant, until the release. A lock whose token was asked for is
+// not handed on within the process, since others may know it.
 func (k *Lock) Token() string {
 	if token := k.locks.lines.token(k); token != "" {
 		return token
@@ -95,20 +103,22 @@ func (k *Lock) Token() string {
 	return secret.New() // it is the next one's, and this holder has none
 }
 
-// Fence is the number that is larger for every later grant of this lock. Give it to the resource with every write, so that it can refuse a holder that was
-// overtaken: see [CheckFence].
+// Fence is the number that is larger for every later grant of this lock. Give it to the resource
+// with every write, so that it can refuse a holder that was overtaken: see [CheckFence].
 func (k *Lock) Fence() int64 { return k.first.Fence }
 
-// Since is when it was granted, by the Redis server's clock; when it was handed on within the process, by that clock as far as this one tells.
+// Since is when it was granted, by the Redis server's clock; when it was handed on within the
+// process, by that clock as far as this one tells.
 func (k *Lock) Since() time.Time { return k.first.Since }
 
-// Context ends when the lock can not be counted on any more. Its cause is what Err says.
+// Context ends when the lock cannot be counted on any more. Its cause is what Err says.
 func (k *Lock) Context() context.Context { return k.keeper.Context() }
 
-// Done is closed when the lock can not be counted on any more.
+// Done is closed when the lock cannot be counted on any more.
 func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
 
-// Err is nil while the lock may be counted on, ErrReleased after Release; else it says why, and wraps ErrLost unless the context that it was acquired with has ended.
+// Err is nil while the lock may be counted on, ErrReleased after Release; else it says why, and
+// wraps ErrLost unless the context that it was acquired with has ended.
 func (k *Lock) Err() error {
 	cause := context.Cause(k.keeper.Context())
 	if cause == nil && k.keeper.Valid() <= 0 {
@@ -117,14 +127,18 @@ func (k *Lock) Err() error {
 	return cause
 }
 
-// Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic and wall time; 0 or less: not any more. Just after another process has handed
-// the lock over it is less than a claim window, and soon most of the TTL: see [Request].WholeTTL. A process that was
-// paused hears of its loss late: look before each step that matters, and let the resource check the fence.
+// Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic
+// and wall time; 0 or less: not any more. Just after another process has handed the lock over it is
+// less than a claim window, and soon most of the TTL: see [Request].WholeTTL. A process that was
+// paused hears of its loss late: look before each step that matters, and let the resource check the
+// fence.
 func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }
 
-// Release ends the holding and gives the lock back, to the next who waits. It does so even if the context has ended, within two seconds. ErrLost: it was not this
-// holder's any more. After another error the lock ends with its TTL. Releasing again does nothing and answers the same. Where it hands the lock on within the process it asks
-// nobody, and the error is nil unless the loss is known already.
+// Release ends the holding and gives the lock back, to the next who waits. It does so even if the
+// context has ended, within two seconds. ErrLost: it was not this holder's any more. After another
+// error the lock ends with its TTL. Releasing again does nothing and answers the same. Where it
+// hands the lock on within the process it asks nobody, and the error is nil unless the loss is
+// known already.
 func (k *Lock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()

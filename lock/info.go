@@ -27,8 +27,9 @@ type Info struct {
 	Waiters  []Waiter // the first hundred of them, in order
 }
 
-// Holder is one who holds a lock. A plain client of redislock has no fence, no owner and no Since. Where a lock was handed on within a process, Fence and Since are those with which the
-// process got it, and its holder's fence is up to sixteen larger.
+// Holder is one who holds a lock. A plain client of redislock has no fence, no owner and no Since.
+// Where a lock was handed on within a process, Fence and Since are those with which the process got
+// it, and its holder's fence is up to sixteen larger.
 type Holder struct {
 	Owner   string
 	Fence   int64
@@ -45,7 +46,8 @@ type Waiter struct {
 	Since   time.Time
 }
 
-// Get shows who holds a lock and who waits for it. A lock that nobody uses has no holders, and is no error.
+// Get shows who holds a lock and who waits for it. A lock that nobody uses has no holders, and is
+// no error.
 func (l *Locks) Get(ctx context.Context, name string) (Info, error) {
 	if !names.Valid(name) {
 		return Info{}, fmt.Errorf("%w: name", ErrRequest)
@@ -124,9 +126,10 @@ func modeOf(letter string) Mode {
 	return ""
 }
 
-// Break takes a lock from the holder with that fence, as [Locks.Get] shows it; 0 is a plain client of redislock. It returns a new fence, larger than the
-// holder's: a resource that is told of it refuses the holder from then on, who hears of it at its next renewal. The lock goes to the next who waits. ErrNoHolder: nobody holds
-// it with that fence.
+// Break takes a lock from the holder with that fence, as [Locks.Get] shows it; 0 is a plain client
+// of redislock. It returns a new fence, larger than the holder's: a resource that is told of it
+// refuses the holder from then on, who hears of it at its next renewal. The lock goes to the next
+// who waits. ErrNoHolder: nobody holds it with that fence.
 func (l *Locks) Break(ctx context.Context, name string, fence int64) (int64, error) {
 	if !names.Valid(name) {
 		return 0, fmt.Errorf("%w: name", ErrRequest)

@@ -8,18 +8,23 @@ import (
 	"time"
 )
 
-// Requests of one process that ask the same of Redis stand in one line here. Whoever is the first of it asks Redis for all of them. What is granted is handed on from one to the
-// next within the process, as often as the grant has fences to itself, and nobody is asked: see [lease]. Then it is given back, and the first of those who are left asks.
-// So no other process waits for longer than that many of those who may have come later.
+// Requests of one process that ask the same of Redis stand in one line here. Whoever is the first
+// of it asks Redis for all of them. What is granted is handed on from one to the next within the
+// process, as often as the grant has fences to itself, and nobody is asked: see [lease]. Then it is
+// given back, and the first of those who are left asks. So no other process waits for longer than
+// that many of those who may have come later.
 //
-// The first asks as well when it has waited for longer than is worth a round trip. So it stands in line at Redis where people see it, and has its place there if the holder's lease
-// is lost, or was broken, and nobody here knows.
+// The first asks as well when it has waited for longer than is worth a round trip. So it stands in
+// line at Redis where people see it, and has its place there if the holder's lease is lost, or was
+// broken, and nobody here knows.
 
-// handings is how many fences behind its own a grant has to itself: run_length of scripts/lib/lock_run.lua.
+// handings is how many fences behind its own a grant has to itself: run_length of
+// scripts/lib/lock_run.lua.
 const handings = 16
 
-// sameness is what requests have in common that may hand a lock on to one another. One owner and one TTL, since Redis goes on showing the one, and the lock is to be free as long
-// after a crash as the holder has asked for.
+// sameness is what requests have in common that may hand a lock on to one another. One owner and
+// one TTL, since Redis goes on showing the one, and the lock is to be free as long after a crash as
+// the holder has asked for.
 type sameness struct {
 	name, owner string
 	ttl         time.Duration
@@ -34,13 +39,16 @@ type lines struct {
 	sweepAt int // so many lines are looked through for holders that have ended and never released
 }
 
-// line is the one of some requests that are the same. It is there while it has a lease or somebody who waits.
+// line is the one of some requests that are the same. It is there while it has a lease or somebody
+// who waits.
 type line struct {
-	lease   *lease // that will be handed on if it can; nil = none, and the first of those who wait asks Redis
+	// that will be handed on if it can; nil = none, and the first of those who wait asks Redis
+	lease   *lease
 	waiting []*asker
 }
 
-// lease is what Redis has granted under one token, and what this process knows of it. One [Lock] after the other holds it.
+// lease is what Redis has granted under one token, and what this process knows of it. One [Lock]
+// after the other holds it.
 type lease struct {
 	grant   Grant
 	kind    sameness
@@ -74,14 +82,16 @@ func (e *lease) doubted() {
 	e.doubt = true
 }
 
-// since is when the last request was sent that was confirmed, and for how long from then it is good.
+// since is when the last request was sent that was confirmed, and for how long from then it is
+// good.
 func (e *lease) since() (sent time.Time, good time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.sent, e.good
 }
 
-// fresh tells whether at least half of the lease is left, by monotonic and wall time, and nothing is in doubt.
+// fresh reports whether at least half of the lease is left, by monotonic and wall time, and nothing
+// is in doubt.
 func (e *lease) fresh() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,7 +111,8 @@ func (e *lease) current(handed int) Grant {
 	return grant
 }
 
-// join puts a request at the end of its line, and tells whether it is to ask Redis, which all of the others leave to it.
+// join puts a request at the end of its line, and reports whether it is to ask Redis, which all of
+// the others leave to it.
 func (s *lines) join(a *asker) (asks bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +151,8 @@ func (s *lines) tidyLocked(kind sameness, l *line) {
 	}
 }
 
-// heldLocked tells whether somebody has a lease that he is going to hand on, as far as one can tell.
+// heldLocked reports whether somebody has a lease that he is going to hand on, as far as one can
+// tell.
 func (l *line) heldLocked() bool {
 	return l.lease != nil && (l.lease.holder == nil || l.lease.holder.Err() == nil)
 }
@@ -159,7 +171,7 @@ func (a *asker) askLocked() {
 	}
 }
 
-// first tells whether a request is the first of its line, which then asks Redis.
+// first reports whether a request is the first of its line, which then asks Redis.
 func (s *lines) first(a *asker) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +182,8 @@ func (s *lines) first(a *asker) bool {
 	return true
 }
 
-// scatter has everybody who stands in a line with a request ask Redis for himself, since its own question had no answer.
+// scatter has everybody who stands in a line with a request ask Redis for himself, since its own
+// question had no answer.
 func (s *lines) scatter(a *asker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +194,8 @@ func (s *lines) scatter(a *asker) {
 	}
 }
 
-// hold takes a request, to which Redis has granted its lock, out of its line, and returns what somebody here has handed on to it meanwhile: a lease that Redis has no more.
+// hold takes a request, to which Redis has granted its lock, out of its line, and returns what
+// somebody here has handed on to it meanwhile: a lease that Redis has no more.
 func (s *lines) hold(a *asker, granted *lease) (stale *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +207,8 @@ func (s *lines) hold(a *asker, granted *lease) (stale *lease) {
 	return a.handed
 }
 
-// part takes a request out of its line that is given up, and returns what it was handed on just then.
+// part takes a request out of its line that is given up, and returns what it was handed on just
+// then.
 func (s *lines) part(a *asker) (handed *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +239,8 @@ func (s *lines) handings(e *lease) int {
 	return e.handed
 }
 
-// token is that of a Lock's lease, which is not handed on from now on: others may know it. It is "" if it was handed on already.
+// token is that of a Lock's lease, which is not handed on from now on: others may know it. It is ""
+// if it was handed on already.
 func (s *lines) token(k *Lock) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +260,8 @@ func (s *lines) keepLocked(e *lease) {
 	}
 }
 
-// handOn gives a lease, whose holder has been told that he has it no more, to the first who waits for it here. If it can not, the lease is to be given back.
+// handOn gives a lease, whose holder has been told that he has it no more, to the first who waits
+// for it here. If it cannot, the lease is to be given back.
 func (s *lines) handOn(e *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,7 +348,8 @@ func (l *Locks) queue(ctx context.Context, a *asker) error {
 	}
 }
 
-// unless returns what a request was handed on within this process, if that is how its waiting ended. If that came when it had been given up, the next one has it.
+// unless returns what a request was handed on within this process, if that is how its waiting
+// ended. If that came when it had been given up, the next one has it.
 func (l *Locks) unless(ctx context.Context, a *asker, err error) (*lease, error) {
 	handed := l.lines.part(a)
 	switch {

@@ -18,7 +18,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// here waits until that many of the process stand in line for a lock, of the requests with the defaults.
+// here waits until that many of the process stand in line for a lock, of the requests with the
+// defaults.
 func here(t testing.TB, locks *Locks, name string, n int) {
 	t.Helper()
 	expect.Eventually(t, "that many stand in line in the process", func() bool { return standing(locks, name) == n })
@@ -53,8 +54,9 @@ func lineUp(t testing.TB, locks *Locks, name string, n int) (line []waiter) {
 	return line
 }
 
-// A lock goes sixteen times from one to the next within a process, in the order in which they have come, and nobody asks Redis. The seventeenth has stood in line there, behind the
-// one of another process who came before him, and so is served after him.
+// A lock goes sixteen times from one to the next within a process, in the order in which they have
+// come, and nobody asks Redis. The seventeenth has stood in line there, behind the one of another
+// process who came before him, and so is served after him.
 func TestLockIsHandedOnWithinAProcessWithoutAskingRedis(t *testing.T) {
 	server := redistest.Start(t)
 	var asked atomic.Int64
@@ -185,7 +187,8 @@ func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 	})
 }
 
-// A lease of which less than half is left, whose renewal is not confirmed, whose token others know, or that was lost, is given back instead, and the first in line asks.
+// A lease of which less than half is left, whose renewal is not confirmed, whose token others know,
+// or that was lost, is given back instead, and the first in line asks.
 func TestDoubtfulLeaseIsGivenBackInsteadOfHandedOn(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, locks *Locks, held *Lock){
 		"old": func(_ *testing.T, _ *Locks, held *Lock) {
@@ -258,7 +261,8 @@ func TestHandedOnLockHasWhatIsLeftAndIsRenewed(t *testing.T) {
 		names, err := others.Names(t.Context(), "", "", 10)
 		expect.Error(t, "Names", err, nil)
 		expect.Equal(t, fmt.Sprintf("number of names, which are %q", names), len(names), 1)
-		wantIs(t, locks.Release(t.Context(), Grant{Name: "left", Token: held.Token()}), ErrLost) // it proves nothing any more
+		// it proves nothing any more
+		wantIs(t, locks.Release(t.Context(), Grant{Name: "left", Token: held.Token()}), ErrLost)
 		if _, err := others.Renew(t.Context(), Grant{Name: "left", Token: heir.Token(), Fence: heir.Fence()}); err != nil {
 			t.Error(err)
 		}
@@ -271,7 +275,8 @@ func TestHandedOnLockHasWhatIsLeftAndIsRenewed(t *testing.T) {
 	})
 }
 
-// Who waits for longer than a quarter of a second has a place at Redis, which he gives back when he is handed the lock on.
+// Who waits for longer than a quarter of a second has a place at Redis, which he gives back when he
+// is handed the lock on.
 func TestFirstInLineOfAProcessStandsInLineAtRedisBeforeLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
@@ -299,8 +304,9 @@ func TestFirstInLineOfAProcessStandsInLineAtRedisBeforeLong(t *testing.T) {
 	})
 }
 
-// A lock that is handed on is broken by the fence that others see, and by no other of its run: its holder hears of it with its next renewal, and the new fence is larger than any that it was handed on
-// with. Those who wait in the process are served with larger ones still.
+// A lock that is handed on is broken by the fence that others see, and by no other of its run: its
+// holder hears of it with its next renewal, and the new fence is larger than any that it was handed
+// on with. Those who wait in the process are served with larger ones still.
 func TestLockThatWasHandedOnIsBrokenByTheFenceThatOthersSee(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
@@ -377,7 +383,8 @@ func TestCancelledWaiterOfAProcessLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// Some are cancelled at the very moment at which they are handed the lock on, which goes on to the next then.
+// Some are cancelled at the very moment at which they are handed the lock on, which goes on to the
+// next then.
 func TestCancellingWhileTheLockIsHandedOnLosesNothing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		processes := []*Locks{open(t, store, Config{}), open(t, store, Config{})}
@@ -437,7 +444,8 @@ func TestHoldersThatNeverReleaseAreForgotten(t *testing.T) {
 	})
 }
 
-// While Redis does not answer, each of those who wait in a process hears so as soon as if it were alone.
+// While Redis does not answer, each of those who wait in a process hears so as soon as if it were
+// alone.
 func TestEveryWaiterOfAProcessHearsOfAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})

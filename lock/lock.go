@@ -23,33 +23,43 @@ const (
 	DefaultSkew   = time.Second
 )
 
-// AfterLoss says what to do once Redis may have lost leases that are still open: after a failover, a restart without the last data, or FLUSHALL.
+// AfterLoss says what to do once Redis may have lost leases that are still open: after a failover,
+// a restart without the last data, or FLUSHALL.
 type AfterLoss string
 
 // What can be done after a loss.
 const (
-	// GrantAfterLoss goes on at once. A holder whose lease was lost hears of it at its next renewal, a third of its TTL later at most; until then another may hold as
-	// well. The default: with an acknowledgement of all replicas that can become master a failover loses nothing, every resource that checks fences is safe
-	// in any case, and a service does not stand still for half a minute whenever Redis is restarted.
+	// GrantAfterLoss goes on at once. A holder whose lease was lost hears of it at its next
+	// renewal, a third of its TTL later at most; until then another may hold as well. The default:
+	// with an acknowledgement of all replicas that can become master a failover loses nothing,
+	// every resource that checks fences is safe in any case, and a service does not stand still for
+	// half a minute whenever Redis is restarted.
 	GrantAfterLoss AfterLoss = "grant"
-	// WaitAfterLoss grants nothing until every lease that may be open has ended: LongestTTL + Skew. Also before the very first lock of a Redis, since one that is
-	// new and one that has lost everything look alike. Costs one INFO for each new grant.
+	// WaitAfterLoss grants nothing until every lease that may be open has ended: LongestTTL + Skew.
+	// Also before the very first lock of a Redis, since one that is new and one that has lost
+	// everything look alike. Costs one INFO for each new grant.
 	WaitAfterLoss AfterLoss = "wait"
 )
 
-// Config is what the users of a store's locks share. The zero value of each field means the default beside it.
+// Config is what the users of a store's locks share. The zero value of each field means the default
+// beside it.
 type Config struct {
 	Owner string // says for people who holds a lock, as [Request].Owner; "" = host:pid
-	// Window is how long a waiter whose turn has come may take to ask for the lock, before it goes to the next; MinTTL to a minute; 0 = DefaultWindow. Waiters
-	// look by themselves about as often.
+	// Window is how long a waiter whose turn has come may take to ask for the lock, before it goes
+	// to the next; MinTTL to a minute; 0 = DefaultWindow. Waiters look by themselves about as
+	// often.
 	Window time.Duration
-	// Margin is how long before the lease can end the holder's context does; 0 = a tenth of its TTL, a second at most.
+	// Margin is how long before the lease can end the holder's context does; 0 = a tenth of its
+	// TTL, a second at most.
 	Margin    time.Duration
 	AfterLoss AfterLoss // "" = GrantAfterLoss
-	// LongestTTL is the longest TTL that may be asked for. Under WaitAfterLoss all users of a store must have it alike; 0 = DefaultTTL under WaitAfterLoss, else MaxTTL.
+	// LongestTTL is the longest TTL that may be asked for. Under WaitAfterLoss all users of a store
+	// must have it alike; 0 = DefaultTTL under WaitAfterLoss, else MaxTTL.
 	LongestTTL time.Duration
-	Skew       time.Duration // how far the clocks of two servers that can be master may differ, up to a minute; under WaitAfterLoss only; 0 = DefaultSkew
-	Logger     *slog.Logger  // nil = no log. It never sees a token
+	// how far the clocks of two servers that can be master may differ, up to a minute; under
+	// WaitAfterLoss only; 0 = DefaultSkew
+	Skew   time.Duration
+	Logger *slog.Logger // nil = no log. It never sees a token
 }
 
 func (c Config) withDefaults() Config {
@@ -108,7 +118,8 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Locks are the locks of one store. It is safe for concurrent use. Close it when none is held or waited for any more.
+// Locks are the locks of one store. It is safe for concurrent use. Close it when none is held or
+// waited for any more.
 type Locks struct {
 	store  *redisstore.Store
 	config Config
@@ -123,7 +134,8 @@ type Locks struct {
 	terms   string         // what all scripts are told alike, see scripts/lib/lock_grant.lua
 }
 
-// New returns the locks of a store. A configuration that [Config.Check] finds fault with is a programmer's mistake and panics.
+// New returns the locks of a store. A configuration that [Config.Check] finds fault with is a
+// programmer's mistake and panics.
 func New(store *redisstore.Store, config Config) *Locks {
 	config = config.withDefaults()
 	if err := config.Check(); err != nil {
@@ -137,17 +149,20 @@ func New(store *redisstore.Store, config Config) *Locks {
 	return l
 }
 
-// Close ends what listens for this process's waiters. Locks that are held are kept: release them first.
+// Close ends what listens for this process's waiters. Locks that are held are kept: release them
+// first.
 func (l *Locks) Close() error {
 	l.errands.Wait()
 	l.post.close()
 	return nil
 }
 
-// Key is the Redis key of a lock, as github.com/bsm/redislock takes it: its plain clients on that key and ours exclude each other.
+// Key is the Redis key of a lock, as github.com/bsm/redislock takes it: its plain clients on that
+// key and ours exclude each other.
 func (l *Locks) Key(name string) string { return l.store.Key("lock", name) }
 
-// keys are those of one lock, in the order in which the scripts take them. They are cut from one text, since each lock needs them twice.
+// keys are those of one lock, in the order in which the scripts take them. They are cut from one
+// text, since each lock needs them twice.
 func (l *Locks) keys(name string) []string {
 	key := l.Key(name)
 	all := key + key + ":fence" + key + ":queue" + key + ":waiters" + key + ":holders"
@@ -170,7 +185,8 @@ func (l *Locks) holdOff() int64 {
 	return (l.config.LongestTTL + l.config.Skew).Milliseconds()
 }
 
-// counts says to the scripts whether PUBLISH tells how many listen. In a cluster it counts those at one node.
+// counts says to the scripts whether PUBLISH tells how many listen. In a cluster it counts those at
+// one node.
 func (l *Locks) counts() string {
 	if l.store.Mode() == redisstore.Cluster {
 		return "0"

@@ -42,7 +42,8 @@ var losses = map[string]func(t *testing.T) lossy{
 			}
 		}}
 	},
-	// What is granted comes to no replica: they stand still, without a connection from which they could read it later. Then one of them becomes master.
+	// What is granted comes to no replica: they stand still, without a connection from which they
+	// could read it later. Then one of them becomes master.
 	"failover without the last writes": func(t *testing.T) lossy {
 		set := redistest.StartSentinel(t, 2)
 		master, replicas := set.Master(), set.Replicas()
@@ -64,7 +65,8 @@ var losses = map[string]func(t *testing.T) lossy{
 	},
 }
 
-// Redis loses locks that are held. Nothing is granted until every lease that it may have given has ended, the old holder's renewal revives nothing, and fences go on rising.
+// Redis loses locks that are held. Nothing is granted until every lease that it may have given has
+// ended, the old holder's renewal revives nothing, and fences go on rising.
 func TestNothingIsGrantedAfterALossUntilOldLeasesHaveEnded(t *testing.T) {
 	t.Parallel()
 	for name, begin := range losses {
@@ -169,7 +171,8 @@ func heard(t *testing.T, ask func() error) (err error) {
 	return err
 }
 
-// scramble has two ask for each of some locks, those that were lost and another: one who stands in line, and one who tries and tries. It returns everything that was granted.
+// scramble has two ask for each of some locks, those that were lost and another: one who stands in
+// line, and one who tries and tries. It returns everything that was granted.
 func scramble(t *testing.T, processes []*Locks) (granted []*Lock) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

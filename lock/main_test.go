@@ -95,7 +95,8 @@ type waiter struct {
 	cancel context.CancelFunc
 }
 
-// wait has somebody wait at Redis: its owner is nobody else's, so that nobody of its process hands the lock on to it.
+// wait has somebody wait at Redis: its owner is nobody else's, so that nobody of its process hands
+// the lock on to it.
 func wait(t testing.TB, locks *Locks, name string, request Request) waiter {
 	t.Helper()
 	if request.Owner == "" {
@@ -104,7 +105,8 @@ func wait(t testing.TB, locks *Locks, name string, request Request) waiter {
 	return waitHere(t, locks, name, request)
 }
 
-// waitHere has somebody wait who is handed on what others of its process have, if they have asked the same.
+// waitHere has somebody wait who is handed on what others of its process have, if they have asked
+// the same.
 func waitHere(t testing.TB, locks *Locks, name string, request Request) waiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -23,11 +23,13 @@ type Multi struct {
 	outcome error
 }
 
-// AcquireAll acquires several locks, all or none, in the order of their names whatever order they are given in: so no two calls can wait for each other for ever. Each
-// lock is waited for while those before it are held and renewed. Names are taken once. Request.Wait bounds the waiting in all; a Token can not be
-// given. The errors are those of Acquire; with one nothing is held.
+// AcquireAll acquires several locks, all or none, in the order of their names whatever order they
+// are given in: so no two calls can wait for each other for ever. Each lock is waited for while
+// those before it are held and renewed. Names are taken once. Request.Wait bounds the waiting in
+// all; a Token cannot be given. The errors are those of Acquire; with one nothing is held.
 //
-// There is no variant that takes all in one step, since every name is a slot of its own in a cluster.
+// There is no variant that takes all in one step, since every name is a slot of its own in a
+// cluster.
 func (l *Locks) AcquireAll(ctx context.Context, names []string, request Request) (*Multi, error) {
 	return l.holdAll(ctx, names, request, true)
 }
@@ -80,10 +82,10 @@ func (m *Multi) lost() error {
 // Locks are the single locks, with a fence each, in the order of their names.
 func (m *Multi) Locks() []*Lock { return slices.Clone(m.held) }
 
-// Context ends when one of the locks can not be counted on any more.
+// Context ends when one of the locks cannot be counted on any more.
 func (m *Multi) Context() context.Context { return m.ctx }
 
-// Done is closed when one of the locks can not be counted on any more.
+// Done is closed when one of the locks cannot be counted on any more.
 func (m *Multi) Done() <-chan struct{} { return m.ctx.Done() }
 
 // Err is nil while all locks may be counted on; else it says why not, as [Lock.Err] does.
@@ -105,7 +107,8 @@ func (m *Multi) Validity() time.Duration {
 	return shortest
 }
 
-// Release gives all of them back, the last one first. The errors are those of [Lock.Release], joined.
+// Release gives all of them back, the last one first. The errors are those of [Lock.Release],
+// joined.
 func (m *Multi) Release(ctx context.Context) error {
 	m.release.Do(func() {
 		for i, lock := range slices.Backward(m.held) {

@@ -11,8 +11,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// The list of names is for people. A lock that is held for a moment is not worth a round trip, so only one that is held for longer gets on the list, where it
-// stays for its lease and is taken off when it is released: locks leave no name behind, however many there were.
+// The list of names is for people. A lock that is held for a moment is not worth a round trip, so
+// only one that is held for longer gets on the list, where it stays for its lease and is taken off
+// when it is released: locks leave no name behind, however many there were.
 const (
 	worthListing = 250 * time.Millisecond
 	maxNames     = 1000
@@ -20,7 +21,8 @@ const (
 
 func (l *Locks) names() string { return l.store.Key("locks", "names") }
 
-// note puts a name on the list, or takes it off. A failure is made up for by the next renewal, or by the lease's end.
+// note puts a name on the list, or takes it off. A failure is made up for by the next renewal, or
+// by the lease's end.
 func (l *Locks) note(ctx context.Context, name string, life time.Duration) {
 	_, _ = l.run(ctx, scripts.LockNote, []string{l.names()}, name, life.Milliseconds())
 }
@@ -61,7 +63,8 @@ func (l *Locks) Names(ctx context.Context, prefix, behind string, n int) ([]stri
 	return names[:min(n, len(names))], nil
 }
 
-// young are the leases of this process that it has had for less than worthListing, the oldest first. One timer is for all of them.
+// young are the leases of this process that it has had for less than worthListing, the oldest
+// first. One timer is for all of them.
 type young struct {
 	mu            sync.Mutex
 	first, newest *listing
@@ -171,7 +174,7 @@ func (s *listing) put() {
 	s.locks.note(s.ctx, s.name, s.ttl)
 }
 
-// stop ends it, and a call that is under way, and tells whether the name may be on the list.
+// stop ends it, and a call that is under way, and reports whether the name may be on the list.
 func (s *listing) stop() bool {
 	s.locks.young.remove(s)
 	s.mu.Lock()

@@ -9,29 +9,34 @@ import (
 	"time"
 )
 
-// post receives what is published to this process, one channel for all its waiters, and wakes the one whose turn has come. The first that waits opens the
-// subscription, which then stays. Close it at the end.
+// post receives what is published to this process, one channel for all its waiters, and wakes the
+// one whose turn has come. The first that waits opens the subscription, which then stays. Close it
+// at the end.
 type post struct {
 	channel string
 
 	mu      sync.Mutex
 	waiting map[string]chan news // by token
 	ready   bool                 // what is published arrives
-	starts  chan struct{}        // closed when the attempt to listen that is under way has come to something; nil = none is
-	cancel  context.CancelFunc
-	reader  sync.WaitGroup
-	closed  bool
+	// closed when the attempt to listen that is under way has come to something; nil = none is
+	starts chan struct{}
+	cancel context.CancelFunc
+	reader sync.WaitGroup
+	closed bool
 }
 
-// news is what a waiter is told: that its turn may have come; that the lock was handed over to it; or, if it was given back in this very process, its grant.
+// news is what a waiter is told: that its turn may have come; that the lock was handed over to it;
+// or, if it was given back in this very process, its grant.
 type news struct {
-	handed    bool      // its turn in the line of its process has come, whose lease it has
-	fence     int64     // 0 = it has to ask
-	look      int64     // the waiter's newest look, as Redis knew it when it handed the lock over; 0 = it did not
-	now, sent time.Time // by the Redis server, and, unless it was handed over, the local moment before it was asked
+	handed bool  // its turn in the line of its process has come, whose lease it has
+	fence  int64 // 0 = it has to ask
+	// the waiter's newest look, as Redis knew it when it handed the lock over; 0 = it did not
+	look int64
+	// by the Redis server, and, unless it was handed over, the local moment before it was asked
+	now, sent time.Time
 }
 
-// readNews reads a message, 'token fence since look'. One that can not be read has its waiter look.
+// readNews reads a message, 'token fence since look'. One that cannot be read has its waiter look.
 func readNews(message string) (token string, what news) {
 	token, rest, _ := strings.Cut(message, " ")
 	words := strings.Fields(rest)
@@ -47,7 +52,7 @@ func readNews(message string) (token string, what news) {
 	return token, news{fence: fence, look: look, now: time.UnixMilli(since).UTC()}
 }
 
-// listens tells whether what is published arrives.
+// listens reports whether what is published arrives.
 func (p *post) listens() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +67,8 @@ func (p *post) address() string {
 	return ""
 }
 
-// expect returns a channel that is sent to when the token's turn has come, or may have; forget ends that.
+// expect returns a channel that is sent to when the token's turn has come, or may have; forget ends
+// that.
 func (p *post) expect(token string) (told <-chan news, forget func()) {
 	channel := make(chan news, 1)
 	p.mu.Lock()
@@ -101,7 +107,8 @@ func wake(told chan news, what news) {
 	}
 }
 
-// listen sees to it that what is published arrives. Without a subscription, since Redis is away, waiters look by themselves and the next one tries again.
+// listen sees to it that what is published arrives. Without a subscription, since Redis is away,
+// waiters look by themselves and the next one tries again.
 func (p *post) listen(ctx context.Context, l *Locks) {
 	p.mu.Lock()
 	if !p.ready && p.starts == nil && !p.closed {
@@ -124,7 +131,7 @@ func (p *post) startLocked(l *Locks) {
 	p.starts = make(chan struct{})
 	p.reader.Go(func() {
 		if err := p.read(ctx, l); err != nil && ctx.Err() == nil {
-			l.log.Warn("lock: waiters look by themselves, since they can not be told", "error", err)
+			l.log.Warn("lock: waiters look by themselves, since they cannot be told", "error", err)
 		}
 		p.set(false)
 	})
@@ -141,7 +148,8 @@ func (p *post) set(ready bool) {
 	}
 }
 
-// read passes on what is published, until the context ends. What was published while the connection was lost nobody has heard: then everybody is to look.
+// read passes on what is published, until the context ends. What was published while the connection
+// was lost nobody has heard: then everybody is to look.
 func (p *post) read(ctx context.Context, l *Locks) error {
 	inbox, err := l.store.Subscribe(ctx, p.channel)
 	if err != nil {

@@ -53,7 +53,8 @@ func cancelled(t *testing.T, store *redisstore.Store) {
 	release(t, last.granted(t))
 }
 
-// A waiter whose turn came, and who goes away before it has heard of it, leaves the lock to the next.
+// A waiter whose turn came, and who goes away before it has heard of it, leaves the lock to the
+// next.
 func passesOn(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	held := must(t, locks, "pass", Request{})

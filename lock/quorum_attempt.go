@@ -12,7 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// attempt is one request to all servers of a quorum, with a token of its own, and what has become of it: a lock that is held is an attempt that was granted.
+// attempt is one request to all servers of a quorum, with a token of its own, and what has become
+// of it: a lock that is held is an attempt that was granted.
 type attempt struct {
 	locks *QuorumLocks
 	name  string
@@ -37,7 +38,8 @@ func (l *QuorumLocks) attempt(name string, request Request) *attempt {
 	return a
 }
 
-// acquire asks for the lock, for as long as the second context allows, and holds it for as long as the first one does.
+// acquire asks for the lock, for as long as the second context allows, and holds it for as long as
+// the first one does.
 func (a *attempt) acquire(ctx, waiting context.Context) (*QuorumLock, error) {
 	if err := a.run(waiting); err != nil {
 		return nil, err
@@ -45,7 +47,8 @@ func (a *attempt) acquire(ctx, waiting context.Context) (*QuorumLock, error) {
 	return a.hold(ctx)
 }
 
-// run asks for the lock. If that comes to nothing, what was granted has been given back as far as that is possible, and the error tells.
+// run asks for the lock. If that comes to nothing, what was granted has been given back as far as
+// that is possible, and the error tells.
 func (a *attempt) run(ctx context.Context) error {
 	a.sent = time.Now()
 	err := a.enter(ctx)
@@ -96,7 +99,8 @@ func (a *attempt) enter(ctx context.Context) error {
 	return nil
 }
 
-// refusalOf is why servers, of which a majority has answered, have not granted a lock. It ends for a quorum when it has ended for as many as are missing.
+// refusalOf is why servers, of which a majority has answered, have not granted a lock. It ends for
+// a quorum when it has ended for as many as are missing.
 func refusalOf(said []redisstore.Said[bid], votes redisstore.Votes) error {
 	var held *Held
 	var wrong error
@@ -139,7 +143,8 @@ func (a *attempt) ask(ctx context.Context, patience time.Duration, call func(con
 	})
 }
 
-// raise renews the lock at all servers, each of which notes the fence if its own is smaller. ErrLost: a majority has the lock no more.
+// raise renews the lock at all servers, each of which notes the fence if its own is smaller.
+// ErrLost: a majority has the lock no more.
 func (a *attempt) raise(ctx context.Context) error {
 	answers := a.ask(ctx, brief(a.ttl), func(ctx context.Context, l *lane) (bool, error) { return l.raise(ctx, a.fence) })
 	switch votes := answers.Votes(); {
@@ -160,14 +165,16 @@ func (a *attempt) renew(ctx context.Context) error {
 	return err
 }
 
-// tend has the lock taken at the servers that do not have it, such as one that was restarted empty, and listed at the others. Nobody waits for that, and it counts when the next renewal
-// finds it: a renewal stands on a majority that has had the lock all the time. So a lock lives on when one server after the other is replaced, and one that was broken,
-// or has ended, does not come back.
+// tend has the lock taken at the servers that do not have it, such as one that was restarted empty,
+// and listed at the others. Nobody waits for that, and it counts when the next renewal finds it: a
+// renewal stands on a majority that has had the lock all the time. So a lock lives on when one
+// server after the other is replaced, and one that was broken, or has ended, does not come back.
 func (a *attempt) tend(ctx context.Context) {
 	a.locks.quorum.Each(ctx, brief(a.ttl), func(ctx context.Context, i int) { a.lanes[i].tend(ctx) })
 }
 
-// clear gives back what the attempt may have got anywhere, and sees to it that what has not been sent yet is not. It tells why a majority may still have something of it.
+// clear gives back what the attempt may have got anywhere, and sees to it that what has not been
+// sent yet is not. It tells why a majority may still have something of it.
 func (a *attempt) clear(ctx context.Context) *redisstore.Error {
 	a.over.Store(true)
 	answers := a.ask(context.WithoutCancel(ctx), parting, func(ctx context.Context, l *lane) (bool, error) {

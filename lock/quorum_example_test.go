@@ -9,7 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// A majority of servers that know nothing of each other grants a lock. Here they are in this process; else each URL is that of a server of its own.
+// A majority of servers that know nothing of each other grants a lock. Here they are in this
+// process; else each URL is that of a server of its own.
 func ExampleQuorumLocks() {
 	ctx := context.Background()
 	quorum, err := redisstore.OpenQuorum(ctx, []string{"embedded:", "embedded:", "embedded:"}, redisstore.Config{})
@@ -18,7 +19,8 @@ func ExampleQuorumLocks() {
 		return
 	}
 	defer quorum.Close()
-	// By default servers that are new, or may have lost something, grant nothing for half a minute. This is for those that lose nothing.
+	// By default servers that are new, or may have lost something, grant nothing for half a minute.
+	// This is for those that lose nothing.
 	locks := lock.NewQuorum(quorum, lock.Config{AfterLoss: lock.GrantAfterLoss})
 	defer locks.Close()
 

@@ -12,7 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// The links of a holder are cut, however: he is told before anybody else can hold, although no reply ever comes.
+// The links of a holder are cut, however: he is told before anybody else can hold, although no
+// reply ever comes.
 func TestHolderOfAQuorumIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 	t.Parallel()
 	for _, fate := range []redistest.Fate{redistest.Swallow, redistest.CutBefore, redistest.CutAfter} {
@@ -24,7 +25,8 @@ func TestHolderOfAQuorumIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 			link.set(fate)
 			link.SetDeaf(fate == redistest.Swallow)
 		}
-		if fate == redistest.CutAfter { // what it asks for is still done, unless nothing goes there at all
+		// what it asks for is still done, unless nothing goes there at all
+		if fate == redistest.CutAfter {
 			<-held.Done()
 			for _, link := range field.links {
 				link.set(redistest.CutBefore)
@@ -44,7 +46,8 @@ func TestHolderOfAQuorumIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 	}
 }
 
-// The answers of servers are lost, in each of the steps: those of a minority change nothing. Without a majority's the lock is not held, and is given back where that can be told.
+// The answers of servers are lost, in each of the steps: those of a minority change nothing.
+// Without a majority's the lock is not held, and is given back where that can be told.
 func TestLostAnswersLeaveNoLockBehind(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
@@ -82,7 +85,8 @@ func TestLostAnswersLeaveNoLockBehind(t *testing.T) {
 	}
 }
 
-// A lock counts from before the first request for it was sent: what a slow server costs is gone from it.
+// A lock counts from before the first request for it was sent: what a slow server costs is gone
+// from it.
 func TestValidityCountsFromBeforeTheFirstRequest(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
@@ -121,7 +125,8 @@ func TestValidityCountsFromBeforeTheFirstRequest(t *testing.T) {
 	releaseQuorum(t, held)
 }
 
-// A server is so slow that the lock is given back before it has been asked for there: the release waits for its turn, and leaves nothing there either.
+// A server is so slow that the lock is given back before it has been asked for there: the release
+// waits for its turn, and leaves nothing there either.
 func TestReleaseDoesNotOvertakeTheRequest(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)

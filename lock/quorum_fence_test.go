@@ -11,7 +11,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// mints has a server go on with a fence from there, unless it is further already, as one does whose clock is ahead.
+// mints has a server go on with a fence from there, unless it is further already, as one does whose
+// clock is ahead.
 func mints(t testing.TB, f *field, locks *QuorumLocks, i int, name string, fence int64) {
 	t.Helper()
 	const note = `if tonumber(string.match(redis.call('GET', KEYS[1]) or '0', '^%d+')) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[1] .. ' - 0 -', 'PX', 3600000) end return 'ok'`
@@ -23,7 +24,8 @@ func mints(t testing.TB, f *field, locks *QuorumLocks, i int, name string, fence
 // base is ahead of all clocks, so that what servers mint is what a test says.
 const base = int64(1) << 52
 
-// The counter-example: three servers mint 5, 2 and 9 for a holder. The third goes away, and the first two, without what was written back to them, would mint 6 and 3.
+// The counter-example: three servers mint 5, 2 and 9 for a holder. The third goes away, and the
+// first two, without what was written back to them, would mint 6 and 3.
 func TestFenceOfAQuorumRisesWhenTheServerOfTheLargestIsAway(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
@@ -45,7 +47,8 @@ func TestFenceOfAQuorumRisesWhenTheServerOfTheLargestIsAway(t *testing.T) {
 	}
 }
 
-// Whichever minority is away at whatever step, and wherever clocks are: fences rise. A lock that could not be given back somewhere ends there by itself.
+// Whichever minority is away at whatever step, and wherever clocks are: fences rise. A lock that
+// could not be given back somewhere ends there by itself.
 func TestFencesOfAQuorumRise(t *testing.T) {
 	t.Parallel()
 	fencesOfAQuorumRise(t)
@@ -107,7 +110,8 @@ func end(t testing.TB, f *field, locks *QuorumLocks, i int, name string) {
 	}
 }
 
-// A server whose grant came too late to count, or that was not told of the fence, is told with the next renewal.
+// A server whose grant came too late to count, or that was not told of the fence, is told with the
+// next renewal.
 func TestRenewalBringsTheFenceToEveryServer(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
@@ -134,7 +138,8 @@ func TestRenewalBringsTheFenceToEveryServer(t *testing.T) {
 	}
 }
 
-// renewedEverywhere holds a lock that the third server hears of only by renewals, until every server has it and its fence. It is nil if the lease ended before that.
+// renewedEverywhere holds a lock that the third server hears of only by renewals, until every
+// server has it and its fence. It is nil if the lease ended before that.
 func renewedEverywhere(t *testing.T, field *field, locks *QuorumLocks, name string) *QuorumLock {
 	t.Helper()
 	mints(t, field, locks, 1, name, base)

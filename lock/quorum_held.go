@@ -9,7 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
 
-// QuorumLock is a lock of a quorum that this process holds and renews. Its context is the time in which it may be counted on. It is safe for concurrent use.
+// QuorumLock is a lock of a quorum that this process holds and renews. Its context is the time in
+// which it may be counted on. It is safe for concurrent use.
 type QuorumLock struct {
 	attempt *attempt
 	keeper  *keepalive.Keeper
@@ -41,17 +42,18 @@ func (k *QuorumLock) Name() string { return k.attempt.name }
 // Token is the secret that proves the grant on each of the servers.
 func (k *QuorumLock) Token() string { return k.attempt.token }
 
-// Fence is the number that is larger for every later grant of this lock, by whichever majority. Give it to the resource with every write: see [CheckFence]. A single server may note
-// a larger one beside the lock.
+// Fence is the number that is larger for every later grant of this lock, by whichever majority.
+// Give it to the resource with every write: see [CheckFence]. A single server may note a larger one
+// beside the lock.
 func (k *QuorumLock) Fence() int64 { return k.attempt.fence }
 
 // Since is when it was granted, by the clock of the server that has minted the fence.
 func (k *QuorumLock) Since() time.Time { return k.attempt.since }
 
-// Context ends when the lock can not be counted on any more. Its cause is what Err says.
+// Context ends when the lock cannot be counted on any more. Its cause is what Err says.
 func (k *QuorumLock) Context() context.Context { return k.keeper.Context() }
 
-// Done is closed when the lock can not be counted on any more.
+// Done is closed when the lock cannot be counted on any more.
 func (k *QuorumLock) Done() <-chan struct{} { return k.keeper.Context().Done() }
 
 // Err is as [Lock.Err].
@@ -63,12 +65,15 @@ func (k *QuorumLock) Err() error {
 	return cause
 }
 
-// Validity is how long from now the lock may be counted on if no majority confirms a renewal; 0 or less: not any more. See [Lock.Validity].
+// Validity is how long from now the lock may be counted on if no majority confirms a renewal; 0 or
+// less: not any more. See [Lock.Validity].
 func (k *QuorumLock) Validity() time.Duration { return k.keeper.Valid() }
 
-// Release ends the holding and gives the lock back at all servers. It returns when a majority has it no more; the rest goes on by itself, and [redisstore.Quorum.Close] waits for it. It does
-// so even if the context has ended, within two seconds. ErrLost: it was not this holder's any more. After another error the lock ends with its TTL. Releasing again does
-// nothing and answers the same.
+// Release ends the holding and gives the lock back at all servers. It returns when a majority has
+// it no more; the rest goes on by itself, and [redisstore.Quorum.Close] waits for it. It does so
+// even if the context has ended, within two seconds. ErrLost: it was not this holder's any more.
+// After another error the lock ends with its TTL. Releasing again does nothing and answers the
+// same.
 func (k *QuorumLock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// tenure is the time in which a holder believed to hold: from when it was told so to when it last looked and was.
+// tenure is the time in which a holder believed to hold: from when it was told so to when it last
+// looked and was.
 type tenure struct {
 	fence     int64
 	got, last time.Time
@@ -20,7 +21,8 @@ type diary struct {
 	tenures []tenure
 }
 
-// faults tells where two believed to hold at once, and where a fence is not larger than all before: in the order of fences nobody's time begins before the one's before has ended.
+// faults tells where two believed to hold at once, and where a fence is not larger than all before:
+// in the order of fences nobody's time begins before the one's before has ended.
 func (d *diary) faults() (found []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// lane is an attempt at one server of a quorum. Its calls go one after the other, so that a release does not overtake what it releases.
+// lane is an attempt at one server of a quorum. Its calls go one after the other, so that a release
+// does not overtake what it releases.
 type lane struct {
 	locks *Locks
 	asker *asker
@@ -53,7 +54,8 @@ func (l *lane) take(ctx context.Context) error {
 
 func (l *lane) end() { <-l.turn }
 
-// enter asks for the lock. An error of another class than refused leaves open whether it was granted.
+// enter asks for the lock. An error of another class than refused leaves open whether it was
+// granted.
 func (l *lane) enter(ctx context.Context) (Grant, error) {
 	if err := l.take(ctx); err != nil {
 		return Grant{}, err
@@ -80,7 +82,7 @@ func (l *lane) enterInTurn(ctx context.Context) (Grant, error) {
 	return grant, err
 }
 
-// raise renews the lock and raises its fence, and tells whether the server has it.
+// raise renews the lock and raises its fence, and reports whether the server has it.
 func (l *lane) raise(ctx context.Context, fence int64) (bool, error) {
 	if err := l.take(ctx); err != nil {
 		return false, err
@@ -104,7 +106,8 @@ func (l *lane) raise(ctx context.Context, fence int64) (bool, error) {
 	return false, reply.Unexpected()
 }
 
-// tend takes the lock if it is missing, and else puts its name on the list. What fails is tried again after the next renewal.
+// tend takes the lock if it is missing, and else puts its name on the list. What fails is tried
+// again after the next renewal.
 func (l *lane) tend(ctx context.Context) {
 	if err := l.take(ctx); err != nil {
 		return
@@ -120,7 +123,8 @@ func (l *lane) tend(ctx context.Context) {
 	}
 }
 
-// leave gives back what there is, and tells whether it was something. Without an error there is nothing any more.
+// leave gives back what there is, and reports whether it was something. Without an error there is
+// nothing any more.
 func (l *lane) leave(ctx context.Context) (had bool, err error) {
 	if err := l.take(ctx); err != nil {
 		return false, fmt.Errorf("%w: %w", errMayArrive, ctx.Err())

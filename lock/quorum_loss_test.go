@@ -7,7 +7,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// aMajorityOfTwo holds a lock at the first two of three servers, as a holder does that the third never heard of.
+// aMajorityOfTwo holds a lock at the first two of three servers, as a holder does that the third
+// never heard of.
 func aMajorityOfTwo(t *testing.T, field *field, config Config, request Request) (locks, others *QuorumLocks, held *QuorumLock) {
 	t.Helper()
 	locks, others = field.far(t, config), field.near(t, config)
@@ -17,7 +18,8 @@ func aMajorityOfTwo(t *testing.T, field *field, config Config, request Request) 
 	return locks, others, held
 }
 
-// A server that has the lock is restarted empty. With the third it would make a majority for another: by default it grants nothing until the lock can not be held any more.
+// A server that has the lock is restarted empty. With the third it would make a majority for
+// another: by default it grants nothing until the lock cannot be held any more.
 func TestServerThatRestartsEmptyGrantsNothingUntilOldLeasesHaveEnded(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
@@ -42,7 +44,8 @@ func TestServerThatRestartsEmptyGrantsNothingUntilOldLeasesHaveEnded(t *testing.
 		t.Error("two hold at once")
 	}
 	rising(t, held.Fence(), next.Fence())
-	// The first server's lease may have ended long before: what counts is that the second one waited.
+	// The first server's lease may have ended long before: what counts is that the second one
+	// waited.
 	second := has(t, others.each[1], "loss", next.Token())
 	if waited := time.Since(restarted); second && waited < careful.LongestTTL {
 		t.Errorf("granted by it after %v", waited)
@@ -56,7 +59,8 @@ func TestServerThatRestartsEmptyGrantsNothingUntilOldLeasesHaveEnded(t *testing.
 	nowhere(t, locks, "loss")
 }
 
-// All servers are restarted empty, one right after the other, while a lock is held: nobody is granted it before its holder was told.
+// All servers are restarted empty, one right after the other, while a lock is held: nobody is
+// granted it before its holder was told.
 func TestNobodyHoldsBesideAHolderWhoseServersWereAllRestartedEmpty(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
@@ -97,7 +101,8 @@ func TestQuorumThatGrantsAfterALossLetsTwoHold(t *testing.T) {
 	_ = held.Release(t.Context())
 }
 
-// Servers are replaced by empty ones, one after the other, each when the one before it has got what is held. Whoever holds a lock does so all the time.
+// Servers are replaced by empty ones, one after the other, each when the one before it has got what
+// is held. Whoever holds a lock does so all the time.
 func TestLockOutlivesServersThatAreReplacedOneByOne(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)

@@ -76,7 +76,8 @@ func (f *field) far(t testing.TB, config Config) *QuorumLocks {
 	return openQuorum(t, urls, redisstore.Config{Timeout: 500 * time.Millisecond}, config)
 }
 
-// openQuorum opens locks that are closed with the test. Where it is about something else than losses, they wait for none: tests say GrantAfterLoss.
+// openQuorum opens locks that are closed with the test. Where it is about something else than
+// losses, they wait for none: tests say GrantAfterLoss.
 func openQuorum(t testing.TB, urls []string, store redisstore.Config, config Config) *QuorumLocks {
 	t.Helper()
 	quorum, err := redisstore.OpenQuorum(t.Context(), urls, store)
@@ -124,7 +125,7 @@ func releaseQuorum(t testing.TB, lock *QuorumLock) {
 	}
 }
 
-// has tells whether the server holds a lock for a token.
+// has reports whether the server holds a lock for a token.
 func has(t testing.TB, locks *Locks, name, token string) bool {
 	t.Helper()
 	reply, err := locks.run(t.Context(), redisScript("return {'ok', redis.call('GET', KEYS[1]) or ''}"), locks.keys(name)[:1])
@@ -152,7 +153,8 @@ func nowhere(t testing.TB, locks *QuorumLocks, name string) {
 	}
 }
 
-// free waits until one server has nothing of a name: the release of a quorum's lock waits for a majority alone.
+// free waits until one server has nothing of a name: the release of a quorum's lock waits for a
+// majority alone.
 func free(t testing.TB, each *Locks, name string) {
 	t.Helper()
 	expect.Eventually(t, "the server has nothing of the lock", func() bool {

@@ -135,7 +135,8 @@ func TestWaiterOfAQuorumIsServedOrGivesUp(t *testing.T) {
 	nowhere(t, mine, "wait")
 }
 
-// Any minority may be dead or stand still: locks are granted, renewed and given back, and refused for the reason that counts.
+// Any minority may be dead or stand still: locks are granted, renewed and given back, and refused
+// for the reason that counts.
 func TestQuorumGoesOnWithoutAMinority(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -168,14 +169,15 @@ func TestQuorumGoesOnWithoutAMinority(t *testing.T) {
 	}
 }
 
-// Without a majority nothing is granted, and what a minority has granted is given back. Servers that refuse connections have done nothing; what those do that do not answer nobody
-// knows.
+// Without a majority nothing is granted, and what a minority has granted is given back. Servers
+// that refuse connections have done nothing; what those do that do not answer nobody knows.
 func TestQuorumWithoutAMajorityIsAClearError(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
 		harm func(*field, int)
-		// class is the error's, for a process that has not spoken to the servers before; nil = it depends on how far a connection to the server comes.
+		// class is the error's, for a process that has not spoken to the servers before; nil = it
+		// depends on how far a connection to the server comes.
 		class error
 	}{
 		{"killed", func(f *field, i int) { f.servers[i].Kill() }, redisstore.ErrUnavailable},
@@ -195,7 +197,8 @@ func TestQuorumWithoutAMajorityIsAClearError(t *testing.T) {
 				others = field.far(t, grantAtOnce)
 			}
 			for _, acquire := range []func(context.Context, string, Request) (*QuorumLock, error){others.TryAcquire, others.Acquire} {
-				_, err := acquire(t.Context(), "none", Request{TTL: time.Minute}) // it does not wait for servers that are away
+				// it does not wait for servers that are away
+				_, err := acquire(t.Context(), "none", Request{TTL: time.Minute})
 				if row.class != nil {
 					wantOnly(t, err, row.class)
 				}
@@ -217,7 +220,8 @@ func TestServersOfAQuorumMayBeOfAnyKind(t *testing.T) {
 	t.Parallel()
 	server, set, cluster := redistest.Start(t), redistest.StartSentinel(t, 1), redistest.StartCluster(t, 3, 0)
 	locks := openQuorum(t, []string{server.URL(), set.URL(), cluster.URL()}, redisstore.Config{}, Config{LongestTTL: 2 * time.Second, Window: MinTTL, Skew: time.Millisecond})
-	held, err := locks.Acquire(t.Context(), "kinds", Request{}) // waits until a majority has lost nothing, and a renewal until the third has not
+	// waits until a majority has lost nothing, and a renewal until the third has not
+	held, err := locks.Acquire(t.Context(), "kinds", Request{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ func quorumBubble(t *testing.T, config Config, test func(t *testing.T, locks *Qu
 	})
 }
 
-// Servers' clocks, and this process's, may each run faster or slower: 1 % of the TTL and 2 ms are not counted on, beside the margin.
+// Servers' clocks, and this process's, may each run faster or slower: 1 % of the TTL and 2 ms are
+// not counted on, beside the margin.
 func TestValidityOfAQuorumsLockLeavesRoomForDrift(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ ttl, margin, want time.Duration }{
@@ -74,7 +75,8 @@ func TestQuorumsLockIsRenewedForAsLongAsItIsHeld(t *testing.T) {
 	})
 }
 
-// The lock is taken away at one server: its holder goes on and takes it again there. At two, by whatever hand, it is lost, and does not come back at either.
+// The lock is taken away at one server: its holder goes on and takes it again there. At two, by
+// whatever hand, it is lost, and does not come back at either.
 func TestLockThatIsBrokenAtAMajorityIsLostAndDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
@@ -82,7 +84,8 @@ func TestLockThatIsBrokenAtAMajorityIsLostAndDoesNotComeBack(t *testing.T) {
 		broken := func(i int) {
 			t.Helper()
 			err := ErrNoHolder
-			for try := 0; errors.Is(err, ErrNoHolder) && try < 100; try++ { // it may be taken again just now, with another fence
+			// it may be taken again just now, with another fence
+			for try := 0; errors.Is(err, ErrNoHolder) && try < 100; try++ {
 				_, err = locks.each[i].Break(t.Context(), "broken", info(t, locks.each[i], "broken").Fence)
 			}
 			expect.Error(t, fmt.Sprintf("Break at server %d", i), err, nil)
@@ -109,7 +112,8 @@ func TestLockThatIsBrokenAtAMajorityIsLostAndDoesNotComeBack(t *testing.T) {
 	})
 }
 
-// A lock that nobody holds any more is free when its lease has ended at a majority, and a waiter has it then.
+// A lock that nobody holds any more is free when its lease has ended at a majority, and a waiter
+// has it then.
 func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, Config{AfterLoss: GrantAfterLoss}, func(t *testing.T, locks *QuorumLocks) {
@@ -120,7 +124,8 @@ func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
 		}
 		_, err := locks.TryAcquire(t.Context(), "silent", Request{})
 		refused, _ := errors.AsType[*Held](err)
-		if refused == nil || refused.Left > 5*time.Second || refused.Left < 2900*time.Millisecond { // two must end, of those that it has heard of
+		// two must end, of those that it has heard of
+		if refused == nil || refused.Left > 5*time.Second || refused.Left < 2900*time.Millisecond {
 			t.Errorf("TryAcquire of what has leases of 1s, 3s and 5s: got %+v, want between 2.9s and 5s left", refused)
 		}
 		start := time.Now()
@@ -135,7 +140,8 @@ func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
 	})
 }
 
-// A new quorum, and one that may have lost leases, grants nothing until those have ended: by default.
+// A new quorum, and one that may have lost leases, grants nothing until those have ended: by
+// default.
 func TestQuorumWaitsAfterALossByDefault(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, Config{LongestTTL: 10 * time.Second}, func(t *testing.T, locks *QuorumLocks) {
@@ -178,7 +184,8 @@ func TestContextOfTheCallerEndsAQuorumsLockAndReleaseStillGivesItBack(t *testing
 	})
 }
 
-// The release of an attempt that came to nothing may reach a server late. It ends nobody else's lock, since each attempt has a token of its own.
+// The release of an attempt that came to nothing may reach a server late. It ends nobody else's
+// lock, since each attempt has a token of its own.
 func TestReleaseThatComesLateEndsNoLaterGrant(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
@@ -196,7 +203,8 @@ func TestReleaseThatComesLateEndsNoLaterGrant(t *testing.T) {
 	})
 }
 
-// The turn of a call may come when the attempt has been given back already, since a scheduler owes nobody anything: then it is not sent.
+// The turn of a call may come when the attempt has been given back already, since a scheduler owes
+// nobody anything: then it is not sent.
 func TestCallWhoseTurnComesAfterTheReleaseIsNotSent(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {

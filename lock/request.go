@@ -41,23 +41,30 @@ func (m Mode) letter() any {
 
 // Request says how to lock. The zero value is an exclusive lock with the defaults.
 type Request struct {
-	// TTL is how long the lock is held without renewal, MinTTL to Config.LongestTTL; 0 = DefaultTTL.
+	// TTL is how long the lock is held without renewal, MinTTL to Config.LongestTTL; 0 =
+	// DefaultTTL.
 	TTL time.Duration
-	// Wait is how long to wait for others at most; 0 = as long as the context allows. TryAcquire does not wait.
+	// Wait is how long to wait for others at most; 0 = as long as the context allows. TryAcquire
+	// does not wait.
 	Wait time.Duration
 	// Mode is how to hold it; "" = Exclusive, or Permits if Capacity is set.
 	Mode Mode
 	// Permits is how many permits to take; 0 = 1. Only with Mode Permits.
 	Permits int
-	// Capacity is how many permits there are, which all who use the lock at one time must ask alike; 1 to MaxCapacity. Only with Mode Permits.
+	// Capacity is how many permits there are, which all who use the lock at one time must ask
+	// alike; 1 to MaxCapacity. Only with Mode Permits.
 	Capacity int
-	// Owner says for people who holds it, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" = Config.Owner.
+	// Owner says for people who holds it, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" =
+	// Config.Owner.
 	Owner string
-	// WholeTTL has it begin with its whole TTL: what another process hands over is asked for first, a round trip later, and nothing is handed on within the process. For those who
-	// look at Validity once, at the beginning, and for work that a Redis which does not answer must not end in its first moment.
+	// WholeTTL has it begin with its whole TTL: what another process hands over is asked for first,
+	// a round trip later, and nothing is handed on within the process. For those who look at
+	// Validity once, at the beginning, and for work that a Redis which does not answer must not end
+	// in its first moment.
 	WholeTTL bool
-	// Token is the secret that names this request, as internal/secret makes them: 22 characters of base64url. The same token asked again gets the same grant, after a
-	// reply that was lost. Two requests must never share one. "" = a new one.
+	// Token is the secret that names this request, as internal/secret makes them: 22 characters of
+	// base64url. The same token asked again gets the same grant, after a reply that was lost. Two
+	// requests must never share one. "" = a new one.
 	Token string
 }
 
@@ -85,7 +92,8 @@ func (r Request) withDefaults(config Config) Request {
 
 var errToken = fmt.Errorf("%w: token: 22 characters of base64url", ErrRequest)
 
-// check is for a request with its defaults. Its token is another matter: most are new and need no look.
+// check is for a request with its defaults. Its token is another matter: most are new and need no
+// look.
 func (r Request) check(name string, longest time.Duration) error {
 	switch {
 	case !names.Valid(name):

@@ -49,7 +49,8 @@ func TestRenewalsKeepALockForAsLongAsItIsHeld(t *testing.T) {
 	}
 }
 
-// Whoever waits is served the moment that the lock is given back, in every combination of modes, with no time passing: nobody had to look by itself.
+// Whoever waits is served the moment that the lock is given back, in every combination of modes,
+// with no time passing: nobody had to look by itself.
 func TestHandOverTakesNoTime(t *testing.T) {
 	requests := []Request{{}, {Mode: Shared}, {Capacity: 2}, {Capacity: 2, Permits: 2}}
 	for _, one := range requests {
@@ -96,7 +97,8 @@ func TestLeaseThatNobodyRenewsEnds(t *testing.T) {
 	}
 }
 
-// A waiter that was handed the lock and has died lets the window pass; the one behind it is served right then. The same with several dead ones of one process.
+// A waiter that was handed the lock and has died lets the window pass; the one behind it is served
+// right then. The same with several dead ones of one process.
 func TestDeadWaitersHoldNobodyUpForLongerThanOneWindow(t *testing.T) {
 	for _, dead := range []int{1, 5} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
@@ -114,7 +116,8 @@ func TestDeadWaitersHoldNobodyUpForLongerThanOneWindow(t *testing.T) {
 	}
 }
 
-// bury puts waiters into the queue who will never hear that their turn has come, although somebody listens on their channel.
+// bury puts waiters into the queue who will never hear that their turn has come, although somebody
+// listens on their channel.
 func bury(t *testing.T, locks *Locks, name string, n int) {
 	t.Helper()
 	locks.post.listen(t.Context(), locks)
@@ -152,7 +155,8 @@ func TestWaitersWhoseProcessIsGonePassUnnoticed(t *testing.T) {
 	})
 }
 
-// The message that says whose turn it is does not arrive: the waiter looks by itself, soon enough to claim what it was handed.
+// The message that says whose turn it is does not arrive: the waiter looks by itself, soon enough
+// to claim what it was handed.
 func TestLostMessageCostsLessThanAWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
@@ -170,7 +174,8 @@ func TestLostMessageCostsLessThanAWindow(t *testing.T) {
 	})
 }
 
-// A lock that is free although somebody waits for it, as after a stall in which a message and a release crossed, goes to whoever has waited for longest.
+// A lock that is free although somebody waits for it, as after a stall in which a message and a
+// release crossed, goes to whoever has waited for longest.
 func TestFreeLockGoesToTheFirstInLine(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
@@ -296,7 +301,8 @@ func redisScript(text string) *scripts.Script {
 	return (&scripts.Script{Name: "test", Source: text}).Behind("", 0, 9, 0)
 }
 
-// After a loss nothing is granted until every lease that may be open has ended; what is held is kept, and after that all is as before.
+// After a loss nothing is granted until every lease that may be open has ended; what is held is
+// kept, and after that all is as before.
 func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		careful := open(t, store, Config{AfterLoss: WaitAfterLoss, LongestTTL: 10 * time.Second})

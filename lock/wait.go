@@ -10,12 +10,14 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// A waiter is told when its turn has come. In case nobody tells it, it looks by itself: when the holder's lease can end, and about once in a claim window, less
-// often the more are before it. Any waiter's look moves the whole queue on.
+// A waiter is told when its turn has come. In case nobody tells it, it looks by itself: when the
+// holder's lease can end, and about once in a claim window, less often the more are before it. Any
+// waiter's look moves the whole queue on.
 const (
 	nearest = 16 // waiters that look once in a window
 	slowest = 5  // windows between two looks of those after them
-	// looks that a waiter may miss before it loses its place, which it keeps for placeKept at least.
+	// looks that a waiter may miss before it loses its place, which it keeps for placeKept at
+	// least.
 	missed = 3
 )
 
@@ -93,7 +95,8 @@ func (l *Locks) isFinal(err error, answered time.Time) bool {
 	return errors.Is(err, redisstore.ErrWrongType) || errors.Is(err, redisstore.ErrClosed) || time.Since(answered) > l.outage
 }
 
-// untilLook is how long a waiter may sleep after a reply, if nobody tells it. One that has its place in the queue is noted: see accept.
+// untilLook is how long a waiter may sleep after a reply, if nobody tells it. One that has its
+// place in the queue is noted: see accept.
 func (l *Locks) untilLook(a *asker, reply redisstore.Reply) (time.Duration, error) {
 	if reply.Word() == "doubt" {
 		doubt := &InDoubt{}
@@ -110,15 +113,19 @@ func (l *Locks) untilLook(a *asker, reply redisstore.Reply) (time.Duration, erro
 	a.waited = look{a.looks, a.sent}
 	often := min(l.config.Window*time.Duration(max(nearest, place))/nearest, slowest*l.config.Window)
 	pause := often - rand.N(often/5) //nolint:gosec // it spreads the looks of many and hides nothing
-	if left >= 0 {                   // one after the other, so that the first look can move all of them on
+	// one after the other, so that the first look can move all of them on
+	if left >= 0 {
 		pause = min(pause, left+time.Duration(1+2*min(place, nearest))*time.Millisecond)
 	}
 	return pause, nil
 }
 
-// accept is the grant that a message tells, with which its holder begins at once: he asks for the rest of his TTL while he works, if that takes longer than a moment. Redis keeps the lock for him for a claim window from
-// when it handed it over, which was after it had answered the look that the message names. So he counts on it for that long from when he sent that look, and on no clock of
-// another machine. If too little is left of that, more of it is wanted as a margin, or replicas are to confirm the grant, he asks first.
+// accept is the grant that a message tells, with which its holder begins at once: he asks for the
+// rest of his TTL while he works, if that takes longer than a moment. Redis keeps the lock for him
+// for a claim window from when it handed it over, which was after it had answered the look that the
+// message names. So he counts on it for that long from when he sent that look, and on no clock of
+// another machine. If too little is left of that, more of it is wanted as a margin, or replicas are
+// to confirm the grant, he asks first.
 func (l *Locks) accept(a *asker, heard news) (Grant, bool) {
 	span := min(l.config.Window, a.TTL)
 	grant := Grant{
@@ -141,7 +148,8 @@ func (a *asker) passed(heard news) Grant {
 	}
 }
 
-// sleep waits for news, for the turn in the line of this process, for a while, or for the context's end, which it tells.
+// sleep waits for news, for the turn in the line of this process, for a while, or for the context's
+// end, which it tells.
 func sleep(ctx context.Context, told <-chan news, turn <-chan struct{}, d time.Duration) (heard news, ok bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -156,7 +164,8 @@ func sleep(ctx context.Context, told <-chan news, turn <-chan struct{}, d time.D
 	return heard, ctx.Err() == nil
 }
 
-// giveUp ends a request that has waited long enough. It leaves nothing behind: a place in the queue, or a lock that was handed over just now, is given back.
+// giveUp ends a request that has waited long enough. It leaves nothing behind: a place in the
+// queue, or a lock that was handed over just now, is given back.
 func (l *Locks) giveUp(ctx context.Context, a *asker, last error) error {
 	l.leaveBehind(ctx, a)
 	return refused(ctx, last)

@@ -1,7 +1,10 @@
-// Package metrics is what a process of coatcheck tells Prometheus. There is one convention for the service and the gateway: names begin with coatcheck_, numbers are in base units
-// (seconds, bytes), what counts ends in _total, and a label has one of a few values that are known beforehand: the pattern of a route, a status, a word of ours. No label holds
-// what a client sent: no name, no owner, no key, no token.
+// Package metrics is what a process of coatcheck tells Prometheus. There is one convention for the
+// service and the gateway: names begin with coatcheck_, numbers are in base units (seconds, bytes),
+// what counts ends in _total, and a label has one of a few values that are known beforehand: the
+// pattern of a route, a status, a word of ours. No label holds what a client sent: no name, no
+// owner, no key, no token.
 //
-// [Store] is the part that follows the calls of a [redisstore.Store], for every program that opens one; [Service] is that and what the HTTP service has besides.
-// All of them are listed in docs/metrics.md.
+// [Store] is the part that follows the calls of a [redisstore.Store], for every program that opens
+// one; [Service] is that and what the HTTP service has besides. All of them are listed in
+// docs/metrics.md.
 package metrics

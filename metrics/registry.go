@@ -29,7 +29,8 @@ type Metric struct {
 	Help   string
 }
 
-// Unit is what it is measured in, which the end of its name says; what says nothing is a number of things.
+// Unit is what it is measured in, which the end of its name says; what says nothing is a number of
+// things.
 func (m Metric) Unit() string {
 	name := strings.TrimSuffix(m.Name, "_total")
 	for _, unit := range []string{"seconds", "bytes"} {
@@ -40,14 +41,16 @@ func (m Metric) Unit() string {
 	return ""
 }
 
-// Registry holds the metrics of one process, those of Go and of the process among them, and lists those that are ours. Metrics are added to it at start-up; a name that is there
-// already is a programmer's mistake and panics.
+// Registry holds the metrics of one process, those of Go and of the process among them, and lists
+// those that are ours. Metrics are added to it at start-up; a name that is there already is a
+// programmer's mistake and panics.
 type Registry struct {
 	all    *prometheus.Registry
 	listed []Metric
 }
 
-// NewRegistry returns a registry with the metrics of Go, of the process, and coatcheck_build_info with the version of the program.
+// NewRegistry returns a registry with the metrics of Go, of the process, and coatcheck_build_info
+// with the version of the program.
 func NewRegistry(version string) *Registry {
 	r := &Registry{all: prometheus.NewRegistry()}
 	r.all.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -63,7 +66,8 @@ func (r *Registry) Listed() []Metric {
 	return listed
 }
 
-// Handler answers a scrape, in the text format that every Prometheus reads. What can not be asked for is missing, and the rest is there.
+// Handler answers a scrape, in the text format that every Prometheus reads. What cannot be asked
+// for is missing, and the rest is there.
 func (r *Registry) Handler() http.Handler {
 	handler := promhttp.HandlerFor(r.all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return http.HandlerFunc(func(w http.ResponseWriter, asked *http.Request) {
@@ -100,7 +104,8 @@ func (r *Registry) Histogram(name, help string, buckets []float64, labels ...str
 // Tell gives the value of a series, one value for each label.
 type Tell func(value float64, labels ...string)
 
-// Ask adds a counter or a gauge whose values are asked for at each scrape. What is not told is not there.
+// Ask adds a counter or a gauge whose values are asked for at each scrape. What is not told is not
+// there.
 func (r *Registry) Ask(name string, kind Kind, help string, labels []string, ask func(Tell)) {
 	r.list(name, kind, help, labels)
 	as := prometheus.GaugeValue

@@ -105,7 +105,8 @@ func (s *Service) locks(r *Registry) {
 func (s *Service) RequestBegan() { s.inFlight.Inc() }
 
 // RequestEnded notes what became of it. The route is its pattern, "" for none, and the method one
-// that HTTP knows, else other. A negative duration is that of an answer without an end of its own, and is not observed.
+// that HTTP knows, else other. A negative duration is that of an answer without an end of its own,
+// and is not observed.
 func (s *Service) RequestEnded(route, method string, status int, took time.Duration) {
 	defer s.inFlight.Dec() // last, so that who sees nobody under way sees all of them counted
 	if route == "" {
@@ -117,7 +118,8 @@ func (s *Service) RequestEnded(route, method string, status int, took time.Durat
 	}
 }
 
-// ExpectProblems makes the series of problems appear, so that a rate over them does not begin in the middle.
+// ExpectProblems makes the series of problems appear, so that a rate over them does not begin in
+// the middle.
 func (s *Service) ExpectProblems(codes ...string) {
 	for _, code := range codes {
 		s.problems.WithLabelValues(code)

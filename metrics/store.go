@@ -19,11 +19,12 @@ type Outcome string
 
 // The outcomes.
 const (
-	OK          Outcome = "ok"          // it was answered, whatever the answer is
-	Lost        Outcome = "lost"        // it was answered: what the caller held is no longer theirs
-	Refused     Outcome = "refused"     // nothing was done: what is stored there does not allow it
-	Unavailable Outcome = "unavailable" // nothing was done: the store can not be reached, or takes no writes
-	Unknown     Outcome = "unknown"     // it may have been done
+	OK      Outcome = "ok"      // it was answered, whatever the answer is
+	Lost    Outcome = "lost"    // it was answered: what the caller held is no longer theirs
+	Refused Outcome = "refused" // nothing was done: what is stored there does not allow it
+	// Unavailable means that nothing was done: the store cannot be reached, or takes no writes.
+	Unavailable Outcome = "unavailable"
+	Unknown     Outcome = "unknown" // it may have been done
 )
 
 var outcomes = []Outcome{OK, Lost, Refused, Unavailable, Unknown}
@@ -86,8 +87,8 @@ var decisions = []struct {
 	},
 }
 
-// Store are the metrics of a program that uses a store: a registry, and what follows the store's calls. It is a [redisstore.Observer], for [redisstore.Config]. It is safe for
-// concurrent use.
+// Store are the metrics of a program that uses a store: a registry, and what follows the store's
+// calls. It is a [redisstore.Observer], for [redisstore.Config]. It is safe for concurrent use.
 type Store struct {
 	*Registry
 	redisstore.Unobserved
@@ -103,7 +104,8 @@ type Store struct {
 type series struct {
 	outcomes map[Outcome]prometheus.Counter
 	words    map[string]prometheus.Counter // nil = what it decides is not counted
-	took     func() prometheus.Observer    // makes it when it is needed: most programs use few of the scripts
+	// makes it when it is needed: most programs use few of the scripts
+	took func() prometheus.Observer
 }
 
 // NewStore returns the metrics of a program of this version.
@@ -223,7 +225,8 @@ var pool = []struct {
 	{"coatcheck_redis_pool_stale_total", Counter, "Connections that were found broken or too old, and ended.", func(p redisstore.PoolStats) float64 { return float64(p.Stale) }},
 }
 
-// ShowConnections adds what go-redis knows of a store's connections, which is asked for at each scrape.
+// ShowConnections adds what go-redis knows of a store's connections, which is asked for at each
+// scrape.
 func ShowConnections(r *Registry, store *redisstore.Store) {
 	for _, one := range pool {
 		r.Ask(one.name, one.kind, one.help, nil, func(tell Tell) { tell(one.of(store.PoolStats())) })

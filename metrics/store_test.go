@@ -14,7 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Every word that a script can answer has its series: what a script says in its header is what it can.
+// Every word that a script can answer has its series: what a script says in its header is what it
+// can.
 func TestEveryDecisionOfAScriptIsCounted(t *testing.T) {
 	replyLines := regexp.MustCompile(`(?s)\n-- Reply  (.*?)\n-- [A-Z]`)
 	word := regexp.MustCompile(`\{'([a-z-]+)'`)

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// CalendarKey is the key of a counter that begins anew with each period of the calendar: orders:{yyyyMMdd} is the counter orders:20261121 on 21 November
-// 2026 on the clock of the key's zone, and another one on the next day. The zero value is no key.
+// CalendarKey is the key of a counter that begins anew with each period of the calendar:
+// orders:{yyyyMMdd} is the counter orders:20261121 on 21 November 2026 on the clock of the key's
+// zone, and another one on the next day. The zero value is no key.
 //
-// A key is written as a [Template] is, with one date part and without a value, and its names are names of counters. No name has a brace, so a text with one
-// can only be a calendar key.
+// A key is written as a [Template] is, with one date part and without a value, and its names are
+// names of counters. No name has a brace, so a text with one can only be a calendar key.
 type CalendarKey struct {
 	text          string
 	before, after string // the date part
@@ -20,8 +21,9 @@ type CalendarKey struct {
 // MaxName is how long a counter's name can be, in characters.
 const MaxName = 200
 
-// ParseCalendarKey reads a key and gives it a zone; nil is UTC. Its names are 1 to MaxName characters of A–Z a–z 0–9 . _ : ~ @ -. The error, an ErrKey, tells
-// the position of what is wrong and what to write instead.
+// ParseCalendarKey reads a key and gives it a zone; nil is UTC. Its names are 1 to MaxName
+// characters of A–Z a–z 0–9 . _ : ~ @ -. The error, an ErrKey, tells the position of what is wrong
+// and what to write instead.
 func ParseCalendarKey(text string, zone *time.Location) (CalendarKey, error) {
 	k, wrong := parseKey(text, orUTC(zone))
 	if wrong != nil {
@@ -62,7 +64,7 @@ func parseKey(text string, zone *time.Location) (CalendarKey, *fault) {
 	return k, nil
 }
 
-// nameFault tells what of a part can not stand in a counter's name.
+// nameFault tells what of a part cannot stand in a counter's name.
 func nameFault(p part) *fault {
 	text := []byte(p.literal)
 	for _, piece := range p.date.pieces {
@@ -72,7 +74,7 @@ func nameFault(p part) *fault {
 	}
 	for _, c := range text {
 		if !isName(c) {
-			return faultAt(p.position, "%q can not stand in a counter's name; those are A–Z a–z 0–9 . _ : ~ @ -", c)
+			return faultAt(p.position, "%q cannot stand in a counter's name; those are A–Z a–z 0–9 . _ : ~ @ -", c)
 		}
 	}
 	return nil
@@ -84,8 +86,10 @@ func (k CalendarKey) String() string { return k.text }
 // Zone is whose clock and calendar the key follows.
 func (k CalendarKey) Zone() *time.Location { return orUTC(k.zone) }
 
-// At is the counter's name at a moment, and the period in which it is the name. It says the same for every moment of a label, so that all processes agree; where a clock
-// is set back over the period's end, moments before Until can have another name, so ask for each value anew. ErrTime for years that can not be written.
+// At is the counter's name at a moment, and the period in which it is the name. It says the same
+// for every moment of a label, so that all processes agree; where a clock is set back over the
+// period's end, moments before Until can have another name, so ask for each value anew. ErrTime for
+// years that cannot be written.
 func (k CalendarKey) At(at time.Time) (name string, period Period, err error) {
 	if err := k.check(); err != nil {
 		return "", Period{}, err

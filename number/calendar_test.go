@@ -46,12 +46,12 @@ func TestParseCalendarKeySaysWhatToWriteInstead(t *testing.T) {
 		"orders":                            "it has no date",
 		"orders:{n}":                        "position 8: a key has no value",
 		"o:{yyyy}:{yyyyMM}":                 "position 10: a second date",
-		"o/{yyyy}":                          "position 1: '/' can not stand in a counter's name",
-		"o {yyyy}":                          "position 1: ' ' can not stand",
-		"o{{{yyyy}":                         "position 1: '{' can not stand",
-		"o{yyyy}#":                          "position 8: '#' can not stand",
-		"o{yyyy/MM}":                        "position 2: '/' can not stand",
-		"o{yyyy MM}":                        "position 2: ' ' can not stand",
+		"o/{yyyy}":                          "position 1: '/' cannot stand in a counter's name",
+		"o {yyyy}":                          "position 1: ' ' cannot stand",
+		"o{{{yyyy}":                         "position 1: '{' cannot stand",
+		"o{yyyy}#":                          "position 8: '#' cannot stand",
+		"o{yyyy/MM}":                        "position 2: '/' cannot stand",
+		"o{yyyy MM}":                        "position 2: ' ' cannot stand",
 		"o{yyyyMMDD}":                       "position 9: \"DD\" is no part of a date; write dd",
 		"o{yyyy":                            "position 2: the brace is not closed",
 		"o\x00{yyyy}":                       "position 2:",
@@ -113,7 +113,8 @@ func TestFitsFindsTemplatesThatWouldRepeatNumbers(t *testing.T) {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9._:~@-]{1,200}$`)
 
-// With a template that fits, a value of one name never has the text of the same value of another. Of those that do not fit, some do.
+// With a template that fits, a value of one name never has the text of the same value of another.
+// Of those that do not fit, some do.
 func TestNumbersOfAKeyAreNeverRepeatedByATemplateThatFits(t *testing.T) {
 	repeated := 0
 	rapid.Check(t, func(t *rapid.T) {

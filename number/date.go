@@ -22,7 +22,8 @@ const (
 	separator // not a field: one character as it is
 )
 
-// letters is how each field is written in a template. It has as many letters as the field has digits.
+// letters is how each field is written in a template. It has as many letters as the field has
+// digits.
 var letters = [fields]string{year: "yyyy", shortYear: "yy", month: "MM", day: "dd", yearDay: "DDD", hour: "HH", weekYear: "YYYY", week: "ww"}
 
 // meant is for people who know other ways to write dates.
@@ -123,7 +124,8 @@ func parsePattern(text string, position int) (pattern, *fault) {
 	return p, nil
 }
 
-// firstPiece reads the field or the separator at the front of a text. A run of one letter is one field.
+// firstPiece reads the field or the separator at the front of a text. A run of one letter is one
+// field.
 func firstPiece(text string, position int) (piece, *fault) {
 	length := 1
 	for length < len(text) && text[length] == text[0] {
@@ -216,7 +218,8 @@ func (p pattern) read(label string) (civil, error) {
 	for _, piece := range p.pieces {
 		width := min(piece.width(), len(rest))
 		if piece.field != separator {
-			n, _ := readDigits(rest[:width]) // what is not digits is not what the date writes, see below
+			// what is not digits is not what the date writes, see below
+			n, _ := readDigits(rest[:width])
 			c[piece.field] = int(n)
 		}
 		rest = rest[width:]

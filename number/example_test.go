@@ -8,7 +8,8 @@ import (
 	"github.com/coatcheck/coatcheck/number"
 )
 
-// An order number of each day, from a counter that begins anew with it. The clock is read once, for the key and the template.
+// An order number of each day, from a counter that begins anew with it. The clock is read once, for
+// the key and the template.
 func Example() {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -82,7 +83,8 @@ func ExampleTemplate_Fits() {
 		log.Fatal(err)
 	}
 	fmt.Println(number.MustTemplate("ORD-{yyyy}-{n:6}").Fits(orders))
-	// Output: number: the template does not tell the key's periods apart: orders:{yyyyMMdd} counts anew each day, and {yyyy} can be the same in two of them; write {yyyyMMdd}
+	// Output: number: the template does not tell the key's periods apart: orders:{yyyyMMdd} counts
+	// anew each day, and {yyyy} can be the same in two of them; write {yyyyMMdd}
 }
 
 func ExampleNewOpaque() {

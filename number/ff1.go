@@ -8,16 +8,21 @@ import (
 	"sync"
 )
 
-// ff1 is the cipher FF1 of NIST SP 800-38G with one tweak, over numbers of n digits in some radix: a Feistel network of ten rounds that adds to each half, by turns, a
-// function of the other half. The function is a CBC-MAC over a header, the tweak, the round and the half. All but the MAC's last block is the same for every number and
-// is computed once, so that a round is one block of AES. It is safe for concurrent use.
+// ff1 is the cipher FF1 of NIST SP 800-38G with one tweak, over numbers of n digits in some radix:
+// a Feistel network of ten rounds that adds to each half, by turns, a function of the other half.
+// The function is a CBC-MAC over a header, the tweak, the round and the half. All but the MAC's
+// last block is the same for every number and is computed once, so that a round is one block of
+// AES. It is safe for concurrent use.
 type ff1 struct {
 	block cipher.Block
 
 	left, right uint64 // how many numbers a half can be: radix^(n/2), and radix^(n-n/2)
-	high, low   uint64 // the MAC's last block without round and half, and what the blocks before it have come to
-	round       int    // where the round's number stands in the last block, in bits from the end: behind it is the half
-	cut         uint   // how many bits of the function's block are not used
+	// the MAC's last block without round and half, and what the blocks before it have come to
+	high, low uint64
+	// where the round's number stands in the last block, in bits from the end: behind it is the
+	// half
+	round int
+	cut   uint // how many bits of the function's block are not used
 }
 
 const rounds = 10

@@ -67,7 +67,8 @@ func TestFF1WritesTheVectorsOfTheStandard(t *testing.T) {
 	}
 }
 
-// The samples have two lengths and short tweaks. For all others there is a slow one, which follows the standard's steps to the letter.
+// The samples have two lengths and short tweaks. For all others there is a slow one, which follows
+// the standard's steps to the letter.
 func TestFF1AgreesWithASlowOneForAllLengths(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.SampledFrom([]int{16, 24, 32}).Draw(t, "key size")

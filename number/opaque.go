@@ -7,21 +7,30 @@ import (
 	"log/slog"
 )
 
-// Opaque writes values as digits of a fixed width that do not tell their order, and reads them back: a permutation of all numbers of that width, chosen by a secret
-// key and a tweak. It is the cipher FF1 of NIST SP 800-38G with AES, over decimal digits, and has the million numbers at least that the standard's Revision 1 asks for.
+// Opaque writes values as digits of a fixed width that do not tell their order, and reads them
+// back: a permutation of all numbers of that width, chosen by a secret key and a tweak. It is the
+// cipher FF1 of NIST SP 800-38G with AES, over decimal digits, and has the million numbers at least
+// that the standard's Revision 1 asks for.
 //
-// What it hides from those who do not have the key: as well as AES does, which value is behind a number, how far the values of two numbers are apart, and which of
-// them came first. So the numbers that somebody has collected do not tell how many were handed out.
+// What it hides from those who do not have the key: as well as AES does, which value is behind a
+// number, how far the values of two numbers are apart, and which of them came first. So the numbers
+// that somebody has collected do not tell how many were handed out.
 //
 // What it does not hide, and what it is not:
 //
-//   - Equal values have equal numbers and different values different ones, as long as key, width and tweak are the same.
-//   - It proves nothing. Every text of that many digits decodes to some value. Where 100,000 of a million numbers are in use, every tenth guess finds one; and whoever
-//     may try whether numbers exist finds out in this way what share of them does, and so how many. More digits help, and asking the right of those who ask.
-//   - Whoever can have values of their choice encoded, or numbers decoded, gets a table of as many pairs as they ask for. Six digits are all known after a million.
-//   - A number does not tell which key it was made with. With another key it decodes to another value, without an error.
+//   - Equal values have equal numbers and different values different ones, as long as key, width
+//     and tweak are the same.
+//   - It proves nothing. Every text of that many digits decodes to some value. Where 100,000 of a
+//     million numbers are in use, every tenth guess finds one; and whoever may try whether numbers
+//     exist finds out in this way what share of them does, and so how many. More digits help, and
+//     asking the right of those who ask.
+//   - Whoever can have values of their choice encoded, or numbers decoded, gets a table of as many
+//     pairs as they ask for. Six digits are all known after a million.
+//   - A number does not tell which key it was made with. With another key it decodes to another
+//     value, without an error.
 //
-// It is safe for concurrent use. It is printed and logged without its key. The zero value can not be used.
+// It is safe for concurrent use. It is printed and logged without its key. The zero value cannot
+// be used.
 type Opaque struct {
 	cipher *ff1
 	digits int
@@ -34,10 +43,12 @@ const (
 	MaxTweak  = 1024     // bytes
 )
 
-// NewOpaque takes a secret key of 16, 24 or 32 bytes (AES-128, -192 or -256), how many digits each number has, MinDigits to MaxDigits with 0 for MaxDigits, and a tweak of at
-// most MaxTweak bytes. The tweak is no secret: another one makes another permutation, so that equal values of two counters have different numbers; give it the counter's name.
-// Whoever changes one of the three gets new numbers, and some of them are old numbers of other values. The slices are not kept. The error tells no more of the key than
-// its length.
+// NewOpaque takes a secret key of 16, 24 or 32 bytes (AES-128, -192 or -256), how many digits each
+// number has, MinDigits to MaxDigits with 0 for MaxDigits, and a tweak of at most MaxTweak bytes.
+// The tweak is no secret: another one makes another permutation, so that equal values of two
+// counters have different numbers; give it the counter's name. Whoever changes one of the three
+// gets new numbers, and some of them are old numbers of other values. The slices are not kept. The
+// error tells no more of the key than its length.
 func NewOpaque(key []byte, digits int, tweak []byte) (*Opaque, error) {
 	if digits == 0 {
 		digits = MaxDigits
@@ -63,13 +74,15 @@ func (o Opaque) Digits() int { return o.digits }
 // Max is the largest value that has a number. The smallest is 0.
 func (o Opaque) Max() int64 { return largest(o.digits) }
 
-// Encode writes a value as decimal digits, always as many as Digits says. ErrNegative, and ErrWidth with the largest value (see TooWide).
+// Encode writes a value as decimal digits, always as many as Digits says. ErrNegative, and ErrWidth
+// with the largest value (see TooWide).
 func (o Opaque) Encode(value int64) (string, error) {
 	text, err := o.Append(make([]byte, 0, MaxDigits), value)
 	return string(text), err
 }
 
-// Append appends what Encode writes to dst. It allocates nothing if dst has room. When it refuses, dst is returned as it was.
+// Append appends what Encode writes to dst. It allocates nothing if dst has room. When it refuses,
+// dst is returned as it was.
 func (o Opaque) Append(dst []byte, value int64) ([]byte, error) {
 	if err := check(value, o.Max()); err != nil {
 		return dst, err
@@ -79,7 +92,8 @@ func (o Opaque) Append(dst []byte, value int64) ([]byte, error) {
 	return appendDigits(dst, int64(a*o.cipher.right+b), o.digits), nil //nolint:gosec // below 10^digits
 }
 
-// Decode reads what Encode writes with the same key, digits and tweak: with others it gets another value. ErrSyntax for what is not as many digits as Digits says.
+// Decode reads what Encode writes with the same key, digits and tweak: with others it gets another
+// value. ErrSyntax for what is not as many digits as Digits says.
 func (o Opaque) Decode(text string) (int64, error) {
 	number, ok := readDigits(text)
 	if !ok || len(text) != o.digits {

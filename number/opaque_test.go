@@ -82,7 +82,8 @@ func TestOpaqueReadsWhatItWrites(t *testing.T) {
 	})
 }
 
-// Each key, width and tweak has a permutation of its own: texts of one decode to something else with the other.
+// Each key, width and tweak has a permutation of its own: texts of one decode to something else
+// with the other.
 func TestOpaqueDiffersByKeyTweakAndDigits(t *testing.T) {
 	const values = 1000
 	other := bytes.Clone(secret)
@@ -112,7 +113,8 @@ func TestOpaqueDiffersByKeyTweakAndDigits(t *testing.T) {
 	}
 }
 
-// Numbers of values in a row look like drawn by lot: as often up as down, every digit in every place as often as any other, and nothing left of the distance.
+// Numbers of values in a row look like drawn by lot: as often up as down, every digit in every
+// place as often as any other, and nothing left of the distance.
 func TestOpaqueHidesOrderAndDistance(t *testing.T) {
 	const values = 20_000
 	o := opaque(t, 8, "orders")
@@ -132,7 +134,8 @@ func TestOpaqueHidesOrderAndDistance(t *testing.T) {
 		if n > before {
 			up++
 		}
-		if math.Abs(float64(n-before)) < float64(o.Max())/1000 { // of two that are drawn by lot, one pair in 500
+		// of two that are drawn by lot, one pair in 500
+		if math.Abs(float64(n-before)) < float64(o.Max())/1000 {
 			near++
 		}
 		before = n

@@ -7,11 +7,14 @@ import (
 	"time"
 )
 
-// Period is a year, a month, an ISO week, a day or an hour on the clock of a zone, under the text that a date part has for it.
+// Period is a year, a month, an ISO week, a day or an hour on the clock of a zone, under the text
+// that a date part has for it.
 //
-// It reaches from the first moment that shows the label to the last, so that every moment of a label has the same period: a day has 23 hours where the clock is set
-// forward (and begins at one o'clock where midnight is skipped), and 25 where it is set back; the hour that is shown twice then is one period of two hours.
-// Periods follow each other without a gap. They overlap only where a clock is set back over the border between them.
+// It reaches from the first moment that shows the label to the last, so that every moment of a
+// label has the same period: a day has 23 hours where the clock is set forward (and begins at one
+// o'clock where midnight is skipped), and 25 where it is set back; the hour that is shown twice
+// then is one period of two hours. Periods follow each other without a gap. They overlap only where
+// a clock is set back over the border between them.
 type Period struct {
 	Label string
 	From  time.Time // the first moment
@@ -38,7 +41,8 @@ func (p pattern) of(c civil, zone *time.Location) (Period, error) {
 	return Period{Label: label, From: time.Unix(from, 0).In(zone), Until: time.Unix(until, 0).In(zone)}, nil
 }
 
-// span tells between which two readings of the clock a date lies, in seconds since 1970 as if the clock showed UTC.
+// span tells between which two readings of the clock a date lies, in seconds since 1970 as if the
+// clock showed UTC.
 func (p pattern) span(c civil) (start, end int64) {
 	clock := func(y, m, d, h int) int64 { return time.Date(y, time.Month(m), d, h, 0, 0, 0, time.UTC).Unix() }
 	switch p.unit {
@@ -55,14 +59,15 @@ func (p pattern) span(c civil) (start, end int64) {
 	return clock(c[year], c[month], c[day], 0), clock(c[year], c[month], c[day]+1, 0)
 }
 
-// mondayOf is the first day of an ISO week, counted from the first of January on. The fourth is always in the first week.
+// mondayOf is the first day of an ISO week, counted from the first of January on. The fourth is
+// always in the first week.
 func mondayOf(year, week int) int {
 	fourth := time.Date(year, time.January, 4, 0, 0, 0, 0, time.UTC).Weekday()
 	return 4 - (int(fourth)+6)%7 + 7*(week-1)
 }
 
-// shown finds the first moment at which a zone's clock shows a reading in [start, end), and the moment after the last, in seconds since 1970. Where there
-// is none, from is not before until.
+// shown finds the first moment at which a zone's clock shows a reading in [start, end), and the
+// moment after the last, in seconds since 1970. Where there is none, from is not before until.
 func shown(start, end int64, zone *time.Location) (from, until int64) {
 	from, until = math.MaxInt64, math.MinInt64
 	for s := range stretches(start-reach, end+reach, zone) {
@@ -93,8 +98,9 @@ func stretches(from, until int64, zone *time.Location) iter.Seq[stretch] {
 				next = end.Unix()
 			}
 			if next <= from {
-				// Where only a rule tells the changes, ZoneBounds lets every year end after 365 days. On the last day of a leap year that is over, and no
-				// zone changes its clock on it.
+				// Where only a rule tells the changes, ZoneBounds lets every year end after 365
+				// days. On the last day of a leap year that is over, and no zone changes its clock
+				// on it.
 				next = from - from%secondsPerDay + secondsPerDay
 			}
 			if !yield(stretch{from, next, int64(offset)}) {

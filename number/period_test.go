@@ -42,7 +42,8 @@ func TestPeriodsOfTheCalendar(t *testing.T) {
 		// Midnight that is there twice: the clock goes back from 24:00 to 23:00.
 		{"{yyyyMMdd}", "America/Sao_Paulo", "2018-02-18T02:30:00Z", "20180217", "2018-02-17T00:00:00-02:00", "2018-02-18T00:00:00-03:00"},
 		{"{yyyyMMddHH}", "America/Sao_Paulo", "2018-02-18T01:30:00Z", "2018021723", "2018-02-17T23:00:00-02:00", "2018-02-18T00:00:00-03:00"},
-		// The clock goes back over a border: from one minute past midnight to the evening before. Both days cover all of their moments.
+		// The clock goes back over a border: from one minute past midnight to the evening before.
+		// Both days cover all of their moments.
 		{"{yyyyMMdd}", "America/St_Johns", "2005-10-30T02:30:30Z", "20051030", "2005-10-30T00:00:00-02:30", "2005-10-31T00:00:00-03:30"},
 		{"{yyyyMMdd}", "America/St_Johns", "2005-10-30T02:31:30Z", "20051029", "2005-10-29T00:00:00-02:30", "2005-10-30T00:00:00-03:30"},
 		// A day that Samoa left out, and the days beside it.
@@ -113,7 +114,8 @@ var zones = []string{
 	"Asia/Beirut", "Asia/Kathmandu", "Asia/Pyongyang", "Australia/Lord_Howe", "Australia/Sydney", "Pacific/Apia", "Pacific/Kwajalein", "Pacific/Kiritimati", "Pacific/Chatham",
 }
 
-// anyTurn draws a moment near to one at which a zone's clock changes, if it ever does. From it, every date part can write another 30 years.
+// anyTurn draws a moment near to one at which a zone's clock changes, if it ever does. From it,
+// every date part can write another 30 years.
 func anyTurn(t *rapid.T, location *time.Location) time.Time {
 	from, until := time.Date(2002, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2065, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	at := time.Unix(rapid.Int64Range(from, until).Draw(t, "moment"), 0).In(location)
@@ -123,7 +125,8 @@ func anyTurn(t *rapid.T, location *time.Location) time.Time {
 	return at
 }
 
-// A period has all moments of its label, and begins and ends with one. Looked at minute by minute around its ends, and hour by hour farther away.
+// A period has all moments of its label, and begins and ends with one. Looked at minute by minute
+// around its ends, and hour by hour farther away.
 func TestPeriodsHaveAllMomentsOfTheirLabel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		location, err := time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone"))

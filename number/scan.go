@@ -60,7 +60,8 @@ func scan(text string) ([]part, *fault) {
 	return parts, nil
 }
 
-// scanPart reads the first part of a text, a literal up to where it may end, and tells how many bytes it took.
+// scanPart reads the first part of a text, a literal up to where it may end, and tells how many
+// bytes it took.
 func scanPart(text string, position int) (part, int, *fault) {
 	if double := text[:min(2, len(text))]; double == "{{" || double == "}}" {
 		return part{kind: literalPart, position: position, literal: double[:1]}, 2, nil
@@ -83,12 +84,12 @@ func scanPart(text string, position int) (part, int, *fault) {
 	}
 	if length == 0 {
 		first, _ := utf8.DecodeRuneInString(text)
-		return part{}, 0, faultAt(position, "%q can not be written; text is A–Z a–z 0–9 . _ : ~ @ - / # and space, and {{ or }} for a brace", first)
+		return part{}, 0, faultAt(position, "%q cannot be written; text is A–Z a–z 0–9 . _ : ~ @ - / # and space, and {{ or }} for a brace", first)
 	}
 	return part{kind: literalPart, position: position, literal: text[:length]}, length, nil
 }
 
-// isName tells whether a character may stand in a counter's name.
+// isName reports whether a character may stand in a counter's name.
 func isName(c byte) bool {
 	return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("._:~@-", c) >= 0
 }

@@ -6,17 +6,22 @@ import (
 	"time"
 )
 
-// Template is how a counter's values are written for people: text, the value, and the date if there is to be one. ORD-{yyyyMMdd}-{n:6} writes 42 on 21 November
-// 2026 as ORD-20261121-000042.
+// Template is how a counter's values are written for people: text, the value, and the date if there
+// is to be one. ORD-{yyyyMMdd}-{n:6} writes 42 on 21 November 2026 as ORD-20261121-000042.
 //
-//   - Text is A–Z a–z 0–9 . _ : ~ @ - / # and space, though no space at the beginning or the end; {{ and }} are braces.
-//   - {n} is the value as it is, {n:6} the value with zeros in front, 6 digits always, 1 to MaxWidth. There is exactly one.
-//   - A date part is made of yyyy (1970 to 9999) or yy (2000 to 2099), MM, dd or DDD (day of the year), and HH, or of an ISO week ww and its year YYYY, in any order,
-//     with - . _ : / T W and space between them: {yyyyMMdd}, {dd.MM.yyyy}, {yy}, {yyyyDDD}, {yyyy-MM-ddTHH}, {YYYY-Www}. It names one period from its year down to its
-//     smallest field, so there is at most one date part, and none that comes back each year.
+//   - Text is A–Z a–z 0–9 . _ : ~ @ - / # and space, though no space at the beginning or the end;
+//     {{ and }} are braces.
+//   - {n} is the value as it is, {n:6} the value with zeros in front, 6 digits always, 1 to
+//     MaxWidth. There is exactly one.
+//   - A date part is made of yyyy (1970 to 9999) or yy (2000 to 2099), MM, dd or DDD (day of the
+//     year), and HH, or of an ISO week ww and its year YYYY, in any order, with - . _ : / T W and
+//     space between them: {yyyyMMdd}, {dd.MM.yyyy}, {yy}, {yyyyDDD}, {yyyy-MM-ddTHH}, {YYYY-Www}.
+//     It names one period from its year down to its smallest field, so there is at most one date
+//     part, and none that comes back each year.
 //
-// All but the value has a fixed width, and that has no zeros in front if its own is not fixed: two values, or two periods, never make the same text, whatever stands
-// beside them. The zero value is no template.
+// All but the value has a fixed width, and that has no zeros in front if its own is not fixed: two
+// values, or two periods, never make the same text, whatever stands beside them. The zero value is
+// no template.
 type Template struct {
 	text  string
 	parts []part
@@ -28,7 +33,8 @@ type Template struct {
 // MaxTemplate is how long a template can be, in characters.
 const MaxTemplate = 100
 
-// ParseTemplate reads a template. The error, an ErrTemplate, tells the position of what is wrong and what to write instead.
+// ParseTemplate reads a template. The error, an ErrTemplate, tells the position of what is wrong
+// and what to write instead.
 func ParseTemplate(text string) (Template, error) {
 	t, wrong := parseTemplate(text)
 	if wrong != nil {
@@ -87,17 +93,21 @@ func parseTemplate(text string) (Template, *fault) {
 // String is the template as it was parsed.
 func (t Template) String() string { return t.text }
 
-// Max is the largest value that the template writes: 999999 with {n:6}, 2^63-1 with {n}. The smallest is 0.
+// Max is the largest value that the template writes: 999999 with {n:6}, 2^63-1 with {n}. The
+// smallest is 0.
 func (t Template) Max() int64 { return largest(t.width) }
 
-// Format writes a value, with the date that the moment has in its own zone: give it the moment and the zone that the value's calendar key was asked with. Without a
-// date part the moment does not matter. ErrNegative, ErrWidth with the largest value (see TooWide), and ErrTime for years that can not be written.
+// Format writes a value, with the date that the moment has in its own zone: give it the moment and
+// the zone that the value's calendar key was asked with. Without a date part the moment does not
+// matter. ErrNegative, ErrWidth with the largest value (see TooWide), and ErrTime for years that
+// cannot be written.
 func (t Template) Format(value int64, at time.Time) (string, error) {
 	text, err := t.Append(nil, value, at)
 	return string(text), err
 }
 
-// Append appends what Format writes to dst. It allocates nothing if dst has room. When it refuses, dst is returned as it was.
+// Append appends what Format writes to dst. It allocates nothing if dst has room. When it refuses,
+// dst is returned as it was.
 func (t Template) Append(dst []byte, value int64, at time.Time) ([]byte, error) {
 	if err := t.check(); err != nil {
 		return dst, err
@@ -132,8 +142,9 @@ func (t Template) check() error {
 	return nil
 }
 
-// Parse reads what Format writes, and nothing else: the value, and the date part's text, "" if there is none. It takes every date of the calendar, also an hour that a
-// zone has skipped. ErrSyntax.
+// Parse reads what Format writes, and nothing else: the value, and the date part's text, "" if
+// there is none. It takes every date of the calendar, also an hour that a zone has skipped.
+// ErrSyntax.
 func (t Template) Parse(text string) (value int64, label string, err error) {
 	if err := t.check(); err != nil {
 		return 0, "", err
@@ -170,8 +181,9 @@ func (t Template) refuse(text string) error {
 	return fmt.Errorf("%w: %.120q: numbers look like %s", ErrSyntax, text, t.text)
 }
 
-// Period is the period that the date part names at a moment in a zone (nil is UTC): its label is what the date part writes. Without a date part it is the zero Period,
-// which has no label and no end. ErrTime for years that can not be written.
+// Period is the period that the date part names at a moment in a zone (nil is UTC): its label is
+// what the date part writes. Without a date part it is the zero Period, which has no label and no
+// end. ErrTime for years that cannot be written.
 func (t Template) Period(at time.Time, zone *time.Location) (Period, error) {
 	if t.date == nil {
 		return Period{}, t.check()
@@ -179,8 +191,8 @@ func (t Template) Period(at time.Time, zone *time.Location) (Period, error) {
 	return t.date.at(at, orUTC(zone))
 }
 
-// PeriodOf is the period of a label that Parse has read, in a zone (nil is UTC). ErrSyntax for what is no label of this template, ErrTime for a day or an
-// hour that the zone has skipped.
+// PeriodOf is the period of a label that Parse has read, in a zone (nil is UTC). ErrSyntax for what
+// is no label of this template, ErrTime for a day or an hour that the zone has skipped.
 func (t Template) PeriodOf(label string, zone *time.Location) (Period, error) {
 	if err := t.check(); err != nil {
 		return Period{}, err
@@ -198,8 +210,10 @@ func (t Template) PeriodOf(label string, zone *time.Location) (Period, error) {
 	return t.date.of(c, orUTC(zone))
 }
 
-// Fits tells whether values that are counted anew in each of a key's periods get different texts from this template: its date part has to tell the key's periods
-// apart, as {yyyyMMdd} does for a key of days or of months. That holds if both are asked with the same moment in the same zone. ErrCoarse says what to change.
+// Fits reports whether values that are counted anew in each of a key's periods get different texts
+// from this template: its date part has to tell the key's periods apart, as {yyyyMMdd} does for a
+// key of days or of months. That holds if both are asked with the same moment in the same zone.
+// ErrCoarse says what to change.
 func (t Template) Fits(key CalendarKey) error {
 	if err := errors.Join(t.check(), key.check()); err != nil {
 		return err

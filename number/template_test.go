@@ -127,11 +127,11 @@ func TestParseTemplateSaysWhereAndWhatToWriteInstead(t *testing.T) {
 		"{yyyy-yy}{n}":                  "has two years; write yyyy or yy",
 		" {n}":                          "position 1: a space at the beginning",
 		"{n} ":                          "position 4: a space at the end",
-		"{n}\n":                         `position 4: '\n' can not be written`,
-		"a\x00{n}":                      `position 2: '\x00' can not be written`,
-		"No. {n} \u20ac":                `position 9: '€' can not be written`,
+		"{n}\n":                         `position 4: '\n' cannot be written`,
+		"a\x00{n}":                      `position 2: '\x00' cannot be written`,
+		"No. {n} \u20ac":                `position 9: '€' cannot be written`,
 		"{n}\xff":                       "position 4:",
-		"50%{n}":                        "position 3: '%' can not be written; text is A–Z",
+		"50%{n}":                        "position 3: '%' cannot be written; text is A–Z",
 		"a\\b{n}":                       `position 2: '\\'`,
 		strings.Repeat("x", 98) + "{n}": "position 101: 100 characters are the most",
 	} {
@@ -277,7 +277,8 @@ func TestTemplatesReadWhatTheyWrite(t *testing.T) {
 	})
 }
 
-// No two values and no two periods have one text, whatever digits stand where. Values are drawn from the digits of the dates, so that they could be taken for them.
+// No two values and no two periods have one text, whatever digits stand where. Values are drawn
+// from the digits of the dates, so that they could be taken for them.
 func TestTemplatesNeverWriteOneTextTwice(t *testing.T) {
 	var values []int64
 	for _, year := range []int64{2002, 2020, 2021, 2022} {

@@ -8,7 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// node is a value of the document, with its members in the order in which they are written. The zero value is one that is not there; looking into it gives more of those.
+// node is a value of the document, with its members in the order in which they are written. The
+// zero value is one that is not there; looking into it gives more of those.
 type node struct {
 	yaml *yaml.Node
 	root *yaml.Node
@@ -88,7 +89,8 @@ func (n node) texts() (list []string) {
 	return list
 }
 
-// resolved is what a $ref refers to, and its name, such as TokenIssued; what is no $ref is itself, without a name.
+// resolved is what a $ref refers to, and its name, such as TokenIssued; what is no $ref is itself,
+// without a name.
 func (n node) resolved() (target node, name string) {
 	reference := n.at("$ref").text()
 	if reference == "" {

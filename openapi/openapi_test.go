@@ -55,7 +55,8 @@ func only(document *openapi3.T, path string) *openapi3.T {
 }
 
 func TestAnExampleThatDoesNotFitIsFound(t *testing.T) {
-	for _, change := range []struct{ path, is, becomes string }{ // the path has the example, or leads to it
+	// the path has the example, or leads to it
+	for _, change := range []struct{ path, is, becomes string }{
 		{"/counter/{key}", "example: { key: orders, value: 12 }", "example: { key: orders, value: '12' }"},
 		{"/token", "example: { ttl_ms: 600000, scope: payments }", "example: { ttl_ms: 600000, scope: payments, more: 1 }"},
 		{"/incr/{key}", "{ value: { key: orders, value: 11, first: 2 } }", "{ value: { key: orders, value: 11 } }"},
@@ -101,7 +102,8 @@ func TestEveryOperationSaysWhatItIsAndWhoMayAskForIt(t *testing.T) {
 			if o.Responses.Value("403") == nil {
 				t.Errorf("%s has no answer 403, which each path gives under a Host that is none of the service's", name)
 			}
-			for status, never := range map[string]bool{"401": true, "429": false} { // of what is open to all
+			// of what is open to all
+			for status, never := range map[string]bool{"401": true, "429": false} {
 				if has := o.Responses.Value(status) != nil; !door && (!has && role != "open" || has && never && role == "open") {
 					t.Errorf("%s with role %s has an answer %s: got %t, want %t", name, role, status, has, !has)
 				}
@@ -137,7 +139,8 @@ func TestTheDocumentHasTheRoleOfEachMethodOfADoor(t *testing.T) {
 	}
 }
 
-// A problem of an answer is one whose status the answer has, and nothing that an answer holds is left open.
+// A problem of an answer is one whose status the answer has, and nothing that an answer holds is
+// left open.
 func TestAnswersAreClosedAndTheirCodesFitTheirStatus(t *testing.T) {
 	document := published(t)
 	problems, _ := document.Components.Schemas["ProblemCode"].Value.Extensions["x-coatcheck-problems"].(map[string]any)
@@ -160,7 +163,8 @@ func TestAnswersAreClosedAndTheirCodesFitTheirStatus(t *testing.T) {
 	}
 	for name, schema := range document.Components.Schemas {
 		closed := schema.Value.AdditionalProperties.Has != nil || schema.Value.UnevaluatedProperties.Has != nil
-		if len(schema.Value.Properties) > 0 && !closed && name != "PoolShape" { // which others close
+		// which others close
+		if len(schema.Value.Properties) > 0 && !closed && name != "PoolShape" {
 			t.Errorf("schema %s takes any other field, want none", name)
 		}
 	}

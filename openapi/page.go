@@ -63,8 +63,9 @@ type parameter struct {
 }
 
 type answer struct {
-	Status   string
-	Shared   string // its name where several operations have it; then the rest is said once, in a place of its own
+	Status string
+	// its name where several operations have it; then the rest is said once, in a place of its own
+	Shared   string
 	Codes    []string
 	Notes    []paragraph
 	Headers  []field
@@ -188,7 +189,8 @@ func parameterOf(one node) parameter {
 	}
 }
 
-// answerOf is an answer of an operation, or one that is shared, which has no status of its own. A shared problem is told by its name and codes alone.
+// answerOf is an answer of an operation, or one that is shared, which has no status of its own. A
+// shared problem is told by its name and codes alone.
 func answerOf(status string, response node) answer {
 	target, name := response.resolved()
 	a := answer{Status: status, Notes: paragraphs(target.at("description").text())}

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// field is a member of an object, or one of the values that a schema describes, as the page shows it.
+// field is a member of an object, or one of the values that a schema describes, as the page shows
+// it.
 type field struct {
 	Name     string
 	Required bool
@@ -58,7 +59,8 @@ func variants(schema node) (list []node) {
 	return list
 }
 
-// structured are the schemas that have a place of their own on the page; the others are said in words.
+// structured are the schemas that have a place of their own on the page; the others are said in
+// words.
 func structured(schema node) bool {
 	return schema.at("properties").is() || schema.at("oneOf").is() || schema.at("allOf").is()
 }

@@ -2,7 +2,8 @@ package openapi
 
 import "strings"
 
-// paragraph is text as the document's descriptions have it: `code` and **strong** are all that they use.
+// paragraph is text as the document's descriptions have it: `code` and **strong** are all that they
+// use.
 type paragraph []span
 
 type span struct {

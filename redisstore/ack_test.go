@@ -24,12 +24,14 @@ func shortfall(t testing.TB, err error, got, want int) {
 	}
 }
 
-// replicated starts a master with two replicas, and a store on them whose writes wait for a short while.
+// replicated starts a master with two replicas, and a store on them whose writes wait for a short
+// while.
 func replicated(t *testing.T) (*redisstore.Store, *redistest.SentinelSet) {
 	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = time.Second })
 	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
-	if _, err := bumped(t.Context(), patient.WithAck(2), "first"); err != nil { // both replicas have caught up
+	// both replicas have caught up
+	if _, err := bumped(t.Context(), patient.WithAck(2), "first"); err != nil {
 		t.Fatal(err)
 	}
 	return store, set
@@ -79,7 +81,8 @@ func TestPausedReplicaIsAShortfallAndTheMasterHasTheWrite(t *testing.T) {
 	expect.Eventually(t, "both replicas confirm again", func() bool { _, err := bumped(t.Context(), store.WithAck(2), "y"); return err == nil })
 }
 
-// WAIT counts for the connection that wrote. On another it succeeds at once, so with a pool of several it would now and then.
+// WAIT counts for the connection that wrote. On another it succeeds at once, so with a pool of
+// several it would now and then.
 func TestNoWriteIsConfirmedByAnotherConnection(t *testing.T) {
 	t.Parallel()
 	store, set := replicated(t)
@@ -117,7 +120,8 @@ func TestReadsWaitForNoReplica(t *testing.T) {
 	}
 }
 
-// A lost reply is asked for again over another connection, which has written nothing yet: the repeat must write for its acknowledgement to mean anything.
+// A lost reply is asked for again over another connection, which has written nothing yet: the
+// repeat must write for its acknowledgement to mean anything.
 func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 	t.Parallel()
 	store, set := replicated(t)
@@ -182,7 +186,8 @@ func TestRefusedWriteStaysRefusedWithAnAcknowledgement(t *testing.T) {
 	}
 }
 
-// The answer to WAIT is not the script's: an error there must not read as if nothing had been written.
+// The answer to WAIT is not the script's: an error there must not read as if nothing had been
+// written.
 func TestRefusedAcknowledgementIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

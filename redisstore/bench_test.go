@@ -9,7 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// BenchmarkRun compares a script through a store with the same script by a bare go-redis client, one caller and many at once, in one run.
+// BenchmarkRun compares a script through a store with the same script by a bare go-redis client,
+// one caller and many at once, in one run.
 func BenchmarkRun(b *testing.B) {
 	server := redistest.Start(b)
 	store := open(b, server.URL(), nil)

@@ -15,14 +15,16 @@ import (
 	"github.com/coatcheck/coatcheck/embedded"
 )
 
-// poolSize is how many connections to one server a client may hold where the URL does not say. Calls beyond it wait for one, within their own deadline.
+// poolSize is how many connections to one server a client may hold where the URL does not say.
+// Calls beyond it wait for one, within their own deadline.
 const poolSize = 64
 
-// onePool keeps go-redis from opening a second pool of ten connections for pipelines, beside the one that pool_size limits.
+// onePool keeps go-redis from opening a second pool of ten connections for pipelines, beside the
+// one that pool_size limits.
 const onePool = -1
 
-// safe sets what go-redis leaves unsafe by default: commands are not repeated, a context's deadline holds, a dial is tried once, and nothing is
-// sent that Valkey or an old Redis does not know.
+// safe sets what go-redis leaves unsafe by default: commands are not repeated, a context's deadline
+// holds, a dial is tried once, and nothing is sent that Valkey or an old Redis does not know.
 func safe(options *redis.Options, timeout time.Duration) *redis.Options {
 	options.Protocol = 2
 	options.MaxRetries = -1
@@ -90,7 +92,8 @@ func LogTo(logger *slog.Logger) {
 
 var goRedisLogger atomic.Pointer[slog.Logger]
 
-// redirectGoRedis writes go-redis's global variable once only: its goroutines read it without a lock.
+// redirectGoRedis writes go-redis's global variable once only: its goroutines read it without a
+// lock.
 var redirectGoRedis = sync.OnceFunc(func() { redis.SetLogger(goRedisLog{}) })
 
 type goRedisLog struct{}

@@ -90,7 +90,8 @@ func TestStoreFollowsASlotThatMoves(t *testing.T) {
 			if n := counted(t, store, "here"); n != 6 {
 				t.Errorf("reading: got %d", n)
 			}
-			reply, err := store.Run(t.Context(), bump, []string{store.Key("new", "here")}) // a key that was on neither
+			// a key that was on neither
+			reply, err := store.Run(t.Context(), bump, []string{store.Key("new", "here")})
 			if err != nil || reply[1] != "1" {
 				t.Errorf("got %q, %v", reply, err)
 			}

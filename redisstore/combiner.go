@@ -12,17 +12,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Calls to one server share round trips: a call that finds the server idle goes out by itself, at once and from its own goroutine. A call that finds others
-// under way joins those that wait, and they go out together in one pipeline when a flight lands, or after a gap if the flight is long. So a lone caller pays
-// nothing, and many callers pay for few round trips. What each call decides does not change: Redis runs the scripts of a pipeline one by one.
+// Calls to one server share round trips: a call that finds the server idle goes out by itself, at
+// once and from its own goroutine. A call that finds others under way joins those that wait, and
+// they go out together in one pipeline when a flight lands, or after a gap if the flight is long.
+// So a lone caller pays nothing, and many callers pay for few round trips. What each call decides
+// does not change: Redis runs the scripts of a pipeline one by one.
 const (
-	maxFlights = 8                      // pipelines under way to one server
-	maxBatch   = 256                    // calls in one of them
-	maxRiders  = 1024                   // riders in one of them
-	crowd      = 32                     // calls that do not wait for a flight to land
-	flightGap  = 250 * time.Microsecond // how long calls wait for a flight to land before they go out beside it
-	riderGap   = 4 * time.Millisecond   // the same for riders, where the way is short: their next flight is the larger for it
-	shortWay   = time.Millisecond       // what the quickest of many flights takes at most where the way is short
+	maxFlights = 8    // pipelines under way to one server
+	maxBatch   = 256  // calls in one of them
+	maxRiders  = 1024 // riders in one of them
+	crowd      = 32   // calls that do not wait for a flight to land
+	// how long calls wait for a flight to land before they go out beside it.
+	flightGap = 250 * time.Microsecond
+	// the same for riders, where the way is short: their next flight is the larger for it.
+	riderGap = 4 * time.Millisecond
+	// what the quickest of many flights takes at most where the way is short.
+	shortWay = time.Millisecond
 )
 
 // combiners are the combiners of a store, one for each server and number of replicas to wait for.
@@ -32,7 +37,8 @@ type combiners struct {
 	flights sync.WaitGroup
 	large   chan struct{} // one place for each large call under way
 
-	// What is used again. It is of one store, since a channel must not go from one bubble of testing/synctest to another.
+	// What is used again. It is of one store, since a channel must not go from one bubble of
+	// testing/synctest to another.
 	increments sync.Pool // of *increment
 	trips      sync.Pool // of *trip
 }
@@ -132,7 +138,8 @@ func (c *combiner) direct(ctx context.Context, call *call, words []any) (Reply, 
 
 func (c *combiner) waitLocked() int { return len(c.waiting) + len(c.riders) }
 
-// calledLocked is called when one more waits, and starts a flight where that is better than to wait for one to land.
+// calledLocked is called when one more waits, and starts a flight where that is better than to wait
+// for one to land.
 func (c *combiner) calledLocked() {
 	switch n := c.waitLocked(); {
 	case c.flights == 0, len(c.waiting) >= crowd && c.flights < maxFlights: // so that the server works on one while this process writes and reads others
@@ -143,7 +150,8 @@ func (c *combiner) calledLocked() {
 	}
 }
 
-// landedLocked notes how long a flight took. The quickest counts, since what others take is a matter of their size and of who else uses the machine; it is forgotten slowly.
+// landedLocked notes how long a flight took. The quickest counts, since what others take is a
+// matter of their size and of who else uses the machine; it is forgotten slowly.
 func (c *combiner) landedLocked(took time.Duration) {
 	c.quickest = min(took, c.quickest+(took-c.quickest)/256)
 }
@@ -218,7 +226,8 @@ func (c *combiner) arrived() {
 	c.flights--
 }
 
-// flight is a goroutine that sends pipeline after pipeline, and what it carries. All of it is used again.
+// flight is a goroutine that sends pipeline after pipeline, and what it carries. All of it is used
+// again.
 type flight struct {
 	*combiner
 
@@ -232,7 +241,8 @@ type flight struct {
 	far    bool          // the way is long
 }
 
-// fly sends pipeline after pipeline while calls wait. It gives way after each that had riders, so that those who have just been answered can be in the next.
+// fly sends pipeline after pipeline while calls wait. It gives way after each that had riders, so
+// that those who have just been answered can be in the next.
 func (c *combiner) fly() {
 	f := &flight{combiner: c}
 	for f.board() {
@@ -243,8 +253,9 @@ func (c *combiner) fly() {
 	}
 }
 
-// giveWay lets those who have just been answered ask again. Over a long way who misses a flight loses all of the next one: there it gives way for a small part of that, since
-// another processor may take this goroutine up at once.
+// giveWay lets those who have just been answered ask again. Over a long way who misses a flight
+// loses all of the next one: there it gives way for a small part of that, since another processor
+// may take this goroutine up at once.
 func (f *flight) giveWay() {
 	runtime.Gosched()
 	if !f.far {
@@ -262,8 +273,8 @@ func (f *flight) giveWay() {
 // mostTurns is how often a goroutine gives way at most, if time stands still.
 const mostTurns = 1000
 
-// board takes the calls that wait, or ends the flight if there are none. It does not wait for more to come: a turn of the scheduler costs more than a
-// small batch of scripts does.
+// board takes the calls that wait, or ends the flight if there are none. It does not wait for more
+// to come: a turn of the scheduler costs more than a small batch of scripts does.
 func (f *flight) board() bool {
 	c := f.combiner
 	c.mu.Lock()
@@ -289,7 +300,8 @@ func (f *flight) board() bool {
 	return true
 }
 
-// send runs a batch in one pipeline, with one WAIT behind it if its calls ask for acknowledgement, and tells each call what became of it.
+// send runs a batch in one pipeline, with one WAIT behind it if its calls ask for acknowledgement,
+// and tells each call what became of it.
 func (f *flight) send() {
 	now := time.Now()
 	f.took = 0
@@ -336,7 +348,8 @@ func (f *flight) send() {
 	f.landRiders(ctx, acked)
 }
 
-// marks are what the calls of a flight have to find behind them. There are few different ones: one, except in a cluster.
+// marks are what the calls of a flight have to find behind them. There are few different ones: one,
+// except in a cluster.
 type marks struct {
 	read  map[string]*redis.StringCmd // by key
 	key   string                      // that was added last
@@ -357,7 +370,7 @@ func (m *marks) add(ctx context.Context, mark Mark, reads []redis.Cmder) []redis
 	return append(reads, read)
 }
 
-// have tells whether a mark was there.
+// have reports whether a mark was there.
 func (m *marks) have(mark Mark) bool {
 	if mark.Key == "" {
 		return true
@@ -373,7 +386,8 @@ func (m *marks) clear() {
 	m.key, m.last, m.found = "", Mark{}, false
 }
 
-// boards tells whether the job goes with the flight that is about to leave: not if its caller has gone, and not if the store's time for it is over.
+// boards reports whether the job goes with the flight that is about to leave: not if its caller has
+// gone, and not if the store's time for it is over.
 func (j *job) boards(now time.Time) bool {
 	if !now.Before(j.call.deadline) && j.state.CompareAndSwap(queued, left) {
 		j.reply, j.err = nil, context.DeadlineExceeded

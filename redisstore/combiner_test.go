@@ -114,7 +114,8 @@ func TestCallsOfOneFlightHaveTheirOwnAnswers(t *testing.T) {
 	})
 }
 
-// A caller that gives up before its flight is told that nothing was done, and it is true; one that gives up on its flight is told that nobody knows.
+// A caller that gives up before its flight is told that nothing was done, and it is true; one that
+// gives up on its flight is told that nobody knows.
 func TestCallerThatLeaves(t *testing.T) {
 	server := redistest.Start(t)
 	store := open(t, server.URL()+"?pool_size=20", nil)
@@ -206,7 +207,8 @@ func TestFlightThatHangsIsOvertaken(t *testing.T) {
 
 var echo = script("echo", "return {'ok', ARGV[1]}", true)
 
-// Callers that leave at any moment, and a server that is too slow at times, must not bring one caller the answer of another: what a call needs is used again.
+// Callers that leave at any moment, and a server that is too slow at times, must not bring one
+// caller the answer of another: what a call needs is used again.
 func TestNobodyHasTheAnswerOfAnother(t *testing.T) {
 	store := open(t, redistest.Start(t).URL(), func(c *redisstore.Config) { c.Timeout = 50 * time.Millisecond })
 	expect.Eventually(t, "a connection within the short timeout", func() bool { return store.Ping(t.Context()) == nil })
@@ -237,7 +239,8 @@ func TestNobodyHasTheAnswerOfAnother(t *testing.T) {
 			}
 		})
 	}
-	enough := func() bool { return answers.Load() >= 100 && left.Load() >= 100 } // which takes a busy machine longer
+	// which takes a busy machine longer
+	enough := func() bool { return answers.Load() >= 100 && left.Load() >= 100 }
 	begun := time.Now()
 	for n := 0; n < 20 || !enough() && time.Since(begun) < patience; n++ {
 		_, _ = number(t.Context(), store, slow, "x") // it may take longer than a call may

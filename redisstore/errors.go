@@ -11,24 +11,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The three classes of failure. Every error of a store, and every domain error that a script's answer stands for, is one of them under errors.Is.
+// The three classes of failure. Every error of a store, and every domain error that a script's
+// answer stands for, is one of them under errors.Is.
 var (
 	// ErrRefused means that nothing happened: asking again is harmless and may help.
 	ErrRefused = errors.New("refused, nothing was done")
 	// ErrLost means that what the caller held is no longer theirs: stop using it.
 	ErrLost = errors.New("lost, no longer held")
-	// ErrUnknownOutcome means that the write may or may not have happened, or may be lost again. Ask again with the same owner, nonce or
-	// request id, or treat it as both done and not done.
+	// ErrUnknownOutcome means that the write may or may not have happened, or may be lost again.
+	// Ask again with the same owner, nonce or request id, or treat it as both done and not done.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )
 
-// ErrUnavailable is the refusal of a store that can not be reached, is loading, read-only, out of memory or otherwise takes no writes now.
+// ErrUnavailable is the refusal of a store that cannot be reached, is loading, read-only, out of
+// memory or otherwise takes no writes now.
 var ErrUnavailable = Refusal("store unavailable")
 
 // ErrClosed is the cause of each error of a store that was closed, beside its class.
 var ErrClosed = redis.ErrClosed
 
-// ErrWrongType is the refusal of a script that found a key holding another kind of value than it keeps there. Nothing was changed.
+// ErrWrongType is the refusal of a script that found a key holding another kind of value than it
+// keeps there. Nothing was changed.
 var ErrWrongType = Refusal("the key holds another kind of value")
 
 // Refusal returns a sentinel error of the class [ErrRefused]. Domains declare their own with it.
@@ -45,7 +48,8 @@ type sentinel struct {
 func (s *sentinel) Error() string { return s.text }
 func (s *sentinel) Unwrap() error { return s.class }
 
-// Error is what a call to the store failed with: which operation, the class, and the cause as go-redis or Redis gave it.
+// Error is what a call to the store failed with: which operation, the class, and the cause as
+// go-redis or Redis gave it.
 type Error struct {
 	Op    string // the script's name
 	Class error  // ErrUnavailable, one that wraps it, ErrWrongType or ErrUnknownOutcome
@@ -58,7 +62,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %v: %v", e.Op, e.Class,
 // Unwrap gives the class and the cause, so that errors.Is finds context.DeadlineExceeded as well.
 func (e *Error) Unwrap() []error { return []error{e.Class, e.Cause} }
 
-// Shortfall is the cause of an unknown outcome when fewer replicas than asked confirmed a write in time. The master has the write.
+// Shortfall is the cause of an unknown outcome when fewer replicas than asked confirmed a write in
+// time. The master has the write.
 type Shortfall struct {
 	Want, Got int // replicas
 }
@@ -77,8 +82,8 @@ var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLIC
 
 var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)
 
-// classify turns what go-redis answered into an *Error. sent tells whether the command's bytes were handed to a connection, harmless whether running it
-// changes nothing.
+// classify turns what go-redis answered into an *Error. sent reports whether the command's bytes
+// were handed to a connection, harmless whether running it changes nothing.
 func classify(ctx context.Context, op string, err error, sent, harmless bool) error {
 	class := ErrUnknownOutcome
 	var reply redis.Error
@@ -101,8 +106,8 @@ func classify(ctx context.Context, op string, err error, sent, harmless bool) er
 	return &Error{Op: op, Class: class, Cause: err}
 }
 
-// timedOut tells whether a connection or the pool ended a call. Every time limit of theirs is the call's own, but their clocks may be a moment ahead of
-// the context's.
+// timedOut reports whether a connection or the pool ended a call. Every time limit of theirs is the
+// call's own, but their clocks may be a moment ahead of the context's.
 func timedOut(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &timeout) && timeout.Timeout()

@@ -46,12 +46,13 @@ func TestErrorGivesOperationClassAndCause(t *testing.T) {
 		t.Errorf("it says %q", text)
 	}
 	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("class or cause can not be found in %v", err)
+		t.Errorf("class or cause cannot be found in %v", err)
 	}
 }
 
-// What Redis answers when it did not run a script: as the answer to EVALSHA itself, and as the error of a command that the script called, which Redis 7 hands on
-// and older ones quote in a text of their own.
+// What Redis answers when it did not run a script: as the answer to EVALSHA itself, and as the
+// error of a command that the script called, which Redis 7 hands on and older ones quote in a text
+// of their own.
 func TestRefusalsOfRedisAreRefusals(t *testing.T) {
 	for name, text := range map[string]string{
 		"LOADING":         "LOADING Redis is loading the dataset in memory",

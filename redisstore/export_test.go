@@ -6,7 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Masters lets tests speak to the servers behind a store, past everything that a store does for its callers.
+// Masters lets tests speak to the servers behind a store, past everything that a store does for its
+// callers.
 func (s *Store) Masters(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	return s.nodes.each(ctx, f)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// fake is a server that speaks as much of Redis's protocol as a store needs, and answers a script with what the test says.
+// fake is a server that speaks as much of Redis's protocol as a store needs, and answers a script
+// with what the test says.
 type fake struct {
 	addr   string
 	answer func(words []string) string // to EVALSHA, EVAL and WAIT, as it goes over the wire

@@ -20,8 +20,9 @@ type Hazard struct {
 // String says the risk, where, and what ends it.
 func (h Hazard) String() string { return fmt.Sprintf("%s: %s (%s)", h.Server, h.Risk, h.Fix) }
 
-// Hazards asks every master for the settings under which it loses state by itself: eviction, and no or rare writing to disk. None is found on the
-// embedded store. A server that does not tell its settings is not guessed at. The error is an [*Error] of class [ErrUnavailable].
+// Hazards asks every master for the settings under which it loses state by itself: eviction, and no
+// or rare writing to disk. None is found on the embedded store. A server that does not tell its
+// settings is not guessed at. The error is an [*Error] of class [ErrUnavailable].
 func (s *Store) Hazards(ctx context.Context) ([]Hazard, error) {
 	if s.mode == Embedded {
 		return nil, nil

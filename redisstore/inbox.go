@@ -7,14 +7,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Inbox receives what is published on one channel. It holds one connection, which is made again after it is lost. Close it when it is no longer needed.
+// Inbox receives what is published on one channel. It holds one connection, which is made again
+// after it is lost. Close it when it is no longer needed.
 type Inbox struct {
 	pubsub *redis.PubSub
 	notes  <-chan any
 }
 
-// Subscribe listens on a channel of the store, a name that Key made. When it returns, every message that is published from now on arrives, unless the
-// connection is lost; on a cluster a message that any node gets arrives. The error is an [*Error] of class [ErrUnavailable].
+// Subscribe listens on a channel of the store, a name that Key made. When it returns, every message
+// that is published from now on arrives, unless the connection is lost; on a cluster a message that
+// any node gets arrives. The error is an [*Error] of class [ErrUnavailable].
 func (s *Store) Subscribe(ctx context.Context, channel string) (*Inbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -26,8 +28,9 @@ func (s *Store) Subscribe(ctx context.Context, channel string) (*Inbox, error) {
 	return &Inbox{pubsub, pubsub.ChannelWithSubscriptions()}, nil
 }
 
-// Next waits for the next message. missed says that the connection was lost and is there again: what was published in between did not arrive, and there
-// is no message. After Close, and when the context ends, it returns an error.
+// Next waits for the next message. missed says that the connection was lost and is there again:
+// what was published in between did not arrive, and there is no message. After Close, and when the
+// context ends, it returns an error.
 func (i *Inbox) Next(ctx context.Context) (message string, missed bool, err error) {
 	select {
 	case <-ctx.Done():

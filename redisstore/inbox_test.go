@@ -19,7 +19,8 @@ func published(t *testing.T, store *redisstore.Store, channel, message string) {
 	}
 }
 
-// What any script on any server of the store publishes arrives, in the order of one publisher, from the moment that Subscribe has returned.
+// What any script on any server of the store publishes arrives, in the order of one publisher, from
+// the moment that Subscribe has returned.
 func TestInboxReceivesWhatIsPublished(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
@@ -28,7 +29,8 @@ func TestInboxReceivesWhatIsPublished(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		messages := []string{"a", "b", "c", "d", "e"} // their keys lie on several servers of a cluster
+		// their keys lie on several servers of a cluster
+		messages := []string{"a", "b", "c", "d", "e"}
 		for _, message := range messages {
 			published(t, store, store.Key("test", "other"), "not this")
 			published(t, store, channel, message)

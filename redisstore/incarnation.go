@@ -6,8 +6,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Incarnation is one life of a server's state. It ends when another server takes over, or when the server starts without its data: from then on
-// acknowledged writes may be missing.
+// Incarnation is one life of a server's state. It ends when another server takes over, or when the
+// server starts without its data: from then on acknowledged writes may be missing.
 type Incarnation struct {
 	ID       string // the server's master_replid, 40 hex digits
 	Previous string // the one that was noted beside the state before, "" if none
@@ -19,14 +19,16 @@ type Change string
 
 // The changes that [Store.Incarnation] tells.
 const (
-	Same    Change = "same"    // the state was written under this incarnation
-	New     Change = "new"     // no marker: the first use of this Redis, or all of its state is gone
+	Same Change = "same" // the state was written under this incarnation
+	// New means that there was no marker: the first use of this Redis, or all of its state is gone.
+	New     Change = "new"
 	Changed Change = "changed" // a failover, or a restart without the last data
 )
 
-// Incarnation reads which incarnation of the server holds the state, and notes it in the store's marker. Since it writes, it also tells whether the
-// server takes writes now. The first caller after a
-// change is told of it, later ones are told Same. In a cluster it speaks of the shard that holds the marker.
+// Incarnation reads which incarnation of the server holds the state, and notes it in the store's
+// marker. Since it writes, it also reports whether the server takes writes now. The first caller
+// after a change is told of it, later ones are told Same. In a cluster it speaks of the shard that
+// holds the marker.
 func (s *Store) Incarnation(ctx context.Context) (Incarnation, error) {
 	reply, err := s.Run(ctx, scripts.Incarnation, []string{s.Key("incarnation", "store")})
 	if err != nil {

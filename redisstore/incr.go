@@ -15,8 +15,9 @@ var (
 	ErrOverflow     = Refusal("the value would overflow 64 bits")
 )
 
-// Mark is a word that has to be the second in the text of a key beside the one that is added to, in the same slot, when an INCRBY has run: FLUSHALL takes it away, and begins
-// no life. What can not be read because a cluster is moving the slot counts as there.
+// Mark is a word that has to be the second in the text of a key beside the one that is added to, in
+// the same slot, when an INCRBY has run: FLUSHALL takes it away, and begins no life. What cannot
+// be read because a cluster is moving the slot counts as there.
 type Mark struct{ Key, Word string }
 
 func (m Mark) in(read *redis.StringCmd) bool {
@@ -29,9 +30,12 @@ func (m Mark) in(read *redis.StringCmd) bool {
 	return err == nil && word == m.Word
 }
 
-// IncrBy adds to the integer of a key in one command, waits for the store's acknowledgement, and returns the sum. It is for a key whose state a script has found in order
-// during this life and under this mark: where the life is over before it is sent, or the key is at another server, it adds nothing and answers [ErrOtherLife]; where the life
-// ends before the reply is there, or the mark is gone, the answer is the same, and what was added is a gap. It promises what [Store.Run] does.
+// IncrBy adds to the integer of a key in one command, waits for the store's acknowledgement, and
+// returns the sum. It is for a key whose state a script has found in order during this life and
+// under this mark: where the life is over before it is sent, or the key is at another server, it
+// adds nothing and answers [ErrOtherLife]; where the life ends before the reply is there, or the
+// mark is gone, the answer is the same, and what was added is a gap. It promises what [Store.Run]
+// does.
 func (s *Store) IncrBy(ctx context.Context, key string, by int64, life Life, mark Mark) (int64, error) {
 	if !life.Current() {
 		return 0, ErrOtherLife
@@ -82,7 +86,8 @@ func (s *Store) notAdded(ctx context.Context, err error, sent bool) error {
 	return classify(ctx, "incrby", err, sent, false)
 }
 
-// increment is an INCRBY with all that it needs, which is used again: there are many of them, and they are small.
+// increment is an INCRBY with all that it needs, which is used again: there are many of them, and
+// they are small.
 type increment struct {
 	call  call
 	job   job
@@ -98,8 +103,9 @@ type increment struct {
 	mark  string           // its key
 }
 
-// limited is a context that also has the deadline of the store, for one call to a connection that nobody else waits for: go-redis gives it to the connection, and needs no
-// timer for it. Its Done does not tell of that deadline.
+// limited is a context that also has the deadline of the store, for one call to a connection that
+// nobody else waits for: go-redis gives it to the connection, and needs no timer for it. Its Done
+// does not tell of that deadline.
 type limited struct {
 	context.Context
 
@@ -114,7 +120,8 @@ func (l *limited) Deadline() (time.Time, bool) {
 	return l.deadline, true
 }
 
-// alone sends the INCRBY by itself and reads its mark behind it, with as little as go-redis needs for that.
+// alone sends the INCRBY by itself and reads its mark behind it, with as little as go-redis needs
+// for that.
 func (in *increment) alone(ctx context.Context, node *redis.Client) error {
 	c := &in.call
 	in.limit = limited{ctx, c.deadline}

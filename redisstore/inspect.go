@@ -12,7 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Inspection is what a Redis says of itself, and what was measured of it: facts, without a judgement. It holds no password.
+// Inspection is what a Redis says of itself, and what was measured of it: facts, without a
+// judgement. It holds no password.
 type Inspection struct {
 	Mode     Mode
 	Address  string // the URL's hosts, without user or password
@@ -37,10 +38,12 @@ type Inspected struct {
 	Config       map[string]string // of ConfigNames, those that it told; of requirepass only whether there is one: "set" or ""
 	ConfigUnseen string            // why there is no Config
 
-	Missing     []string // commands that a store needs and the server does not know; upper case
-	Denied      []string // those that our user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
-	Untried     string   // why neither is known
-	ScriptFails string   // what a script that does no more than TIME and INFO was answered, if that was an error
+	Missing []string // commands that a store needs and the server does not know; upper case
+	// those that our user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
+	Denied  []string
+	Untried string // why neither is known
+	// what a script that does no more than TIME and INFO was answered, if that was an error
+	ScriptFails string
 
 	Clock  Clock
 	Ping   Latency
@@ -68,7 +71,8 @@ type InspectedReplica struct {
 	Addr  string
 	State string // online, or how far it has come
 	Lag   time.Duration
-	// Behind is how many bytes of the master's history it has not confirmed. Under load that is never quite nothing.
+	// Behind is how many bytes of the master's history it has not confirmed. Under load that is
+	// never quite nothing.
 	Behind int64
 }
 
@@ -82,7 +86,8 @@ type Reach struct {
 
 // InspectOptions says how to inspect. The zero value of each field means the default beside it.
 type InspectOptions struct {
-	Samples  int                             // of each latency; 0 = 200. There are fewer where they would take more than a second
+	// of each latency; 0 = 200. There are fewer where they would take more than a second
+	Samples  int
 	ReadOnly bool                            // writes nothing: no Reach is measured
 	Patience time.Duration                   // how long one question may take; 0 = 3 s
 	Progress func(doing string, of, all int) // is told before each server is asked; nil = nobody is
@@ -104,11 +109,15 @@ func (o InspectOptions) withDefaults() InspectOptions {
 // ErrNotInspected is the refusal to inspect a store that has no Redis behind it.
 var ErrNotInspected = Refusal("the embedded store has no Redis behind it to look at")
 
-// Inspect asks every server of the Redis that the configuration names: the one, or the master of a Sentinel set with its replicas and the sentinels, or all nodes of a cluster.
-// Config.Ack says for how many replicas a write has to reach. What a server does not tell, such as its settings where CONFIG is forbidden, is said in the fields for that, and a
-// server that is away is among the others as such: the error is that of a configuration that can not be used, or of a Redis of which nobody could be asked ([ErrUnavailable]).
+// Inspect asks every server of the Redis that the configuration names: the one, or the master of a
+// Sentinel set with its replicas and the sentinels, or all nodes of a cluster. Config.Ack says for
+// how many replicas a write has to reach. What a server does not tell, such as its settings where
+// CONFIG is forbidden, is said in the fields for that, and a server that is away is among the
+// others as such: the error is that of a configuration that cannot be used, or of a Redis of which
+// nobody could be asked ([ErrUnavailable]).
 //
-// It changes nothing but, without ReadOnly, one key under the store's prefix on each master, which expires after ten seconds. Servers remember the text of two small scripts, as they do of all.
+// It changes nothing but, without ReadOnly, one key under the store's prefix on each master, which
+// expires after ten seconds. Servers remember the text of two small scripts, as they do of all.
 func Inspect(ctx context.Context, config Config, options InspectOptions) (Inspection, error) {
 	target, err := parseURL(config.URL)
 	if err := errors.Join(err, config.withDefaults().check(target.mode)); err != nil {
@@ -186,7 +195,7 @@ func (i *inspector) inspect(ctx context.Context) {
 	}
 }
 
-// same tells whether an address is on a list, by another name as well where both are this host.
+// same reports whether an address is on a list, by another name as well where both are this host.
 func (i *inspector) same(list []string, addr string) bool {
 	host, port, _ := net.SplitHostPort(addr)
 	return slices.ContainsFunc(list, func(other string) bool {
@@ -195,7 +204,7 @@ func (i *inspector) same(list []string, addr string) bool {
 	})
 }
 
-// loopback tells whether a host is this one.
+// loopback reports whether a host is this one.
 func loopback(host string) bool {
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	return host == "localhost" || ip != nil && ip.IsLoopback()

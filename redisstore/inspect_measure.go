@@ -41,8 +41,9 @@ func (i *inspector) measure(ctx context.Context, node *redis.Client, s *Inspecte
 	s.Script = i.latency(func() error { return node.EvalSha(ctx, sha, nil).Err() })
 }
 
-// clock compares a server's clock with this host's. The server read its clock between the moment before the question and the one behind the answer, so the shortest of several round
-// trips bounds the offset best.
+// clock compares a server's clock with this host's. The server read its clock between the moment
+// before the question and the one behind the answer, so the shortest of several round trips bounds
+// the offset best.
 func clock(ctx context.Context, node *redis.Client) Clock {
 	best := Clock{Err: "not asked"}
 	for range clockSamples {
@@ -55,7 +56,8 @@ func clock(ctx context.Context, node *redis.Client) Clock {
 			}
 			continue
 		}
-		if half := trip/2 + time.Microsecond; best.Err != "" || half < best.Within { // TIME is cut to microseconds
+		// TIME is cut to microseconds
+		if half := trip/2 + time.Microsecond; best.Err != "" || half < best.Within {
 			best = Clock{Offset: at.Sub(before.Round(0).Add(trip / 2)), Within: half}
 		}
 	}

@@ -32,7 +32,8 @@ type InspectedSentinel struct {
 	NoQuorum        string   // why no failover would be possible now
 }
 
-// sentinels asks the sentinels of the URL, and those that they know of, and returns the addresses of the data servers that they name.
+// sentinels asks the sentinels of the URL, and those that they know of, and returns the addresses
+// of the data servers that they name.
 func (i *inspector) sentinels(ctx context.Context) []string {
 	queue := slices.Clone(i.target.hosts)
 	var servers []string
@@ -160,7 +161,8 @@ func (i *inspector) cluster(ctx context.Context) []ClusterNode {
 	if found.Nodes == nil {
 		return nil
 	}
-	i.found.Servers = slices.DeleteFunc(i.found.Servers, func(s Inspected) bool { // they are asked again, as nodes
+	// they are asked again, as nodes
+	i.found.Servers = slices.DeleteFunc(i.found.Servers, func(s Inspected) bool {
 		return slices.ContainsFunc(found.Nodes, func(n ClusterNode) bool { return n.Addr == s.Addr })
 	})
 	found.look()
@@ -202,7 +204,8 @@ func (i *inspector) nodesOf(ctx context.Context, addr string) (nodes []ClusterNo
 	return nodes, nil
 }
 
-// parseNode reads "id ip:port@bus[,host] flags master ping pong epoch link slot…". A node that does not know its own address is the one that was asked.
+// parseNode reads "id ip:port@bus[,host] flags master ping pong epoch link slot…". A node that does
+// not know its own address is the one that was asked.
 func parseNode(line, asked string) (ClusterNode, bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 8 {
@@ -257,7 +260,8 @@ func (c *InspectedCluster) look() {
 	}
 }
 
-// state asks one node how it sees the whole, and which of its slots are on the move: only the node itself tells that.
+// state asks one node how it sees the whole, and which of its slots are on the move: only the node
+// itself tells that.
 func (i *inspector) state(ctx context.Context, found *InspectedCluster, addr string) {
 	node := i.dial(addr)
 	defer node.Close()
@@ -277,7 +281,8 @@ func (i *inspector) state(ctx context.Context, found *InspectedCluster, addr str
 	}
 }
 
-// note keeps the slots that a node's own line has in brackets: [slot->-node] goes away, [slot-<-node] comes, and each may be there without the other.
+// note keeps the slots that a node's own line has in brackets: [slot->-node] goes away,
+// [slot-<-node] comes, and each may be there without the other.
 func (c *InspectedCluster) note(line string) {
 	for field := range strings.FieldsSeq(line) {
 		text, open := strings.CutPrefix(field, "[")

@@ -59,7 +59,8 @@ func TestInspectTellsTheFactsOfAServer(t *testing.T) {
 		t.Errorf("the password is told: %q", s.Config)
 	}
 	expect.Equal(t, "why the clock is not known", s.Clock.Err, "")
-	if s.Clock.Within <= 0 || s.Clock.Offset.Abs() > s.Clock.Within+100*time.Millisecond { // one clock, which may be stepped
+	// one clock, which may be stepped
+	if s.Clock.Within <= 0 || s.Clock.Offset.Abs() > s.Clock.Within+100*time.Millisecond {
 		t.Errorf("clock of a server on this host: got %+v, want an offset of Within or less", s.Clock)
 	}
 	expect.Equal(t, "samples of PING", s.Ping.N, 5)
@@ -100,7 +101,8 @@ func TestInspectLeavesNothing(t *testing.T) {
 func TestInspectFindsTheReplicasOfASetAndItsSentinels(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
-	url := strings.Split(strings.TrimPrefix(set.URL(), "redis+sentinel://"), ",") // one sentinel names the others
+	// one sentinel names the others
+	url := strings.Split(strings.TrimPrefix(set.URL(), "redis+sentinel://"), ",")
 	facts := inspect(t, redisstore.Config{URL: "redis+sentinel://" + url[0] + "/coatcheck", Ack: 2}, redisstore.InspectOptions{})
 	if len(facts.Sentinels) != 3 || len(facts.Servers) != 3 {
 		t.Fatalf("%d sentinels, %d servers: %+v", len(facts.Sentinels), len(facts.Servers), facts)
@@ -129,7 +131,8 @@ func TestInspectFindsTheReplicasOfASetAndItsSentinels(t *testing.T) {
 	if masters != 1 {
 		t.Errorf("%d masters", masters)
 	}
-	// A master that is known by its own URL tells of its replicas as well, and one that is down is told as away.
+	// A master that is known by its own URL tells of its replicas as well, and one that is down is
+	// told as away.
 	set.Replicas()[0].Kill()
 	facts = inspect(t, redisstore.Config{URL: set.Master().URL()}, redisstore.InspectOptions{})
 	if len(facts.Servers) < 2 || !facts.Servers[0].Master {
@@ -204,7 +207,8 @@ func TestInspectFindsWhatAUserMayNotDo(t *testing.T) {
 		t.Errorf("commands denied to elsewhere: got %q, want GET among them and TIME not", s.Denied)
 	}
 	expect.Contains(t, "failure of a write by elsewhere", s.Reach.Err, "NOPERM")
-	s = look(user("managed", "~*", "&*", "+@all", "-@admin", "-@dangerous", "+info")) // as hosted Redis is
+	// as hosted Redis is
+	s = look(user("managed", "~*", "&*", "+@all", "-@admin", "-@dangerous", "+info"))
 	expect.Equal(t, "configuration seen by managed", len(s.Config), 0)
 	expect.Equal(t, "failure of a script of managed", s.ScriptFails, "")
 	expect.Equal(t, "failure of a write by managed", s.Reach.Err, "")
@@ -281,14 +285,16 @@ func TestSweepRemovesWhatBeginsWithAText(t *testing.T) {
 	})
 }
 
-// A server whose clock is another is found to be as far off as it is, also where the way to it takes longer than the way back.
+// A server whose clock is another is found to be as far off as it is, also where the way to it
+// takes longer than the way back.
 func TestInspectMeasuresTheOffsetOfAClock(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{7 * time.Second, -7 * time.Second} {
 		srv := clockOff(t, off)
 		s := inspect(t, redisstore.Config{URL: "redis://" + srv}, redisstore.InspectOptions{}).Servers[0]
 		expect.Equal(t, "why the clock is not known", s.Clock.Err, "")
-		if s.Clock.Within < time.Millisecond || (s.Clock.Offset-off).Abs() > s.Clock.Within+100*time.Millisecond { // this host's may be stepped
+		// this host's may be stepped
+		if s.Clock.Within < time.Millisecond || (s.Clock.Offset-off).Abs() > s.Clock.Within+100*time.Millisecond {
 			t.Errorf("clock that is off by %v: got %+v, want that, give or take Within of 1ms or more", off, s.Clock)
 		}
 	}

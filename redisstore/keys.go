@@ -22,8 +22,9 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// Key returns the name of a record: prefix, kind, the name in braces, and parts behind it, such as coatcheck:worker:{orders}:ends. Only the name is in
-// braces, so that all records of one name live in one slot of a cluster. The name must hold no brace.
+// Key returns the name of a record: prefix, kind, the name in braces, and parts behind it, such as
+// coatcheck:worker:{orders}:ends. Only the name is in braces, so that all records of one name live
+// in one slot of a cluster. The name must hold no brace.
 func (s *Store) Key(kind, name string, parts ...string) string {
 	key := s.prefix + kind + ":{" + name + "}"
 	if len(parts) > 0 {
@@ -32,8 +33,9 @@ func (s *Store) Key(kind, name string, parts ...string) string {
 	return key
 }
 
-// Digest names a record by 192 bits of a SHA-256 over the parts, as 32 characters of base64url: parts of any length and content make a short name, two
-// different lists of parts never make the same one, and none of the parts can be read in Redis.
+// Digest names a record by 192 bits of a SHA-256 over the parts, as 32 characters of base64url:
+// parts of any length and content make a short name, two different lists of parts never make the
+// same one, and none of the parts can be read in Redis.
 func Digest(parts ...string) string {
 	var space [256]byte // on the stack, for parts of the usual length
 	text := space[:0]

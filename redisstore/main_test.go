@@ -23,12 +23,14 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// patience is how long a test waits for what must come, and how long a call may take that must end; only a hang takes that long.
+// patience is how long a test waits for what must come, and how long a call may take that must end;
+// only a hang takes that long.
 const patience = 2 * time.Minute
 
-// TestMain runs the package's tests and then looks for goroutines that outlive them. None is passed over, but two of go-redis's need time after their
-// client was closed: the probe of a pool whose dials failed sleeps a second before it looks (pool.tryDial), and the reading of a cluster's topology
-// 200 ms (clusterStateHolder.LazyReload).
+// TestMain runs the package's tests and then looks for goroutines that outlive them. None is passed
+// over, but two of go-redis's need time after their client was closed: the probe of a pool whose
+// dials failed sleeps a second before it looks (pool.tryDial), and the reading of a cluster's
+// topology 200 ms (clusterStateHolder.LazyReload).
 func TestMain(m *testing.M) {
 	flag.Parse()
 	storetest.AllRights = true
@@ -78,8 +80,9 @@ func (c *counter) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// open opens a store whose calls may take longer than any test waits: a slow machine decides nothing, and a call that should end by its context is seen not to.
-// change, if not nil, changes its configuration.
+// open opens a store whose calls may take longer than any test waits: a slow machine decides
+// nothing, and a call that should end by its context is seen not to. change, if not nil, changes
+// its configuration.
 func open(t testing.TB, url string, change func(*redisstore.Config)) *redisstore.Store {
 	t.Helper()
 	config := redisstore.Config{URL: url, Timeout: time.Minute}
@@ -189,7 +192,8 @@ func soon(t testing.TB, call func()) {
 	t.Helper()
 	start := time.Now()
 	call()
-	if took := time.Since(start); took > 30*time.Second { // less than the longest timeout of a store
+	// less than the longest timeout of a store
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("a call that should end at once took %v", took)
 	}
 }
@@ -206,7 +210,8 @@ func (h *history) add(n int64) {
 	h.values = append(h.values, n)
 }
 
-// unique fails the test if a value was handed out twice, and returns how many there are and the largest.
+// unique fails the test if a value was handed out twice, and returns how many there are and the
+// largest.
 func (h *history) unique(t testing.TB) (count int, largest int64) {
 	t.Helper()
 	h.mu.Lock()

@@ -9,7 +9,8 @@ import (
 )
 
 func TestSlotsAreThoseOfACluster(t *testing.T) {
-	expect.Equal(t, "slot of 123456789", slot("123456789"), 0x31C3%slots) // the check value of CRC16/XMODEM
+	// the check value of CRC16/XMODEM
+	expect.Equal(t, "slot of 123456789", slot("123456789"), 0x31C3%slots)
 	for n, tag := range tags() {
 		if slot(tag) != n {
 			t.Fatalf("tag %q of slot %d lies in %d", tag, n, slot(tag))

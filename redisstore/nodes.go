@@ -29,7 +29,8 @@ type nodes interface {
 	Close() error
 }
 
-// single is one server, or the master that Sentinel names; go-redis follows +switch-master by itself.
+// single is one server, or the master that Sentinel names; go-redis follows +switch-master by
+// itself.
 type single struct {
 	*redis.Client
 
@@ -54,7 +55,8 @@ func (s single) subscribe(ctx context.Context, channel string) *redis.PubSub {
 	return s.Subscribe(ctx, channel)
 }
 
-// cluster routes by itself instead of through ClusterClient.Process, which sends a command again after a lost connection.
+// cluster routes by itself instead of through ClusterClient.Process, which sends a command again
+// after a lost connection.
 type cluster struct {
 	*redis.ClusterClient
 	timeout time.Duration // of finding a node
@@ -87,7 +89,8 @@ func (c *cluster) of(ctx context.Context, key string) (*redis.Client, error) {
 	return c.MasterForKey(ctx, key)
 }
 
-// at returns the client of a node that is known by its address; for one that is new, it reads the topology again first.
+// at returns the client of a node that is known by its address; for one that is new, it reads the
+// topology again first.
 func (c *cluster) at(ctx context.Context, addr string) (*redis.Client, error) {
 	if client := c.known(addr); client != nil {
 		return client, nil
@@ -132,8 +135,9 @@ func (c *cluster) life(node *redis.Client) *lives {
 	return &lives{} // the node has been replaced
 }
 
-// suspect has the topology read again, in the background and at most five times a second. Without it the client of a dead master's slots stays without
-// service until the next periodic read, about a minute.
+// suspect has the topology read again, in the background and at most five times a second. Without
+// it the client of a dead master's slots stays without service until the next periodic read, about
+// a minute.
 func (c *cluster) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
 
 func (c *cluster) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {

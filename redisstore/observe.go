@@ -5,21 +5,28 @@ import (
 	"time"
 )
 
-// Observer is told what a store does, for metrics and traces. Its methods are called where the work is done, at once and by many goroutines: they must be quick and must not
-// call the store. What they are told holds no key, no argument and no value. Embed [Unobserved] for the methods that an observer has no use for.
+// Observer is told what a store does, for metrics and traces. Its methods are called where the work
+// is done, at once and by many goroutines: they must be quick and must not call the store. What
+// they are told holds no key, no argument and no value. Embed [Unobserved] for the methods that an
+// observer has no use for.
 type Observer interface {
-	// CallStarted is called before a script or an INCRBY goes out. The call goes on with the context that it returns.
+	// CallStarted is called before a script or an INCRBY goes out. The call goes on with the
+	// context that it returns.
 	CallStarted(ctx context.Context, op string) context.Context
-	// CallEnded is called once for each CallStarted with the context that it returned, or one made of that by a later observer. It is called without a CallStarted, and with a
-	// context that says nothing, for the increments of riders ([Line.Ride]): once for all of a flight that were added, and once for each that was not.
+	// CallEnded is called once for each CallStarted with the context that it returned, or one made
+	// of that by a later observer. It is called without a CallStarted, and with a context that says
+	// nothing, for the increments of riders ([Line.Ride]): once for all of a flight that were
+	// added, and once for each that was not.
 	CallEnded(ctx context.Context, call Call)
 	// FlightEnded is called after each round trip that carried calls.
 	FlightEnded(flight Flight)
-	// LifeBegan is called when a connection has found another incarnation of a server than those before it: a failover, or a restart without the last data.
+	// LifeBegan is called when a connection has found another incarnation of a server than those
+	// before it: a failover, or a restart without the last data.
 	LifeBegan()
 }
 
-// OpIncrBy is the op of an increment, which is a command of its own. All others are names of scripts.
+// OpIncrBy is the op of an increment, which is a command of its own. All others are names of
+// scripts.
 const OpIncrBy = "incrby"
 
 // Call is a script or an INCRBY that has ended.
@@ -30,10 +37,13 @@ type Call struct {
 	Word string // the outcome that a script has answered, of those that its header names; "" if it has not, and for OpIncrBy
 	Err  error  // what the caller is told: an [*Error], or a sentinel of one of the three classes
 
-	Together int // how many calls shared its round trip, itself among them; 0 = that is not known, since its caller did not wait for it or it never left
+	// how many calls shared its round trip, itself among them; 0 = that is not known, since its
+	// caller did not wait for it or it never left
+	Together int
 }
 
-// Flight is a round trip to one server and what it carried. Calls that come while others are under way go together.
+// Flight is a round trip to one server and what it carried. Calls that come while others are under
+// way go together.
 type Flight struct {
 	Calls int // scripts and increments
 	Took  time.Duration
@@ -82,19 +92,22 @@ func (o observers) lifeBegan() {
 	}
 }
 
-// PoolStats are the connections of a store to all of its servers. What counts only grows, until the servers of a cluster change; it begins again at 0 after 2^32.
+// PoolStats are the connections of a store to all of its servers. What counts only grows, until the
+// servers of a cluster change; it begins again at 0 after 2^32.
 type PoolStats struct {
-	Open, Idle int           // connections now; those of subscriptions are not among them
-	Pending    int           // calls that wait for a connection now
-	Hits       uint32        // times that a connection was free
-	Misses     uint32        // times that none was, so that one was made or waited for
-	Waits      uint32        // times that one was waited for, since there were as many as there may be
-	Waited     time.Duration // for how long, all together
-	Timeouts   uint32        // times that one was waited for in vain
-	Stale      uint32        // connections that were found broken or too old, and ended
+	Open, Idle int    // connections now; those of subscriptions are not among them
+	Pending    int    // calls that wait for a connection now
+	Hits       uint32 // times that a connection was free
+	Misses     uint32 // times that none was, so that one was made or waited for
+	// times that one was waited for, since there were as many as there may be
+	Waits    uint32
+	Waited   time.Duration // for how long, all together
+	Timeouts uint32        // times that one was waited for in vain
+	Stale    uint32        // connections that were found broken or too old, and ended
 }
 
-// PoolStats tells of the store's connections. It asks no server, but in a cluster whose servers are not known yet.
+// PoolStats tells of the store's connections. It asks no server, but in a cluster whose servers are
+// not known yet.
 func (s *Store) PoolStats() PoolStats {
 	p := s.nodes.PoolStats()
 	return PoolStats{

@@ -54,7 +54,8 @@ func (w *watcher) LifeBegan() {
 	w.lives++
 }
 
-// take returns what was told since it was asked last: the calls without their durations, which are only looked at, and how many calls flew.
+// take returns what was told since it was asked last: the calls without their durations, which are
+// only looked at, and how many calls flew.
 func (w *watcher) take(t testing.TB) (calls []redisstore.Call, flown int) {
 	t.Helper()
 	w.mu.Lock()

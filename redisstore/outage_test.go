@@ -27,7 +27,8 @@ func hurried(t *testing.T) context.Context {
 	return ctx
 }
 
-// The trap "INCR applied twice": with the retries that go-redis makes by default, one call whose reply is lost adds twice.
+// The trap "INCR applied twice": with the retries that go-redis makes by default, one call whose
+// reply is lost adds twice.
 func TestLostReplyIsAnUnknownOutcomeAndTheScriptRanOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -110,7 +111,7 @@ func TestConnectionCutBeforeTheRequestArrives(t *testing.T) {
 	warm(t, store, 1)
 	proxy.set(cutBefore)
 	_, err := bumped(t.Context(), store, "x")
-	unknown(t, err) // this side can not tell it from a lost reply
+	unknown(t, err) // this side cannot tell it from a lost reply
 	_, err = number(t.Context(), store, peek, "x")
 	refused(t, err)
 	proxy.set(pass)
@@ -257,7 +258,8 @@ func TestServerThatIsDownIsUnavailableAtOnce(t *testing.T) {
 	soon(t, func() {
 		for range 20 { // more than the pool has places
 			_, err := bumped(t.Context(), store, "x")
-			if !errors.Is(err, redisstore.ErrUnknownOutcome) { // a connection whose end was not seen in time
+			// a connection whose end was not seen in time
+			if !errors.Is(err, redisstore.ErrUnknownOutcome) {
 				refused(t, err)
 			}
 		}
@@ -302,7 +304,8 @@ func TestConnectionsOfARestartedServerAreReplaced(t *testing.T) {
 	}
 }
 
-// Calls share the connections of the pool, so more of them than it has may have been sent; those that were not sent say so.
+// Calls share the connections of the pool, so more of them than it has may have been sent; those
+// that were not sent say so.
 func TestHungServerRunsNoCallThatWasRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

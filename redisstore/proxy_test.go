@@ -15,16 +15,18 @@ type fault int
 const (
 	pass      fault = iota
 	cutBefore       // the connection is cut before the request is forwarded
-	cutAfter        // the request is forwarded and answered; the connection is cut before the answer is
-	swallow         // nothing is forwarded, and the connection stays
-	delay           // as cutAfter, but it is forwarded when the test says so
+	// the request is forwarded and answered; the connection is cut before the answer is.
+	cutAfter
+	swallow // nothing is forwarded, and the connection stays
+	delay   // as cutAfter, but it is forwarded when the test says so
 )
 
 var fates = map[fault]redistest.Fate{
 	pass: redistest.Pass, cutBefore: redistest.CutBefore, cutAfter: redistest.CutAfter, swallow: redistest.Swallow, delay: redistest.CutAfter,
 }
 
-// proxy stands between a store and its server. Every fault is for the requests that run a script; the rest passes.
+// proxy stands between a store and its server. Every fault is for the requests that run a script;
+// the rest passes.
 type proxy struct {
 	*redistest.Proxy
 

@@ -12,8 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Quorum is several Redis servers that know nothing of each other, each a store of its own, of which a majority decides. Any minority of them may be away, slow or without its data:
-// what a majority has confirmed, another majority finds, since the two have a server in common. It is safe for concurrent use.
+// Quorum is several Redis servers that know nothing of each other, each a store of its own, of
+// which a majority decides. Any minority of them may be away, slow or without its data: what a
+// majority has confirmed, another majority finds, since the two have a server in common. It is safe
+// for concurrent use.
 type Quorum struct {
 	stores []*Store
 
@@ -22,11 +24,14 @@ type Quorum struct {
 	calls  sync.WaitGroup
 }
 
-// OpenQuorum returns a quorum of the servers that the URLs name, an odd number of them, 3 or more; each URL may be of any form of [Config].URL. The rest of the configuration holds
-// for each; its URL and DataDir stay empty. Several times embedded: are as many stores in this process, for tests.
+// OpenQuorum returns a quorum of the servers that the URLs name, an odd number of them, 3 or more;
+// each URL may be of any form of [Config].URL. The rest of the configuration holds for each; its
+// URL and DataDir stay empty. Several times embedded: are as many stores in this process, for
+// tests.
 //
-// A server that is named twice is refused, and so is one that is a copy of another, since both would fail as one. So each is asked who it is, for [Config].Timeout at most. One that is
-// away is no error, and is not compared: a minority may be away. The error never repeats a password.
+// A server that is named twice is refused, and so is one that is a copy of another, since both
+// would fail as one. So each is asked who it is, for [Config].Timeout at most. One that is away is
+// no error, and is not compared: a minority may be away. The error never repeats a password.
 func OpenQuorum(ctx context.Context, urls []string, config Config) (*Quorum, error) {
 	if err := checkQuorum(urls, config); err != nil {
 		return nil, err
@@ -46,7 +51,8 @@ func OpenQuorum(ctx context.Context, urls []string, config Config) (*Quorum, err
 	return q, nil
 }
 
-// checkQuorum tells what is wrong with a quorum's URLs, all of it together, without opening anything.
+// checkQuorum tells what is wrong with a quorum's URLs, all of it together, without opening
+// anything.
 func checkQuorum(urls []string, config Config) error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -68,7 +74,8 @@ func checkQuorum(urls []string, config Config) error {
 	return errors.Join(faults...)
 }
 
-// names are what a URL calls its servers: two that have one in common name the same Redis. The embedded store has none, since each is another.
+// names are what a URL calls its servers: two that have one in common name the same Redis. The
+// embedded store has none, since each is another.
 func (t *target) names() (names []string) {
 	if t.server != nil {
 		return []string{t.server.Addr}
@@ -96,7 +103,8 @@ func common(lists [][]string) (i, j int) {
 	return 0, 0
 }
 
-// checkApart asks the servers for their histories: one that goes by several names has one, and a replica has that of its master.
+// checkApart asks the servers for their histories: one that goes by several names has one, and a
+// replica has that of its master.
 func (q *Quorum) checkApart(ctx context.Context, config Config) error {
 	histories := make([][]string, len(q.stores))
 	var all sync.WaitGroup
@@ -144,8 +152,9 @@ func (q *Quorum) Stores() []*Store { return slices.Clone(q.stores) }
 // Majority is how many servers have to agree.
 func (q *Quorum) Majority() int { return len(q.stores)/2 + 1 }
 
-// Each starts a call for every server, each in a goroutine of its own, and does not wait for them: Close does. i is the server's place among Stores. A call's context has the values of
-// ctx and not its end: it ends after patience. On a closed quorum nothing is started, which it tells.
+// Each starts a call for every server, each in a goroutine of its own, and does not wait for them:
+// Close does. i is the server's place among Stores. A call's context has the values of ctx and not
+// its end: it ends after patience. On a closed quorum nothing is started, which it tells.
 func (q *Quorum) Each(ctx context.Context, patience time.Duration, call func(ctx context.Context, i int)) (started bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,7 +171,8 @@ func (q *Quorum) Each(ctx context.Context, patience time.Duration, call func(ctx
 	return true
 }
 
-// Close waits for the calls that are under way, which end with their patience, and closes the servers' stores. Closing again does nothing.
+// Close waits for the calls that are under way, which end with their patience, and closes the
+// servers' stores. Closing again does nothing.
 func (q *Quorum) Close() error {
 	q.mu.Lock()
 	q.closed = true

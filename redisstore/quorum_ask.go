@@ -10,7 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Said is what one server of a quorum has said to a question: yes, no, or nothing, for which there is an error.
+// Said is what one server of a quorum has said to a question: yes, no, or nothing, for which there
+// is an error.
 type Said[T any] struct {
 	Server int // its place among [Quorum.Stores]
 	Value  T
@@ -24,11 +25,13 @@ type Answers[T any] struct {
 	quorum *Quorum
 }
 
-// Ask asks all servers of a quorum at once, and returns what they have said as soon as that decides: a majority has said yes; or it can not any more, and either a majority has answered
-// or that can not be either. So a minority that is away or slow holds nobody up, and a no comes with its reasons. When ctx ends it returns what was said by then; if that was
-// before, nobody is asked.
+// Ask asks all servers of a quorum at once, and returns what they have said as soon as that
+// decides: a majority has said yes; or it cannot any more, and either a majority has answered or
+// that cannot be either. So a minority that is away or slow holds nobody up, and a no comes with
+// its reasons. When ctx ends it returns what was said by then; if that was before, nobody is asked.
 //
-// Calls that are late go on, up to patience, as those of [Quorum.Each] do, and what they say is not heard.
+// Calls that are late go on, up to patience, as those of [Quorum.Each] do, and what they say is not
+// heard.
 func Ask[T any](ctx context.Context, q *Quorum, patience time.Duration, ask func(ctx context.Context, i int) (value T, yes bool, err error)) Answers[T] {
 	heard := Answers[T]{quorum: q}
 	if err := ctx.Err(); err != nil {
@@ -84,16 +87,16 @@ func (a Answers[T]) Votes() Votes {
 	return votes
 }
 
-// Carried tells whether a majority has said yes.
+// Carried reports whether a majority has said yes.
 func (v Votes) Carried() bool { return v.Yes > v.Of/2 }
 
-// Rejected tells whether a majority has said no.
+// Rejected reports whether a majority has said no.
 func (v Votes) Rejected() bool { return v.No > v.Of/2 }
 
-// Answered tells whether a majority has said yes or no.
+// Answered reports whether a majority has said yes or no.
 func (v Votes) Answered() bool { return v.Yes+v.No > v.Of/2 }
 
-// decided tells whether nothing that is still to come matters.
+// decided reports whether nothing that is still to come matters.
 func (v Votes) decided() bool {
 	pending := v.Of - v.Yes - v.No - v.Silent
 	switch {
@@ -105,8 +108,10 @@ func (v Votes) decided() bool {
 	return v.Answered() || v.Yes+v.No+pending <= v.Of/2
 }
 
-// Silence is the error for a question that too few servers have answered. It quotes their errors and is none of them, but for the end of a context: what is refused by one server, or
-// not known of it, need not be so for the quorum. Its class is ErrUnavailable if nobody can have done anything, else ErrUnknownOutcome.
+// Silence is the error for a question that too few servers have answered. It quotes their errors
+// and is none of them, but for the end of a context: what is refused by one server, or not known of
+// it, need not be so for the quorum. Its class is ErrUnavailable if nobody can have done anything,
+// else ErrUnknownOutcome.
 func (a Answers[T]) Silence(ctx context.Context, op string) *Error {
 	class, ended := ErrUnavailable, ctx.Err()
 	if len(a.Said) < len(a.quorum.stores) {

@@ -155,7 +155,8 @@ func TestQuorumOpensWithoutThoseThatAreAwayAndSaysSo(t *testing.T) {
 	}
 }
 
-// voice is what a server says in a test: y yes, n no, e an error, and a capital says it after all others; a dot never does, until its patience ends.
+// voice is what a server says in a test: y yes, n no, e an error, and a capital says it after all
+// others; a dot never does, until its patience ends.
 func voice(ctx context.Context, say rune) (string, bool, error) {
 	if say >= 'A' && say <= 'Z' {
 		time.Sleep(time.Second)
@@ -171,7 +172,8 @@ func voice(ctx context.Context, say rune) (string, bool, error) {
 	return "", true, ctx.Err()
 }
 
-// Each row is what the servers say, and what of it is heard: it is over when the rest can change nothing, and not before.
+// Each row is what the servers say, and what of it is heard: it is over when the rest can change
+// nothing, and not before.
 func TestAskReturnsAsSoonAsItIsDecided(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -185,7 +187,8 @@ func TestAskReturnsAsSoonAsItIsDecided(t *testing.T) {
 		{"yYn", "yny", true, false, true, time.Second},
 		{"ynN", "ynn", false, true, true, time.Second},
 		{"yeY", "yey", true, false, true, time.Second},
-		{"neN", "nen", false, true, true, time.Second}, // it is rejected, and not merely not carried
+		// it is rejected, and not merely not carried
+		{"neN", "nen", false, true, true, time.Second},
 		{"neY", "ney", false, false, true, time.Second},
 		{"ee.", "ee", false, false, false, 0},
 		{"eeN", "ee", false, false, false, 0},
@@ -237,7 +240,8 @@ func sorted(text string) string {
 
 type asker string
 
-// Whoever asks may go, and what was asked goes on, with what the asker's context holds, until its own time is over. Closing waits for it.
+// Whoever asks may go, and what was asked goes on, with what the asker's context holds, until its
+// own time is over. Closing waits for it.
 func TestCallsGoOnUntilTheirPatienceEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,8 @@ func do(t testing.TB, server *redistest.Server, words ...any) any {
 	return answer
 }
 
-// A server that takes no writes now says so, and that is a refusal: nothing happened. When it takes writes again, so does the store.
+// A server that takes no writes now says so, and that is a refusal: nothing happened. When it takes
+// writes again, so does the store.
 func TestServerThatTakesNoWritesRefuses(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -234,7 +235,9 @@ func TestServerThatHasTooManyClientsRunsNothing(t *testing.T) {
 	store := open(t, server.URL(), nil)
 	do(t, server, "CONFIG", "SET", "maxclients", 1) // the test's own
 	_, err := bumped(t.Context(), store, "x")
-	inClass(t, err) // go-redis does not take the refusal for one, and sends the command into a connection that is closing
+	// go-redis does not take the refusal for one, and sends the command into a connection that is
+	// closing
+	inClass(t, err)
 	do(t, server, "CONFIG", "SET", "maxclients", 100)
 	mustBump(t, store, "x", 1)
 }

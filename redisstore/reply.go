@@ -28,8 +28,9 @@ func (r Reply) Number(i int) (int64, error) {
 	return n, nil
 }
 
-// Scan reads the values behind the outcome in order: into *string, *int, *int64, *time.Time (milliseconds since 1970, as UTC) or *time.Duration
-// (milliseconds). A reply that is too short or not a number is a script that breaks its contract: an error of class [ErrUnknownOutcome].
+// Scan reads the values behind the outcome in order: into *string, *int, *int64, *time.Time
+// (milliseconds since 1970, as UTC) or *time.Duration (milliseconds). A reply that is too short or
+// not a number is a script that breaks its contract: an error of class [ErrUnknownOutcome].
 func (r Reply) Scan(into ...any) error {
 	values := r.Values()
 	if len(values) < len(into) {
@@ -67,7 +68,8 @@ func scan(value string, target any) error {
 	return nil
 }
 
-// Unexpected is the error for an outcome that the caller does not know: a script of another version. What it did is not known.
+// Unexpected is the error for an outcome that the caller does not know: a script of another
+// version. What it did is not known.
 func (r Reply) Unexpected() error {
 	return fmt.Errorf("%w: a script answered %q", ErrUnknownOutcome, r.Word())
 }

@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// Rider is a key whose increments go out with those of other keys, in one flight and without a goroutine of their own. Its methods are called by the flight, one after
-// the other: they must not block, and must not call the store except [Line.Ride].
+// Rider is a key whose increments go out with those of other keys, in one flight and without a
+// goroutine of their own. Its methods are called by the flight, one after the other: they must not
+// block, and must not call the store except [Line.Ride].
 type Rider interface {
-	// Board is called when the flight is about to leave, and tells what to add now. Where it says no, nothing is added, and Land is not called.
+	// Board is called when the flight is about to leave, and tells what to add now. Where it says
+	// no, nothing is added, and Land is not called.
 	Board() (Addition, bool)
 	// Land is called once for each addition, with what [Store.IncrBy] would have answered.
 	Land(sum int64, err error)
@@ -22,10 +24,12 @@ type Addition struct {
 	Mark Mark
 }
 
-// Line is the way on which riders get to one server. The zero Line leads nowhere. It is safe for concurrent use.
+// Line is the way on which riders get to one server. The zero Line leads nowhere. It is safe for
+// concurrent use.
 type Line struct{ to *combiner }
 
-// Line returns the way to the server of a life. Where a cluster is moving the key away from it, that leads nowhere.
+// Line returns the way to the server of a life. Where a cluster is moving the key away from it,
+// that leads nowhere.
 func (s *Store) Line(life Life) Line {
 	if life.node == nil || life.asking {
 		return Line{}
@@ -33,7 +37,8 @@ func (s *Store) Line(life Life) Line {
 	return Line{s.combiners.to(destination{life.node, s.ack}, s)}
 }
 
-// Join is Ride where calls to the server are under way, so that one more goes better with others than by itself, and tells whether it is.
+// Join is Ride where calls to the server are under way, so that one more goes better with others
+// than by itself, and reports whether it is.
 func (l Line) Join(r Rider) bool {
 	if l.to == nil {
 		return false
@@ -48,7 +53,8 @@ func (l Line) Join(r Rider) bool {
 	return true
 }
 
-// Ride puts a rider among those that wait for the next flight, and tells whether the line leads anywhere. A rider must not wait twice.
+// Ride puts a rider among those that wait for the next flight, and reports whether the line leads
+// anywhere. A rider must not wait twice.
 func (l Line) Ride(r Rider) bool {
 	if l.to == nil {
 		return false
@@ -88,7 +94,8 @@ func (f *flight) boardRiders(now time.Time) {
 	}
 }
 
-// landRiders tells each rider what became of its addition. acked is the error of the acknowledgement that all share.
+// landRiders tells each rider what became of its addition. acked is the error of the
+// acknowledgement that all share.
 func (f *flight) landRiders(ctx context.Context, acked error) {
 	for i := range f.aboard {
 		a := &f.aboard[i]
@@ -109,7 +116,8 @@ func (f *flight) landRiders(ctx context.Context, acked error) {
 	}
 }
 
-// showRiders tells the observers, before the riders themselves, so that who has an answer finds it counted.
+// showRiders tells the observers, before the riders themselves, so that who has an answer finds it
+// counted.
 func (f *flight) showRiders(ctx context.Context) {
 	added := 0
 	for _, a := range f.aboard {

@@ -31,7 +31,8 @@ func (r *rider) Board() (redisstore.Addition, bool) {
 
 func (r *rider) Land(sum int64, err error) { r.landed <- landing{sum, err} }
 
-// Riders of one flight each get what their own addition came to: a sum, that another life has begun, that the mark is gone, that the value is none; one that stays gets nothing.
+// Riders of one flight each get what their own addition came to: a sum, that another life has
+// begun, that the mark is gone, that the value is none; one that stays gets nothing.
 func TestRidersOfOneFlightAreAnsweredOneByOne(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
@@ -101,7 +102,8 @@ func TestNobodyJoinsAnIdleServer(t *testing.T) {
 	}
 }
 
-// Riders that ask for a replica where there is none are told that their outcome is unknown, each of them: what was added counts for nobody.
+// Riders that ask for a replica where there is none are told that their outcome is unknown, each of
+// them: what was added counts for nobody.
 func TestRidersShareTheirAcknowledgement(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})

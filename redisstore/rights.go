@@ -168,7 +168,8 @@ func (s *Store) Denied(ctx context.Context) ([]string, error) {
 
 // tried is what became of commands that were tried.
 type tried struct {
-	denied  []string // that the user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
+	// that the user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
+	denied  []string
 	unknown []string // that the server does not know; upper case
 }
 

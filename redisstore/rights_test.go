@@ -79,7 +79,8 @@ func TestDeniedNamesEachMissingRight(t *testing.T) {
 		rights := redisstore.Rights(mode, "coatcheck:")
 		expect.Equal(t, "rights denied to a user that has all of "+string(mode), denied(t, redistest.MakeUser(t, at.url, "all", rights, at.nodes...)), nil)
 		for _, right := range rights {
-			if !strings.HasPrefix(right, "+") || right == "+select" || right == "+cluster|slots" { // the last finds the masters
+			// the last finds the masters
+			if !strings.HasPrefix(right, "+") || right == "+select" || right == "+cluster|slots" {
 				continue
 			}
 			without := slices.DeleteFunc(slices.Clone(rights), func(other string) bool { return other == right })

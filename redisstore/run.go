@@ -16,12 +16,16 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// redirects bounds how often one call follows a cluster's MOVED, ASK or TRYAGAIN. Redis ran nothing in each of these.
+// redirects bounds how often one call follows a cluster's MOVED, ASK or TRYAGAIN. Redis ran nothing
+// in each of these.
 const redirects = 5
 
-// Run runs a script on the server that holds the first key, by its hash, and waits for the store's acknowledgement if the script writes. All keys must
-// share a hash tag. Arguments are strings, byte slices, integers, and pointers to them, which spare a copy; they and the keys must not be changed after the call. It is safe
-// for concurrent use, never sends a script twice unless Redis said that it did not run, and ends within the context's deadline and the store's timeout. The error is an [*Error].
+// Run runs a script on the server that holds the first key, by its hash, and waits for the store's
+// acknowledgement if the script writes. All keys must share a hash tag. Arguments are strings, byte
+// slices, integers, and pointers to them, which spare a copy; they and the keys must not be changed
+// after the call. It is safe for concurrent use, never sends a script twice unless Redis said that
+// it did not run, and ends within the context's deadline and the store's timeout. The error is an
+// [*Error].
 //
 // Where the script answered and only its acknowledgement failed, as a [*Shortfall] says, there is a
 // reply beside the error: what this server decided, which a failover can undo.
@@ -151,8 +155,8 @@ type call struct {
 	sent       atomic.Bool   // go-redis has begun to write the command to a connection
 }
 
-// MarshalBinary gives go-redis the script's hash or text, or the key of an INCRBY, when it writes the command to a connection, and so observes the moment from which
-// the command may have left.
+// MarshalBinary gives go-redis the script's hash or text, or the key of an INCRBY, when it writes
+// the command to a connection, and so observes the moment from which the command may have left.
 func (c *call) MarshalBinary() ([]byte, error) {
 	c.sent.Store(true)
 	if c.script == nil {
@@ -213,7 +217,8 @@ func (s *Store) send(ctx context.Context, node *redis.Client, call *call, words 
 	return s.combiners.to(destination{node, call.ack}, s).do(ctx, call, words)
 }
 
-// redirect tells what kind of "not run here" an error is, and where to go instead. An unknown kind is "".
+// redirect tells what kind of "not run here" an error is, and where to go instead. An unknown kind
+// is "".
 func redirect(err error) (target, kind string) {
 	if err == nil {
 		return "", ""
@@ -298,7 +303,8 @@ func replyOf(answer any) (Reply, error) {
 	return reply, nil
 }
 
-// alone writes the command, with ASKING before it and WAIT behind it where they belong, on one connection.
+// alone writes the command, with ASKING before it and WAIT behind it where they belong, on one
+// connection.
 func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Reply, error) {
 	c.together = 1
 	if c.of != nil && c.ack == 0 && !c.asking && c.mark.Key != "" {
@@ -337,7 +343,8 @@ func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Repl
 	return reply, acknowledged(wait, c.ack, execErr)
 }
 
-// ackPatience is how long WAIT may take: less than the connection will wait for its answer, and at least a millisecond, since 0 means for ever.
+// ackPatience is how long WAIT may take: less than the connection will wait for its answer, and at
+// least a millisecond, since 0 means for ever.
 func ackPatience(ctx context.Context, most time.Duration) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(deadline)*3/4)
@@ -345,7 +352,8 @@ func ackPatience(ctx context.Context, most time.Duration) time.Duration {
 	return max(most, time.Millisecond)
 }
 
-// acknowledged judges the answer to WAIT. An error of its own is only quoted, so that nobody takes it for an answer to the script, which has run.
+// acknowledged judges the answer to WAIT. An error of its own is only quoted, so that nobody takes
+// it for an answer to the script, which has run.
 func acknowledged(wait *redis.Cmd, want int, execErr error) error {
 	got, err := wait.Int()
 	switch cause := errors.Join(err, execErr); {

@@ -13,19 +13,22 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Behind is a script of ours that runs behind a library's own, in one call and as one decision. See [Store.Scripter]. It is for one call.
+// Behind is a script of ours that runs behind a library's own, in one call and as one decision. See
+// [Store.Scripter]. It is for one call.
 type Behind struct {
 	Script *scripts.Script
 	Keys   []string // the library's come first, in its order
 	Args   []any
-	Done   string // the outcome that the library is told of as success; any other is a nil reply to it
-	Reply  Reply  // what the script answered; nil if it did not
+	// the outcome that the library is told of as success; any other is a nil reply to it
+	Done  string
+	Reply Reply // what the script answered; nil if it did not
 }
 
 type behindKey struct{}
 
-// With returns a context that carries the script to the [Scripter]. It has a deadline, if only one that no call of a store comes to, so that a library which sees
-// to it that there is one need not set a timer.
+// With returns a context that carries the script to the [Scripter]. It has a deadline, if only one
+// that no call of a store comes to, so that a library which sees to it that there is one need not
+// set a timer.
 func (b *Behind) With(ctx context.Context) context.Context {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -55,11 +58,14 @@ func (c behindContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Scripter is the client for a library that runs scripts of its own through go-redis's interface of that name. Each of its scripts runs with the script behind
-// it that the call's context carries ([Behind.With]), in one script, so that both see one state, one reply says what came of it, and everything that
-// [Store.Run] promises holds for both: the acknowledgement, the classes of errors, no repeats. It is safe for concurrent use.
+// Scripter is the client for a library that runs scripts of its own through go-redis's interface of
+// that name. Each of its scripts runs with the script behind it that the call's context carries
+// ([Behind.With]), in one script, so that both see one state, one reply says what came of it, and
+// everything that [Store.Run] promises holds for both: the acknowledgement, the classes of errors,
+// no repeats. It is safe for concurrent use.
 //
-// A library's text becomes known when it falls back to EVAL, as go-redis's Script.Run does for a hash that a server does not know.
+// A library's text becomes known when it falls back to EVAL, as go-redis's Script.Run does for a
+// hash that a server does not know.
 type Scripter struct {
 	store *Store
 	known sync.Map // the library's texts by their hash
@@ -142,7 +148,8 @@ func (s *Scripter) ScriptLoad(ctx context.Context, text string) *redis.StringCmd
 	return cmd
 }
 
-// run runs the library's text with the context's script behind it, and tells whether that has come to its Done.
+// run runs the library's text with the context's script behind it, and reports whether that has
+// come to its Done.
 func (s *Scripter) run(ctx context.Context, sha, text string, keys []string, args []any) (bool, error) {
 	behind, _ := ctx.Value(behindKey{}).(*Behind)
 	if behind == nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// libraries are what a library brings: one that takes a key with a value, and answers nil if it is taken.
+// libraries are what a library brings: one that takes a key with a value, and answers nil if it is
+// taken.
 var library = redis.NewScript("-- a comment\nlocal key = KEYS[1]\nif redis.call('SETNX', key, ARGV[1]) == 0 then return false end\nreturn redis.status_reply('OK')")
 
 // follow tells what it finds, which the library has written.
@@ -27,7 +28,8 @@ func takes(t *testing.T, store *redisstore.Store, scripter redis.Scripter, name,
 	return behind, library.Run(behind.With(t.Context()), scripter, keys[:1], value).Err()
 }
 
-// A library's script and ours are one: ours sees what the library has done, and says what the library hears.
+// A library's script and ours are one: ours sees what the library has done, and says what the
+// library hears.
 func TestLibrarysScriptRunsWithOursBehindIt(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {

@@ -87,7 +87,8 @@ func TestStoreFollowsAFailover(t *testing.T) {
 	if len(load.errs) == 0 {
 		t.Error("no call noticed that the master was killed")
 	}
-	// After many failed dials go-redis does not try one for up to a second; until then a call without a connection is refused.
+	// After many failed dials go-redis does not try one for up to a second; until then a call
+	// without a connection is refused.
 	expect.Eventually(t, "a read succeeds", func() bool { _, err := number(t.Context(), store, peek, "x"); return err == nil })
 	count, largest := load.unique(t)
 	if n := counted(t, store, "x"); n < largest || largest < int64(count) {
@@ -105,7 +106,8 @@ func TestNothingGoesToAnOldMasterThatCameBack(t *testing.T) {
 	set.WaitForMaster(old)
 	old.Restart() // as a master, until the sentinels make it a replica
 	expect.Eventually(t, "the old master is a replica in step", func() bool {
-		info := old.Client().Info(t.Context(), "replication").Val() // it cuts its clients off when it is demoted
+		// it cuts its clients off when it is demoted
+		info := old.Client().Info(t.Context(), "replication").Val()
 		return strings.Contains(info, "role:slave") && strings.Contains(info, "master_link_status:up")
 	})
 	expect.Eventually(t, "a call succeeds", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
@@ -140,7 +142,8 @@ func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
 	}
 }
 
-// A planned failover demotes a master that lives: its connections are open, and it answers READONLY.
+// A planned failover demotes a master that lives: its connections are open, and it answers
+// READONLY.
 func TestStoreFollowsAPlannedFailover(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
@@ -181,7 +184,8 @@ func TestSentinelsThatDoNotAnswer(t *testing.T) {
 	mute.SetDeaf(true)
 	soon(t, func() {
 		url := strings.Replace(mute.URL(), "redis://", "redis+sentinel://", 1) + "/coatcheck"
-		store := open(t, url, func(c *redisstore.Config) { c.Timeout = brief }) // closing waits for the question to the sentinel, as long as that
+		// closing waits for the question to the sentinel, as long as that
+		store := open(t, url, func(c *redisstore.Config) { c.Timeout = brief })
 		_, err := bumped(t.Context(), store, "x")
 		refused(t, err, context.DeadlineExceeded)
 	})

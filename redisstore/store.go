@@ -33,16 +33,21 @@ const (
 	EmbeddedTimeout = 30 * time.Second
 )
 
-// Config says which Redis to use and how. The zero value of each field but URL means the default beside it.
+// Config says which Redis to use and how. The zero value of each field but URL means the default
+// beside it.
 type Config struct {
-	// URL names the Redis: embedded: | redis://[user:password@]host[:6379][/db] | rediss://… (TLS) | unix://[user:password@]/path/to.sock[?db=n]
-	// | redis+sentinel://[user:password@]h1[:26379],h2…/master[/db] | redis+cluster://[user:password@]h1[:6379],h2….
-	// Query parameters: pool_size; tls=true, sentinel_username and sentinel_password for Sentinel, tls=true for Cluster.
+	// URL names the Redis: embedded: | redis://[user:password@]host[:6379][/db] | rediss://… (TLS)
+	// | unix://[user:password@]/path/to.sock[?db=n] |
+	// redis+sentinel://[user:password@]h1[:26379],h2…/master[/db] |
+	// redis+cluster://[user:password@]h1[:6379],h2…. Query parameters: pool_size; tls=true,
+	// sentinel_username and sentinel_password for Sentinel, tls=true for Cluster.
 	URL string
 
-	Prefix     string        // before every key; "" = DefaultPrefix
-	Ack        int           // replicas that must confirm every write; 0 = none
-	AckTimeout time.Duration // how long a write waits for them, at most; 0 = half a second, or half of Timeout if that is less
+	Prefix string // before every key; "" = DefaultPrefix
+	Ack    int    // replicas that must confirm every write; 0 = none
+	// how long a write waits for them, at most; 0 = half a second, or half of Timeout if that is
+	// less
+	AckTimeout time.Duration
 	// how long a call may take in all, the acknowledgement included; 0 = DefaultTimeout, embedded:
 	// EmbeddedTimeout
 	Timeout time.Duration
@@ -69,13 +74,15 @@ type Store struct {
 	observers  observers
 }
 
-// Open returns a store on the Redis that the URL names, with the defaults of [Config]. It does not wait for Redis: a server that is away now shows in
-// the first call. The error tells what is wrong with the URL; it never repeats its password.
+// Open returns a store on the Redis that the URL names, with the defaults of [Config]. It does not
+// wait for Redis: a server that is away now shows in the first call. The error tells what is wrong
+// with the URL; it never repeats its password.
 func Open(ctx context.Context, url string) (*Store, error) {
 	return OpenConfig(ctx, Config{URL: url})
 }
 
-// OpenConfig is [Open] with everything that can be set. All faults of the configuration are reported together.
+// OpenConfig is [Open] with everything that can be set. All faults of the configuration are
+// reported together.
 func OpenConfig(_ context.Context, config Config) (*Store, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -156,7 +163,8 @@ func (s *Store) connect(target target, config Config) error {
 	return nil
 }
 
-// WithAck returns a view of the store that waits for another number of replicas. It shares the connections; closing one closes both.
+// WithAck returns a view of the store that waits for another number of replicas. It shares the
+// connections; closing one closes both.
 func (s *Store) WithAck(replicas int) *Store {
 	view := *s
 	view.ack = replicas
@@ -175,7 +183,8 @@ func (s *Store) Ack() int { return s.ack }
 // Timeout is how long a call of the store takes at most.
 func (s *Store) Timeout() time.Duration { return s.timeout }
 
-// Ping tells whether every master answers within the context and the store's timeout. The error is an [*Error] of class [ErrUnavailable].
+// Ping reports whether every master answers within the context and the store's timeout. The error
+// is an [*Error] of class [ErrUnavailable].
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -187,7 +196,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connections, and the embedded store with them, which then writes its last snapshot. Calls under way fail. Closing again does nothing.
+// Close ends the connections, and the embedded store with them, which then writes its last
+// snapshot. Calls under way fail. Closing again does nothing.
 func (s *Store) Close() error {
 	err := s.nodes.Close()
 	s.combiners.flights.Wait()

@@ -32,8 +32,8 @@ const forms = "embedded: | redis://host:port | rediss://host:port | unix:///path
 // maxPoolSize is the most that pool_size may ask for.
 const maxPoolSize = 10_000
 
-// parseURL reads a store's URL. Its errors quote nothing of it but parameters' names and a known form of scheme, since any other part of one that is
-// written wrongly may be a password.
+// parseURL reads a store's URL. Its errors quote nothing of it but parameters' names and a known
+// form of scheme, since any other part of one that is written wrongly may be a password.
 func parseURL(text string) (target, error) {
 	scheme, rest, found := strings.Cut(text, ":")
 	switch {
@@ -57,7 +57,8 @@ func parseURL(text string) (target, error) {
 
 var schemeForm = regexp.MustCompile(`^[a-z][a-z+]{0,20}$`)
 
-// strayAt tells whether a URL has an @ behind its hosts: most likely a password is cut in two by a character that is not encoded.
+// strayAt reports whether a URL has an @ behind its hosts: most likely a password is cut in two by
+// a character that is not encoded.
 func strayAt(rest string) bool {
 	rest = strings.TrimPrefix(rest, "//")
 	end := strings.IndexAny(rest, "/?#")
@@ -188,7 +189,8 @@ func (t *target) servers(authority, port string) error {
 	return nil
 }
 
-// path reads what follows the hosts: the master's name and the database for Sentinel, nothing for Cluster.
+// path reads what follows the hosts: the master's name and the database for Sentinel, nothing for
+// Cluster.
 func (t *target) path(path string) (err error) {
 	if t.mode == Cluster {
 		if path != "" {
@@ -255,8 +257,8 @@ func (t *target) tls() *tls.Config {
 
 var userinfoForm = regexp.MustCompile(`//[^/?]*@`)
 
-// Redact returns a store's URL without its user and password, for people and logs. Of one that is written wrongly it shows at most the scheme, since
-// nobody knows which part is the password.
+// Redact returns a store's URL without its user and password, for people and logs. Of one that is
+// written wrongly it shows at most the scheme, since nobody knows which part is the password.
 func Redact(url string) string {
 	if _, err := parseURL(url); err != nil {
 		if scheme, _, found := strings.Cut(url, ":"); found && schemeForm.MatchString(scheme) {

@@ -252,7 +252,8 @@ func TestRedactShowsEverythingButSecrets(t *testing.T) {
 	}
 }
 
-// FuzzParseURL looks for a URL that panics, or whose password comes out: in an error, in what is shown to people, or in the store's address.
+// FuzzParseURL looks for a URL that panics, or whose password comes out: in an error, in what is
+// shown to people, or in the store's address.
 func FuzzParseURL(f *testing.F) {
 	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "http", ""} {
 		for _, around := range []string{"", "/", "?", "#", "12/", "12?", "%zz", "@", ":", " ", "[", "12?tls=", "12/3?", "\x00"} {

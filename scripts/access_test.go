@@ -61,7 +61,8 @@ func TestFlowIsSwappedByWhoKnowsIt(t *testing.T) {
 		expect.Equal(t, "rate_get of a flow that nobody knows", reply[1], "-1")
 		between(t, "now", nanos(t, reply[2]), from, b.now())
 
-		const first, second = "1795276418192343123", "1795276418192343124" // beyond 2^53, and apart by one
+		// beyond 2^53, and apart by one
+		const first, second = "1795276418192343123", "1795276418192343124"
 		reply = b.run(scripts.RateSwap, rateKey, "-1", first, hour)
 		word(b, reply, "done", 1)
 		between(t, "now", nanos(t, reply[1]), from, b.now())

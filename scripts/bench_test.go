@@ -143,7 +143,8 @@ func BenchmarkWorkerAcquire(b *testing.B) {
 		identity := "orders-0"
 		nonce := fmt.Sprintf("nonce%017d", 0)
 		return func(i int, to redis.Pipeliner) {
-			to.HSet(server.Context(), poolKeys[0], "s:0", fmt.Sprintf("%s %d %d %d r %s", nonce, now, now, now*1000, identity)) // given back without a script, which would count
+			// given back without a script, which would count
+			to.HSet(server.Context(), poolKeys[0], "s:0", fmt.Sprintf("%s %d %d %d r %s", nonce, now, now, now*1000, identity))
 			to.ZAdd(server.Context(), poolKeys[1], redis.Z{Score: float64(now), Member: "0"})
 			nonce, identity = fmt.Sprintf("other%017d", i), "billing-"+strconv.Itoa(i)
 			to.EvalSha(server.Context(), scripts.WorkerAcquire.SHA, poolKeys, lease{nonce: nonce, identity: identity, bits: bits}.args()...)

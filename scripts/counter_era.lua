@@ -1,4 +1,5 @@
--- counter_era: tells whether the counters of a slot are still in the era that a process knows. It notes a loss of everything, so that all hold off.
+-- counter_era: reports whether the counters of a slot are still in the era that a process knows. It
+-- notes a loss of everything, so that all hold off.
 -- Uses   clock integer incarnation int64 counter
 -- KEYS   [1] the marker of the slot (string)
 -- ARGV   [1] the era that the process knows  [2] how long to hold off after a loss of everything

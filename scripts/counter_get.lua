@@ -2,7 +2,8 @@
 -- Uses   none
 -- KEYS   [1] the counter (string, signed 64-bit decimal)
 -- ARGV   none
--- Reply  {'ok', value} the text that is stored: whether it is an integer is for the caller to judge | {'unknown'} never used | {'not-an-integer'} another kind of value is there
+-- Reply  {'ok', value} the text that is stored: whether it is an integer is for the caller to judge
+--        | {'unknown'} never used | {'not-an-integer'} another kind of value is there
 -- Units  value is a string, since a Lua number loses digits above 2^53
 -- Effect none
 local value = redis.pcall('GET', KEYS[1])

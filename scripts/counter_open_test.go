@@ -143,7 +143,8 @@ func TestCounterBehindWhatWasSeenMovesByTheMargin(t *testing.T) {
 			want(t, b.count(), "ok", row.to)
 		}
 		b.do("DEL", openKeys[0])
-		b.at(opening{floor: "5", life: "0"}, "9007199254741994", true) // a process that has seen little does not move it back to there
+		// a process that has seen little does not move it back to there
+		b.at(opening{floor: "5", life: "0"}, "9007199254741994", true)
 		b.do("DEL", openKeys[0], openKeys[1])
 		b.at(opening{floor: "-1", life: "0"}, "", false) // none yet is 0
 	})

@@ -36,7 +36,8 @@ func TestCounterThatMayHaveGoneBackIsNotRetired(t *testing.T) {
 		b.do("SET", openKeys[0], "7")
 		want(t, b.retire(), "not-in-order")
 		b.opens(opening{})
-		b.do("SET", openKeys[2], "0123456789012345678901234567890123456789 1 0 0") // of another incarnation
+		// of another incarnation
+		b.do("SET", openKeys[2], "0123456789012345678901234567890123456789 1 0 0")
 		want(t, b.retire(), "not-in-order")
 		b.at(opening{}, "1007", true)
 		want(t, b.retire(), "ok", "1007")

@@ -1,11 +1,14 @@
 // Package scripts holds every operation that coatcheck runs inside Redis, one Lua file each.
 //
-// What each script promises: it is one decision, taken at one moment of the server's time; every key it touches is in KEYS, and the keys of one call
-// share a hash tag, so that they live in one slot of a cluster; its reply is a flat list of strings whose first is the outcome in one word; asking
-// again with the same owner, nonce or request id answers the same, so that a lost reply can be asked for again. Numbers above 2^53 cross as strings.
-// A script reads before it writes: one that answers with an error about the type of a key has changed nothing.
+// What each script promises: it is one decision, taken at one moment of the server's time; every
+// key it touches is in KEYS, and the keys of one call share a hash tag, so that they live in one
+// slot of a cluster; its reply is a flat list of strings whose first is the outcome in one word;
+// asking again with the same owner, nonce or request id answers the same, so that a lost reply can
+// be asked for again. Numbers above 2^53 cross as strings. A script reads before it writes: one
+// that answers with an error about the type of a key has changed nothing.
 //
-// The header of each file names its library parts (Uses), KEYS, ARGV, Reply, Units and Effect; a test refuses a file without them. A script that answers the common case
-// before all else names the parts which only the rest needs in a line of their own (From here on), at the place where they come.
-// Scripts need Redis 6.2 or later, or Valkey; the embedded store runs the same files.
+// The header of each file names its library parts (Uses), KEYS, ARGV, Reply, Units and Effect; a
+// test refuses a file without them. A script that answers the common case before all else names the
+// parts which only the rest needs in a line of their own (From here on), at the place where they
+// come. Scripts need Redis 6.2 or later, or Valkey; the embedded store runs the same files.
 package scripts

@@ -1,10 +1,13 @@
--- incarnation: tells which incarnation of the server holds this state, and notes it beside the state.
+-- incarnation: tells which incarnation of the server holds this state, and notes it beside the
+-- state.
 -- Uses   incarnation
 -- KEYS   [1] the marker (string)
 -- ARGV   none
--- Reply  {'same', id} | {'new', id} no marker was there: a first start, or all state is gone | {'changed', id, previous id}
+-- Reply  {'same', id} | {'new', id} no marker was there: a first start, or all state is gone |
+--        {'changed', id, previous id}
 -- Units  none; an id is 40 hex digits
--- Effect writes the marker, also when it is the same: the caller learns whether the server takes writes
+-- Effect writes the marker, also when it is the same: the caller learns whether the server takes
+--        writes
 local id = incarnation()
 local previous = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], id)

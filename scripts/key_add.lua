@@ -1,4 +1,5 @@
--- key_add: stores what an API key is worth, unless there is a key of that id. Asked again with the same record it answers the same.
+-- key_add: stores what an API key is worth, unless there is a key of that id. Asked again with the
+-- same record it answers the same.
 -- Uses   none
 -- KEYS   [1] the keys (hash)
 -- ARGV   [1] id  [2] record, without the second in front that this script writes

@@ -40,7 +40,8 @@ func TestLedgerListsTheNewestChargesOldestFirst(t *testing.T) {
 				if reply[2+2*i] != entry {
 					t.Errorf("the newest %d: entry %d is %q, want %q", most, i, reply[2+2*i], entry)
 				}
-				micros, err := strconv.ParseFloat(reply[3+2*i], 64) // Redis writes a score as it likes
+				// Redis writes a score as it likes
+				micros, err := strconv.ParseFloat(reply[3+2*i], 64)
 				if err != nil {
 					t.Fatalf("the newest %d: the time of charge %d is no number: %v", most, i, err)
 				}

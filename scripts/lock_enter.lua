@@ -32,7 +32,8 @@ local function granted(state)
   return {'granted', state.last.number, state.last.since, integer(now)}
 end
 
--- take is the way of a lock for which nobody else asks. Without an answer the caller has to stand in line.
+-- take is the way of a lock for which nobody else asks. Without an answer the caller has to stand
+-- in line.
 local function take()
   local value = redis.call('GET', lock)
   if not value or string.sub(value, 1, 22) ~= token then

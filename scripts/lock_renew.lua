@@ -1,8 +1,11 @@
--- lock_renew: moves the end of a lease to one ttl from now, while it is open and this token's; an ended lease is never revived. Run behind redislock's own script for an
--- exclusive lock: it keeps what that does not know of.
+-- lock_renew: moves the end of a lease to one ttl from now, while it is open and this token's; an
+-- ended lease is never revived. Run behind redislock's own script for an exclusive lock: it keeps
+-- what that does not know of.
 -- Uses   clock integer fence lock lock_run lock_line lock_grant
--- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] those who hold it together (hash)
--- ARGV   [1] token  [2] ttl  [3] the grant's fence, or one of its run (lib/lock_run); '' for whatever it is
+-- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] those who hold it
+--        together (hash)
+-- ARGV   [1] token  [2] ttl  [3] the grant's fence, or one of its run (lib/lock_run); '' for
+--        whatever it is
 -- Reply  {'ok', until, now} | {'lost'} ended, released, broken or another's
 -- Units  ttl in milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok

@@ -169,7 +169,8 @@ func TestQueueOfALockIsServedInOrder(t *testing.T) {
 		word(t, b.enter(ask{token: "d", inbox: "in-d"}), "waiting", 2)
 		rises(b.hold(ask{token: "b", inbox: "in-b"})) // claims
 		between(t, "the claimed lease", b.expiry(lockKeys[0])-b.now(), hour-slack, hour)
-		heirs(t, b.leave("b", "in-d", terms(hour, minute, "0", 0)), "d") // of the same process: told, not published, and for the whole ttl
+		// of the same process: told, not published, and for the whole ttl
+		heirs(t, b.leave("b", "in-d", terms(hour, minute, "0", 0)), "d")
 		between(t, "the heir's lease", b.expiry(lockKeys[0])-b.now(), hour-slack, hour)
 		rises(b.hold(ask{token: "d"}))
 		b.left("d")
@@ -375,7 +376,8 @@ func fencesBehindRuns(t *testing.T, b *box, grants int) {
 // to whom it hands the lock on by itself: each of them renews it and is broken, the next fence lies
 // behind them, however it is minted, and a holder among others has none but his own.
 func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {
-	const ahead = int64(9_000_000_000_000_000) // of the clock, so that nothing but the run makes a difference
+	// of the clock, so that nothing but the run makes a difference
+	const ahead = int64(9_000_000_000_000_000)
 	each(t, func(t *testing.T, b *box) {
 		hold := func(mode string) int64 {
 			b.do("FLUSHALL")
@@ -398,7 +400,8 @@ func TestEachFenceOfARunIsThatOfTheGrant(t *testing.T) {
 			asked := fmt.Sprintf("fence %d after that of a grant in mode %q", row.behind, row.mode)
 			expect.Equal(t, "renewed with "+asked, renew(fence) == "ok", row.its)
 			broken := breaking(fence)
-			expect.Equal(t, "broken by "+asked, broken[0] == "broken", row.behind == 0) // lists show the first, and no other may have been given to anybody
+			// lists show the first, and no other may have been given to anybody
+			expect.Equal(t, "broken by "+asked, broken[0] == "broken", row.behind == 0)
 			if row.behind == 0 && row.mode == "" && number(t, broken[1]) <= first+run {
 				t.Errorf("broken by %s: the fence %s lies within the run that begins with %d", asked, broken[1], first)
 			}
@@ -457,7 +460,8 @@ func TestNothingIsGrantedWhileLeasesMayBeLost(t *testing.T) {
 		expect.Eventually(t, "a is granted the lock when the doubt ends", func() bool { return b.enter(ask{token: "a", span: span})[0] == "granted" })
 		b.enter(ask{token: "w", inbox: "in", span: span})
 		b.do("SET", lockKeys[5], "another-life 0")
-		word(t, b.enter(ask{token: "a", span: span}), "granted", 3)         // it is held all the same
+		// it is held all the same
+		word(t, b.enter(ask{token: "a", span: span}), "granted", 3)
 		want(t, b.leave("a", "in", terms(hour, minute, "0", span)), "free") // and not handed over
 		word(t, b.enter(ask{token: "w", inbox: "in", span: span}), "doubt", 1)
 		b.doubtEndsIn(100)
@@ -488,7 +492,8 @@ func fencesOfALock(t *testing.T, b *box, grants int) {
 	t.Helper()
 	next := rising(t)
 	for i := range grants {
-		token := string(rune('a' + i%2)) // a token that comes again right away would get the same grant
+		// a token that comes again right away would get the same grant
+		token := string(rune('a' + i%2))
 		next(b.hold(ask{token: token, mode: []string{"", "s", "p"}[i%3], capacity: i % 3 / 2}))
 		b.left(token)
 		if i%4 == 0 {

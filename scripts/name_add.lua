@@ -1,4 +1,5 @@
--- name_add: writes a name into the list of names of one kind, so that it can be listed. Repeating it is harmless.
+-- name_add: writes a name into the list of names of one kind, so that it can be listed. Repeating
+-- it is harmless.
 -- Uses   none
 -- KEYS   [1] the list (sorted set, all scores 0)
 -- ARGV   [1] name

@@ -1,7 +1,8 @@
 -- name_list: a page of a list of names, in the order of their bytes.
 -- Uses   none
 -- KEYS   [1] the list (sorted set, see name_add)
--- ARGV   [1] what the names begin with, may be ''  [2] the name behind which the page begins, '' for the first page  [3] how many at most
+-- ARGV   [1] what the names begin with, may be ''  [2] the name behind which the page begins, ''
+--        for the first page  [3] how many at most
 -- Reply  {'ok', name…}
 -- Units  none
 -- Effect none

@@ -2,8 +2,10 @@
 -- Uses   clock integer
 -- KEYS   [1] the token's record (hash)
 -- ARGV   none
--- Reply  {'unknown'} | {'ok', state, route, request id, fence, attempts, policy, began at, lease until,
---        expires at, settled}; state is issued, claimed, in-doubt or completed; settled is '' or the
+-- Reply  {'unknown'} | {'ok', state, route, request id, fence, attempts, policy, began at, lease
+--        until,
+--        expires at, settled}; state is issued, claimed, in-doubt or completed; settled is '' or
+--        the
 --        last decision of an operator; a number or time that never was is 0
 -- Units  times in milliseconds since 1970 of this server
 -- Effect none

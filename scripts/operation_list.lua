@@ -1,13 +1,15 @@
 -- operation_list: a page of the operations in doubt, the one that is so for longest first.
 -- Uses   clock integer
 -- KEYS   [1] the operations under way (sorted set, by the end of the attempt's lease)
--- ARGV   [1] the end and [2] the operation behind which the page begins, '0' and '' for the first page
+-- ARGV   [1] the end and [2] the operation behind which the page begins, '0' and '' for the first
+--        page
 --        [3] how many at most
 -- Reply  {'ok', operation, in doubt since…}, two values for each
 -- Units  times in milliseconds since 1970 of this server
 -- Effect none
 
--- before compares by bytes, as Redis orders members of one score; the operator < goes by the locale.
+-- before compares by bytes, as Redis orders members of one score; the operator < goes by the
+-- locale.
 local function before(a, b)
   local i = 1
   while i <= #a and string.byte(a, i) == string.byte(b, i) do

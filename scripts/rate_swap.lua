@@ -1,4 +1,5 @@
--- rate_swap: writes until when a principal's requests are spent, if nobody else has written it since it was read.
+-- rate_swap: writes until when a principal's requests are spent, if nobody else has written it
+-- since it was read.
 -- Uses   none
 -- KEYS   [1] the principal's flow (string)
 -- ARGV   [1] what was read, -1 for none  [2] what is to be there  [3] how long that is kept

@@ -11,15 +11,19 @@ import (
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
-// Script is one operation on Redis: a Lua text and the hash that Redis knows it by. It is immutable and safe for concurrent use.
+// Script is one operation on Redis: a Lua text and the hash that Redis knows it by. It is immutable
+// and safe for concurrent use.
 type Script struct {
-	Name   string // the file's name without .lua, such as token_claim
-	Source string // what Redis runs: the library parts that the header names under Uses, then the file, with further parts where it says so
+	Name string // the file's name without .lua, such as token_claim
+	// what Redis runs: the library parts that the header names under Uses, then the file, with
+	// further parts where it says so
+	Source string
 	SHA    string // SHA-1 of Source in hex, as EVALSHA takes it
 	Reads  bool   // the header says "Effect none": running it again, or not knowing whether it ran, harms nothing
 }
 
-// The operations. Each file's header says what its script decides, its KEYS and ARGV, its replies and their units.
+// The operations. Each file's header says what its script decides, its KEYS and ARGV, its replies
+// and their units.
 var (
 	Incarnation = load("incarnation")
 
@@ -72,8 +76,9 @@ var (
 	LedgerList   = load("ledger_list")
 )
 
-// load reads an embedded script and puts the library parts it uses before it. Those that a line `-- From here on: …` names come in its place: a server spends no time
-// on what only such requests need that get there. A missing file is a programmer's mistake and panics at start-up.
+// load reads an embedded script and puts the library parts it uses before it. Those that a line `--
+// From here on: …` names come in its place: a server spends no time on what only such requests need
+// that get there. A missing file is a programmer's mistake and panics at start-up.
 func load(name string) *Script {
 	var before, body strings.Builder
 	reads := false
@@ -120,9 +125,11 @@ func hash(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Behind returns one script that runs another text first, and then this one, whose reply it answers. That text is a whole script of somebody else's: as its KEYS it
-// has the first `keys` keys of the call, as its ARGV the `args` arguments that follow the first `own`, which are this script's. What it returns stands in ARGV then, behind
-// this script's own arguments; an error in it ends both.
+// Behind returns one script that runs another text first, and then this one, whose reply it
+// answers. That text is a whole script of somebody else's: as its KEYS it has the first `keys` keys
+// of the call, as its ARGV the `args` arguments that follow the first `own`, which are this
+// script's. What it returns stands in ARGV then, behind this script's own arguments; an error in it
+// ends both.
 func (s *Script) Behind(text string, keys, own, args int) *Script {
 	source := fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source
 	return &Script{Name: s.Name, Source: source, SHA: hash(source)}

@@ -210,7 +210,8 @@ func TestSilentClaimIsTakenOverOnlyIfBothPoliciesSaySo(t *testing.T) {
 				for _, late := range [][]string{b.complete("ann", "late"), b.extend("ann", minute), b.release("ann")} {
 					want(t, late, "stale")
 				}
-				word(t, b.claim(claim{policy: "takeover"}), "busy", 1) // nor does the first owner get it back
+				// nor does the first owner get it back
+				word(t, b.claim(claim{policy: "takeover"}), "busy", 1)
 			})
 		}
 	})

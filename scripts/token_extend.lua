@@ -1,9 +1,12 @@
--- token_extend: the heartbeat of the attempt that holds the claim. A lease of 0 says that the attempt ended without an answer: the token is in doubt from now on,
--- also if that attempt had recorded one, which it takes back.
+-- token_extend: the heartbeat of the attempt that holds the claim. A lease of 0 says that the
+-- attempt ended without an answer: the token is in doubt from now on, also if that attempt had
+-- recorded one, which it takes back.
 -- Uses   clock integer retain awaited under_way
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
--- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] retention  [4] channel of the waiting
--- Reply  {'ok', lease until} | {'stale'} the claim is not this owner's any more | {'gone'} no such record
+-- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] retention  [4] channel of
+--        the waiting
+-- Reply  {'ok', lease until} | {'stale'} the claim is not this owner's any more | {'gone'} no such
+--        record
 -- Units  ARGV[2], ARGV[3] milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok only
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'lease', 'awaited')

@@ -2,7 +2,8 @@
 -- Uses   clock integer
 -- KEYS   [1] the token's record (hash)
 -- ARGV   none
--- Reply  {'unknown'} | {state, expires at, fence, attempts, scope, lease until}; state is issued, claimed, in-doubt or completed; a fence or lease that never was is 0
+-- Reply  {'unknown'} | {state, expires at, fence, attempts, scope, lease until}; state is issued,
+--        claimed, in-doubt or completed; a fence or lease that never was is 0
 -- Units  times in milliseconds since 1970 of this server
 -- Effect none
 local record = redis.call('HMGET', KEYS[1], 'state', 'fence', 'attempts', 'scope', 'until')

@@ -25,8 +25,10 @@
 --        acknowledgement has something to wait for
 local key, index, names, nonce, identity = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 
--- Most grants are plain: the pool is whole, of this life and not in quarantine, each of its slots was used before, and the window of the slot that comes next has ended: that
--- of this identity, or the one that has been free longest. They are made here, with as little work as can be. Whatever is not so goes on below, as if this were not here.
+-- Most grants are plain: the pool is whole, of this life and not in quarantine, each of its slots
+-- was used before, and the window of the slot that comes next has ended: that of this identity, or
+-- the one that has been free longest. They are made here, with as little work as can be. Whatever
+-- is not so goes on below, as if this were not here.
 local function acquire_plain()
   local known = redis.call('HMGET', names, 'n:' .. nonce, 'i:' .. identity)
   local own = known[2]
@@ -93,7 +95,8 @@ local function rebuild_index()
   end
 end
 
--- next_slot returns the id to grant and its record, if it has one; or neither, and how long to wait for one. `before` is what the names say this identity had.
+-- next_slot returns the id to grant and its record, if it has one; or neither, and how long to wait
+-- for one. `before` is what the names say this identity had.
 local function next_slot(before)
   local slot = before and read_slot(key, before)
   if slot and slot.identity == identity and ended(slot) then

@@ -75,7 +75,7 @@ func TestPoolWithARecordIsNotNew(t *testing.T) {
 	})
 }
 
-// Nothing lies beside a pool that was only declared. A head that can not be read says that it is
+// Nothing lies beside a pool that was only declared. A head that cannot be read says that it is
 // known all the same.
 func TestDeclaredPoolWithASpoiltHeadIsNotNew(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {

@@ -64,7 +64,8 @@ func TestPromotedReplicaGrantsNothingUntilTheWindowsOfTheOldMasterHaveEnded(t *t
 	replica.quarantined(ask, end)
 	replica.pass(end - replica.now() - minute)
 	replica.quarantined(ask, 0)
-	const after = 2 * minute // the windows that were renewed in the quarantine end a little after it
+	// the windows that were renewed in the quarantine end a little after it
+	const after = 2 * minute
 	replica.pass(after)
 	ask.nonce = "n2"
 	if next := replica.lease(ask); next.from < replica.now()-hour {

@@ -76,7 +76,8 @@ func TestIdentityFollowsTheSlot(t *testing.T) {
 		if g := b.lease(lease{nonce: "n4", identity: "ann", bits: 1}); g.id != first.id {
 			t.Errorf("got worker id %s, want %s, which alone is free", g.id, first.id)
 		}
-		word(t, b.acquire(lease{nonce: "n5", identity: "bob", bits: 1}), "exhausted", 1) // what the names say of bob is no more
+		// what the names say of bob is no more
+		word(t, b.acquire(lease{nonce: "n5", identity: "bob", bits: 1}), "exhausted", 1)
 	})
 }
 

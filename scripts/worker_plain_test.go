@@ -37,14 +37,15 @@ func (b *box) replace(script *scripts.Script, text string) {
 // plainRequests are those which a script answers before all else, on a full ring whose first slot,
 // of ann, has lapsed, and whose second, of bob, was released later.
 var plainRequests = map[string]func(b *box, open grant) []string{
-	"renewal":                           func(b *box, open grant) []string { return b.prove(open.proof()) },
-	"renewal without a proof":           func(b *box, open grant) []string { return b.renew(open, "") },
-	"slot that was free longest":        asked(lease{}),
-	"and an identity":                   asked(lease{identity: "cid"}),
-	"and a cool-down":                   asked(lease{cooldown: minute}),
-	"slot of this identity, lapsed":     asked(lease{identity: "ann"}),
-	"slot of this identity, released":   asked(lease{identity: "bob"}),
-	"slot of this identity, that rests": asked(lease{identity: "ann", cooldown: 2 * hour}), // which is nothing to who had it before
+	"renewal":                         func(b *box, open grant) []string { return b.prove(open.proof()) },
+	"renewal without a proof":         func(b *box, open grant) []string { return b.renew(open, "") },
+	"slot that was free longest":      asked(lease{}),
+	"and an identity":                 asked(lease{identity: "cid"}),
+	"and a cool-down":                 asked(lease{cooldown: minute}),
+	"slot of this identity, lapsed":   asked(lease{identity: "ann"}),
+	"slot of this identity, released": asked(lease{identity: "bob"}),
+	// which is nothing to who had it before
+	"slot of this identity, that rests": asked(lease{identity: "ann", cooldown: 2 * hour}),
 	"of a pool that is as it is asked":  asked(lease{wantLayout: "41/10/12", wantEpoch: "1700000000000", wantDatacenter: "0", wantTTL: fmt.Sprint(hour)}),
 }
 

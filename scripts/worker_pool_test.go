@@ -197,7 +197,7 @@ func (b *box) setHead(part string, value any) {
 	b.do("HSET", poolKeys[0], "pool", strings.Join(words, " "))
 }
 
-// spoil makes the pool's head one that can not be read: a part is another word, or with "" it is
+// spoil makes the pool's head one that cannot be read: a part is another word, or with "" it is
 // not there.
 func (b *box) spoil(part, word string) {
 	b.Helper()

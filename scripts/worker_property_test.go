@@ -23,8 +23,9 @@ type life struct {
 	past   map[string][]span // by worker id: all that anybody may have stamped
 	fence  int64
 	count  int
-	clock  int64 // how far the clock of the server that is master now is ahead of that of the slowest
-	maimed bool  // something was deleted, so the index may know of other slots than the pool
+	// how far the clock of the server that is master now is ahead of that of the slowest
+	clock  int64
+	maimed bool // something was deleted, so the index may know of other slots than the pool
 }
 
 // stint is one lease as its holder knows it. Its stamps lie in [from, till) while it is honest.

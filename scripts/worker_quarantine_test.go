@@ -150,7 +150,8 @@ func TestUnknownPoolIsNewOrPerhapsLost(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		noticed := b.now()
 		b.quarantined(lease{newPools: "wait", ttl: minute, skew: 7}, noticed+minute+7)
-		b.quarantined(lease{newPools: "trust", ttl: minute}, noticed+minute) // once it is known as perhaps lost it stays so
+		// once it is known as perhaps lost it stays so
+		b.quarantined(lease{newPools: "trust", ttl: minute}, noticed+minute)
 		wanted := fmt.Sprintf("- - - 0 60000 0 0 0 %s %s 0", b.replid(), b.head()["quarantine"])
 		if fields := b.fields(poolKeys[0]); len(fields) != 1 || fields["pool"] != wanted {
 			t.Errorf("the pool is %v, want %s", fields, wanted)
@@ -292,7 +293,7 @@ func TestReleaseInQuarantineFreesTheSlotForLater(t *testing.T) {
 	})
 }
 
-// A head that can not be read says nothing: what is left of it is not what the next grant gets.
+// A head that cannot be read says nothing: what is left of it is not what the next grant gets.
 func TestPoolWithoutAPartOfItsHeadIsFixedAnew(t *testing.T) {
 	for _, part := range headParts {
 		t.Run(part, func(t *testing.T) {

@@ -18,8 +18,9 @@
 -- Effect writes on ok, and where it notices that state may have been lost
 local key, index, names, id, nonce, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 
--- Nearly every renewal is plain: the pool is whole, of this life and not in quarantine, and the record of this very grant is there and open. It is answered here, with as
--- little work as can be. Whatever is not so goes on below, as if this were not here.
+-- Nearly every renewal is plain: the pool is whole, of this life and not in quarantine, and the
+-- record of this very grant is there and open. It is answered here, with as little work as can be.
+-- Whatever is not so goes on below, as if this were not here.
 local function renew_plain()
   local found, grant = redis.call('HMGET', key, 'pool', 's:' .. id), nonce .. ' ' .. from .. ' '
   local head, record = found[1], found[2]
@@ -59,7 +60,8 @@ if confirmed > now + pool.ttl + skew then
   confirmed = 0
 end
 
--- alive tells whether a window that ends then is open by the clock of every server that can have granted it.
+-- alive reports whether a window that ends then is open by the clock of every server that can have
+-- granted it.
 local function alive(till)
   if pool.quarantine > now then
     return till > now + skew
@@ -67,7 +69,7 @@ local function alive(till)
   return till > now
 end
 
--- vanished tells whether the record that is there, if any, is of a time before this grant.
+-- vanished reports whether the record that is there, if any, is of a time before this grant.
 local function vanished(slot)
   return not slot or (tonumber(slot.from) < tonumber(from) and tonumber(slot.till) <= tonumber(from))
 end
@@ -77,13 +79,15 @@ local function same_pool()
     and (pool.layout == '' or (pool.layout == ARGV[10] and pool.epoch == ARGV[11] and pool.datacenter == ARGV[12] and pool.bits == ARGV[13]))
 end
 
--- plausible tells whether such a grant can have been: with numbers as this server writes them, since what is restored is read again.
+-- plausible reports whether such a grant can have been: with numbers as this server writes them,
+-- since what is restored is read again.
 local function plausible()
   return string.match(nonce, '^%S+$') and string.match(from, '^%d+$') and string.match(id, '^%d+$') and integer(tonumber(id)) == id
     and tonumber(id) < 2 ^ tonumber(ARGV[13]) and tonumber(from) < confirmed and fence > 0 and fence <= now_us + skew * 1000
 end
 
--- restore puts a lost grant into the place of what is there. Reading the names first lets those of another type end the script before anything has changed.
+-- restore puts a lost grant into the place of what is there. Reading the names first lets those of
+-- another type end the script before anything has changed.
 local function restore(before)
   redis.call('HLEN', names)
   if pool.layout == '' then

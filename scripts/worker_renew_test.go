@@ -97,7 +97,8 @@ func TestVanishedLeaseIsWrittenDownAnew(t *testing.T) {
 			}
 		}
 		b.sound()
-		// And then it is a lease as any other: nobody else gets its id, in quarantine and behind it.
+		// And then it is a lease as any other: nobody else gets its id, in quarantine and behind
+		// it.
 		b.quarantined(lease{}, g.till)
 		word(t, b.renew(g, ""), "ok", 3)
 		want(t, b.prove(grant{nonce: "other", id: "0", from: g.from, till: g.till, fence: g.fence, ttl: hour}.proof()), "lost")
@@ -261,7 +262,7 @@ func TestRenewalInQuarantineNeedsMoreThanTheSkew(t *testing.T) {
 	})
 }
 
-// A renewal of an unknown pool under `trust` says that it was one; what it can not prove stays
+// A renewal of an unknown pool under `trust` says that it was one; what it cannot prove stays
 // unwritten.
 func TestRenewalThatProvesNothingLeavesNothingUnderTrust(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {

@@ -157,7 +157,8 @@ func TestSlotRestsBehindItsWindowForTheCooldown(t *testing.T) {
 		if g := b.lease(lease{nonce: "after", cooldown: minute}); g.id != "3" {
 			t.Errorf("got worker id %s, want 3", g.id)
 		}
-		b.exhausted(lease{cooldown: minute}, grants[0].till) // moved back by a minute, and a minute of rest
+		// moved back by a minute, and a minute of rest
+		b.exhausted(lease{cooldown: minute}, grants[0].till)
 		b.pass(hour - minute)
 		b.exhausted(lease{cooldown: hour}, grants[0].till)
 		b.exhausted(lease{cooldown: minute}, grants[0].till-hour+minute)

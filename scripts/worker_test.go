@@ -235,7 +235,8 @@ func TestPoolKeepsWhatItIs(t *testing.T) {
 		want(t, b.renew(g, minute), refusal...)
 		want(t, b.renew(g, 2*hour), refusal...)
 		b.same(before)
-		// Who asks for none, or for the pool's, gets the pool's, whatever a new pool would have had.
+		// Who asks for none, or for the pool's, gets the pool's, whatever a new pool would have
+		// had.
 		for nonce, l := range map[string]lease{
 			"n2": {layout: "x", epoch: "1", bits: 20, datacenter: 9, ttl: minute},
 			"n3": {wantLayout: "41/10/12", wantEpoch: "1700000000000", wantDatacenter: "0", wantTTL: "3600000"},
@@ -277,7 +278,8 @@ func TestWorkerGetShowsAPageOfTheRing(t *testing.T) {
 			want(t, reply, append([]string{"ok", "41/10/12", "1700000000000", "0", "2", "60000", "3", "0", "now"}, row.records...)...)
 		}
 		b.same(before)
-		b.do("HDEL", poolKeys[0], "s:1") // a record that is lost leaves its place empty, and is noticed
+		// a record that is lost leaves its place empty, and is noticed
+		b.do("HDEL", poolKeys[0], "s:1")
 		reply := page(0, 3)
 		if !slices.Equal(reply[9:], []string{records[0], "", records[2]}) || reply[6] != "2" || reply[7] != "60000" {
 			t.Errorf("worker_get of a page with a lost record: got %q, want the records %q and `` between them, 2 records in all and a wait of 60000", reply, []string{records[0], records[2]})
@@ -288,7 +290,8 @@ func TestWorkerGetShowsAPageOfTheRing(t *testing.T) {
 func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		word(t, b.acquire(lease{nonce: "n1", newPools: "wait"}), "quarantined", 1)
-		want(t, b.run(scripts.WorkerGet, poolKeys[:1], 0, 10), "unknown") // whatever it was, nobody knows it
+		// whatever it was, nobody knows it
+		want(t, b.run(scripts.WorkerGet, poolKeys[:1], 0, 10), "unknown")
 		b.do("FLUSHALL")
 		b.lease(lease{nonce: "n1"})
 		b.setHead("incarnation", strings.Repeat("0a", 20))
@@ -303,7 +306,8 @@ func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 			t.Errorf("worker_get in quarantine: got %q, the quarantine ends at %d", reply, end)
 		}
 		replid := b.replid()
-		b.setHead("incarnation", "between") // and before anybody noticed that: what is left is longer than a ttl
+		// and before anybody noticed that: what is left is longer than a ttl
+		b.setHead("incarnation", "between")
 		reply = b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
 		if wait := number(t, reply[7]); wait != end-number(t, reply[8]) {
 			t.Errorf("lost again: got %q, the quarantine ends at %d", reply, end)

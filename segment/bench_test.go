@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// How to read this: the ratios of BenchmarkAgainstAtomicAdd come from rounds that take turns with the bare addition, so that a busy machine is busy for both. The other benchmarks
-// are for profiles.
+// How to read this: the ratios of BenchmarkAgainstAtomicAdd come from rounds that take turns with
+// the bare addition, so that a busy machine is busy for both. The other benchmarks are for
+// profiles.
 
 // padded is a counter on a cache line of its own, as a node's is.
 type padded struct {
@@ -46,7 +47,9 @@ func benchTag(b *testing.B, step int64) (*Segments, *Tag) {
 //go:noinline
 func (p *padded) called() int64 { return p.n.Add(1) }
 
-// What the loops do with an id is a part of what they cost: one that writes anything to memory waits for that at the next addition. So each of these is compared with a bare loop of its own kind.
+// What the loops do with an id is a part of what they cost: one that writes anything to memory
+// waits for that at the next addition. So each of these is compared with a bare loop of its own
+// kind.
 var benchLoops = map[string]struct {
 	bare, called, next func(p *padded, tag *Tag, ids []int64)
 }{
@@ -94,8 +97,10 @@ var benchLoops = map[string]struct {
 	},
 }
 
-// One operation is a round of all. The metrics are medians over the rounds, from each starting step: the time of Next divided by that of a bare addition, which the compiler puts into the
-// loop (inlined) or which is called (called), by one goroutine (x1) and by two at once (x2), and the time of an id in a batch of 256.
+// One operation is a round of all. The metrics are medians over the rounds, from each starting
+// step: the time of Next divided by that of a bare addition, which the compiler puts into the loop
+// (inlined) or which is called (called), by one goroutine (x1) and by two at once (x2), and the
+// time of an id in a batch of 256.
 func BenchmarkAgainstAtomicAdd(b *testing.B) {
 	const n = 40_960
 	for kind, loops := range benchLoops {

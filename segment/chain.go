@@ -7,9 +7,11 @@ import (
 	"time"
 )
 
-// chain is the ranges of one tag: the current one, which ids are drawn from, and those that are ready behind it. It begins with an empty one.
+// chain is the ranges of one tag: the current one, which ids are drawn from, and those that are
+// ready behind it. It begins with an empty one.
 //
-// Callers meet the mutex only where a range ends or its mark is passed. Who holds it waits for nothing. Where both are held, Segments.mu is taken first.
+// Callers meet the mutex only where a range ends or its mark is passed. Who holds it waits for
+// nothing. Where both are held, Segments.mu is taken first.
 type chain struct {
 	segments *Segments
 	name     string
@@ -47,7 +49,8 @@ func newChain(s *Segments, name, owner string, seen fences) *chain {
 	return c
 }
 
-// behind finds the node behind one that is used up, or was another chain's, and waits for it. errGone: there is none in this chain.
+// behind finds the node behind one that is used up, or was another chain's, and waits for it.
+// errGone: there is none in this chain.
 func (c *chain) behind(ctx context.Context, n *node) (*node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +116,8 @@ func (c *chain) leftLocked() float64 {
 	return left
 }
 
-// endLocked ends the chain: no id of it is drawn any more. It tells how many that were left are lost.
+// endLocked ends the chain: no id of it is drawn any more. It tells how many that were left are
+// lost.
 func (c *chain) endLocked() (lost float64) {
 	lost = c.leftLocked()
 	c.gone = true

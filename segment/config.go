@@ -20,19 +20,24 @@ const (
 
 // Config says how ranges are fetched. The zero value of each field means the default of its name.
 type Config struct {
-	// Period is how long one range should last: the step follows the demand so that there is one fetch in that time. 1ms to 720h.
+	// Period is how long one range should last: the step follows the demand so that there is one
+	// fetch in that time. 1ms to 720h.
 	Period time.Duration
-	// MaxStep is where the step stops growing, in ids: 1 to 2^40. A tag whose own least step is above it keeps that.
+	// MaxStep is where the step stops growing, in ids: 1 to 2^40. A tag whose own least step is
+	// above it keeps that.
 	MaxStep int64
-	// MaxTags is how many tags may be in use at once: 1 to 10,000,000. A tag costs about a kilobyte.
+	// MaxTags is how many tags may be in use at once: 1 to 10,000,000. A tag costs about a
+	// kilobyte.
 	MaxTags int
 	// Owner says whose tag a call opens, by the call's context. With MaxTags in use, the owner of
 	// the most of them gives one up for an owner who has fewer, the one that was unused for
 	// longest. nil = all tags are one owner's.
 	Owner func(context.Context) string
-	// Idle is how long a tag is kept that nobody asks for: 1s to 8784h. Then what is left of its ranges is lost.
+	// Idle is how long a tag is kept that nobody asks for: 1s to 8784h. Then what is left of its
+	// ranges is lost.
 	Idle time.Duration
-	// Timeout is how long one Take may last: 1ms to 10m. It is not the callers' limit: they wait for as long as their contexts do.
+	// Timeout is how long one Take may last: 1ms to 10m. It is not the callers' limit: they wait
+	// for as long as their contexts do.
 	Timeout time.Duration
 	// Ahead is how much of a range is used before the next is fetched: above 0, up to 0.9.
 	Ahead float64

@@ -7,15 +7,18 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Why there is no id, besides what the [Source] answers. All are refusals: the caller got nothing, and may ask again.
+// Why there is no id, besides what the [Source] answers. All are refusals: the caller got nothing,
+// and may ask again.
 var (
 	// ErrRequest means that a tag's name is not valid.
 	ErrRequest = redisstore.Refusal("segment: the request is not valid")
-	// ErrStarved means that the context ended before a range had come. It comes with the context's cause.
+	// ErrStarved means that the context ended before a range had come. It comes with the context's
+	// cause.
 	ErrStarved = redisstore.Refusal("segment: no ids were ready in time")
 	// ErrTooManyTags means that as many tags are in use as may be.
 	ErrTooManyTags = redisstore.Refusal("segment: too many tags are in use")
-	// ErrWentBack means that the source gave ids at or below some that this process has seen already. They are not used. See [WentBack].
+	// ErrWentBack means that the source gave ids at or below some that this process has seen
+	// already. They are not used. See [WentBack].
 	ErrWentBack = redisstore.Refusal("segment: the source went back")
 	// ErrBadRange means that what the source gave is no range of ids. It is not used.
 	ErrBadRange = redisstore.Refusal("segment: the source gave no range of ids")

@@ -17,7 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// While ids are left callers notice nothing. Attempts become rarer, at least to one in half a minute; and when it works again, all is as before.
+// While ids are left callers notice nothing. Attempts become rarer, at least to one in half a
+// minute; and when it works again, all is as before.
 func TestFailedFetchesInTheBackgroundAreRepeatedWithBackoff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var times []time.Time
@@ -66,7 +67,8 @@ func TestFailedFetchesInTheBackgroundAreRepeatedWithBackoff(t *testing.T) {
 	})
 }
 
-// The ids of a Take whose answer was lost are a gap. They are not asked for again, and everything goes on behind them.
+// The ids of a Take whose answer was lost are a gap. They are not asked for again, and everything
+// goes on behind them.
 func TestUnknownOutcomeLeavesAGap(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, _, tag := drained(t, Config{}, refused)
@@ -94,7 +96,8 @@ func TestTakeIsGivenUpAfterItsTimeout(t *testing.T) {
 	})
 }
 
-// Nothing is kept for a tag that the source does not have: no entry, no name, no goroutine, however many ask for however many of them.
+// Nothing is kept for a tag that the source does not have: no entry, no name, no goroutine, however
+// many ask for however many of them.
 func TestUnknownTagsLeaveNothingBehind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 10)
@@ -168,7 +171,8 @@ func TestTagIsKeptWhileItIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A tag whose row was removed gives what was fetched. Then it is forgotten, until there is a row again.
+// A tag whose row was removed gives what was fetched. Then it is forgotten, until there is a row
+// again.
 func TestRemovedTagIsForgottenWhenItsIDsAreGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 10)
@@ -212,7 +216,8 @@ func TestExhaustedTagSaysSo(t *testing.T) {
 	})
 }
 
-// A source that was restored from an old copy gives ids again. Each such range is refused and counted, until one lies beyond them all; those who have ids left notice nothing.
+// A source that was restored from an old copy gives ids again. Each such range is refused and
+// counted, until one lies beyond them all; those who have ids left notice nothing.
 func TestSourceThatWentBackIsRefusedUntilItIsAhead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 100)
@@ -239,14 +244,16 @@ func TestSourceThatWentBackIsRefusedUntilItIsAhead(t *testing.T) {
 			}
 			refusals++
 		}
-		// 551, 651 … 1051 lie behind, or partly so. The first of them was refused in the background.
+		// 551, 651 … 1051 lie behind, or partly so. The first of them was refused in the
+		// background.
 		if got := only(t, s).WentBack; got != 6 || s.Totals().WentBack != 6 || refusals != 5 {
 			t.Errorf("counted %d, in all %d, told %d", got, s.Totals().WentBack, refusals)
 		}
 	})
 }
 
-// Ranges of several stripes interleave. One that lies below another's is good; one that lies below its own is not.
+// Ranges of several stripes interleave. One that lies below another's is good; one that lies below
+// its own is not.
 func TestStripesMayInterleaveButNotGoBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := &script{ranges: []Range{
@@ -274,7 +281,8 @@ func TestStripesMayInterleaveButNotGoBack(t *testing.T) {
 	})
 }
 
-// Many callers who find nothing, again and again, while the source fails now and then, is slow, and gives little: never two Takes at once, never an id twice.
+// Many callers who find nothing, again and again, while the source fails now and then, is slow, and
+// gives little: never two Takes at once, never an id twice.
 func TestFaultyAndSlowSourceNeverGivesAnIDTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 3)

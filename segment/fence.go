@@ -1,13 +1,16 @@
 package segment
 
-// fence is the highest id that was seen of one residue class: of the ids that leave the same residue when divided by delta.
+// fence is the highest id that was seen of one residue class: of the ids that leave the same
+// residue when divided by delta.
 type fence struct{ delta, residue, high int64 }
 
-// fences are those of one tag. A plain source has one class. A striped one has one for each stripe: their numbers interleave, so that a range of one stripe may well lie
-// below what another has given, but never below what its own has.
+// fences are those of one tag. A plain source has one class. A striped one has one for each stripe:
+// their numbers interleave, so that a range of one stripe may well lie below what another has
+// given, but never below what its own has.
 type fences []fence
 
-// maxFences is how many classes of a tag are told apart. With more, all become one, and every range must lie above all others.
+// maxFences is how many classes of a tag are told apart. With more, all become one, and every range
+// must lie above all others.
 const maxFences = 1024
 
 // behind finds a fence that a range is not wholly beyond.
@@ -20,8 +23,9 @@ func (f fences) behind(lo, delta int64) (seen int64, found bool) {
 	return 0, false
 }
 
-// meets tells whether the ids lo, lo+delta, … and those of the fence's class can be the same ones, were they continued for ever: whether they
-// leave the same residue when divided by what divides both distances.
+// meets reports whether the ids lo, lo+delta, … and those of the fence's class can be the same
+// ones, were they continued for ever: whether they leave the same residue when divided by what
+// divides both distances.
 func (f fence) meets(lo, delta int64) bool {
 	return (lo-f.residue)%divisor(f.delta, delta) == 0
 }

@@ -17,7 +17,8 @@ func stripe(t *rapid.T) (r Range, ids []int64) {
 	return r, ids
 }
 
-// What passes the fences shares no id with anything that has passed before; and a range that lies above everything always passes.
+// What passes the fences shares no id with anything that has passed before; and a range that lies
+// above everything always passes.
 func TestNoIDPassesTheFencesTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var f fences

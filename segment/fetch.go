@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// How long a fetch that failed is left alone while nobody waits: doubled from one failure to the next, and drawn by lot from the upper half.
+// How long a fetch that failed is left alone while nobody waits: doubled from one failure to the
+// next, and drawn by lot from the upper half.
 const (
 	firstBackoff   = 100 * time.Millisecond
 	longestBackoff = 30 * time.Second
 )
 
-// attempt is one call to the source. There is at most one for a tag. err is set before done is closed.
+// attempt is one call to the source. There is at most one for a tag. err is set before done is
+// closed.
 type attempt struct {
 	plan
 
@@ -21,7 +23,8 @@ type attempt struct {
 	err  error
 }
 
-// urgeLocked is for a caller who found nothing: it gives the attempt that is under way, or a new one.
+// urgeLocked is for a caller who found nothing: it gives the attempt that is under way, or a new
+// one.
 func (c *chain) urgeLocked() *attempt {
 	if c.known && !c.starving {
 		c.starving, c.pace.starved = true, true
@@ -41,7 +44,7 @@ func (c *chain) prefetchLocked() {
 	}
 }
 
-// dueLocked tells whether a range is missing, and nobody sees to that.
+// dueLocked reports whether a range is missing, and nobody sees to that.
 func (c *chain) dueLocked() bool {
 	switch {
 	case c.gone || c.attempt != nil || c.retry != nil:
@@ -145,7 +148,8 @@ func (c *chain) settle(a *attempt, n *node, least int64, err error) settled {
 	return done
 }
 
-// tell logs the begin and the end of a row of failures. Of a tag that has never had a range the callers are told.
+// tell logs the begin and the end of a row of failures. Of a tag that has never had a range the
+// callers are told.
 func (c *chain) tell(done settled, err error) {
 	switch log := c.segments.config.Logger; {
 	case !done.known:

@@ -27,7 +27,8 @@ func (s *Segments) admit(c *chain) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.known || s.closed {
-		return nil // known is changed by this goroutine only; settle tells those who wait of the end
+		// known is changed by this goroutine only; settle tells those who wait of the end
+		return nil
 	}
 	if s.known >= s.config.MaxTags {
 		if gone = s.makeRoomLocked(c.owner); gone == nil {
@@ -85,7 +86,8 @@ func (s *Segments) longestLocked(now time.Time, among func(*chain) bool) (longes
 	return longest
 }
 
-// sweepOut lets go what was unused for too long. Looking often tells more exactly when a tag was used last: a draw leaves no time behind.
+// sweepOut lets go what was unused for too long. Looking often tells more exactly when a tag was
+// used last: a draw leaves no time behind.
 func (s *Segments) sweepOut() {
 	var gone []farewell
 	defer func() { s.tell(gone) }()
@@ -106,8 +108,9 @@ func (s *Segments) sweepOut() {
 	}
 }
 
-// lookAt tells when a chain was used last, whether it has had a range, and whether it has and nothing of it is under way. The time can be told too late, by as long as nobody
-// has looked, but never too early.
+// lookAt tells when a chain was used last, whether it has had a range, and whether it has and
+// nothing of it is under way. The time can be told too late, by as long as nobody has looked, but
+// never too early.
 func (c *chain) lookAt(now time.Time) (used time.Time, known, free bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +133,8 @@ func (s *Segments) letGoLocked(c *chain, now time.Time, unused time.Duration) []
 	return []farewell{{c.name, now.Sub(c.use.at), lost}}
 }
 
-// discard forgets a chain without ids whose attempt has failed, if the source has no such tag or has never given it a range.
+// discard forgets a chain without ids whose attempt has failed, if the source has no such tag or
+// has never given it a range.
 func (s *Segments) discard(c *chain, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +147,8 @@ func (s *Segments) discard(c *chain, err error) {
 	s.forgetLocked(c)
 }
 
-// forgetLocked takes a chain that has ended off the list, with its own mutex held too. What was seen of the tag is kept, of as many tags as may be in use.
+// forgetLocked takes a chain that has ended off the list, with its own mutex held too. What was
+// seen of the tag is kept, of as many tags as may be in use.
 func (s *Segments) forgetLocked(c *chain) {
 	delete(s.chains, c.name)
 	if c.known {

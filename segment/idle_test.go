@@ -26,7 +26,8 @@ func tags(count int) *shelf {
 	return source
 }
 
-// uses draws an id of each of the tags from one number to below another, and checks that they go on where they were.
+// uses draws an id of each of the tags from one number to below another, and checks that they go on
+// where they were.
 func uses(t *testing.T, s *Segments, from, to int, want int64) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -59,7 +60,8 @@ func TestTagThatNobodyAsksForIsLetGo(t *testing.T) {
 		synctest.Wait()
 		expect.Equal(t, "the tag that is left", only(t, s).Tag, "tag-1")
 		wantTags(t, s, 1, 1)
-		// What was left of 1 to 10, and the 10 that were ready, are lost. The handle is as good as ever.
+		// What was left of 1 to 10, and the 10 that were ready, are lost. The handle is as good as
+		// ever.
 		if text := log.String(); strings.Count(text, "let an idle tag go") != 1 || !strings.Contains(text, "tag=tag-0 unused=") || !strings.Contains(text, "ids_lost=18") {
 			t.Errorf("the log says %s", text)
 		}
@@ -78,7 +80,8 @@ func TestTagThatNobodyAsksForIsLetGo(t *testing.T) {
 	})
 }
 
-// A tag is kept for as long as it was idle for less than that, by the last draw and not by the last fetch.
+// A tag is kept for as long as it was idle for less than that, by the last draw and not by the last
+// fetch.
 func TestDrawWithoutFetchKeepsATag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 100_000)
@@ -93,7 +96,8 @@ func TestDrawWithoutFetchKeepsATag(t *testing.T) {
 	})
 }
 
-// A handle and the name, with both used by many while the tag is let go all the time: no id twice, and none out of order for one caller.
+// A handle and the name, with both used by many while the tag is let go all the time: no id twice,
+// and none out of order for one caller.
 func TestHandlesOutliveTheirTags(t *testing.T) {
 	source := newShelf("orders", 1, 50)
 	s := open(t, source, Config{})
@@ -144,7 +148,8 @@ func TestHandlesOutliveTheirTags(t *testing.T) {
 	}
 }
 
-// With as many tags in use as may be another one is refused, and none of them loses an id. When one was unused for long enough it makes room: the one unused for longest.
+// With as many tags in use as may be another one is refused, and none of them loses an id. When one
+// was unused for long enough it makes room: the one unused for longest.
 func TestTagsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := tags(30)
@@ -181,7 +186,8 @@ func TestTagsAreBounded(t *testing.T) {
 	})
 }
 
-// Names that the source does not have can neither push a tag out nor keep a new one from coming in, as long as fewer than MaxTags are being looked up.
+// Names that the source does not have can neither push a tag out nor keep a new one from coming in,
+// as long as fewer than MaxTags are being looked up.
 func TestMadeUpNamesPushNobodyOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, gate := tags(20), newGate()
@@ -222,13 +228,15 @@ func TestMadeUpNamesPushNobodyOut(t *testing.T) {
 	})
 }
 
-// Where one more tag has room and two come at once, one of them is refused, and pushes nobody out that is in use.
+// Where one more tag has room and two come at once, one of them is refused, and pushes nobody out
+// that is in use.
 func TestLastRoomIsForOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, gate := tags(22), newGate()
 		s := open(t, source, Config{MaxTags: 20})
 		uses(t, s, 0, 19, 1)
-		time.Sleep(DefaultPeriod / 3) // unused for a while, and that was noticed, but not for long enough
+		// unused for a while, and that was noticed, but not for long enough
+		time.Sleep(DefaultPeriod / 3)
 		source.setBefore(gate.wait)
 		results := make(chan error)
 		for _, name := range []string{"tag-19", "tag-20", "tag-21"} {

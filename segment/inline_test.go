@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Next costs what a bare addition does only where the compiler puts it into its callers. It has next to no room left for that: one more look at a field, and it is a call.
+// Next costs what a bare addition does only where the compiler puts it into its callers. It has
+// next to no room left for that: one more look at a field, and it is a call.
 func TestNextIsPutIntoItsCallers(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-m", ".")
 	out, err := build.CombinedOutput()

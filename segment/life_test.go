@@ -38,7 +38,8 @@ func TestCloseEndsEverything(t *testing.T) {
 		expect.Equal(t, "Stats after Close", len(s.Stats()), 0)
 		expect.Equal(t, "Totals after Close: tags", s.Totals().Tags, 0)
 	})
-	bubble(t, func(t *testing.T) { // a source that does not care for its context holds Close up, but nobody else
+	// a source that does not care for its context holds Close up, but nobody else
+	bubble(t, func(t *testing.T) {
 		gate := newGate()
 		_, s, tag := drained(t, Config{}, func(context.Context, string) error { return gate.wait(t.Context(), "") })
 		one, closed := draw(t.Context(), tag), make(chan bool)

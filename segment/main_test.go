@@ -10,7 +10,8 @@ import (
 // atEnd ends what tests share, after the last of them.
 var atEnd []func()
 
-// AtEnd has something ended after the last test, and before it is looked for goroutines that were left behind.
+// AtEnd has something ended after the last test, and before it is looked for goroutines that were
+// left behind.
 func AtEnd(end func()) { atEnd = append(atEnd, end) }
 
 func TestMain(m *testing.M) {

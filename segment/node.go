@@ -6,18 +6,22 @@ import (
 	"sync/atomic"
 )
 
-// node is a range while ids are drawn from it. Its ids have positions that end at 0, wherever the range lies:
+// node is a range while ids are drawn from it. Its ids have positions that end at 0, wherever the
+// range lies:
 //
 //	position   1-count  …  -1    0  |  1   2 …
 //	id          Lo      …      last |  none is left
 //
-// so that drawing one is one addition, whatever the distance of the ids, and callers who come too late have 2^63 positions to draw from before the number
-// overflows. Nobody draws twice from a node that was found used up.
+// so that drawing one is one addition, whatever the distance of the ids, and callers who come too
+// late have 2^63 positions to draw from before the number overflows. Nobody draws twice from a node
+// that was found used up.
 //
-// limit and pos are atomic by the functions that are called with them. With the types of sync/atomic Next would be too large for the compiler to inline, and so would it be
-// with limit in another place.
+// limit and pos are atomic by the functions that are called with them. With the types of
+// sync/atomic Next would be too large for the compiler to inline, and so would it be with limit in
+// another place.
 type node struct {
-	limit int64 // positions below it are drawn without a further look: mark, and 1 once that was passed
+	// positions below it are drawn without a further look: mark, and 1 once that was passed
+	limit int64
 	// What does not change:
 	last  int64 // the id at position 0, the highest
 	delta int64
@@ -29,7 +33,8 @@ type node struct {
 	_     [120]byte
 }
 
-// newNode makes the node of a range that was checked. ahead is how much of it is used when the mark is met.
+// newNode makes the node of a range that was checked. ahead is how much of it is used when the mark
+// is met.
 func newNode(r Range, ahead float64) *node {
 	n := &node{delta: max(r.Delta, 1), hi: r.Hi}
 	n.count = (r.Hi-r.Lo-1)/n.delta + 1
@@ -42,7 +47,7 @@ func newNode(r Range, ahead float64) *node {
 // empty is the node before the first range.
 func empty() *node { return &node{delta: 1, mark: 1} }
 
-// check tells whether ids can be drawn from a range.
+// check reports whether ids can be drawn from a range.
 func (r Range) check() error {
 	if r.Lo < 0 || r.Hi <= r.Lo || r.Delta < 0 {
 		return fmt.Errorf("%w: %d to %d, distance %d", ErrBadRange, r.Lo, r.Hi, r.Delta)
@@ -52,8 +57,9 @@ func (r Range) check() error {
 
 func (n *node) id(p int64) int64 { return n.last + p*n.delta }
 
-// next takes a position, and gives its id. Where a further look is needed, slowly has it. That is a parameter because the compiler puts a function into its callers that calls a parameter, and
-// not one of this size that calls anything else.
+// next takes a position, and gives its id. Where a further look is needed, slowly has it. That is a
+// parameter because the compiler puts a function into its callers that calls a parameter, and not
+// one of this size that calls anything else.
 func (n *node) next(ctx context.Context, t *Tag, slowly func(*Tag, context.Context, *node, int64) (int64, error)) (int64, error) {
 	p := atomic.AddInt64(&n.pos, 1)
 	if p >= atomic.LoadInt64(&n.limit) {
@@ -71,7 +77,8 @@ func (n *node) draw(k int64) (p, got int64) {
 	return before + 1, min(k, max(-before, 0))
 }
 
-// look tells whether the position p, which was drawn, is at the mark or behind it, and nobody has seen to that.
+// look reports whether the position p, which was drawn, is at the mark or behind it, and nobody has
+// seen to that.
 func (n *node) look(p int64) bool { return p >= atomic.LoadInt64(&n.limit) }
 
 // seen is for who sees to the mark: from now on all positions are drawn without a further look.
@@ -91,7 +98,7 @@ func (n *node) left() int64 { return max(-atomic.LoadInt64(&n.pos), 0) }
 
 func (n *node) used() int64 { return n.count - n.left() }
 
-// passed tells whether the mark's position was drawn.
+// passed reports whether the mark's position was drawn.
 func (n *node) passed() bool { return atomic.LoadInt64(&n.pos) >= n.mark }
 
 // drop takes all that is left, and tells how much that was: nobody draws an id any more.

@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyRange draws a range of the shapes that matter: of one id, of few, of all that there are; distances small and huge; at 0 and at the end of the numbers.
+// anyRange draws a range of the shapes that matter: of one id, of few, of all that there are;
+// distances small and huge; at 0 and at the end of the numbers.
 func anyRange(t *rapid.T) Range {
 	delta := rapid.OneOf(rapid.Int64Range(0, 5), rapid.Int64Range(0, math.MaxInt64)).Draw(t, "delta")
 	lo := rapid.OneOf(rapid.Int64Range(0, 100), rapid.Int64Range(0, math.MaxInt64-1), rapid.Int64Range(math.MaxInt64-100, math.MaxInt64-1)).Draw(t, "lo")
@@ -45,7 +46,8 @@ func TestPositionsAreTheRangesIDs(t *testing.T) {
 	})
 }
 
-// Draws of any number each, also of more than there is: every id once, in order, and none when all are gone, however often one asks.
+// Draws of any number each, also of more than there is: every id once, in order, and none when all
+// are gone, however often one asks.
 func TestDrawsGiveEveryPositionOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyRange(t)
@@ -72,7 +74,8 @@ func TestDrawsGiveEveryPositionOnce(t *testing.T) {
 	})
 }
 
-// Callers who come too late draw positions beyond the end. However near to 2^63 the range lies, that gives no id.
+// Callers who come too late draw positions beyond the end. However near to 2^63 the range lies,
+// that gives no id.
 func TestLateDrawsDoNotOverflow(t *testing.T) {
 	for _, r := range []Range{
 		{Lo: 0, Hi: math.MaxInt64},
@@ -144,7 +147,8 @@ func (s *script) Take(context.Context, string, int64) (Range, error) {
 	return s.ranges[s.next-1], nil
 }
 
-// One caller gets the ids of all ranges, whatever these look like, in order, each once, and none but those; then what the source answers.
+// One caller gets the ids of all ranges, whatever these look like, in order, each once, and none
+// but those; then what the source answers.
 func TestOneCallerGetsTheRangesInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var want []int64

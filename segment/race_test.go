@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// 64 callers, single draws and batches of all sizes, by handle and by name, over ranges of all sizes: what they got together is what was given out, each id once and none left
-// out, and each caller's ids rise.
+// 64 callers, single draws and batches of all sizes, by handle and by name, over ranges of all
+// sizes: what they got together is what was given out, each id once and none left out, and each
+// caller's ids rise.
 func TestManyCallersGetEachIDOnce(t *testing.T) {
 	for _, row := range []struct {
 		name                 string
@@ -87,7 +88,8 @@ func greedy(t *testing.T, s *Segments, n int) (ids []int64) {
 	return ids
 }
 
-// Callers of many tags that come and go, while others look at the stats and in the end all is closed under their hands.
+// Callers of many tags that come and go, while others look at the stats and in the end all is
+// closed under their hands.
 func TestUseUntilClosedIsSafe(t *testing.T) {
 	source := tags(40)
 	s := New(source, Config{MaxTags: 30})

@@ -12,13 +12,16 @@ import (
 	"github.com/coatcheck/coatcheck/internal/share"
 )
 
-// Segments hands out ids of many tags from one source. It is safe for concurrent use. Close ends it.
+// Segments hands out ids of many tags from one source. It is safe for concurrent use. Close ends
+// it.
 type Segments struct {
 	source Source
 	config Config
 	ctx    context.Context // of all Takes; ends with Close
 	cancel context.CancelFunc
-	jobs   sync.WaitGroup // a job starts while its chain's mutex is held and the chain is not gone: never after Close has ended all chains
+	// a job starts while its chain's mutex is held and the chain is not gone: never after Close has
+	// ended all chains
+	jobs   sync.WaitGroup
 	totals totals
 
 	mu     sync.RWMutex
@@ -31,7 +34,8 @@ type Segments struct {
 	sweep  *time.Timer       // nil = no tag is known
 }
 
-// New makes Segments. It asks the source for nothing yet. It panics if the source is nil or the Config does not pass Check.
+// New makes Segments. It asks the source for nothing yet. It panics if the source is nil or the
+// Config does not pass Check.
 func New(source Source, config Config) *Segments {
 	if source == nil {
 		panic(errors.New("segment: there is no source"))
@@ -45,8 +49,9 @@ func New(source Source, config Config) *Segments {
 	return s
 }
 
-// Close ends the Segments, and those calls that wait: they fail with [ErrClosed], as later ones do. What is left of the ranges is lost. It cancels Takes that are under way, and returns when the source has ended
-// them. Closing again does nothing more.
+// Close ends the Segments, and those calls that wait: they fail with [ErrClosed], as later ones do.
+// What is left of the ranges is lost. It cancels Takes that are under way, and returns when the
+// source has ended them. Closing again does nothing more.
 func (s *Segments) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -65,8 +70,9 @@ func (s *Segments) Close() {
 	s.jobs.Wait()
 }
 
-// Tag gives the handle of a tag. It fetches the tag's first range if there is none, waits for it, and fails as [Tag.Next] does; with [ErrRequest] if the name is not 1 to 200
-// characters of A–Z a–z 0–9 . _ : ~ @ -.
+// Tag gives the handle of a tag. It fetches the tag's first range if there is none, waits for it,
+// and fails as [Tag.Next] does; with [ErrRequest] if the name is not 1 to 200 characters of A–Z a–z
+// 0–9 . _ : ~ @ -.
 func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
 	c, err := s.open(ctx, name)
 	if err != nil {
@@ -78,7 +84,8 @@ func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
 	return c.tag, nil
 }
 
-// Next draws an id of a tag, as [Tag.Next] does; looking the name up takes a few times as long as the draw.
+// Next draws an id of a tag, as [Tag.Next] does; looking the name up takes a few times as long as
+// the draw.
 func (s *Segments) Next(ctx context.Context, tag string) (int64, error) {
 	c, err := s.open(ctx, tag)
 	if err != nil {
@@ -113,8 +120,8 @@ func (s *Segments) open(ctx context.Context, name string) (*chain, error) {
 	return s.openLocked(name, owner)
 }
 
-// openLocked makes a chain unless there is one by now, or too many. Those that the source has not given anything for yet make nobody give way: their names may be
-// anybody's.
+// openLocked makes a chain unless there is one by now, or too many. Those that the source has not
+// given anything for yet make nobody give way: their names may be anybody's.
 func (s *Segments) openLocked(name, owner string) (*chain, error) {
 	c := s.chains[name]
 	switch {

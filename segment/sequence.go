@@ -15,14 +15,19 @@ import (
 // DefaultSequenceTable is the table of a [Sequence] that names none.
 const DefaultSequenceTable = "segment_sequence"
 
-// ErrOtherStep is the refusal of a [Sequence] whose step is not the one that was recorded with the tag. Nothing was changed.
+// ErrOtherStep is the refusal of a [Sequence] whose step is not the one that was recorded with the
+// tag. Nothing was changed.
 var ErrOtherStep = redisstore.Refusal("segment: the tag was seeded with another step")
 
-// SequenceConfig says where a [Sequence] counts. The zero value of each field means the default beside it.
+// SequenceConfig says where a [Sequence] counts. The zero value of each field means the default
+// beside it.
 type SequenceConfig struct {
-	Table   string        // its name, with or without a schema; the case counts; "" = DefaultSequenceTable
-	Step    int64         // how many ids each number of the sequence stands for: 1 to 2^40; 0 = DefaultStep. Alike in all processes: see [ErrOtherStep]
-	Timeout time.Duration // of one transaction, beside what its context says: 10ms to 10m; 0 = DefaultTimeout
+	Table string // its name, with or without a schema; the case counts; "" = DefaultSequenceTable
+	// how many ids each number of the sequence stands for: 1 to 2^40; 0 = DefaultStep. Alike in all
+	// processes: see [ErrOtherStep]
+	Step int64
+	// of one transaction, beside what its context says: 10ms to 10m; 0 = DefaultTimeout
+	Timeout time.Duration
 }
 
 func (c SequenceConfig) withDefaults() SequenceConfig {
@@ -42,11 +47,14 @@ func (c SequenceConfig) Check() error {
 	)
 }
 
-// Sequence is a [Source] that has an SQL database count: a table with a row for each tag, whose number is replaced by the next one of the table's own sequence. In MySQL
-// and MariaDB that is REPLACE INTO a table with AUTO_INCREMENT, in PostgreSQL an identity column that is set to its default. The number k of a tag that was seeded with
-// first stands for the ids first + [k·step, (k+1)·step).
+// Sequence is a [Source] that has an SQL database count: a table with a row for each tag, whose
+// number is replaced by the next one of the table's own sequence. In MySQL and MariaDB that is
+// REPLACE INTO a table with AUTO_INCREMENT, in PostgreSQL an identity column that is set to its
+// default. The number k of a tag that was seeded with first stands for the ids first + [k·step,
+// (k+1)·step).
 //
-// All tags of a table share its sequence, so the ids of one have gaps where others took a number. It is safe for concurrent use, and so are any number of them on one table.
+// All tags of a table share its sequence, so the ids of one have gaps where others took a number.
+// It is safe for concurrent use, and so are any number of them on one table.
 type Sequence struct {
 	database   database
 	step       int64
@@ -55,8 +63,9 @@ type Sequence struct {
 
 var _ Source = (*Sequence)(nil)
 
-// NewSequence returns the tags of a table. It does not look at the database, which stays the caller's to close. A dialect or a configuration that
-// [SequenceConfig.Check] finds fault with is a programmer's mistake and panics.
+// NewSequence returns the tags of a table. It does not look at the database, which stays the
+// caller's to close. A dialect or a configuration that [SequenceConfig.Check] finds fault with is a
+// programmer's mistake and panics.
 func NewSequence(db *sql.DB, dialect Dialect, config SequenceConfig) *Sequence {
 	if err := errors.Join(checkDialect(dialect), config.Check()); err != nil {
 		panic(err)
@@ -65,10 +74,13 @@ func NewSequence(db *sql.DB, dialect Dialect, config SequenceConfig) *Sequence {
 	return &Sequence{database{db, dialect, config.Timeout}, config.Step, sequenceStatementsFor(dialect, config.Table)}
 }
 
-// Take takes the next number of the sequence, and returns the ids that it stands for: as many as the configured step, whatever it was asked for.
+// Take takes the next number of the sequence, and returns the ids that it stands for: as many as
+// the configured step, whatever it was asked for.
 //
-// It answers [ErrUnknownTag], [ErrOtherStep], [ErrExhausted] and [ErrBadRow] with nothing handed out. Other errors are [redisstore.ErrUnavailable] if the transaction has not
-// been committed, and [redisstore.ErrUnknownOutcome] if it may have been. Nothing is sent twice. Each of them may cost a number: a gap.
+// It answers [ErrUnknownTag], [ErrOtherStep], [ErrExhausted] and [ErrBadRow] with nothing handed
+// out. Other errors are [redisstore.ErrUnavailable] if the transaction has not been committed, and
+// [redisstore.ErrUnknownOutcome] if it may have been. Nothing is sent twice. Each of them may cost
+// a number: a gap.
 func (s *Sequence) Take(ctx context.Context, tag string, _ int64) (taken Range, err error) {
 	if !tagName(tag) {
 		return Range{}, ErrUnknownTag
@@ -94,8 +106,8 @@ func (s *Sequence) Take(ctx context.Context, tag string, _ int64) (taken Range, 
 	return taken, nil
 }
 
-// queue waits for all who take from a table of MySQL at the moment. Two that replace one row would each wait for a lock that the other has: every second one
-// would be refused.
+// queue waits for all who take from a table of MySQL at the moment. Two that replace one row would
+// each wait for a lock that the other has: every second one would be refused.
 func (s *Sequence) queue(ctx context.Context, tx *transaction) error {
 	if tx.dialect != MySQL {
 		return nil
@@ -108,7 +120,8 @@ func (s *Sequence) queue(ctx context.Context, tx *transaction) error {
 	return err
 }
 
-// next replaces the row's number. The row is locked, so that its step and its first id are what the number is multiplied and added to.
+// next replaces the row's number. The row is locked, so that its step and its first id are what the
+// number is multiplied and added to.
 func (s *Sequence) next(ctx context.Context, tx *transaction, tag string, row sequenceRow) (number int64, err error) {
 	if tx.dialect == PostgreSQL {
 		return number, tx.row(ctx, s.statements.next, []any{tag}, &number)
@@ -145,8 +158,8 @@ func (r sequenceRow) ids(number int64) (Range, error) {
 	return Range{Lo: lo, Hi: lo + r.step, Step: r.step}, nil
 }
 
-// CreateTable creates the table if it is not there, and tells whether it has the columns that it needs. It can be repeated, whatever it has answered, and called by
-// several at once.
+// CreateTable creates the table if it is not there, and reports whether it has the columns that it
+// needs. It can be repeated, whatever it has answered, and called by several at once.
 func (s *Sequence) CreateTable(ctx context.Context) error {
 	const op = "sequence create table"
 	if err := s.database.create(ctx, op, s.statements.create, s.statements.probe); err != nil || s.database.dialect != MySQL {
@@ -158,7 +171,8 @@ func (s *Sequence) CreateTable(ctx context.Context) error {
 	})
 }
 
-// Seed adds a tag whose ids are first and above, and records the step with it. A tag that is there stays as it is: [ErrTagExists].
+// Seed adds a tag whose ids are first and above, and records the step with it. A tag that is there
+// stays as it is: [ErrTagExists].
 func (s *Sequence) Seed(ctx context.Context, tag string, first int64) error {
 	if !tagName(tag) || first < 0 {
 		return fmt.Errorf("%w: tag %q, first id %d: 1 to 128 characters of A–Z a–z 0–9 . _ : ~ @ -, and no negative number", ErrRequest, tag, first)
@@ -194,8 +208,10 @@ var sequenceCreate = map[Dialect]string{
 )`,
 }
 
-// sequenceNext is how a row gets the next number. A bare nextval would do in PostgreSQL but for one thing: it writes ahead for 32 numbers, and only the transaction that
-// did so waits for the disk. A number that another gets out of those can come again after a crash. A transaction that changes a row waits in any case.
+// sequenceNext is how a row gets the next number. A bare nextval would do in PostgreSQL but for one
+// thing: it writes ahead for 32 numbers, and only the transaction that did so waits for the disk. A
+// number that another gets out of those can come again after a crash. A transaction that changes a
+// row waits in any case.
 var sequenceNext = map[Dialect]string{
 	MySQL:      "REPLACE INTO {table} (stub, step, first_id) VALUES (?, ?, ?)",
 	PostgreSQL: "UPDATE {table} SET id = DEFAULT WHERE stub = ? RETURNING id",

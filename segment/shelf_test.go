@@ -13,7 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// shelf is a Source in memory, with rows as Leaf's table has them: a fetch moves max by a step, and the range is what lies between.
+// shelf is a Source in memory, with rows as Leaf's table has them: a fetch moves max by a step, and
+// the range is what lies between.
 type shelf struct {
 	mu     sync.Mutex
 	rows   map[string]*row
@@ -21,7 +22,8 @@ type shelf struct {
 	flying map[string]bool
 	twice  bool // two Takes of a tag were under way at once
 
-	// before is called for each Take, outside of the mutex: it may wait, and its error is the answer.
+	// before is called for each Take, outside of the mutex: it may wait, and its error is the
+	// answer.
 	before func(ctx context.Context, tag string) error
 }
 
@@ -138,7 +140,7 @@ func (s *shelf) onlyOneAtATime(t testing.TB) {
 
 var errDown = errors.New("connection refused")
 
-// refused is a store that can not be reached.
+// refused is a store that cannot be reached.
 func refused(context.Context, string) error {
 	return &redisstore.Error{Op: "take", Class: redisstore.ErrUnavailable, Cause: errDown}
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// DefaultStep is how many ids a [Source] takes at once when neither the caller nor the tag says how many.
+// DefaultStep is how many ids a [Source] takes at once when neither the caller nor the tag says how
+// many.
 const DefaultStep = 2000
 
 // What a [Source] answers with. Both are refusals: nothing was taken.
@@ -17,7 +18,8 @@ var (
 	ErrExhausted = redisstore.Refusal("segment: the tag has no ids left below 2^63")
 )
 
-// Range is the ids Lo, Lo+Delta, … below Hi. Lo is 0 or more; anything else is refused with [ErrBadRange].
+// Range is the ids Lo, Lo+Delta, … below Hi. Lo is 0 or more; anything else is refused with
+// [ErrBadRange].
 type Range struct {
 	Lo, Hi int64 // half-open: [Lo, Hi)
 	Delta  int64 // distance of two ids; 0 = 1
@@ -26,10 +28,12 @@ type Range struct {
 
 // Source hands out ranges that no two calls share. It is safe for concurrent use.
 type Source interface {
-	// Take takes the next step ids of a tag: a count of ids, not a distance. With step 0 it takes as many as the source wants for the tag: the tag's own
-	// step, else [DefaultStep]. It may give fewer or more than asked.
+	// Take takes the next step ids of a tag: a count of ids, not a distance. With step 0 it takes
+	// as many as the source wants for the tag: the tag's own step, else [DefaultStep]. It may give
+	// fewer or more than asked.
 	//
-	// The error keeps the class of what went wrong ([redisstore.ErrRefused] or [redisstore.ErrUnknownOutcome]). After an unknown outcome the ids may be
-	// taken: nothing asks for the same ones again, and a gap is left.
+	// The error keeps the class of what went wrong ([redisstore.ErrRefused] or
+	// [redisstore.ErrUnknownOutcome]). After an unknown outcome the ids may be taken: nothing asks
+	// for the same ones again, and a gap is left.
 	Take(ctx context.Context, tag string, step int64) (Range, error)
 }

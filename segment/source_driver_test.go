@@ -86,8 +86,9 @@ func (r *badRows) Next(into []driver.Value) error {
 	return nil
 }
 
-// database/sql sends a statement again, on another connection, when the driver calls the connection bad. It does so with the one that begins the transaction, which takes
-// nothing; each of the others is sent once, and so is the whole transaction.
+// database/sql sends a statement again, on another connection, when the driver calls the connection
+// bad. It does so with the one that begins the transaction, which takes nothing; each of the others
+// is sent once, and so is the whole transaction.
 func TestNothingThatTakesIsSentTwice(t *testing.T) {
 	for _, row := range []struct {
 		bad  string

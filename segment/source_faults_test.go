@@ -56,7 +56,8 @@ func (l leafTable) behind(t *testing.T, f *fault, timeout time.Duration) *segmen
 	return segment.NewLeafAlloc(db, dialects[l.server.Kind()], segment.LeafConfig{Timeout: timeout})
 }
 
-// Each row breaks one fetch at one of its steps. What the fetch is told must be true, and what it was not told must be a gap.
+// Each row breaks one fetch at one of its steps. What the fetch is told must be true, and what it
+// was not told must be a gap.
 func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
 	const hang = 5 * time.Second // the steps before the one that hangs have to be done by then
 	eachServer(t, func(t *testing.T, server *sqltest.Server) {
@@ -116,11 +117,13 @@ func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
 	})
 }
 
-// A link that breaks without a word leaves the transaction open, and the row locked, for as long as the server believes in it.
+// A link that breaks without a word leaves the transaction open, and the row locked, for as long as
+// the server believes in it.
 func TestLinkThatBreaksWithoutAWordKeepsNoRowLockedForLong(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *sqltest.Server) {
 		l := newLeafTable(t, server)
-		if server.Kind() == sqltest.MariaDB { // as docs/segments.md says; PostgreSQL is told so by the source
+		// as docs/segments.md says; PostgreSQL is told so by the source
+		if server.Kind() == sqltest.MariaDB {
 			setting(t, server, "idle_write_transaction_timeout", "1")
 		}
 		l.seed(t, "orders", 1, 10)
@@ -192,7 +195,8 @@ func TestLinksThatAreCutUnderLoadHandOutNoIDTwice(t *testing.T) {
 			awaitMore(t, &taken, taken.count()+30)
 			link.Swallow()
 			awaitFaults(t, &taken, (round+1)*4)
-			cancel() // a server keeps each connection of theirs that came to nothing, and takes only so many
+			// a server keeps each connection of theirs that came to nothing, and takes only so many
+			cancel()
 		}
 		taken.keep(t.Context(), l, taken.count()+30)
 		all.Wait()

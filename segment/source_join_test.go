@@ -90,7 +90,8 @@ func (b *book) residues(mark int, n int64) map[int64]int {
 	return count
 }
 
-// Stores join, leave and are replaced while processes of the old and of the new configuration take what they can.
+// Stores join, leave and are replaced while processes of the old and of the new configuration take
+// what they can.
 func TestStoresJoinAndLeaveWithoutAnIDTwice(t *testing.T) {
 	maria, postgres := sharedServer(t, sqltest.MariaDB), sharedServer(t, sqltest.PostgreSQL)
 	a, b, c, d := newLeafTable(t, maria), newLeafTable(t, postgres), newLeafTable(t, maria), newLeafTable(t, postgres)
@@ -110,14 +111,17 @@ func TestStoresJoinAndLeaveWithoutAnIDTwice(t *testing.T) {
 		}
 		mark := taken.mark()
 		awaitMore(t, &taken, mark+30)
-		for _, leaf := range from { // an old store in its old place hands out nothing, unless the new configuration has it there as well
+		// an old store in its old place hands out nothing, unless the new configuration has it
+		// there as well
+		for _, leaf := range from {
 			if len(from) != len(to) {
 				tag := segment.StripeTag("orders", slices.IndexFunc(from, func(l leafTable) bool { return l.LeafAlloc == leaf.LeafAlloc }), len(from))
 				_, err := leaf.Take(ctx, tag, 0)
 				refused(t, err, segment.ErrRetired)
 			}
 		}
-		again, err := restripe(t, from, to, 1) // by mistake, or since nobody knows whether it has ended
+		// by mistake, or since nobody knows whether it has ended
+		again, err := restripe(t, from, to, 1)
 		if err != nil || again < floor {
 			t.Errorf("a second time: %d after %d, %v", again, floor, err)
 		}
@@ -176,7 +180,7 @@ func linkThatIsCut(t *testing.T, target string) string {
 	return link.Addr()
 }
 
-// A store that is gone for good can not be asked how far it was.
+// A store that is gone for good cannot be asked how far it was.
 func TestRestripingWithoutAStoreThatIsGoneNeedsAStart(t *testing.T) {
 	server := sharedServer(t, sqltest.MariaDB)
 	a, b, c := newLeafTable(t, server), newLeafTable(t, server), newLeafTable(t, server)

@@ -274,7 +274,8 @@ func (l leafTable) manyAtOnce(t *testing.T) {
 		for i := range takers {
 			all.Go(func() {
 				for range each {
-					taken.note(leaf.Take(t.Context(), "many", int64((p+i)%3*10))) // as many as the row says, or 10, or 20
+					// as many as the row says, or 10, or 20
+					taken.note(leaf.Take(t.Context(), "many", int64((p+i)%3*10)))
 				}
 			})
 		}
@@ -291,7 +292,8 @@ func (l leafTable) manyAtOnce(t *testing.T) {
 	}
 }
 
-// A row (1, 2000) that is drained fast moves as under Leaf, whichever database it is in, and its ids are 1 and on.
+// A row (1, 2000) that is drained fast moves as under Leaf, whichever database it is in, and its
+// ids are 1 and on.
 func TestDrainedRowMovesAsUnderLeaf(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *sqltest.Server) {
 		l := newLeafTable(t, server)

@@ -26,7 +26,8 @@ func newSequence(t *testing.T, l leafTable, step int64) *segment.Sequence {
 	return sequence
 }
 
-// sequence is the sequence table in the same database, as a process has it that is configured with a step.
+// sequence is the sequence table in the same database, as a process has it that is configured with
+// a step.
 func (l leafTable) sequence(t *testing.T, step int64) *segment.Sequence {
 	t.Helper()
 	return segment.NewSequence(l.server.OpenDatabase(t, l.database), dialects[l.server.Kind()], segment.SequenceConfig{Step: step})
@@ -166,7 +167,8 @@ func (s sequenceTable) exhausted(t *testing.T) {
 	}
 	execute(t, s.leafTable.db, fmt.Sprintf(next, int64(math.MaxInt64)))
 	_, err := s.Take(t.Context(), "orders", 0)
-	if !errors.Is(err, redisstore.ErrRefused) { // the database's own last number is refused, or its end is
+	// the database's own last number is refused, or its end is
+	if !errors.Is(err, redisstore.ErrRefused) {
 		t.Errorf("at the end of all numbers: %v", err)
 	}
 	_, err = s.Take(t.Context(), "orders", 0)

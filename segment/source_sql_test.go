@@ -23,7 +23,8 @@ var shared = struct {
 	servers map[sqltest.Kind]*sqltest.Server
 }{servers: map[sqltest.Kind]*sqltest.Server{}}
 
-// sharedServer is the server of a kind that all tests share which leave it as it was. Each makes databases of its own there.
+// sharedServer is the server of a kind that all tests share which leave it as it was. Each makes
+// databases of its own there.
 func sharedServer(t *testing.T, kind sqltest.Kind) *sqltest.Server {
 	t.Helper()
 	shared.Lock()
@@ -125,7 +126,8 @@ type book struct {
 	faults int
 }
 
-// keep takes ranges of orders until the context ends or enough are in the book. Failures are noted, and are no reason to stop.
+// keep takes ranges of orders until the context ends or enough are in the book. Failures are noted,
+// and are no reason to stop.
 func (b *book) keep(ctx context.Context, source segment.Source, enough int) {
 	for ctx.Err() == nil && b.count() < enough {
 		taken, err := source.Take(ctx, "orders", 0)

@@ -20,7 +20,8 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// cellar is a store that lives in the test. It has the tags that it was given, and answers as it is told to.
+// cellar is a store that lives in the test. It has the tags that it was given, and answers as it is
+// told to.
 type cellar struct {
 	mu    sync.Mutex
 	next  map[string]int64
@@ -99,7 +100,8 @@ func (o one) Take(context.Context, string, int64) (segment.Range, error) {
 	return segment.Range(o), nil
 }
 
-// The ids of a store's range, each times n plus i, are the ids of the range that comes out: all of them, and no others. What would be beyond 2^63 is refused.
+// The ids of a store's range, each times n plus i, are the ids of the range that comes out: all of
+// them, and no others. What would be beyond 2^63 is refused.
 func TestStripeNumbersEachIDOfItsStore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, segment.MaxStripes).Draw(t, "n")
@@ -248,7 +250,8 @@ func TestFailuresAtOnceCountAsOne(t *testing.T) {
 	})
 }
 
-// A store that does not answer takes its share of the time and no more, and what it may have given is a gap.
+// A store that does not answer takes its share of the time and no more, and what it may have given
+// is a gap.
 func TestStoreThatHangsStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for attempt := range 40 { // each begins with any of the three

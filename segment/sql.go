@@ -27,7 +27,8 @@ const (
 // identifier is a table's name, with the schema that it is in or without.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
 
-// tagName tells whether a text is a tag as the tables can hold it. There is no other, and a database is not asked for one.
+// tagName reports whether a text is a tag as the tables can hold it. There is no other, and a
+// database is not asked for one.
 func tagName(text string) bool { return names.Valid(text) && len(text) <= 128 }
 
 func checkDialect(dialect Dialect) error {

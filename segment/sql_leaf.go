@@ -14,20 +14,23 @@ import (
 // DefaultLeafTable is the table of a [LeafAlloc] that names none.
 const DefaultLeafTable = "leaf_alloc"
 
-// What a source in an SQL database answers besides [ErrUnknownTag] and [ErrExhausted]. All are refusals: nothing was changed.
+// What a source in an SQL database answers besides [ErrUnknownTag] and [ErrExhausted]. All are
+// refusals: nothing was changed.
 var (
 	// ErrBadRow means that a tag's row holds what no range can be made of, such as a step below 0.
-	ErrBadRow = redisstore.Refusal("segment: the tag's row can not be used")
+	ErrBadRow = redisstore.Refusal("segment: the tag's row cannot be used")
 	// ErrRetired means that the tag hands out nothing any more: its step is 0.
 	ErrRetired = redisstore.Refusal("segment: the tag is retired")
-	// ErrTagExists means that a tag can not be seeded, since it is there.
+	// ErrTagExists means that a tag cannot be seeded, since it is there.
 	ErrTagExists = redisstore.Refusal("segment: the tag exists")
 )
 
-// LeafConfig says where a [LeafAlloc] keeps its tags. The zero value of each field means the default beside it.
+// LeafConfig says where a [LeafAlloc] keeps its tags. The zero value of each field means the
+// default beside it.
 type LeafConfig struct {
-	Table   string        // its name, with or without a schema; the case counts; "" = DefaultLeafTable
-	Timeout time.Duration // of one transaction, beside what its context says: 10ms to 10m; 0 = DefaultTimeout
+	Table string // its name, with or without a schema; the case counts; "" = DefaultLeafTable
+	// of one transaction, beside what its context says: 10ms to 10m; 0 = DefaultTimeout
+	Timeout time.Duration
 }
 
 func (c LeafConfig) withDefaults() LeafConfig {
@@ -42,8 +45,9 @@ func (c LeafConfig) Check() error {
 	return errors.Join(checkTable(c.Table), within("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute))
 }
 
-// LeafAlloc is a [Source] in an SQL database: the table leaf_alloc of Meituan's Leaf, a row for each tag. It and Leaf's own servers can take from one table at
-// the same time. It is safe for concurrent use, and so are any number of them on one table.
+// LeafAlloc is a [Source] in an SQL database: the table leaf_alloc of Meituan's Leaf, a row for
+// each tag. It and Leaf's own servers can take from one table at the same time. It is safe for
+// concurrent use, and so are any number of them on one table.
 type LeafAlloc struct {
 	database   database
 	statements leafStatements
@@ -51,8 +55,9 @@ type LeafAlloc struct {
 
 var _ Source = (*LeafAlloc)(nil)
 
-// NewLeafAlloc returns the tags of a table. It does not look at the database, which stays the caller's to close. A dialect or a configuration that
-// [LeafConfig.Check] finds fault with is a programmer's mistake and panics.
+// NewLeafAlloc returns the tags of a table. It does not look at the database, which stays the
+// caller's to close. A dialect or a configuration that [LeafConfig.Check] finds fault with is a
+// programmer's mistake and panics.
 func NewLeafAlloc(db *sql.DB, dialect Dialect, config LeafConfig) *LeafAlloc {
 	if err := errors.Join(checkDialect(dialect), config.Check()); err != nil {
 		panic(err)
@@ -61,11 +66,14 @@ func NewLeafAlloc(db *sql.DB, dialect Dialect, config LeafConfig) *LeafAlloc {
 	return &LeafAlloc{database{db, dialect, config.Timeout}, leafStatementsFor(dialect, config.Table)}
 }
 
-// Take takes the next range of a tag: [max_id − step, max_id) as one transaction has moved max_id. With step 0 it is the row's step, which comes back as
-// Range.Step in any case and is never written here.
+// Take takes the next range of a tag: [max_id − step, max_id) as one transaction has moved max_id.
+// With step 0 it is the row's step, which comes back as Range.Step in any case and is never written
+// here.
 //
-// It answers [ErrUnknownTag], also where only the case of a letter differs, [ErrExhausted], [ErrRetired], [ErrBadRow] and [ErrRequest] with nothing changed. Other errors are
-// [redisstore.ErrUnavailable] if the transaction has not been committed, and [redisstore.ErrUnknownOutcome] if it may have been. Nothing is sent twice.
+// It answers [ErrUnknownTag], also where only the case of a letter differs, [ErrExhausted],
+// [ErrRetired], [ErrBadRow] and [ErrRequest] with nothing changed. Other errors are
+// [redisstore.ErrUnavailable] if the transaction has not been committed, and
+// [redisstore.ErrUnknownOutcome] if it may have been. Nothing is sent twice.
 func (l *LeafAlloc) Take(ctx context.Context, tag string, step int64) (Range, error) {
 	if step < 0 {
 		return Range{}, fmt.Errorf("%w: step %d is negative", ErrRequest, step)
@@ -110,7 +118,8 @@ func (l *LeafAlloc) take(ctx context.Context, tx *transaction, tag string, step 
 // leafRow is what a range is made of.
 type leafRow struct{ maxID, step int64 }
 
-// row reads a tag's row. A database whose collation takes two tags for one answers with the other's, which is then not this one.
+// row reads a tag's row. A database whose collation takes two tags for one answers with the
+// other's, which is then not this one.
 func (l *LeafAlloc) row(ctx context.Context, tx *transaction, tag string) (row leafRow, err error) {
 	var name string
 	err = tx.row(ctx, l.statements.row, []any{tag}, &name, &row.maxID, &row.step)

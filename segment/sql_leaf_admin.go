@@ -19,13 +19,14 @@ type LeafTag struct {
 	Updated     time.Time // to the second
 }
 
-// CreateTable creates the table if it is not there, and tells whether it has the columns that it needs. It can be repeated, whatever it has answered, and called by
-// several at once.
+// CreateTable creates the table if it is not there, and reports whether it has the columns that it
+// needs. It can be repeated, whatever it has answered, and called by several at once.
 func (l *LeafAlloc) CreateTable(ctx context.Context) error {
 	return l.database.create(ctx, "leaf_alloc create table", l.statements.create, l.statements.probe)
 }
 
-// Seed adds a tag whose first id is maxID, and whose fetches take step ids (1 to 2^31 − 1). A tag that is there stays as it is: [ErrTagExists].
+// Seed adds a tag whose first id is maxID, and whose fetches take step ids (1 to 2^31 − 1). A tag
+// that is there stays as it is: [ErrTagExists].
 func (l *LeafAlloc) Seed(ctx context.Context, tag string, maxID, step int64, description string) error {
 	if err := checkSeed(tag, maxID, step, description); err != nil {
 		return err
@@ -62,7 +63,8 @@ func (l *LeafAlloc) insert(ctx context.Context, tx *transaction, tag string, max
 	return err
 }
 
-// Advance moves a tag's max_id up to atLeast, so that the ids below it are never handed out from now on, and returns what it is then. It never lowers it.
+// Advance moves a tag's max_id up to atLeast, so that the ids below it are never handed out from
+// now on, and returns what it is then. It never lowers it.
 func (l *LeafAlloc) Advance(ctx context.Context, tag string, atLeast int64) (maxID int64, err error) {
 	return l.change(ctx, "leaf_alloc advance", tag, func(ctx context.Context, tx *transaction) error {
 		_, _, err := tx.exec(ctx, l.statements.advance, atLeast, tag, atLeast)
@@ -70,8 +72,9 @@ func (l *LeafAlloc) Advance(ctx context.Context, tag string, atLeast int64) (max
 	})
 }
 
-// Retire ends a tag: its step becomes 0, and whoever takes from it gets [ErrRetired]. All ids that were handed out are below the max_id that it returns. It can be
-// repeated, and returns the same then. Leaf's own servers take no notice of it.
+// Retire ends a tag: its step becomes 0, and whoever takes from it gets [ErrRetired]. All ids that
+// were handed out are below the max_id that it returns. It can be repeated, and returns the same
+// then. Leaf's own servers take no notice of it.
 func (l *LeafAlloc) Retire(ctx context.Context, tag string) (maxID int64, err error) {
 	return l.change(ctx, "leaf_alloc retire", tag, func(ctx context.Context, tx *transaction) error {
 		_, _, err := tx.exec(ctx, l.statements.retire, tag)
@@ -79,7 +82,8 @@ func (l *LeafAlloc) Retire(ctx context.Context, tag string) (maxID int64, err er
 	})
 }
 
-// change makes a change of a tag's row that can be repeated, and returns the max_id behind it. A database that takes another tag for this one changes nothing: row refuses.
+// change makes a change of a tag's row that can be repeated, and returns the max_id behind it. A
+// database that takes another tag for this one changes nothing: row refuses.
 func (l *LeafAlloc) change(ctx context.Context, op, tag string, steps func(context.Context, *transaction) error) (maxID int64, err error) {
 	if !tagName(tag) {
 		return 0, ErrUnknownTag
@@ -98,7 +102,8 @@ func (l *LeafAlloc) change(ctx context.Context, op, tag string, steps func(conte
 	return row.maxID, nil
 }
 
-// Open sees to it that a tag is there, is not retired and is at atLeast or beyond. It can be repeated.
+// Open sees to it that a tag is there, is not retired and is at atLeast or beyond. It can be
+// repeated.
 func (l *LeafAlloc) Open(ctx context.Context, tag string, atLeast, step int64, description string) error {
 	if err := checkSeed(tag, atLeast, step, description); err != nil {
 		return err

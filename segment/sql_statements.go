@@ -7,8 +7,9 @@ type leafStatements struct {
 	create, probe, take, takeStep, row, insert, advance, retire, revive, list string
 }
 
-// The statements are the same in both dialects but for what stands in braces. A fetch is as Leaf's, with conditions under which it does nothing: a row whose numbers
-// make no range, or one beyond 2^63.
+// The statements are the same in both dialects but for what stands in braces. A fetch is as Leaf's,
+// with conditions under which it does nothing: a row whose numbers make no range, or one beyond
+// 2^63.
 const (
 	leafTake     = "UPDATE {table} SET max_id = {new}(max_id + step), update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND step > 0 AND max_id >= 0 AND max_id <= 9223372036854775807 - step"
 	leafTakeStep = "UPDATE {table} SET max_id = {new}(max_id + ?), update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND step > 0 AND max_id >= 0 AND max_id <= 9223372036854775807 - ?"
@@ -40,8 +41,9 @@ var leafCreate = map[Dialect]string{
 )`,
 }
 
-// leafWords is what else stands in braces. In MySQL, LAST_INSERT_ID also remembers the new max_id for the client that has made it; what is read back must be the same.
-// It is not where another taker could come in between, as in a MyISAM table, or where the column has cut the number off.
+// leafWords is what else stands in braces. In MySQL, LAST_INSERT_ID also remembers the new max_id
+// for the client that has made it; what is read back must be the same. It is not where another
+// taker could come in between, as in a MyISAM table, or where the column has cut the number off.
 var leafWords = map[Dialect][]string{
 	MySQL:      {"{new}", "LAST_INSERT_ID", "{seconds}", "CAST(FLOOR(UNIX_TIMESTAMP(update_time)) AS SIGNED)"},
 	PostgreSQL: {"{new}", "", "{seconds}", "CAST(FLOOR(EXTRACT(EPOCH FROM update_time)) AS BIGINT)"},

@@ -29,12 +29,15 @@ type Part struct {
 	Delta int64 // the distance of two ids
 }
 
-// Totals are sums over all tags since New, those that were let go included. They only grow, but for Tags.
+// Totals are sums over all tags since New, those that were let go included. They only grow, but for
+// Tags.
 type Totals struct {
 	Tags     int   // in use now
 	Fetches  int64 // that brought a range
 	Failures int64 // fetches that brought none
-	Starved  int64 // times that callers found no id of a tag in use: one from when the first of them did until a range came, however many waited
+	// times that callers found no id of a tag in use: one from when the first of them did until a
+	// range came, however many waited
+	Starved  int64
 	WentBack int64 // ranges that were refused as [ErrWentBack]
 	LetGo    int64 // tags that were let go because nobody used them
 }

@@ -8,7 +8,8 @@ import (
 // maxDepth is how many ranges are kept ready behind the current one at most.
 const maxDepth = 8
 
-// pace is how many ids of a tag are asked for at a time. It follows the demand, so that a range lasts for a period.
+// pace is how many ids of a tag are asked for at a time. It follows the demand, so that a range
+// lasts for a period.
 type pace struct {
 	fetches int64 // that brought a range
 	step    int64 // of the last of them; 0 = the source's own
@@ -36,7 +37,8 @@ type plan struct {
 	starved bool
 }
 
-// next plans a fetch. The first asks for what the source wants to give, the second for the same again: there is nothing to judge by yet.
+// next plans a fetch. The first asks for what the source wants to give, the second for the same
+// again: there is nothing to judge by yet.
 func (p *pace) next(config *Config, now sample) plan {
 	next := plan{sample: now, step: p.step, depth: max(p.depth, 1), deep: p.deep, starved: p.starved}
 	p.starved = false
@@ -53,12 +55,12 @@ func (p *pace) next(config *Config, now sample) plan {
 	return next
 }
 
-// ideal is the step that would last for a period. That demand has risen shows since the last fetch; that it has fallen only after a whole period, or each burst would be
-// followed by a fall.
+// ideal is the step that would last for a period. That demand has risen shows since the last fetch;
+// that it has fallen only after a whole period, or each burst would be followed by a fall.
 func (p *pace) ideal(now plan, period time.Duration) float64 {
 	step := float64(p.step)
 	switch recent := now.demand(p.last, period); {
-	case now.starved: // demand was cut off, and can not be told from what was drawn
+	case now.starved: // demand was cut off, and cannot be told from what was drawn
 		return math.Inf(1)
 	case recent >= step:
 		return recent
@@ -74,7 +76,8 @@ func (s sample) demand(since sample, period time.Duration) float64 {
 	return float64(drawn) * float64(period) / float64(max(elapsed, 1))
 }
 
-// bounded keeps the next step within a factor of 2 of the last, and within its bounds. Doubling stops where twice would be more than the most.
+// bounded keeps the next step within a factor of 2 of the last, and within its bounds. Doubling
+// stops where twice would be more than the most.
 func (p *pace) bounded(ideal float64, most int64) int64 {
 	last := float64(p.step)
 	step := min(max(ideal, last/2), last*2)
@@ -84,7 +87,8 @@ func (p *pace) bounded(ideal float64, most int64) int64 {
 	return max(int64(math.Round(min(step, float64(most)))), p.least)
 }
 
-// succeed notes that a fetch brought a range of count ids, with the least step that the source told.
+// succeed notes that a fetch brought a range of count ids, with the least step that the source
+// told.
 func (p *pace) succeed(config *Config, done plan, count, least int64) {
 	if least > 0 {
 		p.least = least

@@ -20,18 +20,20 @@ func TestTagDrainedFastMovesTheRowAsLeafDoes(t *testing.T) {
 	}{
 		{1, 2000, 0, []int64{2001, 4001, 8001, 16001, 32001}},
 		{0, 1, 0, []int64{1, 2, 4, 8, 16, 32, 64, 128}},
-		{1, 10, 100, []int64{11, 21, 41, 81, 161, 241, 321}}, // 160 would be more than 100, so 80 it stays
-		{1, 100, 100, []int64{101, 201, 301, 401}},           // a step at the most
-		{1, 300, 100, []int64{301, 601, 901, 1201}},          // a least step above the most
-		{5, 33, 66, []int64{38, 71, 137, 203, 269}},          // twice is just the most
-		{5, 33, 65, []int64{38, 71, 104, 137, 170}},          // and just more than that
+		// 160 would be more than 100, so 80 it stays
+		{1, 10, 100, []int64{11, 21, 41, 81, 161, 241, 321}},
+		{1, 100, 100, []int64{101, 201, 301, 401}},  // a step at the most
+		{1, 300, 100, []int64{301, 601, 901, 1201}}, // a least step above the most
+		{5, 33, 66, []int64{38, 71, 137, 203, 269}}, // twice is just the most
+		{5, 33, 65, []int64{38, 71, 104, 137, 170}}, // and just more than that
 		{math.MaxInt64 - 25, 10, 0, []int64{math.MaxInt64 - 15, math.MaxInt64 - 5, math.MaxInt64}},
 	} {
 		bubble(t, func(t *testing.T) {
 			source := newShelf("orders", row.start, row.step)
 			s := open(t, source, Config{MaxStep: row.maxStep})
 			tag := handle(t, s, "orders")
-			end := row.maxes[len(row.maxes)-2] // when its first id is drawn the last Take of the row is over
+			// when its first id is drawn the last Take of the row is over
+			end := row.maxes[len(row.maxes)-2]
 			ids := slow(t, tag, int(end-row.start))
 			wantRun(t, ids, row.start)
 			if got := source.maxes("orders"); !slices.Equal(got[:min(len(got), len(row.maxes))], row.maxes) {
@@ -70,7 +72,8 @@ func TestNextRangeIsFetchedWhenATenthIsUsed(t *testing.T) {
 	}
 }
 
-// The mark is met once for each range: draws behind it are as plain as those before, and so are those of the next range.
+// The mark is met once for each range: draws behind it are as plain as those before, and so are
+// those of the next range.
 func TestDrawsBehindTheMarkArePlainAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, newShelf("orders", 1, 100), Config{})
@@ -112,7 +115,8 @@ func steady(t *testing.T, tag *Tag, every time.Duration, n int) {
 	}
 }
 
-// The first fetch asks for what the source wants to give, the second for the same, whatever the demand; then it follows.
+// The first fetch asks for what the source wants to give, the second for the same, whatever the
+// demand; then it follows.
 func TestFirstStepsAreTheSources(t *testing.T) {
 	for _, row := range []struct {
 		step  int64 // of the row; 0 = no wish
@@ -177,7 +181,8 @@ func TestQuietTagComesDownByHalvesToItsLeastStep(t *testing.T) {
 	})
 }
 
-// The row's step can be changed while the tag is in use: it holds from the next fetch but one, up or down.
+// The row's step can be changed while the tag is in use: it holds from the next fetch but one, up
+// or down.
 func TestLeastStepIsFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 10)
@@ -199,7 +204,8 @@ func wantSteps(t *testing.T, s *Segments, step, least int64) {
 	expect.Equal(t, "the least step", only(t, s).LeastStep, least)
 }
 
-// A step never leaves its bounds, whatever was drawn in whatever time, and never changes by more than a factor 2.
+// A step never leaves its bounds, whatever was drawn in whatever time, and never changes by more
+// than a factor 2.
 func TestStepStaysWithinItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := &Config{Period: rapid.Custom(anyTime).Draw(t, "period"), MaxStep: rapid.Int64Range(1, 1<<40).Draw(t, "most")}
@@ -278,7 +284,8 @@ func anyTime(t *rapid.T) time.Duration {
 	return time.Duration(rapid.OneOf(rapid.Int64Range(1, 1000), rapid.Int64Range(1, int64(720*time.Hour))).Draw(t, "ns"))
 }
 
-// Where the step may not grow and the chain is found empty all the same, more ranges are kept ready; fewer again when the demand has gone.
+// Where the step may not grow and the chain is found empty all the same, more ranges are kept
+// ready; fewer again when the demand has gone.
 func TestDemandBeyondTheStepKeepsMoreRangesReady(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 100)
@@ -302,7 +309,8 @@ func TestDemandBeyondTheStepKeepsMoreRangesReady(t *testing.T) {
 	})
 }
 
-// While the step still grows there is one range ahead, however great the demand: what a restart wastes stays small.
+// While the step still grows there is one range ahead, however great the demand: what a restart
+// wastes stays small.
 func TestOneRangeIsReadyWhileTheStepGrows(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 10)

@@ -20,10 +20,13 @@ const MaxStripes = 1024
 // DefaultStripeTimeout is how long one store may take where a [StripedConfig] does not say.
 const DefaultStripeTimeout = time.Second
 
-// StripedConfig says how a [Striped] deals with stores that are away. The zero value of each field means the default beside it.
+// StripedConfig says how a [Striped] deals with stores that are away. The zero value of each field
+// means the default beside it.
 type StripedConfig struct {
-	Timeout time.Duration // of one store, beside its share of what the context leaves: 10ms to 10m; 0 = DefaultStripeTimeout
-	Logger  *slog.Logger  // is told when a store goes and when it comes back; nil = no log
+	// of one store, beside its share of what the context leaves: 10ms to 10m; 0 =
+	// DefaultStripeTimeout
+	Timeout time.Duration
+	Logger  *slog.Logger // is told when a store goes and when it comes back; nil = no log
 }
 
 func (c StripedConfig) withDefaults() StripedConfig {
@@ -39,14 +42,20 @@ func (c StripedConfig) Check() error {
 	return within("stripe timeout", c.withDefaults().Timeout, 10*time.Millisecond, 10*time.Minute)
 }
 
-// Striped is a [Source] made of n independent stores: store i hands out the ids that leave i when divided by n, so no two stores have one in common, and one that
-// is down stops nothing. Ids of different stores interleave and come in no order: those of a store that was away for long are smaller than the others'.
+// Striped is a [Source] made of n independent stores: store i hands out the ids that leave i when
+// divided by n, so no two stores have one in common, and one that is down stops nothing. Ids of
+// different stores interleave and come in no order: those of a store that was away for long are
+// smaller than the others'.
 //
-// Stores are asked in turn, so that they advance alike. Behind one that refuses the next is asked at once, and so it is behind one of which nothing is known: whatever
-// that has given is a gap. One that is away is passed over for a while, up to half a minute, and asked in that time only if no other answers.
+// Stores are asked in turn, so that they advance alike. Behind one that refuses the next is asked
+// at once, and so it is behind one of which nothing is known: whatever that has given is a gap. One
+// that is away is passed over for a while, up to half a minute, and asked in that time only if no
+// other answers.
 //
-// Every process must have the same store under the same index, and the same n. To see to it each store keeps the tag under [StripeTag], which holds both: where they do not fit
-// there is no such tag, and the store refuses. So a store must not make up tags that it is asked for. [Restripe] changes the stores and their number.
+// Every process must have the same store under the same index, and the same n. To see to it each
+// store keeps the tag under [StripeTag], which holds both: where they do not fit there is no such
+// tag, and the store refuses. So a store must not make up tags that it is asked for. [Restripe]
+// changes the stores and their number.
 //
 // It is safe for concurrent use.
 type Striped struct {
@@ -54,8 +63,9 @@ type Striped struct {
 	config StripedConfig
 	stores []*stripeStore
 
-	mu    sync.Mutex
-	turns map[string]int // by tag: which of the stores is the next to be asked; only tags that a store knows
+	mu sync.Mutex
+	// by tag: which of the stores is the next to be asked; only tags that a store knows
+	turns map[string]int
 }
 
 var _ Source = (*Striped)(nil)
@@ -63,7 +73,8 @@ var _ Source = (*Striped)(nil)
 // StripeTag is the name under which store i of n keeps a tag.
 func StripeTag(tag string, i, n int) string { return fmt.Sprintf("%s@%dof%d", tag, i, n) }
 
-// NewStriped puts stores together. The map gives each its index, 0 to n − 1. Not all n need to be there: a process may know only those that are near to it.
+// NewStriped puts stores together. The map gives each its index, 0 to n − 1. Not all n need to be
+// there: a process may know only those that are near to it.
 func NewStriped(stores map[int]Source, n int, config StripedConfig) (*Striped, error) {
 	faults := []error{config.Check()}
 	if n < 1 || n > MaxStripes {
@@ -90,8 +101,9 @@ func NewStriped(stores map[int]Source, n int, config StripedConfig) (*Striped, e
 
 // Take takes a range of the first store that gives one. Its Delta is n times the store's.
 //
-// The error is that of the store which may have done most, or which may be asked again: an unknown outcome before a store that is away, that before another refusal, and
-// [ErrExhausted] and [ErrUnknownTag] only if all that were asked say so. Its text tells what each of them answered.
+// The error is that of the store which may have done most, or which may be asked again: an unknown
+// outcome before a store that is away, that before another refusal, and [ErrExhausted] and
+// [ErrUnknownTag] only if all that were asked say so. Its text tells what each of them answered.
 func (s *Striped) Take(ctx context.Context, tag string, step int64) (Range, error) {
 	order, up := s.order(tag)
 	var faults stripeFaults
@@ -113,7 +125,8 @@ func (s *Striped) Take(ctx context.Context, tag string, step int64) (Range, erro
 	return Range{}, faults
 }
 
-// order is the stores as they are to be asked: in turn, those that are down last. up is how many are not.
+// order is the stores as they are to be asked: in turn, those that are down last. up is how many
+// are not.
 func (s *Striped) order(tag string) (order []*stripeStore, up int) {
 	s.mu.Lock()
 	turn, known := s.turns[tag]
@@ -168,7 +181,8 @@ func interleaved(taken Range, i, n int64) (Range, error) {
 		return Range{}, ErrExhausted
 	}
 	if last == taken.Lo {
-		delta = 1 // to where there is no second id any distance would do, and this one times n is no overflow
+		// to where there is no second id any distance would do, and this one times n is no overflow
+		delta = 1
 	}
 	return Range{Lo: taken.Lo*n + i, Hi: last*n + i + 1, Delta: delta * n, Step: taken.Step}, nil
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// stripeFaults is why no store gave a range, in the order in which they were asked. It is one error of one class: that of its worst.
+// stripeFaults is why no store gave a range, in the order in which they were asked. It is one error
+// of one class: that of its worst.
 type stripeFaults []stripeFault
 
 type stripeFault struct {
@@ -24,12 +25,12 @@ func unavailable(cause error) error {
 	return &redisstore.Error{Op: "striped take", Class: redisstore.ErrUnavailable, Cause: cause}
 }
 
-// answered tells whether one of the stores has said no for a reason of its own.
+// answered reports whether one of the stores has said no for a reason of its own.
 func (f stripeFaults) answered() bool {
 	return slices.ContainsFunc(f, func(fault stripeFault) bool { return !away(fault.err) })
 }
 
-// away tells whether a store could not be asked, or did not answer.
+// away reports whether a store could not be asked, or did not answer.
 func away(err error) bool {
 	return errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrUnavailable)
 }

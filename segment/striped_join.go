@@ -9,28 +9,34 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// ErrFloor is the refusal of [Restripe] where it can not know from which id on the new stores may hand out: one of the old ones is gone and no start was given.
-// Nothing was opened.
+// ErrFloor is the refusal of [Restripe] where it cannot know from which id on the new stores may
+// hand out: one of the old ones is gone and no start was given. Nothing was opened.
 var ErrFloor = redisstore.Refusal("segment: the new stores have no start")
 
 // Restriping says what [Restripe] is to do.
 type Restriping struct {
 	Tag string
-	// From is the stores that the tag has now, by index; none for a tag that is new. A nil stands for one that is gone for good: see Start.
+	// From is the stores that the tag has now, by index; none for a tag that is new. A nil stands
+	// for one that is gone for good: see Start.
 	From []*LeafAlloc
 	// To is the stores that it shall have, by index: any of the old ones and others, in any order.
 	To []*LeafAlloc
-	// Start is the least id that the new stores may hand out. It is needed only if one of the old ones is gone: then it must be above all that one can have given.
+	// Start is the least id that the new stores may hand out. It is needed only if one of the old
+	// ones is gone: then it must be above all that one can have given.
 	Start int64
 	Step  int64 // of the tag's rows in the new stores; see LeafAlloc.Seed
 }
 
-// Restripe moves a tag from the stores of one [Striped] to those of another: more of them, fewer, others, or a first time. Processes that use the old stores may go on while
-// it runs. It first retires the tag in each old store, which ends what that hands out to them; only when all are retired is it known which ids may have been handed
-// out; then it opens the tag in each new store, above all of those. So between the first and the last nobody is handed anything, and afterwards only who knows the new stores.
+// Restripe moves a tag from the stores of one [Striped] to those of another: more of them, fewer,
+// others, or a first time. Processes that use the old stores may go on while it runs. It first
+// retires the tag in each old store, which ends what that hands out to them; only when all are
+// retired is it known which ids may have been handed out; then it opens the tag in each new store,
+// above all of those. So between the first and the last nobody is handed anything, and afterwards
+// only who knows the new stores.
 //
-// If it fails it can be repeated, and must be, until it returns no error: it goes on where it was. It needs every old store to answer, but for those that are nil. It returns the
-// floor: all ids that are handed out from now on are at or above it.
+// If it fails it can be repeated, and must be, until it returns no error: it goes on where it was.
+// It needs every old store to answer, but for those that are nil. It returns the floor: all ids
+// that are handed out from now on are at or above it.
 func Restripe(ctx context.Context, r Restriping) (floor int64, err error) {
 	if err := r.check(); err != nil {
 		return 0, err
@@ -68,7 +74,8 @@ func (r Restriping) check() error {
 	return checkSeed(StripeTag(r.Tag, len(r.To)-1, len(r.To)), r.Start, r.Step, "")
 }
 
-// retire ends the tag in all old stores, and returns an id that is above all that they have handed out.
+// retire ends the tag in all old stores, and returns an id that is above all that they have handed
+// out.
 func (r Restriping) retire(ctx context.Context) (floor int64, err error) {
 	n := int64(len(r.From))
 	floor = r.Start

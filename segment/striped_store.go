@@ -37,8 +37,8 @@ func (s *stripeStore) downFor(now time.Time) time.Duration {
 	return max(0, s.stats.DownUntil.Sub(now))
 }
 
-// note counts what became of a call. A store that is away, or that does not answer, is down for a while; one that says no is not. given is why the caller has given
-// up, if it has.
+// note counts what became of a call. A store that is away, or that does not answer, is down for a
+// while; one that says no is not. given is why the caller has given up, if it has.
 func (s *stripeStore) note(err, given error, log *slog.Logger) {
 	now := time.Now()
 	s.mu.Lock()

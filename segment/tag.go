@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Tag is the handle of one tag, for those who draw many ids of it. It is safe for concurrent use, and stays good when the tag was let go: the next call fetches
-// again.
+// Tag is the handle of one tag, for those who draw many ids of it. It is safe for concurrent use,
+// and stays good when the tag was let go: the next call fetches again.
 type Tag struct {
 	// head is where ids are drawn from: the chain's current node, or one that is used up.
 	head     atomic.Pointer[node]
@@ -20,9 +20,11 @@ type Tag struct {
 // Name is the tag's name.
 func (t *Tag) Name() string { return t.name }
 
-// Next draws an id. It waits only where no range is ready; ctx ends the wait, and is not looked at otherwise.
+// Next draws an id. It waits only where no range is ready; ctx ends the wait, and is not looked at
+// otherwise.
 //
-// The errors: what the Source answered, if this call waited for it; [ErrStarved] with the context's cause; [ErrWentBack], [ErrBadRange], [ErrTooManyTags], [ErrClosed].
+// The errors: what the Source answered, if this call waited for it; [ErrStarved] with the context's
+// cause; [ErrWentBack], [ErrBadRange], [ErrTooManyTags], [ErrClosed].
 func (t *Tag) Next(ctx context.Context) (int64, error) {
 	return t.head.Load().next(ctx, t, (*Tag).slowly)
 }
@@ -40,8 +42,9 @@ func (t *Tag) slowly(ctx context.Context, n *node, p int64) (int64, error) {
 	return n.id(p), nil
 }
 
-// NextN draws as many ids as there is room for, in rising order as far as the source's ranges rise. After an error none of them counts, and those that were
-// drawn are lost. It waits and fails as Next does.
+// NextN draws as many ids as there is room for, in rising order as far as the source's ranges rise.
+// After an error none of them counts, and those that were drawn are lost. It waits and fails as
+// Next does.
 func (t *Tag) NextN(ctx context.Context, ids []int64) error {
 	for len(ids) > 0 {
 		n := t.head.Load()
@@ -59,7 +62,8 @@ func (t *Tag) NextN(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// All yields ids until the consumer breaks off, or an error, which it yields last. Each id is drawn when it is asked for.
+// All yields ids until the consumer breaks off, or an error, which it yields last. Each id is drawn
+// when it is asked for.
 func (t *Tag) All(ctx context.Context) iter.Seq2[int64, error] {
 	return func(yield func(int64, error) bool) {
 		for {

@@ -17,7 +17,8 @@ const (
 	year = 365 * day
 )
 
-// live draws ids from one minute to another, all those of some minutes at once; what is less than one id is saved for later. It gives how many it has drawn.
+// live draws ids from one minute to another, all those of some minutes at once; what is less than
+// one id is saved for later. It gives how many it has drawn.
 func live(t *testing.T, tag *Tag, from, to, atOnce int, demand demand) (drawn int64) {
 	t.Helper()
 	ids := make([]int64, 0, 1<<20)
@@ -51,8 +52,9 @@ func perDay(source *shelf, start time.Time) map[int]int {
 	return days
 }
 
-// Steady load, at any rate whose step lies within the bounds, with any period: as many fetches an hour as the period says, within 20 %. The first two
-// days are for the step to come there, from wherever the row begins.
+// Steady load, at any rate whose step lies within the bounds, with any period: as many fetches an
+// hour as the period says, within 20 %. The first two days are for the step to come there, from
+// wherever the row begins.
 func TestFetchesPerHourAreAsConfiguredUnderSteadyLoad(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, row := range []struct {
@@ -85,7 +87,8 @@ func TestFetchesPerHourAreAsConfiguredUnderSteadyLoad(t *testing.T) {
 	}
 }
 
-// A year of a shop: day and night, weekends, a sale for two days, two weeks of silence, a rush of some minutes now and then.
+// A year of a shop: day and night, weekends, a sale for two days, two weeks of silence, a rush of
+// some minutes now and then.
 func TestYearOfDemand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, start := newShelf("orders", 1, 100), time.Now()

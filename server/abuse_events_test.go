@@ -13,7 +13,7 @@ import (
 )
 
 // A client that is connected and takes nothing, such as one whose machine has gone, does not keep
-// its place: it is dropped as soon as it can not be written to any more.
+// its place: it is dropped as soon as it cannot be written to any more.
 func TestListenerThatTakesNothingLosesItsPlace(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})}, func(s *server.Server) { s.SetPatience(50 * time.Millisecond) })
 	for range 3 {

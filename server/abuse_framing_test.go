@@ -52,7 +52,8 @@ func TestHiddenRequestsAreNeverRun(t *testing.T) {
 					version = "HTTP/1.0"
 				}
 				s := hurried(t)
-				for _, path := range []string{"/payments", "/token"} { // of which one reads its body
+				// of which one reads its body
+				for _, path := range []string{"/payments", "/token"} {
 					for _, a := range s.raw(t, "POST "+path+" "+version+"\r\nHost: localhost\r\n"+rest) {
 						if a.status == 200 {
 							t.Errorf("to POST %s: %v; want a refusal", path, a)

@@ -64,7 +64,8 @@ func TestCompressedBodyIsRefusedAndNotInflated(t *testing.T) {
 	for _, header := range []string{"Content-Encoding: identity", "Content-Encoding: Identity "} {
 		must[wire.TokenIssued](t, s, 201, "POST", "/token", "{}", header)
 	}
-	must[wire.TokenIssued](t, s, 201, "POST", "/token", "", "Content-Encoding: gzip") // there is nothing to inflate
+	// there is nothing to inflate
+	must[wire.TokenIssued](t, s, 201, "POST", "/token", "", "Content-Encoding: gzip")
 	s.do(t, "GET", "/counter/k", "").wantStatus(t, 404)
 	expect.Equal(t, "the token's state after the bombs", s.state(t, token), "issued")
 	expect.Equal(t, "payments after the bombs", s.ledger(t).Total, 0)

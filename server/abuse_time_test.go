@@ -85,7 +85,8 @@ func TestClientThatSendsLetterByLetterIsCutOff(t *testing.T) {
 				} else if row.status != 0 {
 					t.Errorf("got answers %v, want status %d", answers, row.status)
 				}
-				if len(rest) > 1 || len(rest) == 1 && rest[0].status != http.StatusBadRequest && rest[0].status != http.StatusRequestTimeout { // which net/http answers, or nothing
+				// which net/http answers, or nothing
+				if len(rest) > 1 || len(rest) == 1 && rest[0].status != http.StatusBadRequest && rest[0].status != http.StatusRequestTimeout {
 					t.Errorf("got answers %v, want none after the service's own but 400 or 408", answers)
 				}
 				wantNothingDone(t, s)
@@ -149,7 +150,8 @@ func TestCrowdOfUnusedConnectionsKeepsNobodyOut(t *testing.T) {
 	for i := range 100 {
 		conn := s.connect(t)
 		if i%2 == 1 {
-			_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Never: end") // it stays with its header
+			// it stays with its header
+			_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Never: end")
 		}
 	}
 	s.client.Transport = &http.Transport{DisableKeepAlives: true}

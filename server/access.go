@@ -14,7 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Route is one method of one path, and the role that a caller needs for it: access.None for what is open to all.
+// Route is one method of one path, and the role that a caller needs for it: access.None for what is
+// open to all.
 type Route struct {
 	Method, Path string // the path as the documents write it, such as /counter/{key}
 	Role         access.Role
@@ -42,9 +43,10 @@ type part struct {
 
 // door is how another system's clients say who they are, and are refused.
 type door struct {
-	key    func(echo.Context) string                // where else a key may be; nil = nowhere
-	own    func(echo.Context) (access.Caller, bool) // who shows what the door itself knows; nil = nobody
-	refuse func(echo.Context, error) error          // nil = with a problem
+	key func(echo.Context) string // where else a key may be; nil = nowhere
+	// who shows what the door itself knows; nil = nobody
+	own    func(echo.Context) (access.Caller, bool)
+	refuse func(echo.Context, error) error // nil = with a problem
 }
 
 func (s *Server) roster(e *echo.Echo) *roster {
@@ -92,7 +94,8 @@ func (p part) Match(methods []string, path string, handler echo.HandlerFunc, mid
 	}
 }
 
-// complete lists the routes. One that was registered past the roster needs no role, which nobody may have meant: it panics.
+// complete lists the routes. One that was registered past the roster needs no role, which nobody
+// may have meant: it panics.
 func (r *roster) complete() (list []Route) {
 	for _, route := range r.echo.Routes() {
 		role, known := r.roles[route.Method+" "+route.Path]
@@ -105,7 +108,8 @@ func (r *roster) complete() (list []Route) {
 	return list
 }
 
-// admits lets a request through whose caller has a role, and puts the caller into its context. Where access is not controlled it lets everybody through.
+// admits lets a request through whose caller has a role, and puts the caller into its context.
+// Where access is not controlled it lets everybody through.
 func (s *Server) admits(role access.Role, at door) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -138,7 +142,8 @@ func (s *Server) enter(c echo.Context, role access.Role, at door) (leave func(),
 	who := caller(c)
 	if s.config.Access != nil {
 		who, err = s.admit(c, role, at)
-		c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), who))) // for the log, also of one who is refused
+		// for the log, also of one who is refused
+		c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), who)))
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +229,7 @@ func (s *Server) byCertificate(request *http.Request) (caller access.Caller, ok 
 }
 
 // byKey finds whose a key is. A right one passes whatever was tried before it; who shows wrong ones
-// again and again is told later each time to wait, and has to connect anew where that can not be.
+// again and again is told later each time to wait, and has to connect anew where that cannot be.
 func (s *Server) byKey(c echo.Context, key string) (access.Caller, error) {
 	caller, err := s.config.Access.Key(key)
 	switch {
@@ -245,7 +250,8 @@ func (s *Server) byKey(c echo.Context, key string) (access.Caller, error) {
 	return caller, nil
 }
 
-// remote is the address that a request comes from: of IPv6 the network, of which one host can have all addresses.
+// remote is the address that a request comes from: of IPv6 the network, of which one host can have
+// all addresses.
 func remote(c echo.Context) netip.Addr {
 	at, err := netip.ParseAddr(c.RealIP())
 	if err != nil {
@@ -287,7 +293,8 @@ func notEmpty(key string) (string, error) {
 	return key, nil
 }
 
-// unauthorized refuses a caller who is not known, as RFC 6750 says; without an error of its, one who showed nothing.
+// unauthorized refuses a caller who is not known, as RFC 6750 says; without an error of its, one
+// who showed nothing.
 func unauthorized(c echo.Context, bearerError, detail string) error {
 	if bearerError == "" {
 		challenge(c, "")
@@ -306,10 +313,12 @@ func challenge(c echo.Context, more string) {
 	c.Response().Header().Set(echo.HeaderWWWAuthenticate, text)
 }
 
-// caller is who is asking. Where access is not controlled, and where a route is asked for past its role, everybody is an admin.
+// caller is who is asking. Where access is not controlled, and where a route is asked for past its
+// role, everybody is an admin.
 func caller(c echo.Context) access.Caller { return access.From(c.Request().Context()) }
 
-// mayTouch refuses a name that is not among those of the caller, in the same way whether there is something of that name or not.
+// mayTouch refuses a name that is not among those of the caller, in the same way whether there is
+// something of that name or not.
 func mayTouch(c echo.Context, field, name string) error {
 	if caller(c).Names.Allow(name) {
 		return nil

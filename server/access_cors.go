@@ -10,7 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
-// crossOrigin lets pages of the configured origins ask from a browser, with keys and without cookies. Without origins it adds nothing, and browsers keep other pages out.
+// crossOrigin lets pages of the configured origins ask from a browser, with keys and without
+// cookies. Without origins it adds nothing, and browsers keep other pages out.
 func (s *Server) crossOrigin() echo.MiddlewareFunc {
 	return middleware.CORSWithConfig(middleware.CORSConfig{
 		Skipper:         func(echo.Context) bool { return s.origins.Load().None() },
@@ -26,7 +27,8 @@ func (s *Server) crossOrigin() echo.MiddlewareFunc {
 	})
 }
 
-// SetCORSOrigins has requests that come from now on judged by other origins than [Config].CORSOrigins. It may be called at any time, also while others are.
+// SetCORSOrigins has requests that come from now on judged by other origins than
+// [Config].CORSOrigins. It may be called at any time, also while others are.
 func (s *Server) SetCORSOrigins(origins []string) {
 	s.origins.Store(frontdoor.NewOrigins(origins))
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// pageOf reads a page of a list of names, as far as the caller may see them. list reads up to n entries whose names begin with a prefix and are behind a cursor, in the order of
-// their bytes, and tells whether there may be more of them.
+// pageOf reads a page of a list of names, as far as the caller may see them. list reads up to n
+// entries whose names begin with a prefix and are behind a cursor, in the order of their bytes, and
+// reports whether there may be more of them.
 func pageOf[T any](c echo.Context, prefix, cursor string, n int, nameOf func(T) string, list func(prefix, cursor string, n int) ([]T, bool, error)) (page []T, more bool, err error) {
 	spans := caller(c).Names.Spans(prefix)
 	for i, span := range spans {

@@ -66,7 +66,7 @@ func TestNamesThatALimitedCallerMayTouch(t *testing.T) {
 	}
 }
 
-// Whether there is something of a foreign name can not be told from the refusal.
+// Whether there is something of a foreign name cannot be told from the refusal.
 func TestRefusalDoesNotTellWhatThereIs(t *testing.T) {
 	g := serveKeyed(t, server.Config{}, nil)
 	for _, path := range []string{"/incr/there", "/worker/there", "/lock/there"} {
@@ -85,7 +85,8 @@ func TestRefusalDoesNotTellWhatThereIs(t *testing.T) {
 func TestListsShowWhatTheCallerMaySee(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		g := serveKeyed(t, server.Config{Store: store}, map[string]access.Record{
-			"two": {Role: access.Read, Names: access.Names{"b:*", "a:*", "exact", "a:2", "z"}}, // z is not there, zz is
+			// z is not there, zz is
+			"two": {Role: access.Read, Names: access.Names{"b:*", "a:*", "exact", "a:2", "z"}},
 		})
 		names := []string{"a:1", "a:2", "a:3", "aa", "b:1", "b:2", "c:1", "exact", "exact:1", "zz"}
 		for _, name := range names {

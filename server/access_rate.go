@@ -9,7 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 )
 
-// ration counts a request of its caller, and refuses it if there were too many. Its headers are those of draft-ietf-httpapi-ratelimit-headers.
+// ration counts a request of its caller, and refuses it if there were too many. Its headers are
+// those of draft-ietf-httpapi-ratelimit-headers.
 func (s *Server) ration(c echo.Context, caller access.Caller) error {
 	if caller.Limit.None() {
 		return nil

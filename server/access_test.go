@@ -122,7 +122,8 @@ func (g *keyed) head(t *testing.T, caller, method, path string) answer {
 	defer response.Body.Close()
 	got := answer{asked: caller + ": " + method + " " + path, status: response.StatusCode, header: response.Header}
 	if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
-		got.body, _ = io.ReadAll(io.LimitReader(response.Body, 4096)) // what counts is there, or missing
+		// what counts is there, or missing
+		got.body, _ = io.ReadAll(io.LimitReader(response.Body, 4096))
 	}
 	return got
 }
@@ -211,7 +212,7 @@ func (g *keyed) check(t *testing.T, route server.Route, path, caller string, wan
 	plain, _, _ := strings.Cut(path, "?")
 	got := refusal(plain, a)
 	if route.Method == http.MethodHead && (isLeaf(plain) || strings.HasPrefix(plain, "/tinyid/")) {
-		return // without a body it can not be told what is refused
+		return // without a body it cannot be told what is refused
 	}
 	if got != want {
 		t.Errorf("%v; refused as %q, want %q", a, got, want)

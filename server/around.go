@@ -19,7 +19,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// through puts what every request passes around the handlers of all routes. Echo would put it together anew for each request.
+// through puts what every request passes around the handlers of all routes. Echo would put it
+// together anew for each request.
 func (s *Server) through() echo.MiddlewareFunc {
 	chain := within(func(c echo.Context) error { return c.Handler()(c) }, s.around())
 	return func(echo.HandlerFunc) echo.HandlerFunc { return chain }
@@ -65,7 +66,8 @@ func plainTarget(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// plainBody refuses a body that is compressed: it is read as it comes, and never inflated. Only a route's own bytes could tell how large it becomes.
+// plainBody refuses a body that is compressed: it is read as it comes, and never inflated. Only a
+// route's own bytes could tell how large it becomes.
 func plainBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		for _, coding := range c.Request().Header.Values(echo.HeaderContentEncoding) {
@@ -78,8 +80,9 @@ func plainBody(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// limitBody refuses a body over the limit, told ahead or not. Echo's own BodyLimit hides from net/http that a body was left unread: where something behind it
-// has closed the body, the connection stays open, and the rest of the body is read as the next request.
+// limitBody refuses a body over the limit, told ahead or not. Echo's own BodyLimit hides from
+// net/http that a body was left unread: where something behind it has closed the body, the
+// connection stays open, and the rest of the body is read as the next request.
 func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		request := c.Request()
@@ -94,7 +97,8 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// wholePath makes what Echo matched beyond the template not found: its last parameter takes slashes as well.
+// wholePath makes what Echo matched beyond the template not found: its last parameter takes slashes
+// as well.
 func wholePath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if template := c.Path(); template != "" && strings.Count(template, "/") != strings.Count(rawPath(c.Request().URL), "/") {
@@ -130,10 +134,13 @@ func (s *Server) begun(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// accessLog writes one line a request, with the route's template instead of the path: a path can hold a token.
+// accessLog writes one line a request, with the route's template instead of the path: a path can
+// hold a token.
 func (s *Server) accessLog() echo.MiddlewareFunc {
 	return middleware.RequestLoggerWithConfig(middleware.RequestLoggerConfig{
-		HandleError: true, // the error becomes a problem before the line is written, so that the status is the client's
+		// the error becomes a problem before the line is written, so that the status is the
+		// client's
+		HandleError: true,
 		LogMethod:   true, LogStatus: true, LogLatency: true, LogResponseSize: true, LogRoutePath: true,
 		LogValuesFunc: func(c echo.Context, v middleware.RequestLoggerValues) error {
 			if !requestlog.Wants(s.config.AccessLog, c.Path()) || !s.log.Enabled(c.Request().Context(), levelOf(v.Status)) {
@@ -173,7 +180,8 @@ func levelOf(status int) slog.Level {
 	return slog.LevelInfo
 }
 
-// errPanic stands for whatever a handler panicked with: a panic is an internal error, even with a value that would be another problem.
+// errPanic stands for whatever a handler panicked with: a panic is an internal error, even with a
+// value that would be another problem.
 var errPanic = errors.New("a handler panicked")
 
 func (s *Server) logPanic(c echo.Context, err error, stack []byte) error {

@@ -57,7 +57,8 @@ func TestEveryChangeHasALineThatSaysWho(t *testing.T) {
 func (g *keyed) change(t *testing.T) (secrets []string) {
 	t.Helper()
 	g.as(t, "admin", "PUT", "/counter/invoices", `{"value":7}`).wantStatus(t, 200)
-	g.as(t, "use", "POST", "/incr/invoices", "").wantStatus(t, 200) // what hands out values has no line
+	// what hands out values has no line
+	g.as(t, "use", "POST", "/incr/invoices", "").wantStatus(t, 200)
 	g.as(t, "admin", "DELETE", "/counter/invoices", "").wantStatus(t, 204)
 	g.as(t, "admin", "PUT", "/worker/orders", "").wantStatus(t, 201)
 	g.as(t, "admin", "PUT", "/worker/orders", "").wantStatus(t, 409)
@@ -115,7 +116,7 @@ func TestEveryRefusalHasALineThatSaysWho(t *testing.T) {
 	}
 }
 
-// A stranger can not fill the disk: of its refusals a few have a line, and how many have none is
+// A stranger cannot fill the disk: of its refusals a few have a line, and how many have none is
 // told.
 func TestRefusalsOfAStrangerHaveFewLines(t *testing.T) {
 	g := serveKeyed(t, server.Config{AccessLog: "none"}, nil)

@@ -29,8 +29,10 @@ func badDocuments() (rows []bad) {
 		for document, field := range map[string]string{
 			"null": "body", "[]": "body", "[{}]": "body", `"x"`: "body", "5": "body", "true": "body", // other kinds than an object
 			"{": "body", "}": "body", `{"`: "body", `{"a`: "body", "{,}": "body", "{a:1}": "body", "{'a':1}": "body", "nul": "body", "by=5": "body", // no JSON
-			"\x00": "body", "{}\x00": "body", "\ufeff{}": "body", "\xff": "body", "{\"\xff\":1}": "body", "{}\xff": "body", "<a/>": "body", // other encodings
-			"{}{}": "body", "{} {}": "body", "{},{}": "body", "{}x": "body", "{}\nnull": "body", "{}]": "body", // more than one
+			// other encodings
+			"\x00": "body", "{}\x00": "body", "\ufeff{}": "body", "\xff": "body", "{\"\xff\":1}": "body", "{}\xff": "body", "<a/>": "body",
+			// more than one
+			"{}{}": "body", "{} {}": "body", "{},{}": "body", "{}x": "body", "{}\nnull": "body", "{}]": "body",
 			`{"bogus":1}`: "bogus", `{"bogus":null}`: "bogus", `{"":1}`: "", "{\"\\u0000\":1}": `\x00`, `{"Bogus":{}} `: "Bogus", // unknown
 			strings.Repeat("[", 20_000): "body", strings.Repeat(`{"bogus":`, 20_000): "bogus", `{"bogus":` + strings.Repeat("[", 20_000): "bogus", // deep
 		} {
@@ -52,14 +54,15 @@ func badField(taker call, field, form string, values ...string) (rows []bad) {
 	return rows
 }
 
-// notWhole is what can not be a whole number within 64 bits.
+// notWhole is what cannot be a whole number within 64 bits.
 var notWhole = []string{`"1000"`, `""`, "1.5", "1000.0", "1e3", "1E3", "9223372036854775808", "-9223372036854775809", "99999999999999999999999", "true", "[1000]", "[]", "{}", `{"n":1}`}
 
-// notName is what can not be a name, as JSON.
+// notName is what cannot be a name, as JSON.
 var notName = []string{`"a b"`, `"a/b"`, `"a\u0000"`, `"\u00e9"`, `"a%3Ab"`, `"\ud800"`, `"` + strings.Repeat("a", 201) + `"`, "5", "true", "[]", "{}"}
 
 func millis(taker call, field, form string, least, most int64) []bad {
-	outside := []string{"0", "-1", fmt.Sprint(least - 1), fmt.Sprint(most + 1), "3155760000000", "9223372036854775807", "-9223372036854775808"} // a century among them
+	// a century among them
+	outside := []string{"0", "-1", fmt.Sprint(least - 1), fmt.Sprint(most + 1), "3155760000000", "9223372036854775807", "-9223372036854775808"}
 	return badField(taker, field, form, slices.Concat(notWhole, outside)...)
 }
 
@@ -113,7 +116,7 @@ func badWorkerFields() (rows []bad) {
 	return rows
 }
 
-// badShapes is what can not be a pool's layout, epoch or datacenter.
+// badShapes is what cannot be a pool's layout, epoch or datacenter.
 func badShapes(taker call) (rows []bad) {
 	add := func(more []bad) { rows = append(rows, more...) }
 	add(badField(taker, "layout", `{"layout":*}`,
@@ -129,7 +132,7 @@ func badShapes(taker call) (rows []bad) {
 	return rows
 }
 
-// badProofs is what can not be what a holder tells of its lease, in each field.
+// badProofs is what cannot be what a holder tells of its lease, in each field.
 func badProofs(renew call) (rows []bad) {
 	add := func(more []bad) { rows = append(rows, more...) }
 	const rest = `"not_after":"2026-01-01T00:00:00Z","layout":"41/1/12","epoch":"2020-01-01T00:00:00Z","fence":1`

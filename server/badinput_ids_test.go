@@ -30,7 +30,7 @@ func badIDs() (rows []bad) {
 	return append(rows, badDecodes()...)
 }
 
-// notID is what can not be an id, by its format.
+// notID is what cannot be an id, by its format.
 var notID = map[string][]string{
 	"decimal": {
 		"-1", "-0", "+1", "01", "00", "1.0", "1e3", "0x1", "abc", "1_000", "%201", "1%20", "1%0A", "%00", "%FF", "%D9%A3", "9223372036854775808", "99999999999999999999", "1%2F2", "1%252F2",
@@ -60,14 +60,16 @@ func badDecodes() (rows []bad) {
 	for _, layout := range []string{"", "41", "41/10", "41/10/13", "a/b/c", "41/10/12@m", "19/10/12", "41/10/12%00", "99/99/99"} {
 		add("0?layout="+layout, "invalid-request", "layout")
 	}
-	for _, epoch := range []string{"", "0", "2020", "2020-01-01", "2020-13-01T00:00:00Z", "1969-12-31T23:59:59Z", "now", "2020-01-01T00:00:00+01:00"} { // a plus is a space
+	// a plus is a space
+	for _, epoch := range []string{"", "0", "2020", "2020-01-01", "2020-13-01T00:00:00Z", "1969-12-31T23:59:59Z", "now", "2020-01-01T00:00:00+01:00"} {
 		add("0?epoch="+epoch, "invalid-request", "epoch")
 	}
 	for _, datacenter := range []string{"", "-1", "32", "x", "1.5", "01"} {
 		add("0?layout=41/5/5/12&datacenter="+datacenter, "invalid-request", "datacenter")
 	}
 	add("0?layout=41/5/5/12&datacenter=1", "invalid-request", "datacenter") // the id is of another
-	add("0?datacenter=1", "invalid-request", "datacenter")                  // and this layout has none
+	// and this layout has none
+	add("0?datacenter=1", "invalid-request", "datacenter")
 	for _, pool := range []string{"", "a%20b", "a%2Fb", "%00", "%C3%A9", strings.Repeat("a", 201), url.QueryEscape("{a}")} {
 		add("0?pool="+pool, "invalid-name", "pool")
 	}

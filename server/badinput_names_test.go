@@ -7,7 +7,7 @@ import (
 
 var moving = regexp.MustCompile(`"(server_time|expires_at)":"[^"]*"`) // the clock, and what is told by two clocks
 
-// badName is what can not be a name, as it stands in a path.
+// badName is what cannot be a name, as it stands in a path.
 var badName = []string{
 	"a%2Fb", "a%2fb", "%2F", "%2F..%2Fb", // a slash
 	"%00", "a%00", "a%00b", "%0A", "a%0D%0Ab", "%7F", // NUL and other controls

@@ -53,7 +53,7 @@ func badHeaders() (rows []bad) {
 	return rows
 }
 
-// badKeys is what can not be an Idempotency-Key.
+// badKeys is what cannot be an Idempotency-Key.
 var badKeys = []string{
 	"", "a, b", "a,b", `"a", "b"`, `"a";x=1`, `"a"; x`, `a;x=1`, `"a" b`, `"a"b`, "a b", `"a`, `a"`, `"`, `""`, `"a\"`, `"a\n"`, `a\b`, "a\tb",
 	"\xc3\xa9", "\"\xc3\xa9\"", "\xff", ":YQ==:;a", "(a b)", `("a" "b")`,
@@ -84,7 +84,8 @@ func badStates() (rows []bad) {
 		add("idempotency-token-unknown", "POST", "/token/"+unknown+"/release", "", "Lease-Token: {lease}")
 		add("idempotency-token-unknown", "POST", "/payments", "", "Idempotency-Token: "+unknown)
 	}
-	for _, token := range []string{"{issued}", "{done}"} { // nobody's, or no longer to be given back
+	// nobody's, or no longer to be given back
+	for _, token := range []string{"{issued}", "{done}"} {
 		add("idempotency-superseded", "POST", "/token/"+token+"/release", "", "Lease-Token: {done-lease}")
 		add("idempotency-superseded", "POST", "/token/"+token+"/extend", "", "Lease-Token: {done-lease}")
 		add("idempotency-superseded", "POST", "/token/"+token+"/complete", `{"status":200}`, "Lease-Token: {lease}")
@@ -114,8 +115,9 @@ func badStates() (rows []bad) {
 }
 
 const (
-	limit    = 1 << 20   // bytes of a body
-	lowLimit = 256 << 10 // those that a victim takes: under the race detector, megabytes take seconds
+	limit = 1 << 20 // bytes of a body
+	// those that a victim takes: under the race detector, megabytes take seconds.
+	lowLimit = 256 << 10
 )
 
 func badSizes() (rows []bad) {

@@ -17,8 +17,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
-// body reads a JSON object into a struct, strictly: fields by their exact names and once each, UTF-8, and nothing behind the object. An empty body leaves
-// the struct as it is; so does a field that is null.
+// body reads a JSON object into a struct, strictly: fields by their exact names and once each,
+// UTF-8, and nothing behind the object. An empty body leaves the struct as it is; so does a field
+// that is null.
 func body(c echo.Context, into any) error {
 	if c.Request().Body == http.NoBody {
 		return nil

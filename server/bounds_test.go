@@ -25,8 +25,10 @@ func TestNamesAtTheirBoundsAreTakenAndDecodedOnce(t *testing.T) {
 	s := onEmbedded(t)
 	for path, key := range map[string]string{
 		"a": "a", strings.Repeat("a", 200): strings.Repeat("a", 200), everyNameCharacter: everyNameCharacter,
-		"-": "-", ".": ".", "..": "..", "...": "...", "_": "_", ":": ":", "~": "~", "@": "@", // each alone
-		"a%3Ab": "a:b", "a%3ac": "a:c", "%61%62": "ab", "%7E1": "~1", "%2E%2E1": "..1", "%41%2d%5f": "A-_", "x%40y": "x@y", // encoded without need
+		// each alone
+		"-": "-", ".": ".", "..": "..", "...": "...", "_": "_", ":": ":", "~": "~", "@": "@",
+		// encoded without need
+		"a%3Ab": "a:b", "a%3ac": "a:c", "%61%62": "ab", "%7E1": "~1", "%2E%2E1": "..1", "%41%2d%5f": "A-_", "x%40y": "x@y",
 		strings.Repeat("%7e", 200): strings.Repeat("~", 200),
 	} {
 		expect.Equal(t, "GET /incr/"+path, must[wire.Incremented](t, s, 200, "GET", "/incr/"+path, ""), wire.Incremented{Key: key, Value: 1, First: 1})

@@ -68,7 +68,8 @@ func TestServiceWithKeysAnswersUnderEveryNameUnlessSomeAreSet(t *testing.T) {
 func TestPageOfAnotherOriginChangesAndTakesNothing(t *testing.T) {
 	const shop = "https://shop.example"
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), CORSOrigins: []string{shop}, Dev: true})
-	s.client = newClient(t) // the origin that is trusted gets headers that the document has for it alone
+	// the origin that is trusted gets headers that the document has for it alone
+	s.client = newClient(t)
 	fill := strings.NewReplacer("{key}", "k", "{token}", "t", "{pool}", "default", "{tag}", "k", "{name}", "n", "{worker_id}", "0", "{id}", "1", "{code}", "forbidden", "{file}", "style.css")
 	for _, route := range s.server.Routes() {
 		looks := (route.Method == http.MethodGet || route.Method == http.MethodHead) && route.Role < access.Use && route.Path != "/events"

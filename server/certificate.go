@@ -41,7 +41,8 @@ func (s *Server) checkCertificate(c echo.Context) error {
 	if wrong == "" {
 		return nil
 	}
-	c.Response().Header().Set(echo.HeaderConnection, "close") // by HTTP/2, which has no such header, GOAWAY
+	// by HTTP/2, which has no such header, GOAWAY
+	c.Response().Header().Set(echo.HeaderConnection, "close")
 	challenge(c, "")
 	return &fault{wire.Unauthorized, "certificate", wrong}
 }

@@ -141,7 +141,9 @@ func TestClientCertificateIsLookedAtAgainAtEachRequest(t *testing.T) {
 					expect.Contains(t, "what the answer says", string(got.body), row.says)
 					if row.want == no {
 						got.wantHeader(t, "WWW-Authenticate", `Bearer realm="coatcheck"`)
-						break // the next request would come on a new connection, which begins without this certificate or not at all
+						// the next request would come on a new connection, which begins without
+						// this certificate or not at all
+						break
 					}
 				}
 				if row.want == no {

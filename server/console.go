@@ -18,7 +18,8 @@ import (
 // ConsoleMode is what the web page at /console/ may do.
 type ConsoleMode string
 
-// The modes of the console. They are about the page: what a caller may do is Config.Access's business.
+// The modes of the console. They are about the page: what a caller may do is Config.Access's
+// business.
 const (
 	ConsoleWrite ConsoleMode = "write" // it has buttons for what the caller may do
 	ConsoleRead  ConsoleMode = "read"  // it has none that change anything
@@ -59,7 +60,8 @@ func (s *Server) consoleFile(c echo.Context) error {
 	return nil
 }
 
-// session says who is asking and what they may do. It is open to all, and says why a key is not taken instead of refusing it, so that the page can ask for another one.
+// session says who is asking and what they may do. It is open to all, and says why a key is not
+// taken instead of refusing it, so that the page can ask for another one.
 func (s *Server) session(c echo.Context) error {
 	told := wire.Session{Access: s.config.Access != nil, Readonly: s.config.Console.mode() == ConsoleRead}
 	who, err := s.identify(c, door{})

@@ -82,7 +82,8 @@ func idOfPath(c echo.Context, style snowflake.Style) (snowflake.ID, error) {
 	return id, nil
 }
 
-// decodeStyle finds layout and epoch: those of the query, of the pool that it names, of the default pool if this server has stamped with it, or the defaults.
+// decodeStyle finds layout and epoch: those of the query, of the pool that it names, of the default
+// pool if this server has stamped with it, or the defaults.
 func (s *Server) decodeStyle(c echo.Context) (style snowflake.Style, err error) {
 	query := c.QueryParams()
 	if query.Has("pool") {

@@ -105,7 +105,8 @@ func TestDecodeWithoutALayoutTakesThatOfTheDefaultPoolIfItIsKnown(t *testing.T) 
 	got := wantDecoded(t, s, "/id/decode/"+id, "41/5/5/12", 2024)
 	expect.Equal(t, "GET /id/decode/"+id+": datacenter", got.Datacenter, 2)
 	wantBetween(t, "GET /id/decode/"+id+": age of the id", time.Since(got.Time).Abs(), 0, 10*time.Minute)
-	wantDecoded(t, s, "/id/decode/"+id+"?layout=41/10/12", "41/10/12", 2020) // with a layout comes the default epoch
+	// with a layout comes the default epoch
+	wantDecoded(t, s, "/id/decode/"+id+"?layout=41/10/12", "41/10/12", 2020)
 	checkProblem(t, s.do(t, "GET", "/id/decode/"+id+"?pool=never", ""), wire.NotFound)
 }
 

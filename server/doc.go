@@ -1,8 +1,12 @@
-// Package server is the HTTP service: it decodes a request, calls one domain package and encodes what that answers. It decides nothing itself.
+// Package server is the HTTP service: it decodes a request, calls one domain package and encodes
+// what that answers. It decides nothing itself.
 //
-// What holds: every error is an RFC 9457 problem with a code of the outside contract, panics, unknown paths and wrong methods included; every response has an
-// X-Request-Id; no log line holds a token, a key, a lease or a name that a client chose; every request ends within [Config.RequestTimeout]. When the store is
-// away, requests that need it are answered 503 within the store's timeout and nothing is done.
+// What holds: every error is an RFC 9457 problem with a code of the outside contract, panics,
+// unknown paths and wrong methods included; every response has an X-Request-Id; no log line holds a
+// token, a key, a lease or a name that a client chose; every request ends within
+// [Config.RequestTimeout]. When the store is away, requests that need it are answered 503 within
+// the store's timeout and nothing is done.
 //
-// Echo is imported here and nowhere else. routes.go is the whole API on a page, errors.go the one table from domain error to problem.
+// Echo is imported here and nowhere else. routes.go is the whole API on a page, errors.go the one
+// table from domain error to problem.
 package server

@@ -24,7 +24,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// problems says which problem a domain's error is. Package idempotency says its own, and those of the store that all domains share.
+// problems says which problem a domain's error is. Package idempotency says its own, and those of
+// the store that all domains share.
 var problems = []struct {
 	err  error
 	code wire.Code
@@ -117,7 +118,8 @@ func problemOf(err error) wire.Problem {
 	return wire.NewProblem(wire.InternalError, "")
 }
 
-// detail is what an error says beyond its kind, without the package's name in front; "" if it says no more.
+// detail is what an error says beyond its kind, without the package's name in front; "" if it says
+// no more.
 func detail(err, kind error) string {
 	if err.Error() == kind.Error() {
 		return ""
@@ -157,7 +159,8 @@ func (s *Server) writeGuardError(w http.ResponseWriter, r *http.Request, err err
 	s.refuse(w, r, err)
 }
 
-// refuse answers with the problem that an error is. What the client is not told, because it is the operator's business, goes to the log.
+// refuse answers with the problem that an error is. What the client is not told, because it is the
+// operator's business, goes to the log.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	problem := problemOf(err)
 	s.complete(&problem, r)

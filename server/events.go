@@ -18,7 +18,8 @@ import (
 const (
 	counterSet     = "counter.set"
 	counterRemoved = "counter.removed"
-	counterInDoubt = "counter.in-doubt" // refused: it has gone back, or everything was lost a moment ago
+	// refused: it has gone back, or everything was lost a moment ago
+	counterInDoubt = "counter.in-doubt"
 
 	poolCreated       = "pool.created"
 	workerGranted     = "worker.granted"
@@ -35,10 +36,12 @@ const (
 
 	operationSettled = "operation.settled" // an operator has ended the doubt about it
 
-	requestRefused = "request.refused" // who it was may not, or may not so often; of an admin's request also for other reasons
+	// who it was may not, or may not so often; of an admin's request also for other reasons.
+	requestRefused = "request.refused"
 
-	tokenInDoubt = "token.in-doubt" // somebody came again, and the first attempt has ended without an answer
-	storeChanged = "store.changed"  // another incarnation: confirmed writes may be missing
+	// somebody came again, and the first attempt has ended without an answer.
+	tokenInDoubt = "token.in-doubt"
+	storeChanged = "store.changed" // another incarnation: confirmed writes may be missing
 )
 
 // told are the kinds that the feed tells one by one.
@@ -62,17 +65,21 @@ const (
 	keptEvents   = 1024 // that a listener may be behind, and can have after it was away
 	maxListeners = 64
 
-	// repeats of what is refused again and again are told once in that time: clients try again every second.
+	// repeats of what is refused again and again are told once in that time: clients try again
+	// every second.
 	repeatsApart = 10 * time.Second
 	repeatsSeen  = 64 // of the last events
 )
 
-// feed remembers what happened last in this process, and wakes those who listen. What a listener has not had yet it reads from the memory that all share: who reads too slowly
-// misses events and is told so, and holds nobody up. It is safe for concurrent use; the zero value is not ready.
+// feed remembers what happened last in this process, and wakes those who listen. What a listener
+// has not had yet it reads from the memory that all share: who reads too slowly misses events and
+// is told so, and holds nobody up. It is safe for concurrent use; the zero value is not ready.
 type feed struct {
-	life     string // of this process: positions of another one say nothing here
-	since    time.Time
-	beat     time.Duration // after so much silence a listener is sent a comment; so often it is looked whether it may still listen
+	life  string // of this process: positions of another one say nothing here
+	since time.Time
+	// after so much silence a listener is sent a comment; so often it is looked whether it may
+	// still listen
+	beat     time.Duration
 	patience time.Duration // how long a listener may take to take what is sent
 
 	mu        sync.Mutex
@@ -123,7 +130,7 @@ func (f *feed) tellOnce(event wire.Event) {
 	f.tell(event)
 }
 
-// seen tells whether the same has happened a moment ago.
+// seen reports whether the same has happened a moment ago.
 func (f *feed) seen(event wire.Event) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,7 +241,8 @@ func shown(event wire.Event, reader access.Caller) (seen wire.Event, ok bool) {
 // id is a position as listeners know it.
 func (f *feed) id(position int64) string { return f.life + "." + strconv.FormatInt(position, 10) }
 
-// position reads where a listener was. known is false if that was not in this process: what happened since it can not tell.
+// position reads where a listener was. known is false if that was not in this process: what
+// happened since it cannot tell.
 func (f *feed) position(id string) (position int64, known bool) {
 	life, text, _ := strings.Cut(id, ".")
 	position, err := strconv.ParseInt(text, 10, 64)

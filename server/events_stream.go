@@ -23,10 +23,11 @@ const (
 	patience   = 10 * time.Second // that a listener may take to take what is sent
 )
 
-// isStream tells whether a route's answer has no end of its own.
+// isStream reports whether a route's answer has no end of its own.
 func isStream(c echo.Context) bool { return c.Path() == eventsPath }
 
-// events tells what happens in this process as server-sent events, until the client hangs up, the server stops or the caller's right ends.
+// events tells what happens in this process as server-sent events, until the client hangs up, the
+// server stops or the caller's right ends.
 func (s *Server) events(c echo.Context) error {
 	place, ok := s.feed.enter(caller(c).Principal)
 	if !ok {
@@ -44,7 +45,7 @@ func (s *Server) events(c echo.Context) error {
 	return nil
 }
 
-// listener is one client of the feed. The first thing that can not be written ends it.
+// listener is one client of the feed. The first thing that cannot be written ends it.
 type listener struct {
 	server   *Server
 	c        echo.Context
@@ -73,7 +74,8 @@ func (l *listener) greet(lastID string) {
 			l.add("missed", wire.EventMissed{})
 		}
 	}
-	fmt.Fprintf(&l.text, "id: %s\n\n", feed.id(l.position)) // where to begin again, should nothing happen until then
+	// where to begin again, should nothing happen until then
+	fmt.Fprintf(&l.text, "id: %s\n\n", feed.id(l.position))
 	l.flush()
 }
 

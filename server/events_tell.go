@@ -14,7 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// overheard says which errors of requests are events, and where in the route the name is that they are about.
+// overheard says which errors of requests are events, and where in the route the name is that they
+// are about.
 var overheard = []struct {
 	err   error
 	kind  string
@@ -58,7 +59,8 @@ func (s *Server) tellRefusal(c echo.Context, refusal error) {
 	}
 }
 
-// tellGuarded notes what has become of a request to a guarded route: its answer is a replay, or its handler began.
+// tellGuarded notes what has become of a request to a guarded route: its answer is a replay, or its
+// handler began.
 func (s *Server) tellGuarded(header http.Header, began bool) {
 	switch {
 	case began:

@@ -351,7 +351,8 @@ func TestStreamOutlivesTheTimeOfARequestAndEndsWithTheServer(t *testing.T) {
 		l := s.listen(t)
 		l.until("hello")
 		for range 20 {
-			time.Sleep(3 * time.Second) // an answer of another kind has RequestTimeout and 5 s in all
+			// an answer of another kind has RequestTimeout and 5 s in all
+			time.Sleep(3 * time.Second)
 			s.do(t, "PUT", "/counter/c", `{"value":1}`)
 			l.event()
 		}

@@ -14,7 +14,8 @@ import (
 // for it.
 var errClosing = redisstore.Refusal("this server is stopping; another one answers")
 
-// guard wraps the idempotency middleware for Echo. An error that the handler returns becomes its answer inside the guard, so that it is recorded like any other.
+// guard wraps the idempotency middleware for Echo. An error that the handler returns becomes its
+// answer inside the guard, so that it is recorded like any other.
 func (s *Server) guard(route idempotency.Route) echo.MiddlewareFunc {
 	s.guarded = append(s.guarded, route.Published())
 	middleware := s.tokens.Middleware(route)

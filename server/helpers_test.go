@@ -29,8 +29,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	storetest.AllRights = true                      // some tests write what no script of ours writes; see TestServiceNeedsNoMoreThanTheRights
-	redisstore.LogTo(slog.New(slog.DiscardHandler)) // servers that are away are what these tests are about
+	// some tests write what no script of ours writes; see TestServiceNeedsNoMoreThanTheRights
+	storetest.AllRights = true
+	// servers that are away are what these tests are about
+	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }
 
@@ -41,7 +43,8 @@ type service struct {
 	client *http.Client
 	log    *logtest.Text
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error) // nil: by TCP
-	ended  <-chan struct{}                                                   // closed when Serve has; nil unless it is inside
+	// closed when Serve has; nil unless it is inside
+	ended <-chan struct{}
 }
 
 // serve starts a service that ends with the test. Unless the test says otherwise it takes an
@@ -61,7 +64,8 @@ func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *
 	}
 	web := httptest.NewUnstartedServer(s.server.Handler())
 	web.Config.ConnState = func(conn net.Conn, state http.ConnState) {
-		if state == http.StateNew { // with megabytes, a client that reads nothing would be noticed late
+		// with megabytes, a client that reads nothing would be noticed late
+		if state == http.StateNew {
 			_ = conn.(*net.TCPConn).SetWriteBuffer(16 << 10)
 		}
 	}

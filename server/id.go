@@ -48,7 +48,8 @@ func (s *Server) snowflakes(c echo.Context) error {
 	}
 	s.metrics.IDs("snowflake", len(ids))
 	asked.style.Layout, asked.style.Epoch = origin.Layout, origin.Epoch
-	if err := asked.check(ids[len(ids)-1], "the pool's ids"); err != nil { // the largest: if it can be written, all can
+	// the largest: if it can be written, all can
+	if err := asked.check(ids[len(ids)-1], "the pool's ids"); err != nil {
 		return err
 	}
 	head := `{"pool":"` + pool + `","worker_id":` + strconv.Itoa(origin.WorkerID) // a name needs no quoting
@@ -81,7 +82,7 @@ func (o *order) read(c echo.Context, formats []snowflake.Format, others ...strin
 	return err
 }
 
-// check tells whether the largest id can be written.
+// check reports whether the largest id can be written.
 func (o *order) check(largest snowflake.ID, whose string) error {
 	if o.opaque != nil {
 		if int64(largest) > o.opaque.Max() {
@@ -107,7 +108,8 @@ func (s *Server) idPool(c echo.Context) (string, error) {
 	return s.config.IDPool, mayTouch(c, "pool", s.config.IDPool)
 }
 
-// queryFormat reads a format from the query, one of some. The others are formats too that the route knows and this does not.
+// queryFormat reads a format from the query, one of some. The others are formats too that the route
+// knows and this does not.
 func queryFormat(c echo.Context, formats []snowflake.Format, others ...string) (snowflake.Format, error) {
 	text := c.QueryParam("format")
 	if !has(c, "format") {
@@ -122,7 +124,8 @@ func queryFormat(c echo.Context, formats []snowflake.Format, others ...string) (
 	return "", invalid("format", "one of "+strings.Join(append([]string{names}, others...), " "))
 }
 
-// sendIDs answers with ids, one a line for a client that asked for text. text appends the i-th. The head is a JSON object as far as the ids.
+// sendIDs answers with ids, one a line for a client that asked for text. text appends the i-th. The
+// head is a JSON object as far as the ids.
 func sendIDs(c echo.Context, asked order, head string, text func(dst []byte, i int) ([]byte, error)) error {
 	fresh(c)
 	if wantsText(c) {

@@ -30,7 +30,8 @@ func (s *Server) opaqueKey(id string) (idempotency.Key, error) {
 	return idempotency.Key{}, invalid("key", "this server has no opaque key with that id")
 }
 
-// decodeOpaque gives the id behind an opaque number. Every number of that many digits is one of some id: it says nothing of whether that was ever handed out.
+// decodeOpaque gives the id behind an opaque number. Every number of that many digits is one of
+// some id: it says nothing of whether that was ever handed out.
 func (s *Server) decodeOpaque(c echo.Context) error {
 	query := c.QueryParams()
 	for _, field := range []string{"pool", "layout", "epoch", "datacenter"} {

@@ -38,8 +38,8 @@ func (s *service) ids(t testing.TB, path string) wire.Snowflakes {
 	return must[wire.Snowflakes](t, s, 200, "GET", path, "")
 }
 
-// wantAroundNow fails the test if a time is not of now. Ten minutes are more than a busy machine takes
-// between a stamp and its check, and less than a wrong epoch or zone makes.
+// wantAroundNow fails the test if a time is not of now. Ten minutes are more than a busy machine
+// takes between a stamp and its check, and less than a wrong epoch or zone makes.
 func wantAroundNow(t testing.TB, what string, at time.Time) {
 	t.Helper()
 	if now := time.Now(); now.Sub(at).Abs() > 10*time.Minute {

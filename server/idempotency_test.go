@@ -22,7 +22,8 @@ import (
 
 const payment = `{"amount":1299,"currency":"EUR","to":"acct_1"}`
 
-// guarded is a service with a guarded route /slow, whose handler waits for the test, and routes for other ends of a handler.
+// guarded is a service with a guarded route /slow, whose handler waits for the test, and routes for
+// other ends of a handler.
 type guarded struct {
 	*service
 	begun   chan struct{} // one for each run of /slow

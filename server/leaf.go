@@ -18,7 +18,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// LeafDoor says what the door for clients of Meituan Leaf gives. The zero value gives all that Leaf does.
+// LeafDoor says what the door for clients of Meituan Leaf gives. The zero value gives all that Leaf
+// does.
 type LeafDoor struct {
 	NoSegment, NoSnowflake bool   // modes that are switched off: they answer 0
 	Pool                   string // of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
@@ -31,13 +32,14 @@ func (l LeafDoor) pool() string {
 	return l.Pool
 }
 
-// leafLayout and leafEpoch are those of Leaf's ids. They can not be set there.
+// leafLayout and leafEpoch are those of Leaf's ids. They cannot be set there.
 var (
 	leafLayout = snowflake.MustLayout("41/10/12")
 	leafEpoch  = time.UnixMilli(1288834974657).UTC()
 )
 
-// shapes has Leaf's sequences begin by lot, as there, so that ids modulo a number of shards are spread.
+// shapes has Leaf's sequences begin by lot, as there, so that ids modulo a number of shards are
+// spread.
 func (l LeafDoor) shapes() map[string]stamper.Shape {
 	if l.NoSnowflake {
 		return nil
@@ -92,7 +94,8 @@ func (s *Server) leafSnowflake(c echo.Context) error {
 	if s.config.Leaf.NoSnowflake {
 		return javaText(c, "0")
 	}
-	if _, err := name(c, "key"); err != nil && !caller(c).Names.All() { // what the key is says nothing here, but is a name that not everybody may touch
+	// what the key is says nothing here, but is a name that not everybody may touch
+	if _, err := name(c, "key"); err != nil && !caller(c).Names.All() {
 		s.noteRefusal(c, err)
 		return s.leafException(c, leafNoKey)
 	}
@@ -105,7 +108,8 @@ func (s *Server) leafSnowflake(c echo.Context) error {
 	return javaText(c, ids[0].String())
 }
 
-// leafDecode takes an id apart as Leaf does, which has one layout and one epoch, with the time on the process's own clock.
+// leafDecode takes an id apart as Leaf does, which has one layout and one epoch, with the time on
+// the process's own clock.
 func (s *Server) leafDecode(c echo.Context) error {
 	if err := form(c); err != nil {
 		return err
@@ -135,7 +139,8 @@ func (s *Server) leafException(c echo.Context, id int) error {
 		"Result{id="+strconv.Itoa(id)+", status=EXCEPTION}")
 }
 
-// leafRefuse is how a caller is refused whom the service does not let in. Leaf has no such answer of its own: it is the one for what it does not know.
+// leafRefuse is how a caller is refused whom the service does not let in. Leaf has no such answer
+// of its own: it is the one for what it does not know.
 func (s *Server) leafRefuse(c echo.Context, err error) error {
 	problem := problemOf(err)
 	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401

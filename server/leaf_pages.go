@@ -11,7 +11,8 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// leafCache shows the tags in use. The range that ids are drawn from is the first, the one behind it the second.
+// leafCache shows the tags in use. The range that ids are drawn from is the first, the one behind
+// it the second.
 func (s *Server) leafCache(c echo.Context) error {
 	if s.config.Leaf.NoSegment {
 		return leafSegmentOff(c)

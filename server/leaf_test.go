@@ -24,7 +24,8 @@ import (
 
 var errorTime = regexp.MustCompile(`"timestamp":[0-9]{13},`)
 
-// wantDoor compares an answer with what the other system answers, byte for byte, but for the time of an error.
+// wantDoor compares an answer with what the other system answers, byte for byte, but for the time
+// of an error.
 func wantDoor(t *testing.T, a answer, status int, kind, body string) {
 	t.Helper()
 	got := errorTime.ReplaceAllString(string(a.body), `"timestamp":0,`)
@@ -62,7 +63,8 @@ func TestLeafsSegmentDoor(t *testing.T) {
 	checkProblem(t, s.do(t, "GET", "/api/segment/get/a/b", ""), wire.NotFound)
 }
 
-// Row (1, 2000), drained fast: ids 1 to 2000 and on without a hole, and max_id 2001, 4001, 8001, 16001, 32001.
+// Row (1, 2000), drained fast: ids 1 to 2000 and on without a hole, and max_id 2001, 4001, 8001,
+// 16001, 32001.
 func TestLeafsVectors(t *testing.T) {
 	var taken []int64
 	row := leafRow("t", 1, 2000)

@@ -44,8 +44,9 @@ func (w waits) until(parent context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// acquireLock grants a lock, or stands in line for it until the client hangs up, the wait is over or the server stops. Nothing renews the lock but its client.
-// Who hangs up while the answer is on its way looks like one who has read it, and holds the lock until its lease ends.
+// acquireLock grants a lock, or stands in line for it until the client hangs up, the wait is over
+// or the server stops. Nothing renews the lock but its client. Who hangs up while the answer is on
+// its way looks like one who has read it, and holds the lock until its lease ends.
 func (s *Server) acquireLock(c echo.Context) error {
 	name, err := name(c, "name")
 	if err != nil {
@@ -62,7 +63,8 @@ func (s *Server) acquireLock(c echo.Context) error {
 		s.metrics.LockAsked(notGranted(err))
 		return s.notObtained(ctx, name, err)
 	}
-	if c.Request().Context().Err() != nil { // the grant came after the client had hung up, or the request's time was over
+	// the grant came after the client had hung up, or the request's time was over
+	if c.Request().Context().Err() != nil {
 		s.giveBack(ctx, grant)
 		return &lock.Held{Left: -1}
 	}
@@ -87,7 +89,8 @@ func (s *Server) lockRequest(c echo.Context) (request lock.Request, err error) {
 	if request.Wait, err = millis("wait_ms", asked.Wait, 0, 0, longestWait); err != nil {
 		return request, err
 	}
-	request.Wait = min(request.Wait, s.config.RequestTimeout*9/10) // so that there is time to give the place back, and to say so
+	// so that there is time to give the place back, and to say so
+	request.Wait = min(request.Wait, s.config.RequestTimeout*9/10)
 	if asked.Owner != "" && !names.Valid(asked.Owner) {
 		return request, invalid("owner", nameRule)
 	}
@@ -117,7 +120,8 @@ func (s *Server) longestTTL() time.Duration {
 	return lock.MaxTTL
 }
 
-// lockMode reads how the lock is to be held. Without a mode, a number of permits makes it one with permits.
+// lockMode reads how the lock is to be held. Without a mode, a number of permits makes it one with
+// permits.
 func lockMode(request *lock.Request, asked wire.LockRequest) error {
 	permits, err := count("permits", asked.Permits, lock.MaxCapacity)
 	if err != nil {
@@ -183,7 +187,7 @@ func heldSince(err error) time.Time {
 	return time.Time{}
 }
 
-// deliver answers with a grant, and fails if the answer can not be sent any more.
+// deliver answers with a grant, and fails if the answer cannot be sent any more.
 func deliver(c echo.Context, grant lock.Grant) error {
 	text, err := json.Marshal(wire.LockGranted{
 		Name: grant.Name, Lease: grant.Token, Fence: grant.Fence, Since: grant.Since, ExpiresAt: grant.Until, TTL: grant.TTL.Milliseconds(),

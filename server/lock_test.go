@@ -21,7 +21,8 @@ import (
 
 func TestLocksOverHTTP(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		s := serve(t, server.Config{Store: store, RequestTimeout: 2 * time.Hour}) // a request may wait for a lock for nearly that long
+		// a request may wait for a lock for nearly that long
+		s := serve(t, server.Config{Store: store, RequestTimeout: 2 * time.Hour})
 		t.Run("a lock is granted, renewed, seen and released", s.lockRound)
 		t.Run("a lock that is held says since when and until when", s.lockHeld)
 		t.Run("a lease is not kept alive by the server", s.lockLost)
@@ -75,7 +76,8 @@ func (s *service) lockRound(t *testing.T) {
 		Name: "round", Mode: "exclusive", Fence: granted.Fence, ServerTime: info.ServerTime,
 		Holders: []wire.LockHolder{{Owner: "web-1", Fence: granted.Fence, Since: granted.Since, Until: until}},
 	})
-	if off := until.Sub(renewed.ExpiresAt).Abs(); off > time.Second { // the store tells what is left to the millisecond, by its own clock
+	// the store tells what is left to the millisecond, by its own clock
+	if off := until.Sub(renewed.ExpiresAt).Abs(); off > time.Second {
 		t.Errorf("GET /lock/round: held until %v, want about %v, until when it was renewed", until, renewed.ExpiresAt)
 	}
 	s.unlock(t, granted)
@@ -111,14 +113,15 @@ func (s *service) lockLost(t *testing.T) {
 	checkProblem(t, s.do(t, "DELETE", "/lock/lost", "", mine), wire.LeaseLost)
 }
 
-// forAnHourHeld asks for a lock whose lease no test outlives, and anHoursWait for one that it waits for
-// as long as it must.
+// forAnHourHeld asks for a lock whose lease no test outlives, and anHoursWait for one that it waits
+// for as long as it must.
 const (
 	forAnHourHeld = `{"ttl_ms":3600000}`
 	anHoursWait   = `{"ttl_ms":3600000,"wait_ms":3600000}`
 )
 
-// waiting asks for a lock in the background, and returns when the request stands in line behind so many.
+// waiting asks for a lock in the background, and returns when the request stands in line behind so
+// many.
 func (s *service) waiting(ctx context.Context, t *testing.T, name, body string, behind int) <-chan answer {
 	t.Helper()
 	answers := make(chan answer, 1)
@@ -181,7 +184,8 @@ func (s *service) lockWaitOver(t *testing.T) {
 	s.unlock(t, first)
 }
 
-// One who waits hangs up, then others do at the moment when the lock becomes free: nobody is kept out by one who was not answered.
+// One who waits hangs up, then others do at the moment when the lock becomes free: nobody is kept
+// out by one who was not answered.
 func (s *service) lockHangUp(t *testing.T) {
 	first := s.lock(t, "hang-up", forAnHourHeld)
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -194,7 +198,8 @@ func (s *service) lockHangUp(t *testing.T) {
 	}
 }
 
-// hangUpWhenFree has a client hang up while it is granted a lock. An answer that was sent by then may be lost: that is told by the log.
+// hangUpWhenFree has a client hang up while it is granted a lock. An answer that was sent by then
+// may be lost: that is told by the log.
 func (s *service) hangUpWhenFree(t *testing.T, name string) {
 	t.Helper()
 	held := s.lock(t, name, forAnHourHeld)
@@ -307,7 +312,8 @@ func (s *service) lockList(t *testing.T) {
 	expect.Equal(t, "GET /lock?prefix=list: once all are released", page, wire.Locks{Locks: []wire.Lock{}})
 }
 
-// However long a client would wait: it hears that the lock is held before the server's own limit makes another answer of it.
+// However long a client would wait: it hears that the lock is held before the server's own limit
+// makes another answer of it.
 func TestAWaitIsBoundedByTheRequestTimeout(t *testing.T) {
 	inBubble(t, server.Config{RequestTimeout: 30 * time.Second}, func(t *testing.T, s inside) {
 		held := decode[wire.LockGranted](t, s.ask("POST", "/lock/bounded", forAnHourHeld), 201)

@@ -15,7 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// showMetrics adds to the metrics what is asked of this server at each scrape, and the series of all problems that there can be.
+// showMetrics adds to the metrics what is asked of this server at each scrape, and the series of
+// all problems that there can be.
 func (s *Server) showMetrics() {
 	var codes []string
 	for _, code := range wire.Codes() {
@@ -121,7 +122,8 @@ func (s *Server) grantLock(ctx context.Context, name string, request lock.Reques
 	return grant, err
 }
 
-// extendLock renews a lock. What can not be a token is nobody's: the scripts compare what they are given.
+// extendLock renews a lock. What cannot be a token is nobody's: the scripts compare what they are
+// given.
 func (s *Server) extendLock(ctx context.Context, grant lock.Grant) (renewed lock.Grant, err error) {
 	err = lock.ErrLost
 	if secret.Valid(grant.Token) {

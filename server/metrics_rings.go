@@ -9,14 +9,16 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// How rings are looked at for the metrics: seldom, since every server of a store does it, and never for long, since somebody waits for the scrape.
+// How rings are looked at for the metrics: seldom, since every server of a store does it, and never
+// for long, since somebody waits for the scrape.
 const (
-	ringsEvery   = time.Minute
-	ringsTime    = 2 * time.Second
-	ringsKept    = 5 * time.Minute // what was seen is told for that long, should it not be seen again
-	mostRings    = 64              // pools of one look
-	mostRingRead = 1 << 16         // slots of one look
-	ringPageSize = 1024            // slots of one script, which Redis does nothing else meanwhile
+	ringsEvery = time.Minute
+	ringsTime  = 2 * time.Second
+	// what was seen is told for that long, should it not be seen again.
+	ringsKept    = 5 * time.Minute
+	mostRings    = 64      // pools of one look
+	mostRingRead = 1 << 16 // slots of one look
+	ringPageSize = 1024    // slots of one script, which Redis does nothing else meanwhile
 )
 
 // occupancy is how many slots of how many rings are in which state.
@@ -105,7 +107,8 @@ func (s *Server) lookAtRings() (occupancy, error) {
 	return seen, nil
 }
 
-// lookAtRing adds a pool to what was seen, and tells how many slots it has read. It ends at the last slot that was ever used: all behind it are free.
+// lookAtRing adds a pool to what was seen, and tells how many slots it has read. It ends at the
+// last slot that was ever used: all behind it are free.
 func (s *Server) lookAtRing(ctx context.Context, pool string, seen *occupancy, left int) (read int) {
 	states, used := map[string]int{}, 0
 	for {

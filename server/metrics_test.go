@@ -44,7 +44,9 @@ func measureOn(t *testing.T, redis *redistest.Server, config server.Config, stor
 	return serve(t, config)
 }
 
-// figures are the values of series, each by its name without coatcheck_ and its labels as a scrape writes them. Of histograms it is how often something was observed, and the sum where that is a number of things.
+// figures are the values of series, each by its name without coatcheck_ and its labels as a scrape
+// writes them. Of histograms it is how often something was observed, and the sum where that is a
+// number of things.
 type figures map[string]float64
 
 var (
@@ -187,7 +189,8 @@ func (s *measured) wantRing(t testing.TB, slots, pools figures) {
 	expect.Equal(t, "GET /metrics: worker_ring_pools", gotPools, pools)
 }
 
-// After a restart the last of the state may be missing: who holds goes on, and what is free is not granted.
+// After a restart the last of the state may be missing: who holds goes on, and what is free is not
+// granted.
 func TestRingsInQuarantineAreTold(t *testing.T) {
 	redis := redistest.Start(t, keeping...)
 	s := &measured{measureOn(t, redis, server.Config{}, redisstore.Config{Timeout: storePatience}), redis}
@@ -412,7 +415,8 @@ func TestNoMetricHoldsWhatAClientSent(t *testing.T) {
 	wantBetween(t, "worker ids granted", found[`worker_grants_total{outcome="granted"}`], 1, 1e6)
 }
 
-// A label takes no value without bound: statuses are those of HTTP, and routes those of the service.
+// A label takes no value without bound: statuses are those of HTTP, and routes those of the
+// service.
 func TestLabelsHaveFewValues(t *testing.T) {
 	s := measure(t, server.Config{}, redisstore.Config{})
 	routes := []string{"-"}

@@ -18,7 +18,8 @@ import (
 const (
 	maxNumbers = 1000           // of one request
 	maxApart   = 24 * time.Hour // of the moment that a number is of, from now
-	keptBehind = 48 * time.Hour // how long a period's counter is kept behind its end: longer than anybody can add to it
+	// how long a period's counter is kept after its end: longer than anybody can add to it.
+	keptBehind = 48 * time.Hour
 )
 
 // numbering is which counter a request adds to, and how its values are written.
@@ -28,7 +29,8 @@ type numbering struct {
 	at       time.Time        // the moment that they are of, in the zone of the request
 }
 
-// numbering reads template, calendar, zone and at, and sets what they mean for the request. Without template and calendar the counter is the one that the path names.
+// numbering reads template, calendar, zone and at, and sets what they mean for the request. Without
+// template and calendar the counter is the one that the path names.
 func (s *Server) numbering(c echo.Context, key string, request *counter.Request) (n numbering, err error) {
 	if !has(c, "template") && !has(c, "calendar") {
 		for _, field := range []string{"zone", "at"} {
@@ -64,7 +66,8 @@ func (s *Server) numbering(c echo.Context, key string, request *counter.Request)
 	return n, err
 }
 
-// count finds the counter: that of the calendar's period, or of the template's, or the one for ever if neither has a date.
+// count finds the counter: that of the calendar's period, or of the template's, or the one for ever
+// if neither has a date.
 func (n *numbering) count(c echo.Context, key string) (period number.Period, err error) {
 	if has(c, "calendar") {
 		return n.countBy(c.QueryParam("calendar"), key)
@@ -148,7 +151,8 @@ func unknownZone(text string) error {
 	return invalid("zone", printable(text)+" is no time zone; write a name of the IANA database such as Europe/Berlin, or UTC")
 }
 
-// queryMoment reads the moment that a number is of: now, unless the request says. One that is far from now is refused: its counter may be gone, and would begin again.
+// queryMoment reads the moment that a number is of: now, unless the request says. One that is far
+// from now is refused: its counter may be gone, and would begin again.
 func queryMoment(c echo.Context, now time.Time) (time.Time, error) {
 	at, err := queryTime(c, "at")
 	if err != nil || at.IsZero() {
@@ -170,7 +174,7 @@ func (n *numbering) send(c echo.Context, got counter.Range) error {
 	for value := got.First; ; value++ {
 		text, err := n.template.Format(value, n.at)
 		if err != nil {
-			return fmt.Errorf("number: the counter came to %d, which the template can not write: %w", value, err)
+			return fmt.Errorf("number: the counter came to %d, which the template cannot write: %w", value, err)
 		}
 		answer.Numbers = append(answer.Numbers, text)
 		if value == got.Value {

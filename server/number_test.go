@@ -48,7 +48,8 @@ func TestDailyNumbersBeginAtOneOnEachDayOfTheZone(t *testing.T) {
 			{"2026-11-20T12:00:00Z", "Europe/Berlin", "orders:20261120", "ORD-20261120-000001"},
 			{"2026-11-20T22:59:59Z", "Europe/Berlin", "orders:20261120", "ORD-20261120-000002"},
 			{"2026-11-20T23:00:00Z", "Europe/Berlin", "orders:20261121", "ORD-20261121-000001"},
-			{"2026-11-20T22:59:59Z", "Europe/Berlin", "orders:20261120", "ORD-20261120-000003"}, // another server's clock is behind
+			// another server's clock is behind
+			{"2026-11-20T22:59:59Z", "Europe/Berlin", "orders:20261120", "ORD-20261120-000003"},
 			{"2026-11-20T23:00:00Z", "UTC", "orders:20261120", "ORD-20261120-000004"},
 			{"2026-11-20T23:00:00Z", "Pacific/Kiritimati", "orders:20261121", "ORD-20261121-000002"},
 			{"2026-11-21T23:00:00Z", "America/Argentina/Buenos_Aires", "orders:20261121", "ORD-20261121-000003"},
@@ -117,7 +118,8 @@ func TestCalendarWithoutTemplate(t *testing.T) {
 	}
 }
 
-// A day's counter must outlive the day, on whatever clock: if it began again, its numbers would be told twice.
+// A day's counter must outlive the day, on whatever clock: if it began again, its numbers would be
+// told twice.
 func TestCounterOfAPeriodLivesForTwoDaysBehindItsEnd(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})

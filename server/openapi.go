@@ -12,7 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/openapi"
 )
 
-// published is what changes with the program alone: a client keeps it, and asks whether it is still the same.
+// published is what changes with the program alone: a client keeps it, and asks whether it is still
+// the same.
 type published struct {
 	media, tag string
 	text       []byte
@@ -23,7 +24,8 @@ func publish(media string, text []byte) published {
 	return published{media, `"` + hex.EncodeToString(sum[:16]) + `"`, text}
 }
 
-// documents serves the OpenAPI document, and the page that is made from it for the first who asks: that takes most of the time in which the service could start.
+// documents serves the OpenAPI document, and the page that is made from it for the first who asks:
+// that takes most of the time in which the service could start.
 func (s *Server) documents(at part, looks []string) {
 	document := publish("application/yaml", openapi.Document())
 	page := sync.OnceValue(func() published { return publish(echo.MIMETextHTMLCharsetUTF8, openapi.Page()) })
@@ -44,7 +46,7 @@ func (p published) send(c echo.Context) error {
 	return c.Blob(http.StatusOK, p.media, p.text)
 }
 
-// isKnown tells whether the client has it already.
+// isKnown reports whether the client has it already.
 func (p published) isKnown(header http.Header) bool {
 	for _, field := range header.Values("If-None-Match") {
 		for tag := range strings.SplitSeq(field, ",") {

@@ -18,7 +18,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// A route that is added says what it is in the document, too, and the role that it needs there is the one that is asked for.
+// A route that is added says what it is in the document, too, and the role that it needs there is
+// the one that is asked for.
 func TestTheDocumentAndTheRoutesAreOneSet(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true})
 	documented, served := apitest.Published().Roles(), map[string]string{}
@@ -126,7 +127,8 @@ func TestTheDocumentAndItsPageAreServed(t *testing.T) {
 	}
 }
 
-// The browser is told to run and load nothing; the one style sheet of the page is allowed by its digest.
+// The browser is told to run and load nothing; the one style sheet of the page is allowed by its
+// digest.
 func TestThePageOfTheDocumentKeepsToItsPolicy(t *testing.T) {
 	a := onEmbedded(t).do(t, "GET", "/docs", "")
 	policy := a.header.Get("Content-Security-Policy")

@@ -19,7 +19,8 @@ func (s *Server) paymentRoute() idempotency.Route {
 	return idempotency.Route{Name: "POST /payments", Scope: "payments", Lease: s.config.PaymentLease, MaxBody: s.config.MaxBody}
 }
 
-// pay is the demo's handler, as a user would write it: check, have the effect, answer. That it runs once is the guard's business.
+// pay is the demo's handler, as a user would write it: check, have the effect, answer. That it runs
+// once is the guard's business.
 func (s *Server) pay(c echo.Context) error {
 	attempt, _ := idempotency.FromContext(c.Request().Context())
 	request, err := paymentOf(c)

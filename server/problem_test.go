@@ -13,7 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// contract is the table of errors as the service's outside contract has it, and whether the same request may succeed later.
+// contract is the table of errors as the service's outside contract has it, and whether the same
+// request may succeed later.
 var contract = map[wire.Code]struct {
 	status    int
 	retryable bool
@@ -52,7 +53,8 @@ var contract = map[wire.Code]struct {
 	"internal-error":               {500, false},
 }
 
-// checkProblem tells what is wrong with an answer that should be a problem of this code, and decodes it.
+// checkProblem tells what is wrong with an answer that should be a problem of this code, and
+// decodes it.
 func checkProblem(t testing.TB, a answer, code wire.Code) wire.Problem {
 	t.Helper()
 	want, known := contract[code]

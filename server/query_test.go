@@ -13,7 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// What a route does not know in the query is refused on every route, so that ?ttl_ms=1000 is no silent day; monitors may add what they like.
+// What a route does not know in the query is refused on every route, so that ?ttl_ms=1000 is no
+// silent day; monitors may add what they like.
 func TestQueryParametersThatARouteDoesNotKnow(t *testing.T) {
 	service := apitest.Handler(t, server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true}).Handler())
 	for _, row := range []struct {

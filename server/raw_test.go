@@ -13,7 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// raw sends bytes as they are on a connection of their own, and returns all answers until the service ends the connection.
+// raw sends bytes as they are on a connection of their own, and returns all answers until the
+// service ends the connection.
 func (s *service) raw(t *testing.T, request string) (answers []answer) {
 	t.Helper()
 	conn := s.connect(t)
@@ -63,7 +64,8 @@ func TestRequestLinesAsNoClientWritesThem(t *testing.T) {
 	checkProblem(t, s.do(t, "GET", "/counter/k", ""), wire.NotFound) // nothing was counted
 }
 
-// net/http answers what is no HTTP before a handler of ours sees it: the status is right, but the body is a line of text and there is no request id.
+// net/http answers what is no HTTP before a handler of ours sees it: the status is right, but the
+// body is a line of text and there is no request id.
 func TestWhatIsNoHTTPIsRefusedAndChangesNothing(t *testing.T) {
 	s := onEmbedded(t)
 	for _, request := range []string{
@@ -116,7 +118,8 @@ func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
 	expect.Equal(t, "payments made with cut bodies", s.ledger(t).Total, 0)
 }
 
-// A body that is refused half read must not be taken for more requests: whoever chooses a body would choose requests, too.
+// A body that is refused half read must not be taken for more requests: whoever chooses a body
+// would choose requests, too.
 func TestRestOfABodyThatIsTooLargeIsNoRequest(t *testing.T) {
 	s := onEmbedded(t)
 	hidden := "\r\n\r\nGET /incr/hidden HTTP/1.1\r\nHost: localhost\r\n"
@@ -133,7 +136,8 @@ func TestRestOfABodyThatIsTooLargeIsNoRequest(t *testing.T) {
 			}
 		}
 	}
-	checkProblem(t, s.do(t, "GET", "/counter/hidden", ""), wire.NotFound) // the body was taken for no request
+	// the body was taken for no request
+	checkProblem(t, s.do(t, "GET", "/counter/hidden", ""), wire.NotFound)
 }
 
 func inChunks(body string, size int) string {

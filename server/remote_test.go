@@ -128,7 +128,8 @@ func (s *service) remoteDoubt(t *testing.T) {
 	token := s.issue(t, "")
 	mine := s.claim(t, token, `{"fingerprint":"f","lease_ms":100,"policy":"hold"}`).Lease
 	expect.Eventually(t, "the lease lapses", func() bool { return s.state(t, token) == "in-doubt" })
-	for _, policy := range []string{"hold", "takeover"} { // the policy of the claim that was made counts
+	// the policy of the claim that was made counts
+	for _, policy := range []string{"hold", "takeover"} {
 		a := s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","policy":"`+policy+`"}`)
 		wantSee(t, a, wire.IdempotencyUnknown, "/token/"+token)
 		a.wantHeader(t, "Retry-After", "")

@@ -17,8 +17,9 @@ import (
 
 const nameRule = names.Rule + ", percent-decoded once"
 
-// name reads a name from the path, where the route's template says, if the caller may touch it. Echo gives some parameters decoded and others not, so this reads the path as it came
-// and decodes the segment exactly once.
+// name reads a name from the path, where the route's template says, if the caller may touch it.
+// Echo gives some parameters decoded and others not, so this reads the path as it came and decodes
+// the segment exactly once.
 func name(c echo.Context, param string) (string, error) {
 	escaped, err := segmentOf(c, param)
 	if err != nil {
@@ -31,7 +32,8 @@ func name(c echo.Context, param string) (string, error) {
 	return text, mayTouch(c, param, text)
 }
 
-// segmentOf finds a parameter's part of the path by the template, which has as many segments as the path.
+// segmentOf finds a parameter's part of the path by the template, which has as many segments as the
+// path.
 func segmentOf(c echo.Context, param string) (string, error) {
 	template, path := c.Path(), rawPath(c.Request().URL)
 	for more := true; more; {
@@ -45,8 +47,8 @@ func segmentOf(c echo.Context, param string) (string, error) {
 	return "", echo.ErrNotFound
 }
 
-// rawPath is the path as the client wrote it. URL.EscapedPath encodes a path anew if it holds a character that should have been encoded, and then an
-// encoded slash beside it is none any more.
+// rawPath is the path as the client wrote it. URL.EscapedPath encodes a path anew if it holds a
+// character that should have been encoded, and then an encoded slash beside it is none any more.
 func rawPath(u *url.URL) string {
 	if u.RawPath != "" {
 		return u.RawPath
@@ -54,7 +56,8 @@ func rawPath(u *url.URL) string {
 	return u.EscapedPath()
 }
 
-// takes refuses query parameters that a route does not know, and those that come twice: a misspelt one must not be a silent default.
+// takes refuses query parameters that a route does not know, and those that come twice: a misspelt
+// one must not be a silent default.
 func takes(known ...string) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -85,7 +88,8 @@ func onlyQuery(c echo.Context, known []string) error {
 	return nil
 }
 
-// printable shortens what a client chose, and escapes what is not plain text, before it is said back.
+// printable shortens what a client chose, and escapes what is not plain text, before it is said
+// back.
 func printable(text string) string {
 	if len(text) > 40 {
 		text = text[:40] + "…"
@@ -94,7 +98,7 @@ func printable(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// has tells whether a query has a field.
+// has reports whether a query has a field.
 func has(c echo.Context, field string) bool {
 	return c.Request().URL.RawQuery != "" && c.QueryParams().Has(field)
 }
@@ -145,7 +149,8 @@ func millis(field string, value *int64, absent, least, most time.Duration) (time
 	return time.Duration(*value) * time.Millisecond, nil
 }
 
-// handsOut is for routes that hand something out for good: a browser that asks ahead of its user is refused.
+// handsOut is for routes that hand something out for good: a browser that asks ahead of its user is
+// refused.
 func handsOut(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if isPrefetch(c.Request()) {
@@ -155,7 +160,7 @@ func handsOut(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// isPrefetch tells whether a browser asks ahead of its user, who may never want the answer.
+// isPrefetch reports whether a browser asks ahead of its user, who may never want the answer.
 func isPrefetch(r *http.Request) bool {
 	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
 		value := strings.ToLower(r.Header.Get(name))
@@ -177,13 +182,14 @@ func leaseToken(c echo.Context) (string, error) {
 	return tokens[0], nil
 }
 
-// wantsText tells whether the client asked for bare digits.
+// wantsText reports whether the client asked for bare digits.
 func wantsText(c echo.Context) bool {
 	accept := strings.Join(c.Request().Header.Values(echo.HeaderAccept), ",")
 	return strings.Contains(accept, echo.MIMETextPlain) && !strings.Contains(accept, echo.MIMEApplicationJSON)
 }
 
-// fresh marks an answer that must not be stored on the way: it hands something out or changes something.
+// fresh marks an answer that must not be stored on the way: it hands something out or changes
+// something.
 func fresh(c echo.Context) { c.Response().Header().Set(echo.HeaderCacheControl, "no-store") }
 
 func byteCount(n int64) string { return strconv.FormatInt(n, 10) + " bytes" }

@@ -63,7 +63,8 @@ func (s *Server) numberRoutes(at *roster) {
 	at.read.GET("/id/decode/:id", s.decodeID, takes("format", "pool", "layout", "epoch", "datacenter", "tag", "key"))
 }
 
-// doorRoutes are those of other systems. Such a system takes any method, and parameters that it does not know.
+// doorRoutes are those of other systems. Such a system takes any method, and parameters that it
+// does not know.
 func (s *Server) doorRoutes(at *roster) {
 	all := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	leaf := door{refuse: s.leafRefuse}

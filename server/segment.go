@@ -18,13 +18,14 @@ import (
 
 // SegmentTag is a tag of a segment source as people see it.
 type SegmentTag struct {
-	Tag       string
-	Max, Step int64  // ids below Max are handed out, or fetched ahead; Step ids at least are fetched at once
+	Tag string
+	// ids below Max are handed out, or fetched ahead; Step ids at least are fetched at once
+	Max, Step int64
 	Updated   string // when a range was taken last; "" = not known
 }
 
-// SegmentCounters is the configuration of the counters that segments of a store are taken from, for all that take from them: a kind of their own, whose margin is beyond what
-// many fetches take.
+// SegmentCounters is the configuration of the counters that segments of a store are taken from, for
+// all that take from them: a kind of their own, whose margin is beyond what many fetches take.
 func SegmentCounters(config counter.Config) counter.Config {
 	config.Kind = "segment"
 	config.Margin = max(config.Margin, 64*segment.DefaultMaxStep)
@@ -91,13 +92,15 @@ func (s *Server) segmentIDs(c echo.Context) error {
 	})
 }
 
-// segmentOrder reads how many ids are asked for and how they are to be written, with which key if they are to be opaque.
+// segmentOrder reads how many ids are asked for and how they are to be written, with which key if
+// they are to be opaque.
 func (s *Server) segmentOrder(c echo.Context, tag string) (asked order, key string, err error) {
 	if asked, err = idOrder(c); err != nil {
 		return asked, "", err
 	}
 	if c.QueryParam("format") != opaqueFormat {
-		formats := slices.DeleteFunc(snowflake.Formats(), func(f snowflake.Format) bool { return f == snowflake.Timed }) // a segment's id has no time in it
+		// a segment's id has no time in it
+		formats := slices.DeleteFunc(snowflake.Formats(), func(f snowflake.Format) bool { return f == snowflake.Timed })
 		return asked, "", asked.read(c, formats, opaqueFormat)
 	}
 	newest, err := s.opaqueKey("")
@@ -138,8 +141,9 @@ func (t *storeSource) Take(ctx context.Context, tag string, step int64) (segment
 	return segment.Range{Lo: got.First, Hi: got.Value + 1, Step: t.step}, nil
 }
 
-// there refuses a tag that the store does not have, if that is asked for. One that was seen is not looked for again: when the store has lost it, the counter is moved past
-// all that can have been handed out.
+// there refuses a tag that the store does not have, if that is asked for. One that was seen is not
+// looked for again: when the store has lost it, the counter is moved past all that can have been
+// handed out.
 func (t *storeSource) there(ctx context.Context, tag string) error {
 	if _, seen := t.seen.Load(tag); seen || !t.known {
 		return nil

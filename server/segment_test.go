@@ -37,7 +37,8 @@ func (f sourceFunc) Take(_ context.Context, tag string, step int64) (segment.Ran
 	return answer.got, answer.err
 }
 
-// leafRow is a source with one row, as a table has it: an id below maxID is taken, and step ids are taken at once if not told otherwise.
+// leafRow is a source with one row, as a table has it: an id below maxID is taken, and step ids are
+// taken at once if not told otherwise.
 func leafRow(tag string, maxID, step int64) sourceFunc {
 	return func(asked string, n int64) rangeOrError {
 		if asked != tag {
@@ -79,7 +80,8 @@ func TestSegmentIDsOverHTTP(t *testing.T) {
 		if id, err := strconv.ParseInt(another.segmentIDs(t, "orders").ID, 10, 64); err != nil || id < next+3 {
 			t.Errorf("GET /id/segment/orders of another server: got id %d, error %v; want %d or more, which the first has not given", id, err, next+3)
 		}
-		checkProblem(t, s.do(t, "GET", "/counter/orders", ""), wire.NotFound) // a tag is no counter of that name
+		// a tag is no counter of that name
+		checkProblem(t, s.do(t, "GET", "/counter/orders", ""), wire.NotFound)
 	})
 }
 

@@ -35,30 +35,42 @@ import (
 type Config struct {
 	Store  *redisstore.Store // stays open when the server ends; the caller closes it after
 	Logger *slog.Logger      // nil = no log
-	// Metrics are told what the service does. They are one server's, and should observe the store as well: see [redisstore.Config]. nil = some that do not.
+	// Metrics are told what the service does. They are one server's, and should observe the store
+	// as well: see [redisstore.Config]. nil = some that do not.
 	Metrics *metrics.Service
-	Tracer  trace.Tracer // makes the spans of requests, those of calls to the store excepted; nil = no request is traced
-	Debug   http.Handler // is at /debug/ of [Server.Admin]; nil = nothing is
+	// makes the spans of requests, those of calls to the store excepted; nil = no request is traced
+	Tracer trace.Tracer
+	Debug  http.Handler // is at /debug/ of [Server.Admin]; nil = nothing is
 
-	Principal  func(*http.Request) string // who is asking; keys and tokens of two principals never meet. nil = [idempotency.DefaultPrincipal]
-	TokenKeys  []idempotency.Key          // sign issued tokens; nil = not signed
-	AnswerKeys []idempotency.Key          // encrypt stored answers; nil = stored as they are
-	Quota      idempotency.Quota          // what one principal may have in the store; none = no bound
+	// who is asking; keys and tokens of two principals never meet. nil =
+	// [idempotency.DefaultPrincipal]
+	Principal  func(*http.Request) string
+	TokenKeys  []idempotency.Key // sign issued tokens; nil = not signed
+	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
+	// what one principal may have in the store; none = no bound
+	Quota idempotency.Quota
 
-	// Access says who may do what; nil = everybody may do everything, and Principal tells them apart. With it the principal is that of the key or certificate.
+	// Access says who may do what; nil = everybody may do everything, and Principal tells them
+	// apart. With it the principal is that of the key or certificate.
 	Access *access.Book
 
 	Counters counter.Config // every server and client of a store must have it alike
 
-	Locks lock.Config // every server and client of a store must have AfterLoss, LongestTTL and Skew alike
+	// every server and client of a store must have AfterLoss, LongestTTL and Skew alike
+	Locks lock.Config
 
-	// Segments is how ids of /id/segment are fetched ahead. SegmentSource is where from; nil = counters of the store, set as Counters but as SegmentCounters says.
+	// Segments is how ids of /id/segment are fetched ahead. SegmentSource is where from; nil =
+	// counters of the store, set as Counters but as SegmentCounters says.
 	Segments      segment.Config
 	SegmentSource segment.Source
-	SegmentTags   func(context.Context) ([]SegmentTag, error) // lists the source's tags for people; nil = none, or those of the store's counters
-	SegmentStep   int64                                       // ids that the store's counters give at least, 1 to counter.MaxBy; 0 = 1000
-	KnownSegments bool                                        // tags that the store's counters do not have are refused; else they begin at 1
-	OpaqueKeys    []idempotency.Key                           // make ids opaque, the newest first; nil = none can be
+	// lists the source's tags for people; nil = none, or those of the store's counters
+	SegmentTags func(context.Context) ([]SegmentTag, error)
+	// ids that the store's counters give at least, 1 to counter.MaxBy; 0 = 1000
+	SegmentStep int64
+	// tags that the store's counters do not have are refused; else they begin at 1
+	KnownSegments bool
+	// make ids opaque, the newest first; nil = none can be
+	OpaqueKeys []idempotency.Key
 
 	Leaf         LeafDoor
 	TinyidTokens []TinyidToken // nil = the door is closed to all
@@ -75,14 +87,17 @@ type Config struct {
 	Identity   string    // under which this server leases worker ids to stamp with; "" = none
 	IDPools    int       // pools that this server stamps ids of at once; 0 = 64
 
-	LockWaits int // requests that wait for locks at once; with Access a principal has a share of them; 0 = 2000
+	// requests that wait for locks at once; with Access a principal has a share of them; 0 = 2000
+	LockWaits int
 
 	// TLS gives the settings in force, where the listener speaks TLS: a client certificate that has
 	// ended, or whose authority is none of ClientCAs any more, is refused at the next request of
 	// its connection. nil = it is looked at when the connection begins alone.
 	TLS func() *tls.Config
 
-	CORSOrigins []string // whose pages may ask from a browser, such as https://shop.example; nil = no others than the service's own
+	// whose pages may ask from a browser, such as https://shop.example; nil = no others than the
+	// service's own
+	CORSOrigins []string
 
 	// AllowedHosts are names under which clients ask, beside addresses and localhost:
 	// coatcheck.internal, *.example.com, or * for every name. nil = with Access every name, else no
@@ -106,16 +121,26 @@ type Config struct {
 	PaymentDelay time.Duration // demo: how long a payment takes after its charge
 	PaymentLease time.Duration // demo: how long a payment's attempt may be silent; 0 = 30 s
 
-	MaxBody        int64         // bytes of a request's body; 0 = 1 MiB
-	RequestTimeout time.Duration // how long a request may take, the time in which its body arrives included; 0 = 30 s
+	MaxBody int64 // bytes of a request's body; 0 = 1 MiB
+	// how long a request may take, the time in which its body arrives included; 0 = 30 s
+	RequestTimeout time.Duration
 	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
 	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
-	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any case
-	MaxConnections int           // connections that are open at once: beyond it, the one that is unused for longest is closed for a new one. As many requests may be under way; with Access a principal has a share of them; 0 = 10000
-	MaxPerAddress  int           // of those, connections of one address, or of one /64 of IPv6; 0 = all
-	MaxBytes       int64         // memory that requests under way may take; 0 = a quarter of GOMEMLIMIT, else 256 MiB, and four bodies at least
-	DrainDelay     time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
-	StopTimeout    time.Duration // how long requests under way may take to end; 0 = RequestTimeout and 5 s
+	// bytes of a request's line and header; 0 = 64 KiB. More than 256 fields are too many in any
+	// case
+	MaxHeader int
+	// connections that are open at once: beyond it, the one that is unused for longest is closed
+	// for a new one. As many requests may be under way; with Access a principal has a share of
+	// them; 0 = 10000
+	MaxConnections int
+	// of those, connections of one address, or of one /64 of IPv6; 0 = all
+	MaxPerAddress int
+	// memory that requests under way may take; 0 = a quarter of GOMEMLIMIT, else 256 MiB, and four
+	// bodies at least
+	MaxBytes   int64
+	DrainDelay time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
+	// how long requests under way may take to end; 0 = RequestTimeout and 5 s
+	StopTimeout time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -177,7 +202,8 @@ type Server struct {
 	pools    *workerlease.Pools
 	stamper  *stamper.Stamper
 	ledger   *ledger.Ledger
-	guarded  []wire.RoutePolicy // routes behind the idempotency middleware, for GET /idempotency-policy
+	// routes behind the idempotency middleware, for GET /idempotency-policy
+	guarded  []wire.RoutePolicy
 	listed   []Route
 	patterns map[string]string // of the routes, by Echo's paths: see pattern
 	flows    *access.Flows
@@ -210,7 +236,8 @@ const policyPath = "/idempotency-policy"
 
 func (s *Server) principal(r *http.Request) string { return s.config.Principal(r) }
 
-// New returns a service that is not listening yet. With an IDPool it begins at once to lease a worker id, until Close.
+// New returns a service that is not listening yet. With an IDPool it begins at once to lease a
+// worker id, until Close.
 func New(config Config) *Server {
 	config = config.withDefaults()
 	s := &Server{
@@ -237,11 +264,13 @@ func New(config Config) *Server {
 	return s
 }
 
-// Handler is the service as an http.Handler, for a program that listens itself. Such a program calls Close at its end.
+// Handler is the service as an http.Handler, for a program that listens itself. Such a program
+// calls Close at its end.
 func (s *Server) Handler() http.Handler { return s.echo }
 
-// Close ends what waits for a lock, gives the worker ids back that this server stamps with, which takes two seconds at most, and waits until answers that could
-// not be recorded yet are, or until the context ends.
+// Close ends what waits for a lock, gives the worker ids back that this server stamps with, which
+// takes two seconds at most, and waits until answers that could not be recorded yet are, or until
+// the context ends.
 func (s *Server) Close(ctx context.Context) error {
 	s.waits.end()
 	s.stamper.Close(ctx)

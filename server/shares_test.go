@@ -161,7 +161,8 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 		t.Fatalf("connecting: %v", err)
 	}
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	_, _ = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00") // with empty settings
+	// with empty settings
+	_, _ = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 	const maxConcurrentStreams = 3
 	head := make([]byte, 9)
 	if _, err := io.ReadFull(conn, head); err != nil || head[3] != 4 {

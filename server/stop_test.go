@@ -110,8 +110,8 @@ func TestStopDrainsFinishesAndLeavesNothingBehind(t *testing.T) {
 	expect.Error(t, "Serve", s.end(t), nil)
 }
 
-// drain is how long a service that stops still takes connections. A test asks it several things in that
-// time, each of which a busy machine may keep waiting.
+// drain is how long a service that stops still takes connections. A test asks it several things in
+// that time, each of which a busy machine may keep waiting.
 const drain = 3 * time.Second
 
 // refusesConnections waits until nobody listens at the service's address.
@@ -126,7 +126,8 @@ func (s *stoppable) refusesConnections(t *testing.T) {
 	})
 }
 
-// The order of a stop: while requests end, ids are stamped; then the worker id is given back, and the next server has it at once.
+// The order of a stop: while requests end, ids are stamped; then the worker id is given back, and
+// the next server has it at once.
 func TestStopGivesWorkerIDsBackBehindTheLastRequest(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	store, err := redisstore.Open(t.Context(), "embedded:")
@@ -175,7 +176,8 @@ func TestStopDoesNotWaitForEverForARequest(t *testing.T) {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		_, _ = s.send(context.Background(), call{method: "GET", path: "/wait"}) // whether it comes through is not promised
+		// whether it comes through is not promised
+		_, _ = s.send(context.Background(), call{method: "GET", path: "/wait"})
 	}()
 	<-s.begun
 	s.stop()

@@ -16,8 +16,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// impostor is a listener that takes commands as Redis does and gives each the same answer, but for the greeting, which it does not know, and for INFO. With the
-// answer "" it hangs up.
+// impostor is a listener that takes commands as Redis does and gives each the same answer, but for
+// the greeting, which it does not know, and for INFO. With the answer "" it hangs up.
 type impostor struct {
 	answer string
 	ran    atomic.Int64 // scripts that it was asked to run
@@ -99,7 +99,8 @@ func number(from *bufio.Reader, mark string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, mark)))
 }
 
-// onImpostor is a service whose store is an impostor. The names in its requests are right in form and stand for nothing.
+// onImpostor is a service whose store is an impostor. The names in its requests are right in form
+// and stand for nothing.
 func onImpostor(t *testing.T, i *impostor) *fixture {
 	t.Helper()
 	store := storetest.Open(t, redisstore.Config{URL: i.start(t), Timeout: storePatience})

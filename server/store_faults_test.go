@@ -17,7 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// reading and writing are the requests that need the store, as they would succeed. Names in braces stand for what a fixture made.
+// reading and writing are the requests that need the store, as they would succeed. Names in braces
+// stand for what a fixture made.
 var (
 	reading = []call{
 		{method: "GET", path: "/counter/k"},
@@ -45,7 +46,8 @@ var (
 	}
 )
 
-// keeping makes a redis-server write each change to its append-only file before it answers, which a kill survives.
+// keeping makes a redis-server write each change to its append-only file before it answers, which a
+// kill survives.
 var keeping = []string{"--appendonly", "yes", "--appendfsync", "no"}
 
 // onRedis is a fixture on a private redis-server.
@@ -63,7 +65,8 @@ func (f *fixture) send(t testing.TB, c call) answer {
 	return f.s.do(t, c.method, c.path, c.body, c.header...)
 }
 
-// wantUnavailable checks that each call is refused as one whose store is away, and told to come again.
+// wantUnavailable checks that each call is refused as one whose store is away, and told to come
+// again.
 func (f *fixture) wantUnavailable(t *testing.T, calls []call) {
 	t.Helper()
 	for _, c := range calls {
@@ -107,8 +110,9 @@ func stateOf(t testing.TB, client *redis.Client) map[string]string {
 	return state
 }
 
-// wantWhole checks that everything works again and continues where it was. Under another incarnation no worker id of a pool that was in use is granted, since a
-// failover may have lost who has it.
+// wantWhole checks that everything works again and continues where it was. Under another
+// incarnation no worker id of a pool that was in use is granted, since a failover may have lost who
+// has it.
 func (f *fixture) wantWhole(t *testing.T, sameLife bool) {
 	t.Helper()
 	for _, c := range append(reading, writing...) {
@@ -116,7 +120,8 @@ func (f *fixture) wantWhole(t *testing.T, sameLife bool) {
 			checkProblem(t, f.send(t, c), wire.PoolQuarantined)
 			continue
 		}
-		if a := f.send(t, c); a.status >= 300 && !strings.HasSuffix(c.path, "/release") { // it was completed just before
+		// it was completed just before
+		if a := f.send(t, c); a.status >= 300 && !strings.HasSuffix(c.path, "/release") {
 			t.Errorf("%v; want success", a)
 		}
 	}
@@ -193,7 +198,8 @@ func TestAttemptThatRunsCanEndWhenMemoryIsFull(t *testing.T) {
 }
 
 func TestStoreThatRefusesWritesIsToldAndNothingIsDone(t *testing.T) {
-	for name, fault := range map[string][2][]any{ // the command that makes it, and the one that ends it
+	// the command that makes it, and the one that ends it
+	for name, fault := range map[string][2][]any{
 		"read-only":     {{"REPLICAOF", "127.0.0.1", "1"}, {"REPLICAOF", "NO", "ONE"}},
 		"out of memory": {{"CONFIG", "SET", "maxmemory", "1"}, {"CONFIG", "SET", "maxmemory", "0"}},
 		"no replicas":   {{"CONFIG", "SET", "min-replicas-to-write", "1"}, {"CONFIG", "SET", "min-replicas-to-write", "0"}},
@@ -238,7 +244,8 @@ func TestStoreThatComesBackEmptyIsNoticedAndForgetsNoTokenIntoASecondRun(t *test
 	expect.Equal(t, "payments in the ledger after Redis came back empty", f.s.ledger(t).Total, 0)
 }
 
-// A server with --ack 1 and no replica: the write is on the master, and the client hears that nobody has confirmed it.
+// A server with --ack 1 and no replica: the write is on the master, and the client hears that
+// nobody has confirmed it.
 func TestWriteThatNoReplicaConfirmsHasAnUnknownOutcome(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})

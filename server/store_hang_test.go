@@ -38,7 +38,8 @@ func (f *fixture) atOnce(t *testing.T, calls []call) []answer {
 	return answers
 }
 
-// wantHung checks an answer from a store that hangs: what it may still do has an unknown outcome, what never left this process was not done.
+// wantHung checks an answer from a store that hangs: what it may still do has an unknown outcome,
+// what never left this process was not done.
 func wantHung(t *testing.T, a answer) wire.Code {
 	t.Helper()
 	code := wire.StoreUnavailable
@@ -50,8 +51,9 @@ func wantHung(t *testing.T, a answer) wire.Code {
 	return code
 }
 
-// onRedisThatHangs is a fixture on a private redis-server, asked through a service that gives the store a second for a call.
-// What the fixture has was made through another one, which is more patient.
+// onRedisThatHangs is a fixture on a private redis-server, asked through a service that gives the
+// store a second for a call. What the fixture has was made through another one, which is more
+// patient.
 func onRedisThatHangs(t *testing.T) (*redistest.Server, *fixture) {
 	t.Helper()
 	redis, f := onRedis(t)
@@ -61,8 +63,9 @@ func onRedisThatHangs(t *testing.T) (*redistest.Server, *fixture) {
 	return redis, f
 }
 
-// served sends all calls at once, and those that found the store away again until they are answered: on a busy machine, a call
-// may take longer than the store is given. It returns how many outcomes were unknown.
+// served sends all calls at once, and those that found the store away again until they are
+// answered: on a busy machine, a call may take longer than the store is given. It returns how many
+// outcomes were unknown.
 func (f *fixture) served(t *testing.T, calls []call) (answers []answer, uncertain int64) {
 	t.Helper()
 	answers = f.atOnce(t, calls)

@@ -17,7 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// TinyidToken lets whoever has it draw ids of a tag through the door for clients of Didi tinyid. A tag can have several, and a token can be of several tags.
+// TinyidToken lets whoever has it draw ids of a tag through the door for clients of Didi tinyid. A
+// tag can have several, and a token can be of several tags.
 type TinyidToken struct{ BizType, Token string }
 
 const (
@@ -57,7 +58,8 @@ func commas(numbers []int64) string {
 	return string(text)
 }
 
-// tinyidIDs draws as many ids as the request asks for, and has them sent, or told why there are none.
+// tinyidIDs draws as many ids as the request asks for, and has them sent, or told why there are
+// none.
 func (s *Server) tinyidIDs(c echo.Context, send func(ids []int64, fault string) error) error {
 	bizType, allowed, err := s.tinyidAsker(c)
 	if err != nil {
@@ -99,7 +101,8 @@ func batchSize(text string) (n int, ok bool) {
 	return int(min(wide, maxTinyid)), err == nil
 }
 
-// tinyidSegment is a range (CurrentID, MaxID], of which ids are those whose remainder modulo Delta is Remainder. At LoadingID it is time for the next.
+// tinyidSegment is a range (CurrentID, MaxID], of which ids are those whose remainder modulo Delta
+// is Remainder. At LoadingID it is time for the next.
 type tinyidSegment struct {
 	MaxID     int64 `json:"maxId"`     //nolint:tagliatelle // tinyid's name
 	LoadingID int64 `json:"loadingId"` //nolint:tagliatelle // tinyid's name
@@ -134,7 +137,8 @@ func (s *Server) tinyidRangeSimple(c echo.Context) error {
 	})
 }
 
-// tinyidTake takes a range from the source for the client alone, and has it sent, or told why there is none.
+// tinyidTake takes a range from the source for the client alone, and has it sent, or told why there
+// is none.
 func (s *Server) tinyidTake(c echo.Context, send func(got tinyidSegment, fault string) error) error {
 	bizType, allowed, err := s.tinyidAsker(c)
 	if err != nil {
@@ -166,11 +170,12 @@ func (s *Server) tinyidAsker(c echo.Context) (bizType string, allowed bool, err 
 	return bizType, s.tinyidKnows(bizType, c.Request().Form.Get("token")), nil
 }
 
-// tinyidKnows tells whether a token of the door is one for the tag.
+// tinyidKnows reports whether a token of the door is one for the tag.
 func (s *Server) tinyidKnows(bizType, text string) (allowed bool) {
 	given := sha256.Sum256([]byte(text))
 	for _, known := range s.config.TinyidTokens {
-		token := sha256.Sum256([]byte(known.Token)) // all are of one length then, and all are compared
+		// all are of one length then, and all are compared
+		token := sha256.Sum256([]byte(known.Token))
 		same := subtle.ConstantTimeCompare(given[:], token[:]) == 1
 		allowed = allowed || same && known.BizType == bizType && known.Token != ""
 	}
@@ -219,7 +224,7 @@ func tinyidRefuse(c echo.Context) error {
 // tinyidFault is an error as the client is told it.
 func (s *Server) tinyidFault(c echo.Context, bizType string, err error) string {
 	if errors.Is(err, segment.ErrUnknownTag) {
-		return "can not find biztype:" + bizType
+		return "cannot find biztype:" + bizType
 	}
 	s.logDoor(c, err)
 	return problemOf(err).Detail

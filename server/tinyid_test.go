@@ -22,7 +22,8 @@ func onTinyid(t *testing.T, source segment.Source) *service {
 	return serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: source, TinyidTokens: tinyidTokens})
 }
 
-// The recorded answers of tinyid, in their order. Its ranges are (currentId, maxId], so that a tag whose max_id was 1 gives 2 first.
+// The recorded answers of tinyid, in their order. Its ranges are (currentId, maxId], so that a tag
+// whose max_id was 1 gives 2 first.
 func TestTinyidsAnswers(t *testing.T) {
 	s := onTinyid(t, leafRow("test", 2, 100_000))
 	form := "Content-Type: application/x-www-form-urlencoded"
@@ -48,10 +49,10 @@ func TestTinyidsAnswers(t *testing.T) {
 		{"nextSegmentId?bizType=test", "", javaJSON, `{"data":null,"code":5,"message":"token is error"}`},
 		{"nextSegmentIdSimple?bizType=test", "", javaText, ``},
 
-		{"nextId?bizType=gone&token=second", "", javaJSON, `{"data":null,"code":6,"message":"error query segmentId: can not find biztype:gone"}`},
-		{"nextId?bizType=gone&token=second&batchSize=0", "", javaJSON, `{"data":null,"code":6,"message":"error query segmentId: can not find biztype:gone"}`},
+		{"nextId?bizType=gone&token=second", "", javaJSON, `{"data":null,"code":6,"message":"error query segmentId: cannot find biztype:gone"}`},
+		{"nextId?bizType=gone&token=second&batchSize=0", "", javaJSON, `{"data":null,"code":6,"message":"error query segmentId: cannot find biztype:gone"}`},
 		{"nextIdSimple?bizType=gone&token=second", "", javaText, ``},
-		{"nextSegmentId?bizType=gone&token=second", "", javaJSON, `{"data":null,"code":6,"message":"can not find biztype:gone"}`},
+		{"nextSegmentId?bizType=gone&token=second", "", javaJSON, `{"data":null,"code":6,"message":"cannot find biztype:gone"}`},
 		{"nextSegmentIdSimple?bizType=gone&token=second", "", javaText, ``},
 	} {
 		method, header := "GET", []string(nil)
@@ -72,7 +73,8 @@ func TestTinyidsRanges(t *testing.T) {
 		`{"data":{"maxId":200001,"loadingId":120001,"currentId":100001,"delta":1,"remainder":0},"code":200,"message":""}`)
 	wantDoor(t, s.do(t, "GET", "/tinyid/id/nextIdSimple?"+tinyidTest, ""), 200, javaText, `200002`) // nobody's range is drawn from
 
-	// A stripe: the client begins at currentId + delta and ends at maxId; ids are congruent to the remainder.
+	// A stripe: the client begins at currentId + delta and ends at maxId; ids are congruent to the
+	// remainder.
 	for _, row := range []struct {
 		r    segment.Range
 		want string

@@ -44,7 +44,8 @@ func (s *Server) issueToken(c echo.Context) error {
 
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
 
-// tokenOf reads the token from the path. What can not be a token was never issued, unless it is not even a name.
+// tokenOf reads the token from the path. What cannot be a token was never issued, unless it is not
+// even a name.
 func (s *Server) tokenOf(c echo.Context) (idempotency.Ref, error) {
 	text, err := segmentOf(c, "token")
 	if err != nil {
@@ -120,7 +121,8 @@ func claimTerms(c echo.Context) (idempotency.Terms, error) {
 func wireAnswer(answer idempotency.Answer) wire.Answer {
 	headers := map[string]string{}
 	for name := range answer.Header {
-		headers[name] = strings.Join(answer.Header.Values(name), ", ") // as RFC 9110, section 5.3, lets several fields be one
+		// as RFC 9110, section 5.3, lets several fields be one
+		headers[name] = strings.Join(answer.Header.Values(name), ", ")
 	}
 	return wire.Answer{Status: answer.Status, Headers: headers, Body: answer.Body, NotKept: answer.NotKept}
 }

@@ -16,11 +16,13 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// A request that is traced has a span of its own, named by its route's template; within it one of what its handler asks of a domain, its decoding and encoding included; and
-// within that one for each call to the store, which package tracing makes. No span holds a path, a query, a header, a name or an address: any of them can be a secret, or
-// somebody's business.
+// A request that is traced has a span of its own, named by its route's template; within it one of
+// what its handler asks of a domain, its decoding and encoding included; and within that one for
+// each call to the store, which package tracing makes. No span holds a path, a query, a header, a
+// name or an address: any of them can be a secret, or somebody's business.
 
-// domainCalls says what the handler of a route asks of which domain. Routes that are not here ask none, or nothing that takes time. Doors take any method.
+// domainCalls says what the handler of a route asks of which domain. Routes that are not here ask
+// none, or nothing that takes time. Doors take any method.
 var domainCalls = map[string]string{
 	"POST /token":                 "idempotency.Issue",
 	"GET /token/:token":           "idempotency.Status",
@@ -76,7 +78,8 @@ func domainCall(method, path string) string {
 	return domainCalls[path]
 }
 
-// untraced are the routes that machines ask again and again, of which a trace tells nothing, and the stream, which has no end.
+// untraced are the routes that machines ask again and again, of which a trace tells nothing, and
+// the stream, which has no end.
 var untraced = map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/favicon.ico": true, "/events": true}
 
 // traceContext is the form in which traces come in: https://www.w3.org/TR/trace-context/.
@@ -95,7 +98,8 @@ func (s *Server) traced(next echo.HandlerFunc) echo.HandlerFunc {
 		ctx := traceContext.Extract(request.Context(), propagation.HeaderCarrier(request.Header))
 		name, about := spanOf(request, s.pattern(c.Path()))
 		begin := ctx
-		if trace.SpanContextFromContext(ctx).IsSampled() { // whether it is kept here may depend on the caller
+		// whether it is kept here may depend on the caller
+		if trace.SpanContextFromContext(ctx).IsSampled() {
 			begin = access.With(ctx, s.recognized(request))
 		}
 		_, span := s.config.Tracer.Start(begin, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
@@ -156,7 +160,8 @@ func (s *Server) inHandler(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { span.End() }
 }
 
-// noteProblem puts on a span which problem a request was refused with. The problem's texts can hold what a client chose.
+// noteProblem puts on a span which problem a request was refused with. The problem's texts can hold
+// what a client chose.
 func noteProblem(span trace.Span, problem wire.Problem) {
 	span.SetAttributes(problemKey.String(string(problem.Code)))
 	if problem.Status >= http.StatusInternalServerError {

@@ -11,7 +11,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// Traces name what each route asks of a domain. A route that asks none is listed here, so that a new one is thought of; and what is named is there.
+// Traces name what each route asks of a domain. A route that asks none is listed here, so that a
+// new one is thought of; and what is named is there.
 func TestTracesNameWhatEveryRouteAsksOfItsDomain(t *testing.T) {
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: "embedded:"}), Dev: true})
 	none := []string{"/cache", "/decodeSnowflakeId", "/console/*", "/events", "/id/uuid", "/idempotency-policy", "/metrics", "/console/api/status"}

@@ -5,7 +5,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// uuids makes UUIDs. Those of version 7 rise, from one to the next that this process makes, also where its clock goes back.
+// uuids makes UUIDs. Those of version 7 rise, from one to the next that this process makes, also
+// where its clock goes back.
 func (s *Server) uuids(c echo.Context) error {
 	asked, err := idOrder(c)
 	if err != nil {

@@ -17,8 +17,8 @@ func wantBetween[T cmp.Ordered](t testing.TB, asked string, got, least, most T) 
 	}
 }
 
-// wantRetryAfter fails the test if the answer's Retry-After is not a number of seconds from least to
-// most, both included, and goes on.
+// wantRetryAfter fails the test if the answer's Retry-After is not a number of seconds from least
+// to most, both included, and goes on.
 func (a answer) wantRetryAfter(t testing.TB, least, most int) {
 	t.Helper()
 	text := a.header.Get("Retry-After")

@@ -38,7 +38,8 @@ func (s *Server) acquireWorker(c echo.Context) error {
 	})
 }
 
-// renewEvery is how often a holder renews: three times in a TTL, so that one lost renewal costs nothing.
+// renewEvery is how often a holder renews: three times in a TTL, so that one lost renewal costs
+// nothing.
 func renewEvery(ttl time.Duration) int64 { return ttl.Milliseconds() / 3 }
 
 func (s *Server) workerRequest(c echo.Context, pool string) (workerlease.Request, error) {

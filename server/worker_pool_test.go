@@ -42,7 +42,8 @@ func (s *service) poolDeclared(t *testing.T) {
 	for _, again := range []string{body, "", `{"layout":"41/10/12"}`} {
 		wantDetail(t, s.do(t, "PUT", "/worker/declared", again), wire.PoolExists, "41/5/5/12", "2024-02-29T10:00:00", "datacenter 3", "1h0m0s")
 	}
-	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/declared", "") // at once: it is known to be new
+	// at once: it is known to be new
+	lease := must[wire.WorkerLease](t, s, 201, "POST", "/worker/declared", "")
 	expect.Equal(t, "POST /worker/declared", lease, wire.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Lease, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter, ServerTime: lease.ServerTime,
 		TTL: 3_600_000, RenewEvery: 1_200_000, Layout: want.Layout, Epoch: want.Epoch, Datacenter: 3,
@@ -150,7 +151,8 @@ func (s *service) usedUntil(t *testing.T) {
 			path += "?used_until=" + url.QueryEscape(text)
 		}
 		must[nothing](t, s, 204, "DELETE", path, "", "Lease-Token: "+lease.Lease)
-		must[nothing](t, s, 204, "DELETE", fmt.Sprintf("/worker/used/%d", lease.WorkerID), "", "Lease-Token: "+lease.Lease) // the first word counts
+		// the first word counts
+		must[nothing](t, s, 204, "DELETE", fmt.Sprintf("/worker/used/%d", lease.WorkerID), "", "Lease-Token: "+lease.Lease)
 		slot := must[wire.WorkerRing](t, s, 200, "GET", fmt.Sprintf("/worker/used?n=1&from=%d", lease.WorkerID), "").Slots[0]
 		if slot.State != "free" || !row.want(lease, slot) {
 			t.Errorf("row %d: DELETE %s of a window from %v until %v: got %+v, want it free, with a window that ends where the row says", i, path, lease.NotBefore, lease.NotAfter, slot)
@@ -221,10 +223,12 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			expect.Equal(t, "GET /worker/p?n=2 after the proof", ring.WorkerPool, wire.WorkerPool{
 				Pool: "p", Layout: "41/5/5/12", Epoch: kept.Epoch, Datacenter: 7, Size: 32, Used: 1, TTL: 3_600_000, Quarantined: ring.Quarantined,
 			})
-			must[wire.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", "", "Lease-Token: "+kept.Lease) // it is there again
+			// it is there again
+			must[wire.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", "", "Lease-Token: "+kept.Lease)
 
 			if newPools == workerlease.Trust {
-				return // who trusts that an unknown pool is new takes the loss of all of it for that
+				// who trusts that an unknown pool is new takes the loss of all of it for that
+				return
 			}
 			wantBetween(t, "GET /worker/p?n=2: quarantined_ms", ring.Quarantined, 1, 3_601_000)
 			a := s.do(t, "POST", "/worker/p", "")
@@ -234,7 +238,8 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 	}
 }
 
-// Whoever has a worker id may be stamping with it while Redis has forgotten all: nobody is granted one until its window has ended.
+// Whoever has a worker id may be stamping with it while Redis has forgotten all: nobody is granted
+// one until its window has ended.
 func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond, LongestTTL: 2 * time.Second}})

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// redeem makes some of a ticket's positions good, at least one, from its first on. It may draw others in their place.
+// redeem makes some of a ticket's positions good, at least one, from its first on. It may draw
+// others in their place.
 func (g *Generator) redeem(ctx context.Context, t *ticket) (count int64, err error) {
 	if g.isFresh() { // the limit was just set by the clock
 		if count = min(t.count, t.limit.Load()-t.first); count > 0 {
@@ -27,7 +28,8 @@ func (g *Generator) redeem(ctx context.Context, t *ticket) (count int64, err err
 
 func (g *Generator) isFresh() bool { return int64(time.Since(g.born)) < g.fresh.Load() }
 
-// try looks at the lease and the clock. It says how many of the ticket's positions may be stamped, or else how long to wait before trying again.
+// try looks at the lease and the clock. It says how many of the ticket's positions may be stamped,
+// or else how long to wait before trying again.
 func (g *Generator) try(t *ticket) (count int64, wait time.Duration, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,7 +53,8 @@ func (g *Generator) try(t *ticket) (count int64, wait time.Duration, err error) 
 	return count, 0, nil
 }
 
-// look asks the worker and the clock. It tells the unit that the clock is in, if that can be stamped; otherwise why not, or how long to wait.
+// look asks the worker and the clock. It tells the unit that the clock is in, if that can be
+// stamped; otherwise why not, or how long to wait.
 func (g *Generator) look(now time.Time) (unit int64, wait time.Duration, err error) {
 	if g.stopped {
 		return 0, 0, ErrStopped
@@ -77,7 +80,8 @@ func (g *Generator) look(now time.Time) (unit int64, wait time.Duration, err err
 	return 0, wait, err
 }
 
-// allow says up to which position the clock, the lead and the window allow ids now; while calls are many, that is the limit for all of them.
+// allow says up to which position the clock, the lead and the window allow ids now; while calls are
+// many, that is the limit for all of them.
 func (g *Generator) allow(p *positions, now time.Time) (limit int64) {
 	last, _ := g.clock.read(now.Add(MaxLead), g.layout.Unit)
 	g.high = max(g.high, g.position(last+1))
@@ -89,7 +93,8 @@ func (g *Generator) allow(p *positions, now time.Time) (limit int64) {
 	return limit
 }
 
-// turn is how long it takes until a position can be allowed. One beyond the window may be allowed by a renewal, and at the window's end it is refused.
+// turn is how long it takes until a position can be allowed. One beyond the window may be allowed
+// by a renewal, and at the window's end it is refused.
 func (g *Generator) turn(n int64, now time.Time) time.Duration {
 	if n >= g.position(g.window.end) {
 		return min(g.until(g.window.end, now, 0), lookSoon)
@@ -97,7 +102,8 @@ func (g *Generator) turn(n int64, now time.Time) time.Duration {
 	return g.until(n>>g.layout.Sequence, now, MaxLead)
 }
 
-// until is how long it takes until the clock comes to a unit, less a lead; at most so long that a change of the lease is noticed.
+// until is how long it takes until the clock comes to a unit, less a lead; at most so long that a
+// change of the lease is noticed.
 func (g *Generator) until(unit int64, now time.Time, lead time.Duration) time.Duration {
 	at, rest := g.clock.read(now, g.layout.Unit)
 	missing := min(unit-at, int64(2*lookAgain/g.layout.Unit)+1)
@@ -123,7 +129,8 @@ func (g *Generator) sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// giveUp notes a ticket that nobody will redeem. If there are many, the positions beyond the limit are wasted on callers that are gone, and new ones begin.
+// giveUp notes a ticket that nobody will redeem. If there are many, the positions beyond the limit
+// are wasted on callers that are gone, and new ones begin.
 func (g *Generator) giveUp(t *ticket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,7 +164,8 @@ func (g *Generator) skip(p *positions, to int64) {
 	}
 }
 
-// cool takes the limit away, so that each call looks at the lease and the clock. When it has returned, used holds all that was and will be stamped without.
+// cool takes the limit away, so that each call looks at the lease and the clock. When it has
+// returned, used holds all that was and will be stamped without.
 func (g *Generator) cool() {
 	p := g.current.Load()
 	g.note(p, p.limit.Swap(0))
@@ -171,7 +179,8 @@ func (g *Generator) open(to grant) {
 	g.cool()
 	g.heat.hot = hot
 	layout := g.layout
-	if g.current.Load().grant != to && g.used >= 0 { // another unit, so that ids rise though the worker id may be smaller
+	// another unit, so that ids rise though the worker id may be smaller
+	if g.current.Load().grant != to && g.used >= 0 {
 		g.floor = g.position(g.used>>layout.Sequence + 1)
 		g.used = -1
 	}

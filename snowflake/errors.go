@@ -8,13 +8,15 @@ import (
 
 // Why nothing is stamped. A context that ends while a call waits is told by its own error.
 var (
-	// ErrWindowEnded says that the lease's window has ended and was not renewed. A later call succeeds once it is, or once there is another grant.
+	// ErrWindowEnded says that the lease's window has ended and was not renewed. A later call
+	// succeeds once it is, or once there is another grant.
 	ErrWindowEnded = errors.New("snowflake: the lease's window has ended")
 	// ErrNoLease says that there is no lease now. It comes together with the Worker's own error.
 	ErrNoLease = errors.New("snowflake: no lease")
 	// ErrStopped says that the generator was stopped. That is for good.
 	ErrStopped = errors.New("snowflake: the generator was stopped")
-	// ErrLayoutUsedUp says that the timestamp's bits are used up. That is for good; Layout.Lasts tells it beforehand.
+	// ErrLayoutUsedUp says that the timestamp's bits are used up. That is for good; Layout.Lasts
+	// tells it beforehand.
 	ErrLayoutUsedUp = errors.New("snowflake: the layout's timestamp is used up")
 	// ErrBeforeEpoch says that the epoch is in the future.
 	ErrBeforeEpoch = errors.New("snowflake: the epoch is in the future")
@@ -26,11 +28,12 @@ var (
 	ErrReshaped = errors.New("snowflake: the lease has another layout or epoch than before")
 )
 
-// Why a text is no id, or an id can not be written.
+// Why a text is no id, or an id cannot be written.
 var (
 	// ErrSyntax says that a text is not an id in its format.
 	ErrSyntax = errors.New("snowflake: not an id")
-	// ErrRange says that a number or a part does not fit: a negative id, one above 63 bits or the layout's, one that is wider than its field.
+	// ErrRange says that a number or a part does not fit: a negative id, one above 63 bits or the
+	// layout's, one that is wider than its field.
 	ErrRange = errors.New("snowflake: out of range")
 )
 

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Format is a way to write an id, by the name that the HTTP interface has for it. The zero value is Decimal.
+// Format is a way to write an id, by the name that the HTTP interface has for it. The zero value is
+// Decimal.
 type Format string
 
 // The formats.
@@ -54,8 +55,8 @@ func (s Style) width() int {
 
 func (s Style) origin() (Layout, time.Time) { return origin(s.Layout, s.Epoch) }
 
-// Append appends the id's text to dst. It allocates nothing if dst has room. What can not be written, a negative id too, is refused with ErrRange, and then dst is
-// returned as it was.
+// Append appends the id's text to dst. It allocates nothing if dst has room. What cannot be
+// written, a negative id too, is refused with ErrRange, and then dst is returned as it was.
 func (f Format) Append(dst []byte, id ID, style Style) ([]byte, error) {
 	if err := id.check(); err != nil {
 		return dst, err

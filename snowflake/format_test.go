@@ -34,7 +34,8 @@ func TestFormatsWriteTheVectors(t *testing.T) {
 		{snowflake.Base32, 31, "Z"},
 		{snowflake.Base32, 1234, "16J"},
 		{snowflake.Base32, largest, "7ZZZZZZZZZZZZ"},
-		{snowflake.Timed, 1169786042799259000, "201909060135008340163192"}, // worker 39 and sequence 3448 are 163192
+		// worker 39 and sequence 3448 are 163192
+		{snowflake.Timed, 1169786042799259000, "201909060135008340163192"},
 		{snowflake.Timed, 0, "201011040142546570000000"},
 	} {
 		got, err := row.format.Append([]byte("id "), row.id, style)
@@ -201,7 +202,8 @@ func TestStreamingIDsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// fuzz runs a parser on texts: what it takes, it must write again, and to the letter if it is strict.
+// fuzz runs a parser on texts: what it takes, it must write again, and to the letter if it is
+// strict.
 func fuzz(f *testing.F, format snowflake.Format, strict bool) {
 	style := snowflake.Style{Width: 12}
 	seeds := []string{"", "0", "1", "-1", "zz", "ZZ", "9223372036854775807", "9223372036854775808", "AzL8n0Y58m7", "AzL8n0Y58m8", "7ZZZZZZZZZZZZ", "000000000042", "202001010000000000000042"}

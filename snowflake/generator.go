@@ -10,24 +10,29 @@ import (
 	"time"
 )
 
-// MaxLead is how far an id's timestamp may be ahead of the lease's clock. It is what a burst may borrow from the next units when a sequence is full.
+// MaxLead is how far an id's timestamp may be ahead of the lease's clock. It is what a burst may
+// borrow from the next units when a sequence is full.
 const MaxLead = 5 * time.Millisecond
 
 // Config sets up a generator. The zero value is a good one. What the ids look like is not in it:
 // layout and epoch are the lease's.
 type Config struct {
-	// Spread lets the sequence of a unit start at a number drawn by lot from the lower half of the sequence, instead of 0. Without it a generator that makes less than one id
-	// in a unit makes only ids whose low bits are 0, which all land on one shard where shards are chosen by the id's remainder. The price: of a unit that starts
-	// fresh up to half of the sequence is left out. A full one still runs on into the next, so that a busy generator is no slower.
+	// Spread lets the sequence of a unit start at a number drawn by lot from the lower half of the
+	// sequence, instead of 0. Without it a generator that makes less than one id in a unit makes
+	// only ids whose low bits are 0, which all land on one shard where shards are chosen by the
+	// id's remainder. The price: of a unit that starts fresh up to half of the sequence is left
+	// out. A full one still runs on into the next, so that a busy generator is no slower.
 	Spread bool
 }
 
-// Generator stamps ids. It is safe for concurrent use. Two generators on one Worker are a mistake: each believes that the window is its own, and they
-// repeat each other's ids.
+// Generator stamps ids. It is safe for concurrent use. Two generators on one Worker are a mistake:
+// each believes that the window is its own, and they repeat each other's ids.
 //
-// Stop ends it. Without Stop nothing leaks: what runs beside a busy generator, one goroutine, ends by itself within a second after calls have become rare.
+// Stop ends it. Without Stop nothing leaks: what runs beside a busy generator, one goroutine, ends
+// by itself within a second after calls have become rare.
 type Generator struct {
-	// current is the positions that ids are drawn from, with the worker id that they belong to. A call loads it once.
+	// current is the positions that ids are drawn from, with the worker id that they belong to. A
+	// call loads it once.
 	current atomic.Pointer[positions]
 	fresh   atomic.Int64 // until when the last look at the clock is good enough, counted from born
 	born    time.Time
@@ -49,8 +54,9 @@ type Generator struct {
 	floor   int64 // where the positions of the current grant begin at the earliest
 	clean   int64 // the next position if nothing was drawn since it was set; -1 = not known
 	used    int64 // the last position that may have been stamped with the current grant; -1 = none
-	high    int64 // the first position that was never allowed: the clock as far as it was ever read, and the lead
-	given   int   // tickets beyond the limit that their callers gave up
+	// the first position that was never allowed: the clock as far as it was ever read, and the lead
+	high  int64
+	given int // tickets beyond the limit that their callers gave up
 }
 
 // New makes a generator. It asks the worker for nothing yet: the first id takes layout and epoch
@@ -73,7 +79,8 @@ func New(worker Worker, config Config) (*Generator, error) {
 func (g *Generator) Next(ctx context.Context) (ID, error) {
 	p := g.current.Load()
 	n := p.next.Add(1) - 1
-	// The limit is read after the position was drawn: who lowers the limit and then reads what was drawn has seen all that can still be stamped.
+	// The limit is read after the position was drawn: who lowers the limit and then reads what was
+	// drawn has seen all that can still be stamped.
 	if n < p.limit.Load() && n&sample != 0 {
 		return p.id(n), nil
 	}
@@ -91,7 +98,8 @@ func (g *Generator) slowly(ctx context.Context, p *positions, n int64) (ID, erro
 	return t.id(t.first), nil
 }
 
-// Fill stamps as many ids as there is room for, in rising order. After an error none of them counts. It waits and fails as Next does.
+// Fill stamps as many ids as there is room for, in rising order. After an error none of them
+// counts. It waits and fails as Next does.
 func (g *Generator) Fill(ctx context.Context, ids []ID) error {
 	for len(ids) > 0 {
 		p := g.current.Load()
@@ -137,7 +145,8 @@ func (g *Generator) NextN(ctx context.Context, n int) ([]ID, error) {
 	return ids, nil
 }
 
-// All yields ids until the consumer breaks off, or an error, which it yields last. Each id is stamped when it is asked for.
+// All yields ids until the consumer breaks off, or an error, which it yields last. Each id is
+// stamped when it is asked for.
 func (g *Generator) All(ctx context.Context) iter.Seq2[ID, error] {
 	return func(yield func(ID, error) bool) {
 		for {
@@ -149,8 +158,9 @@ func (g *Generator) All(ctx context.Context) iter.Seq2[ID, error] {
 	}
 }
 
-// Stop ends the generator. Once it has returned nothing is stamped any more: every call fails with ErrStopped, and so do those that wait. It returns what UsedUntil does,
-// so that a release can shorten the window to that. Repeating it is harmless.
+// Stop ends the generator. Once it has returned nothing is stamped any more: every call fails with
+// ErrStopped, and so do those that wait. It returns what UsedUntil does, so that a release can
+// shorten the window to that. Repeating it is harmless.
 func (g *Generator) Stop() (usedUntil time.Time) {
 	g.mu.Lock()
 	if !g.stopped {
@@ -164,8 +174,9 @@ func (g *Generator) Stop() (usedUntil time.Time) {
 	return usedUntil
 }
 
-// UsedUntil is the end of the last unit that was stamped with the current grant, or the zero time if none was. While calls are many it can be later than that, by
-// as much as MaxLead and a unit; it is never earlier.
+// UsedUntil is the end of the last unit that was stamped with the current grant, or the zero time
+// if none was. While calls are many it can be later than that, by as much as MaxLead and a unit; it
+// is never earlier.
 func (g *Generator) UsedUntil() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -68,7 +68,8 @@ func TestFullSequenceRunsAheadByTheLeadAndThenWaits(t *testing.T) {
 			}
 		}
 		wantRising(t, ids)
-		// 100 ms of ids, of which six were there at once: the unit that the clock was in, and five of lead.
+		// 100 ms of ids, of which six were there at once: the unit that the clock was in, and five
+		// of lead.
 		if took := time.Since(start); took != 94*time.Millisecond {
 			t.Errorf("100 ms of ids took %v", took)
 		}
@@ -113,7 +114,8 @@ func TestContextEndsTheWaitForATick(t *testing.T) {
 	})
 }
 
-// Callers that come with a dead context while the sequence is full must not use up the time of those who wait.
+// Callers that come with a dead context while the sequence is full must not use up the time of
+// those who wait.
 func TestCallersThatGiveUpDoNotPushTimeAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := generator(t, granted(1, time.Hour), like{})
@@ -185,7 +187,8 @@ func TestStopIsForGoodAndTellsWhatWasUsed(t *testing.T) {
 	})
 }
 
-// A renewal whose clock is behind must not take ids back, and time goes on when that clock has come up.
+// A renewal whose clock is behind must not take ids back, and time goes on when that clock has come
+// up.
 func TestClockThatIsBehindStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
@@ -203,7 +206,8 @@ func TestClockThatIsBehindStandsStill(t *testing.T) {
 		if got := parts(ids[4]).Time; !got.Equal(time.Now().Add(-time.Second)) {
 			t.Errorf("stamped %v, want a second before %v", got, time.Now())
 		}
-		d.set(func(l *snowflake.Lease) { l.Time, l.At = time.Now(), time.Now() }) // and one that is ahead again
+		// and one that is ahead again
+		d.set(func(l *snowflake.Lease) { l.Time, l.At = time.Now(), time.Now() })
 		ids = append(ids, next(t, g))
 		if got := parts(ids[5]).Time; !got.Equal(time.Now()) {
 			t.Errorf("stamped %v, want %v", got, time.Now())

@@ -70,8 +70,8 @@ func (g *Generator) accept(lease Lease) error {
 // interval is how often a busy generator looks at the clock.
 const interval = time.Millisecond
 
-// heat is how many calls there are. While they are few, each looks at the clock. While they are many, a goroutine does it for them once a tick; it ends
-// when they are few again.
+// heat is how many calls there are. While they are few, each looks at the clock. While they are
+// many, a goroutine does it for them once a tick; it ends when they are few again.
 type heat struct {
 	hot     bool
 	ticking bool      // there is a goroutine
@@ -137,7 +137,7 @@ func (g *Generator) tick() bool {
 	return true
 }
 
-// isIdle tells whether few ids were drawn for some ticks in a row.
+// isIdle reports whether few ids were drawn for some ticks in a row.
 func (g *Generator) isIdle() bool {
 	h := &g.heat
 	h.idle++

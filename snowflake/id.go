@@ -6,17 +6,21 @@ import (
 	"strconv"
 )
 
-// ID is a Snowflake id: a whole number from 0 to 2^63-1. In JSON and as text it is a decimal string, since JavaScript loses the digits of numbers above
-// 2^53; in a database it is a 64-bit integer, and read from a text column as well. A negative one is not an id: what returns errors refuses it.
+// ID is a Snowflake id: a whole number from 0 to 2^63-1. In JSON and as text it is a decimal
+// string, since JavaScript loses the digits of numbers above 2^53; in a database it is a 64-bit
+// integer, and read from a text column as well. A negative one is not an id: what returns errors
+// refuses it.
 type ID int64 //nolint:recvcheck // what reads into an id needs a pointer, what writes one must not
 
-// maxExact is the largest number that JavaScript, and whatever else keeps JSON numbers as floats, has not rounded.
+// maxExact is the largest number that JavaScript, and whatever else keeps JSON numbers as floats,
+// has not rounded.
 const maxExact = 1<<53 - 1
 
 // String writes the id in decimal.
 func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 
-// Parse reads what String writes, and nothing else: no sign, no leading zero, no blank. ErrSyntax, or ErrRange for more than 2^63-1.
+// Parse reads what String writes, and nothing else: no sign, no leading zero, no blank. ErrSyntax,
+// or ErrRange for more than 2^63-1.
 func Parse(text string) (ID, error) {
 	return parseDigits(text, decimal, true)
 }
@@ -41,8 +45,9 @@ func (id ID) MarshalJSON() ([]byte, error) {
 	return append(text, '"'), id.check()
 }
 
-// UnmarshalJSON reads an id from a string, as Parse does, or from a whole number without fraction or exponent up to 2^53-1. Larger numbers are refused: whoever wrote
-// them may have rounded them before. null changes nothing, as everywhere in encoding/json.
+// UnmarshalJSON reads an id from a string, as Parse does, or from a whole number without fraction
+// or exponent up to 2^53-1. Larger numbers are refused: whoever wrote them may have rounded them
+// before. null changes nothing, as everywhere in encoding/json.
 func (id *ID) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
 		return nil
@@ -57,7 +62,8 @@ func (id *ID) UnmarshalJSON(text []byte) error {
 	return id.set(number, err)
 }
 
-// Scan reads an id from a database: a 64-bit integer, or a text as Parse reads it. NULL is refused; sql.Null[ID] takes it.
+// Scan reads an id from a database: a 64-bit integer, or a text as Parse reads it. NULL is refused;
+// sql.Null[ID] takes it.
 func (id *ID) Scan(source any) error {
 	switch value := source.(type) {
 	case int64:

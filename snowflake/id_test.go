@@ -40,7 +40,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// anyLayout draws layouts that last up to a thousand years, so that every time has four digits in its year.
+// anyLayout draws layouts that last up to a thousand years, so that every time has four digits in
+// its year.
 func anyLayout(t *rapid.T) snowflake.Layout {
 	low := rapid.IntRange(1, 28).Draw(t, "low")
 	identity := rapid.IntRange(1, min(low, snowflake.MaxWorkerBits)).Draw(t, "identity")

@@ -13,9 +13,10 @@ import (
 //
 //	0 | timestamp since the epoch, in units | datacenter | worker id | sequence
 //
-// It is written timestamp/worker/sequence or timestamp/datacenter/worker/sequence, in bits, with @s behind it where the unit is a second instead of a
-// millisecond: 41/10/12 is Twitter's Snowflake. The zero value is no layout; ParseLayout makes one, and New
-// checks one that was put together by hand.
+// It is written timestamp/worker/sequence or timestamp/datacenter/worker/sequence, in bits, with @s
+// behind it where the unit is a second instead of a millisecond: 41/10/12 is Twitter's Snowflake.
+// The zero value is no layout; ParseLayout makes one, and New checks one that was put together by
+// hand.
 type Layout struct {
 	Timestamp, Datacenter, Worker, Sequence int           // bits
 	Unit                                    time.Duration // a millisecond or a second
@@ -23,11 +24,13 @@ type Layout struct {
 
 // Layouts by name, for ParseLayout. The years count from the epoch.
 const (
-	// DefaultLayout is the layout of a pool that names none: Twitter's bits, 69.7 years, and an epoch that leaves them until 2089. 4,096 ids in a millisecond.
+	// DefaultLayout is the layout of a pool that names none: Twitter's bits, 69.7 years, and an
+	// epoch that leaves them until 2089. 4,096 ids in a millisecond.
 	DefaultLayout = "41/10/12"
 	// DatacenterLayout is the same with the worker id's bits in two halves, as Twitter had them.
 	DatacenterLayout = "41/5/5/12"
-	// JavaScriptLayout has 53 bits, so that each id is a number that JavaScript can hold: 69.7 years, 32 worker ids, 128 ids in a millisecond.
+	// JavaScriptLayout has 53 bits, so that each id is a number that JavaScript can hold: 69.7
+	// years, 32 worker ids, 128 ids in a millisecond.
 	JavaScriptLayout = "41/5/7"
 	// SecondsLayout counts seconds: 136 years, 1,024 worker ids, 2,097,152 ids in a second.
 	SecondsLayout = "32/10/21@s"
@@ -103,7 +106,8 @@ func (l Layout) String() string {
 	return text
 }
 
-// Lasts returns the first moment that ids of this layout can not stamp any more, counted from an epoch.
+// Lasts returns the first moment that ids of this layout cannot stamp any more, counted from an
+// epoch.
 func (l Layout) Lasts(epoch time.Time) time.Time { return l.start(epoch, 1<<l.Timestamp) }
 
 // Years is how long ids of this layout last, in years of 365.2425 days.
@@ -123,8 +127,8 @@ func (l Layout) start(epoch time.Time, unit int64) time.Time {
 	return time.Unix(epoch.Unix()+unit/perSecond, int64(epoch.Nanosecond())+unit%perSecond*int64(l.Unit)).UTC()
 }
 
-// units is how many whole units lie between the epoch and a moment, and how much of the next; negative before the epoch. What no layout can count is
-// cut to more units than any has.
+// units is how many whole units lie between the epoch and a moment, and how much of the next;
+// negative before the epoch. What no layout can count is cut to more units than any has.
 func (l Layout) units(epoch, moment time.Time) (whole int64, rest time.Duration) {
 	seconds := moment.Unix() - epoch.Unix()
 	if seconds > 1<<52 || seconds < -1<<52 {

@@ -13,8 +13,9 @@ type Parts struct {
 	Sequence   int64
 }
 
-// Decode takes an id apart. It can not tell whether the id was made with this layout and epoch: another pair gives other parts. An id above Max has a Time that the
-// layout can not stamp, and a negative one has no meaning.
+// Decode takes an id apart. It cannot show whether the id was made with this layout and epoch:
+// another pair gives other parts. An id above Max has a Time that the layout cannot stamp, and a
+// negative one has no meaning.
 func (l Layout) Decode(id ID, epoch time.Time) Parts {
 	n := int64(id)
 	return Parts{
@@ -25,7 +26,8 @@ func (l Layout) Decode(id ID, epoch time.Time) Parts {
 	}
 }
 
-// Encode puts an id together. A time within a unit counts as the unit's beginning. Parts that do not fit are refused with ErrRange or ErrMisfit.
+// Encode puts an id together. A time within a unit counts as the unit's beginning. Parts that do
+// not fit are refused with ErrRange or ErrMisfit.
 func (l Layout) Encode(parts Parts, epoch time.Time) (ID, error) {
 	if err := l.check(); err != nil {
 		return 0, err

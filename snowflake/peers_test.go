@@ -8,9 +8,11 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// Faults that other generators have had, as far as they can happen here. Others of the kind have their test elsewhere: a padded decimal that grows past its width
-// (TestPaddedRefusesWhatDoesNotFit), ids ahead of the clock that come again after a restart (TestRestartDoesNotRepeatIDsThatRanAhead), and a clock that stands still in
-// suspend, of which the Worker knows (TestNoLeaseIsToldWithTheWorkersReason).
+// Faults that other generators have had, as far as they can happen here. Others of the kind have
+// their test elsewhere: a padded decimal that grows past its width
+// (TestPaddedRefusesWhatDoesNotFit), ids ahead of the clock that come again after a restart
+// (TestRestartDoesNotRepeatIDsThatRanAhead), and a clock that stands still in suspend, of which the
+// Worker knows (TestNoLeaseIsToldWithTheWorkersReason).
 
 func TestWorkerIDsOfMoreThan16BitsStayWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,15 +6,18 @@ import (
 	"time"
 )
 
-// positions are what ids of one grant are drawn from. A position is a unit of time and a sequence number in one word:
+// positions are what ids of one grant are drawn from. A position is a unit of time and a sequence
+// number in one word:
 //
 //	unit | sequence
 //
-// so that drawing one is one addition, and a full sequence carries into the next unit by itself. Positions only grow. What was drawn is stamped if it is
-// below the limit, which the clock, the lead and the window's end set; drawn beyond it, it is a ticket for later.
+// so that drawing one is one addition, and a full sequence carries into the next unit by itself.
+// Positions only grow. What was drawn is stamped if it is below the limit, which the clock, the
+// lead and the window's end set; drawn beyond it, it is a ticket for later.
 //
-// There are other positions, with another worker id, after each new grant, and when too many tickets beyond the limit were given up. They begin behind all that may
-// have been stamped before. The limit of those before is 0 by then, for good.
+// There are other positions, with another worker id, after each new grant, and when too many
+// tickets beyond the limit were given up. They begin behind all that may have been stamped before.
+// The limit of those before is 0 by then, for good.
 type positions struct {
 	_     [64]byte // next is on a cache line that nobody else writes
 	next  atomic.Int64
@@ -51,7 +54,8 @@ type ticket struct {
 func (t ticket) write(ids []ID) {
 	p := t.positions
 	n := t.first
-	if n&(1<<(p.sequence&63)-1)+int64(len(ids)) <= 1<<(p.sequence&63) { // within one unit ids are consecutive
+	// within one unit ids are consecutive
+	if n&(1<<(p.sequence&63)-1)+int64(len(ids)) <= 1<<(p.sequence&63) {
 		first := p.id(n)
 		for i := range ids {
 			ids[i] = first + ID(i)

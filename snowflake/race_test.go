@@ -40,7 +40,8 @@ func (r *ring) grant() {
 
 func (r *ring) renew() { r.set(func(l *snowflake.Lease) { r.extend(l, time.Now()) }) }
 
-// extend lets a window end some milliseconds from now, and anchors the clock anew, up to 2 ms behind.
+// extend lets a window end some milliseconds from now, and anchors the clock anew, up to 2 ms
+// behind.
 func (r *ring) extend(l *snowflake.Lease, now time.Time) {
 	l.At, l.Time = now, now.Add(-time.Duration(rand.IntN(2_000_000)))
 	if end := now.Add(time.Duration(1+rand.IntN(20)) * time.Millisecond); end.After(l.NotAfter) || l.NotBefore.Equal(l.NotAfter) || end.After(r.ends[l.Worker]) {
@@ -117,7 +118,8 @@ func TestManyCallersOverRenewalsGrantsAndFaults(t *testing.T) {
 		for i := range callers {
 			all.Go(func() { callers[i].run(t, g, &calls, &drawn, &stopped) })
 		}
-		for round := 0; round < 80 || drawn.Load() < 10_000; round++ { // a busy machine draws few ids in a window
+		// a busy machine draws few ids in a window
+		for round := 0; round < 80 || drawn.Load() < 10_000; round++ {
 			for goal := calls.Load() + int64(rand.IntN(200)); calls.Load() < goal; {
 				runtime.Gosched()
 				if rand.IntN(100) == 0 {
@@ -160,7 +162,8 @@ func TestManyCallersOverRenewalsGrantsAndFaults(t *testing.T) {
 	}
 }
 
-// A generator that was stopped with ids ahead of the clock, and one that comes after it with the same worker id from where the first says.
+// A generator that was stopped with ids ahead of the clock, and one that comes after it with the
+// same worker id from where the first says.
 func TestRestartDoesNotRepeatIDsThatRanAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
@@ -175,7 +178,8 @@ func TestRestartDoesNotRepeatIDsThatRanAhead(t *testing.T) {
 	})
 }
 
-// The stamp of one grant never goes with the worker id of another, though grants change in the middle of calls.
+// The stamp of one grant never goes with the worker id of another, though grants change in the
+// middle of calls.
 func TestGrantsThatChangeDuringCallsAreNotMixed(t *testing.T) {
 	layout := snowflake.MustLayout("41/1/21")
 	d := granted(1, time.Hour)

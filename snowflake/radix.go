@@ -31,7 +31,8 @@ var (
 	crockford = newCrockford()
 )
 
-// newCrockford is Douglas Crockford's base 32: without I, L, O and U, but I and L are read as 1 and O as 0, and lower case is read like upper case.
+// newCrockford is Douglas Crockford's base 32: without I, L, O and U, but I and L are read as 1 and
+// O as 0, and lower case is read like upper case.
 func newCrockford() *alphabet {
 	a := newAlphabet("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 	for _, c := range []byte("IL") {
@@ -81,8 +82,9 @@ func parseDigits(text string, a *alphabet, strict bool) (ID, error) {
 	return ID(n), nil
 }
 
-// Padded writes the id in decimal with zeros in front, width digits in all, 1 to MaxWidth. An id of more digits is refused with ErrRange, as is a negative
-// one: the text never grows, so that it sorts like the ids.
+// Padded writes the id in decimal with zeros in front, width digits in all, 1 to MaxWidth. An id of
+// more digits is refused with ErrRange, as is a negative one: the text never grows, so that it
+// sorts like the ids.
 func (id ID) Padded(width int) (string, error) {
 	text, err := id.appendPadded(nil, width)
 	return string(text), err
@@ -106,7 +108,8 @@ func (id ID) appendPadded(dst []byte, width int) ([]byte, error) {
 	return text, nil
 }
 
-// ParsePadded reads what Padded writes with the same width. ErrSyntax, or ErrRange for more than 2^63-1.
+// ParsePadded reads what Padded writes with the same width. ErrSyntax, or ErrRange for more than
+// 2^63-1.
 func ParsePadded(text string, width int) (ID, error) {
 	if len(text) != width || width > MaxWidth {
 		return 0, fmt.Errorf("%w: %.40q: %d digits", ErrSyntax, text, width)
@@ -114,7 +117,8 @@ func ParsePadded(text string, width int) (ID, error) {
 	return parseDigits(text, decimal, false)
 }
 
-// in writes the id in an alphabet. What is not an id becomes its decimal with its sign, which no parser takes.
+// in writes the id in an alphabet. What is not an id becomes its decimal with its sign, which no
+// parser takes.
 func (id ID) in(a *alphabet) string {
 	if id < 0 {
 		return strconv.FormatInt(int64(id), 10)
@@ -125,20 +129,24 @@ func (id ID) in(a *alphabet) string {
 // Base36 writes the id with the digits 0-9a-z, at most 13.
 func (id ID) Base36() string { return id.in(base36) }
 
-// Base62 writes the id with the digits 0-9A-Za-z, at most 11. As bytes they are in this order, so texts of equal length sort like the ids.
+// Base62 writes the id with the digits 0-9A-Za-z, at most 11. As bytes they are in this order, so
+// texts of equal length sort like the ids.
 func (id ID) Base62() string { return id.in(base62) }
 
 // Base32 writes the id in Crockford's base 32, in upper case, at most 13 digits.
 func (id ID) Base32() string { return id.in(crockford) }
 
-// ParseBase36 reads what Base36 writes, and nothing else. ErrSyntax, or ErrRange for more than 2^63-1.
+// ParseBase36 reads what Base36 writes, and nothing else. ErrSyntax, or ErrRange for more than
+// 2^63-1.
 func ParseBase36(text string) (ID, error) { return parseDigits(text, base36, true) }
 
-// ParseBase62 reads what Base62 writes, and nothing else. ErrSyntax, or ErrRange for more than 2^63-1.
+// ParseBase62 reads what Base62 writes, and nothing else. ErrSyntax, or ErrRange for more than
+// 2^63-1.
 func ParseBase62(text string) (ID, error) { return parseDigits(text, base62, true) }
 
-// ParseBase32 reads Crockford's base 32 as people write it down: lower case is as good as upper case, I and L are 1, O is 0, zeros may stand in front and
-// hyphens between the digits; at most 64 characters. ErrSyntax, or ErrRange for more than 2^63-1.
+// ParseBase32 reads Crockford's base 32 as people write it down: lower case is as good as upper
+// case, I and L are 1, O is 0, zeros may stand in front and hyphens between the digits; at most 64
+// characters. ErrSyntax, or ErrRange for more than 2^63-1.
 func ParseBase32(text string) (ID, error) {
 	if len(text) > MaxWidth || strings.HasPrefix(text, "-") || strings.HasSuffix(text, "-") {
 		return 0, fmt.Errorf("%w: %.40q", ErrSyntax, text)

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Timed writes the id as a time and what is below the timestamp: yyyyMMddHHmmssSSS in UTC, and datacenter, worker id and sequence as one number with zeros in
-// front, as wide as the layout's largest: 24 digits with 41/10/12. The texts of one layout and epoch sort like the ids. An id that is larger than the layout's,
-// or of a time beyond the year 9999, is refused with ErrRange.
+// Timed writes the id as a time and what is below the timestamp: yyyyMMddHHmmssSSS in UTC, and
+// datacenter, worker id and sequence as one number with zeros in front, as wide as the layout's
+// largest: 24 digits with 41/10/12. The texts of one layout and epoch sort like the ids. An id that
+// is larger than the layout's, or of a time beyond the year 9999, is refused with ErrRange.
 func (id ID) Timed(layout Layout, epoch time.Time) (string, error) {
 	text, err := id.appendTimed(nil, layout, epoch)
 	return string(text), err
@@ -46,7 +47,8 @@ func (l Layout) restWidth() int {
 	return width
 }
 
-// ParseTimed reads what Timed writes with the same layout and epoch, and nothing else. ErrSyntax, or ErrRange for what the layout can not stamp.
+// ParseTimed reads what Timed writes with the same layout and epoch, and nothing else. ErrSyntax,
+// or ErrRange for what the layout cannot stamp.
 func ParseTimed(text string, layout Layout, epoch time.Time) (ID, error) {
 	if err := layout.check(); err != nil {
 		return 0, err

@@ -13,15 +13,18 @@ type Lease struct {
 	Epoch      time.Time // that their timestamps count from
 	Worker     int       // 0 to 2^Layout.Worker-1
 	Datacenter int       // 0 to 2^Layout.Datacenter-1; 0 where the layout has none
-	Fence      int64     // names the grant: two leases with one fence are the same grant, perhaps renewed
-	NotBefore  time.Time // the confirmed window [NotBefore, NotAfter) of timestamps, by the Redis server's clock
-	NotAfter   time.Time
-	Time       time.Time // the server's time at the moment At (never later than the truth)
-	At         time.Time // local, with its monotonic reading
+	// names the grant: two leases with one fence are the same grant, perhaps renewed
+	Fence int64
+	// the confirmed window [NotBefore, NotAfter) of timestamps, by the Redis server's clock
+	NotBefore time.Time
+	NotAfter  time.Time
+	Time      time.Time // the server's time at the moment At (never later than the truth)
+	At        time.Time // local, with its monotonic reading
 }
 
-// Worker says what may be stamped now. It is safe for concurrent use. It is asked a few thousand times a second at most, must not wait, and must not call
-// the generator that asks. The error says why nothing may be stamped; it is wrapped together with ErrNoLease.
+// Worker says what may be stamped now. It is safe for concurrent use. It is asked a few thousand
+// times a second at most, must not wait, and must not call the generator that asks. The error says
+// why nothing may be stamped; it is wrapped together with ErrNoLease.
 type Worker interface {
 	Lease() (Lease, error)
 }
@@ -56,13 +59,14 @@ func Static(layout Layout, epoch time.Time, datacenter, worker int) (StaticWorke
 // endless is later than any timestamp of a layout in use.
 var endless = time.Unix(1<<55, 0)
 
-// StaticWorker is a Worker with one lease for ever. Static makes it; the zero value has a window that has ended.
+// StaticWorker is a Worker with one lease for ever. Static makes it; the zero value has a window
+// that has ended.
 type StaticWorker struct{ lease Lease }
 
 // Lease gives the lease.
 func (s StaticWorker) Lease() (Lease, error) { return s.lease, nil }
 
-// fits tells whether datacenter and worker id fit their bits.
+// fits reports whether datacenter and worker id fit their bits.
 func (l Layout) fits(datacenter, worker int) error {
 	switch {
 	case worker < 0 || worker >= 1<<l.Worker:

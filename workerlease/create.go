@@ -49,7 +49,8 @@ func (p *Pools) create(ctx context.Context, pool string, shape Shape, ttl time.D
 	return nil
 }
 
-// list makes a pool known to Names. That is for people to look at: a failure is made up for when the pool is looked at itself.
+// list makes a pool known to Names. That is for people to look at: a failure is made up for when
+// the pool is looked at itself.
 func (p *Pools) list(ctx context.Context, pool string) {
 	_, _ = p.store.Run(ctx, scripts.NameAdd, []string{p.names()}, pool)
 }
@@ -59,7 +60,8 @@ func (p *Pools) names() string { return p.store.Key("workers", "names") }
 // MaxNames is how many names one page of them has at most.
 const MaxNames = 1000
 
-// Names lists up to n pools (1 to MaxNames) in the order of their names, those behind a name, "" for the first page, that begin with a prefix.
+// Names lists up to n pools (1 to MaxNames) in the order of their names, those behind a name, ""
+// for the first page, that begin with a prefix.
 func (p *Pools) Names(ctx context.Context, prefix, behind string, n int) ([]string, error) {
 	if n < 1 || n > MaxNames {
 		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, MaxNames)

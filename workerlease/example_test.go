@@ -15,7 +15,8 @@ import (
 // orders is what the ids of the examples' pool look like.
 var orders = workerlease.Shape{Layout: "41/10/12", Epoch: snowflake.DefaultEpoch}
 
-// open opens the pools of a store. A real one has a URL such as redis://localhost:6379, and its unknown pools are waited for.
+// open opens the pools of a store. A real one has a URL such as redis://localhost:6379, and its
+// unknown pools are waited for.
 func open(ctx context.Context) (*redisstore.Store, *workerlease.Pools) {
 	store, err := redisstore.Open(ctx, "embedded:")
 	if err != nil {
@@ -70,7 +71,8 @@ func ExamplePools_Hold() {
 	}
 	fmt.Println("holding", lease.WorkerID, "of", lease.Pool)
 
-	// Somebody with the lease's token ends it: for this process it is lost with the next renewal, or, were Redis away, by its own clock.
+	// Somebody with the lease's token ends it: for this process it is lost with the next renewal,
+	// or, were Redis away, by its own clock.
 	if err := pools.Release(ctx, lease.Pool, lease.WorkerID, lease.Token, lease.Now); err != nil {
 		log.Fatal(err)
 	}
@@ -81,7 +83,7 @@ func ExamplePools_Hold() {
 	// lost: true
 }
 
-// A service starts although its worker id can not be had yet.
+// A service starts although its worker id cannot be had yet.
 func ExamplePools_Start() {
 	ctx := context.Background()
 	store, pools := open(ctx)

@@ -11,7 +11,8 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// Holder holds a worker id: it renews the lease, ends it by its own clock if no renewal is confirmed in time, and is what snowflake.New takes.
+// Holder holds a worker id: it renews the lease, ends it by its own clock if no renewal is
+// confirmed in time, and is what snowflake.New takes.
 type Holder = holder.Holder
 
 // HoldOptions say how to hold. The zero value of each field means the default beside it.
@@ -25,29 +26,35 @@ type EventKind = holder.Kind
 
 // The kinds of events.
 const (
-	Waiting       = holder.Waiting       // no grant could be had: Err says why, Wait how long until the next attempt
+	// Waiting means that no grant was made: Err says why, Wait how long until the next attempt.
+	Waiting       = holder.Waiting
 	Granted       = holder.Granted       // a worker id is held from now on
 	Renewed       = holder.Renewed       // its window was moved
 	RenewalFailed = holder.RenewalFailed // it was not, and it is not known to be lost: Err says why
 	Lost          = holder.Lost          // it is held no longer: Err says why
-	Released      = holder.Released      // it was given back; if Err is set, that failed and it ends with its window
+	// Released means that it was given back. If Err is set, that failed and it ends with its window.
+	Released = holder.Released
 )
 
-// What a holder's errors and the causes of its context wrap, besides the errors of Acquire and Renew.
+// What a holder's errors and the causes of its context wrap, besides the errors of Acquire and
+// Renew.
 var (
-	ErrNone     = holder.ErrNone        // no lease is held now
-	ErrLate     = holder.ErrLate        // a grant's reply came when its window had ended, or nearly so
+	ErrNone = holder.ErrNone // no lease is held now
+	// ErrLate means that a grant's reply came when its window had ended, or nearly so.
+	ErrLate     = holder.ErrLate
 	ErrLayout   = holder.ErrLayout      // the pool's layout is not one that this program can stamp
 	ErrDeadline = keepalive.ErrDeadline // no renewal was confirmed before the lease could end
 	ErrReleased = keepalive.ErrReleased // the holder gave the lease back
 )
 
-// Hold acquires a lease and holds it until Release, its loss, or the end of the context. The errors are those of Acquire.
+// Hold acquires a lease and holds it until Release, its loss, or the end of the context. The errors
+// are those of Acquire.
 func (p *Pools) Hold(ctx context.Context, pool string, request Request, options HoldOptions) (*Holder, error) {
 	return holder.Hold(ctx, p.leaser(pool, request), options)
 }
 
-// Start begins to hold and returns at once: the first grant is asked for until it is there, until Release, or until the context ends.
+// Start begins to hold and returns at once: the first grant is asked for until it is there, until
+// Release, or until the context ends.
 func (p *Pools) Start(ctx context.Context, pool string, request Request, options HoldOptions) *Holder {
 	return holder.Start(ctx, p.leaser(pool, request), options)
 }

@@ -224,7 +224,8 @@ func (p pools) ring(t *testing.T) {
 				Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
 			}
 			if lease.WorkerID == 3 {
-				want.State, want.NotAfter = workerlease.Free, slot.NotAfter // its release ended the window
+				// its release ended the window
+				want.State, want.NotAfter = workerlease.Free, slot.NotAfter
 			}
 			if slot != want || slot.NotAfter.After(lease.NotAfter) {
 				t.Errorf("%+v, want %+v", slot, want)

@@ -22,7 +22,8 @@ func short(bits int) workerlease.Request {
 	return request
 }
 
-// wantSame checks that holders of the pool p hold what they held, and that nobody else is granted any of it.
+// wantSame checks that holders of the pool p hold what they held, and that nobody else is granted
+// any of it.
 func (p pools) wantSame(t *testing.T, request workerlease.Request, holders []*workerlease.Holder, ids []int) {
 	t.Helper()
 	held := map[int]bool{}
@@ -54,7 +55,8 @@ func (p pools) several(t *testing.T, request workerlease.Request, n int) (holder
 	return holders, ids
 }
 
-// All of a pool is lost while its ids are held. Their holders go on, under both settings, and write down anew what they hold.
+// All of a pool is lost while its ids are held. Their holders go on, under both settings, and write
+// down anew what they hold.
 func TestHoldersOutliveTheLossOfTheirPool(t *testing.T) {
 	for _, setting := range []workerlease.NewPools{workerlease.Wait, workerlease.Trust} {
 		for name, lose := range map[string]func(t *testing.T, p pools){
@@ -138,7 +140,8 @@ func TestFlushAllUnderHolders(t *testing.T) {
 	}
 }
 
-// A server that starts empty lives again, as another incarnation. Holders that reach it in time keep their ids.
+// A server that starts empty lives again, as another incarnation. Holders that reach it in time
+// keep their ids.
 func TestServerThatStartsEmptyUnderHolders(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -195,7 +198,8 @@ func TestLostRepliesToAcquireCostNoSlots(t *testing.T) {
 	}
 }
 
-// The link goes black: requests leave and nothing comes back, also on new connections. The holder's context ends before anybody else can have its id.
+// The link goes black: requests leave and nothing comes back, also on new connections. The holder's
+// context ends before anybody else can have its id.
 func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -219,7 +223,8 @@ func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 	go func() {
 		<-ctx.Done()
 		ring, err := other.Ring(context.WithoutCancel(ctx), "p", before.WorkerID, 1)
-		if err == nil && (ring.Slots[0].State != workerlease.Held || ring.Slots[0].Fence != before.Fence) { // by the server's clock
+		// by the server's clock
+		if err == nil && (ring.Slots[0].State != workerlease.Held || ring.Slots[0].Fence != before.Fence) {
 			err = errors.New("the window has ended before the context")
 		}
 		ended <- err

@@ -171,7 +171,8 @@ func (p pools) quarantine(t *testing.T) {
 	if !ok || has.Wait <= 0 || has.Wait > 2100*time.Millisecond || !strings.Contains(err.Error(), has.Wait.String()) {
 		t.Fatalf("Acquire of an unknown pool: got error %v, want a Quarantined that tells its wait of up to 2.1s", err)
 	}
-	_, err = p.Acquire(t.Context(), "unknown", request) // it is known by now, and trust is for those that are not
+	// it is known by now, and trust is for those that are not
+	_, err = p.Acquire(t.Context(), "unknown", request)
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
 	h, err := w.Hold(t.Context(), "unknown", request, workerlease.HoldOptions{Patience: patience})
 	if err != nil {

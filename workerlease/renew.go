@@ -27,7 +27,8 @@ func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) 
 	if !ok {
 		return Lease{}, ErrLost
 	}
-	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)), p.config.Skew.Milliseconds(), string(Wait)} // a pool that somebody holds a lease of is not new
+	// a pool that somebody holds a lease of is not new
+	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)), p.config.Skew.Milliseconds(), string(Wait)}
 	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool), append(append(args, proof(lease)...), p.longest(lease.Pool))...)
 	if err != nil {
 		return Lease{}, err
@@ -56,13 +57,17 @@ func proof(lease Lease) []any {
 	}
 }
 
-// unsaid is how far ahead of the server's time a holder may have stamped that does not tell when it stamped last: the longest unit of a timestamp; as much again for the
-// lead of a generator and for a local clock that runs fast; and the skew of the servers, since the holder's clock may have been anchored at another one.
+// unsaid is how far ahead of the server's time a holder may have stamped that does not tell when it
+// stamped last: the longest unit of a timestamp; as much again for the lead of a generator and for
+// a local clock that runs fast; and the skew of the servers, since the holder's clock may have been
+// anchored at another one.
 func (p *Pools) unsaid() time.Duration { return 2*time.Second + p.config.Skew }
 
-// Release ends a lease. Its slot can be granted again at once, for a window that begins at usedUntil, the end of the last timestamp that was stamped. With the zero
-// time that is taken for two seconds and Skew ahead of the server, which may be another one than the holder's clock was set by; the next holder of the id waits for it.
-// Repeating it is harmless. ErrLost: it had ended before, or is another's.
+// Release ends a lease. Its slot can be granted again at once, for a window that begins at
+// usedUntil, the end of the last timestamp that was stamped. With the zero time that is taken for
+// two seconds and Skew ahead of the server, which may be another one than the holder's clock was
+// set by; the next holder of the id waits for it. Repeating it is harmless. ErrLost: it had ended
+// before, or is another's.
 func (p *Pools) Release(ctx context.Context, pool string, workerID int, leaseToken string, usedUntil time.Time) error {
 	nonce, from, ok := openToken(leaseToken)
 	if !ok {

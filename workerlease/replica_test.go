@@ -47,7 +47,8 @@ func TestGrantThatIsNotAcknowledgedIsNotUsed(t *testing.T) {
 		t.Errorf("each attempt costs one slot: %d are used, %v", ring.Used, err)
 	}
 
-	// Asked for again under the same name it is the same grant, which is written again for the replicas to acknowledge.
+	// Asked for again under the same name it is the same grant, which is written again for the
+	// replicas to acknowledge.
 	const nonce = "AAAAAAAAAAAAAAAAAAAAAA"
 	for range 3 {
 		_, err := p.AcquireAs(t.Context(), "p", of(3), nonce)
@@ -123,7 +124,8 @@ func TestRenewalThatIsNotAcknowledgedExtendsNothing(t *testing.T) {
 	}
 }
 
-// The master dies. Who holds an id goes on with it, and nobody is granted anything by the new master until all have had time to tell.
+// The master dies. Who holds an id goes on with it, and nobody is granted anything by the new
+// master until all have had time to tell.
 func TestHoldersOutliveAFailover(t *testing.T) {
 	t.Parallel()
 	p, set := replicated(t)
@@ -168,7 +170,8 @@ func TestHoldersOutliveAFailover(t *testing.T) {
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
 }
 
-// A master of a cluster dies that nobody has replaced by the time its pool's holders must stop; theirs are the only ones to.
+// A master of a cluster dies that nobody has replaced by the time its pool's holders must stop;
+// theirs are the only ones to.
 func TestHoldersOfAClusterDependOnTheirShardOnly(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)

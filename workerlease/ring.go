@@ -33,18 +33,20 @@ type Slot struct {
 
 // Ring is a page of a pool as it is at one moment.
 type Ring struct {
-	Layout      string
-	Epoch       time.Time
-	Datacenter  int
-	Bits        int           // width of a worker id: the ring has 2^Bits slots
-	TTL         time.Duration // of the pool
-	Used        int           // slots that were leased at least once
-	Quarantined time.Duration // nothing is granted for that long, since state may have been lost; 0 = no quarantine
-	Now         time.Time     // the Redis server's time
+	Layout     string
+	Epoch      time.Time
+	Datacenter int
+	Bits       int           // width of a worker id: the ring has 2^Bits slots
+	TTL        time.Duration // of the pool
+	Used       int           // slots that were leased at least once
+	// nothing is granted for that long, since state may have been lost; 0 = no quarantine
+	Quarantined time.Duration
+	Now         time.Time // the Redis server's time
 	Slots       []Slot
 }
 
-// Ring reads up to n slots (1 to MaxSlots) from a worker id on. ErrUnknown if the pool has granted nothing yet and was not declared.
+// Ring reads up to n slots (1 to MaxSlots) from a worker id on. ErrUnknown if the pool has granted
+// nothing yet and was not declared.
 func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
 	if from < 0 || from >= 1<<MaxBits || n < 1 || n > MaxSlots {
 		return Ring{}, fmt.Errorf("%w: from %d: 0 to %d; n %d: 1 to %d", ErrRequest, from, 1<<MaxBits-1, n, MaxSlots)
@@ -72,7 +74,8 @@ func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error
 	return ring, nil
 }
 
-// readSlot reads a record as scripts/lib/slot.lua writes it: nonce not_before not_after fence state identity. An empty one is a slot that was never leased.
+// readSlot reads a record as scripts/lib/slot.lua writes it: nonce not_before not_after fence state
+// identity. An empty one is a slot that was never leased.
 func readSlot(record string, now time.Time, cooldown time.Duration) (Slot, error) {
 	if record == "" {
 		return Slot{State: Free}, nil

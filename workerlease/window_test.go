@@ -12,7 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// inBubble runs a test on the embedded store with a clock of its own, which stands while anybody works.
+// inBubble runs a test on the embedded store with a clock of its own, which stands while anybody
+// works.
 func inBubble(t *testing.T, test func(*testing.T, pools)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
@@ -87,7 +88,8 @@ func TestExhaustedPoolTellsWhenASlotIsFree(t *testing.T) {
 	})
 }
 
-// Whatever is granted, renewed, released or left to end: the windows of one worker id never overlap, and its fences rise.
+// Whatever is granted, renewed, released or left to end: the windows of one worker id never
+// overlap, and its fences rise.
 func TestWindowsOfOneWorkerIDNeverOverlap(t *testing.T) {
 	inBubble(t, func(t *testing.T, p pools) {
 		type held struct {

@@ -26,20 +26,29 @@ const (
 	DefaultSkew = time.Second
 )
 
-// NewPools says what a pool is that Redis knows nothing of: an unknown pool and a lost one look alike.
+// NewPools says what a pool is that Redis knows nothing of: an unknown pool and a lost one look
+// alike.
 type NewPools string
 
 // What an unknown pool is.
 const (
-	Wait  NewPools = "wait"  // perhaps lost: nothing is granted until every window that may be open has ended. The default
-	Trust NewPools = "trust" // new: granted from at once. After a loss of the whole pool its ids can be in use twice
+	// Wait takes it for lost: nothing is granted until every window that may be open has ended. It
+	// is the default.
+	Wait NewPools = "wait"
+	// Trust takes it for new: it grants at once. After a loss of the whole pool its ids can be in
+	// use twice.
+	Trust NewPools = "trust"
 )
 
-// Config is what all clients of a pool must have alike. The zero value of each field means the default beside it.
+// Config is what all clients of a pool must have alike. The zero value of each field means the
+// default beside it.
 type Config struct {
-	NewPools NewPools      // "" = Wait
-	Skew     time.Duration // how far the clocks of two servers that can be master may differ, up to a minute; 0 = DefaultSkew
-	Cooldown time.Duration // how long a slot rests behind its window before another holder gets it; 0 = not at all
+	NewPools NewPools // "" = Wait
+	// how far the clocks of two servers that can be master may differ, up to a minute; 0 =
+	// DefaultSkew
+	Skew time.Duration
+	// how long a slot rests behind its window before another holder gets it; 0 = not at all
+	Cooldown time.Duration
 	// LongestTTL is the longest TTL of a pool, which is how long nothing is granted after its state
 	// may have been lost; a longer one is refused. MinTTL to MaxTTL. 0 = DefaultTTL, and under
 	// Trust MaxTTL, of which nothing is said to others: a loss that is noticed then lasts as long
@@ -61,7 +70,8 @@ func (c Config) withDefaults() Config {
 		c.LongestTTL = DefaultTTL
 	}
 	if c.Skew > 0 {
-		c.Skew = (c.Skew + time.Millisecond - 1).Truncate(time.Millisecond) // scripts count milliseconds
+		// scripts count milliseconds
+		c.Skew = (c.Skew + time.Millisecond - 1).Truncate(time.Millisecond)
 	}
 	return c
 }
@@ -94,7 +104,8 @@ type Pools struct {
 	seen   memory
 }
 
-// New returns the pools of a store. A configuration that [Config.Check] finds fault with is a programmer's mistake and panics.
+// New returns the pools of a store. A configuration that [Config.Check] finds fault with is a
+// programmer's mistake and panics.
 func New(store *redisstore.Store, config Config) *Pools {
 	config = config.withDefaults()
 	if err := config.Check(); err != nil {
@@ -131,16 +142,19 @@ type Request struct {
 	// refused. 0 = the pool's, and for a pool that is new DefaultTTL, or LongestTTL if that is
 	// shorter.
 	TTL time.Duration
-	// Identity names the holder, up to 200 characters without spaces: the worker id that it had last is granted again, if its window has ended. "" = none.
+	// Identity names the holder, up to 200 characters without spaces: the worker id that it had
+	// last is granted again, if its window has ended. "" = none.
 	Identity string
 	// of a pool that is new, unless it is pinned, or this process has seen it under Wait
 	Shape Shape
 	// NewShape is that of a pool that is new, in the place of Shape, where the caller may not shape
 	// pools: then a request that wants another is refused. nil = Shape
 	NewShape *Shape
-	// WantLayout, WantEpoch and WantDatacenter refuse a pool whose layout, epoch or datacenter is not Shape's.
+	// WantLayout, WantEpoch and WantDatacenter refuse a pool whose layout, epoch or datacenter is
+	// not Shape's.
 	WantLayout, WantEpoch, WantDatacenter bool
-	Ack                                   int // replicas that must have the grant and each renewal; 0 = what the store asks for
+	// replicas that must have the grant and each renewal; 0 = what the store asks for
+	Ack int
 }
 
 // read checks a request, and returns the layout of its shape.
@@ -218,7 +232,8 @@ func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce
 	return lease, nil
 }
 
-// readHead reads of a pool's head, as scripts/lib/pool.lua writes it, what its leases have in common: the first five words of 'layout epoch datacenter bits ttl …'.
+// readHead reads of a pool's head, as scripts/lib/pool.lua writes it, what its leases have in
+// common: the first five words of 'layout epoch datacenter bits ttl …'.
 func readHead(head string, lease *Lease) error {
 	words := append(redisstore.Reply{"head"}, strings.Split(head, " ")...)
 	bits := 0 // the layout says it
@@ -247,7 +262,8 @@ func (p *Pools) keys(pool string) []string {
 	return []string{p.store.Key("worker", pool), p.store.Key("worker", pool, "ends"), p.store.Key("worker", pool, "names")}
 }
 
-// token is the proof of a lease: its nonce and the start of its window, which together name one grant.
+// token is the proof of a lease: its nonce and the start of its window, which together name one
+// grant.
 func token(nonce string, notBefore time.Time) string {
 	return fmt.Sprintf("%s.%d", nonce, notBefore.UnixMilli())
 }

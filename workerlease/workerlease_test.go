@@ -223,7 +223,8 @@ func (p pools) badRequest(t *testing.T) {
 		change(&request)
 		_, err := p.Acquire(t.Context(), "refused", request)
 		wantIs(t, err, workerlease.ErrRequest, redisstore.ErrRefused)
-		_, held := p.Hold(t.Context(), "refused", request, workerlease.HoldOptions{Patience: time.Hour}) // which does not help
+		// which does not help
+		_, held := p.Hold(t.Context(), "refused", request, workerlease.HoldOptions{Patience: time.Hour})
 		if wantIs(t, held, workerlease.ErrRequest, redisstore.ErrRefused); t.Failed() {
 			t.Fatal(name)
 		}

@@ -86,7 +86,8 @@ func judge(byCounter map[counterID][]told, stages []stage) *findings {
 	return f
 }
 
-// findTwice goes through ranges by their first values. They are disjoint if none begins before all before it have ended.
+// findTwice goes through ranges by their first values. They are disjoint if none begins before all
+// before it have ended.
 func (f *findings) findTwice(all []told, stages []stage) {
 	slices.SortFunc(all, func(a, b told) int { return cmp.Compare(a.first, b.first) })
 	var furthest told

@@ -30,7 +30,8 @@ const (
 	ackVariable    = "CHAOS_ACK"
 )
 
-// adder is a way to count: it returns the first and the last value that the caller was told are his.
+// adder is a way to count: it returns the first and the last value that the caller was told are
+// his.
 type adder interface {
 	add(ctx context.Context, key string, by int64) (first, value int64, err error)
 	Close() error
@@ -80,7 +81,8 @@ func open(ctx context.Context, role string) (adder, error) {
 	return nil, fmt.Errorf("no role is called %q", role)
 }
 
-// count adds to counters until it is asked to end, mostly to the one that is the process's favourite, and writes down what it is told.
+// count adds to counters until it is asked to end, mostly to the one that is the process's
+// favourite, and writes down what it is told.
 func count(ctx context.Context, counting adder, file *os.File, number int) {
 	for ctx.Err() == nil {
 		which := number % counters
@@ -100,8 +102,9 @@ func count(ctx context.Context, counting adder, file *os.File, number int) {
 	}
 }
 
-// counterID is which of the counters, and for half of them the number of the scene: they are given up for new ones all the time. So there are always some at which
-// processes have seen little, and others at which they have seen much.
+// counterID is which of the counters, and for half of them the number of the scene: they are given
+// up for new ones all the time. So there are always some at which processes have seen little, and
+// others at which they have seen much.
 type counterID int64
 
 func counterOf(which int, moment int64) counterID {
@@ -135,7 +138,8 @@ func (o ours) add(ctx context.Context, key string, by int64) (first, value int64
 
 func (o ours) Close() error { return errors.Join(o.Counters.Close(), o.store.Close()) }
 
-// plain counts as many do it: INCR and INCRBY by go-redis, which follows the sentinels. Without retries, by which it would add twice.
+// plain counts as many do it: INCR and INCRBY by go-redis, which follows the sentinels. Without
+// retries, by which it would add twice.
 type plain struct{ *redis.Client }
 
 func (p plain) add(ctx context.Context, key string, by int64) (first, value int64, err error) {

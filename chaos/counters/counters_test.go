@@ -31,7 +31,8 @@ func TestPlainINCRIsFoundToTellValuesTwice(t *testing.T) {
 // rounds breaks everything that is wanted while processes count, and tells what was found.
 func rounds(t *testing.T, role string, wanted func(name string) bool) *findings {
 	t.Helper()
-	if *chaostest.Rounds == 1 { // beside other tests both have to be short; at length each has the machine to itself
+	// beside other tests both have to be short; at length each has the machine to itself
+	if *chaostest.Rounds == 1 {
 		t.Parallel()
 	}
 	f := newField(t, role)

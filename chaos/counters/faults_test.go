@@ -23,7 +23,8 @@ type fault struct {
 
 const cutOff = "master cut off, and serving on"
 
-// both is how long there are two masters that serve their sides, as far as enough replicas confirm it.
+// both is how long there are two masters that serve their sides, as far as enough replicas confirm
+// it.
 const both = time.Second
 
 var kinds = []fault{
@@ -51,7 +52,8 @@ var kinds = []fault{
 		p.Resume()
 	}},
 	{"master stopped, replaced, and going on", false, func(f *field) { chaostest.PauseMaster(f.Redis)() }},
-	{"one counter lost", false, func(f *field) { f.lose(2 * f.Lot.IntN(counters/2)) }}, // one that all have seen
+	// one that all have seen
+	{"one counter lost", false, func(f *field) { f.lose(2 * f.Lot.IntN(counters/2)) }},
 	{"process killed", false, func(f *field) {
 		p := f.any()
 		p.Kill()
@@ -59,7 +61,8 @@ var kinds = []fault{
 	}},
 	{"Redis pauses writes, and runs them later", false, func(f *field) {
 		const span = 700 * time.Millisecond
-		f.RedisDoes("CLIENT", "PAUSE", span.Milliseconds(), "WRITE") // the sentinels' writes too, and so they may replace it
+		// the sentinels' writes too, and so they may replace it
+		f.RedisDoes("CLIENT", "PAUSE", span.Milliseconds(), "WRITE")
 		time.Sleep(span)
 	}},
 }
@@ -81,7 +84,8 @@ func (f *field) lose(which int) { f.RedisDoes("DEL", keyOf(counterOf(which, mome
 // any is one of the processes, by lot.
 func (f *field) any() *process { return f.Processes[f.Lot.IntN(len(f.Processes))] }
 
-// cutOff cuts the master and some replicas off from all others and from the sentinels, which name another one. Processes on its side are served by it until it is told.
+// cutOff cuts the master and some replicas off from all others and from the sentinels, which name
+// another one. Processes on its side are served by it until it is told.
 func (f *field) cutOff(with ...*redistest.Server) {
 	master := f.Redis.Master()
 	side := append([]*redistest.Server{master}, with...)

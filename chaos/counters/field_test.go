@@ -62,7 +62,8 @@ func (f *field) start(url string, number int) *process {
 		fmt.Sprintf("%s=%d", numberVariable, number), fmt.Sprintf("%s=%d", ackVariable, *ack)), file}
 }
 
-// login is how processes come to a server. Sentinels come without; a replica with the name of its address.
+// login is how processes come to a server. Sentinels come without; a replica with the name of its
+// address.
 const login = "counting:known"
 
 func (f *field) url() string {
@@ -77,7 +78,8 @@ func (f *field) beside(server *redistest.Server, n int) (started []*process) {
 	return started
 }
 
-// admit tells all servers who comes, and replicas to come as themselves. They know it when they start again, too.
+// admit tells all servers who comes, and replicas to come as themselves. They know it when they
+// start again, too.
 func (f *field) admit() {
 	f.T.Helper()
 	user, password, _ := strings.Cut(login, ":")
@@ -138,7 +140,8 @@ func (f *field) follow() {
 	})
 }
 
-// settle waits until all processes have seen each counter again: what is lost next is no more than the margin beyond what they have seen.
+// settle waits until all processes have seen each counter again: what is lost next is no more than
+// the margin beyond what they have seen.
 func (f *field) settle() {
 	f.T.Helper()
 	f.follow()

@@ -22,7 +22,8 @@ const (
 	clients  = 4                    // of each process
 	rest     = 5 * time.Millisecond // between two calls of a client
 	maxRange = 100                  // values of one call
-	seen     = 300                  // calls after which a process has surely seen each of the counters
+	// calls after which a process has surely seen each of the counters.
+	seen = 300
 )
 
 // roleVariable names the role that a process of this test binary plays instead of running tests.

@@ -18,7 +18,8 @@ type told struct {
 
 const toldBytes = 5 * 8
 
-// moment is now by the clock of the machine that runs monotonically, in nanoseconds. It is one for all processes.
+// moment is now by the clock of the machine that runs monotonically, in nanoseconds. It is one for
+// all processes.
 func moment() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -38,7 +39,8 @@ func write(file *os.File, one told) {
 	}
 }
 
-// read reads what a process was told. What it has not written whole is left out: nobody has used it.
+// read reads what a process was told. What it has not written whole is left out: nobody has used
+// it.
 func read(t testing.TB, file string) []told {
 	t.Helper()
 	bytes, err := os.ReadFile(file)

@@ -34,8 +34,9 @@ func TestNoIDIsStampedTwiceWhateverBreaks(t *testing.T) {
 	}
 }
 
-// The same processes with INCR, a mask and a key with a TTL stamp ids twice, and the check finds them: half of them are stopped for longer than their leases, as in the
-// test above, others come, and they go on.
+// The same processes with INCR, a mask and a key with a TTL stamp ids twice, and the check finds
+// them: half of them are stopped for longer than their leases, as in the test above, others come,
+// and they go on.
 func TestMaskedCounterIsFoundToStampTwice(t *testing.T) {
 	f := newField(t, "masked")
 	paused := f.Processes[:len(f.Processes)/2]

@@ -14,7 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// stampMasked stamps as many do it: a worker id is INCR & mask, taken if SET NX with a TTL succeeds, and prolonged by PEXPIRE; timestamps are the wall clock's.
+// stampMasked stamps as many do it: a worker id is INCR & mask, taken if SET NX with a TTL
+// succeeds, and prolonged by PEXPIRE; timestamps are the wall clock's.
 func stampMasked(ctx context.Context, file *os.File) error {
 	_, layout := shape()
 	options, err := redis.ParseURL(os.Getenv(redisVariable))

@@ -27,7 +27,8 @@ const (
 
 const pool = "ids"
 
-// batch ids are stamped at a time, and then a short rest is taken: the more ids, the more can be equal, but somebody has to compare them.
+// batch ids are stamped at a time, and then a short rest is taken: the more ids, the more can be
+// equal, but somebody has to compare them.
 const (
 	batch = 64
 	rest  = 4 * time.Millisecond

@@ -29,7 +29,8 @@ const nameVariable = "CHAOS_NAME"
 // tryLater is the exit code of a command that was stopped since its lock was lost.
 const tryLater = 75
 
-// The link of a `coatcheck lock run` to Redis is cut, whenever and however: its command, which is deaf to SIGTERM, is dead before the next one holds.
+// The link of a `coatcheck lock run` to Redis is cut, whenever and however: its command, which is
+// deaf to SIGTERM, is dead before the next one holds.
 func TestCommandIsDeadBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	binary, server := chaostest.Build(t), redistest.Start(t)
@@ -41,11 +42,13 @@ func TestCommandIsDeadBeforeTheLockIsFree(t *testing.T) {
 		return exec.Command(binary, "lock", "run", "--redis", url, "--ttl", longer.String(), name, "--", os.Args[0])
 	}
 	cutMany(t, *trials, commandsAtOnce, near, func(i int, found *tolds) error {
-		return cutCommand(t, server, i, near, run, longer/20, found) // half of what is between the kill and the end
+		// half of what is between the kill and the end
+		return cutCommand(t, server, i, near, run, longer/20, found)
 	}).never(t)
 }
 
-// The same with SETNX, a TTL and renewals, where the command is killed when a renewal has failed: it is found alive.
+// The same with SETNX, a TTL and renewals, where the command is killed when a renewal has failed:
+// it is found alive.
 func TestCommandUnderANaiveLockIsFoundAlive(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -63,8 +66,9 @@ func TestCommandUnderANaiveLockIsFoundAlive(t *testing.T) {
 	}).sometimes(t)
 }
 
-// cutCommand cuts the link of a process that runs a command under a lock: nothing comes through any more, or no answer, or its connections end and there are no new ones.
-// It tells nothing about a machine that stands still for longer than excused: whoever is paused is too late.
+// cutCommand cuts the link of a process that runs a command under a lock: nothing comes through any
+// more, or no answer, or its connections end and there are no new ones. It tells nothing about a
+// machine that stands still for longer than excused: whoever is paused is too late.
 func cutCommand(t *testing.T, server *redistest.Server, i int, near locker, run func(url, name string) *exec.Cmd, excused time.Duration, found *tolds) error {
 	link := linktest.Start(t, server.Addr())
 	w := wish{name: fmt.Sprintf("command-%d", i), ttl: longer, wait: time.Minute}
@@ -110,7 +114,8 @@ type command struct {
 	pid  int
 }
 
-// startCommand returns when the command lives. Who has lost the lock before that, on a machine that stood still, is started again.
+// startCommand returns when the command lives. Who has lost the lock before that, on a machine that
+// stood still, is started again.
 func startCommand(t *testing.T, run func() *exec.Cmd) *command {
 	t.Helper()
 	c := &command{file: filepath.Join(t.TempDir(), "life")}
@@ -138,7 +143,8 @@ func startCommand(t *testing.T, run func() *exec.Cmd) *command {
 	return c
 }
 
-// pulse notices for how long a process that has something to do has to wait for this machine, at most.
+// pulse notices for how long a process that has something to do has to wait for this machine, at
+// most.
 type pulse struct {
 	over  chan struct{}
 	worst chan time.Duration
@@ -167,7 +173,8 @@ func (p *pulse) stop() time.Duration {
 	return <-p.worst
 }
 
-// since is when it got the lock, by Redis if that tells: on one machine there is one clock. It is a moment early at most, to the millisecond.
+// since is when it got the lock, by Redis if that tells: on one machine there is one clock. It is a
+// moment early at most, to the millisecond.
 func (n next) since() int64 {
 	if held, ok := n.holding.(*lock.Lock); ok {
 		return held.Since().UnixNano()
@@ -175,7 +182,8 @@ func (n next) since() int64 {
 	return n.got
 }
 
-// beat is a command that writes its process id, and again and again that it lives, until it is killed.
+// beat is a command that writes its process id, and again and again that it lives, until it is
+// killed.
 func beat(name string) error {
 	signal.Ignore(syscall.SIGTERM)
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
@@ -183,7 +191,8 @@ func beat(name string) error {
 		return err
 	}
 	record := make([]byte, 16)
-	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(2 * time.Millisecond) { // a test that was killed leaves nothing for ever
+	// a test that was killed leaves nothing for ever
+	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(2 * time.Millisecond) {
 		binary.BigEndian.PutUint64(record, uint64(os.Getpid()))
 		binary.BigEndian.PutUint64(record[8:], uint64(now()))
 		if _, err := file.WriteAt(record, 0); err != nil {
@@ -193,7 +202,8 @@ func beat(name string) error {
 	return nil
 }
 
-// life reads what a command has written: its process id, and when it was alive last; 0 if it has written nothing yet.
+// life reads what a command has written: its process id, and when it was alive last; 0 if it has
+// written nothing yet.
 func life(file string) (pid int, last int64) {
 	record, err := os.ReadFile(file)
 	if err != nil || len(record) < 16 {

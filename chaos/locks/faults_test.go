@@ -56,22 +56,27 @@ var kinds = []fault{
 	}},
 }
 
-// live are the faults in which a master is replaced, or may be, while it serves: both replicas have to confirm.
+// live are the faults in which a master is replaced, or may be, while it serves: both replicas have
+// to confirm.
 var live = []fault{
 	{"Redis pauses writes for longer than a lease, and runs them later", whatever, func(f *field) {
 		span := ttl + rand.N(ttl/2)
-		f.RedisDoes("CLIENT", "PAUSE", span.Milliseconds(), "WRITE") // the sentinels' writes too, and so they may replace it
+		// the sentinels' writes too, and so they may replace it
+		f.RedisDoes("CLIENT", "PAUSE", span.Milliseconds(), "WRITE")
 		time.Sleep(span)
 	}},
 	{"failover by hand", 1, func(f *field) {
 		sentinel := f.sentinel()
 		defer sentinel.Close()
 		before := f.epoch()
-		chaostest.Await(f.T, 2*time.Minute, func() string { // who is master then is no matter: a failover that was asked for twice may bring the old one back
+		// who is master then is no matter: a failover that was asked for twice may bring the old
+		// one back
+		chaostest.Await(f.T, 2*time.Minute, func() string {
 			if f.epoch() > before {
 				return ""
 			}
-			return fmt.Sprint("asked once more: ", sentinel.Failover(f.T.Context(), masterName).Err()) // no replica is fit yet, another failover has just been, or is under way
+			// no replica is fit yet, another failover has just been, or is under way
+			return fmt.Sprint("asked once more: ", sentinel.Failover(f.T.Context(), masterName).Err())
 		})
 	}},
 	{"master stopped, replaced, and going on, and a holder stopped", whatever, func(f *field) {
@@ -82,7 +87,8 @@ var live = []fault{
 	}},
 }
 
-// sparing are the faults that leave the master alone. Then nobody has to confirm, and who is handed a lock begins with the message.
+// sparing are the faults that leave the master alone. Then nobody has to confirm, and who is handed
+// a lock begins with the message.
 var sparing = slices.DeleteFunc(slices.Clone(kinds), func(kind fault) bool { return kind.failovers != 0 })
 
 // stopped freezes processes until their leases have ended for certain.

@@ -48,7 +48,8 @@ func (p *process) Progress() int64 {
 // size is how many bytes the process has written.
 func (p *process) size() int64 { return chaostest.Size(journalFile(p.folder, p.number)) }
 
-// newField starts a Redis with two replicas, and processes in a role, whose writes that many replicas have to confirm.
+// newField starts a Redis with two replicas, and processes in a role, whose writes that many
+// replicas have to confirm.
 func newField(t *testing.T, role string, ack int) *field {
 	t.Helper()
 	f := &field{role: role, ack: ack}
@@ -142,7 +143,8 @@ func (f *field) sentinel() *redis.SentinelClient {
 	return redis.NewSentinelClient(&redis.Options{Addr: address})
 }
 
-// beside starts processes behind a link, and returns how to cut it: nothing that is sent comes through until it is mended. It ends them.
+// beside starts processes behind a link, and returns how to cut it: nothing that is sent comes
+// through until it is mended. It ends them.
 func (f *field) beside(n int) (cut, mend, end func()) {
 	var gone atomic.Bool
 	proxy := redistest.StartProxy(f.T, f.Redis.Master().Addr(), func([]byte) (redistest.Fate, func()) {

@@ -13,8 +13,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// journal is the file in which a process writes what its clients do, a line each in one call, so that one that is killed leaves whole lines. Beside it lies a file
-// with a byte for each grant, for those who want to see that there is one.
+// journal is the file in which a process writes what its clients do, a line each in one call, so
+// that one that is killed leaves whole lines. Beside it lies a file with a byte for each grant, for
+// those who want to see that there is one.
 type journal struct{ file, grants *os.File }
 
 func journalFile(folder string, number int) string {
@@ -70,7 +71,8 @@ func (h *histories) String() string {
 	return fmt.Sprintf("%d grants of %d names, %d of them handed on within a process: %d lost, %d ended nobody knows when, %d cut off", h.grants, len(h.of), h.handed(), h.lost, h.unknown, h.cut)
 }
 
-// handed counts the grants that came from somebody else of the same process: their fences follow upon his, and between any others there are some that nobody got.
+// handed counts the grants that came from somebody else of the same process: their fences follow
+// upon his, and between any others there are some that nobody got.
 func (h *histories) handed() (count int) {
 	for name, history := range h.of {
 		if !strings.HasPrefix(name, "exclusive") {

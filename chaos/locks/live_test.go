@@ -14,9 +14,11 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// A master that is alive and was replaced goes on until it is told, with the replica that has not been told either. A lock that both have confirmed is held there, and is
-// granted again by the new one: that takes a confirmation by every replica that could have been promoted. No kill does this, but a failover by hand, a
-// master that hangs for a moment, and a network that parts the servers do.
+// A master that is alive and was replaced goes on until it is told, with the replica that has not
+// been told either. A lock that both have confirmed is held there, and is granted again by the new
+// one: that takes a confirmation by every replica that could have been promoted. No kill does this,
+// but a failover by hand, a master that hangs for a moment, and a network that parts the servers
+// do.
 func TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -46,8 +48,9 @@ type inOneProcess struct {
 	held       map[int]holding
 }
 
-// grant has a client ask for the lock at a server that so many replicas follow, and whose grants so many have to confirm. Where they can they will, however long a busy
-// machine takes for it; where they can not it is refused soon.
+// grant has a client ask for the lock at a server that so many replicas follow, and whose grants so
+// many have to confirm. Where they can they will, however long a busy machine takes for it; where
+// they cannot it is refused soon.
 func (h *inOneProcess) grant(client int, server *redistest.Server, ack, followers int) {
 	h.t.Helper()
 	config := redisstore.Config{URL: server.URL(), Ack: ack}

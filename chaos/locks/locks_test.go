@@ -31,7 +31,8 @@ func TestEveryHistoryIsExplainedWhateverBreaks(t *testing.T) {
 	}
 }
 
-// run has each kind of fault strike once in a round, in an order drawn by lot, and judges the histories.
+// run has each kind of fault strike once in a round, in an order drawn by lot, and judges the
+// histories.
 func (f *field) run(kinds []fault) {
 	for round := range *chaostest.Rounds {
 		for _, i := range f.Lot.Perm(len(kinds)) {
@@ -62,8 +63,10 @@ func (f *field) run(kinds []fault) {
 	}
 }
 
-// play has a fault strike in a scene of its own. With one confirmation a scene in which the sentinels replace a master that is alive, since the machine is too busy, is void: then a master
-// that is replaced while it serves loses what one replica has confirmed, see TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm.
+// play has a fault strike in a scene of its own. With one confirmation a scene in which the
+// sentinels replace a master that is alive, since the machine is too busy, is void: then a master
+// that is replaced while it serves loses what one replica has confirmed, see
+// TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm.
 func (f *field) play(kind fault, round int) {
 	f.scene()
 	scene := strconv.Itoa(f.scenes)
@@ -80,7 +83,8 @@ func (f *field) play(kind fault, round int) {
 	}
 }
 
-// The same processes with SETNX and a TTL hold at once when one of them was stopped for longer than its lease, and the check finds it.
+// The same processes with SETNX and a TTL hold at once when one of them was stopped for longer than
+// its lease, and the check finds it.
 func TestNaiveLockIsFoundToBeHeldTwice(t *testing.T) {
 	t.Parallel()
 	f := newField(t, "naive", 0)

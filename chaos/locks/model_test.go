@@ -49,8 +49,9 @@ const capacity = 3
 var (
 	// mutexModel knows owners and nothing of fences.
 	mutexModel = model(func(s state, d deed) bool { return s.holders == 0 })
-	// fencedModel has fences rise as well. All grants of a history have to be put in an order, so rising fences mean that each rank follows the one before it;
-	// that says the same and leaves porcupine nothing to try out.
+	// fencedModel has fences rise as well. All grants of a history have to be put in an order, so
+	// rising fences mean that each rank follows the one before it; that says the same and leaves
+	// porcupine nothing to try out.
 	fencedModel = model(func(s state, d deed) bool { return s.holders == 0 && d.rank == s.rank+1 })
 	// sharedModel lets readers in together.
 	sharedModel = model(func(s state, d deed) bool { return (s.holders == 0 || s.shared && d.shared) && d.rank == s.rank+1 })
@@ -82,7 +83,8 @@ func model(may func(state, deed) bool) porcupine.Model {
 	}
 }
 
-// ranked gives the grants of a history their ranks. Equal fences have equal ranks, and so no explanation.
+// ranked gives the grants of a history their ranks. Equal fences have equal ranks, and so no
+// explanation.
 func ranked(history []porcupine.Operation) []porcupine.Operation {
 	var fences []int64
 	for _, operation := range history {
@@ -102,12 +104,14 @@ func ranked(history []porcupine.Operation) []porcupine.Operation {
 	return history
 }
 
-// explained reports whether a model explains a history. It takes what could not be decided for unexplained.
+// explained reports whether a model explains a history. It takes what could not be decided for
+// unexplained.
 func explained(model porcupine.Model, history []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(model, ranked(history), time.Minute)
 }
 
-// stuck says how far an explanation of a history gets at most: the last operations that have a place in it, and the one that should have had one by then.
+// stuck says how far an explanation of a history gets at most: the last operations that have a
+// place in it, and the one that should have had one by then.
 func stuck(model porcupine.Model, history []porcupine.Operation) string {
 	_, info := porcupine.CheckOperationsVerbose(model, ranked(history), time.Minute)
 	var longest []porcupine.Operation

@@ -13,8 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// naive is the lock that many have written: SET NX with a TTL, tried again until it is there; PEXPIRE every third of it; DEL. It has no fence, and believes that it
-// holds until a renewal says otherwise.
+// naive is the lock that many have written: SET NX with a TTL, tried again until it is there;
+// PEXPIRE every third of it; DEL. It has no fence, and believes that it holds until a renewal says
+// otherwise.
 type naive struct{ client *redis.Client }
 
 func openNaive(url string) (*naive, error) {
@@ -22,7 +23,8 @@ func openNaive(url string) (*naive, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.ReadTimeout, options.DialTimeout = time.Second, time.Second // so that nobody says that it is due to long ones
+	// so that nobody says that it is due to long ones
+	options.ReadTimeout, options.DialTimeout = time.Second, time.Second
 	options.MaxRetries, options.DialerRetries = -1, 1
 	return &naive{redis.NewClient(options)}, nil
 }

@@ -21,8 +21,9 @@ import (
 // waitedFor is the lock that processes in the role of a waiter wait for.
 const waitedFor = "waited-for"
 
-// What would be a hang is one for longer than the test waits, however busy the machine is: the lease of somebody who is dead, if it is granted it for longer than the claim
-// window, and the time after which a waiter that does not look is forgotten, fifteen windows.
+// What would be a hang is one for longer than the test waits, however busy the machine is: the
+// lease of somebody who is dead, if it is granted it for longer than the claim window, and the time
+// after which a waiter that does not look is forgotten, fifteen windows.
 const (
 	lineTTL    = time.Hour
 	lineWindow = 5 * time.Second
@@ -71,7 +72,8 @@ func (l *line) process() *process {
 	return p
 }
 
-// next is a request of somebody who is nobody's equal, so that it stands in line at Redis, and others of its process do not hand the lock on to it.
+// next is a request of somebody who is nobody's equal, so that it stands in line at Redis, and
+// others of its process do not hand the lock on to it.
 func (l *line) next() lock.Request {
 	return lock.Request{TTL: lineTTL, Owner: fmt.Sprint("waiter-", l.n)}
 }
@@ -128,7 +130,8 @@ func (l *line) release(n int) {
 	l.t.Logf("%d served within %v", n, time.Since(start).Round(time.Millisecond))
 }
 
-// Waiters at the head and in the middle are dead: their processes were killed, or stand still, and then they still listen.
+// Waiters at the head and in the middle are dead: their processes were killed, or stand still, and
+// then they still listen.
 func TestDeadWaitersStallNobody(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*process){"killed": (*process).Kill, "stopped": (*process).Stop} {
@@ -147,7 +150,8 @@ func TestDeadWaitersStallNobody(t *testing.T) {
 	}
 }
 
-// Waiters give up by the dozen while the lock is handed from one to the next. All are gone afterwards, and who still waits is served.
+// Waiters give up by the dozen while the lock is handed from one to the next. All are gone
+// afterwards, and who still waits is served.
 func TestBurstsOfCancelledWaitersStallNobody(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
@@ -202,7 +206,8 @@ func TestShortLivedNamesLeaveNoKey(t *testing.T) {
 		all.Go(func() {
 			for i := range next {
 				err := once(t.Context(), locks.locks, i)
-				if errors.Is(err, lock.ErrLost) || errors.Is(err, redisstore.ErrUnknownOutcome) { // on a machine that stands still for longer than a lease
+				// on a machine that stands still for longer than a lease
+				if errors.Is(err, lock.ErrLost) || errors.Is(err, redisstore.ErrUnknownOutcome) {
 					late.Add(1)
 				} else if err != nil {
 					t.Error(err)
@@ -229,7 +234,8 @@ func TestShortLivedNamesLeaveNoKey(t *testing.T) {
 	}
 }
 
-// unexpected finds keys, among some of a server's, that are no fences or stay for longer than those.
+// unexpected finds keys, among some of a server's, that are no fences or stay for longer than
+// those.
 func unexpected(ctx context.Context, server *redistest.Server, names int) (complaint string) {
 	if size := server.Client().DBSize(ctx).Val(); size > int64(names) {
 		return fmt.Sprintf("%d keys of %d names", size, names)

@@ -11,7 +11,8 @@ import (
 	"github.com/coatcheck/coatcheck/lock"
 )
 
-// Readers who are let in by the look of one of them have a fence each. The history of their grants has found that they did not: the one who looked was told the last one's.
+// Readers who are let in by the look of one of them have a fence each. The history of their grants
+// has found that they did not: the one who looked was told the last one's.
 func TestReadersLetInTogetherHaveFencesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
@@ -35,7 +36,8 @@ func TestReadersLetInTogetherHaveFencesOfTheirOwn(t *testing.T) {
 		})
 	}
 	l.waits(readers)
-	chaostest.Do(t, l.server, "DEL", l.locks.locks.Key(waitedFor)) // as if the lease had ended, so that nobody is told
+	// as if the lease had ended, so that nobody is told
+	chaostest.Do(t, l.server, "DEL", l.locks.locks.Key(waitedFor))
 	all.Wait()
 	_ = l.held.Release(t.Context()) // it was lost
 	slices.Sort(fences)

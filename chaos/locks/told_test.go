@@ -21,7 +21,8 @@ import (
 // longer is the lease of a holder whose link is cut.
 const longer = 2 * time.Second
 
-// How many links are cut at a time: under a holder in this process, under one of a quorum, and under a command, which is three processes.
+// How many links are cut at a time: under a holder in this process, under one of a quorum, and
+// under a command, which is three processes.
 const (
 	holdersAtOnce  = 25
 	quorumsAtOnce  = 10
@@ -36,16 +37,18 @@ type tolds struct {
 	sync.Mutex
 
 	trials, twice int
-	both          time.Duration           // in which two believed to hold, in all
-	nearest       time.Duration           // between the moment a holder was told and that of the next one's grant, at least
-	histories     [][]porcupine.Operation // of the trials under a holder
+	both          time.Duration // in which two believed to hold, in all
+	// between the moment a holder was told and that of the next one's grant, at least
+	nearest   time.Duration
+	histories [][]porcupine.Operation // of the trials under a holder
 }
 
 func (s *tolds) String() string {
 	return fmt.Sprintf("%d trials: in %d of them two believed to hold, for %v in all; told %v before the next grant at least", s.trials, s.twice, s.both, s.nearest)
 }
 
-// add takes a trial in: when one was seen to know that it is over, when he was last seen to believe that he holds, and when the next one got it.
+// add takes a trial in: when one was seen to know that it is over, when he was last seen to believe
+// that he holds, and when the next one got it.
 func (s *tolds) add(told, believed, got int64) {
 	s.Lock()
 	defer s.Unlock()
@@ -67,7 +70,8 @@ func (s *tolds) record(history ...porcupine.Operation) {
 	s.histories = append(s.histories, history)
 }
 
-// never fails the test if two believed at any time, or a history has no explanation with fences that rise.
+// never fails the test if two believed at any time, or a history has no explanation with fences
+// that rise.
 func (s *tolds) never(t *testing.T) {
 	t.Helper()
 	t.Log(s)
@@ -123,7 +127,8 @@ func TestHolderOfAQuorumIsToldBeforeTheLockIsFree(t *testing.T) {
 	}).never(t)
 }
 
-// The same with SETNX, a TTL and renewals, whose answers are the only thing that tells: two believe.
+// The same with SETNX, a TTL and renewals, whose answers are the only thing that tells: two
+// believe.
 func TestNaiveHolderIsFoundToBeToldTooLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -136,7 +141,8 @@ func TestNaiveHolderIsFoundToBeToldTooLate(t *testing.T) {
 	}).sometimes(t)
 }
 
-// cutMany makes that many trials, so many at a time, and closes near, which is what the next ones lock with.
+// cutMany makes that many trials, so many at a time, and closes near, which is what the next ones
+// lock with.
 func cutMany(t *testing.T, n, atOnce int, near locker, cut func(i int, found *tolds) error) *tolds {
 	t.Helper()
 	found := &tolds{}
@@ -175,7 +181,8 @@ func tellsNothing(err error) bool {
 	return errors.Is(err, errStood) || errors.Is(err, redisstore.ErrUnknownOutcome)
 }
 
-// await has the next one stand in line. The channel has the moment at which it got the lock, if it did.
+// await has the next one stand in line. The channel has the moment at which it got the lock, if it
+// did.
 func await(ctx context.Context, near locker, w wish) <-chan next {
 	line := make(chan next, 1)
 	go func() {
@@ -200,8 +207,9 @@ type remote struct {
 	cut, mend func()
 }
 
-// behind opens a way to lock that goes to each server over a link. When they are cut what is sent is swallowed, or its connection ends before or after it was carried out, by the number
-// of the trial, and new ones are not answered.
+// behind opens a way to lock that goes to each server over a link. When they are cut what is sent
+// is swallowed, or its connection ends before or after it was carried out, by the number of the
+// trial, and new ones are not answered.
 func behind(t *testing.T, i int, open func(urls []string) (locker, error), servers ...*redistest.Server) func() (remote, error) {
 	return func() (remote, error) {
 		var gone atomic.Bool

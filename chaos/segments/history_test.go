@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// record is what a process writes down: a range that it was given, or, with hi 0, the id lo that a client was told.
+// record is what a process writes down: a range that it was given, or, with hi 0, the id lo that a
+// client was told.
 type record struct{ tag, lo, hi, delta int64 }
 
 const recordBytes = 4 * 8

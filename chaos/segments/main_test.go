@@ -13,11 +13,12 @@ import (
 var processes = flag.Int("processes", 4, "processes that draw ids at once, each with four clients")
 
 const (
-	tags    = 3                      // that they draw from
-	clients = 4                      // of each process
-	rest    = time.Millisecond       // between two draws of a client
-	period  = 200 * time.Millisecond // that a range is to last: there is always a fetch to be killed in
-	step    = 50                     // of the sources
+	tags    = 3                // that they draw from
+	clients = 4                // of each process
+	rest    = time.Millisecond // between two draws of a client
+	// that a range is to last: there is always a fetch to be killed in.
+	period = 200 * time.Millisecond
+	step   = 50 // of the sources
 )
 
 // roleVariable names the role that a process of this test binary plays instead of running tests.

@@ -33,7 +33,8 @@ func (u unlocked) Take(ctx context.Context, tag string, _ int64) (segment.Range,
 	return segment.Range{Lo: lo, Hi: lo + step, Step: step}, nil
 }
 
-// late remembers the range that it is handing out, and the one behind it, and writes down those that are done. When it is killed nobody remembers.
+// late remembers the range that it is handing out, and the one behind it, and writes down those
+// that are done. When it is killed nobody remembers.
 type late struct {
 	db *sql.DB
 

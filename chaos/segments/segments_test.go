@@ -9,7 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/sqltest"
 )
 
-// beside lets a test run beside others, where all have to be short; at length each has the machine to itself.
+// beside lets a test run beside others, where all have to be short; at length each has the machine
+// to itself.
 func beside(t *testing.T) {
 	t.Helper()
 	if *chaostest.Rounds == 1 {
@@ -74,7 +75,8 @@ func (f *field) breakAll() {
 	}
 }
 
-// The same processes with an allocator that takes no lock are found to hand out ids twice, though nothing is killed.
+// The same processes with an allocator that takes no lock are found to hand out ids twice, though
+// nothing is killed.
 func TestAllocatorWithoutATransactionIsFound(t *testing.T) {
 	beside(t)
 	maria := startSQL(t, sqltest.MariaDB)
@@ -85,7 +87,8 @@ func TestAllocatorWithoutATransactionIsFound(t *testing.T) {
 	}
 }
 
-// One process alone with an allocator that writes down late hands out nothing twice, until it is killed.
+// One process alone with an allocator that writes down late hands out nothing twice, until it is
+// killed.
 func TestAllocatorThatWritesDownLateIsFound(t *testing.T) {
 	beside(t)
 	maria := startSQL(t, sqltest.MariaDB)

@@ -15,7 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// openSource opens what a role takes its ranges from. The stores are a URL, or databases with commas between them.
+// openSource opens what a role takes its ranges from. The stores are a URL, or databases with
+// commas between them.
 func openSource(ctx context.Context, role, stores string) (source segment.Source, end func(), err error) {
 	if role == "redis" {
 		return openRedis(ctx, stores)

@@ -29,7 +29,8 @@ type load struct {
 	next   atomic.Int64
 }
 
-// part is one kind of client: how many there are of it, how long each waits between two turns, and a turn.
+// part is one kind of client: how many there are of it, how long each waits between two turns, and
+// a turn.
 type part struct {
 	name  string
 	many  int
@@ -47,7 +48,7 @@ var bad = []part{
 	{"flood of headers", 2, 50 * time.Millisecond, (*load).headerFlood},
 	{"no HTTP", 2, 20 * time.Millisecond, (*load).garbage},
 	{"unknown path", 2, 10 * time.Millisecond, func(l *load) { l.ask("GET", "/"+word(20)+"/"+word(3000), "") }},
-	{"name that can not be one", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/incr/"+word(10)+"%0d%0a%00"+word(300), "") }},
+	{"name that cannot be one", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/incr/"+word(10)+"%0d%0a%00"+word(300), "") }},
 	{"method that there is not", 1, 20 * time.Millisecond, func(l *load) { l.ask(strings.ToUpper(word(6)), "/incr/x", "") }},
 	{"wrong key", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/incr/x", "", "Authorization: Bearer cck_"+lower(8)+"_"+word(43)) }},
 	{"body that is no JSON", 2, 10 * time.Millisecond, func(l *load) { l.ask("POST", "/token", strings.Repeat("[", rand.IntN(50_000))) }},
@@ -193,7 +194,8 @@ func (l *load) idle() { l.keep(l.service, "GET /livez HTTP/1.1\r\nHost: localhos
 
 func (l *load) silent() { l.keep(l.service, "") }
 
-// drip says a beginning and then one piece after another, for as long as it may and two seconds at most.
+// drip says a beginning and then one piece after another, for as long as it may and two seconds at
+// most.
 func (l *load) drip(p *process, beginning, piece string, pause time.Duration) {
 	conn := l.dial(p)
 	if conn == nil {

@@ -77,7 +77,8 @@ func newRig(t *testing.T, serve ...string) *rig {
 	key := access.NewKey()
 	r.key = key.Text()
 	keys := "COATCHECK_ACCESS_KEYS=" + key.ID + ":use:soak::" + key.Hash().String()
-	common := []string{"--redis", r.redis.URL(), "--listen", "127.0.0.1:0", "--log-level", "error", "--json", "--store-timeout", "20s"} // a busy machine is none of what is looked for
+	// a busy machine is none of what is looked for
+	common := []string{"--redis", r.redis.URL(), "--listen", "127.0.0.1:0", "--log-level", "error", "--json", "--store-timeout", "20s"}
 	r.service = start(t, "serve", binary, r.key, keys, append(append([]string{"serve", "--dev"}, common...), serve...)...)
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
 	if err := os.WriteFile(routes, []byte("routes: [{match: POST /payments}]\n"), 0o600); err != nil {

@@ -81,7 +81,8 @@ type series struct {
 	seen    []figures
 }
 
-// kind is one of the figures, and how much more of it the second half may have: a part of the first half's and something besides, for what is drawn by lot.
+// kind is one of the figures, and how much more of it the second half may have: a part of the first
+// half's and something besides, for what is drawn by lot.
 type kind struct {
 	name   string
 	of     func(figures) int
@@ -143,7 +144,8 @@ func table(rows []row) string {
 	return b.String()
 }
 
-// Growth is found: memory that rises steadily, connections that stay. What rises and then stands still, or goes up and down, is none.
+// Growth is found: memory that rises steadily, connections that stay. What rises and then stands
+// still, or goes up and down, is none.
 func TestGrowthIsFound(t *testing.T) {
 	of := func(at func(i int) int) []row {
 		s := &series{process: &process{name: "p"}}

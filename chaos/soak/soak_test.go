@@ -18,7 +18,8 @@ import (
 	"github.com/coatcheck/coatcheck/chaos/internal/chaostest"
 )
 
-// Whatever strangers do, what a service and a gateway take stays bounded, those that work are answered right, and when all have left it is as it was.
+// Whatever strangers do, what a service and a gateway take stays bounded, those that work are
+// answered right, and when all have left it is as it was.
 func TestMixedLoadTakesNoMoreAndMore(t *testing.T) {
 	span, every := 10*time.Second, 100*time.Millisecond
 	if *minutes > 0 {
@@ -89,10 +90,12 @@ func (r *rig) look(p *process) figures {
 	return f
 }
 
-// pools is how many the service holds an id of at most, with two goroutines each: of any pool that clients have named.
+// pools is how many the service holds an id of at most, with two goroutines each: of any pool that
+// clients have named.
 const pools = 64
 
-// compare tells what is left behind by those who have left. Connections to Redis and from the gateway stay, up to their bound, and what serves them.
+// compare tells what is left behind by those who have left. Connections to Redis and from the
+// gateway stay, up to their bound, and what serves them.
 func compare(name string, before, after figures) string {
 	if after.descriptors > before.descriptors+100 || after.goroutines > before.goroutines+2*pools+100 {
 		return fmt.Sprintf("%s has %d descriptors and %d goroutines, and had %d and %d", name, after.descriptors, after.goroutines, before.descriptors, before.goroutines)
@@ -119,7 +122,8 @@ func (l *load) table() string {
 	return b.String()
 }
 
-// As many connections as are let in, all of them unused: others are answered, what each takes is little, and when they end it is given back.
+// As many connections as are let in, all of them unused: others are answered, what each takes is
+// little, and when they end it is given back.
 func TestTenThousandUnusedConnections(t *testing.T) {
 	r := newRig(t)
 	n := 10_000

@@ -101,7 +101,9 @@ type attack struct {
 	head        string // of the request
 	body        int    // bytes that follow it
 	unread      bool   // nobody takes the answer
-	streams     int    // of each connection, by HTTP/2: requests whose bodies have so many bytes and no end; 0 = HTTP/1.1
+	// of each connection, by HTTP/2: requests whose bodies have so many bytes and no end; 0 =
+	// HTTP/1.1
+	streams int
 }
 
 // suffer reports what the process had before an attack, at its peak and when all have left.

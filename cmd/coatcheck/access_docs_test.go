@@ -16,8 +16,9 @@ const accessPage = "../../docs/access.md"
 // varyingKey is what no two keys have in common, and what the page's certificate and clock give.
 var varyingKey = regexp.MustCompile(`cck_[a-z0-9]+_[A-Za-z0-9_-]{43}|\b[0-9a-f]{64}\b|\b[a-z2-7]{8}\b|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z`)
 
-// TestCommandsOfTheAccessPage runs every command of docs/access.md in one shell, with a service of its own on a free port, and compares what it prints with the page. With
-// -update it writes that into the page.
+// TestCommandsOfTheAccessPage runs every command of docs/access.md in one shell, with a service of
+// its own on a free port, and compares what it prints with the page. With -update it writes that
+// into the page.
 func TestCommandsOfTheAccessPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(accessPage)
@@ -49,14 +50,16 @@ func runAccessPage(t *testing.T, steps []step) []string {
 	return outputs
 }
 
-// runOnPort runs the commands of a page in one shell, with a free port for that of the page, and returns what each printed.
+// runOnPort runs the commands of a page in one shell, with a free port for that of the page, and
+// returns what each printed.
 func runOnPort(t *testing.T, steps []step, pageAddress string) []string {
 	t.Helper()
 	address := freeAddress(t)
 	script := "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\ncoatcheck() { " + asProgram + "=1 '" + os.Args[0] + "' \"$@\"; }\n"
 	for _, step := range steps {
 		command := strings.ReplaceAll(step.command, pageAddress, address)
-		if strings.HasPrefix(command, "coatcheck serve") { // so that $! is the service itself and not a shell around it
+		// so that $! is the service itself and not a shell around it
+		if strings.HasPrefix(command, "coatcheck serve") {
 			command = "env " + asProgram + "=1 '" + os.Args[0] + "'" + strings.TrimPrefix(command, "coatcheck")
 		}
 		script += command + "\necho; echo '" + marker + "'\n"

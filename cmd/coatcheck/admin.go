@@ -14,8 +14,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
-// The admin listener is for whoever runs the process, not for its clients: probes, metrics, and the profiles of package net/http/pprof. It asks nobody who they are, so it is
-// on loopback unless --insecure says otherwise.
+// The admin listener is for whoever runs the process, not for its clients: probes, metrics, and the
+// profiles of package net/http/pprof. It asks nobody who they are, so it is on loopback unless
+// --insecure says otherwise.
 
 // adminSetting is where the admin listener of the service is; empty turns it off.
 func adminSetting(c *config) *setting {
@@ -31,7 +32,8 @@ func adminSetting(c *config) *setting {
 	return s
 }
 
-// checkAdmin refuses an admin listener that others than this machine can reach, and one where the clients' is.
+// checkAdmin refuses an admin listener that others than this machine can reach, and one where the
+// clients' is.
 func (c *config) checkAdmin(name, admin string) error {
 	host, port, err := net.SplitHostPort(admin)
 	if err != nil {
@@ -53,7 +55,8 @@ func warnAdmin(admin string, log *slog.Logger) {
 	}
 }
 
-// profiles are those of package net/http/pprof. Its page of the command line is left out: there can be passwords in one.
+// profiles are those of package net/http/pprof. Its page of the command line is left out: there can
+// be passwords in one.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -62,7 +65,8 @@ func profiles() http.Handler {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longestProfile.Seconds()) { // NaN is not
+		// NaN is not
+		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longestProfile.Seconds()) {
 			http.Error(w, fmt.Sprintf("seconds: a profile takes up to %.0f seconds", longestProfile.Seconds()), http.StatusBadRequest)
 			return
 		}

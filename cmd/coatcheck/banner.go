@@ -83,7 +83,7 @@ func (s started) people(c *config) string {
 func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (found []string) {
 	list, err := store.Hazards(ctx)
 	if err != nil {
-		log.Warn("the settings of the Redis can not be read", "error", err)
+		log.Warn("the settings of the Redis cannot be read", "error", err)
 	}
 	for _, hazard := range list {
 		log.Warn("this Redis can lose what it has confirmed", "server", hazard.Server, "risk", hazard.Risk, "fix", hazard.Fix)

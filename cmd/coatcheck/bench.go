@@ -46,7 +46,8 @@ func (b *benching) bind() []*setting {
 	}
 }
 
-// flagOnly lets a setting be said on the command line alone: its variable and its name in a file are another command's.
+// flagOnly lets a setting be said on the command line alone: its variable and its name in a file
+// are another command's.
 func flagOnly(s *setting) *setting {
 	parse, value := s.parse, s.value
 	s.parse = func(text string) error {

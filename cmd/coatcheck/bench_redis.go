@@ -50,7 +50,8 @@ func benchAtRedis(what string, store *redisstore.Store, c *config) (work, error)
 			if err != nil {
 				return err
 			}
-			return pools.Release(ctx, name, lease.WorkerID, lease.Token, lease.NotBefore) // nothing was stamped
+			// nothing was stamped
+			return pools.Release(ctx, name, lease.WorkerID, lease.Token, lease.NotBefore)
 		}}, nil
 	case benchID:
 		return stampingAtRedis(workerlease.New(store, c.workers())), nil
@@ -120,7 +121,8 @@ func stampingAtRedis(pools *workerlease.Pools) work {
 			stampers[name] = stamper
 			return nil
 		},
-		call: func(ctx context.Context, name string) error { // the map is only read from the first call on
+		// the map is only read from the first call on
+		call: func(ctx context.Context, name string) error {
 			_, err := stampers[name].Next(ctx)
 			return err
 		},
@@ -133,7 +135,8 @@ func stampingAtRedis(pools *workerlease.Pools) work {
 	}
 }
 
-// segmentsAtRedis takes ids from ranges that are fetched ahead from counters of the store, as the service does.
+// segmentsAtRedis takes ids from ranges that are fetched ahead from counters of the store, as the
+// service does.
 func segmentsAtRedis(store *redisstore.Store, c *config) work {
 	counters := counter.New(store, server.SegmentCounters(c.counters()))
 	segments := segment.New(benchSource{counters, c.segmentStep}, c.segments())

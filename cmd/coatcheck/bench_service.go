@@ -20,7 +20,8 @@ const (
 	benchBody     = `{"bench":true}`
 )
 
-// benchLayout is that of the pools: for leases there is room for 16,384 callers at once, ids are made as they usually are.
+// benchLayout is that of the pools: for leases there is room for 16,384 callers at once, ids are
+// made as they usually are.
 func benchLayout(what string) string {
 	if what == benchID {
 		return snowflake.DefaultLayout

@@ -33,10 +33,12 @@ var benchKinds = []string{benchIncr, benchToken, benchGuard, benchLock, benchWor
 // benchNames begins every name that a measurement uses.
 const benchNames = "bench:"
 
-// work is one kind of load at one place. The zero value of each func is that there is nothing to do.
+// work is one kind of load at one place. The zero value of each func is that there is nothing to
+// do.
 type work struct {
-	call  func(ctx context.Context, name string) error
-	open  func(ctx context.Context, name string) error // makes what a name needs, before the first call
+	call func(ctx context.Context, name string) error
+	// makes what a name needs, before the first call
+	open  func(ctx context.Context, name string) error
 	clean func(ctx context.Context, name string) error // removes what a name has left
 	close func(ctx context.Context) error
 	stays string // what is left unless it is removed; "" = all goes by itself within minutes

@@ -18,7 +18,8 @@ import (
 
 const chart = "deploy/helm/coatcheck"
 
-// tested is a folder with sets of values, and what the chart makes of each. make deploy-check has Helm make the same.
+// tested is a folder with sets of values, and what the chart makes of each. make deploy-check has
+// Helm make the same.
 const tested = "deploy/helm/tested"
 
 // chartValues are the sets of values, by name.
@@ -40,7 +41,8 @@ func chartValues(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// What the chart makes of each set of values is what stands beside it. With -update it is written there.
+// What the chart makes of each set of values is what stands beside it. With -update it is written
+// there.
 func TestChartMakesWhatStandsBesideItsValues(t *testing.T) {
 	for name, values := range chartValues(t) {
 		file := tested + "/" + name + ".rendered.yaml"
@@ -55,7 +57,8 @@ func TestChartMakesWhatStandsBesideItsValues(t *testing.T) {
 	}
 }
 
-// The chart's values are what its schema allows, and values that would not do what they say are refused.
+// The chart's values are what its schema allows, and values that would not do what they say are
+// refused.
 func TestValuesOfTheChart(t *testing.T) {
 	schema := chartSchema(t)
 	for name, values := range chartValues(t) {
@@ -80,7 +83,8 @@ func TestValuesOfTheChart(t *testing.T) {
 	}
 }
 
-// Settings that the chart refuses since they are secret, or its own, are settings that there are; and those that hide their values are among them.
+// Settings that the chart refuses since they are secret, or its own, are settings that there are;
+// and those that hide their values are among them.
 func TestChartKnowsWhatIsSecret(t *testing.T) {
 	text := readRoot(t, chart+"/values.schema.json")
 	for _, s := range settings(&config{}) {
@@ -130,7 +134,8 @@ func plain(t *testing.T, value any) any {
 	return back
 }
 
-// renderChart makes a chart's objects as Helm does, as far as this chart goes: with Go's templates, and those few functions of Helm's that it uses. make deploy-check compares it with Helm.
+// renderChart makes a chart's objects as Helm does, as far as this chart goes: with Go's templates,
+// and those few functions of Helm's that it uses. make deploy-check compares it with Helm.
 func renderChart(t *testing.T, values map[string]any) string {
 	t.Helper()
 	var about struct {

@@ -16,7 +16,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// A service that takes no client without a certificate is asked by commands that show one, by flags or by the environment.
+// A service that takes no client without a certificate is asked by commands that show one, by flags
+// or by the environment.
 func TestCommandsShowAClientCertificate(t *testing.T) {
 	at, mine := certify(t, "localhost"), certify(t, "orders.internal")
 	access := filepath.Join(t.TempDir(), "keys.yaml")

@@ -16,8 +16,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The Dockerfile and docker-compose.yml are checked here by reading them: names, ports, settings and conditions that have to agree with each other and
-// with this program. Whether Docker runs them is another question.
+// The Dockerfile and docker-compose.yml are checked here by reading them: names, ports, settings
+// and conditions that have to agree with each other and with this program. Whether Docker runs them
+// is another question.
 func TestDockerFilesAgreeWithTheProgram(t *testing.T) {
 	for _, fault := range deploymentFaults(readRoot(t, "docker-compose.yml"), readRoot(t, "Dockerfile")) {
 		t.Error(fault)
@@ -123,7 +124,8 @@ func readRoot(t *testing.T, name string) string {
 	return string(text)
 }
 
-// composition is a compose file, as far as ours goes. A key that is not here is a fault: it may be misspelled.
+// composition is a compose file, as far as ours goes. A key that is not here is a fault: it may be
+// misspelled.
 type composition struct {
 	Services map[string]*service `yaml:"services"`
 	Volumes  map[string]any      `yaml:"volumes"`
@@ -160,10 +162,10 @@ type health struct {
 	Retries  int           `yaml:"retries"`
 }
 
-// ends tells whether a service does one thing and is done.
+// ends reports whether a service does one thing and is done.
 func (s *service) ends() bool { return s.Restart == "no" }
 
-// startsWith tells whether a service is started whenever the other one is.
+// startsWith reports whether a service is started whenever the other one is.
 func (s *service) startsWith(other *service) bool {
 	return len(s.Profiles) == 0 || slices.Equal(s.Profiles, other.Profiles)
 }
@@ -374,7 +376,8 @@ func (d *deployment) configOf(where string, env map[string]string) *config {
 	return c
 }
 
-// checkRedisURL checks that the hosts of a URL are services that run beside this one, and that a Sentinel knows the master.
+// checkRedisURL checks that the hosts of a URL are services that run beside this one, and that a
+// Sentinel knows the master.
 func (d *deployment) checkRedisURL(name string, s *service, url string) {
 	_, rest, _ := strings.Cut(url, "://")
 	hosts, master, _ := strings.Cut(rest, "/")
@@ -475,7 +478,8 @@ func readImage(text string) image {
 	return i
 }
 
-// argv reads the form of a command that needs no shell: ["program", "argument"]. Another form is nil.
+// argv reads the form of a command that needs no shell: ["program", "argument"]. Another form is
+// nil.
 func argv(text string) []string {
 	var words []string
 	if json.Unmarshal([]byte(text), &words) != nil {

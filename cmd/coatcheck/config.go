@@ -59,7 +59,8 @@ func configError(err error) error {
 	return usageError{fmt.Errorf("the configuration has faults:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))}
 }
 
-// complete loads the configuration and checks what only its parts together can tell. The error holds every fault.
+// complete loads the configuration and checks what only its parts together can tell. The error
+// holds every fault.
 func (l *layers) complete(c *cobra.Command, p *program) error {
 	loaded := l.load(c.Flags(), p.getenv)
 	if err := errors.Join(loaded, l.config.store().Check(), l.config.checkAccess()); err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// coatcheck runs the program in this process and returns what it printed. Its arguments are never nil, which cobra
-// takes for those of the test binary.
+// coatcheck runs the program in this process and returns what it printed. Its arguments are never
+// nil, which cobra takes for those of the test binary.
 func coatcheck(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err strings.Builder
@@ -215,7 +215,8 @@ func TestSettingsOfCountersAndLocks(t *testing.T) {
 	}
 }
 
-// The service and the commands that go straight to Redis are set alike: under "wait" nothing is granted on a Redis that may have lost leases.
+// The service and the commands that go straight to Redis are set alike: under "wait" nothing is
+// granted on a Redis that may have lost leases.
 func TestSettingsOfLocksReachServiceAndCommands(t *testing.T) {
 	redis := redistest.Start(t)
 	set := []string{"--redis", redis.URL(), "--lock-after-loss", "wait", "--lock-longest-ttl", "1h"}
@@ -246,7 +247,8 @@ func TestConfigCheckTellsWhatWasMeantAndWhatIsThereTwice(t *testing.T) {
 	}
 }
 
-// What is wrong with the gateway's settings is found like what is wrong with the service's, the routes file included.
+// What is wrong with the gateway's settings is found like what is wrong with the service's, the
+// routes file included.
 func TestConfigCheckKnowsTheGateway(t *testing.T) {
 	routes := file(t, "routes:\n  - match: POST /pay\n    lease_ms: 1\n    polcy: hold\n")
 	path := file(t, "routes: "+routes+"\nconsole: off\nbody-timout: 1s\nupstream-idle: soon\nack: 1\n")

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestCommandsOfTheConfigurationPage runs every command of the page, with a service on a free port, and compares what it prints. With -update it writes that into the page.
+// TestCommandsOfTheConfigurationPage runs every command of the page, with a service on a free port,
+// and compares what it prints. With -update it writes that into the page.
 func TestCommandsOfTheConfigurationPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(configurationPage)

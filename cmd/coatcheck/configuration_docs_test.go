@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// update writes what the program has into the pages: go test ./cmd/coatcheck -run ThePageOfTheSettings -update.
-// With -tags check it writes what the pages' commands print, too.
+// update writes what the program has into the pages: go test ./cmd/coatcheck -run
+// ThePageOfTheSettings -update. With -tags check it writes what the pages' commands print, too.
 var update = flag.Bool("update", false, "write real output into the pages")
 
 const configurationPage = "../../docs/configuration.md"
@@ -33,7 +33,8 @@ func cell(text string) string {
 	return strings.NewReplacer("|", "\\|", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
-// The page of the settings has the tables that the program itself reads its settings by. Run with -update to write them anew.
+// The page of the settings has the tables that the program itself reads its settings by. Run with
+// -update to write them anew.
 func TestThePageOfTheSettingsIsThatOfTheProgram(t *testing.T) {
 	page, err := os.ReadFile(configurationPage)
 	if err != nil {

@@ -4,7 +4,8 @@ package main
 
 import "syscall"
 
-// descriptorLimit is how many file descriptors the process may have open. The Go runtime has raised it as far as it goes.
+// descriptorLimit is how many file descriptors the process may have open. The Go runtime has raised
+// it as far as it goes.
 func descriptorLimit() (n uint64, known bool) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

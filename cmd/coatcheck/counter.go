@@ -15,10 +15,12 @@ func (p *program) counterCommand() *cobra.Command {
 	return command
 }
 
-// counterSettings are those of the service that a command on counters takes as well when it goes straight to Redis.
+// counterSettings are those of the service that a command on counters takes as well when it goes
+// straight to Redis.
 var counterSettings = []string{"counter-after-loss", "counter-margin", "counter-hold-off"}
 
-// bindCounters adds --server, --redis with what belongs to it, --config and the command's own settings to its flags.
+// bindCounters adds --server, --redis with what belongs to it, --config and the command's own
+// settings to its flags.
 func bindCounters(flags *pflag.FlagSet, own ...*setting) *source {
 	return bindStraight(flags, counterSettings, own)
 }

@@ -155,7 +155,8 @@ func (p *program) setCounter(ctx context.Context, service *client.Client, text s
 	return p.print(wire.Counter{Key: one.key, Value: set.value}, fmt.Sprintf("%d\n", set.value))
 }
 
-// harmless refuses to hand values out again that others may have. Who adds meanwhile is not seen: it is a guard against a slip.
+// harmless refuses to hand values out again that others may have. Who adds meanwhile is not seen:
+// it is a guard against a slip.
 func (set counterSet) harmless(ctx context.Context, service *client.Client, key string) error {
 	now, err := service.Counter(ctx, key)
 	if errors.Is(err, client.ErrNotFound) {

@@ -13,7 +13,8 @@ const countersPage = "../../docs/counters.md"
 // today is a date as keys and numbers have it.
 var today = regexp.MustCompile(`\b20[0-9]{6}\b`)
 
-// TestCommandsOfTheCountersPage runs every command of docs/counters.md in one shell, and compares what it prints with the page. With -update it writes that into the page.
+// TestCommandsOfTheCountersPage runs every command of docs/counters.md in one shell, and compares
+// what it prints with the page. With -update it writes that into the page.
 func TestCommandsOfTheCountersPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(countersPage)

@@ -26,7 +26,7 @@ func splitKey(text string) (key, calendar string, err error) {
 		text, calendar = text[:colon], text[colon+1:]
 	}
 	if !names.InPath(text) {
-		return "", "", fmt.Errorf("%q can not be a counter's key: %s, and behind a colon a date such as {yyyyMMdd}", text, names.Rule)
+		return "", "", fmt.Errorf("%q cannot be a counter's key: %s, and behind a colon a date such as {yyyyMMdd}", text, names.Rule)
 	}
 	return text, calendar, nil
 }
@@ -83,7 +83,8 @@ func oneCounter(_ *cobra.Command, args []string) error {
 func zoneName(name, help string, into *string) *setting {
 	return &setting{name: name, unit: "name", help: help, parse: func(s string) error {
 		*into = s
-		if _, err := time.LoadLocation(s); err != nil || s == "Local" { // which is another one on another machine
+		// which is another one on another machine
+		if _, err := time.LoadLocation(s); err != nil || s == "Local" {
 			return fmt.Errorf("%q is not a time zone such as Europe/Berlin", s)
 		}
 		return nil

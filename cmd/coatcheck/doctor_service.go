@@ -109,7 +109,8 @@ func (l *look) all(ctx context.Context, live liveLine) (doctor.Service, error) {
 	return l.facts, ctx.Err()
 }
 
-// first asks for /readyz. A certificate that is not trusted is a fact like others: then the rest is looked at all the same, and the key is not shown.
+// first asks for /readyz. A certificate that is not trusted is a fact like others: then the rest is
+// looked at all the same, and the key is not shown.
 func (l *look) first(ctx context.Context) (seen, error) {
 	answer, err := l.get(ctx, "/readyz", false)
 	untrusted := ""
@@ -143,12 +144,14 @@ func (l *look) readiness(answer seen) {
 }
 
 const (
-	looks     = 20
-	lookEvery = 53 * time.Millisecond // spread over a second, so that the whole seconds of the Date header tell more
+	looks = 20
+	// spread over a second, so that the whole seconds of the Date header tell more.
+	lookEvery = 53 * time.Millisecond
 )
 
-// times measures the latency, and the clock by the Date header: it is cut to whole seconds, so each answer says only that the service's clock is within a second, and
-// several answers at different moments of the second say more together.
+// times measures the latency, and the clock by the Date header: it is cut to whole seconds, so each
+// answer says only that the service's clock is within a second, and several answers at different
+// moments of the second say more together.
 func (l *look) times(ctx context.Context) {
 	var took []time.Duration
 	least, most := time.Duration(-1<<62), time.Duration(1<<62)

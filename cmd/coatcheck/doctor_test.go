@@ -57,7 +57,8 @@ func TestDoctorFindsEachBadSetting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	at := []string{"--redis", srv.URL(), "--store-timeout", "1m", "--clock-skew", "1m"} // a slow machine decides nothing
+	// a slow machine decides nothing
+	at := []string{"--redis", srv.URL(), "--store-timeout", "1m", "--clock-skew", "1m"}
 	if code, found := diagnose(t, at...); code != done || found.Worst > doctor.Note || found.Kind != "standalone" || len(found.Servers) != 1 || found.Servers[0].Role != "master" || found.Servers[0].Version == "" {
 		t.Fatalf("doctor of a server in order: got exit code %d and %+v, want %d, notes at worst, and one master with a version", code, found, done)
 	}
@@ -146,7 +147,8 @@ func TestDoctorOfAClusterFindsASlotWithoutAMaster(t *testing.T) {
 	expect.Equal(t, "kind of a cluster", found.Kind, "cluster")
 	found.severities(t, map[string]doctor.Severity{"cluster-slots": doctor.OK, "cluster-nodes": doctor.OK})
 	for _, node := range cluster.Nodes() {
-		_ = node.Client().ClusterDelSlots(t.Context(), 7000).Err() // one that knows of it already refuses
+		// one that knows of it already refuses
+		_ = node.Client().ClusterDelSlots(t.Context(), 7000).Err()
 	}
 	eventually(t, "the slot is missed", func() bool {
 		code, found := diagnose(t, at...)

@@ -15,7 +15,8 @@ func TestIDsPageRuns(t *testing.T) {
 	runsAsWritten(t, "../../docs/ids.md", "--opaque-key", aKey("k1", 7))
 }
 
-// runsAsWritten runs a page's commands against a service of their own, and compares what they print.
+// runsAsWritten runs a page's commands against a service of their own, and compares what they
+// print.
 func runsAsWritten(t *testing.T, name string, args ...string) {
 	page, err := os.ReadFile(name)
 	if err != nil {

@@ -39,7 +39,8 @@ type gatewayConfig struct {
 	bodyTimeout    time.Duration
 }
 
-// gatewaySettings is the table of the gateway: the settings of its store, keys, log and stop are those of the service.
+// gatewaySettings is the table of the gateway: the settings of its store, keys, log and stop are
+// those of the service.
 func gatewaySettings(c *gatewayConfig) []*setting {
 	return append([]*setting{
 		upstreamSetting("upstream", "the service to guard: http://host:port, https://host:port or unix:///path/to/socket", c),
@@ -117,7 +118,8 @@ func (c *gatewayConfig) checkTogether() error {
 	return errors.Join(c.store().Check(), c.checkAdmin("admin", c.admin))
 }
 
-// check reads the routes file, and finds what is missing to run; a mere check of the file needs no upstream.
+// check reads the routes file, and finds what is missing to run; a mere check of the file needs no
+// upstream.
 func (c *gatewayConfig) check(only bool) (routes gateway.Routes, err error) {
 	if !c.upstreamGiven && !only {
 		err = errors.New("upstream: missing or wrong; the service to guard, such as --upstream http://127.0.0.1:3000")
@@ -142,7 +144,8 @@ func (p *program) gateway(ctx context.Context, l *layers, c *gatewayConfig) (err
 	defer signal.Stop(hangups)
 	log, level := p.levelled(c.config)
 	redisstore.LogTo(log)
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // net/http writes there what an upstream sends unasked, which may be anybody's secret
+	// net/http writes there what an upstream sends unasked, which may be anybody's secret
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	traces, err := p.openTraces(ctx, c.config, tracing.Config{Service: "coatcheck-gateway", Logger: log})
 	if err != nil {
 		return err

@@ -96,7 +96,8 @@ func newTill(t *testing.T, each http.HandlerFunc) *till {
 	t.Helper()
 	u := &till{runs: map[string]int{}}
 	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then does net/http notice that the gateway is gone
+		// only then does net/http notice that the gateway is gone
+		_, _ = io.Copy(io.Discard, r.Body)
 		name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 		u.mu.Lock()
 		u.runs[name]++
@@ -186,7 +187,8 @@ func TestTwoGatewaysRunEachOperationOnce(t *testing.T) {
 	}
 }
 
-// A gateway is killed in the middle of a request to the upstream: nobody can know whether it had its effect, so nothing runs again.
+// A gateway is killed in the middle of a request to the upstream: nobody can know whether it had
+// its effect, so nothing runs again.
 func TestKilledGatewayLeavesTheOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})

@@ -22,7 +22,9 @@ import (
 
 // What a guard finds open, besides the command's three.
 const (
-	lifeline = 3 // a line is the number of a signal to pass on; its end, which comes too when who holds the other end is killed, says to stop the command
+	// a line is the number of a signal to pass on; its end, which comes too when who holds the
+	// other end is killed, says to stop the command.
+	lifeline = 3
 	reports  = 4 // told, a line of JSON each, to who holds the other end
 )
 
@@ -41,16 +43,19 @@ type allowance struct {
 	margin time.Duration // between SIGKILL and the end
 }
 
-// tick is how often a guard looks for what it is not told of, such as a window's end that has moved.
+// tick is how often a guard looks for what it is not told of, such as a window's end that has
+// moved.
 func (a allowance) tick() time.Duration { return min(a.margin/5, 100*time.Millisecond) }
 
-// pause is how long to wait for a moment of the boot clock: no longer than until then, since what a guard is late by is taken from its margin, and a tick at most.
+// pause is how long to wait for a moment of the boot clock: no longer than until then, since what a
+// guard is late by is taken from its margin, and a tick at most.
 func (a allowance) pause(until time.Duration) time.Duration {
 	return min(max(until-sinceBoot(), 0), a.tick())
 }
 
-// guardCommand is the process between `worker run` and its command: it is the command's parent, and ends the command when the window ends, whatever became of
-// `worker run`: killed, stopped, or waiting for a Redis that says nothing.
+// guardCommand is the process between `worker run` and its command: it is the command's parent, and
+// ends the command when the window ends, whatever became of `worker run`: killed, stopped, or
+// waiting for a Redis that says nothing.
 func (p *program) guardCommand() *cobra.Command {
 	g := &guard{}
 	command := &cobra.Command{Use: "guard", Hidden: true, Short: "Used by `worker run`: runs a command until the window in a file ends"}
@@ -86,9 +91,12 @@ type guard struct {
 
 // run is the guard's life.
 func (g *guard) run(args []string) error {
-	runtime.LockOSThread() // the command dies with the thread that starts it, so that one must last as long as the guard
+	// the command dies with the thread that starts it, so that one must last as long as the guard
+	runtime.LockOSThread()
 	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, passed()...) // meant for the command, which gets them by the lifeline. Caught rather than ignored, since a command inherits that
+	// meant for the command, which gets them by the lifeline. Caught rather than ignored, since a
+	// command inherits that
+	signal.Notify(ignored, passed()...)
 	for _, fd := range []int{lifeline, reports} {
 		syscall.CloseOnExec(fd)
 	}
@@ -170,7 +178,8 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// follow reads the file, apart from who looks at the clock: a disk that hangs changes nothing about the end that is known.
+// follow reads the file, apart from who looks at the clock: a disk that hangs changes nothing about
+// the end that is known.
 func (g *guard) follow() {
 	for range time.Tick(g.allowance.tick()) {
 		if w, err := g.file.read(); err == nil {
@@ -179,7 +188,8 @@ func (g *guard) follow() {
 	}
 }
 
-// due is when the command has to be stopped, and once that was done, when it has to be killed, by the boot clock.
+// due is when the command has to be stopped, and once that was done, when it has to be killed, by
+// the boot clock.
 func (g *guard) due() time.Duration {
 	last := time.Duration(g.end.Load()) - g.allowance.margin
 	switch {
@@ -224,7 +234,8 @@ func (g *guard) watch() {
 	}
 }
 
-// pass hands a signal on. An interrupt is for the whole group, as from a terminal; others are for the command.
+// pass hands a signal on. An interrupt is for the whole group, as from a terminal; others are for
+// the command.
 func (g *guard) pass(s syscall.Signal) {
 	to := g.group
 	if s == syscall.SIGINT {
@@ -317,7 +328,8 @@ func (g *guarded) await(told *os.File) {
 
 // pass hands a signal on to the command.
 func (g *guarded) pass(s os.Signal) {
-	_ = g.order.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // a guard that is stopped reads nothing
+	// a guard that is stopped reads nothing
+	_ = g.order.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	fmt.Fprintf(g.order, "%d\n", s)
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// Until a service's heap has twice the spare memory it is not collected, which is far more than a service that has just begun would get.
+// Until a service's heap has twice the spare memory it is not collected, which is far more than a
+// service that has just begun would get.
 func TestServiceAndGatewayHaveRoomForGarbage(t *testing.T) {
 	for name, admin := range map[string]string{
 		"service": serveProcess(t, "--admin-listen", "127.0.0.1:0").banner.AdminURL,

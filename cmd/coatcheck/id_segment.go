@@ -25,7 +25,8 @@ func (p *program) idSegmentCommand() *cobra.Command {
 			"just its own from the counter behind the tag, and --segment-create=false there means what it means for the service. Exit code 75: no id was made, try again later.",
 		Args: oneTag,
 	}
-	formats := slices.DeleteFunc(snowflake.Formats(), func(format snowflake.Format) bool { return format == snowflake.Timed }) // there is no time in them
+	// there is no time in them
+	formats := slices.DeleteFunc(snowflake.Formats(), func(format snowflake.Format) bool { return format == snowflake.Timed })
 	s := bindStraight(command.Flags(), append([]string{"segment-create"}, counterSettings...), append(form.bind(formats...), howMany(&n)))
 	shorthand(command.Flags(), "n", "count")
 	command.RunE = func(c *cobra.Command, args []string) error {
@@ -81,7 +82,7 @@ func oneTag(_ *cobra.Command, args []string) error {
 		return usageError{fmt.Errorf("one tag belongs here, not %d", len(args))}
 	}
 	if !names.InPath(args[0]) {
-		return usageError{fmt.Errorf("%q can not be a tag: %s", args[0], names.Rule)}
+		return usageError{fmt.Errorf("%q cannot be a tag: %s", args[0], names.Rule)}
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// With --segment-create=false a tag that is not there is no tag, at a service and straight on Redis, and asking for it makes none.
+// With --segment-create=false a tag that is not there is no tag, at a service and straight on
+// Redis, and asking for it makes none.
 func TestSegmentOfATagThatIsNotThere(t *testing.T) {
 	const onlyKnown = "--segment-create=false"
 	type door func(url string) (at []string, env map[string]string)

@@ -70,7 +70,8 @@ func TestIDSnowflakeIsNoPoolOfThatName(t *testing.T) {
 	})
 }
 
-// Straight on Redis the worker id is given back with the moment of the last id, so that the pool is not used up by calls.
+// Straight on Redis the worker id is given back with the moment of the last id, so that the pool is
+// not used up by calls.
 func TestWorkerIDOfACallIsGivenBack(t *testing.T) {
 	at := []string{"--redis", redistest.Start(t).URL(), "--new-pools", "trust"}
 	execute(t, nil, append([]string{"worker", "create", "small", "--layout", "41/1/12"}, at...)...).exits(done)

@@ -21,7 +21,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// told is a command of a story, with the exit code that it ends with and, where that is done, what it prints; else what it says of the failure.
+// told is a command of a story, with the exit code that it ends with and, where that is done, what
+// it prints; else what it says of the failure.
 type told struct {
 	args string
 	code int
@@ -227,7 +228,8 @@ func TestACounterThatHoldsNoInteger(t *testing.T) {
 	}
 }
 
-// A service and a Redis that are away, and one that stands still, are a failure that may pass, and so is the hold-off after a loss of everything.
+// A service and a Redis that are away, and one that stands still, are a failure that may pass, and
+// so is the hold-off after a loss of everything.
 func TestIncrWithoutAnybodyToAskIsToBeTriedAgain(t *testing.T) {
 	redis := redistest.Start(t)
 	gone := serve(t)
@@ -270,7 +272,8 @@ func TestIncrWhoseReplyIsLostIsRepeatedByItsRequestID(t *testing.T) {
 	})
 }
 
-// A counter that has gone back is refused where that is asked for, on both ways, and the way out is told.
+// A counter that has gone back is refused where that is asked for, on both ways, and the way out is
+// told.
 func TestIncrOfACounterThatHasGoneBack(t *testing.T) {
 	redis := redistest.Start(t)
 	p := serve(t, "--redis", redis.URL(), "--counter-after-loss", "refuse")
@@ -312,7 +315,8 @@ func TestProcessesThatIncrAtOnceGetDifferentValues(t *testing.T) {
 	expect.Equal(t, "values of 8 commands with --by 20", len(seen), 160)
 }
 
-// A signal ends a command that waits for a service which stands still: here nobody takes its connection.
+// A signal ends a command that waits for a service which stands still: here nobody takes its
+// connection.
 func TestASignalEndsIncr(t *testing.T) {
 	still, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -30,7 +30,8 @@ func (p *program) keyCommand() *cobra.Command {
 // keyStore is where the keys of a command are: a file, or Redis.
 type keyStore struct{ layers }
 
-// bindKeys adds --redis with what belongs to it, --config and the command's own settings to its flags.
+// bindKeys adds --redis with what belongs to it, --config and the command's own settings to its
+// flags.
 func bindKeys(flags *pflag.FlagSet, own ...*setting) *keyStore {
 	k := &keyStore{}
 	var rest []*setting
@@ -51,7 +52,7 @@ func bindKeys(flags *pflag.FlagSet, own ...*setting) *keyStore {
 	return k
 }
 
-// stored tells whether a Redis was named.
+// stored reports whether a Redis was named.
 func (k *keyStore) stored() bool { return k.config.redis != "" && k.config.redis != "embedded:" }
 
 // atKeys runs a command's part at the Redis that was named.

@@ -28,7 +28,8 @@ func (s *serviceAt) settings() []*setting {
 	}
 }
 
-// secure is how the service's certificate is judged, and which it is shown. The error tells every fault of the files.
+// secure is how the service's certificate is judged, and which it is shown. The error tells every
+// fault of the files.
 func (s *serviceAt) secure() (*tls.Config, error) {
 	secure, err := trusting(s.ca)
 	if (s.cert == "") != (s.key == "") {

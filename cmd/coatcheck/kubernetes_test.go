@@ -17,7 +17,8 @@ import (
 
 var manifests = []string{"deploy/kubernetes/coatcheck.yaml", "deploy/kubernetes/orders.yaml"}
 
-// The manifests, and what the chart makes, agree with themselves and with this program. That Kubernetes takes them is looked at by make deploy-check.
+// The manifests, and what the chart makes, agree with themselves and with this program. That
+// Kubernetes takes them is looked at by make deploy-check.
 func TestManifestsAgreeWithTheProgram(t *testing.T) {
 	texts := map[string]string{}
 	for _, name := range manifests {
@@ -79,7 +80,8 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 	}
 }
 
-// node is a part of an object. What is not there is an empty one, so that a path can be followed to its end.
+// node is a part of an object. What is not there is an empty one, so that a path can be followed to
+// its end.
 type node struct{ is any }
 
 func (n node) at(keys ...string) node {
@@ -189,7 +191,7 @@ func (m *manifest) selects(where string, selector node) {
 	}
 }
 
-// hasPort tells whether a container of a pod has a port, by name or number.
+// hasPort reports whether a container of a pod has a port, by name or number.
 func hasPort(pod node, port string) bool {
 	return slices.ContainsFunc(pod.at("containers").list(), func(container node) bool {
 		return slices.ContainsFunc(container.at("ports").list(), func(p node) bool { return p.at("name").text() == port || p.at("containerPort").text() == port })

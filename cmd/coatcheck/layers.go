@@ -29,7 +29,8 @@ func bindFlags(flags *pflag.FlagSet) *layers {
 	return l
 }
 
-// bind adds the settings of a table to a command's flags. They are read as text and parsed later, so that all faults can be told together.
+// bind adds the settings of a table to a command's flags. They are read as text and parsed later,
+// so that all faults can be told together.
 func (l *layers) bind(flags *pflag.FlagSet, table []*setting) {
 	l.table, l.flags = table, map[string]*string{}
 	for _, s := range l.table {
@@ -163,7 +164,8 @@ func (l *layers) meant(name string) string {
 	return "; is " + nearest + " meant?"
 }
 
-// distance is how many letters have to be put in, taken out or changed to make one name of another (Levenshtein).
+// distance is how many letters have to be put in, taken out or changed to make one name of another
+// (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -15,7 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// checkAccess finds what is wrong with who may come in, and how: files, and settings that only together can be judged.
+// checkAccess finds what is wrong with who may come in, and how: files, and settings that only
+// together can be judged.
 func (c *config) checkAccess() error {
 	return errors.Join(c.checkAccessFiles(), c.checkTogether())
 }
@@ -58,7 +59,7 @@ func (c *config) checkTogether() error {
 // defaultPrincipal are the headers of --principal-headers where nothing is said.
 var defaultPrincipal = []string{"Authorization"}
 
-// controlled tells whether the service asks who is asking.
+// controlled reports whether the service asks who is asking.
 func (c *config) controlled() bool {
 	return c.access != "" || len(c.accessKeys) > 0 || c.accessStore
 }
@@ -72,7 +73,8 @@ func (c *config) checkListen() error {
 	return nil
 }
 
-// exposed says what a service lacks that others than this machine can reach; nil if it lacks nothing, or they can not.
+// exposed says what a service lacks that others than this machine can reach; nil if it lacks
+// nothing, or they cannot.
 func (c *config) exposed() (missing []string) {
 	host, _, err := net.SplitHostPort(c.listen)
 	if err != nil || isLoopback(host) {
@@ -87,7 +89,7 @@ func (c *config) exposed() (missing []string) {
 	return missing
 }
 
-// isLoopback tells whether nobody outside of this machine can reach a host.
+// isLoopback reports whether nobody outside of this machine can reach a host.
 func isLoopback(host string) bool {
 	if ip := net.ParseIP(host); ip != nil {
 		return ip.IsLoopback()

@@ -38,24 +38,29 @@ func onHangup(ctx context.Context, hangups chan os.Signal, reload func(context.C
 	}
 }
 
-// reloading is how a process takes what has changed: first the settings of its file, then the files that they name.
+// reloading is how a process takes what has changed: first the settings of its file, then the files
+// that they name.
 type reloading struct {
 	layers *layers // in force
 	log    *slog.Logger
 
-	read  func() (next *layers, err error)                  // reads and checks the settings again, but not the files that they name
-	fixed func(name string) bool                            // whether a setting that can be taken can not be now; nil = all can
+	// reads and checks the settings again, but not the files that they name
+	read func() (next *layers, err error)
+	// whether a setting that can be taken cannot be now; nil = all can
+	fixed func(name string) bool
 	take  func(ctx context.Context, changed []string) error // puts those in force
 	files []reloadable
 }
 
-// reloadable is a file that can be read again while the process runs. What it can not read leaves what was read last in force.
+// reloadable is a file that can be read again while the process runs. What it cannot read leaves
+// what was read last in force.
 type reloadable struct {
 	name  string
 	apply func(context.Context) error
 }
 
-// reload reads everything again. Faults are told, each on a line of its own, and leave what they are in as it was.
+// reload reads everything again. Faults are told, each on a line of its own, and leave what they
+// are in as it was.
 func (r *reloading) reload(ctx context.Context) {
 	r.reloadSettings(ctx)
 	for _, one := range r.files {
@@ -67,7 +72,8 @@ func (r *reloading) reload(ctx context.Context) {
 	}
 }
 
-// reloadSettings takes those settings that can change while the process runs, all of them or none, and says which others have.
+// reloadSettings takes those settings that can change while the process runs, all of them or none,
+// and says which others have.
 func (r *reloading) reloadSettings(ctx context.Context) {
 	next, err := r.read()
 	if err != nil {
@@ -90,7 +96,7 @@ func (r *reloading) reloadSettings(ctx context.Context) {
 		return
 	}
 	if err := r.take(ctx, changed); err != nil {
-		r.log.Error("new settings can not be taken; those that were read before stay in force", "settings", strings.Join(changed, ", "), "error", err)
+		r.log.Error("new settings cannot be taken; those that were read before stay in force", "settings", strings.Join(changed, ", "), "error", err)
 		return
 	}
 	for i, s := range r.layers.table {
@@ -136,7 +142,8 @@ var (
 	tlsSettings    = []string{"tls-cert", "tls-key", "tls-client-ca", "tls-client-auth"}
 )
 
-// fixed tells of settings that turn access control, or TLS, on or off: nobody should do that by a slip.
+// fixed tells of settings that turn access control, or TLS, on or off: nobody should do that by a
+// slip.
 func (a changeable) fixed(name string, next *config) bool {
 	switch {
 	case slices.Contains(accessSettings, name):
@@ -147,7 +154,8 @@ func (a changeable) fixed(name string, next *config) bool {
 	return false
 }
 
-// take puts settings in force. What can fail comes first: certificates, and then keys, of which the former are put back.
+// take puts settings in force. What can fail comes first: certificates, and then keys, of which the
+// former are put back.
 func (a changeable) take(ctx context.Context, changed []string, now, next *config) error {
 	among := func(names []string) bool {
 		return slices.ContainsFunc(changed, func(name string) bool { return slices.Contains(names, name) })

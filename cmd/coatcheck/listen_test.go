@@ -122,7 +122,8 @@ func TestNamesOfTheService(t *testing.T) {
 	}
 }
 
-// On SIGHUP the file is read again: a new key is good at once, and a file with a fault changes nothing.
+// On SIGHUP the file is read again: a new key is good at once, and a file with a fault changes
+// nothing.
 func TestFileOfKeysIsReadAgainOnHangup(t *testing.T) {
 	blue, green := newKey(t, "--principal", "orders"), newKey(t, "--principal", "orders")
 	file := filepath.Join(t.TempDir(), "keys.yaml")

@@ -6,7 +6,8 @@ import (
 	"os"
 )
 
-// liveLine is one line on a terminal that is written over and over while a command works. Where there is no terminal it writes nothing.
+// liveLine is one line on a terminal that is written over and over while a command works. Where
+// there is no terminal it writes nothing.
 type liveLine struct{ to io.Writer }
 
 // live is such a line on standard error, so that standard output stays the result's.

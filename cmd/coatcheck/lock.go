@@ -54,7 +54,8 @@ type ownLock interface {
 	Release(ctx context.Context) error
 }
 
-// bindLocks adds --server, --redis with what belongs to it, --config and the command's own settings to its flags.
+// bindLocks adds --server, --redis with what belongs to it, --config and the command's own settings
+// to its flags.
 func bindLocks(flags *pflag.FlagSet, own ...*setting) *source {
 	return bindStraight(flags, []string{"lock-after-loss", "lock-longest-ttl", "clock-skew"}, own)
 }
@@ -136,7 +137,7 @@ func ownerOf(name string) string {
 
 func checkLock(name string) error {
 	if !names.InPath(name) {
-		return usageError{fmt.Errorf("%q can not be a lock's name: %s", name, names.Rule)}
+		return usageError{fmt.Errorf("%q cannot be a lock's name: %s", name, names.Rule)}
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 // requestID is that of the service's log in an error.
 var requestID = regexp.MustCompile(`request [A-Z2-7]{26}`)
 
-// TestCommandsOfTheLocksPage runs every command of docs/locks.md in one shell, and compares what it prints with the page. With -update it writes that into the page.
+// TestCommandsOfTheLocksPage runs every command of docs/locks.md in one shell, and compares what it
+// prints with the page. With -update it writes that into the page.
 func TestCommandsOfTheLocksPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(locksPage)
@@ -36,7 +37,8 @@ func TestCommandsOfTheLocksPage(t *testing.T) {
 	}
 }
 
-// runPage runs all commands in one shell, where coatcheck is the program under test, and returns what each printed.
+// runPage runs all commands in one shell, where coatcheck is the program under test, and returns
+// what each printed.
 func runPage(t *testing.T, url string, steps []step) []string {
 	t.Helper()
 	script := "exec 2>&1\ncoatcheck() { " + asProgram + "=1 '" + os.Args[0] + "' \"$@\"; }\n"

@@ -70,7 +70,8 @@ func (c *rival) wait() {
 	}()
 }
 
-// toldBeforeFree checks that neither the command nor what it has started did anything once the rival had the lock.
+// toldBeforeFree checks that neither the command nor what it has started did anything once the
+// rival had the lock.
 func (c *rival) toldBeforeFree(r *running) {
 	c.t.Helper()
 	var held *lock.Lock
@@ -100,7 +101,8 @@ func (c *rival) toldBeforeFree(r *running) {
 	}
 }
 
-// Each row is a way of losing what keeps the lock. The command, and what it has started, deaf to SIGTERM, must be gone before another can have the lock.
+// Each row is a way of losing what keeps the lock. The command, and what it has started, deaf to
+// SIGTERM, must be gone before another can have the lock.
 func TestCommandNeverRunsBesideTheNextHolder(t *testing.T) {
 	service := func(t *testing.T, redis *redistest.Server) *process {
 		t.Helper()

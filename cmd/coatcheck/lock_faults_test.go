@@ -9,7 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/lock"
 )
 
-// A lock that was broken is another's at once, so its holder's command has no time left to end by itself, however long its grace.
+// A lock that was broken is another's at once, so its holder's command has no time left to end by
+// itself, however long its grace.
 func TestCommandIsKilledWhenItsLockIsBroken(t *testing.T) {
 	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {
@@ -21,7 +22,8 @@ func TestCommandIsKilledWhenItsLockIsBroken(t *testing.T) {
 	})
 }
 
-// Who kills the command is not always faster than the guard, which sees its child end and may still report that. Each row is what the guard reports then.
+// Who kills the command is not always faster than the guard, which sees its child end and may still
+// report that. Each row is what the guard reports then.
 func TestVerdictOnACommandThatWasKilled(t *testing.T) {
 	for _, row := range []struct {
 		report report

@@ -9,5 +9,5 @@ import (
 
 // run needs process groups and signals to be sure that a command has ended.
 func (*lockRun) run(context.Context, locks) error {
-	return errors.New("lock run works on Unix systems only: elsewhere a command and what it has started can not be stopped for certain")
+	return errors.New("lock run works on Unix systems only: elsewhere a command and what it has started cannot be stopped for certain")
 }

@@ -17,7 +17,8 @@ import (
 
 // run acquires, runs the command, and releases.
 func (r *lockRun) run(ctx context.Context, where locks) error {
-	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of the lock: a signal is the command's affair once that runs
+	// of the lock: a signal is the command's affair once that runs
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	waiting := context.AfterFunc(ctx, end)
 	held, err := where.acquire(life, r.name, r.terms)
@@ -55,9 +56,11 @@ func (h *lockTenure) giveBack() {
 	_ = h.Release(ctx) // else it ends with its lease
 }
 
-// window is the end of the lease as it is known now. A lock counts as lost a while before, and the guard keeps an allowance of its own.
+// window is the end of the lease as it is known now. A lock counts as lost a while before, and the
+// guard keeps an allowance of its own.
 func (h *lockTenure) window() (window, error) {
-	now := sinceBoot() // before all else: a pause between here and the next line makes the end earlier, never later
+	// before all else: a pause between here and the next line makes the end earlier, never later
+	now := sinceBoot()
 	left := h.Validity()
 	if left <= 0 {
 		return window{}, laterError{fmt.Errorf("lock %s was lost before its command began", h.Name())}
@@ -66,7 +69,8 @@ func (h *lockTenure) window() (window, error) {
 	return window{h.epoch.Add(end), end}, nil
 }
 
-// trust is how long before its lease can end a lock counts as lost, as packages lock and client have it.
+// trust is how long before its lease can end a lock counts as lost, as packages lock and client
+// have it.
 func trust(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
 
 // environment is what the command is told of its lock.
@@ -77,7 +81,8 @@ func (h *lockTenure) environment(file windowFile) []string {
 		"LOCK_NOT_AFTER_FILE="+string(file))
 }
 
-// gone tells whether a lock that was lost can be another's now: whoever keeps locks has said so. Then the command has no time left to end by itself.
+// gone reports whether a lock that was lost can be another's now: whoever keeps locks has said so.
+// Then the command has no time left to end by itself.
 func (*lockTenure) gone(cause error) bool {
 	said := errors.Is(cause, client.ErrLost) || errors.Is(cause, lock.ErrLost)
 	return said && !errors.Is(cause, lock.ErrDeadline)

@@ -68,8 +68,9 @@ func TestLockRunTellsTheCommandItsLockAndReleasesItAfterwards(t *testing.T) {
 		holder := shown.Holders[0]
 		expect.Equal(t, "$LOCK_NAME", told[0], "deploy")
 		expect.Equal(t, "$LOCK_FENCE", told[1], strconv.FormatInt(holder.Fence, 10))
-		// redislock's script sets the key's TTL and ours tells the end, one after the other, so that a
-		// busy machine has milliseconds between them. The command is stopped a margin before the end.
+		// redislock's script sets the key's TTL and ours tells the end, one after the other, so
+		// that a busy machine has milliseconds between them. The command is stopped a margin before
+		// the end.
 		if most := holder.Until.Add(time.Second).UnixMilli(); until > most {
 			t.Errorf("$LOCK_NOT_AFTER_FILE says %d, want no more than lock ls and the margin of a second, %d", until, most)
 		}
@@ -123,7 +124,8 @@ func TestLockRunPassesSignalsOn(t *testing.T) {
 	}
 }
 
-// A lock that is held: who does not wait hears so, who waits gets it, and a signal ends the waiting and leaves no place behind.
+// A lock that is held: who does not wait hears so, who waits gets it, and a signal ends the waiting
+// and leaves no place behind.
 func TestLockRunWithoutALockToBeHad(t *testing.T) {
 	t.Parallel()
 	lockDoors(t, func(t *testing.T, at []string) {

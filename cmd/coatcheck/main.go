@@ -1,4 +1,5 @@
-// Command coatcheck is the service and the tools of package coatcheck. See `coatcheck help`, or the README.
+// Command coatcheck is the service and the tools of package coatcheck. See `coatcheck help`, or the
+// README.
 package main
 
 import (

@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// What Prometheus and Grafana of docker-compose.yml are told agrees with what is there: services and ports to look at, files of rules, and the data source of the dashboard.
+// What Prometheus and Grafana of docker-compose.yml are told agrees with what is there: services
+// and ports to look at, files of rules, and the data source of the dashboard.
 func TestPrometheusAndGrafanaAreToldWhatThereIs(t *testing.T) {
 	files := map[string]string{}
 	for _, name := range []string{"docker-compose.yml", prometheusFile, sourceFile, providerFile, dashboardFile} {
@@ -46,7 +47,8 @@ const (
 	dashboardFile  = "deploy/grafana/coatcheck.json"
 )
 
-// observation is what Prometheus and Grafana are told, as far as it has to agree with something else.
+// observation is what Prometheus and Grafana are told, as far as it has to agree with something
+// else.
 type observation struct {
 	Rules  []string `yaml:"rule_files"`
 	Scrape []struct {

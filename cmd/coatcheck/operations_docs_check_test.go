@@ -21,8 +21,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/proctest"
 )
 
-// TestCommandsOfTheOperationsPage does what docs/operations.md says, from certificates to a restore: three Redis servers with TLS and three sentinels, and a service with keys on them.
-// What the commands print is compared with the page. With -update it is written into the page.
+// TestCommandsOfTheOperationsPage does what docs/operations.md says, from certificates to a
+// restore: three Redis servers with TLS and three sentinels, and a service with keys on them. What
+// the commands print is compared with the page. With -update it is written into the page.
 func TestCommandsOfTheOperationsPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(operationsPage)
@@ -51,7 +52,8 @@ var measured = regexp.MustCompile(`(?m)^(WARNING|note) +(latency|clock-\w+|huge-
 // pageFile is a file that the page says to write: its name stands in its first line.
 var pageFile = regexp.MustCompile("(?s)```(?:conf|yaml)\n# ([a-z.]+)\n.*?```")
 
-// runOperationsPage runs all commands in one shell and an empty folder, and returns what each printed. The page's machines are loopback addresses, which are others in each run.
+// runOperationsPage runs all commands in one shell and an empty folder, and returns what each
+// printed. The page's machines are loopback addresses, which are others in each run.
 func runOperationsPage(t *testing.T, page string, steps []step) []string {
 	t.Helper()
 	const pageMachines = "127.0.0.1" // and a digit

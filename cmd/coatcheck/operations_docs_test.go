@@ -12,7 +12,8 @@ import (
 
 const operationsPage = "../../docs/operations.md"
 
-// TestRunbookHasEveryAnswerOfAnOutage looks for a row of each problem that says that something is out of order here, and for rows of problems that there are not.
+// TestRunbookHasEveryAnswerOfAnOutage looks for a row of each problem that says that something is
+// out of order here, and for rows of problems that there are not.
 func TestRunbookHasEveryAnswerOfAnOutage(t *testing.T) {
 	page, err := os.ReadFile(operationsPage)
 	if err != nil {

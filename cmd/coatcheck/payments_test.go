@@ -50,7 +50,8 @@ func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
 	}
 }
 
-// The server is killed after the charge and before the answer: nobody can know from the token alone whether the money moved, so nothing runs again.
+// The server is killed after the charge and before the answer: nobody can know from the token alone
+// whether the money moved, so nothing runs again.
 func TestKilledServerLeavesTheOutcomeUnknownAndChargesOnce(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -113,7 +114,8 @@ func TestKilledEmbeddedServerKeepsWhatItAnswered(t *testing.T) {
 	var lease wire.WorkerLease
 	doomed.do("POST", "/worker/orders", `{"ttl_ms":2000}`).into(t, &lease)
 	token := doomed.issue()
-	go func() { _, _ = doomed.try("POST", "/payments", payment, "Idempotency-Token: "+token) }() // it gets no answer
+	// it gets no answer
+	go func() { _, _ = doomed.try("POST", "/payments", payment, "Idempotency-Token: "+token) }()
 	eventually(t, "the charge is made", func() bool { return doomed.ledger().Total == 1 })
 	doomed.kill()
 
@@ -123,7 +125,8 @@ func TestKilledEmbeddedServerKeepsWhatItAnswered(t *testing.T) {
 	if next.Value <= last.Value {
 		t.Errorf("the counter after kill -9: got %d, want more than %d", next.Value, last.Value)
 	}
-	var other wire.WorkerLease // of a store that has begun another life, and may have lost who has which
+	// of a store that has begun another life, and may have lost who has which
+	var other wire.WorkerLease
 	if a := again.do("POST", "/worker/orders", `{"ttl_ms":2000}`); a.code() != wire.PoolQuarantined || a.header.Get("Retry-After") == "" {
 		t.Errorf("a lease of a store that has begun another life: got %d %v %s, want code %s and Retry-After", a.status, a.header, a.body, wire.PoolQuarantined)
 	}

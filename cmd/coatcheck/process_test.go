@@ -24,11 +24,13 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// asProgram makes the test binary behave as the program, so that a test can start it as a process of its own and kill it.
+// asProgram makes the test binary behave as the program, so that a test can start it as a process
+// of its own and kill it.
 const asProgram = "COATCHECK_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	// A command that runs under a lock or a lease is watched by a guard, which is this program once more.
+	// A command that runs under a lock or a lease is watched by a guard, which is this program once
+	// more.
 	if os.Getenv(asProgram) != "" || len(os.Args) > 1 && os.Args[1] == "guard" {
 		main()
 		return
@@ -50,7 +52,8 @@ type process struct {
 	code  int       // that it ended with, once ended is closed
 	ended chan struct{}
 
-	forOthers bool // it answers for another service, so that the document of ours says nothing of it
+	// it answers for another service, so that the document of ours says nothing of it
+	forOthers bool
 }
 
 // serve starts `coatcheck serve` on a free port in this process. It ends with the test.
@@ -117,7 +120,8 @@ func (p *process) fork(args []string) io.Reader {
 	return stdout
 }
 
-// read takes the banner, which is the first line of standard output. What follows is of no interest.
+// read takes the banner, which is the first line of standard output. What follows is of no
+// interest.
 func (p *process) read(stdout io.Reader, banner any) {
 	p.t.Helper()
 	lines := bufio.NewReader(stdout)
@@ -172,8 +176,8 @@ func (p *process) stop() int {
 // patience ends what hangs. On a busy machine everything may take long.
 const patience = 2 * time.Minute
 
-// eventually is expect.Eventually for a condition that costs a request or a command: it looks less and less often, and
-// every quarter of a second in the end.
+// eventually is expect.Eventually for a condition that costs a request or a command: it looks less
+// and less often, and every quarter of a second in the end.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	pause := time.Duration(0)

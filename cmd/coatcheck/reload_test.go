@@ -51,7 +51,8 @@ func (p *process) wrote(times int, text string) {
 	}
 }
 
-// On SIGHUP the file of settings is read again: keys, rates, origins, the level of the log and the place of the certificate are taken, all others are said to need a restart.
+// On SIGHUP the file of settings is read again: keys, rates, origins, the level of the log and the
+// place of the certificate are taken, all others are said to need a restart.
 func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 	t.Parallel()
 	blue, green := newKey(t, "--principal", "orders"), newKey(t, "--principal", "bills")
@@ -106,7 +107,8 @@ func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 	p.endsWell()
 }
 
-// A certificate that can not be read takes the other new settings with it: all of them are taken, or none.
+// A certificate that cannot be read takes the other new settings with it: all of them are taken,
+// or none.
 func TestNewSettingsAreTakenTogetherOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	blue := newKey(t, "--principal", "orders")
@@ -124,11 +126,11 @@ func TestNewSettingsAreTakenTogetherOrNotAtAll(t *testing.T) {
 	other := newKey(t, "--principal", "orders")
 	overwrite(t, path, "access-keys: '"+lineOf(t, other)+"'\ntls-cert: none.pem\ntls-key: none.key\nlog-level: error\n")
 	hangup(t, p)
-	expect.Eventually(t, "it is told", func() bool { return p.logged("new settings can not be taken") == 1 && p.logged("none.pem") > 0 })
+	expect.Eventually(t, "it is told", func() bool { return p.logged("new settings cannot be taken") == 1 && p.logged("none.pem") > 0 })
 	expect.Equal(t, "status with the key that was good before a certificate that is missing", get(), 200)
 	overwrite(t, path, "access: none.yaml\naccess-keys: '"+lineOf(t, blue)+"'\n"+rest)
 	hangup(t, p)
-	expect.Eventually(t, "a missing file of keys is told", func() bool { return p.logged("new settings can not be taken") == 2 && p.logged("none.yaml") > 0 })
+	expect.Eventually(t, "a missing file of keys is told", func() bool { return p.logged("new settings cannot be taken") == 2 && p.logged("none.yaml") > 0 })
 	expect.Equal(t, "status with the key that was good before a file of keys that is missing", get(), 200)
 	keys := filepath.Join(t.TempDir(), "keys.yaml")
 	overwrite(t, keys, "keys:\n"+recordYAML(other.Record))
@@ -166,14 +168,16 @@ func overTLS(t *testing.T, url string, one, two pair, headers ...string) (answer
 	return answer{response.StatusCode, response.Header, body}, err
 }
 
-// The gateway takes another routes file and another level of its log, and tells what needs a restart.
+// The gateway takes another routes file and another level of its log, and tells what needs a
+// restart.
 func TestGatewayReadsItsSettingsAgainOnHangup(t *testing.T) {
 	t.Parallel()
 	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	first, second := file(t, payRoutes), file(t, "routes:\n  - match: POST /buy/{name}\n")
 	path := file(t, "routes: "+first+"\n")
 	g := startGatewayProcess(t, "--upstream", upstream.URL, "--config", path)
-	guarded := func(path string) bool { return g.do("POST", path, "x").status == http.StatusBadRequest } // it wants a key
+	// it wants a key
+	guarded := func(path string) bool { return g.do("POST", path, "x").status == http.StatusBadRequest }
 	both := func() [2]bool { return [2]bool{guarded("/pay/a"), guarded("/buy/a")} }
 	expect.MustEqual(t, "/pay/a and /buy/a are guarded at the beginning", both(), [2]bool{true, false})
 	overwrite(t, path, "routes: "+second+"\nbody-timeout: 5s\nlog-level: error\n")
@@ -185,7 +189,7 @@ func TestGatewayReadsItsSettingsAgainOnHangup(t *testing.T) {
 	expect.Equal(t, "requests in a log of errors", g.logged(aRequest), lines)
 	overwrite(t, path, "routes: "+file(t, "routes: none\n")+"\nlog-level: info\n")
 	hangup(t, g.process)
-	expect.Eventually(t, "the fault is told", func() bool { return g.logged("new settings can not be taken") == 1 })
+	expect.Eventually(t, "the fault is told", func() bool { return g.logged("new settings cannot be taken") == 1 })
 	expect.Equal(t, "/pay/a and /buy/a are guarded after a wrong file", both(), [2]bool{false, true})
 	g.wrote(lines, aRequest)
 	overwrite(t, second, payRoutes)

@@ -18,7 +18,8 @@ type mark struct {
 	meaning string
 }
 
-// The marks, the one that matters more first: a character that stands for several slots shows the first that one of them has.
+// The marks, the one that matters more first: a character that stands for several slots shows the
+// first that one of them has.
 var marks = []mark{
 	{'#', "32", "held"},
 	{'~', "33", "cooling"},
@@ -46,7 +47,8 @@ const (
 	mostRows = 64 // of a picture; a larger ring is drawn in blocks
 )
 
-// ringPicture draws a ring, with a legend and, if they are few, its holders. Slots beyond those that the ring came with were never leased.
+// ringPicture draws a ring, with a legend and, if they are few, its holders. Slots beyond those
+// that the ring came with were never leased.
 func ringPicture(ring wire.WorkerRing, colours bool) string {
 	perMark := 1
 	for ring.Size/perMark > perRow*mostRows {
@@ -126,7 +128,8 @@ func orDash(text string) string {
 	return text
 }
 
-// colourful tells whether what is written is for a terminal that may have colours, as no-color.org says.
+// colourful reports whether what is written is for a terminal that may have colours, as
+// no-color.org says.
 func colourful(out io.Writer, getenv func(string) string) bool {
 	file, ok := out.(*os.File)
 	if !ok || getenv("NO_COLOR") != "" || getenv("TERM") == "dumb" {

@@ -27,22 +27,25 @@ type program struct {
 	json   bool
 }
 
-// usageError is a command line or a configuration that can not be meant.
+// usageError is a command line or a configuration that cannot be meant.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// laterError is a failure that the same command may not meet later, and that repeating it does no harm to: held, exhausted, unavailable.
+// laterError is a failure that the same command may not meet later, and that repeating it does no
+// harm to: held, exhausted, unavailable.
 type laterError struct{ error }
 
 func (e laterError) Unwrap() error { return e.error }
 
-// exitError is the end of a command that was run for somebody: its exit code is passed on, and there is nothing to say.
+// exitError is the end of a command that was run for somebody: its exit code is passed on, and
+// there is nothing to say.
 type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// run is the whole program, so that tests can call it: it ends when the command has, or soon after the context.
+// run is the whole program, so that tests can call it: it ends when the command has, or soon after
+// the context.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
 	root := p.command()

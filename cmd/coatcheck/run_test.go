@@ -47,7 +47,8 @@ func TestBannerSaysWhatCanBeLostAndWhatToTry(t *testing.T) {
 	p.answers(200, "GET", "/id/snowflake", "") // what the banner says to try
 }
 
-// A server that stops gives its worker id back, and the next one under the same identity has it at once, behind the last id of the first.
+// A server that stops gives its worker id back, and the next one under the same identity has it at
+// once, behind the last id of the first.
 func TestServeStampsUnderItsIdentityAndGivesItsWorkerIDBackAtItsEnd(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

@@ -35,8 +35,8 @@ func TestKeysAreShownByTheirIDsOnly(t *testing.T) {
 	lacks(t, "config print, then config check", stdout.String()+stderr.String(), "hunter2")
 }
 
-// Two services with the same keys and principals, on one Redis: a token is good at both for its principal, at neither for another, and Redis holds no answer
-// that it could read.
+// Two services with the same keys and principals, on one Redis: a token is good at both for its
+// principal, at neither for another, and Redis holds no answer that it could read.
 func TestServeWithKeysAndPrincipals(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

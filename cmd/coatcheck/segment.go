@@ -32,7 +32,8 @@ type leafFlags struct {
 	leaf segment.LeafConfig
 }
 
-// bindLeaf adds --sql, --table, --sql-timeout, --config and the command's own settings to its flags.
+// bindLeaf adds --sql, --table, --sql-timeout, --config and the command's own settings to its
+// flags.
 func bindLeaf(flags *pflag.FlagSet, own ...*setting) *leafFlags {
 	l := &leafFlags{}
 	l.bindTo(flags, append(own, databaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; in COATCHECK_SQL or the file others do not see it", &l.url)))
@@ -63,7 +64,8 @@ func (l *leafFlags) complete(c *cobra.Command, p *program) error {
 	return nil
 }
 
-// atLeaf runs the part of a command that needs the tags of a database, and says what kind of failure its error is.
+// atLeaf runs the part of a command that needs the tags of a database, and says what kind of
+// failure its error is.
 func (p *program) atLeaf(c *cobra.Command, l *leafFlags, command func(context.Context, *segment.LeafAlloc) error) error {
 	if err := l.complete(c, p); err != nil {
 		return err

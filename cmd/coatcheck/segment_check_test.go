@@ -13,7 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/sqltest"
 )
 
-// segmentRun runs `coatcheck segment` in this process, with the database in the environment. None of its output may hold the password.
+// segmentRun runs `coatcheck segment` in this process, with the database in the environment. None
+// of its output may hold the password.
 func segmentRun(t *testing.T, database string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -55,7 +56,7 @@ func TestSegmentCommands(t *testing.T) {
 			{"stripe parcels --from " + database + " --to " + database, failed, "", "no such tag"},
 
 			{"seed", usage, "", "one tag"},
-			{"seed a/b", usage, "", "can not be a tag"},
+			{"seed a/b", usage, "", "cannot be a tag"},
 			{"seed " + strings.Repeat("a", 129), usage, "", "1 to 128 characters"},
 			{"seed ok --step 0", usage, "", "step (--step)"},
 			{"seed ok --start -1", usage, "", "start (--start)"},
@@ -111,6 +112,7 @@ func TestSegmentCommandsTellAnAbsentDatabaseFromARefusal(t *testing.T) {
 				t.Errorf("segment %s on a server that is down: got exit code %d, want %d: %s", args, code, tryLater, errs)
 			}
 		}
-		server.Restart(t) // what a PostgreSQL that was killed leaves in shared memory goes with its next start
+		// what a PostgreSQL that was killed leaves in shared memory goes with its next start
+		server.Restart(t)
 	})
 }

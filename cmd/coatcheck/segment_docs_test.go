@@ -19,7 +19,8 @@ var pageDatabase = regexp.MustCompile(`(mysql|postgres)://coatcheck:secret@db-[a
 // second is a time as databases keep it.
 var second = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z`)
 
-// TestCommandsOfTheSegmentsPage runs every command of docs/segments.md in one shell, on three databases, and compares what it prints with the page.
+// TestCommandsOfTheSegmentsPage runs every command of docs/segments.md in one shell, on three
+// databases, and compares what it prints with the page.
 func TestCommandsOfTheSegmentsPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(segmentsPage)

@@ -18,9 +18,11 @@ import (
 
 // tagHome is where a tag's ranges are taken from.
 type tagHome struct {
-	retire func(ctx context.Context, tag string) (next int64, err error) // ends the tag there, and tells the first id that was never handed out; it can be repeated
-	open   func(ctx context.Context, tag string, next, step int64) error // has the tag go on there at next or beyond; it can be repeated
-	close  func()
+	// ends the tag there, and tells the first id that was never handed out; it can be repeated
+	retire func(ctx context.Context, tag string) (next int64, err error)
+	// has the tag go on there at next or beyond; it can be repeated
+	open  func(ctx context.Context, tag string, next, step int64) error
+	close func()
 }
 
 // tagMove is `segment move`.
@@ -157,7 +159,8 @@ func (m *tagMove) leafHome(url string) (tagHome, error) {
 	}, nil
 }
 
-// openCounter sets a tag's counter. One that is there and not retired is in use: it must not be set back under those who use it.
+// openCounter sets a tag's counter. One that is there and not retired is in use: it must not be set
+// back under those who use it.
 func openCounter(ctx context.Context, counters *counter.Counters, tag string, next int64) error {
 	there, err := counters.Get(ctx, tag)
 	switch {

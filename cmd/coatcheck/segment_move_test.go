@@ -22,7 +22,8 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// drain takes ids from a place until the test says that it is enough, and asks again while the tag is not there.
+// drain takes ids from a place until the test says that it is enough, and asks again while the tag
+// is not there.
 type drain struct {
 	mu     sync.Mutex
 	ranges [][2]int64
@@ -49,7 +50,8 @@ func (d *drain) taken() int {
 	return len(d.ranges)
 }
 
-// A tag moves to Redis and back, three times, while both places are drained all the time: no id is taken twice, and each place gets its turn.
+// A tag moves to Redis and back, three times, while both places are drained all the time: no id is
+// taken twice, and each place gets its turn.
 func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
 	t.Parallel()
 	sqltest.Each(t, func(t *testing.T, database *sqltest.Server) {
@@ -80,7 +82,8 @@ func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
 			})
 			draining.Go(func() {
 				atRedis.from(ctx, func(ctx context.Context) (int64, int64, error) {
-					if _, err := counters.Get(ctx, "orders"); err != nil { // as serve does with --segment-create=false: the tag is not made here
+					// as serve does with --segment-create=false: the tag is not made here
+					if _, err := counters.Get(ctx, "orders"); err != nil {
 						return 0, 0, err
 					}
 					got, err := counters.IncrBy(ctx, "orders", 50)
@@ -146,7 +149,8 @@ func TestTagIsNotMovedOntoOneThatIsInUse(t *testing.T) {
 	}
 }
 
-// TestCommandsOfTheMigrationPage runs every command of docs/migrating.md that stands behind a prompt.
+// TestCommandsOfTheMigrationPage runs every command of docs/migrating.md that stands behind a
+// prompt.
 func TestCommandsOfTheMigrationPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/migrating.md")

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // where the machine has no time zones, the numbers of /incr know them all the same
+	_ "time/tzdata" // for /incr, where the machine has no time zones
 
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/segment"
@@ -57,7 +57,8 @@ func leafModes(into *server.LeafDoor) *setting {
 	}}
 }
 
-// tinyidTokens is which tokens the door for tinyid's clients takes, of which only the tags are ever shown.
+// tinyidTokens is which tokens the door for tinyid's clients takes, of which only the tags are ever
+// shown.
 func tinyidTokens(into *[]server.TinyidToken) *setting {
 	tags := func(value string) string {
 		tokens, err := parseTinyid(value)

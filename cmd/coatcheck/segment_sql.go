@@ -23,11 +23,13 @@ const (
 	sqlConnections = 16
 	sqlIdle        = 4
 	sqlIdleTime    = time.Minute
-	sqlLifetime    = 10 * time.Minute // behind a proxy or a failover an older one may lead to the wrong server
+	// behind a proxy or a failover an older one may lead to the wrong server.
+	sqlLifetime = 10 * time.Minute
 )
 
-// openSQL returns connections to the database of a URL, mysql://user:password@host:port/database or postgres://…, with the driver's own parameters behind a question mark. It
-// connects to nothing yet. Its errors hold nothing of the URL.
+// openSQL returns connections to the database of a URL, mysql://user:password@host:port/database or
+// postgres://…, with the driver's own parameters behind a question mark. It connects to nothing
+// yet. Its errors hold nothing of the URL.
 func openSQL(text string) (*sql.DB, segment.Dialect, error) {
 	target, dialect, err := parseSQL(text)
 	if err != nil {
@@ -125,7 +127,8 @@ func redactSQL(text string) string {
 	return shown
 }
 
-// passingSQL is what a database answers that may answer otherwise later: it starts or stops, has no room, is a replica, or had another change the same.
+// passingSQL is what a database answers that may answer otherwise later: it starts or stops, has no
+// room, is a replica, or had another change the same.
 var passingSQL = struct {
 	numbers []uint16 // of MySQL and MariaDB
 	classes []string // of SQLSTATE, in PostgreSQL
@@ -134,7 +137,8 @@ var passingSQL = struct {
 	classes: []string{"08", "25", "40", "53", "55", "57"},
 }
 
-// answeredSQL tells whether a database has refused a statement for good, and whether it was for lack of a table.
+// answeredSQL reports whether a database has refused a statement for good, and whether it was for
+// lack of a table.
 func answeredSQL(err error) (refused, noTable bool) {
 	if fault, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return !slices.Contains(passingSQL.numbers, fault.Number), fault.Number == 1146

@@ -150,7 +150,8 @@ func (c *config) quota() idempotency.Quota {
 
 var unnamed = regexp.MustCompile(`[^A-Za-z0-9._:~@-]+`)
 
-// leasesAs is the identity under which the service leases worker ids: the host's name without what no name has, unless another was set.
+// leasesAs is the identity under which the service leases worker ids: the host's name without what
+// no name has, unless another was set.
 func (c *config) leasesAs() string {
 	if c.identity != "" {
 		return c.identity

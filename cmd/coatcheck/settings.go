@@ -104,7 +104,8 @@ type config struct {
 	paymentLease time.Duration
 }
 
-// setting is one line of the configuration: a flag, its environment variable and its key in the file.
+// setting is one line of the configuration: a flag, its environment variable and its key in the
+// file.
 type setting struct {
 	name  string // of the flag and in the file
 	value string // the default, then what was found

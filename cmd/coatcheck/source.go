@@ -16,8 +16,9 @@ type source struct {
 	remote
 }
 
-// bindStraight adds --server, --redis with what belongs to it, --config and the command's own settings to its flags. also names the settings of the service that the
-// command takes as well when it goes straight to Redis, besides those of the store.
+// bindStraight adds --server, --redis with what belongs to it, --config and the command's own
+// settings to its flags. also names the settings of the service that the command takes as well when
+// it goes straight to Redis, besides those of the store.
 func bindStraight(flags *pflag.FlagSet, also []string, own []*setting) *source {
 	s := &source{}
 	own = append(own, s.settings()...)
@@ -44,7 +45,7 @@ func bindStraight(flags *pflag.FlagSet, also []string, own []*setting) *source {
 	return s
 }
 
-// said tells whether a flag was given, as flag, variable or in the file.
+// said reports whether a flag was given, as flag, variable or in the file.
 func (s *source) said(name string) bool {
 	for _, setting := range s.table {
 		if setting.name == name {
@@ -64,8 +65,9 @@ func (s *source) weight(name string) int {
 	return 0
 }
 
-// direct tells whether to go straight to Redis: where it was named nearer to the command line than the service. The embedded store is the service's own, so
-// a file or environment that is shared with the service means the service by it.
+// direct reports whether to go straight to Redis: where it was named nearer to the command line
+// than the service. The embedded store is the service's own, so a file or environment that is
+// shared with the service means the service by it.
 func (s *source) direct() (bool, error) {
 	redis, server := s.weight("redis"), s.weight("server")
 	embedded := s.config.redis == "" || s.config.redis == "embedded:"

@@ -16,14 +16,16 @@ type tenure interface {
 	Context() context.Context // ends when the lease is lost, with the cause
 	window() (window, error)  // until when it lasts, as far as is known now
 	environment(file windowFile) []string
-	gone(cause error) bool  // whether the lease, lost for that cause, can be another's before its window ends
+	// whether the lease, lost for that cause, can be another's before its window ends
+	gone(cause error) bool
 	lost(cause error) error // what to say when the command was stopped for that
 }
 
 // leastMargin is more than a busy machine keeps a process waiting that is ready to run.
 const leastMargin = 200 * time.Millisecond
 
-// allowed is how much time a window leaves for its end: enough for renewals to fail a few times before.
+// allowed is how much time a window leaves for its end: enough for renewals to fail a few times
+// before.
 func allowed(ttl, grace time.Duration) allowance {
 	return allowance{grace: min(grace, ttl/4), margin: min(max(ttl/10, leastMargin), time.Second)}
 }
@@ -52,7 +54,8 @@ func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal
 	return s.verdict()
 }
 
-// supervision is a command that runs under a guard, and the lease for it. The guard stops the command; here the guard is watched.
+// supervision is a command that runs under a guard, and the lease for it. The guard stops the
+// command; here the guard is watched.
 type supervision struct {
 	tenure
 	*guarded
@@ -97,7 +100,8 @@ func (s *supervision) watch() {
 	}
 }
 
-// due is when the command is killed from here, by the boot clock: the guard should have done it by then.
+// due is when the command is killed from here, by the boot clock: the guard should have done it by
+// then.
 func (s *supervision) due() time.Duration { return s.window.boot - s.allowance.margin/2 }
 
 // pause is how long to wait for that moment.
@@ -136,7 +140,8 @@ func (s *supervision) kill() {
 	_ = s.process.Kill() // Linux kills the command with it, known or not
 }
 
-// bury reads what the guard has told last. If it was killed the command is as well, and its end waited for as long as the window lasts.
+// bury reads what the guard has told last. If it was killed the command is as well, and its end
+// waited for as long as the window lasts.
 func (s *supervision) bury() {
 	for len(s.reports) > 0 {
 		s.hear(<-s.reports)
@@ -145,13 +150,15 @@ func (s *supervision) bury() {
 		return
 	}
 	for sinceBoot() < s.window.boot && !errors.Is(syscall.Kill(-s.group, syscall.SIGKILL), syscall.ESRCH) {
-		if pid, _ := syscall.Wait4(-s.group, nil, syscall.WNOHANG, nil); pid <= 0 { // what the guard had adopted is ours now
+		// what the guard had adopted is ours now
+		if pid, _ := syscall.Wait4(-s.group, nil, syscall.WNOHANG, nil); pid <= 0 {
 			time.Sleep(s.allowance.tick())
 		}
 	}
 }
 
-// wasCut tells whether the command was stopped. Of one that was killed from here the guard may have seen no more than that it ended.
+// wasCut reports whether the command was stopped. Of one that was killed from here the guard may
+// have seen no more than that it ended.
 func (s *supervision) wasCut() bool {
 	return s.outcome.Cut || s.killed && s.outcome.Code == 128+int(syscall.SIGKILL)
 }

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestUnitsAreGoodForSystemd has systemd read the units, and say how much of the system they could reach: from 0 to 100, where 100 is everything.
+// TestUnitsAreGoodForSystemd has systemd read the units, and say how much of the system they could
+// reach: from 0 to 100, where 100 is everything.
 func TestUnitsAreGoodForSystemd(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Fatalf("%v; make deps installs it", err)
@@ -18,7 +19,8 @@ func TestUnitsAreGoodForSystemd(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range units {
 		file := filepath.Join(folder, filepath.Base(name))
-		text := strings.ReplaceAll(readRoot(t, name), "/usr/local/bin/coatcheck", os.Args[0]) // systemd looks whether it is there
+		// systemd looks whether it is there
+		text := strings.ReplaceAll(readRoot(t, name), "/usr/local/bin/coatcheck", os.Args[0])
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

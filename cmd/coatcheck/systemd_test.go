@@ -14,7 +14,8 @@ import (
 
 var units = []string{"deploy/systemd/coatcheck.service", "deploy/systemd/coatcheck-gateway.service"}
 
-// The units start this program with flags that it has, stop it later than it stops by itself, and let it do no more than it needs.
+// The units start this program with flags that it has, stop it later than it stops by itself, and
+// let it do no more than it needs.
 func TestUnitsAgreeWithTheProgram(t *testing.T) {
 	for _, name := range units {
 		for _, fault := range unitFaults(readRoot(t, name)) {
@@ -111,7 +112,8 @@ func unitFaults(text string) (faults []string) {
 	return faults
 }
 
-// readUnit reads a unit's settings, whichever section they are in. A setting may be there more than once.
+// readUnit reads a unit's settings, whichever section they are in. A setting may be there more than
+// once.
 func readUnit(text string) (settings map[string][]string, faults []string) {
 	settings = map[string][]string{}
 	for line := range strings.Lines(text) {
@@ -132,10 +134,12 @@ func readUnit(text string) (settings map[string][]string, faults []string) {
 	return settings, faults
 }
 
-// ownCommand is the program's root command. To put it together takes as long as all that is looked up in it.
+// ownCommand is the program's root command. To put it together takes as long as all that is looked
+// up in it.
 var ownCommand = sync.OnceValue(func() *cobra.Command { return (&program{}).command() })
 
-// checkArguments tells whether this program has a command and the flags that stand behind it. What follows two dashes is another program's.
+// checkArguments reports whether this program has a command and the flags that stand behind it.
+// What follows two dashes is another program's.
 func checkArguments(words []string) error {
 	if end := slices.Index(words, "--"); end >= 0 {
 		words = words[:end]

@@ -67,7 +67,8 @@ func (f tlsFiles) load() (loaded *tls.Config, version [sha256.Size]byte, err err
 	if f.clientAuth == requireCertificate {
 		loaded.ClientAuth = tls.RequireAndVerifyClientCert
 	}
-	loaded.SessionTicketsDisabled = true // a session that is taken up again would outlast an authority that was taken out
+	// a session that is taken up again would outlast an authority that was taken out
+	loaded.SessionTicketsDisabled = true
 	return loaded, version, nil
 }
 
@@ -85,7 +86,9 @@ type certificates struct {
 	end    context.CancelFunc
 	reader sync.WaitGroup
 
-	mu    sync.Mutex // of what follows: the files, the versions in force and of the last look, and the last that was wrong
+	// of what follows: the files, the versions in force and of the last look, and the last that was
+	// wrong
+	mu    sync.Mutex
 	files tlsFiles
 	is    [sha256.Size]byte
 	seen  [sha256.Size]byte
@@ -168,7 +171,8 @@ func (t *certificates) watch(ctx context.Context) {
 	}
 }
 
-// look takes files that are new and the same at two looks: of a pair, one is written before the other.
+// look takes files that are new and the same at two looks: of a pair, one is written before the
+// other.
 func (t *certificates) look() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,7 +240,8 @@ func showing(cert, key string) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// itself is the TLS settings with which the service's own machine asks it: the peer is whoever has the certificate of the file, under whatever name.
+// itself is the TLS settings with which the service's own machine asks it: the peer is whoever has
+// the certificate of the file, under whatever name.
 func (f tlsFiles) itself() (*tls.Config, error) {
 	own, _, err := f.load()
 	if err != nil {

@@ -96,7 +96,8 @@ func ask(t *testing.T, conn net.Conn, answers *bufio.Reader) int {
 	return response.StatusCode
 }
 
-// A new certificate is shown to those who come, and a connection that is there goes on. A pair with a fault changes nothing.
+// A new certificate is shown to those who come, and a connection that is there goes on. A pair with
+// a fault changes nothing.
 func TestCertificateIsReadAgainWithoutDroppingConnections(t *testing.T) {
 	t.Parallel()
 	at := certify(t, "one")
@@ -180,7 +181,8 @@ func TestOldSuitesAreNotSpoken(t *testing.T) {
 	}
 }
 
-// Commands ask by https with the authority that --ca names, and the health check takes the certificate of the file alone.
+// Commands ask by https with the authority that --ca names, and the health check takes the
+// certificate of the file alone.
 func TestCommandsAndHealthCheckOverTLS(t *testing.T) {
 	at, other := certify(t, "localhost"), certify(t, "localhost")
 	p := serve(t, "--tls-cert", at.cert, "--tls-key", at.key)
@@ -192,13 +194,15 @@ func TestCommandsAndHealthCheckOverTLS(t *testing.T) {
 		t.Errorf("%s: got exit code %d, want a failure", strange.line, strange.code)
 	}
 	expect.Contains(t, "stderr of "+strange.line, strange.stderr, "certificate")
-	execute(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", at.key).exits(usage) // a file without authorities
+	// a file without authorities
+	execute(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", at.key).exits(usage)
 	for cert, want := range map[pair]int{at: done, other: failed} {
 		execute(t, nil, "healthcheck", "--listen", listen, "--tls-cert", cert.cert, "--tls-key", cert.key).exits(want)
 	}
 }
 
-// Who shows a certificate of an authority that is taken is its principal; others may be let in without one, or not at all.
+// Who shows a certificate of an authority that is taken is its principal; others may be let in
+// without one, or not at all.
 func TestClientCertificates(t *testing.T) {
 	at, client, stranger := certify(t, "localhost"), certify(t, "orders.internal"), certify(t, "orders.internal")
 	file := filepath.Join(t.TempDir(), "keys.yaml")
@@ -215,7 +219,8 @@ func TestClientCertificates(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &loaded, nil } // asked for or not
+				// asked for or not
+				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &loaded, nil }
 			}
 			web := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 			defer web.CloseIdleConnections()

@@ -63,7 +63,8 @@ func (p *program) tokenShowCommand() *cobra.Command {
 	r := bindRemote(command.Flags())
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if _, short := errors.AsType[*pflag.NotExistError](err); short && strings.Contains(err.Error(), "shorthand") {
-			return usageError{errors.New("a token that begins with a dash goes behind two: coatcheck token show -- TOKEN")} // without the token
+			// without the token
+			return usageError{errors.New("a token that begins with a dash goes behind two: coatcheck token show -- TOKEN")}
 		}
 		return usageError{err}
 	})
@@ -100,15 +101,16 @@ func tokenLines(status wire.TokenStatus) string {
 	return people.String()
 }
 
-// remote is what a command that asks a running service is told: where that is, and settings of the command's own.
+// remote is what a command that asks a running service is told: where that is, and settings of the
+// command's own.
 type remote struct {
 	layers
 
 	serviceAt
 }
 
-// bindRemote adds --server, --config and the command's own settings to its flags. The file may hold the service's settings as well, so that one does for
-// all commands.
+// bindRemote adds --server, --config and the command's own settings to its flags. The file may hold
+// the service's settings as well, so that one does for all commands.
 func bindRemote(flags *pflag.FlagSet, own ...*setting) *remote {
 	r := &remote{}
 	r.bind(flags, append(own, r.settings()...))

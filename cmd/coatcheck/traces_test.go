@@ -53,7 +53,8 @@ func newReceiver(t *testing.T) *receiver {
 			for _, scope := range resource.GetScopeSpans() {
 				for _, span := range scope.GetSpans() {
 					r.all = append(r.all, proto.CloneOf(span))
-					span.TraceId, span.SpanId, span.ParentSpanId = nil, nil, nil // chance can write anything with them
+					// chance can write anything with them
+					span.TraceId, span.SpanId, span.ParentSpanId = nil, nil, nil
 				}
 			}
 		}
@@ -122,7 +123,8 @@ const (
 	problem    = "coatcheck.problem"
 )
 
-// A token, a payment with it, and the same payment again: each request is in the trace that it came with, its domain's part below it, and the scripts below that.
+// A token, a payment with it, and the same payment again: each request is in the trace that it came
+// with, its domain's part below it, and the scripts below that.
 func TestTracesLeadFromTheRequestThroughTheDomainToTheScripts(t *testing.T) {
 	redis, traces := redistest.Start(t), newReceiver(t)
 	p := serve(t, "--dev", "--redis", redis.URL(), "--trace-endpoint", traces.URL, "--log-format", "json")
@@ -155,7 +157,8 @@ func TestTracesLeadFromTheRequestThroughTheDomainToTheScripts(t *testing.T) {
 	expect.Equal(t, "paths of the collector that were asked for", slices.Compact(traces.paths), []string{"/v1/traces"})
 }
 
-// Everything that a client chooses or must keep secret goes through, well and badly, with Redis there and away; no trace holds any of it.
+// Everything that a client chooses or must keep secret goes through, well and badly, with Redis
+// there and away; no trace holds any of it.
 func TestTracesNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 	redis, traces := redistest.Start(t), newReceiver(t)
 	p := serve(t, "--dev", "--redis", redis.URL(), "--trace-endpoint", traces.URL, "--store-timeout", "1s")
@@ -223,7 +226,8 @@ func TestTracesSayHowManyCallsSharedARoundTrip(t *testing.T) {
 	})
 }
 
-// The variables that OpenTelemetry specifies turn traces on, name the service and choose what is kept; nothing that is not kept is sent.
+// The variables that OpenTelemetry specifies turn traces on, name the service and choose what is
+// kept; nothing that is not kept is sent.
 func TestTracesByTheVariablesOfOpenTelemetry(t *testing.T) {
 	traces := newReceiver(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", traces.URL)
@@ -309,7 +313,8 @@ func TestTraceSampleIsAPart(t *testing.T) {
 	}
 }
 
-// A collector that takes nothing, or that takes and never answers, changes no answer, and the stop ends all the same.
+// A collector that takes nothing, or that takes and never answers, changes no answer, and the stop
+// ends all the same.
 func TestACollectorThatIsAwayOrHangsFailsNothing(t *testing.T) {
 	hang := make(chan struct{})
 	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -332,18 +337,19 @@ func TestACollectorThatIsAwayOrHangsFailsNothing(t *testing.T) {
 		for i := range 100 {
 			p.answers(200, "POST", "/incr/a", "")
 			if i == 50 {
-				expect.Eventually(t, "it is told that the collector "+name, func() bool { return strings.Contains(p.stderr.String(), "traces can not be sent") })
+				expect.Eventually(t, "it is told that the collector "+name, func() bool { return strings.Contains(p.stderr.String(), "traces cannot be sent") })
 			}
 		}
 		p.endsWell()
 		most := 1 + int(time.Since(began)/time.Minute)
-		if told := p.logged("traces can not be sent"); told > most {
+		if told := p.logged("traces cannot be sent"); told > most {
 			t.Errorf("that the collector %s is told %d times, want once a minute, %d times at most:\n%s", name, told, most, p.stderr)
 		}
 	}
 }
 
-// The gateway hands the trace on to the upstream, which sees the span of its own request as the parent.
+// The gateway hands the trace on to the upstream, which sees the span of its own request as the
+// parent.
 func TestGatewayHandsTheTraceOn(t *testing.T) {
 	traces := newReceiver(t)
 	seen := make(chan string, 10)
@@ -382,11 +388,13 @@ func TestGatewayHandsTheTraceOn(t *testing.T) {
 	expect.Contains(t, "what the collector was sent", traces.text.String(), "coatcheck-gateway")
 }
 
-// What a domain writes while it serves a request has the request's id as well: here that its answer could not be recorded.
+// What a domain writes while it serves a request has the request's id as well: here that its answer
+// could not be recorded.
 func TestLinesOfADomainHaveTheRequest(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	p := serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "10s", "--store-timeout", "2s") // Redis is away before the delay ends
+	// Redis is away before the delay ends
+	p := serve(t, "--dev", "--redis", redis.URL(), "--payment-delay", "10s", "--store-timeout", "2s")
 	paid := make(chan answer, 1)
 	go func() {
 		a, err := p.try("POST", "/payments", payment, "Idempotency-Key: k", "X-Request-Id: mine-2")
@@ -398,7 +406,7 @@ func TestLinesOfADomainHaveTheRequest(t *testing.T) {
 	expect.Eventually(t, "the charge is made", func() bool { return len(p.ledger().Payments) == 1 })
 	redis.Kill()
 	a := <-paid
-	a.is(t, "a payment whose answer can not be recorded", 201)
+	a.is(t, "a payment whose answer cannot be recorded", 201)
 	expect.Eventually(t, "a line of the log says that an answer could not be recorded, and which request it was of", func() bool {
 		for line := range strings.Lines(p.stderr.String()) {
 			if strings.Contains(line, "could not be recorded yet") && strings.Contains(line, `"request_id":"mine-2"`) {
@@ -410,7 +418,8 @@ func TestLinesOfADomainHaveTheRequest(t *testing.T) {
 	redis.Restart() // the service, which tries to record the answer until its end, ends at once
 }
 
-// Every line of the log is JSON, and those of a request have its id, and its trace where there is one.
+// Every line of the log is JSON, and those of a request have its id, and its trace where there is
+// one.
 func TestLinesOfTheLogHaveRequestAndTrace(t *testing.T) {
 	redis, traces := redistest.Start(t), newReceiver(t)
 	for _, row := range []struct {

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot reads the clock by which a command and its guards judge the end of a window: it is the same in every process of the machine.
+// sinceBoot reads the clock by which a command and its guards judge the end of a window: it is the
+// same in every process of the machine.
 func sinceBoot() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(bootClock, &now); err != nil {
@@ -22,8 +23,9 @@ func sinceBoot() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// window is the end of a lease's window, as the file tells it that a command finds in WORKER_NOT_AFTER_FILE: two lines of milliseconds, of the server's clock
-// since 1970 and of this machine's boot clock. The second is no later than the first.
+// window is the end of a lease's window, as the file tells it that a command finds in
+// WORKER_NOT_AFTER_FILE: two lines of milliseconds, of the server's clock since 1970 and of this
+// machine's boot clock. The second is no later than the first.
 type window struct {
 	server time.Time
 	boot   time.Duration

@@ -22,7 +22,8 @@ func (p *program) workerCommand() *cobra.Command {
 	return command
 }
 
-// poolShape is what a pool is asked to be, as flags say it. What is not said is the pool's own, or the default of a pool that is new.
+// poolShape is what a pool is asked to be, as flags say it. What is not said is the pool's own, or
+// the default of a pool that is new.
 type poolShape struct {
 	ttl        time.Duration
 	layout     string
@@ -78,7 +79,8 @@ func (s *poolShape) request(identity string, said func(flag string) bool) client
 	return asked
 }
 
-// bindSource adds --server, --redis with what belongs to it, --config and the command's own settings to its flags.
+// bindSource adds --server, --redis with what belongs to it, --config and the command's own
+// settings to its flags.
 func bindSource(flags *pflag.FlagSet, own ...*setting) *source {
 	return bindStraight(flags, []string{"new-pools", "clock-skew", "worker-cooldown", "worker-longest-ttl", "pools"}, own)
 }

@@ -34,8 +34,9 @@ func becomeCommand() bool {
 	return false
 }
 
-// beat writes to a file, as often as it can, the time by the server's clock (which on one machine is everybody's) and the end of the window as it was told.
-// What to do besides is said by words: deaf (to SIGTERM), fork (a process that does the same; it is waited for until it does).
+// beat writes to a file, as often as it can, the time by the server's clock (which on one machine
+// is everybody's) and the end of the window as it was told. What to do besides is said by words:
+// deaf (to SIGTERM), fork (a process that does the same; it is waited for until it does).
 func beat(path string, words ...string) error {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -112,7 +113,7 @@ func readBeats(t testing.TB, path string) beats {
 	return b
 }
 
-// goneProcess tells whether a process has ended; a zombie has.
+// goneProcess reports whether a process has ended; a zombie has.
 func goneProcess(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// Each row is a way of losing what grants the lease. The command that ran under it, and what it has started, deaf to SIGTERM, must be gone before its
-// window ends by the server's clock.
+// Each row is a way of losing what grants the lease. The command that ran under it, and what it has
+// started, deaf to SIGTERM, must be gone before its window ends by the server's clock.
 func TestCommandNeverOutlivesItsWindow(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -75,8 +75,9 @@ func TestCommandNeverOutlivesItsWindow(t *testing.T) {
 // trials is how often a trial is made at most.
 const trials = 5
 
-// tried makes a trial, which returns what the command did too late. That fails the test, unless the machine kept others waiting, too, for longer than `bound`, which is
-// how much the later of the two watchers may be held up: such a trial tells nothing, and is made again.
+// tried makes a trial, which returns what the command did too late. That fails the test, unless the
+// machine kept others waiting, too, for longer than `bound`, which is how much the later of the two
+// watchers may be held up: such a trial tells nothing, and is made again.
 func tried(t *testing.T, bound time.Duration, trial func(t *testing.T, o *onlooker) []string) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -97,7 +98,8 @@ func tried(t *testing.T, bound time.Duration, trial func(t *testing.T, o *onlook
 	}
 }
 
-// onlooker notes how long the machine keeps those waiting who want to go on at a certain moment, as those do who watch a command: one thread for each processor.
+// onlooker notes how long the machine keeps those waiting who want to go on at a certain moment, as
+// those do who watch a command: one thread for each processor.
 type onlooker struct {
 	stop  chan struct{}
 	work  sync.WaitGroup
@@ -139,8 +141,9 @@ func TestCommandNeverOutlivesThoseWhoWatchIt(t *testing.T) {
 	})
 }
 
-// eachWatcherFault breaks the processes which watch over a command, and the service that keeps its lease, each in turn. begin starts the service and the command, and
-// returns what is to be looked at behind that, or nil. Each row is something that befalls them.
+// eachWatcherFault breaks the processes which watch over a command, and the service that keeps its
+// lease, each in turn. begin starts the service and the command, and returns what is to be looked
+// at behind that, or nil. Each row is something that befalls them.
 func eachWatcherFault(t *testing.T, begin func(t *testing.T) (r *running, p *process, after func())) {
 	t.Helper()
 	signal := func(pid int, s syscall.Signal) {
@@ -242,7 +245,8 @@ func (r *running) guard() int {
 	return pids[0]
 }
 
-// inTime checks that the command and what it has started have ended, and that neither has run at or behind the end of its window.
+// inTime checks that the command and what it has started have ended, and that neither has run at or
+// behind the end of its window.
 func (r *running) inTime(paths ...string) {
 	r.t.Helper()
 	for _, path := range append([]string{r.path}, paths...) {
@@ -252,7 +256,8 @@ func (r *running) inTime(paths ...string) {
 	}
 }
 
-// late waits until a process has ended that beats, and returns its beats at or behind the end of its window.
+// late waits until a process has ended that beats, and returns its beats at or behind the end of
+// its window.
 func (r *running) late(path string) []string {
 	r.t.Helper()
 	expect.Eventually(r.t, filepath.Base(path)+" is there, and its process has ended", func() bool {

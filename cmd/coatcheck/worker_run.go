@@ -64,7 +64,7 @@ func (p *program) workerRunCommand() *cobra.Command {
 
 func checkPool(name string) error {
 	if !names.InPath(name) {
-		return usageError{fmt.Errorf("%q can not be a pool's name: %s", name, names.Rule)}
+		return usageError{fmt.Errorf("%q cannot be a pool's name: %s", name, names.Rule)}
 	}
 	return nil
 }
@@ -94,7 +94,9 @@ func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, 
 		if left <= 0 {
 			return nil, laterError{fmt.Errorf("no worker id was leased: %w%s", err, r.advice(err, named))}
 		}
-		select { // also where a longer wait was named: a holder may release, and a pool be declared new, at any time
+		// also where a longer wait was named: a holder may release, and a pool be declared new, at
+		// any time
+		select {
 		case <-ctx.Done():
 		case <-time.After(min(max(named, 200*time.Millisecond), 5*time.Second, left)):
 		}
@@ -114,7 +116,7 @@ func (r *workerRun) advice(err error, named time.Duration) string {
 	return text
 }
 
-// waitOf tells whether asking again for a lease can help, and the wait that was named.
+// waitOf reports whether asking again for a lease can help, and the wait that was named.
 func waitOf(err error) (named time.Duration, later bool) {
 	named = redisstore.RetryAfter(err)
 	for _, kind := range []error{client.ErrExhausted, client.ErrQuarantined, client.ErrUnavailable, client.ErrUnknownOutcome, holder.ErrLate} {

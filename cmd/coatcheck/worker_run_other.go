@@ -13,7 +13,7 @@ import (
 
 // run needs process groups and signals to be sure that a command has ended.
 func (*workerRun) run(context.Context, *client.Client) error {
-	return errors.New("worker run works on Unix systems only: elsewhere a command and what it has started can not be stopped for certain")
+	return errors.New("worker run works on Unix systems only: elsewhere a command and what it has started cannot be stopped for certain")
 }
 
 func (*workerRun) attempt(context.Context, *client.Client) (*held, error) {

@@ -17,7 +17,8 @@ import (
 
 // run leases, runs the command, and releases.
 func (r *workerRun) run(ctx context.Context, service *client.Client) error {
-	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of the lease: a signal is the command's affair once that runs
+	// of the lease: a signal is the command's affair once that runs
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	waiting := context.AfterFunc(ctx, end)
 	h, err := r.obtain(life, service)
@@ -37,7 +38,8 @@ func (r *workerRun) run(ctx context.Context, service *client.Client) error {
 	return err
 }
 
-// attempt asks once for a lease, and refuses one that took long: the holder's clock, which began when the reply came, is as late as the reply was.
+// attempt asks once for a lease, and refuses one that took long: the holder's clock, which began
+// when the reply came, is as late as the reply was.
 func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held, error) {
 	h := &held{}
 	asked := sinceBoot()
@@ -78,12 +80,15 @@ func (h *held) open(ctx context.Context) error {
 func (h *held) giveBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
-	_ = h.Release(ctx, time.Time{}) // what it stamped last is the command's secret. A lease that is not released ends with its window
+	// what it stamped last is the command's secret. A lease that is not released ends with its
+	// window
+	_ = h.Release(ctx, time.Time{})
 }
 
 // window is the end of the lease's window as it is known now.
 func (h *held) window() (window, error) {
-	now := sinceBoot() // before all else: a pause between here and the last line makes the end earlier, never later
+	// before all else: a pause between here and the last line makes the end earlier, never later
+	now := sinceBoot()
 	lease, err := h.Lease()
 	left := lease.NotAfter.Sub(lease.Time) - time.Since(lease.At) - h.late
 	return window{lease.NotAfter, now + left}, err

@@ -63,7 +63,8 @@ func TestWorkerRunTellsTheCommandItsLeaseAndReleasesItAfterwards(t *testing.T) {
 	})
 }
 
-// The second line of the file is the end on the clock of /proc/uptime, and no later than the first by the server's clock, which is this machine's.
+// The second line of the file is the end on the clock of /proc/uptime, and no later than the first
+// by the server's clock, which is this machine's.
 func TestBothLinesOfTheFileAreOneMoment(t *testing.T) {
 	p := serve(t)
 	r := runUnderLease(t, []string{"--server", p.banner.URL}, nil, `cat $WORKER_NOT_AFTER_FILE`)
@@ -139,7 +140,8 @@ func TestSignalsThatTheCommandDoesNotTakeEndIt(t *testing.T) {
 	r.exits(128 + 15)
 }
 
-// The lease is kept until what the command has left behind in its group is gone, which is told to end, and then made to.
+// The lease is kept until what the command has left behind in its group is gone, which is told to
+// end, and then made to.
 func TestLeaseIsKeptUntilTheWholeGroupHasEnded(t *testing.T) {
 	t.Parallel()
 	p := serve(t)

@@ -1,4 +1,5 @@
-// Calls of the HTTP interface. The key that somebody typed in is in this module's memory and nowhere else: it goes into the Authorization header, and is gone with the page.
+// Calls of the HTTP interface. The key that somebody typed in is in this module's memory and
+// nowhere else: it goes into the Authorization header, and is gone with the page.
 
 let key = '';
 let session = { role: 'none', names: [], access: true, readonly: true };
@@ -8,7 +9,8 @@ export const happened = new EventTarget();
 
 const roles = ['none', 'read', 'use', 'admin'];
 
-// may tells whether this page may show what needs a role: looking at things needs read, all that changes something more.
+// may reports whether this page may show what needs a role: looking at things needs read, all that
+// changes something more.
 export function may(role) {
   return roles.indexOf(session.role) >= roles.indexOf(role) && (role === 'read' || !session.readonly);
 }
@@ -38,7 +40,7 @@ export class Problem extends Error {
     this.retryAfter = retryAfter;
   }
 
-  // unknown tells whether what was asked for may have happened.
+  // unknown reports whether what was asked for may have happened.
   get unknown() {
     return this.status === 0 || this.code === 'outcome-unknown';
   }
@@ -64,7 +66,8 @@ export function latency() {
   return { calls: sorted.length, p50: at(0.5), p99: at(0.99) };
 }
 
-// call sends a request and reads its answer; an error is thrown as a Problem. allowed are statuses that are answers all the same.
+// call sends a request and reads its answer; an error is thrown as a Problem. allowed are statuses
+// that are answers all the same.
 export async function call(method, path, options = {}) {
   const begun = performance.now();
   let response, text;
@@ -94,7 +97,8 @@ export function refusal(response, body) {
   return new Problem(response.status, body ?? {}, Number.isFinite(wait) ? wait * 1000 : 0);
 }
 
-// parse reads JSON. Whole numbers beyond 2^53, which counters reach, become BigInts where the browser tells their digits, and else the nearest number.
+// parse reads JSON. Whole numbers beyond 2^53, which counters reach, become BigInts where the
+// browser tells their digits, and else the nearest number.
 export function parse(text) {
   if (!text) return null;
   try {

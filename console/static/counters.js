@@ -63,7 +63,8 @@ class Row {
     this.#last = { value, at: now };
   }
 
-  // take adds one. After an answer that did not come, the next click asks for the same value again and does not take another.
+  // take adds one. After an answer that did not come, the next click asks for the same value again
+  // and does not take another.
   async #take() {
     this.#pending ||= crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`; // an address without TLS has no randomUUID
     this.button.setAttribute('aria-busy', 'true');

@@ -1,4 +1,5 @@
-// Takes a Snowflake id apart. The id is not a secret; the layout with which it is read has to be known.
+// Takes a Snowflake id apart. The id is not a secret; the layout with which it is read has to be
+// known.
 
 import { get, query } from './api.js';
 import { el, facts, field, say, table } from './dom.js';

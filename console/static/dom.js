@@ -1,6 +1,7 @@
 // Small helpers to build the page. What a server answered becomes text here, never HTML.
 
-// el makes an element. Properties that begin with "on" are listeners, true is an attribute without a value, null and false are none; children are nodes or text.
+// el makes an element. Properties that begin with "on" are listeners, true is an attribute without
+// a value, null and false are none; children are nodes or text.
 export function el(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -65,7 +66,8 @@ export function facts(entries) {
   return list;
 }
 
-// table makes a table whose columns have headers, in a frame of its own that scrolls where the screen is narrow.
+// table makes a table whose columns have headers, in a frame of its own that scrolls where the
+// screen is narrow.
 export function table(caption, columns) {
   const body = el('tbody');
   const heads = columns.map((column) => el('th', { scope: 'col', class: column.class }, column.name));

@@ -1,4 +1,5 @@
-// Operations in doubt: the list of them, and one with the steps that end its doubt. What an operator types in goes to the server only.
+// Operations in doubt: the list of them, and one with the steps that end its doubt. What an
+// operator types in goes to the server only.
 
 import { call, get, may } from './api.js';
 import { el, facts, field, say, setText, table } from './dom.js';
@@ -17,7 +18,7 @@ class Doubts extends Paged {
   head() {
     return [
       el('h1', {}, 'In doubt'),
-      el('p', { class: 'hint' }, 'An attempt began and ended without an answer: only the records of the service tell whether it had its effect. Until an operator settles it, every repeat is refused.'),
+      el('p', { class: 'hint' }, 'An attempt began and ended without an answer: only the records of the service show whether it had its effect. Until an operator settles it, every repeat is refused.'),
     ];
   }
 

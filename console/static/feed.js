@@ -1,8 +1,10 @@
-// The live feed: GET /events, read with fetch so that a key can be shown, which EventSource can not.
+// The live feed: GET /events, read with fetch so that a key can be shown, which EventSource can
+// not.
 
 import { may, refusal, request } from './api.js';
 
-// Feed tells its listeners: "event", "missed", "tally", "hello" with their messages as detail, and "state" when it begins or ends to listen.
+// Feed tells its listeners: "event", "missed", "tally", "hello" with their messages as detail, and
+// "state" when it begins or ends to listen.
 class Feed extends EventTarget {
   state = 'off'; // off, waiting, live
   tally = {};

@@ -1,4 +1,5 @@
-// A list of names that the server pages and searches: only the page that is seen is asked for, and asked for again while it is seen.
+// A list of names that the server pages and searches: only the page that is seen is asked for, and
+// asked for again while it is seen.
 
 import { get, query } from './api.js';
 import { el, field, say } from './dom.js';
@@ -8,7 +9,8 @@ import { number, plural } from './text.js';
 const typing = 250; // milliseconds after the last key
 
 export class Paged extends HTMLElement {
-  // What a list says of itself: path and member of the answer, how its things are called, and how often it asks.
+  // What a list says of itself: path and member of the answer, how its things are called, and how
+  // often it asks.
   path = '';
   member = '';
   word = '';
@@ -105,7 +107,8 @@ export class Paged extends HTMLElement {
   }
 }
 
-// Rows keeps the rows of a table by name, so that a row stays the same element while its thing is on the page: whoever is on its button stays there.
+// Rows keeps the rows of a table by name, so that a row stays the same element while its thing is
+// on the page: whoever is on its button stays there.
 export class Rows {
   #rows = new Map();
 

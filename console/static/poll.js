@@ -1,4 +1,5 @@
-// Poller asks again and again, while somebody can see it: not on a page that is hidden, never twice at once, and less often when the server has trouble.
+// Poller asks again and again, while somebody can see it: not on a page that is hidden, never twice
+// at once, and less often when the server has trouble.
 
 export class Poller {
   #timer = 0;

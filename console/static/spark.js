@@ -1,4 +1,5 @@
-// A line of the last values, drawn small. What it says stands beside it as a number, so it is hidden from those who listen.
+// A line of the last values, drawn small. What it says stands beside it as a number, so it is
+// hidden from those who listen.
 
 import { svg } from './dom.js';
 

@@ -1,4 +1,5 @@
-// One-use tokens: what this server has done with them, as numbers, and how one stands. A token that is looked up is in the field until the view is left, and nowhere else.
+// One-use tokens: what this server has done with them, as numbers, and how one stands. A token that
+// is looked up is in the field until the view is left, and nowhere else.
 
 import { get } from './api.js';
 import { el, facts, field, say, setText, table } from './dom.js';

@@ -1,5 +1,7 @@
-// Package check has the tools read what is under deploy that it is for: Compose's own loader, Helm's engine, and the types of Kubernetes. It is a module of its own, since these are large;
-// `make deploy-check` runs it. What agrees with the program itself is checked in cmd/coatcheck, with every change.
+// Package check has the tools read what is under deploy that it is for: Compose's own loader,
+// Helm's engine, and the types of Kubernetes. It is a module of its own, since these are large;
+// `make deploy-check` runs it. What agrees with the program itself is checked in cmd/coatcheck,
+// with every change.
 package check
 
 import (
@@ -24,7 +26,8 @@ import (
 
 const root = "../.."
 
-// The file loads, which holds it against the Compose specification, and each profile starts what it should.
+// The file loads, which holds it against the Compose specification, and each profile starts what it
+// should.
 func TestComposeLoadsEveryProfile(t *testing.T) {
 	alone := []string{"coatcheck", "redis"}
 	for profile, more := range map[string][]string{
@@ -52,7 +55,8 @@ func TestComposeLoadsEveryProfile(t *testing.T) {
 	}
 }
 
-// What Helm makes of the chart is what stands beside the values, and Kubernetes has a place for every field of it.
+// What Helm makes of the chart is what stands beside the values, and Kubernetes has a place for
+// every field of it.
 func TestHelmMakesWhatStandsBesideTheValues(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "deploy/helm/tested/*.values.yaml"))
 	if err != nil || len(files) < 2 {

@@ -33,7 +33,8 @@ func (l *ledger) accounts(ctx context.Context) (accountList, error) {
 	return list, rows.Err()
 }
 
-// has tells whether there is such an account. Accounts are opened with the ledger and never closed, so that it can be asked before a transaction begins.
+// has reports whether there is such an account. Accounts are opened with the ledger and never
+// closed, so that it can be asked before a transaction begins.
 func (l *ledger) has(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// Under hold an operation whose process was killed is never run again by itself. Whether its row is there depends on where it was killed; a client that
-// looks at the payments finds out.
+// Under hold an operation whose process was killed is never run again by itself. Whether its row is
+// there depends on where it was killed; a client that looks at the payments finds out.
 func TestKilledPaymentIsOfUnknownOutcomeAndAtMostOneRow(t *testing.T) {
 	for _, row := range []struct {
 		at   step
@@ -38,7 +38,8 @@ func TestKilledPaymentIsOfUnknownOutcomeAndAtMostOneRow(t *testing.T) {
 	}
 }
 
-// Under takeover the retry runs again, wherever the first attempt was killed, and what it was to do is done once.
+// Under takeover the retry runs again, wherever the first attempt was killed, and what it was to do
+// is done once.
 func TestKilledTransferRunsAgainAndIsDoneOnce(t *testing.T) {
 	for _, at := range steps {
 		t.Run(string(at), func(t *testing.T) {
@@ -78,8 +79,8 @@ func TestKilledTransferRunsAgainAndIsDoneOnce(t *testing.T) {
 	}
 }
 
-// The process of the first attempt is stopped for longer than its lease, in its handler, with nothing written yet. A second attempt completes. Then the
-// first goes on, knowing nothing.
+// The process of the first attempt is stopped for longer than its lease, in its handler, with
+// nothing written yet. A second attempt completes. Then the first goes on, knowing nothing.
 func TestPausedTransferIsRefusedByTheFenceAndItsClientHearsSuperseded(t *testing.T) {
 	redis, file := redistest.Start(t), newFile(t)
 	sleeper, other := payments(t, redis.URL(), file, short, beforeCharge), payments(t, redis.URL(), file, long, "")
@@ -106,7 +107,8 @@ func TestPausedTransferIsRefusedByTheFenceAndItsClientHearsSuperseded(t *testing
 	expect.Equal(t, "the rows of transfers", rowsIn(t, book, "transfers"), 1)
 }
 
-// The account had too little when the newer attempt looked, and was topped up before the old one woke. The old one must not move what was refused.
+// The account had too little when the newer attempt looked, and was topped up before the old one
+// woke. The old one must not move what was refused.
 func TestPausedTransferCanNotDoWhatANewerAttemptRefused(t *testing.T) {
 	redis, file := redistest.Start(t), newFile(t)
 	sleeper, other := payments(t, redis.URL(), file, short, beforeCharge), payments(t, redis.URL(), file, long, "")
@@ -128,7 +130,8 @@ func TestPausedTransferCanNotDoWhatANewerAttemptRefused(t *testing.T) {
 	expect.Equal(t, "the balance of bob", b["bob"], 10_000)
 }
 
-// Under hold nobody takes over, so the paused attempt goes on where it stood, and its answer is recorded late.
+// Under hold nobody takes over, so the paused attempt goes on where it stood, and its answer is
+// recorded late.
 func TestPausedPaymentGoesOnAndIsMadeOnce(t *testing.T) {
 	redis, file := redistest.Start(t), newFile(t)
 	sleeper, other := payments(t, redis.URL(), file, short, beforeCharge), payments(t, redis.URL(), file, long, "")

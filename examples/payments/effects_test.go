@@ -20,8 +20,9 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// TestEffectsAreAsTheTableSays does to every protection at once what a row of the table in docs/effects.md says, on real processes and a real Redis, and compares
-// what came of it with the page: how often the effect happened, and what the clients heard.
+// TestEffectsAreAsTheTableSays does to every protection at once what a row of the table in
+// docs/effects.md says, on real processes and a real Redis, and compares what came of it with the
+// page: how often the effect happened, and what the clients heard.
 func TestEffectsAreAsTheTableSays(t *testing.T) {
 	said := table(t)
 	for name, run := range cases {
@@ -48,7 +49,8 @@ func TestEffectsAreAsTheTableSays(t *testing.T) {
 	}
 }
 
-// table reads the page: by the first column of each row what the others say, in the order of protections.
+// table reads the page: by the first column of each row what the others say, in the order of
+// protections.
 func table(t *testing.T) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/effects.md")
@@ -154,7 +156,8 @@ func (s *scene) answered(p *process) {
 	}
 }
 
-// ask sends the same request again under every protection, and tells what it hears. before, if not nil, has the first answers.
+// ask sends the same request again under every protection, and tells what it hears. before, if not
+// nil, has the first answers.
 func (s *scene) ask(p *process, before []answer, waiting bool) {
 	s.t.Helper()
 	for i, protection := range protections {
@@ -179,7 +182,8 @@ func (s *scene) tell(i int, what string) {
 	s.heard[i] += what
 }
 
-// words says an answer as the table does. first is that of the first attempt, if its client got one.
+// words says an answer as the table does. first is that of the first attempt, if its client got
+// one.
 func words(a, first answer) string {
 	switch {
 	case a.status == http.StatusOK && a.replayed():
@@ -256,7 +260,8 @@ func death(t *testing.T, at step) []string {
 	return s.result()
 }
 
-// pause stops a process for longer than its lease, lets another one be asked, and lets the first go on.
+// pause stops a process for longer than its lease, lets another one be asked, and lets the first go
+// on.
 func pause(t *testing.T, at step) []string {
 	s := newScene(t, redistest.Start(t).URL())
 	sleeper, other := s.leased(short, at), s.process("")
@@ -271,7 +276,8 @@ func pause(t *testing.T, at step) []string {
 	return s.result()
 }
 
-// failover sends the first request to a master that is then killed. Without an acknowledgement its replica has not got the news by then.
+// failover sends the first request to a master that is then killed. Without an acknowledgement its
+// replica has not got the news by then.
 func failover(t *testing.T, ack int, issued bool) []string {
 	set := redistest.StartSentinel(t, 1)
 	s := newScene(t, set.URL())
@@ -311,7 +317,8 @@ func flushed(t *testing.T, issued bool) []string {
 	return s.result()
 }
 
-// flushedUnderWay lets Redis forget the claim of a handler that is running and has had no effect yet.
+// flushedUnderWay lets Redis forget the claim of a handler that is running and has had no effect
+// yet.
 func flushedUnderWay(t *testing.T) []string {
 	redis := redistest.Start(t)
 	s := newScene(t, redis.URL())
@@ -344,7 +351,8 @@ func evicted(t *testing.T) []string {
 	expect.Eventually(t, "the records are evicted", func() bool {
 		for range 200 {
 			n++
-			_ = client.Set(ctx, fmt.Sprintf("filler:%d", n), strings.Repeat("x", 1000), 0).Err() // it may be refused for a moment
+			// it may be refused for a moment
+			_ = client.Set(ctx, fmt.Sprintf("filler:%d", n), strings.Repeat("x", 1000), 0).Err()
 		}
 		return len(records(t, client)) == 0
 	})

@@ -58,13 +58,15 @@ var (
 	errFunds      = errors.New("insufficient funds")
 )
 
-// patience is how long a transaction, or a read, may take in all, and how long it waits for the lock of another process.
+// patience is how long a transaction, or a read, may take in all, and how long it waits for the
+// lock of another process.
 const (
 	patience    = 10 * time.Second
 	lockTimeout = 5 * time.Second
 )
 
-// ledger keeps accounts, payments and transfers in one SQLite file. It is safe for concurrent use, and several processes may open the same file.
+// ledger keeps accounts, payments and transfers in one SQLite file. It is safe for concurrent use,
+// and several processes may open the same file.
 type ledger struct {
 	db *sql.DB
 	at func(step)
@@ -82,8 +84,9 @@ func openLedger(ctx context.Context, file string, at func(step)) (*ledger, error
 	return &ledger{db, at}, nil
 }
 
-// source says how the file is opened. A transaction takes the write lock when it begins (immediate), so that it never fails half-way because another one
-// was quicker; a commit is on the disk when it returns (synchronous full).
+// source says how the file is opened. A transaction takes the write lock when it begins
+// (immediate), so that it never fails half-way because another one was quicker; a commit is on the
+// disk when it returns (synchronous full).
 func source(file string) string {
 	query := url.Values{
 		"_pragma": {
@@ -96,10 +99,13 @@ func source(file string) string {
 
 func (l *ledger) close() error { return l.db.Close() }
 
-// transact runs work in one transaction. The error is errUnknown only if the commit failed; after any other nothing has happened.
+// transact runs work in one transaction. The error is errUnknown only if the commit failed; after
+// any other nothing has happened.
 //
-// It does not end with the caller's context. A guarded handler's context ends when its lease can have ended; whether somebody else has been here since then the
-// fence knows, and the unique column, in the same transaction. To look at the context as well would save work and decide nothing.
+// It does not end with the caller's context. A guarded handler's context ends when its lease can
+// have ended; whether somebody else has been here since then the fence knows, and the unique
+// column, in the same transaction. To look at the context as well would save work and decide
+// nothing.
 func (l *ledger) transact(ctx context.Context, work func(context.Context, *sql.Tx) error) error {
 	l.at(beforeCharge)
 	ctx, cancel := bounded(ctx)
@@ -124,7 +130,8 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), patience)
 }
 
-// raiseFence is way (b): it lets the attempt with this fence pass if no newer one has, in the transaction of what the attempt is going to do.
+// raiseFence is way (b): it lets the attempt with this fence pass if no newer one has, in the
+// transaction of what the attempt is going to do.
 func raiseFence(ctx context.Context, tx *sql.Tx, resource string, fence int64) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO fences (resource, fence) VALUES (?, 0) ON CONFLICT (resource) DO NOTHING", resource)
 	if err != nil {
@@ -140,7 +147,7 @@ func raiseFence(ctx context.Context, tx *sql.Tx, resource string, fence int64) e
 	return nil
 }
 
-// changed tells whether a statement has inserted or updated a row.
+// changed reports whether a statement has inserted or updated a row.
 func changed(result sql.Result, err error) (bool, error) {
 	if err != nil {
 		return false, err

@@ -21,8 +21,9 @@ func flush(t testing.TB, redis *redistest.Server) {
 	}
 }
 
-// Redis forgets everything between the answer and the retry. With a client's own key nothing is left that could refuse the retry: the handler runs again, and
-// only the unique column makes it one charge and the same answer.
+// Redis forgets everything between the answer and the retry. With a client's own key nothing is
+// left that could refuse the retry: the handler runs again, and only the unique column makes it one
+// charge and the same answer.
 func TestRetryAfterRedisLostEverythingIsTheSamePayment(t *testing.T) {
 	for _, row := range []struct{ path, body, table string }{{"/payments", payOrder, "payments"}, {"/transfers", moveBob, "transfers"}} {
 		t.Run(row.table, func(t *testing.T) {
@@ -47,7 +48,8 @@ func TestRetryAfterRedisLostEverythingIsTheSamePayment(t *testing.T) {
 	}
 }
 
-// With the fingerprint gone, the ledger's row is what tells that the same key now comes with something else.
+// With the fingerprint gone, the ledger's row is what tells that the same key now comes with
+// something else.
 func TestOtherPayloadAfterRedisLostEverythingIsRefused(t *testing.T) {
 	for _, row := range []struct{ path, body, other, table string }{
 		{"/payments", payOrder, `{"amount":9999,"to":"alice","reference":"order-1"}`, "payments"},
@@ -71,7 +73,8 @@ func TestOtherPayloadAfterRedisLostEverythingIsRefused(t *testing.T) {
 	}
 }
 
-// A token that was issued is refused when Redis has lost it, so that nothing runs, though the payment is there for who looks.
+// A token that was issued is refused when Redis has lost it, so that nothing runs, though the
+// payment is there for who looks.
 func TestTokenThatRedisLostIsRefused(t *testing.T) {
 	redis, s := onRedis(t)
 	token, err := s.tokens.Issue(t.Context(), "", "payments", 0)
@@ -87,7 +90,8 @@ func TestTokenThatRedisLostIsRefused(t *testing.T) {
 	}
 }
 
-// The commit took effect and its reply was lost. The client hears that the outcome is unknown; under takeover the retry finds out, under hold nothing runs.
+// The commit took effect and its reply was lost. The client hears that the outcome is unknown;
+// under takeover the retry finds out, under hold nothing runs.
 func TestCommitOfUnknownOutcomeIsToldAndTheRetryFindsOut(t *testing.T) {
 	s := embedded(t)
 	var lose atomic.Bool
@@ -115,8 +119,9 @@ func TestCommitOfUnknownOutcomeIsToldAndTheRetryFindsOut(t *testing.T) {
 	expect.Equal(t, "the rows of payments", s.rows(t, "payments"), 1)
 }
 
-// When a store that lost its state also has a clock that went back, a new attempt can come with a smaller fence than one that was here before. It is refused and
-// writes nothing: that is safe, and ends when the clock has caught up.
+// When a store that lost its state also has a clock that went back, a new attempt can come with a
+// smaller fence than one that was here before. It is refused and writes nothing: that is safe, and
+// ends when the clock has caught up.
 func TestFenceThatWentBackIsRefusedAndWritesNothing(t *testing.T) {
 	s := embedded(t)
 	var attempt idempotency.Attempt
@@ -138,8 +143,9 @@ func TestFenceThatWentBackIsRefusedAndWritesNothing(t *testing.T) {
 	expect.Equal(t, "the rows of transfers", s.rows(t, "transfers"), 1)
 }
 
-// Fences order the attempts of one operation. This is why a fence is stored for each operation and not for each account: of two transfers at once the one that
-// was claimed first may well come last, and nothing is wrong with that.
+// Fences order the attempts of one operation. This is why a fence is stored for each operation and
+// not for each account: of two transfers at once the one that was claimed first may well come last,
+// and nothing is wrong with that.
 func TestOneFenceForAnAccountWouldRefuseARightfulTransfer(t *testing.T) {
 	s := embedded(t)
 	var earlier, later int64

@@ -21,8 +21,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// asProgram makes the test binary behave as one of programs, so that a test can start it as a process
-// of its own, pause it and kill it.
+// asProgram makes the test binary behave as one of programs, so that a test can start it as a
+// process of its own, pause it and kill it.
 const asProgram = "PAYMENTS_TEST_AS_PROGRAM"
 
 var programs = map[string]func(context.Context) int{
@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// inProcess is a service on a Redis and a file that others may use as well. What it does in the background ends with the test.
+// inProcess is a service on a Redis and a file that others may use as well. What it does in the
+// background ends with the test.
 func inProcess(t testing.TB, redis, file string) *service {
 	t.Helper()
 	store, err := redisstore.Open(t.Context(), redis)
@@ -111,7 +112,8 @@ func (s *service) balances(t testing.TB) map[string]int64 {
 	return balancesIn(t, s.ledger)
 }
 
-// balancesIn reads all accounts, and checks the books: the sum is what the accounts were opened with and what was paid in since.
+// balancesIn reads all accounts, and checks the books: the sum is what the accounts were opened
+// with and what was paid in since.
 func balancesIn(t testing.TB, l *ledger) map[string]int64 {
 	t.Helper()
 	list, err := l.accounts(context.Background())
@@ -177,8 +179,8 @@ func (a answer) want(t testing.TB, asked string, status int, code string) {
 
 func (a answer) replayed() bool { return a.header.Get("Idempotent-Replayed") == "true" }
 
-// gateFromEnv returns a hook for a process whose test has named a step and a file: at that step it says so on standard error and waits for as long as
-// the file is there.
+// gateFromEnv returns a hook for a process whose test has named a step and a file: at that step it
+// says so on standard error and waits for as long as the file is there.
 func gateFromEnv() func(step) {
 	return gate(step(os.Getenv(gateStep)), os.Getenv(gateFile), os.Stderr)
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// protection is a column of the table in docs/effects.md: what stands between an operation and its second effect.
+// protection is a column of the table in docs/effects.md: what stands between an operation and its
+// second effect.
 type protection struct {
 	name   string // of the route
 	policy idempotency.Policy
@@ -37,8 +38,9 @@ var protections = []protection{
 	{"takeover-both", idempotency.Takeover, true, true},
 }
 
-// effects is where the operations of one protection have their effect: each row is one time that it happened. They have a file each, so that one that is held up
-// in its transaction does not hold up the others.
+// effects is where the operations of one protection have their effect: each row is one time that it
+// happened. They have a file each, so that one that is held up in its transaction does not hold up
+// the others.
 const effects = `CREATE TABLE IF NOT EXISTS effects (
 	id        TEXT PRIMARY KEY,
 	operation TEXT UNIQUE -- NULL where the column is not to be unique: any number of rows may have it
@@ -55,7 +57,8 @@ func openEffects(ctx context.Context, dir string, p protection, at func(step)) (
 	return l, nil
 }
 
-// have lets the effect happen, unless the protection finds that it has, and returns the id that it has.
+// have lets the effect happen, unless the protection finds that it has, and returns the id that it
+// has.
 func (p protection) have(ctx context.Context, l *ledger, attempt *idempotency.Attempt) (id string, err error) {
 	err = l.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if p.fence {
@@ -79,8 +82,8 @@ func (p protection) have(ctx context.Context, l *ledger, attempt *idempotency.At
 
 var _ = register("matrix", runMatrix)
 
-// runMatrix is a program with a route for each protection. Its arguments are the store's URL, a directory, the lease and the
-// acknowledgement.
+// runMatrix is a program with a route for each protection. Its arguments are the store's URL, a
+// directory, the lease and the acknowledgement.
 func runMatrix(ctx context.Context) int {
 	if err := serveMatrix(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)

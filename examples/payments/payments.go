@@ -23,8 +23,9 @@ type payment struct {
 	ChargedAt string `json:"charged_at"`
 }
 
-// charge makes a payment, or finds it made. That the operation's name is the key of its row is all that keeps it from being made twice (way (a)): an attempt that
-// runs again inserts nothing, adds nothing to the account, and reads the row that is there. errOther: the row is of another request.
+// charge makes a payment, or finds it made. That the operation's name is the key of its row is all
+// that keeps it from being made twice (way (a)): an attempt that runs again inserts nothing, adds
+// nothing to the account, and reads the row that is there. errOther: the row is of another request.
 func (l *ledger) charge(ctx context.Context, operation string, order paymentOrder) (payment, error) {
 	var made payment
 	err := l.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {

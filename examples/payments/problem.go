@@ -9,7 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// problem is an error as the client gets it (RFC 9457). Those of the middleware come from idempotency.Problem and have the same members.
+// problem is an error as the client gets it (RFC 9457). Those of the middleware come from
+// idempotency.Problem and have the same members.
 type problem struct {
 	Type      string `json:"type"`
 	Title     string `json:"title"`
@@ -68,10 +69,13 @@ var (
 	}
 )
 
-// refuse answers with what an error is, and says first what becomes of the attempt, which decides what a repeat will hear:
+// refuse answers with what an error is, and says first what becomes of the attempt, which decides
+// what a repeat will hear:
 //
-//   - NotBegun, if this attempt provably did nothing: the key is free again, and the same or a corrected request may run.
-//   - InDoubt, if it is not this attempt that knows the outcome: the next one may run under takeover, and finds out in the ledger.
+//   - NotBegun, if this attempt provably did nothing: the key is free again, and the same or a
+//     corrected request may run.
+//   - InDoubt, if it is not this attempt that knows the outcome: the next one may run under
+//     takeover, and finds out in the ledger.
 //   - Neither, if the refusal is the outcome: it is recorded and replayed.
 func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	attempt, guarded := idempotency.FromContext(r.Context())

@@ -29,7 +29,8 @@ type process struct {
 	ended  chan struct{}
 }
 
-// start runs a program as a process of its own, which ends with the test. A gate is a step at which it waits until the test opens it; "" is none.
+// start runs a program as a process of its own, which ends with the test. A gate is a step at which
+// it waits until the test opens it; "" is none.
 func start(t testing.TB, name string, waitAt step, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, ended: make(chan struct{}), gate: filepath.Join(t.TempDir(), "closed")}
@@ -58,7 +59,8 @@ func start(t testing.TB, name string, waitAt step, args ...string) *process {
 	return p
 }
 
-// launch starts the process and waits for its end on one thread: with Pdeathsig a process dies with the thread that has made it.
+// launch starts the process and waits for its end on one thread: with Pdeathsig a process dies with
+// the thread that has made it.
 func (p *process) launch() error {
 	started := make(chan error)
 	go func() {
@@ -86,8 +88,8 @@ func firstURL(stdout io.Reader) string {
 	return ""
 }
 
-// The leases of processes: short of those that are to lose it, so that tests need not wait long for its
-// end, and long of all others, so that no machine is too slow for it.
+// The leases of processes: short of those that are to lose it, so that tests need not wait long for
+// its end, and long of all others, so that no machine is too slow for it.
 const (
 	short = "300ms"
 	long  = "1h"

@@ -20,9 +20,11 @@ type request struct {
 	crash     step // "" = not at all
 }
 
-// TestTransfersOfAnyOrderWithDuplicatesAndCrashesKeepTheBooks sends random transfers, each many times, several at once, some of which crash on the way, to two
-// services on one Redis that now and then forgets everything. At the end each transfer was done at most once, whoever was told that it was done was told the same, and
-// the accounts hold what the transfers that were done leave in them.
+// TestTransfersOfAnyOrderWithDuplicatesAndCrashesKeepTheBooks sends random transfers, each many
+// times, several at once, some of which crash on the way, to two services on one Redis that now and
+// then forgets everything. At the end each transfer was done at most once, whoever was told that it
+// was done was told the same, and the accounts hold what the transfers that were done leave in
+// them.
 func TestTransfersOfAnyOrderWithDuplicatesAndCrashesKeepTheBooks(t *testing.T) {
 	redis := redistest.Start(t)
 	file := newFile(t)
@@ -79,8 +81,8 @@ func (r *rounds) burst(requests []request) {
 	all.Wait()
 }
 
-// send sends a request to one of the services in turn. A crash ends the handler in the middle, as a panic does: an open transaction is rolled back, the
-// client hears nothing.
+// send sends a request to one of the services in turn. A crash ends the handler in the middle, as a
+// panic does: an open transaction is rolled back, the client hears nothing.
 func (r *rounds) send(q request) (a answer) {
 	r.mu.Lock()
 	s := *r.services[r.sent%len(r.services)]

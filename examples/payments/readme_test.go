@@ -14,7 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// update writes what the walk prints into the README: go test ./examples/payments -run Walk -update.
+// update writes what the walk prints into the README: go test ./examples/payments -run Walk
+// -update.
 var update = flag.Bool("update", false, "write the walk's real output into the README")
 
 // The page as it names them, and what stands for them in the test.
@@ -24,8 +25,8 @@ const (
 	pageRun   = "go run ./examples/payments "
 )
 
-// TestWalkOfTheReadme runs the README from top to bottom, on one ledger and one Redis: it starts the service as the page says, runs each command, and compares
-// what it prints with the page.
+// TestWalkOfTheReadme runs the README from top to bottom, on one ledger and one Redis: it starts
+// the service as the page says, runs each command, and compares what it prints with the page.
 func TestWalkOfTheReadme(t *testing.T) {
 	page, err := os.ReadFile("README.md")
 	if err != nil {
@@ -72,7 +73,8 @@ func TestWalkOfTheReadme(t *testing.T) {
 
 var block = regexp.MustCompile("(?s)```(sh|console)\n(.*?)```")
 
-// runCommand returns what a command printed, ending with a line feed if it printed anything. What redis-cli is to do is done here: it need not be installed.
+// runCommand returns what a command printed, ending with a line feed if it printed anything. What
+// redis-cli is to do is done here: it need not be installed.
 func runCommand(t *testing.T, redis *redistest.Server, command string) string {
 	t.Helper()
 	if strings.TrimSpace(command) == "redis-cli -u "+pageRedis+" FLUSHALL" {
@@ -95,7 +97,8 @@ var (
 	varying = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|"fence":[0-9]{16}|"operation":"[A-Za-z0-9_-]{32}"`)
 )
 
-// shape replaces what differs from run to run. An id becomes the number in which it came, so that those that are to be the same are.
+// shape replaces what differs from run to run. An id becomes the number in which it came, so that
+// those that are to be the same are.
 func shape(output string) string {
 	seen := map[string]string{}
 	output = ids.ReplaceAllStringFunc(output, func(id string) string {

@@ -99,7 +99,8 @@ func runUnique(t *testing.T, db *sql.DB, recipe []string, id string) (found stri
 	return found
 }
 
-// runFence does what the comments of recipe (b) say, and reports whether the attempt may have its effect.
+// runFence does what the comments of recipe (b) say, and reports whether the attempt may have its
+// effect.
 func runFence(t *testing.T, db *sql.DB, recipe []string, fence int) (pass bool) {
 	t.Helper()
 	conn, err := db.Conn(t.Context())

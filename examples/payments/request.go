@@ -12,7 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxBody is how many bytes a request may have. The middleware sees to it, and hands the body on in whole.
+// maxBody is how many bytes a request may have. The middleware sees to it, and hands the body on in
+// whole.
 const maxBody = 4 << 10
 
 // member is a value that a request's JSON object must have: its name, and where it goes.
@@ -21,7 +22,8 @@ type member struct {
 	into any
 }
 
-// decode reads a body strictly: one JSON object with these members, each once and by its exact name, and nothing else. The error is a *fault.
+// decode reads a body strictly: one JSON object with these members, each once and by its exact
+// name, and nothing else. The error is a *fault.
 func decode(r *http.Request, members ...member) error {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -22,7 +22,8 @@ const (
 	usage  = 2
 )
 
-// stopTimeout is how long requests under way, and answers that could not be recorded yet, may take when the service stops.
+// stopTimeout is how long requests under way, and answers that could not be recorded yet, may take
+// when the service stops.
 const stopTimeout = 10 * time.Second
 
 // program is the whole service, so that tests can run it.
@@ -122,7 +123,8 @@ func (p *program) serve(ctx context.Context) (err error) {
 	return p.answer(ctx, listener, newService(store, ledger, p.lease, p.log))
 }
 
-// answer serves requests until the context ends, then stops in good order: no new connections, requests under way end, late answers are recorded.
+// answer serves requests until the context ends, then stops in good order: no new connections,
+// requests under way end, late answers are recorded.
 func (p *program) answer(ctx context.Context, listener net.Listener, s *service) error {
 	web := &http.Server{
 		Handler:           s.routes(),

@@ -39,7 +39,8 @@ func (s *service) routes() http.Handler {
 	return mux
 }
 
-// guard puts the middleware before a handler that moves money. The name of the route is part of what a key means, so it stays when paths change.
+// guard puts the middleware before a handler that moves money. The name of the route is part of
+// what a key means, so it stays when paths change.
 func (s *service) guard(name string, policy idempotency.Policy, work workFunc) http.Handler {
 	route := idempotency.Route{Name: name, Scope: name, Policy: policy, Lease: s.lease, MaxBody: maxBody}
 	return s.tokens.Middleware(route)(s.answer(http.StatusCreated, work))
@@ -69,7 +70,8 @@ func (s *service) call(r *http.Request, work workFunc) (any, error) {
 	return work(r)
 }
 
-// pay is guarded under hold. At most one attempt starts for a key, as long as Redis keeps the claim; should it not, the ledger finds the payment made.
+// pay is guarded under hold. At most one attempt starts for a key, as long as Redis keeps the
+// claim; should it not, the ledger finds the payment made.
 func (s *service) pay(r *http.Request) (any, error) {
 	order, err := paymentOf(r)
 	if err != nil {
@@ -82,8 +84,8 @@ func (s *service) pay(r *http.Request) (any, error) {
 	return s.ledger.charge(r.Context(), attempt.Operation, order)
 }
 
-// move is guarded under takeover. An attempt that fell silent is replaced by the next one; the ledger refuses the old one if it wakes up, and finds the
-// transfer made if it was.
+// move is guarded under takeover. An attempt that fell silent is replaced by the next one; the
+// ledger refuses the old one if it wakes up, and finds the transfer made if it was.
 func (s *service) move(r *http.Request) (any, error) {
 	order, err := transferOf(r)
 	if err != nil {

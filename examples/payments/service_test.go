@@ -67,7 +67,8 @@ func TestRefusedTransferStaysRefused(t *testing.T) {
 	}
 	refused("first", false)
 	refused("again", true)
-	// Now there would be enough, but the operation has had its outcome, even if Redis has forgotten it.
+	// Now there would be enough, but the operation has had its outcome, even if Redis has forgotten
+	// it.
 	s.ask("POST", "/transfers", `{"from":"carol","to":"alice","amount":1}`, "Idempotency-Key: top-up")
 	refused("after the account was topped up", true)
 	flush(t, redis)
@@ -111,7 +112,8 @@ func TestFiftyPaymentsAtOnceOverTwoServicesAreOneRow(t *testing.T) {
 	expect.Equal(t, "the balance of bob", b["bob"], 10_500)
 }
 
-// Each row is a request that is refused before anything has begun: nothing is moved, and the same key is good for the corrected one.
+// Each row is a request that is refused before anything has begun: nothing is moved, and the same
+// key is good for the corrected one.
 func TestRefusedRequestsMoveNothingAndLeaveTheKeyFree(t *testing.T) {
 	s := embedded(t)
 	for _, row := range []struct{ path, body, code, detail string }{
@@ -252,7 +254,8 @@ func TestLedgerOpensFilesWithOddNamesAndTwice(t *testing.T) {
 	}
 }
 
-// SQLite refuses a transaction that has read and then wants to write when another one has written in between. Ours wait for their turn before they read.
+// SQLite refuses a transaction that has read and then wants to write when another one has written
+// in between. Ours wait for their turn before they read.
 func TestTransactionsThatReadFirstAreNotRefusedHalfWay(t *testing.T) {
 	s := embedded(t)
 	const times = 10 // each waits for its turn for 5 s at most, however busy the machine is
@@ -280,7 +283,7 @@ func TestTransactionsThatReadFirstAreNotRefusedHalfWay(t *testing.T) {
 	}
 }
 
-// A balance can not go below zero, whatever the code does.
+// A balance cannot go below zero, whatever the code does.
 func TestLedgerRefusesANegativeBalance(t *testing.T) {
 	s := embedded(t)
 	err := s.ledger.transact(t.Context(), func(ctx context.Context, tx *sql.Tx) error {

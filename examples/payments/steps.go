@@ -30,7 +30,8 @@ func parseStep(text string) (step, error) {
 	return "", fmt.Errorf("--crash-at %q: %s", text, strings.Join(names, ", "))
 }
 
-// crashAt returns a function that ends the process at one step as kill -9 does: nothing is cleaned up, and nobody is told.
+// crashAt returns a function that ends the process at one step as kill -9 does: nothing is cleaned
+// up, and nobody is told.
 func crashAt(doomed step) func(step) {
 	return func(now step) {
 		if now != doomed {

@@ -23,8 +23,10 @@ type transfer struct {
 	MovedAt string `json:"moved_at"`
 }
 
-// transfer moves money, or finds it moved. Both ways are in the one transaction: an attempt that comes after a newer one is refused before it writes
-// anything (b, errSuperseded), and one that runs again finds the row (a). errFunds: it was refused, and so is every repeat; errOther: the row is of another request.
+// transfer moves money, or finds it moved. Both ways are in the one transaction: an attempt that
+// comes after a newer one is refused before it writes anything (b, errSuperseded), and one that
+// runs again finds the row (a). errFunds: it was refused, and so is every repeat; errOther: the row
+// is of another request.
 func (l *ledger) transfer(ctx context.Context, operation string, fence int64, order transferOrder) (transfer, error) {
 	var made transfer
 	var state string
@@ -55,7 +57,8 @@ func (l *ledger) transfer(ctx context.Context, operation string, fence int64, or
 	return made, nil
 }
 
-// move takes the money from one account and gives it to the other, or writes down that there was not enough.
+// move takes the money from one account and gives it to the other, or writes down that there was
+// not enough.
 func move(ctx context.Context, tx *sql.Tx, operation string, order transferOrder) error {
 	taken, err := changed(tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - ? WHERE id = ? AND balance >= ?", order.Amount, order.From, order.Amount))
 	if err != nil {

@@ -1,6 +1,7 @@
 // A client of coatcheck's remote token protocol: one token, one start of the work, one answer.
 //
-// Node 18 or later, no packages. docs/remote.md says what each answer and each lost answer means; this is that page as code.
+// Node 18 or later, no packages. docs/remote.md says what each answer and each lost answer means;
+// this is that page as code.
 
 import { createHash, randomBytes } from 'node:crypto';
 import http from 'node:http';
@@ -68,7 +69,7 @@ export class Client {
     const claimed = await this.#post(token, 'claim', { fingerprint, lease_ms: millis(lease), policy, owner });
     if (claimed.outcome === 'granted' && claimed.lease && claimed.fence) return claimed;
     if (claimed.outcome === 'replay' && claimed.response) return claimed;
-    throw new UnknownOutcome('unknown-outcome', 'the answer can not be read', { status: 200 });
+    throw new UnknownOutcome('unknown-outcome', 'the answer cannot be read', { status: 200 });
   }
 
   /** Records the answer of the attempt that lease proves. Repeating it is harmless. notKept records that there is one, without its body. */
@@ -215,7 +216,7 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
     answer = { status, headers, body: Buffer.from(body), notKept: false };
   } finally {
     await stop();
-    // If it can not be given back, the token is in doubt when its lease has lapsed.
+    // If it cannot be given back, the token is in doubt when its lease has lapsed.
     if (attempt.notBegun) await settle(() => client.release(token, claimed.lease)).catch(() => {});
   }
   if (!attempt.notBegun) await record(client, token, claimed.lease, answer);

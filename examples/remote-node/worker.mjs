@@ -1,7 +1,8 @@
-// Charges an order once, however often it is asked to: node worker.mjs --server URL --token TOKEN --order 42 --ledger FILE
+// Charges an order once, however often it is asked to: node worker.mjs --server URL --token TOKEN
+// --order 42 --ledger FILE
 //
-// It prints the answer as one line of JSON, with "replayed": true if it was recorded before. A failure is a line with "error". Exit codes: 0 done, 1 failed,
-// 2 wrong usage, 75 try again later.
+// It prints the answer as one line of JSON, with "replayed": true if it was recorded before. A
+// failure is a line with "error". Exit codes: 0 done, 1 failed, 2 wrong usage, 75 try again later.
 
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';

@@ -28,7 +28,7 @@ class Error(Exception):
 
 
 class Unavailable(Error):
-    """Nothing was done: no connection came about, or the service said that it can not now. Trying later is harmless."""
+    """Nothing was done: no connection came about, or the service said that it cannot now. Trying later is harmless."""
 
 
 class UnknownOutcome(Error):
@@ -75,7 +75,7 @@ class Client:
             return claimed
         if claimed.get("outcome") == "replay" and isinstance(claimed.get("response"), dict):
             return claimed
-        raise UnknownOutcome("unknown-outcome", "the answer can not be read", 200)
+        raise UnknownOutcome("unknown-outcome", "the answer cannot be read", 200)
 
     def complete(self, token, lease, status=200, headers=None, body=b"", not_kept=False):
         """Records the answer of the attempt that lease proves. Repeating it is harmless. not_kept records that there is one, without its body."""

@@ -35,7 +35,7 @@ class WorkerId:
         try:
             self._take(lease)
         except (KeyError, TypeError, ValueError):
-            raise coatcheck.UnknownOutcome("unknown-outcome", "the answer can not be read") from None
+            raise coatcheck.UnknownOutcome("unknown-outcome", "the answer cannot be read") from None
         self._path = f"{pool_path}/{self.worker_id}"
         self._anchor = (_millis(lease["server_time"]), answered)  # never ahead: the service read its clock before this moment
         self._trusted = (sent, sent_wall)

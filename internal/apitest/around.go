@@ -25,10 +25,12 @@ var Published = sync.OnceValue(func() *Contract {
 	return contract
 })
 
-// Own tells that a path is the test's own, of which the document knows nothing. Paths that it does know are looked at all the same.
+// Own tells that a path is the test's own, of which the document knows nothing. Paths that it does
+// know are looked at all the same.
 type Own func(path string) bool
 
-// RoundTripper fails the test for every exchange that is not as the document says. It reads each answer to its end before it passes it on, but for event streams.
+// RoundTripper fails the test for every exchange that is not as the document says. It reads each
+// answer to its end before it passes it on, but for event streams.
 func RoundTripper(t testing.TB, next http.RoundTripper, own ...Own) http.RoundTripper {
 	return &tripper{t, next, own}
 }
@@ -160,8 +162,8 @@ func (r *reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Handler fails the test for every exchange with a server that is not as the document says. A request that the server gave up, by a panic or because the client has
-// gone, is not looked at.
+// Handler fails the test for every exchange with a server that is not as the document says. A
+// request that the server gave up, by a panic or because the client has gone, is not looked at.
 func Handler(t testing.TB, server http.Handler, own ...Own) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		target := targetOf(r)
@@ -186,7 +188,8 @@ func Handler(t testing.TB, server http.Handler, own ...Own) http.Handler {
 	})
 }
 
-// Proxy stands in front of a server of another process until the test ends, and returns its URL. Programs such as curl ask it in the server's place.
+// Proxy stands in front of a server of another process until the test ends, and returns its URL.
+// Programs such as curl ask it in the server's place.
 func Proxy(t testing.TB, server string) string {
 	t.Helper()
 	target, err := url.Parse(server)

@@ -24,7 +24,7 @@ type Exchange struct {
 	AnswerUnknown bool // it was cut off, or is a stream
 }
 
-// Known tells whether the document has the path.
+// Known reports whether the document has the path.
 func (c *Contract) Known(target string) bool {
 	path, _, _ := strings.Cut(target, "?")
 	return c.find(path) != nil
@@ -58,7 +58,8 @@ func (c *Contract) Check(e Exchange) error {
 	return about(errors.Join(faults...))
 }
 
-// find is the route of a path. What is fixed goes before what is not, as in the order of the routes.
+// find is the route of a path. What is fixed goes before what is not, as in the order of the
+// routes.
 func (c *Contract) find(path string) *route {
 	segments := strings.Split(path, "/")
 	for _, r := range c.routes {
@@ -69,7 +70,8 @@ func (c *Contract) find(path string) *route {
 	return nil
 }
 
-// fits tells whether a path is of this route. The server takes an empty segment for a parameter that is none, but for the last.
+// fits reports whether a path is of this route. The server takes an empty segment for a parameter
+// that is none, but for the last.
 func (r *route) fits(segments []string) bool {
 	if len(segments) != len(r.segments) {
 		return false
@@ -168,7 +170,8 @@ func checkContent(documented *answer, e Exchange) error {
 	return nil
 }
 
-// checkProblem compares a problem with the answer that it comes with, for which schemas have no words.
+// checkProblem compares a problem with the answer that it comes with, for which schemas have no
+// words.
 func checkProblem(e Exchange) error {
 	if e.AnswerHeader.Get("Content-Type") != "application/problem+json" || e.Method == http.MethodHead || e.AnswerUnknown {
 		return nil
@@ -182,7 +185,8 @@ func checkProblem(e Exchange) error {
 	if err := json.Unmarshal(e.Answer, &problem); err != nil {
 		return fmt.Errorf("problem: %w", err)
 	}
-	replayed := e.AnswerHeader.Get("Idempotent-Replayed") != "" // then it tells of the first request
+	// then it tells of the first request
+	replayed := e.AnswerHeader.Get("Idempotent-Replayed") != ""
 	if problem.Status != e.Status || problem.Type != "/problems/"+problem.Code || !replayed && problem.Instance != "urn:request:"+e.AnswerHeader.Get("X-Request-Id") {
 		return fmt.Errorf("the problem does not fit its answer: %.300s", e.Answer)
 	}
@@ -233,7 +237,8 @@ func (p parameter) check(values []string) error {
 	return nil
 }
 
-// checkBody looks at a request's body. What the request says its media type is does not count, as the document tells.
+// checkBody looks at a request's body. What the request says its media type is does not count, as
+// the document tells.
 func (o *operation) checkBody(e Exchange) error {
 	if o.body == nil || e.BodyUnknown {
 		return nil

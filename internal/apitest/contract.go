@@ -15,7 +15,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Contract is an OpenAPI 3.1 document that exchanges are compared with. It is safe for concurrent use.
+// Contract is an OpenAPI 3.1 document that exchanges are compared with. It is safe for concurrent
+// use.
 type Contract struct {
 	Document *openapi3.T
 
@@ -83,7 +84,8 @@ func Load(text []byte) (*Contract, error) {
 	for template, item := range document.Paths.Map() {
 		c.routes = append(c.routes, c.routeOf(template, item))
 	}
-	slices.SortFunc(c.routes, func(a, b *route) int { return strings.Compare(b.template, a.template) }) // a brace sorts behind letters: what is fixed comes last
+	// a brace sorts behind letters: what is fixed comes last
+	slices.SortFunc(c.routes, func(a, b *route) int { return strings.Compare(b.template, a.template) })
 	slices.Reverse(c.routes)
 	return c, c.readAnywhere()
 }
@@ -190,7 +192,8 @@ func escaped(name string) string {
 	return strings.ReplaceAll(url.PathEscape(strings.NewReplacer("~", "~0", "/", "~1").Replace(name)), "+", "%2B")
 }
 
-// schemas are those of the document, compiled by JSON Schema 2020-12 when they are first needed. kin-openapi would compile them for each value anew.
+// schemas are those of the document, compiled by JSON Schema 2020-12 when they are first needed.
+// kin-openapi would compile them for each value anew.
 type schemas struct {
 	mu       sync.Mutex
 	compiler *jsonschema.Compiler
@@ -208,7 +211,8 @@ func (s *schemas) read(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("apitest: %w", err)
 	}
-	exact, err := jsonschema.UnmarshalJSON(bytes.NewReader(inJSON)) // 64-bit numbers stay what they are
+	// 64-bit numbers stay what they are
+	exact, err := jsonschema.UnmarshalJSON(bytes.NewReader(inJSON))
 	if err != nil {
 		return fmt.Errorf("apitest: %w", err)
 	}

@@ -156,7 +156,8 @@ func (d *Door) withBody(a *answer, r *http.Request, c *conn, next http.Handler) 
 	b := &body{door: d, load: a.load, conn: c, from: r.Body, size: r.ContentLength, control: http.NewResponseController(a.ResponseWriter)}
 	d.enterBody(b)
 	defer func() { b.leave(c.wasTaken()) }()
-	r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, b)) // net/http keeps its own request, with its own body
+	// net/http keeps its own request, with its own body
+	r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, b))
 	r.Body = b
 	if r.ProtoMajor == 1 {
 		a.body = b

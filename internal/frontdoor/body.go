@@ -63,7 +63,8 @@ func (b *body) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed && b.stall > 0 {
-		_ = b.control.SetReadDeadline(time.Now().Add(b.stall)) // a connection that takes no deadline has none
+		// a connection that takes no deadline has none
+		_ = b.control.SetReadDeadline(time.Now().Add(b.stall))
 	}
 	return !b.closed
 }
@@ -81,7 +82,8 @@ func (b *body) readOn(into []byte) (int, error) {
 	}
 	b.broken = b.broken || err != nil && !b.whole
 	if b.whole && b.stall > 0 {
-		_ = b.control.SetReadDeadline(time.Time{}) // from now on net/http watches for the client's hang-up
+		// from now on net/http watches for the client's hang-up
+		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }

@@ -56,7 +56,8 @@ func TestRefusedRequestsWithoutTheirBodiesKeepNobodyOut(t *testing.T) {
 			silent = append(silent, v)
 		}
 	}
-	expect.Eventually(t, "all have asked", func() bool { return int(asked.Load()) == len(silent) }) // until then a newcomer takes their place
+	// until then a newcomer takes their place
+	expect.Eventually(t, "all have asked", func() bool { return int(asked.Load()) == len(silent) })
 	late := h.visit()
 	late.say(refusal("/", "Content-Length: 0"))
 	expect.Equal(t, "a newcomer", late.hears(), 413)

@@ -21,10 +21,11 @@ type conn struct {
 	// bytes of the header that is coming; -1 = what comes is none; by HTTP/2, bytes that have
 	// reached no handler
 	header atomic.Int64
-	heard  atomic.Bool  // something has come since the last answer
-	many   atomic.Bool  // it has many requests at once, as HTTP/2 has
-	taken  atomic.Bool  // a handler has taken it over
-	until  atomic.Int64 // how long Close may wait for what still comes, in Unix nanoseconds; 0 = not at all
+	heard  atomic.Bool // something has come since the last answer
+	many   atomic.Bool // it has many requests at once, as HTTP/2 has
+	taken  atomic.Bool // a handler has taken it over
+	// how long Close may wait for what still comes, in Unix nanoseconds; 0 = not at all
+	until atomic.Int64
 }
 
 // Read notes that something has come. It ends the connection if that is a header for which there

@@ -19,18 +19,21 @@ const (
 	DefaultMaxConnections = 10_000
 )
 
-// maxFields is how many header fields a request may have: a map of many small ones takes far more memory than their bytes.
+// maxFields is how many header fields a request may have: a map of many small ones takes far more
+// memory than their bytes.
 const maxFields = 256
 
 // Config sets up a door. The zero value of each field means the default beside it.
 type Config struct {
-	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
-	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
-	MaxHeader      int           // bytes of a request's line and header; 0 = 64 KiB. net/http takes 4 KiB more
-	MaxConnections int           // connections that are open at once; 0 = 10000
-	MaxPerAddress  int           // of those, connections of one address, or of one /64 of IPv6; 0 = all
-	MaxBytes       int64         // memory that requests under way may take; 0 = [DefaultMaxBytes]
-	Logger         *slog.Logger  // nil = no log
+	HeaderTimeout time.Duration // how long the header of a request may take to arrive; 0 = 5 s
+	IdleTimeout   time.Duration // how long a connection is kept without a request; 0 = 2 min
+	// bytes of a request's line and header; 0 = 64 KiB. net/http takes 4 KiB more
+	MaxHeader      int
+	MaxConnections int // connections that are open at once; 0 = 10000
+	// of those, connections of one address, or of one /64 of IPv6; 0 = all
+	MaxPerAddress int
+	MaxBytes      int64        // memory that requests under way may take; 0 = [DefaultMaxBytes]
+	Logger        *slog.Logger // nil = no log
 }
 
 func (c Config) withDefaults() Config {
@@ -61,8 +64,9 @@ type Door struct {
 
 	mu     sync.Mutex
 	inside map[net.Conn]*visit
-	quiet  list.List     // those inside of which no request is being answered, the longest first
-	change chan struct{} // closed when a connection has ended or its state has changed; nil = nobody waits for that
+	quiet  list.List // those inside of which no request is being answered, the longest first
+	// closed when a connection has ended or its state has changed; nil = nobody waits for that
+	change chan struct{}
 	warned time.Time
 
 	listeners []net.Listener
@@ -85,8 +89,8 @@ func New(config Config) *Door {
 	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}, unsent: map[*answer]struct{}{}, addresses: map[netip.Prefix]int{}}
 }
 
-// Server is an HTTP server within the bounds. It has to serve on a listener that went through Around.
-// The settings of HTTP/2 are there to be added to.
+// Server is an HTTP server within the bounds. It has to serve on a listener that went through
+// Around. The settings of HTTP/2 are there to be added to.
 func (d *Door) Server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           d.answers(fewFields(handler)),
@@ -103,8 +107,9 @@ func (d *Door) Server(handler http.Handler) *http.Server {
 	}
 }
 
-// Around has a listener let in no more connections than the bound. One more is let in for the one that has been without a request for longest, and if every
-// connection has a request under way, it waits until one has not. Those behind it wait with the operating system.
+// Around has a listener let in no more connections than the bound. One more is let in for the one
+// that has been without a request for longest, and if every connection has a request under way, it
+// waits until one has not. Those behind it wait with the operating system.
 func (d *Door) Around(l net.Listener) net.Listener {
 	around := &listener{Listener: l, door: d, closed: make(chan struct{})}
 	d.mu.Lock()
@@ -113,7 +118,8 @@ func (d *Door) Around(l net.Listener) net.Listener {
 	return around
 }
 
-// fewFields answers a request with too many header fields as net/http answers one whose header is too large.
+// fewFields answers a request with too many header fields as net/http answers one whose header is
+// too large.
 func fewFields(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fields := 0

@@ -20,7 +20,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/logtest"
 )
 
-// net/http keeps a connection that it has refused for half a second, so that the refusal is read before the end.
+// net/http keeps a connection that it has refused for half a second, so that the refusal is read
+// before the end.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
@@ -28,7 +29,8 @@ func TestMain(m *testing.M) {
 // patience only ends a test that hangs.
 const patience = 2 * time.Minute
 
-// house is a server behind a door. A request for /wait is answered when the test says so, one for /keep takes its connection over.
+// house is a server behind a door. A request for /wait is answered when the test says so, one for
+// /keep takes its connection over.
 type house struct {
 	t       *testing.T
 	door    *frontdoor.Door
@@ -157,7 +159,8 @@ func (h *house) crowded() bool {
 func TestOneMoreIsLetInForTheOneThatIsQuietForLongest(t *testing.T) {
 	h := open(t, frontdoor.Config{MaxConnections: 3})
 	first, second, third := h.visit(), h.visit(), h.visit()
-	for _, v := range []*visitor{first, second, third, first} { // so that the second is quiet for longest
+	// so that the second is quiet for longest
+	for _, v := range []*visitor{first, second, third, first} {
 		v.isAnswered()
 		expect.Eventually(t, "the connection is quiet", func() bool { return h.door.Quiet() == h.door.Inside() })
 	}
@@ -170,7 +173,8 @@ func TestOneMoreIsLetInForTheOneThatIsQuietForLongest(t *testing.T) {
 	expect.Equal(t, "how often the log tells of it", strings.Count(h.log.String(), "as many connections are open as may be"), 1)
 }
 
-// A client that says nothing, or its header letter by letter, is as quiet as one between two requests.
+// A client that says nothing, or its header letter by letter, is as quiet as one between two
+// requests.
 func TestThoseThatNeverFinishARequestGoFirst(t *testing.T) {
 	h := open(t, frontdoor.Config{MaxConnections: 2, HeaderTimeout: time.Hour})
 	silent, slow := h.visit(), h.visit()

@@ -98,7 +98,8 @@ func (d *Door) enter(conn net.Conn, closed <-chan struct{}) bool {
 	}
 }
 
-// try lets a connection in if there is room, or if one has to go for it, which the caller then ends. Else change is closed when it may be tried again.
+// try lets a connection in if there is room, or if one has to go for it, which the caller then
+// ends. Else change is closed when it may be tried again.
 func (d *Door) try(conn net.Conn) (leaves net.Conn, change <-chan struct{}, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +124,8 @@ func (d *Door) warnLocked() {
 	}
 }
 
-// hangUp ends a connection at once: one that speaks TLS would wait for a client that may never read.
+// hangUp ends a connection at once: one that speaks TLS would wait for a client that may never
+// read.
 func hangUp(conn net.Conn) {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
@@ -134,7 +136,8 @@ func hangUp(conn net.Conn) {
 	_ = conn.Close() // it may be gone already
 }
 
-// note follows the connections, as [http.Server.ConnState]. One whose header has not come whole is quiet, too.
+// note follows the connections, as [http.Server.ConnState]. One whose header has not come whole is
+// quiet, too.
 func (d *Door) note(conn net.Conn, state http.ConnState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

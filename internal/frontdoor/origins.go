@@ -53,7 +53,8 @@ var noOrigins http.CrossOriginProtection
 func ForOperators(hosts func() Hosts, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		Harden(w, r)
-		w.Header().Set("Content-Security-Policy", strings.Replace(NoPage, ";", "; style-src 'unsafe-inline';", 1)) // the list of profiles has styles
+		// the list of profiles has styles
+		w.Header().Set("Content-Security-Policy", strings.Replace(NoPage, ";", "; style-src 'unsafe-inline';", 1))
 		switch {
 		case !hosts().Allow(r.Host):
 			http.Error(w, HostRule, http.StatusForbidden)

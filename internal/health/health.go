@@ -79,8 +79,8 @@ func (c *Checker) Forget() {
 	c.until = time.Time{}
 }
 
-// look asks every master, and writes the incarnation's marker: only a write tells whether the store
-// takes writes.
+// look asks every master, and writes the incarnation's marker: only a write reports whether the
+// store takes writes.
 func (c *Checker) look(ctx context.Context) Answer {
 	if err := c.config.Store.Ping(ctx); err != nil {
 		return c.refused(err)

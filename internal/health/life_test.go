@@ -14,13 +14,17 @@ func TestIncarnationsTellOfEveryNewLifeOnce(t *testing.T) {
 		found redisstore.Incarnation
 		want  bool
 	}{
-		{redisstore.Incarnation{ID: "a", Change: redisstore.New}, false},                   // the first use
-		{redisstore.Incarnation{ID: "a", Change: redisstore.Same}, false},                  //
-		{redisstore.Incarnation{ID: "b", Previous: "a", Change: redisstore.Changed}, true}, // a failover
-		{redisstore.Incarnation{ID: "b", Change: redisstore.Same}, false},                  //
-		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, true},                   // another process was told of it first
-		{redisstore.Incarnation{ID: "c", Change: redisstore.New}, true},                    // FLUSHALL: the same server, and nothing in it
-		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, false},                  //
+		// the first use
+		{redisstore.Incarnation{ID: "a", Change: redisstore.New}, false},
+		{redisstore.Incarnation{ID: "a", Change: redisstore.Same}, false}, //
+		// a failover
+		{redisstore.Incarnation{ID: "b", Previous: "a", Change: redisstore.Changed}, true},
+		{redisstore.Incarnation{ID: "b", Change: redisstore.Same}, false}, //
+		// another process was told of it first
+		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, true},
+		// FLUSHALL: the same server, and nothing in it
+		{redisstore.Incarnation{ID: "c", Change: redisstore.New}, true},
+		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, false}, //
 	} {
 		expect.Equal(t, fmt.Sprintf("look %d, which finds %+v: the state has changed", i+1, row.found), seen.changed(row.found), row.want)
 	}

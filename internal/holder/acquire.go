@@ -23,11 +23,13 @@ var ErrLayout = errors.New("the pool's layout is not one that this program can s
 const (
 	forever      = time.Duration(math.MaxInt64)
 	shortestWait = 50 * time.Millisecond
-	longestWait  = 5 * time.Second // also where a longer one was named: a holder may release, and a pool be declared new, at any time
+	// also where a longer one was named: a holder may release, and a pool be declared new, at any
+	// time.
+	longestWait = 5 * time.Second
 )
 
-// acquire asks for a grant, again and again while patience lasts and asking can help. One nonce serves until it is known what became of it, so that a
-// reply that was lost costs nothing.
+// acquire asks for a grant, again and again while patience lasts and asking can help. One nonce
+// serves until it is known what became of it, so that a reply that was lost costs nothing.
 func (h *Holder) acquire(patience time.Duration) (*term, error) {
 	began, pause, nonce := time.Now(), shortestWait, secret.New()
 	for {
@@ -61,7 +63,8 @@ func (h *Holder) acquire(patience time.Duration) (*term, error) {
 	}
 }
 
-// spread is how long to wait where that much was named, 0 = nothing: up to half as long again, so that those who wait for one slot do not all ask at once.
+// spread is how long to wait where that much was named, 0 = nothing: up to half as long again, so
+// that those who wait for one slot do not all ask at once.
 func spread(named, pause time.Duration) time.Duration {
 	wait := pause
 	if named > 0 {
@@ -79,7 +82,8 @@ func (h *Holder) pause(d time.Duration) bool {
 	}
 }
 
-// begin keeps a lease that was granted; nil if it can not be counted on any more. Its window is shorter than its TTL if the grant is an older one, asked for again.
+// begin keeps a lease that was granted; nil if it cannot be counted on any more. Its window is
+// shorter than its TTL if the grant is an older one, asked for again.
 func (h *Holder) begin(lease Lease, layout snowflake.Layout, sent, wall time.Time) *term {
 	t := &term{lease: lease, layout: layout, clock: anchor{time: lease.Now, at: time.Now()}, held: make(chan struct{})}
 	age := max(lease.TTL-lease.NotAfter.Sub(lease.Now), 0)

@@ -57,7 +57,8 @@ func TestFinalRefusalNeedsNoPatience(t *testing.T) {
 	})
 }
 
-// Where it is known from when on a grant can be had, that is when it is asked for; a long wait can be cut short by a release.
+// Where it is known from when on a grant can be had, that is when it is asked for; a long wait can
+// be cut short by a release.
 func TestWaitsAsLongAsIsNamed(t *testing.T) {
 	for named, want := range map[time.Duration][2]time.Duration{
 		time.Nanosecond:        {50 * time.Millisecond, 75 * time.Millisecond},
@@ -106,7 +107,8 @@ func TestWaitsLongerAndLongerWhereNothingIsNamed(t *testing.T) {
 	})
 }
 
-// An attempt whose outcome is not known may have taken a slot: it is asked for again under the same name.
+// An attempt whose outcome is not known may have taken a slot: it is asked for again under the same
+// name.
 func TestLostRepliesCostNoSlots(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
 		g.acquired = func(n int) error {
@@ -128,7 +130,8 @@ func TestLostRepliesCostNoSlots(t *testing.T) {
 	})
 }
 
-// A grant that is heard of only when it is repeated counts from when it was given, not from when it was repeated.
+// A grant that is heard of only when it is repeated counts from when it was given, not from when it
+// was repeated.
 func TestRepeatedGrantIsNotTrustedBeyondItsWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
 		g.ahead = -time.Hour

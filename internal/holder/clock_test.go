@@ -17,7 +17,8 @@ import (
 // reading is what a lease's clock says now.
 func reading(lease snowflake.Lease) time.Time { return lease.Time.Add(time.Since(lease.At)) }
 
-// However wrong the client's clock is and however long messages take: the lease's clock is that of the server, late by no more than a reply takes.
+// However wrong the client's clock is and however long messages take: the lease's clock is that of
+// the server, late by no more than a reply takes.
 func TestClockIsNeverAheadOfTheServers(t *testing.T) {
 	for _, ahead := range []time.Duration{0, time.Millisecond, 10 * time.Minute, -10 * time.Minute, 24 * 365 * time.Hour} {
 		for _, way := range [][2]time.Duration{{0, 0}, {3 * time.Second, 0}, {0, 3 * time.Second}, {3 * time.Second, 3 * time.Second}} {
@@ -38,7 +39,8 @@ func TestClockIsNeverAheadOfTheServers(t *testing.T) {
 	}
 }
 
-// The clock that a slow reply has set late is set right by a faster one, and a slower one changes nothing.
+// The clock that a slow reply has set late is set right by a faster one, and a slower one changes
+// nothing.
 func TestClockGetsBetterWithRenewals(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
 		g.back = 8 * time.Second
@@ -60,7 +62,8 @@ func TestClockGetsBetterWithRenewals(t *testing.T) {
 	})
 }
 
-// It goes back only if it must have been ahead: when a server answers whose clock is behind, or the local one ran fast. Generators stand still then.
+// It goes back only if it must have been ahead: when a server answers whose clock is behind, or the
+// local one ran fast. Generators stand still then.
 func TestClockGoesBackWithTheServersAndNotOtherwise(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
 		g.out, g.back = 20*time.Millisecond, 30*time.Millisecond
@@ -127,7 +130,8 @@ func TestReleaseWithoutTheLastStamp(t *testing.T) {
 	})
 }
 
-// Suspend: the wall clock is ahead of the monotonic one. Nothing is stamped until a renewal has told that the lease is there, and the clock is set by it.
+// Suspend: the wall clock is ahead of the monotonic one. Nothing is stamped until a renewal has
+// told that the lease is there, and the clock is set by it.
 func TestSuspend(t *testing.T) {
 	for name, row := range map[string]struct {
 		err    error

@@ -42,8 +42,9 @@ var (
 
 func errFull(wait time.Duration) error { return &refusal{holder.Verdict{Wait: wait}, "full"} }
 
-// granter grants worker ids, one after the other, beyond a network and by a clock of its own. What a hook answers instead of nil is the reply; deaf ones are
-// told after the work was done, as when a reply is lost.
+// granter grants worker ids, one after the other, beyond a network and by a clock of its own. What
+// a hook answers instead of nil is the reply; deaf ones are told after the work was done, as when a
+// reply is lost.
 type granter struct {
 	mu        sync.Mutex
 	ahead     time.Duration // of its clock before the local one

@@ -16,21 +16,27 @@ var ErrNone = errors.New("no lease is held")
 
 // Options say how to hold. The zero value of each field means the default beside it.
 type Options struct {
-	// Reacquire leases another worker id when one was lost, until Release. Without it the holder is done when its lease is.
+	// Reacquire leases another worker id when one was lost, until Release. Without it the holder is
+	// done when its lease is.
 	Reacquire bool
-	// Patience is how long Hold may take while the pool is exhausted, quarantined or can not be reached; 0 = it asks once.
+	// Patience is how long Hold may take while the pool is exhausted, quarantined or cannot be
+	// reached; 0 = it asks once.
 	Patience time.Duration
-	// Margin is how long before the lease can end it counts as ended, half of its TTL at most; 0 = a tenth of its TTL, a second at most.
+	// Margin is how long before the lease can end it counts as ended, half of its TTL at most; 0 =
+	// a tenth of its TTL, a second at most.
 	Margin time.Duration
-	// Strict ends the lease for good when wall time runs ahead, as it does while the machine sleeps. Without it a renewal may tell that it is still there.
+	// Strict ends the lease for good when wall time runs ahead, as it does while the machine
+	// sleeps. Without it a renewal may tell that it is still there.
 	Strict bool
-	// Observe is told of what happens, one event at a time, by whoever does it: it must return soon, and not call Release. nil = nobody.
+	// Observe is told of what happens, one event at a time, by whoever does it: it must return
+	// soon, and not call Release. nil = nobody.
 	Observe func(Event)
 	// Wall is the wall clock; nil = the machine's.
 	Wall func() time.Time
 }
 
-// Holder holds a worker id of a pool, one after the other if it reacquires. It is safe for concurrent use. It implements snowflake.Worker.
+// Holder holds a worker id of a pool, one after the other if it reacquires. It is safe for
+// concurrent use. It implements snowflake.Worker.
 type Holder struct {
 	leaser  Leaser
 	options Options
@@ -62,15 +68,16 @@ func (t *term) read() (Lease, anchor) {
 	return t.lease, t.clock
 }
 
-// Start begins to hold and returns at once: the first grant is asked for until it is there, until Release, until the context ends, or until the leaser says that
-// asking again does not help.
+// Start begins to hold and returns at once: the first grant is asked for until it is there, until
+// Release, until the context ends, or until the leaser says that asking again does not help.
 func Start(ctx context.Context, leaser Leaser, options Options) *Holder {
 	h := newHolder(ctx, leaser, options)
 	go h.run(nil)
 	return h
 }
 
-// Hold acquires a lease and holds it until Release, its loss, or the end of the context. The error is the leaser's.
+// Hold acquires a lease and holds it until Release, its loss, or the end of the context. The error
+// is the leaser's.
 func Hold(ctx context.Context, leaser Leaser, options Options) (*Holder, error) {
 	h := newHolder(ctx, leaser, options)
 	first, err := h.acquire(options.Patience)
@@ -105,7 +112,8 @@ func oneAtATime(observe func(Event)) func(Event) {
 	}
 }
 
-// Lease says what may be stamped now. The error wraps ErrNone, and the reason: none was granted yet, it was lost, or it can not be counted on at the moment.
+// Lease says what may be stamped now. The error wraps ErrNone, and the reason: none was granted
+// yet, it was lost, or it cannot be counted on at the moment.
 func (h *Holder) Lease() (snowflake.Lease, error) {
 	t, lease, clock, err := h.now()
 	if err != nil {
@@ -148,7 +156,8 @@ func none(cause error) error {
 	return fmt.Errorf("%w: %w", ErrNone, cause)
 }
 
-// Context ends when the lease that is held now does, with the reason as its cause; where none is held it has ended.
+// Context ends when the lease that is held now does, with the reason as its cause; where none is
+// held it has ended.
 func (h *Holder) Context() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,7 +169,8 @@ func (h *Holder) Context() context.Context {
 	return ctx
 }
 
-// Done is closed when the holder holds nothing any more and will not: after Release, the end of its context, a final refusal, or a loss without Reacquire.
+// Done is closed when the holder holds nothing any more and will not: after Release, the end of its
+// context, a final refusal, or a loss without Reacquire.
 func (h *Holder) Done() <-chan struct{} { return h.done }
 
 // Err is why nothing is held; nil while a lease is.
@@ -169,9 +179,11 @@ func (h *Holder) Err() error {
 	return err
 }
 
-// Release stops holding and gives the lease back, if there is one. usedUntil is the end of the last timestamp that was stamped, as snowflake.Generator.Stop returns
-// it; the zero time if that is not known, and then it is what the lease's clock has come to by now, and unsaid more. The context bounds the giving back only: the
-// holding has stopped in any case. The error is the leaser's; the lease then ends with its window. Releasing again does nothing.
+// Release stops holding and gives the lease back, if there is one. usedUntil is the end of the last
+// timestamp that was stamped, as snowflake.Generator.Stop returns it; the zero time if that is not
+// known, and then it is what the lease's clock has come to by now, and unsaid more. The context
+// bounds the giving back only: the holding has stopped in any case. The error is the leaser's; the
+// lease then ends with its window. Releasing again does nothing.
 func (h *Holder) Release(ctx context.Context, usedUntil time.Time) error {
 	h.stop(keepalive.ErrReleased)
 	<-h.done
@@ -206,7 +218,8 @@ func (h *Holder) begun() time.Time {
 	return lease.NotBefore
 }
 
-// unsaid is how far ahead of the lease's clock the end of a timestamp may be: the longest unit of a timestamp, and more than the lead of any sane generator.
+// unsaid is how far ahead of the lease's clock the end of a timestamp may be: the longest unit of a
+// timestamp, and more than the lead of any sane generator.
 const unsaid = 2 * time.Second
 
 // run holds lease after lease, beginning with t if that is not nil.

@@ -13,29 +13,42 @@ import (
 var (
 	// ErrLost means that a renewal was refused: the lease is another's, was released, or has ended.
 	ErrLost = errors.New("the lease was lost")
-	// ErrDeadline means that no renewal was confirmed in time. The lease may still be there, but the holder must not count on it.
+	// ErrDeadline means that no renewal was confirmed in time. The lease may still be there, but
+	// the holder must not count on it.
 	ErrDeadline = errors.New("no renewal was confirmed before the lease could end")
 	// ErrReleased means that the holder gave the lease back.
 	ErrReleased = errors.New("the lease was released")
 )
 
-// look is how often the wall clock is compared with the monotonic one while there is nothing else to do.
+// look is how often the wall clock is compared with the monotonic one while there is nothing else
+// to do.
 const look = time.Second
 
-// soon is when a grant that is good for less than a TTL is renewed first. What takes less is never renewed, and what takes longer has its whole TTL then.
+// soon is when a grant that is good for less than a TTL is renewed first. What takes less is never
+// renewed, and what takes longer has its whole TTL then.
 const soon = 20 * time.Millisecond
 
 // Config says what to keep. TTL, Renew and Lost are required.
 type Config struct {
-	TTL    time.Duration                   // what a grant and a renewal are good for
-	First  time.Duration                   // what the grant is good for, if that is less than TTL; 0 = TTL. Its margin is a tenth of it, if that is less than Margin, and it is renewed soon
-	Margin time.Duration                   // how long before the lease can end it counts as ended, half of TTL at most; 0 = a tenth of TTL, a second at most
-	Renew  func(ctx context.Context) error // asks for one more TTL; its context ends with the lease, and after a third of TTL, to make room for another try
-	Lost   func(err error) bool            // tells whether a renewal's error says that the lease is gone
-	Failed func(err error)                 // is told of a renewal that failed otherwise, by the keeper's goroutine; nil = nobody
-	Late   error                           // the cause of an end by the clock, if more is to be said: it wraps ErrDeadline; nil = ErrDeadline
-	Strict bool                            // wall time that runs ahead ends the lease for good
-	Wall   func() time.Time                // nil = the wall clock
+	TTL time.Duration // what a grant and a renewal are good for
+	// what the grant is good for, if that is less than TTL; 0 = TTL. Its margin is a tenth of it,
+	// if that is less than Margin, and it is renewed soon
+	First time.Duration
+	// how long before the lease can end it counts as ended, half of TTL at most; 0 = a tenth of
+	// TTL, a second at most
+	Margin time.Duration
+	// asks for one more TTL; its context ends with the lease, and after a third of TTL, to make
+	// room for another try
+	Renew func(ctx context.Context) error
+	// reports whether a renewal's error says that the lease is gone
+	Lost func(err error) bool
+	// is told of a renewal that failed otherwise, by the keeper's goroutine; nil = nobody
+	Failed func(err error)
+	// the cause of an end by the clock, if more is to be said: it wraps ErrDeadline; nil =
+	// ErrDeadline
+	Late   error
+	Strict bool             // wall time that runs ahead ends the lease for good
+	Wall   func() time.Time // nil = the wall clock
 }
 
 func (c Config) withDefaults() Config {
@@ -74,8 +87,9 @@ type Keeper struct {
 	deadline *time.Timer   // nil before the goroutine has begun
 }
 
-// Start keeps a lease that was granted, until the context ends, the lease does, or Stop is called. sent is the local moment before the grant was asked for, with
-// its monotonic reading, or earlier if not all of TTL was left then; wall is what the wall clock said at that moment.
+// Start keeps a lease that was granted, until the context ends, the lease does, or Stop is called.
+// sent is the local moment before the grant was asked for, with its monotonic reading, or earlier
+// if not all of TTL was left then; wall is what the wall clock said at that moment.
 func Start(ctx context.Context, sent, wall time.Time, config Config) *Keeper {
 	k := &Keeper{config: config.withDefaults(), sent: sent, sentWall: wall}
 	k.good = k.config.First
@@ -100,10 +114,12 @@ func (k *Keeper) begin() {
 	k.run()
 }
 
-// Context ends when the lease does, with ErrLost, ErrDeadline or ErrReleased as its cause, or with the cause of the context that Start was given.
+// Context ends when the lease does, with ErrLost, ErrDeadline or ErrReleased as its cause, or with
+// the cause of the context that Start was given.
 func (k *Keeper) Context() context.Context { return k.ctx }
 
-// Valid is how long the lease can be trusted from now on, by monotonic and wall time; 0 or less if it can not.
+// Valid is how long the lease can be trusted from now on, by monotonic and wall time; 0 or less if
+// it cannot.
 func (k *Keeper) Valid() time.Duration {
 	if k.ctx.Err() != nil {
 		return 0
@@ -165,7 +181,8 @@ func (k *Keeper) expire() {
 	k.cancel(k.config.Late)
 }
 
-// confirm notes that a request which was sent at that moment was granted. It is for nothing if the lease has ended meanwhile.
+// confirm notes that a request which was sent at that moment was granted. It is for nothing if the
+// lease has ended meanwhile.
 func (k *Keeper) confirm(sent, sentWall time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -177,7 +194,8 @@ func (k *Keeper) confirm(sent, sentWall time.Time) {
 	k.deadline.Reset(k.awakeLocked())
 }
 
-// run renews three times in what the last renewal is good for, counted from when it was sent, and more often while renewals fail.
+// run renews three times in what the last renewal is good for, counted from when it was sent, and
+// more often while renewals fail.
 func (k *Keeper) run() {
 	next := k.next
 	for first := true; k.sleep(next, first); first = false {
@@ -210,8 +228,8 @@ func (k *Keeper) renew() error {
 	return k.config.Renew(ctx)
 }
 
-// sleep waits, less if wall time runs ahead so far that the lease counts as ended. It tells whether the lease is still to be kept. slept says that a wait is over
-// already.
+// sleep waits, less if wall time runs ahead so far that the lease counts as ended. It reports
+// whether the lease is still to be kept. slept says that a wait is over already.
 func (k *Keeper) sleep(until time.Time, slept bool) bool {
 	for ; ; slept = false {
 		if !slept {

@@ -28,7 +28,8 @@ var (
 	errGone = errors.New("gone")
 )
 
-// far is who renews, on the other side of a network: answer says what becomes of the renewal that is asked for as the nth.
+// far is who renews, on the other side of a network: answer says what becomes of the renewal that
+// is asked for as the nth.
 type far struct {
 	answer func(ctx context.Context, n int) error
 
@@ -192,7 +193,8 @@ func TestRenewsFasterWhileRenewalsFail(t *testing.T) {
 	})
 }
 
-// Whatever becomes of renewals: the lease ends when a TTL less the margin has passed since the last confirmed one was sent.
+// Whatever becomes of renewals: the lease ends when a TTL less the margin has passed since the last
+// confirmed one was sent.
 func TestLeaseEndsWhateverRedisDoes(t *testing.T) {
 	var released chan struct{}
 	for name, answer := range map[string]func(ctx context.Context) error{
@@ -427,7 +429,8 @@ func TestGrantThatWasSentLongAgo(t *testing.T) {
 	})
 }
 
-// A lease that is given back before there was anything to do for it never had a goroutine; stopping again does nothing, then as well as later.
+// A lease that is given back before there was anything to do for it never had a goroutine; stopping
+// again does nothing, then as well as later.
 func TestStoppingAtOnceAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, after := range []time.Duration{0, time.Minute} {

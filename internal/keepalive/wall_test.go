@@ -10,7 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
 
-// In a bubble the clocks run alike. A machine that slept is one whose wall clock is ahead all of a sudden.
+// In a bubble the clocks run alike. A machine that slept is one whose wall clock is ahead all of a
+// sudden.
 const night = 8 * time.Hour
 
 func TestSuspendEndsTheTrustAndARenewalTellsWhetherItIsThere(t *testing.T) {
@@ -127,7 +128,8 @@ func TestWallClockThatIsSetBackChangesNothing(t *testing.T) {
 	})
 }
 
-// A step of the wall clock that is shorter than the lease costs as much of it, until the next renewal.
+// A step of the wall clock that is shorter than the lease costs as much of it, until the next
+// renewal.
 func TestSmallStepsForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &far{}

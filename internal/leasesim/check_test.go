@@ -9,12 +9,14 @@ import (
 type breach string
 
 const (
-	repeat breach = "the same id twice"   // two grants may stamp, or have stamped, the same timestamp with the same worker id
-	order  breach = "fence goes back"     // a later grant has no larger fence
-	wrong  breach = "wrong time"          // a stamp is ahead of the truth, or far behind it
-	both   breach = "two holders at once" // a holder counts on its lease although another one was granted the worker id more than S ago
-	warm   breach = "no rest"             // a slot is granted again before it has cooled down
-	robbed breach = "lost while alive"    // a renewal in time is refused
+	// two grants may stamp, or have stamped, the same timestamp with the same worker id.
+	repeat breach = "the same id twice"
+	order  breach = "fence goes back" // a later grant has no larger fence
+	wrong  breach = "wrong time"      // a stamp is ahead of the truth, or far behind it
+	// a holder counts on its lease although another one was granted the worker id more than S ago.
+	both   breach = "two holders at once"
+	warm   breach = "no rest"          // a slot is granted again before it has cooled down
+	robbed breach = "lost while alive" // a renewal in time is refused
 	// a grant is of a pool that looks otherwise than it is configured to.
 	shaped breach = "another shape"
 )
@@ -118,7 +120,8 @@ func (c *checker) ordered(g *grant) {
 	}
 }
 
-// rested checks the cool-down, which is promised in calm, and to all but the last holder of the slot.
+// rested checks the cool-down, which is promised in calm, and to all but the last holder of the
+// slot.
 func (c *checker) rested(last, g *grant) {
 	if !c.calm() || g.identity != 0 && last.identity == g.identity {
 		return
@@ -128,7 +131,7 @@ func (c *checker) rested(last, g *grant) {
 	}
 }
 
-// calm tells whether one server with one clock serves all the time.
+// calm reports whether one server with one clock serves all the time.
 func (c *checker) calm() bool { return c.s.faults&(everyLoss|serverClocks) == 0 }
 
 // refused is told of a renewal that was refused at that time of the server.
@@ -138,7 +141,8 @@ func (c *checker) refused(g *grant, now int64) {
 	}
 }
 
-// look is told whenever a holder counts on its lease, and what its clock says. A clock that stood still is noticed by the wall clock, unless that jumps.
+// look is told whenever a holder counts on its lease, and what its clock says. A clock that stood
+// still is noticed by the wall clock, unless that jumps.
 func (c *checker) look(g *grant, clock int64) {
 	if c.s.faulty(suspends) && c.s.faulty(clientClocks) {
 		return

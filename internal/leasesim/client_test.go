@@ -117,7 +117,8 @@ func (c *client) messageDelay() int64 {
 	return c.s.upTo(3)
 }
 
-// ask sends a script to the server of the client's view; hear gets its answer, or that there is none, and the moment of sending.
+// ask sends a script to the server of the client's view; hear gets its answer, or that there is
+// none, and the moment of sending.
 func (c *client) ask(script func(*server) reply, hear func(r reply, sent moment)) {
 	s, target, sent, answered, turn := c.s, c.view, moment{c.mono(), c.wall()}, false, c.turn
 	answer := func(r reply) {
@@ -244,7 +245,8 @@ func (c *client) counted(sent moment) moment {
 	return sent
 }
 
-// moveAnchor sets the clock after a renewal: inside of what the reply allows it goes on as it is, else it is set to the nearer bound.
+// moveAnchor sets the clock after a renewal: inside of what the reply allows it goes on as it is,
+// else it is set to the nearer bound.
 func (c *client) moveAnchor(r reply, sent moment) {
 	earliest, latest := r.now-c.mono(), r.now-sent.mono
 	if !c.s.has(anchorReceived) {
@@ -260,12 +262,13 @@ func (c *client) clock() int64 {
 	return c.mono() + c.anchor
 }
 
-// ended tells whether the holder's own deadline has come.
+// ended reports whether the holder's own deadline has come.
 func (c *client) ended() bool {
 	return c.s.has(localDeadline) && (c.mono() >= c.sent.mono+c.ttl-c.s.margin || c.clock() >= c.g.till) || c.strict && c.ranAhead()
 }
 
-// ranAhead tells whether so much time went by on the wall clock that the lease can not be counted on until a renewal was confirmed.
+// ranAhead reports whether so much time went by on the wall clock that the lease cannot be counted
+// on until a renewal was confirmed.
 func (c *client) ranAhead() bool {
 	return c.s.has(wallDeadline) && c.wall() >= c.sent.wall+c.ttl-c.s.margin
 }
@@ -320,7 +323,8 @@ func (c *client) renew() {
 	}, c.renewed)
 }
 
-// renewed does not look at the old deadline first: a process that was paused may read the answer before its timer fires.
+// renewed does not look at the old deadline first: a process that was paused may read the answer
+// before its timer fires.
 func (c *client) renewed(r reply, sent moment) {
 	switch {
 	case r.word == lost || r.word == refused:

@@ -86,7 +86,8 @@ func (s *sim) victim() *server {
 	return can[s.upTo(int64(len(can)))]
 }
 
-// failover kills the master and promotes heir, which has lost what is not in its file if it is stale.
+// failover kills the master and promotes heir, which has lost what is not in its file if it is
+// stale.
 func (s *sim) failover(heir *server, stale bool) {
 	if heir == nil {
 		return
@@ -143,7 +144,8 @@ func (s *sim) thereAndBack() {
 	})
 }
 
-// split cuts the master off, alone or with a replica, while it serves on, and promotes another. Later the partition heals.
+// split cuts the master off, alone or with a replica, while it serves on, and promotes another.
+// Later the partition heals.
 func (s *sim) split(with bool) {
 	old, heir := s.master, s.victim()
 	if heir == nil || old.side != 0 {

@@ -12,8 +12,9 @@ func still(removed rule) *server {
 	return s.master
 }
 
-// TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine: the last holder of a slot gives it back with a timestamp that is 391 ahead, and it is granted at once. Then all
-// is lost. A window that is a TTL long ends behind the quarantine, and so inside of the next one.
+// TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine: the last holder of a slot gives it back
+// with a timestamp that is 391 ahead, and it is granted at once. Then all is lost. A window that is
+// a TTL long ends behind the quarantine, and so inside of the next one.
 func TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine(t *testing.T) {
 	for removed, intersect := range map[rule]bool{endsInTime: true, 0: false} {
 		v := still(removed)
@@ -45,7 +46,8 @@ func TestWindowThatBeginsLaterDoesNotOutliveTheQuarantine(t *testing.T) {
 	}
 }
 
-// TestRepeatedAcquireOfAnEndedWindowIsANewGrant: another grant may have used a part of the ended one on a server whose state was lost since.
+// TestRepeatedAcquireOfAnEndedWindowIsANewGrant: another grant may have used a part of the ended
+// one on a server whose state was lost since.
 func TestRepeatedAcquireOfAnEndedWindowIsANewGrant(t *testing.T) {
 	for removed, same := range map[rule]bool{repeatOpen: true, 0: false} {
 		v := still(removed)
@@ -61,7 +63,8 @@ func TestRepeatedAcquireOfAnEndedWindowIsANewGrant(t *testing.T) {
 	}
 }
 
-// TestLateRenewalDoesNotReplaceALaterGrant: the renewal was sent before the release, and comes behind the next grant of the slot.
+// TestLateRenewalDoesNotReplaceALaterGrant: the renewal was sent before the release, and comes
+// behind the next grant of the slot.
 func TestLateRenewalDoesNotReplaceALaterGrant(t *testing.T) {
 	for removed, replaced := range map[rule]bool{restoreOlder: true, 0: false} {
 		v := still(removed)

@@ -51,7 +51,8 @@ func (c config) rerun() string {
 	return command
 }
 
-// story is the end of the history of a run that failed, as far as it concerns the worker id with which it failed.
+// story is the end of the history of a run that failed, as far as it concerns the worker id with
+// which it failed.
 func story(c config, s *sim) string {
 	c.trace = s.check.worker
 	h := run(c).history
@@ -81,7 +82,8 @@ func holds(t *testing.T, seeds int, configured func(seed uint64) config) {
 	t.Logf("%d seeds, %v", seeds, &sum)
 }
 
-// TestProtocolHoldsUnderEveryFault runs all classes of faults together, on the ring of sixteen and on a small one, where a worker id changes hands more often.
+// TestProtocolHoldsUnderEveryFault runs all classes of faults together, on the ring of sixteen and
+// on a small one, where a worker id changes hands more often.
 func TestProtocolHoldsUnderEveryFault(t *testing.T) {
 	for _, ring := range []int{maxSlots, 4} {
 		t.Run(fmt.Sprint(ring), func(t *testing.T) {
@@ -91,7 +93,8 @@ func TestProtocolHoldsUnderEveryFault(t *testing.T) {
 	}
 }
 
-// TestProtocolHoldsUnderMixedFaults draws the classes of faults, about half of them each time, the size of the ring, and whether faults come close together.
+// TestProtocolHoldsUnderMixedFaults draws the classes of faults, about half of them each time, the
+// size of the ring, and whether faults come close together.
 func TestProtocolHoldsUnderMixedFaults(t *testing.T) {
 	t.Parallel()
 	holds(t, *rounds, func(seed uint64) config {
@@ -100,7 +103,8 @@ func TestProtocolHoldsUnderMixedFaults(t *testing.T) {
 	})
 }
 
-// TestProtocolHoldsUnderOneFault runs each class of faults by itself, with clients that pause, messages that are lost, late or executed twice, and churn.
+// TestProtocolHoldsUnderOneFault runs each class of faults by itself, with clients that pause,
+// messages that are lost, late or executed twice, and churn.
 func TestProtocolHoldsUnderOneFault(t *testing.T) {
 	for i, name := range classNames {
 		t.Run(name, func(t *testing.T) {

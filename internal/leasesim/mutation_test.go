@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// update searches the seeds that show what each rule is for, and writes the README's table: go test ./internal/leasesim -run TestEveryRule -update.
+// update searches the seeds that show what each rule is for, and writes the README's table: go test
+// ./internal/leasesim -run TestEveryRule -update.
 var update = flag.Bool("update", false, "search seeds for the README's table, and write it")
 
 const (
@@ -44,7 +45,8 @@ func (m *mutation) search(faults class, seeds uint64) (w witness, found bool) {
 	return witness{}, false
 }
 
-// alone finds the classes of faults each of which suffices beside the everyday ones, or just those if they do.
+// alone finds the classes of faults each of which suffices beside the everyday ones, or just those
+// if they do.
 func (m *mutation) alone() (all []witness) {
 	if w, found := m.search(everyday, fewSeeds); found {
 		return []witness{w}
@@ -113,8 +115,9 @@ func (m *mutation) recorded(t *testing.T, text string) (all []witness) {
 	return nil
 }
 
-// TestEveryRuleIsNeeded removes each rule, and each assumption, and runs the seeds of the README's table: each breaks what the table says without the rule, and
-// nothing with it. With -v it tells the history.
+// TestEveryRuleIsNeeded removes each rule, and each assumption, and runs the seeds of the README's
+// table: each breaks what the table says without the rule, and nothing with it. With -v it tells
+// the history.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	if *update {
 		rewrite(t)

@@ -2,6 +2,6 @@
 
 package leasesim
 
-// usual is how many rounds there are unless the flag says otherwise: a bounded run for the middle of
-// a change.
+// usual is how many rounds there are unless the flag says otherwise: a bounded run for the middle
+// of a change.
 const usual = full / 5

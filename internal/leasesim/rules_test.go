@@ -1,45 +1,55 @@
 package leasesim
 
-// rule is one rule of the protocol or one assumption, or several. A simulation may run with some of them removed.
+// rule is one rule of the protocol or one assumption, or several. A simulation may run with some of
+// them removed.
 type rule uint64
 
-// The rules. Each is said as what the protocol does while the rule stands; table_test.go says what is done instead when it does not.
+// The rules. Each is said as what the protocol does while the rule stands; table_test.go says what
+// is done instead when it does not.
 const (
-	windowInID     rule = 1 << iota // a stamp is made only if the timestamp in it lies in the confirmed window
-	behindLast                      // a window begins at the recorded end of the last one, if that is later than now
-	endsInTime                      // a window that begins later than now does not end later than now + TTL
-	quarantine                      // noticed loss starts a quarantine
-	refusal                         // in quarantine nothing is granted, not even windows that begin behind it
-	quarantineSkew                  // a quarantine is longer than the TTL by S
-	renewalNotices                  // a renewal notices loss, too
-	replidMarker                    // the marker is the replication id, not the id of the process
-	countedRecords                  // a wrong count of records is a loss
-	unknownIsLost                   // an unknown pool is a lost one
-	declareKept                     // declaring a pool new changes nothing while there is a pool
-	proofNonce                      // a renewal is for the record's nonce
-	proofBegin                      // a renewal is for the record's begin
-	neverRevived                    // a renewal needs an open window
-	aliveSkew                       // in quarantine, open means open for S more
-	restoreProof                    // a vanished record is restored only while its confirmed window is open
-	restoreSkew                     // for S more
-	restoreOlder                    // over a record that is there only if that one ended before
-	ackAny                          // a grant or renewal counts when it was acknowledged at all
-	ackAll                          // by all replicas, not all but one
-	repeatWrites                    // a repeated acquire writes its record again
-	repeatOpen                      // and is answered its window only while that is open
-	releaseUsed                     // a release leaves the last stamp used inside the window
-	recordsStay                     // slot records do not expire
-	freeOnly                        // only a slot whose window has ended is granted, not simply the next one
-	oneTTL                          // the pool's TTL is the pool's
-	fenceOfTime                     // a fence is not less than the time
-	fenceNext                       // a fence is more than the last one
-	anchored                        // stamps come from the anchored clock, not the wall clock
-	anchorReceived                  // the anchored clock pairs the server's time with the moment its reply came, not the request's
-	localDeadline                   // a holder stops TTL - margin after it sent its last confirmed request
-	deadlineSent                    // after it sent that, not after it had the reply
-	deadlineAge                     // and earlier, if it was answered an older grant
-	wallDeadline                    // and when as much time has gone by on the wall clock
-	coolDown                        // a slot rests behind its window
+	// a stamp is made only if the timestamp in it lies in the confirmed window.
+	windowInID rule = 1 << iota
+	// a window begins at the recorded end of the last one, if that is later than now.
+	behindLast
+	// a window that begins later than now does not end later than now + TTL.
+	endsInTime
+	quarantine // noticed loss starts a quarantine
+	// in quarantine nothing is granted, not even windows that begin behind it.
+	refusal
+	quarantineSkew // a quarantine is longer than the TTL by S
+	renewalNotices // a renewal notices loss, too
+	replidMarker   // the marker is the replication id, not the id of the process
+	countedRecords // a wrong count of records is a loss
+	unknownIsLost  // an unknown pool is a lost one
+	declareKept    // declaring a pool new changes nothing while there is a pool
+	proofNonce     // a renewal is for the record's nonce
+	proofBegin     // a renewal is for the record's begin
+	neverRevived   // a renewal needs an open window
+	aliveSkew      // in quarantine, open means open for S more
+	// a vanished record is restored only while its confirmed window is open.
+	restoreProof
+	restoreSkew  // for S more
+	restoreOlder // over a record that is there only if that one ended before
+	ackAny       // a grant or renewal counts when it was acknowledged at all
+	ackAll       // by all replicas, not all but one
+	repeatWrites // a repeated acquire writes its record again
+	repeatOpen   // and is answered its window only while that is open
+	releaseUsed  // a release leaves the last stamp used inside the window
+	recordsStay  // slot records do not expire
+	// only a slot whose window has ended is granted, not simply the next one.
+	freeOnly
+	oneTTL      // the pool's TTL is the pool's
+	fenceOfTime // a fence is not less than the time
+	fenceNext   // a fence is more than the last one
+	anchored    // stamps come from the anchored clock, not the wall clock
+	// the anchored clock pairs the server's time with the moment its reply came, not the request's.
+	anchorReceived
+	// a holder stops TTL - margin after it sent its last confirmed request.
+	localDeadline
+	deadlineSent // after it sent that, not after it had the reply
+	deadlineAge  // and earlier, if it was answered an older grant
+	wallDeadline // and when as much time has gone by on the wall clock
+	coolDown     // a slot rests behind its window
 	// a quarantine lasts as long as the longest TTL that is allowed, whatever TTL is known of or
 	// asked for.
 	longestTTL
@@ -59,29 +69,30 @@ type class uint64
 
 // The classes.
 const (
-	lag           class = 1 << iota // replicas fall behind by up to a TTL
-	failover                        // the master dies, a replica is promoted
-	staleFailover                   // a replica restarts from its last file and is promoted before it is in step again
-	twice                           // two failovers in a row
-	thereAndBack                    // A to B to A
-	splitAlone                      // the master is cut off and serves on
-	splitWith                       // the master is cut off together with a replica and serves on
-	flush                           // FLUSHALL
-	deleteRecord                    // one record is deleted
-	restartEmpty                    // the master restarts without data
-	restartOld                      // the master restarts from an older file
-	declare                         // the pool is declared new, again and again
-	serverClocks                    // servers' clocks step
-	clientClocks                    // clients' wall clocks are wrong by minutes and jump
-	pauses                          // clients pause, for longer than the TTL too
-	suspends                        // clients are suspended: their monotonic clock stands still
-	messages                        // replies are lost, requests are late or executed twice
-	churn                           // clients release and come back
-	cooling                         // the pool has a cool-down
-	coarse                          // a timestamp of an id stands for a long time
-	twoTTLs                         // half of the clients ask for another TTL
-	defaultTTLs                     // clients ask for no TTL, and half of them would give a new pool a shorter one than it had
-	shapes                          // the pool has another shape than the default
+	lag      class = 1 << iota // replicas fall behind by up to a TTL
+	failover                   // the master dies, a replica is promoted
+	// a replica restarts from its last file and is promoted before it is in step again.
+	staleFailover
+	twice        // two failovers in a row
+	thereAndBack // A to B to A
+	splitAlone   // the master is cut off and serves on
+	splitWith    // the master is cut off together with a replica and serves on
+	flush        // FLUSHALL
+	deleteRecord // one record is deleted
+	restartEmpty // the master restarts without data
+	restartOld   // the master restarts from an older file
+	declare      // the pool is declared new, again and again
+	serverClocks // servers' clocks step
+	clientClocks // clients' wall clocks are wrong by minutes and jump
+	pauses       // clients pause, for longer than the TTL too
+	suspends     // clients are suspended: their monotonic clock stands still
+	messages     // replies are lost, requests are late or executed twice
+	churn        // clients release and come back
+	cooling      // the pool has a cool-down
+	coarse       // a timestamp of an id stands for a long time
+	twoTTLs      // half of the clients ask for another TTL
+	defaultTTLs  // clients ask for no TTL, and half of them would give a new pool a shorter one than it had
+	shapes       // the pool has another shape than the default
 	// processes are killed and begin again under their name, some while another of that name lives.
 	twins
 	classes

@@ -281,7 +281,8 @@ func (x *exec) mine(r *slot, g proof) bool {
 	return r.present && (r.held && r.nonce == g.nonce || !x.has(proofNonce)) && (r.from == g.from || !x.has(proofBegin) || !x.has(proofNonce))
 }
 
-// alive tells whether a window that ends then is open by the clock of every server that can have granted it.
+// alive reports whether a window that ends then is open by the clock of every server that can have
+// granted it.
 func (x *exec) alive(till int64) bool {
 	if x.p.quarantine > x.t && x.has(aliveSkew) {
 		return till > x.t+x.skew || !x.has(neverRevived)
@@ -298,7 +299,7 @@ func (x *exec) proven(till int64) bool {
 	return till > bar || !x.has(restoreProof)
 }
 
-// vanished tells whether the record that is there, if any, is of a time before this grant.
+// vanished reports whether the record that is there, if any, is of a time before this grant.
 func (x *exec) vanished(r *slot, g proof) bool {
 	return !r.present || r.from < g.from && r.till <= g.from || !x.has(restoreOlder)
 }

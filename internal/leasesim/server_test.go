@@ -172,7 +172,8 @@ func (v *server) wake() {
 	v.waiters = kept
 }
 
-// wait is WAIT: done hears whether enough replicas have the offset in time. A server that dies tells nobody.
+// wait is WAIT: done hears whether enough replicas have the offset in time. A server that dies
+// tells nobody.
 func (v *server) wait(offset int64, need int, done func(bool)) {
 	if need == 0 || v.acks(offset) >= need {
 		done(true)

@@ -55,15 +55,16 @@ type sim struct {
 	ttl, skew, margin, lead int64
 	cooldown                int64
 	rare                    int64 // one in how many messages is late, or lost, or executed twice
-	awake                   int64 // one in how many renewals, or three times as many stamps, meets a pause
-	unit                    int64 // how long a timestamp of an id stands for
-	servers                 []*server
-	master                  *server // the one that clients are told of
-	clients                 []*client
-	lastID                  int64 // of nonces and incarnations
-	lagUntil                int64
-	check                   checker
-	history                 []string
+	// one in how many renewals, or three times as many stamps, meets a pause
+	awake    int64
+	unit     int64 // how long a timestamp of an id stands for
+	servers  []*server
+	master   *server // the one that clients are told of
+	clients  []*client
+	lastID   int64 // of nonces and incarnations
+	lagUntil int64
+	check    checker
+	history  []string
 }
 
 func (s *sim) has(r rule) bool     { return s.removed&r == 0 }

@@ -1,5 +1,6 @@
-// Package ledger is the demo's book of charges, kept in Redis so that every server process writes into the same one. On purpose it knows nothing of
-// idempotency: a charge that is made twice stands in it twice.
+// Package ledger is the demo's book of charges, kept in Redis so that every server process writes
+// into the same one. On purpose it knows nothing of idempotency: a charge that is made twice stands
+// in it twice.
 package ledger
 
 import (
@@ -53,7 +54,7 @@ func (l *Ledger) List(ctx context.Context) (wire.Ledger, error) {
 	for i := 0; i+1 < len(entries); i += 2 {
 		payment, err := read(entries[i], entries[i+1])
 		if err != nil {
-			return wire.Ledger{}, fmt.Errorf("%w: an entry of the ledger can not be read: %w", redisstore.ErrUnavailable, err)
+			return wire.Ledger{}, fmt.Errorf("%w: an entry of the ledger cannot be read: %w", redisstore.ErrUnavailable, err)
 		}
 		ledger.Payments = append(ledger.Payments, payment)
 	}

@@ -56,7 +56,8 @@ func TestLedger(t *testing.T) {
 // do runs Lua on the ledger's key.
 func (b book) do(t *testing.T, lua string) {
 	t.Helper()
-	script := &scripts.Script{Name: "test", Source: lua + " return {'ok'}", SHA: strings.Repeat("0", 40)} // not known: the store sends the source
+	// not known: the store sends the source
+	script := &scripts.Script{Name: "test", Source: lua + " return {'ok'}", SHA: strings.Repeat("0", 40)}
 	if _, err := b.store.Run(t.Context(), script, []string{b.store.Key("demo", "payments")}); err != nil {
 		t.Fatalf("running %q: %v", lua, err)
 	}

@@ -1,5 +1,6 @@
-// Package linktest puts a link between a client and a server, and breaks it in the ways in which networks do: by toxiproxy, in the test's own process. A link ends with the
-// test. Its methods may be called by several goroutines, and a link stays as they have left it.
+// Package linktest puts a link between a client and a server, and breaks it in the ways in which
+// networks do: by toxiproxy, in the test's own process. A link ends with the test. Its methods may
+// be called by several goroutines, and a link stays as they have left it.
 package linktest
 
 import (
@@ -31,7 +32,8 @@ func Start(t testing.TB, target string) *Link {
 // Addr is where clients find the server, 127.0.0.1:port.
 func (l *Link) Addr() string { return l.proxy.Listen }
 
-// Swallow has nothing come through any more, either way, on connections that are there and on new ones. All of them stay.
+// Swallow has nothing come through any more, either way, on connections that are there and on new
+// ones. All of them stay.
 func (l *Link) Swallow() {
 	l.t.Helper()
 	l.swallow("upstream")

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// Plan is a run of load. The zero value of each field but Call and one of Duration and Requests means the default beside it.
+// Plan is a run of load. The zero value of each field but Call and one of Duration and Requests
+// means the default beside it.
 type Plan struct {
-	Call func(ctx context.Context, n int64) error // the n-th call, from 0 on; called by many at once. Its context ends Grace after the run's end
-	Code func(error) string                       // a word for a kind of error; nil = all are "error"
+	// the n-th call, from 0 on; called by many at once. Its context ends Grace after the run's end
+	Call func(ctx context.Context, n int64) error
+	Code func(error) string // a word for a kind of error; nil = all are "error"
 
 	Concurrency int           // callers; 0 = 1
 	Duration    time.Duration // how long calls are begun; 0 = until Requests
@@ -21,8 +23,9 @@ type Plan struct {
 	WarmUp      time.Duration // the same load before, which is not recorded
 	Grace       time.Duration // how long calls under way may take at the end; 0 = 10 s
 
-	Every    time.Duration // length of a row; 0 = 1 s
-	Progress func(Row)     // is told each row as it ends, and does not come from two goroutines at once; nil = nobody is
+	Every time.Duration // length of a row; 0 = 1 s
+	// is told each row as it ends, and does not come from two goroutines at once; nil = nobody is
+	Progress func(Row)
 }
 
 // MaxRate is the most that a plan may ask for, in calls a second.
@@ -52,8 +55,9 @@ func (p Plan) withDefaults() (Plan, error) {
 	return p, nil
 }
 
-// Run makes the load and returns what was measured. When the context ends no more calls are begun, those under way may end, and the result is of what there was until then.
-// The error says what is wrong with the plan.
+// Run makes the load and returns what was measured. When the context ends no more calls are begun,
+// those under way may end, and the result is of what there was until then. The error says what is
+// wrong with the plan.
 func Run(ctx context.Context, plan Plan) (*Result, error) {
 	plan, err := plan.withDefaults()
 	if err != nil {
@@ -137,7 +141,7 @@ func (r *run) caller(begin, calls context.Context, into *shard) {
 	}
 }
 
-// await waits for the moment for which a call is meant, and tells whether it may still begin.
+// await waits for the moment for which a call is meant, and reports whether it may still begin.
 func (r *run) await(begin context.Context, n int64, timer *time.Timer) (meant time.Time, ok bool) {
 	now := time.Now()
 	if r.Rate == 0 {
@@ -157,7 +161,7 @@ func (r *run) await(begin context.Context, n int64, timer *time.Timer) (meant ti
 	}
 }
 
-// before tells whether a moment lies before the end of the duration, if there is one.
+// before reports whether a moment lies before the end of the duration, if there is one.
 func (r *run) before(at time.Time) bool {
 	return r.Duration == 0 || at.Sub(r.start) < r.Duration
 }
@@ -167,7 +171,8 @@ func (r *run) meant(n int64) time.Duration {
 	return time.Duration(float64(n) / r.Rate * float64(time.Second))
 }
 
-// rows takes a row each time one is full, until all calls are over. Behind the end of the run calls have Grace to end.
+// rows takes a row each time one is full, until all calls are over. Behind the end of the run calls
+// have Grace to end.
 func (r *run) rows(begin context.Context, done <-chan struct{}, cut func()) (rows []Row) {
 	tick := time.NewTicker(r.Every)
 	defer tick.Stop()

@@ -82,7 +82,8 @@ func TestClosedLoopKeepsItsCallersBusy(t *testing.T) {
 	})
 }
 
-// While the operation stands still for a second, an open loop's calls wait, and their waiting is measured. A closed loop has one slow sample.
+// While the operation stands still for a second, an open loop's calls wait, and their waiting is
+// measured. A closed loop has one slow sample.
 func TestOpenLoopMeasuresWhatWaitsBehindAStall(t *testing.T) {
 	stalls := func() func(context.Context, int64) error {
 		start := time.Now()
@@ -194,7 +195,8 @@ func TestWarmUpIsNotRecorded(t *testing.T) {
 	})
 }
 
-// An end that was asked for lets calls end that are under way, for a while, and keeps what was measured.
+// An end that was asked for lets calls end that are under way, for a while, and keeps what was
+// measured.
 func TestAnEndInTheMiddleKeepsWhatWasMeasured(t *testing.T) {
 	for _, rate := range []float64{0, 10} {
 		synctest.Test(t, func(t *testing.T) {

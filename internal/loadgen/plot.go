@@ -33,7 +33,7 @@ var (
 // ErrPlotName says that a file's name does not tell what kind of picture it is to be.
 var ErrPlotName = errors.New("a plot is written to a file whose name ends in .svg or .png")
 
-// CheckPlotName tells whether a plot can be written to a file of that name.
+// CheckPlotName reports whether a plot can be written to a file of that name.
 func CheckPlotName(name string) error {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".svg", ".png":

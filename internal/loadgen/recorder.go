@@ -32,7 +32,8 @@ type Result struct {
 	Errors map[string]int64 // the failed ones by their codes
 	First  map[string]error // of each code one of the first
 
-	Latency  Latencies // of what succeeded: from when it was begun, or with a rate from when it was meant
+	// of what succeeded: from when it was begun, or with a rate from when it was meant
+	Latency  Latencies
 	Failures Latencies // of what failed
 	Delay    Latencies // of an open loop: how much later than meant calls were begun
 
@@ -93,7 +94,8 @@ type recorder struct {
 	failed int64
 }
 
-// shard is what some of the callers have recorded since the last row; failures and delays since the start.
+// shard is what some of the callers have recorded since the last row; failures and delays since the
+// start.
 type shard struct {
 	mu       sync.Mutex
 	window   *hdr.Histogram
@@ -112,7 +114,8 @@ func newRecorder(shards int) *recorder {
 	return r
 }
 
-// record takes a call; code is a word for err, if it failed. What is beyond the histogram counts as its end.
+// record takes a call; code is a word for err, if it failed. What is beyond the histogram counts as
+// its end.
 func (s *shard) record(took, delay time.Duration, err error, code string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +132,8 @@ func (s *shard) record(took, delay time.Duration, err error, code string) {
 }
 
 func put(into *hdr.Histogram, d time.Duration) {
-	_ = into.RecordValue(min(max(int64(d), shortest), longest)) // within its bounds it takes every value
+	// within its bounds it takes every value
+	_ = into.RecordValue(min(max(int64(d), shortest), longest))
 }
 
 // row takes what was recorded since the last one.

@@ -1,4 +1,5 @@
-// Package names says what can be a name: of a counter, a lock, a pool, a tag, a holder. It is one rule for the library, the service, its clients and the commands.
+// Package names says what can be a name: of a counter, a lock, a pool, a tag, a holder. It is one
+// rule for the library, the service, its clients and the commands.
 package names
 
 // Max is how many characters a name has at most.
@@ -7,7 +8,8 @@ const Max = 200
 // Rule says the rule to people.
 const Rule = "1 to 200 characters of A–Z a–z 0–9 . _ : ~ @ -"
 
-// Valid tells whether a text keeps the rule. It is safe for concurrent use, and allocates nothing.
+// Valid reports whether a text keeps the rule. It is safe for concurrent use, and allocates
+// nothing.
 func Valid(text string) bool {
 	for i := range len(text) {
 		if !inNames[text[i]] {
@@ -17,7 +19,8 @@ func Valid(text string) bool {
 	return text != "" && len(text) <= Max
 }
 
-// InPath tells whether a valid name can be a part of a URL's path by itself, where . and .. mean something else.
+// InPath reports whether a valid name can be a part of a URL's path by itself, where . and .. mean
+// something else.
 func InPath(text string) bool { return Valid(text) && text != "." && text != ".." }
 
 var inNames = func() (allowed [256]bool) {

@@ -6,15 +6,17 @@ import (
 	"syscall"
 )
 
-// Process is a running child. Its exit is always collected, so its id is free again once Done is closed. Only Start makes one. It may be used by several goroutines.
+// Process is a running child. Its exit is always collected, so its id is free again once Done is
+// closed. Only Start makes one. It may be used by several goroutines.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error
 }
 
-// Start starts a command, and waits for it on the same operating system thread. On Linux the child gets the signal last when this process dies. The thread matters for that: the child
-// gets it when the very thread ends that has started it, and the Go runtime ends idle threads as it likes.
+// Start starts a command, and waits for it on the same operating system thread. On Linux the child
+// gets the signal last when this process dies. The thread matters for that: the child gets it when
+// the very thread ends that has started it, and the Go runtime ends idle threads as it likes.
 func Start(cmd *exec.Cmd, last syscall.Signal) (*Process, error) {
 	signalWithParent(cmd, last)
 	p := &Process{cmd: cmd, done: make(chan struct{})}
@@ -47,7 +49,8 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// Running tells whether the process has been started and has not ended. A stopped process is running; nil is not.
+// Running reports whether the process has been started and has not ended. A stopped process is
+// running; nil is not.
 func (p *Process) Running() bool {
 	if p == nil {
 		return false
@@ -60,12 +63,14 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Signal sends a signal, and tells whether the process was there to get it. The id of one that is gone is never signalled again.
+// Signal sends a signal, and reports whether the process was there to get it. The id of one that is
+// gone is never signalled again.
 func (p *Process) Signal(signal syscall.Signal) (sent bool) {
 	return p.cmd.Process.Signal(signal) == nil
 }
 
-// End ends the process, stopped or not, with a signal that it does not refuse, and returns when it is gone.
+// End ends the process, stopped or not, with a signal that it does not refuse, and returns when it
+// is gone.
 func (p *Process) End(signal syscall.Signal) {
 	p.Signal(signal)
 	p.Signal(syscall.SIGCONT)

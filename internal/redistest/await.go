@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// within returns a context for one wait. It ends after limit, and with the test; in a cleanup, where the test's own
-// context has ended already, only the limit counts.
+// within returns a context for one wait. It ends after limit, and with the test; in a cleanup,
+// where the test's own context has ended already, only the limit counts.
 func within(t testing.TB, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx := t.Context()
 	if ctx.Err() != nil {
@@ -17,7 +17,8 @@ func within(t testing.TB, limit time.Duration) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, limit)
 }
 
-// await calls check until it returns nil. After limit, or at the end of the test, it returns check's last complaint.
+// await calls check until it returns nil. After limit, or at the end of the test, it returns
+// check's last complaint.
 func await(t testing.TB, limit time.Duration, check func(context.Context) error) error {
 	ctx, cancel := within(t, limit)
 	defer cancel()

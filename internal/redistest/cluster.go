@@ -12,15 +12,17 @@ import (
 
 const slotCount = 16384
 
-// Cluster is a Redis Cluster whose masters share all slots evenly. A node that is silent for 2 s counts as failed.
+// Cluster is a Redis Cluster whose masters share all slots evenly. A node that is silent for 2 s
+// counts as failed.
 type Cluster struct {
 	t       testing.TB
 	masters int
 	nodes   []*Server // the masters at the start, then their replicas
 }
 
-// StartCluster runs a cluster of that many masters, at least three, with that many replicas each, and ends it with the
-// test. When it returns, every node finds the cluster to be fine and every replica is in sync.
+// StartCluster runs a cluster of that many masters, at least three, with that many replicas each,
+// and ends it with the test. When it returns, every node finds the cluster to be fine and every
+// replica is in sync.
 func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	t.Helper()
 	if masters < 3 {
@@ -47,8 +49,8 @@ func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	return c
 }
 
-// join gives every master its slots and introduces all nodes to each other. Epochs are set first, since a node takes
-// one only while it is alone, and equal ones would have to be sorted out later.
+// join gives every master its slots and introduces all nodes to each other. Epochs are set first,
+// since a node takes one only while it is alone, and equal ones would have to be sorted out later.
 func (c *Cluster) join(ctx context.Context) error {
 	for i, n := range c.nodes {
 		if err := n.client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
@@ -72,7 +74,8 @@ func (c *Cluster) join(ctx context.Context) error {
 	return nil
 }
 
-// assignReplicas hands the nodes that have no slots to the masters in turn. The nodes have to know each other.
+// assignReplicas hands the nodes that have no slots to the masters in turn. The nodes have to know
+// each other.
 func (c *Cluster) assignReplicas(ctx context.Context) error {
 	for i, n := range c.nodes[c.masters:] {
 		master := c.nodes[i%c.masters]
@@ -109,8 +112,8 @@ func (c *Cluster) checkAcquainted(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// checkFine returns nil when every node finds the cluster to be in order, knows who is a replica, and every replica is
-// in sync.
+// checkFine returns nil when every node finds the cluster to be in order, knows who is a replica,
+// and every replica is in sync.
 func (c *Cluster) checkFine(ctx context.Context) error {
 	var errs []error
 	for _, n := range c.nodes {
@@ -165,11 +168,13 @@ func (c *Cluster) URL() string {
 	return "redis+cluster://" + strings.Join(addrs, ",")
 }
 
-// Nodes returns all nodes of the cluster, running or not: those that were masters at the start, then the replicas.
+// Nodes returns all nodes of the cluster, running or not: those that were masters at the start,
+// then the replicas.
 func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
-// MasterOf returns the node that serves key's slot now. While none does, because the master is down or paused and no
-// replica has taken over yet, it waits for one. It fails the test when that takes minutes.
+// MasterOf returns the node that serves key's slot now. While none does, because the master is down
+// or paused and no replica has taken over yet, it waits for one. It fails the test when that takes
+// minutes.
 func (c *Cluster) MasterOf(key string) *Server {
 	c.t.Helper()
 	var master *Server
@@ -183,8 +188,8 @@ func (c *Cluster) MasterOf(key string) *Server {
 	return master
 }
 
-// findMaster asks every node that can answer whether the slot is its own. If two say so, which happens when a deposed
-// master has not heard of it yet, the greater epoch is right.
+// findMaster asks every node that can answer whether the slot is its own. If two say so, which
+// happens when a deposed master has not heard of it yet, the greater epoch is right.
 func (c *Cluster) findMaster(ctx context.Context, key string) (*Server, error) {
 	var master *Server
 	var epoch int64
@@ -262,8 +267,8 @@ type clusterNode struct {
 	slots     [][2]int // first and last of each range
 }
 
-// parseClusterNode reads "id address flags master ping pong epoch link-state slot…". Slots that are on the move stand
-// in brackets and are listed with their owner besides, so they are passed over.
+// parseClusterNode reads "id address flags master ping pong epoch link-state slot…". Slots that are
+// on the move stand in brackets and are listed with their owner besides, so they are passed over.
 func parseClusterNode(line string) (clusterNode, error) {
 	fields := strings.Fields(line)
 	if len(fields) < 8 {

@@ -43,7 +43,8 @@ func TestClusterRoutesKeysToTheNodesThatOwnThem(t *testing.T) {
 
 func TestMasterOfAgreesWithTheSlotsOfTheCluster(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, 4, 0) // slots do not divide evenly by every count; every one has to be served
+	// slots do not divide evenly by every count; every one has to be served
+	c := StartCluster(t, 4, 0)
 	slots, err := c.Nodes()[3].Client().ClusterSlots(t.Context()).Result()
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/proctest"
 )
 
-// launchLocked starts the process and returns when it answers. A process that does not is gone again on return.
+// launchLocked starts the process and returns when it answers. A process that does not is gone
+// again on return.
 func (s *Server) launchLocked() error {
 	if s.ended {
 		return fmt.Errorf("%s: the test has ended", s.Addr())
@@ -85,9 +86,9 @@ func (s *Server) awaitReady(p *proctest.Process) error {
 	}
 }
 
-// probe returns nil when process pid answers PING on the server's address. It asks for the process id since whoever
-// else had got hold of the port might be a Redis as well. It speaks to the socket itself: a go-redis client would log
-// every refused dial.
+// probe returns nil when process pid answers PING on the server's address. It asks for the process
+// id since whoever else had got hold of the port might be a Redis as well. It speaks to the socket
+// itself: a go-redis client would log every refused dial.
 func (s *Server) probe(ctx context.Context, pid int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

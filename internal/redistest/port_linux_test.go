@@ -17,7 +17,8 @@ func TestPortIsHeldWhileTheServerIsDown(t *testing.T) {
 	s.Restart()
 	number := s.port.Number()
 	s.release()
-	err := await(t, startLimit, func(context.Context) error { return bindPlainly(number) }) // a process that is being started may have a copy of it for a moment
+	// a process that is being started may have a copy of it for a moment
+	err := await(t, startLimit, func(context.Context) error { return bindPlainly(number) })
 	if err != nil {
 		t.Errorf("bind the port after its release: %v", err)
 	}

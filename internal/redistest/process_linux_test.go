@@ -17,8 +17,8 @@ import (
 
 const helperVariable = "REDISTEST_HELPER"
 
-// These tests run this test binary once more, with a server, and kill it. What tells that the server
-// is gone is its port: until somebody collects its exit, its process id stays.
+// These tests run this test binary once more, with a server, and kill it. What tells that the
+// server is gone is its port: until somebody collects its exit, its process id stays.
 
 func TestServerDiesWithAKilledTestBinary(t *testing.T) {
 	if os.Getenv(helperVariable) != "" {
@@ -42,9 +42,9 @@ func TestSharedServerDiesWithAKilledTestBinaryAndLeavesNoFiles(t *testing.T) {
 	})
 }
 
-// diesWithItsBinary runs the calling test alone in another process, kills that and waits for the end
-// of the server that it started. It returns the directory for its files, which it had no chance to
-// remove.
+// diesWithItsBinary runs the calling test alone in another process, kills that and waits for the
+// end of the server that it started. It returns the directory for its files, which it had no chance
+// to remove.
 func diesWithItsBinary(t *testing.T) (files string) {
 	t.Helper()
 	files = t.TempDir()

@@ -14,12 +14,14 @@ type Fate int
 const (
 	Pass      Fate = iota // it is forwarded, and answered
 	CutBefore             // the connection is cut before it is forwarded
-	CutAfter              // it is forwarded and answered; the connection is cut before the answer goes back
-	Swallow               // it is not forwarded, and the connection stays
+	// CutAfter forwards the request and cuts the connection before the answer goes back.
+	CutAfter
+	Swallow // it is not forwarded, and the connection stays
 )
 
-// Proxy stands between a client and a server, on an address of its own. It shows every request to a judge; a client that writes a request at once, as
-// go-redis does, has it shown whole. It ends with the test.
+// Proxy stands between a client and a server, on an address of its own. It shows every request to a
+// judge; a client that writes a request at once, as go-redis does, has it shown whole. It ends with
+// the test.
 type Proxy struct {
 	target   string
 	listener net.Listener
@@ -31,8 +33,9 @@ type Proxy struct {
 	conns []net.Conn
 }
 
-// StartProxy starts a proxy in front of an address. judge says what becomes of a request, which waits for it; then, if not nil, is called just before the
-// connection is cut. It is called by several goroutines.
+// StartProxy starts a proxy in front of an address. judge says what becomes of a request, which
+// waits for it; then, if not nil, is called just before the connection is cut. It is called by
+// several goroutines.
 func StartProxy(t testing.TB, target string, judge func(request []byte) (fate Fate, then func())) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,7 +54,8 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // URL returns it as redis://127.0.0.1:port.
 func (p *Proxy) URL() string { return "redis://" + p.Addr() }
 
-// SetDeaf tells whether connections from now on are accepted and never answered, as a firewall that drops packets does.
+// SetDeaf reports whether connections from now on are accepted and never answered, as a firewall
+// that drops packets does.
 func (p *Proxy) SetDeaf(deaf bool) { p.deaf.Store(deaf) }
 
 func (p *Proxy) end() {

@@ -30,8 +30,9 @@ func checkReplication(ctx context.Context, master *Server, replicas []*Server) e
 	return nil
 }
 
-// checkConfirmation returns nil when that many replicas confirm a write, which leaves nothing behind. One that a master calls online may not have been sent any write yet: the master
-// waits for its first word, up to a second.
+// checkConfirmation returns nil when that many replicas confirm a write, which leaves nothing
+// behind. One that a master calls online may not have been sent any write yet: the master waits for
+// its first word, up to a second.
 func checkConfirmation(ctx context.Context, master *Server, replicas int) error {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()

@@ -17,8 +17,9 @@ const (
 	quorum        = 2
 )
 
-// SentinelSet is one master, its replicas, and three sentinels that watch them under the name "coatcheck": a quorum of
-// two, 500 ms of silence before a sentinel holds a server to be down, and a failover timeout of 3 s.
+// SentinelSet is one master, its replicas, and three sentinels that watch them under the name
+// "coatcheck": a quorum of two, 500 ms of silence before a sentinel holds a server to be down, and
+// a failover timeout of 3 s.
 type SentinelSet struct {
 	t         testing.TB
 	servers   []*Server // the data, first the one that was master at the start
@@ -31,8 +32,9 @@ type sentinel struct {
 	client *redis.SentinelClient
 }
 
-// StartSentinel runs a master with that many replicas and three sentinels, and ends them with the test. When it
-// returns, the replicas are in sync and every sentinel knows them and the other sentinels.
+// StartSentinel runs a master with that many replicas and three sentinels, and ends them with the
+// test. When it returns, the replicas are in sync and every sentinel knows them and the other
+// sentinels.
 func StartSentinel(t testing.TB, replicas int) *SentinelSet {
 	t.Helper()
 	set := &SentinelSet{t: t}
@@ -81,19 +83,21 @@ func startSentinelFor(t testing.TB, master *Server) sentinel {
 	return sentinel{Server: s, client: client}
 }
 
-// hurry makes the sentinel greet the others every 200 ms instead of 2 s, which is how they find each other and hear of
-// a failover, and look at its servers every second instead of ten, which is how a master that comes back is noticed and
-// made a replica. They ask each server every 300 ms: with the usual second a server that they have only just heard of is
-// asked first when its 500 ms of silence are over already, and one failover may bring the next; asked much more often than this,
-// they would find no replica fit. What decides about a failover stays as it is. A server that does not allow it only takes longer.
+// hurry makes the sentinel greet the others every 200 ms instead of 2 s, which is how they find
+// each other and hear of a failover, and look at its servers every second instead of ten, which is
+// how a master that comes back is noticed and made a replica. They ask each server every 300 ms:
+// with the usual second a server that they have only just heard of is asked first when its 500 ms
+// of silence are over already, and one failover may bring the next; asked much more often than
+// this, they would find no replica fit. What decides about a failover stays as it is. A server that
+// does not allow it only takes longer.
 func (s *Server) hurry() {
 	ctx, cancel := within(s.t, queryLimit)
 	defer cancel()
 	_ = s.client.Do(ctx, "SENTINEL", "DEBUG", "publish-period", "200", "info-period", "1000", "ping-period", "300").Err()
 }
 
-// checkKnows returns nil when the sentinel knows the other sentinels and that many replicas, sees them all in good
-// health, and would reach the quorum.
+// checkKnows returns nil when the sentinel knows the other sentinels and that many replicas, sees
+// them all in good health, and would reach the quorum.
 func (s sentinel) checkKnows(ctx context.Context, replicas int) error {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
@@ -139,8 +143,8 @@ func (s *SentinelSet) Sentinels() (servers []*Server) {
 	return servers
 }
 
-// Master returns the server that the sentinels call master now, running or not. While they disagree, as they do for a
-// moment during a failover, it waits until they no longer do.
+// Master returns the server that the sentinels call master now, running or not. While they
+// disagree, as they do for a moment during a failover, it waits until they no longer do.
 func (s *SentinelSet) Master() *Server {
 	s.t.Helper()
 	var master *Server
@@ -154,7 +158,8 @@ func (s *SentinelSet) Master() *Server {
 	return master
 }
 
-// Replicas returns all servers of the set but the master: those that replicate it, and those that are not running.
+// Replicas returns all servers of the set but the master: those that replicate it, and those that
+// are not running.
 func (s *SentinelSet) Replicas() []*Server {
 	s.t.Helper()
 	master := s.Master()
@@ -167,8 +172,9 @@ func (s *SentinelSet) Replicas() []*Server {
 	return replicas
 }
 
-// WaitForMaster waits until the sentinels agree on another master than not and that one accepts writes, and returns it.
-// With a nil not any master will do. It fails the test when that takes minutes.
+// WaitForMaster waits until the sentinels agree on another master than not and that one accepts
+// writes, and returns it. With a nil not any master will do. It fails the test when that takes
+// minutes.
 func (s *SentinelSet) WaitForMaster(not *Server) *Server {
 	s.t.Helper()
 	var master *Server
@@ -187,7 +193,8 @@ func (s *SentinelSet) WaitForMaster(not *Server) *Server {
 	return master
 }
 
-// agreedMaster returns the server that all sentinels that answer, and at least a quorum of them, call master.
+// agreedMaster returns the server that all sentinels that answer, and at least a quorum of them,
+// call master.
 func (s *SentinelSet) agreedMaster(ctx context.Context) (*Server, error) {
 	var named string
 	var votes int
@@ -222,7 +229,8 @@ func (s sentinel) masterAddr(ctx context.Context) (string, error) {
 	return strings.Join(hostPort, ":"), err
 }
 
-// checkWritable returns nil when the server takes a write. It deletes a key that nobody has, so nothing changes.
+// checkWritable returns nil when the server takes a write. It deletes a key that nobody has, so
+// nothing changes.
 func (s *Server) checkWritable(ctx context.Context) error {
 	if s.Pid() == 0 {
 		return fmt.Errorf("%s is not running", s.Addr())

@@ -20,12 +20,14 @@ import (
 )
 
 const (
-	startLimit    = 2 * time.Minute // for a server to answer after its start
-	stopLimit     = 2 * time.Minute // for a server to end after SIGTERM; it may wait 10 s for replicas that lag
+	startLimit = 2 * time.Minute // for a server to answer after its start
+	// for a server to end after SIGTERM; it may wait 10 s for replicas that lag.
+	stopLimit     = 2 * time.Minute
 	failoverLimit = 4 * time.Minute // for a failover, even one whose first elections failed
-	queryLimit    = 5 * time.Second // for a server to answer one question of ours, while we wait for something
-	pollEvery     = 2 * time.Millisecond
-	logLines      = 20 // of a server's log are shown with a failure
+	// for a server to answer one question of ours, while we wait for something.
+	queryLimit = 5 * time.Second
+	pollEvery  = 2 * time.Millisecond
+	logLines   = 20 // of a server's log are shown with a failure
 )
 
 // errPortTaken says that somebody else had the server's port.
@@ -57,8 +59,9 @@ type options struct {
 	args     []string // on its command line, so they overrule the file
 }
 
-// Start runs a private redis-server and ends it with the test. The server keeps nothing on disk unless args say so;
-// args are options as redis-server takes them on its command line, such as "--appendonly", "yes".
+// Start runs a private redis-server and ends it with the test. The server keeps nothing on disk
+// unless args say so; args are options as redis-server takes them on its command line, such as
+// "--appendonly", "yes".
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return start(t, options{args: args})
@@ -74,7 +77,8 @@ func start(t testing.TB, o options) *Server {
 	return s
 }
 
-// tryStart returns a server that answers. When somebody else got its port first, it tries a few others.
+// tryStart returns a server that answers. When somebody else got its port first, it tries a few
+// others.
 func tryStart(t testing.TB, o options) (*Server, error) {
 	binary, err := findBinary()
 	if err != nil {
@@ -108,7 +112,8 @@ func findBinary() (string, error) {
 	return path, nil
 }
 
-// passwordIn returns the password that args make the server ask for, so that we can still look at it.
+// passwordIn returns the password that args make the server ask for, so that we can still look at
+// it.
 func passwordIn(args []string) string {
 	password := ""
 	for i := 1; i < len(args); i++ {
@@ -142,9 +147,10 @@ func (s *Server) firstStart() error {
 	return s.launchLocked()
 }
 
-// clientOptions are those of a client without retries, so that what it reports is what happened. The pool is wide
-// because go-redis stops dialling for a while after as many failed dials as the pool has places, and a server that has
-// been down for long should be reachable as soon as it is back.
+// clientOptions are those of a client without retries, so that what it reports is what happened.
+// The pool is wide because go-redis stops dialling for a while after as many failed dials as the
+// pool has places, and a server that has been down for long should be reachable as soon as it is
+// back.
 func (s *Server) clientOptions() *redis.Options {
 	return &redis.Options{
 		Addr:                     s.Addr(),
@@ -198,11 +204,12 @@ func (s *Server) URL() string { return "redis://" + s.Addr() }
 // Nodes is the server alone, as [Cluster.Nodes] is all of a cluster's.
 func (s *Server) Nodes() []*Server { return []*Server{s} }
 
-// Client returns a plain go-redis client for looking at the server and for faulting it. It never retries, honours the
-// deadline of its context, and is closed with the test.
+// Client returns a plain go-redis client for looking at the server and for faulting it. It never
+// retries, honours the deadline of its context, and is closed with the test.
 func (s *Server) Client() *redis.Client { return s.client }
 
-// Pid returns the process id of the server, or 0 when it is not running. A paused server is running.
+// Pid returns the process id of the server, or 0 when it is not running. A paused server is
+// running.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,8 +219,8 @@ func (s *Server) Pid() int {
 	return s.process.Pid()
 }
 
-// Stop asks the server to shut down in order, as SIGTERM does, and returns when it has ended. A paused server is
-// resumed for it. Stopping a server that is not running does nothing.
+// Stop asks the server to shut down in order, as SIGTERM does, and returns when it has ended. A
+// paused server is resumed for it. Stopping a server that is not running does nothing.
 func (s *Server) Stop() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -223,16 +230,17 @@ func (s *Server) Stop() {
 	}
 }
 
-// Kill ends the server as a crash would, with SIGKILL, and returns when it is gone. Killing a server that is not
-// running does nothing.
+// Kill ends the server as a crash would, with SIGKILL, and returns when it is gone. Killing a
+// server that is not running does nothing.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.killLocked()
 }
 
-// Pause freezes the server with SIGSTOP: it keeps its connections, and the kernel even accepts new ones, but nothing
-// is answered until Resume. Commands sent meanwhile are run then. Pausing a server that is not running fails the test.
+// Pause freezes the server with SIGSTOP: it keeps its connections, and the kernel even accepts new
+// ones, but nothing is answered until Resume. Commands sent meanwhile are run then. Pausing a
+// server that is not running fails the test.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -254,8 +262,8 @@ func (s *Server) Resume() {
 	}
 }
 
-// Restart starts the server again on the same port, with its configuration and with the data it has on disk, and
-// returns when it answers. A server that is still running is stopped first.
+// Restart starts the server again on the same port, with its configuration and with the data it has
+// on disk, and returns when it answers. A server that is still running is stopped first.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -268,8 +276,9 @@ func (s *Server) Restart() {
 	}
 }
 
-// RestartEmpty kills the server if it is running, empties its data directory, starts it again on the same port and
-// returns when it answers. The keys are lost; the configuration is not, nor the part a cluster node plays.
+// RestartEmpty kills the server if it is running, empties its data directory, starts it again on
+// the same port and returns when it answers. The keys are lost; the configuration is not, nor the
+// part a cluster node plays.
 func (s *Server) RestartEmpty() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -324,7 +333,8 @@ func (s *Server) end() {
 	s.release()
 }
 
-// release ends the process and gives back everything that was taken for it. The server cannot be started again.
+// release ends the process and gives back everything that was taken for it. The server cannot be
+// started again.
 func (s *Server) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

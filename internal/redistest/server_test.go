@@ -263,7 +263,8 @@ func TestTakenPortIsToldFromOtherFailures(t *testing.T) {
 	}
 }
 
-// gone reports whether there is no process pid any more, not even one whose exit waits to be collected.
+// gone reports whether there is no process pid any more, not even one whose exit waits to be
+// collected.
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 // fakeTB is a test that may fail without failing the real one.

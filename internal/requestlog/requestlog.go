@@ -1,4 +1,5 @@
-// Package requestlog puts the id of a request, and of its trace where there is one, on every line of the log that is written with the request's context.
+// Package requestlog puts the id of a request, and of its trace where there is one, on every line
+// of the log that is written with the request's context.
 package requestlog
 
 import (
@@ -56,8 +57,9 @@ func Refusal(ctx context.Context) []slog.Attr {
 	return nil
 }
 
-// Logger returns a logger that adds to each line what the line's context carries: request_id, and trace_id and span_id of a trace that is kept. Lines that are written without
-// a context, or with one of no request, stay as they are. A logger that does so already is returned as it is.
+// Logger returns a logger that adds to each line what the line's context carries: request_id, and
+// trace_id and span_id of a trace that is kept. Lines that are written without a context, or with
+// one of no request, stay as they are. A logger that does so already is returned as it is.
 func Logger(log *slog.Logger) *slog.Logger {
 	if _, done := log.Handler().(handler); done {
 		return log

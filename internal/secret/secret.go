@@ -1,4 +1,5 @@
-// Package secret makes the random strings that prove something: tokens, lease owners, nonces. Whoever has one has what it proves; none may be logged.
+// Package secret makes the random strings that prove something: tokens, lease owners, nonces.
+// Whoever has one has what it proves; none may be logged.
 package secret
 
 import (
@@ -9,8 +10,9 @@ import (
 
 var form = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 
-// New returns 128 random bits as 22 characters of base64url, which need no escaping in a path, a query or a header. None begins with a dash, which a command
-// line would take for a flag. It is safe for concurrent use.
+// New returns 128 random bits as 22 characters of base64url, which need no escaping in a path, a
+// query or a header. None begins with a dash, which a command line would take for a flag. It is
+// safe for concurrent use.
 func New() string {
 	var bits [16]byte
 	for {
@@ -21,5 +23,5 @@ func New() string {
 	}
 }
 
-// Valid tells whether a text can have come from New.
+// Valid reports whether a text can have come from New.
 func Valid(text string) bool { return form.MatchString(text) }

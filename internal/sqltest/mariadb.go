@@ -39,7 +39,9 @@ func findMariaDB() (engine, error) {
 			return append([]string{
 				serve, "--no-defaults", "--datadir=" + s.path("data"), "--socket=" + s.path("socket"), "--pid-file=" + s.path("pid"),
 				"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port.Number()), "--skip-name-resolve", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M",
-				"--innodb-flush-log-at-trx-commit=2", // a commit is handed to the system, which outlives a kill, and not waited for until it is on the disk
+				// a commit is handed to the system, which outlives a kill, and not waited for until
+				// it is on the disk
+				"--innodb-flush-log-at-trx-commit=2",
 				"--init-file=" + s.path("init.sql"),
 			}, as...)
 		},

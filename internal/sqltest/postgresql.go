@@ -45,7 +45,9 @@ func findPostgreSQL() (engine, error) {
 			return []string{
 				serve, "-D", s.path("data"), "-k", s.dir, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port.Number()),
 				"-c", "shared_buffers=16MB", "-c", "max_wal_size=64MB",
-				"-c", "fsync=off", // a commit is handed to the system, which outlives a kill, and not waited for until it is on the disk
+				// a commit is handed to the system, which outlives a kill, and not waited for until
+				// it is on the disk
+				"-c", "fsync=off",
 			}
 		},
 		files: map[string]string{"password": Password},
@@ -98,7 +100,8 @@ func openPostgreSQL(address, database string, plain bool) (*sql.DB, error) {
 	return stdlib.OpenDB(*config), nil
 }
 
-// find returns the path of a program, from PATH or one of the folders, or an error that says how to install it.
+// find returns the path of a program, from PATH or one of the folders, or an error that says how to
+// install it.
 func find(name, packages string, folders ...string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {

@@ -20,7 +20,7 @@ func children(parent int) (pids []int) {
 	return pids
 }
 
-// ended tells whether a process runs no more. Its entry may be left.
+// ended reports whether a process runs no more. Its entry may be left.
 func ended(pid int) bool {
 	state, _, ok := status(pid)
 	return !ok || slices.Contains([]string{"Z", "X"}, state)

@@ -53,7 +53,8 @@ type engine struct {
 	open         func(address, database string, plain bool) (*sql.DB, error)
 }
 
-// Server is one private server process. Only Start and Launch make one. It may be used by several goroutines.
+// Server is one private server process. Only Start and Launch make one. It may be used by several
+// goroutines.
 type Server struct {
 	kind   Kind
 	engine engine
@@ -73,7 +74,8 @@ func Each(t *testing.T, test func(t *testing.T, server *Server)) {
 	}
 }
 
-// Start runs a private server and ends it with the test. One that failed shows the end of the server's log.
+// Start runs a private server and ends it with the test. One that failed shows the end of the
+// server's log.
 func Start(t testing.TB, kind Kind) *Server {
 	t.Helper()
 	s, err := Launch(kind)
@@ -126,7 +128,8 @@ func (s *Server) start() (err error) {
 	return s.launch()
 }
 
-// makeDir makes the server's directory. It is not the test's own: into that nobody but its owner can look, and its name may be too long for a socket.
+// makeDir makes the server's directory. It is not the test's own: into that nobody but its owner
+// can look, and its name may be too long for a socket.
 func (s *Server) makeDir() (err error) {
 	if s.dir, err = os.MkdirTemp("", "coatcheck-sql-"); err != nil {
 		return err
@@ -139,8 +142,9 @@ func (s *Server) makeDir() (err error) {
 
 func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
 
-// command is a program that runs in the server's directory, as the server's user, with nothing of the machine's settings for clients. Its temporary files are there too: a
-// MariaDB that starts removes those of every other in the same directory.
+// command is a program that runs in the server's directory, as the server's user, with nothing of
+// the machine's settings for clients. Its temporary files are there too: a MariaDB that starts
+// removes those of every other in the same directory.
 func (s *Server) command(args []string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // a server's program, which ends with the test
 	cmd.Dir, cmd.Env = s.dir, []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=" + s.dir, "TMPDIR=" + s.dir}
@@ -148,7 +152,8 @@ func (s *Server) command(args []string) *exec.Cmd {
 	return cmd
 }
 
-// launch starts the process and returns when it answers. What a server that was killed has left may have to go first, so one that ends at once is started again.
+// launch starts the process and returns when it answers. What a server that was killed has left may
+// have to go first, so one that ends at once is started again.
 func (s *Server) launch() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,12 +216,14 @@ func (s *Server) Kind() Kind { return s.kind }
 // Addr returns the server's address, 127.0.0.1:port.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port.Number()) }
 
-// URL is a database of the server as people write it, user and password included: mysql://… or postgres://….
+// URL is a database of the server as people write it, user and password included: mysql://… or
+// postgres://….
 func (s *Server) URL(database string) string {
 	return (&url.URL{Scheme: s.engine.scheme, User: url.UserPassword(User, Password), Host: s.Addr(), Path: "/" + database}).String()
 }
 
-// Connect returns connections to a database of a server that another process has started, by the drivers' defaults.
+// Connect returns connections to a database of a server that another process has started, by the
+// drivers' defaults.
 func Connect(kind Kind, address, database string) (*sql.DB, error) {
 	open := map[Kind]func(address, database string, plain bool) (*sql.DB, error){MariaDB: openMariaDB, PostgreSQL: openPostgreSQL}[kind]
 	if open == nil {
@@ -240,20 +247,23 @@ func (s *Server) Database(t testing.TB) string {
 	return name
 }
 
-// Open returns connections to a new database, by the drivers' defaults. They are closed with the test.
+// Open returns connections to a new database, by the drivers' defaults. They are closed with the
+// test.
 func (s *Server) Open(t testing.TB) *sql.DB {
 	t.Helper()
 	return s.OpenDatabase(t, s.Database(t))
 }
 
-// OpenDatabase returns connections to a database, by the drivers' defaults. They are closed with the test.
+// OpenDatabase returns connections to a database, by the drivers' defaults. They are closed with
+// the test.
 func (s *Server) OpenDatabase(t testing.TB, database string) *sql.DB {
 	t.Helper()
 	return s.pool(t, s.Addr(), database, false)
 }
 
-// OpenPlain returns connections that go through a proxy at an address. Each statement is sent in one piece, its arguments in it or behind it, so that the proxy can tell it by
-// its words. They are closed with the test.
+// OpenPlain returns connections that go through a proxy at an address. Each statement is sent in
+// one piece, its arguments in it or behind it, so that the proxy can tell it by its words. They are
+// closed with the test.
 func (s *Server) OpenPlain(t testing.TB, address, database string) *sql.DB {
 	t.Helper()
 	return s.pool(t, address, database, true)
@@ -269,14 +279,16 @@ func (s *Server) pool(t testing.TB, address, database string, plain bool) *sql.D
 	return db
 }
 
-// Kill ends the server as a crash would, with SIGKILL for all of its processes, and returns when they are gone. Killing one that is not running does nothing.
+// Kill ends the server as a crash would, with SIGKILL for all of its processes, and returns when
+// they are gone. Killing one that is not running does nothing.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	crash(s.process)
 }
 
-// Restart starts a server that was killed again, on the same port and with its data, and returns when it answers.
+// Restart starts a server that was killed again, on the same port and with its data, and returns
+// when it answers.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.launch(); err != nil {
@@ -300,7 +312,7 @@ func (s *Server) End() error {
 	return os.RemoveAll(s.dir) //nolint:gosec // it was made by makeDir
 }
 
-// logTail returns the last lines of the server's log, or why they can not be read.
+// logTail returns the last lines of the server's log, or why they cannot be read.
 func (s *Server) logTail() string {
 	text, err := os.ReadFile(s.path("log")) //nolint:gosec // it was made by spawn
 	if err != nil {

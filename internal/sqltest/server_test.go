@@ -72,9 +72,11 @@ func TestDatabasesAreApart(t *testing.T) {
 	})
 }
 
-// A MariaDB that starts takes all temporary tables in its directory for leavings of its own and removes them: two of them in /tmp make each other fail.
+// A MariaDB that starts takes all temporary tables in its directory for leavings of its own and
+// removes them: two of them in /tmp make each other fail.
 func TestServerLeavesTheTemporaryTablesOfOthersAlone(t *testing.T) {
-	others, err := os.CreateTemp("/tmp", "#sql-temptable-*.MAI") // where a server has them that is told nothing else
+	// where a server has them that is told nothing else
+	others, err := os.CreateTemp("/tmp", "#sql-temptable-*.MAI")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func waitOf(event holder.Event) time.Duration {
 	return event.Wait
 }
 
-// note keeps what was heard, and tells whether a refusal is the first.
+// note keeps what was heard, and reports whether a refusal is the first.
 func (d *desk) note(asking bool, refusal error, wait time.Duration) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,7 +98,7 @@ func (d *desk) note(asking bool, refusal error, wait time.Duration) (first bool)
 	return first
 }
 
-// over tells whether no lease is held and none will be: the pool has refused one for good.
+// over reports whether no lease is held and none will be: the pool has refused one for good.
 func (d *desk) over() bool {
 	select {
 	case <-d.holder.Done():
@@ -108,7 +108,8 @@ func (d *desk) over() bool {
 	}
 }
 
-// settle is how long a lease that was granted may take to be there, and one that can not be counted on at the moment to come back.
+// settle is how long a lease that was granted may take to be there, and one that cannot be counted
+// on at the moment to come back.
 const settle = 100 * time.Millisecond
 
 // await waits until it is known whether there is a lease. The error says why there is none.
@@ -130,7 +131,7 @@ func (d *desk) await(ctx context.Context) error {
 				return nil
 			}
 			if d.over() || time.Since(began) > settle {
-				return &Unavailable{Reason: "this server's lease of a worker id can not be counted on now", Cause: err}
+				return &Unavailable{Reason: "this server's lease of a worker id cannot be counted on now", Cause: err}
 			}
 			pause = time.After(time.Millisecond)
 		}
@@ -227,9 +228,9 @@ func (d *desk) unstamped(err error) error {
 	case errors.Is(err, snowflake.ErrWindowEnded):
 		return &Unavailable{Reason: "the window of this server's worker id has ended, and it was not renewed", Cause: err}
 	case errors.Is(err, snowflake.ErrNoLease):
-		return &Unavailable{Reason: "this server's lease of a worker id can not be counted on now", Cause: err}
+		return &Unavailable{Reason: "this server's lease of a worker id cannot be counted on now", Cause: err}
 	}
-	return &Unavailable{Reason: "the pool's layout can not stamp the present", Cause: err}
+	return &Unavailable{Reason: "the pool's layout cannot stamp the present", Cause: err}
 }
 
 // originOf is where ids come from that a generator stamped, if all come from one grant's worker id.

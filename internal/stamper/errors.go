@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// ErrUnavailable says that no id can be stamped now: this process has no lease that it can count on. No id was used. The error is an *Unavailable.
+// ErrUnavailable says that no id can be stamped now: this process has no lease that it can count
+// on. No id was used. The error is an *Unavailable.
 var ErrUnavailable = errors.New("stamper: no worker id is held")
 
 // Unavailable is [ErrUnavailable] with the reason.
@@ -23,13 +24,16 @@ func (u *Unavailable) Error() string {
 	return fmt.Sprintf("%v: %s: %v", ErrUnavailable, u.Reason, u.Cause)
 }
 
-// Unwrap gives ErrUnavailable, and not the cause: a lease whose grant has an unknown outcome is no id whose stamping has.
+// Unwrap gives ErrUnavailable, and not the cause: a lease whose grant has an unknown outcome is no
+// id whose stamping has.
 func (u *Unavailable) Unwrap() error { return ErrUnavailable }
 
-// ErrTooMany says that ids of as many pools as allowed are stamped here. Nothing was leased. The error is a *TooMany.
+// ErrTooMany says that ids of as many pools as allowed are stamped here. Nothing was leased. The
+// error is a *TooMany.
 var ErrTooMany = errors.New("stamper: too many pools at once")
 
-// TooMany is [ErrTooMany] with the time until the pool that has rested longest is given back, if nobody uses it.
+// TooMany is [ErrTooMany] with the time until the pool that has rested longest is given back, if
+// nobody uses it.
 type TooMany struct {
 	Max  int // pools
 	Wait time.Duration

@@ -33,11 +33,13 @@ type bench struct {
 	late  time.Duration // how far behind its clock may be: by what a reply of the store takes
 }
 
-// bubble runs a test on the embedded store with a clock of its own, which stands while anybody works.
+// bubble runs a test on the embedded store with a clock of its own, which stands while anybody
+// works.
 func bubble(t *testing.T, config stamper.Config, leases workerlease.Config, test func(*testing.T, bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(snowflake.DefaultEpoch.AddDate(6, 0, 0))) // a bubble's clock begins in 2000
+		// a bubble's clock begins in 2000
+		time.Sleep(time.Until(snowflake.DefaultEpoch.AddDate(6, 0, 0)))
 		b := on(t, storetest.Open(t, redisstore.Config{}), config, leases)
 		b.late = time.Second
 		test(t, b)
@@ -53,7 +55,8 @@ func on(t *testing.T, store *redisstore.Store, config stamper.Config, leases wor
 
 var trust = workerlease.Config{NewPools: workerlease.Trust}
 
-// take stamps n ids and checks that they rise, and that each is of the grant that is told and of a moment near now.
+// take stamps n ids and checks that they rise, and that each is of the grant that is told and of a
+// moment near now.
 func (b bench) take(t testing.TB, pool string, n int) ([]snowflake.ID, stamper.Origin) {
 	t.Helper()
 	ids := make([]snowflake.ID, n)
@@ -127,7 +130,8 @@ func (b bench) wantSlot(t testing.TB, pool string, state workerlease.SlotState) 
 // run changes the store behind everybody's back.
 func (b bench) run(t testing.TB, source string, keys ...string) {
 	t.Helper()
-	script := &scripts.Script{Name: "test", Source: source + " return {'ok'}", SHA: strings.Repeat("0", 40)} // not known: the store sends the source
+	// not known: the store sends the source
+	script := &scripts.Script{Name: "test", Source: source + " return {'ok'}", SHA: strings.Repeat("0", 40)}
 	if _, err := b.store.Run(t.Context(), script, keys); err != nil {
 		t.Fatalf("running %q: %v", source, err)
 	}

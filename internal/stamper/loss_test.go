@@ -15,7 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// A pool that is lost and declared anew with another layout, again and again, while many stamp: each id is of the layout that is told with it, and none comes twice.
+// A pool that is lost and declared anew with another layout, again and again, while many stamp:
+// each id is of the layout that is told with it, and none comes twice.
 func TestPoolWithAnotherLayoutGetsAnotherGenerator(t *testing.T) {
 	bubble(t, stamper.Config{Default: "p"}, trust, func(t *testing.T, b bench) {
 		type stamped struct {
@@ -81,7 +82,8 @@ func TestLostLeaseIsFollowedByAnother(t *testing.T) {
 	bubble(t, stamper.Config{Default: "p"}, trust, func(t *testing.T, b bench) {
 		_, first := b.take(t, "p", 1)
 		key := b.store.Key("worker", "p")
-		b.run(t, "redis.call('HSET', KEYS[1], 's:0', (string.gsub(redis.call('HGET', KEYS[1], 's:0'), '^%S+', 'AAAAAAAAAAAAAAAAAAAAAA')))", key) // another's
+		// another's
+		b.run(t, "redis.call('HSET', KEYS[1], 's:0', (string.gsub(redis.call('HGET', KEYS[1], 's:0'), '^%S+', 'AAAAAAAAAAAAAAAAAAAAAA')))", key)
 		time.Sleep(workerlease.DefaultTTL)
 		_, second := b.take(t, "p", 1)
 		if first.WorkerID != 0 || second.WorkerID != 1 {
@@ -93,7 +95,8 @@ func TestLostLeaseIsFollowedByAnother(t *testing.T) {
 	})
 }
 
-// A pool whose key holds something else is refused for good, and asked for again by the next who wants an id.
+// A pool whose key holds something else is refused for good, and asked for again by the next who
+// wants an id.
 func TestPoolThatIsRefusedForGoodIsTriedAgainByTheNextUse(t *testing.T) {
 	bubble(t, stamper.Config{Default: "main"}, trust, func(t *testing.T, b bench) {
 		key := b.store.Key("worker", "p")

@@ -26,10 +26,13 @@ type Config struct {
 	Owner  func(context.Context) string
 	Logger *slog.Logger // nil = no log; it is not told the names of pools that clients chose
 
-	Shapes map[string]Shape // of pools by their names; those that are not named are taken as they are, and new ones get the defaults
+	// of pools by their names; those that are not named are taken as they are, and new ones get the
+	// defaults
+	Shapes map[string]Shape
 }
 
-// Shape is what the ids of a pool have to look like. A pool with another layout or epoch is not stamped with.
+// Shape is what the ids of a pool have to look like. A pool with another layout or epoch is not
+// stamped with.
 type Shape struct {
 	Layout snowflake.Layout
 	Epoch  time.Time // whole milliseconds
@@ -55,7 +58,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// releaseTime is how long the giving back of a lease may take. What is not given back by then ends with its window.
+// releaseTime is how long the giving back of a lease may take. What is not given back by then ends
+// with its window.
 const releaseTime = 2 * time.Second
 
 // Stamper makes ids of the pools of one store. It is safe for concurrent use.
@@ -159,7 +163,8 @@ func (s *Stamper) leave(d *desk) {
 	d.used = time.Now()
 }
 
-// Origin says with which layout and epoch ids of a pool were stamped here last; ok is false if none can have been. The worker id is of now, if there is one.
+// Origin says with which layout and epoch ids of a pool were stamped here last; ok is false if none
+// can have been. The worker id is of now, if there is one.
 func (s *Stamper) Origin(pool string) (origin Origin, ok bool) {
 	s.mu.Lock()
 	d := s.desks[pool]
@@ -226,8 +231,9 @@ func (s *Stamper) Kept(ctx context.Context) (list []Status) {
 	return list
 }
 
-// Close stops the stamping and gives all leases back, at the same time, which takes two seconds at most, also where the context has ended. A lease that can
-// not be given back ends with its window; the log tells. Closing again does nothing.
+// Close stops the stamping and gives all leases back, at the same time, which takes two seconds at
+// most, also where the context has ended. A lease that cannot be given back ends with its window;
+// the log tells. Closing again does nothing.
 func (s *Stamper) Close(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
@@ -264,7 +270,7 @@ func (s *Stamper) reap() {
 	}
 }
 
-// giveIdleBack tells whether there is still something to look after.
+// giveIdleBack reports whether there is still something to look after.
 func (s *Stamper) giveIdleBack() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,10 +18,12 @@ import (
 // licencesPage is the list that people read, and that a test holds against the binary.
 const licencesPage = "docs/licences.md"
 
-// allowed are licences, by their SPDX names, of code that may be in the binary: each lets it be used, changed and passed on under another licence beside it, as long as its text goes along.
+// allowed are licences, by their SPDX names, of code that may be in the binary: each lets it be
+// used, changed and passed on under another licence beside it, as long as its text goes along.
 var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "ISC", "MIT", "Unlicense", "Zlib"}
 
-// excepted are modules with other licences, each with the reason why it may be there. A module whose licences become others is not excepted any more.
+// excepted are modules with other licences, each with the reason why it may be there. A module
+// whose licences become others is not excepted any more.
 var excepted = map[string]exception{
 	"codeberg.org/go-fonts/liberation": {
 		found: []string{"BSD-3-Clause", "OFL-1.1"}, why: "fonts, which `coatcheck bench --plot` writes with. Under the Open Font License they may be part of any program; they are not sold by themselves.",
@@ -60,7 +62,8 @@ type licenceText struct {
 
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([-._].*)?$`)
 
-// licencesOf finds the licences of every module in the binary, and what may not be there. The list is whole even if there is an error.
+// licencesOf finds the licences of every module in the binary, and what may not be there. The list
+// is whole even if there is an error.
 func licencesOf(ctx context.Context, root string) ([]held, error) {
 	modules, err := modulesOf(ctx, root)
 	if err != nil {
@@ -75,7 +78,8 @@ func licencesOf(ctx context.Context, root string) ([]held, error) {
 	return all, errors.Join(faults...)
 }
 
-// look reads the licences of a module. They are those of its folder, and of the folders of its packages that are in the binary.
+// look reads the licences of a module. They are those of its folder, and of the folders of its
+// packages that are in the binary.
 func look(m module) (held, error) {
 	one := held{module: m}
 	for _, folder := range m.folders() {
@@ -115,7 +119,8 @@ func look(m module) (held, error) {
 // unknown stands for a text that is no licence which anybody knows.
 const unknown = "unknown"
 
-// namesOf are the licences that a text holds. A text of which less than half is a licence is unknown.
+// namesOf are the licences that a text holds. A text of which less than half is a licence is
+// unknown.
 func namesOf(text []byte) (names []string) {
 	coverage := licensecheck.Scan(text)
 	if coverage.Percent < 50 {
@@ -127,7 +132,8 @@ func namesOf(text []byte) (names []string) {
 	return names
 }
 
-// check tells whether a module may be in the binary. One that is excepted has the licences of its exception then.
+// check reports whether a module may be in the binary. One that is excepted has the licences of its
+// exception then.
 func (h *held) check() error {
 	if len(h.licences) == 0 {
 		return fmt.Errorf("%s %s has no file with a licence: nobody may use it", h.path, h.version)

@@ -21,7 +21,8 @@ type module struct {
 	packages      []string // folders of its packages that are in the binary
 }
 
-// listed is a package as `go list -json` tells it, as far as it is asked for. Its names begin with capitals there, which decoding accepts.
+// listed is a package as `go list -json` tells it, as far as it is asked for. Its names begin with
+// capitals there, which decoding accepts.
 type listed struct {
 	Dir      string `json:"dir"`
 	Standard bool   `json:"standard"`
@@ -33,7 +34,8 @@ type listed struct {
 	} `json:"module"`
 }
 
-// modulesOf lists the modules in the binary of the repository at root, but its own, as it is built for Linux, in the order of their paths.
+// modulesOf lists the modules in the binary of the repository at root, but its own, as it is built
+// for Linux, in the order of their paths.
 func modulesOf(ctx context.Context, root string) ([]module, error) {
 	list := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Dir,Standard,Module", "./cmd/coatcheck")
 	list.Dir, list.Env = root, append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
@@ -71,7 +73,8 @@ func modulesOf(ctx context.Context, root string) ([]module, error) {
 	return all, nil
 }
 
-// folders are those of the module's packages and all above them, up to the module's own, which is the first.
+// folders are those of the module's packages and all above them, up to the module's own, which is
+// the first.
 func (m *module) folders() []string {
 	all := []string{m.dir}
 	for _, folder := range m.packages {

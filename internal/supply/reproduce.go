@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// reproduce builds the repository at root twice, as `make build` does, from copies in two folders and with a cache each that is empty at first, and compares the binaries.
+// reproduce builds the repository at root twice, as `make build` does, from copies in two folders
+// and with a cache each that is empty at first, and compares the binaries.
 func reproduce(ctx context.Context, root string, out io.Writer) (err error) {
 	work, err := os.MkdirTemp("", "coatcheck-reproduce-")
 	if err != nil {
@@ -36,7 +37,8 @@ func reproduce(ctx context.Context, root string, out io.Writer) (err error) {
 	return compare(binaries, work)
 }
 
-// compare tells whether two binaries are the same and hold nothing of the folder that they were built in.
+// compare reports whether two binaries are the same and hold nothing of the folder that they were
+// built in.
 func compare(binaries [2][]byte, folder string) error {
 	if bytes.Contains(binaries[0], []byte(folder)) {
 		return fmt.Errorf("the binary holds the path of the folder that it was built in: build it with -trimpath")

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// The bill follows the specification of CycloneDX 1.6. It holds no time and no number of its own, so that the bill of one binary is always the same.
+// The bill follows the specification of CycloneDX 1.6. It holds no time and no number of its own,
+// so that the bill of one binary is always the same.
 
 type bill struct {
 	Format       string       `json:"bomFormat"`   //nolint:tagliatelle // CycloneDX's names
@@ -52,7 +53,8 @@ type dependency struct {
 	On  []string `json:"dependsOn,omitempty"` //nolint:tagliatelle // the same
 }
 
-// printBill prints the bill of a binary: what the Go tool wrote into it. Licences are those of the modules that this repository uses now, where the version is the same.
+// printBill prints the bill of a binary: what the Go tool wrote into it. Licences are those of the
+// modules that this repository uses now, where the version is the same.
 func printBill(ctx context.Context, binary string, out io.Writer) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

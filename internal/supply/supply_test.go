@@ -20,7 +20,8 @@ import (
 
 const root = "../.."
 
-// Every module in the binary is in docs/licences.md, with its version and a licence that may be there.
+// Every module in the binary is in docs/licences.md, with its version and a licence that may be
+// there.
 func TestListOfLicencesIsWhatTheBinaryHolds(t *testing.T) {
 	all, err := licencesOf(t.Context(), root)
 	if err != nil {
@@ -117,7 +118,8 @@ func TestTextsOfAllLicencesArePrinted(t *testing.T) {
 	}
 }
 
-// A bill names the program, Go and every module, with package URLs as their specification wants them, and is the same each time.
+// A bill names the program, Go and every module, with package URLs as their specification wants
+// them, and is the same each time.
 func TestBillNamesEveryModule(t *testing.T) {
 	info := &debug.BuildInfo{
 		GoVersion: "go1.26.8", Main: debug.Module{Path: "github.com/coatcheck/coatcheck", Version: "v0.1.0"},

@@ -15,7 +15,8 @@ import (
 // flightCalls is how many calls shared a call's round trip, itself among them.
 const flightCalls = attribute.Key("coatcheck.flight.calls")
 
-// calls makes a span of each call to the store that a request is behind. What the process does by itself, such as renewals, has none.
+// calls makes a span of each call to the store that a request is behind. What the process does by
+// itself, such as renewals, has none.
 type calls struct {
 	redisstore.Unobserved
 
@@ -56,7 +57,8 @@ func (c calls) CallEnded(ctx context.Context, call redisstore.Call) {
 	span.End()
 }
 
-// classOf names the class of an error, of which the text may say more than a trace should hold; "" for what is an answer and no failure.
+// classOf names the class of an error, of which the text may say more than a trace should hold; ""
+// for what is an answer and no failure.
 func classOf(err error) string {
 	switch {
 	case err == nil:

@@ -1,7 +1,9 @@
-// Package tracing sends traces to a collector by OTLP over HTTP. It is the only place that knows the OpenTelemetry SDK; whoever makes spans uses its interface package alone.
+// Package tracing sends traces to a collector by OTLP over HTTP. It is the only place that knows
+// the OpenTelemetry SDK; whoever makes spans uses its interface package alone.
 //
-// A request is never slowed or failed by it: spans that have ended are put into a bounded queue, which a goroutine sends in batches. What the collector does not take in
-// time is dropped, and the log says so, once a minute at most.
+// A request is never slowed or failed by it: spans that have ended are put into a bounded queue,
+// which a goroutine sends in batches. What the collector does not take in time is dropped, and the
+// log says so, once a minute at most.
 package tracing
 
 import (
@@ -28,11 +30,14 @@ import (
 // scope names who makes the spans.
 const scope = "github.com/coatcheck/coatcheck"
 
-// Config says where traces go, and which. Beside it the SDK reads the variables that OpenTelemetry specifies, from the process's environment: OTEL_EXPORTER_OTLP_*,
-// OTEL_BSP_*, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER. What is set here counts before them.
+// Config says where traces go, and which. Beside it the SDK reads the variables that OpenTelemetry
+// specifies, from the process's environment: OTEL_EXPORTER_OTLP_*, OTEL_BSP_*, OTEL_SERVICE_NAME,
+// OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER. What is set here counts before them.
 type Config struct {
-	Endpoint string   // base URL of the collector, such as http://127.0.0.1:4318, behind which comes /v1/traces; "" = as the environment says
-	Sample   *float64 // the part of the traces that is kept, 0 to 1: see Known. nil = as the environment says, else all
+	Endpoint string // base URL of the collector, such as http://127.0.0.1:4318, behind which comes /v1/traces; "" = as the environment says
+	// the part of the traces that is kept, 0 to 1: see Known. nil = as the environment says, else
+	// all
+	Sample *float64
 	// Known reports whether the caller of a request, by its context, is one whose decision to keep
 	// a trace is followed, unless Sample is 0. That of all others counts as far as Sample allows.
 	// nil = nobody is.
@@ -42,7 +47,7 @@ type Config struct {
 	Logger  *slog.Logger // nil = no log
 }
 
-// Wanted tells whether the environment asks for traces.
+// Wanted reports whether the environment asks for traces.
 func Wanted(getenv func(string) string) bool {
 	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false
@@ -68,7 +73,8 @@ type Traces struct {
 	tracer   trace.Tracer
 }
 
-// Open starts the sending, which ends with Close. It asks nobody: a collector that is away shows in the log.
+// Open starts the sending, which ends with Close. It asks nobody: a collector that is away shows in
+// the log.
 func Open(ctx context.Context, config Config) (*Traces, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -118,7 +124,8 @@ func (t *Traces) Observers() []redisstore.Observer {
 // closeWithin is how long the last spans may take to be sent.
 const closeWithin = 3 * time.Second
 
-// Close sends what has ended and was not sent yet, as far as that takes no more than three seconds, and ends the sending.
+// Close sends what has ended and was not sent yet, as far as that takes no more than three seconds,
+// and ends the sending.
 func (t *Traces) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -149,6 +156,6 @@ func (c *complaints) Handle(err error) {
 		c.more++
 		return
 	}
-	c.log.Warn("traces can not be sent, and are dropped", "error", err, "not_told_before", c.more)
+	c.log.Warn("traces cannot be sent, and are dropped", "error", err, "not_told_before", c.more)
 	c.next, c.more = now.Add(complainEvery), 0
 }

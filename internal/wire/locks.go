@@ -44,7 +44,8 @@ type LockBroken struct {
 	Fence int64  `json:"fence"` // larger than that of the holder who was shut out
 }
 
-// Lock is who holds a lock and who waits for it: it answers GET /lock/{name}, and is a part of Locks.
+// Lock is who holds a lock and who waits for it: it answers GET /lock/{name}, and is a part of
+// Locks.
 type Lock struct {
 	Name       string       `json:"name"`
 	Mode       string       `json:"mode,omitempty"`    // exclusive, shared or permits; none if nobody holds it
@@ -56,7 +57,8 @@ type Lock struct {
 	ServerTime time.Time    `json:"server_time"`
 }
 
-// LockHolder is one who holds a lock. A plain client of redislock has no fence, no owner and no since; without an until it holds for ever.
+// LockHolder is one who holds a lock. A plain client of redislock has no fence, no owner and no
+// since; without an until it holds for ever.
 type LockHolder struct {
 	Owner string    `json:"owner,omitempty"`
 	Fence int64     `json:"fence,omitempty"`

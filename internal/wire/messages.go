@@ -2,7 +2,8 @@ package wire
 
 import "time"
 
-// The bodies of requests and answers. A pointer is a field that may be left out; durations are milliseconds, times RFC 3339.
+// The bodies of requests and answers. A pointer is a field that may be left out; durations are
+// milliseconds, times RFC 3339.
 
 // TokenRequest is the body of POST /token; all of it is optional.
 type TokenRequest struct {
@@ -136,7 +137,8 @@ type ListedCounter struct {
 	Error string `json:"error,omitempty"` // not-an-integer
 }
 
-// WorkerRequest is the body of POST /worker/{pool}; all of it is optional. PUT /worker/{pool} takes the same without an identity.
+// WorkerRequest is the body of POST /worker/{pool}; all of it is optional. PUT /worker/{pool} takes
+// the same without an identity.
 type WorkerRequest struct {
 	Identity string `json:"identity"`
 	PoolRequest
@@ -166,8 +168,9 @@ type WorkerLease struct {
 	ServerTime time.Time `json:"server_time"`
 }
 
-// RenewRequest is the body of PUT /worker/{pool}/{worker_id}; all of it is optional. What follows ttl_ms is the holder's proof, as it was granted and renewed last: with it,
-// all of it, a lease that Redis has lost is written down anew while its window is open.
+// RenewRequest is the body of PUT /worker/{pool}/{worker_id}; all of it is optional. What follows
+// ttl_ms is the holder's proof, as it was granted and renewed last: with it, all of it, a lease
+// that Redis has lost is written down anew while its window is open.
 type RenewRequest struct {
 	TTL        *int64     `json:"ttl_ms"`
 	NotAfter   *time.Time `json:"not_after"`
@@ -187,7 +190,8 @@ type WorkerRenewed struct {
 	ServerTime time.Time `json:"server_time"`
 }
 
-// WorkerPool is what a pool is: it answers PUT /worker/{pool}, and is a part of WorkerRing and WorkerPools.
+// WorkerPool is what a pool is: it answers PUT /worker/{pool}, and is a part of WorkerRing and
+// WorkerPools.
 type WorkerPool struct {
 	Pool        string    `json:"pool"`
 	Layout      string    `json:"layout"`

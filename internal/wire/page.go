@@ -7,7 +7,8 @@ import (
 	"html"
 )
 
-// Page is the page for people behind a problem's type, in HTML; ok is false for a code that there is not.
+// Page is the page for people behind a problem's type, in HTML; ok is false for a code that there
+// is not.
 func Page(code Code) (page string, ok bool) {
 	kind, ok := Lookup(code)
 	if !ok {

@@ -87,7 +87,7 @@ var catalogue = map[Code]Kind{
 	PayloadTooLarge:     {413, "The body is too large", false, "Nothing was done. The detail says the limit; send less at once."},
 	UnsupportedEncoding: {415, "The body is encoded in a way that is not read here", false, "Nothing was done. Bodies are read as they come: send this one without compression, and without Content-Encoding."},
 	TooManyRequests:     {429, "Asked too often", true, "Nothing was done. Ask again after Retry-After, and not more often than the RateLimit-Policy header says. Where the detail names a quota, operations of this caller that are kept have to end first."},
-	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis can not be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},
+	StoreUnavailable:    {503, "The store is not available", true, "Nothing was done. Redis cannot be reached, is loading, is read-only or refuses writes. Ask again after Retry-After."},
 	OutcomeUnknown:      {503, "The outcome is unknown", false, "The write may or may not have happened, or too few replicas have confirmed it. With a token or key, ask again with the same one; else look before you repeat."},
 	UpstreamUnavailable: {503, "The service behind the gateway is not available", true, "Nothing was done: no byte of the request has reached the service. A token or key is as it was before."},
 	Overloaded:          {503, "As much is under way as fits into memory", true, "Nothing was done. Ask again after Retry-After."},
@@ -121,8 +121,9 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"` // 0 = not known
 }
 
-// NewProblem returns a problem of a known code; without a detail of its own it has the help that all problems of its kind have. An unknown code is a
-// programmer's mistake and gives an internal error.
+// NewProblem returns a problem of a known code; without a detail of its own it has the help that
+// all problems of its kind have. An unknown code is a programmer's mistake and gives an internal
+// error.
 func NewProblem(code Code, detail string) Problem {
 	kind, ok := catalogue[code]
 	if !ok {
@@ -134,7 +135,8 @@ func NewProblem(code Code, detail string) Problem {
 	return Problem{Type: "/problems/" + string(code), Title: kind.Title, Status: kind.Status, Detail: detail, Code: code, Retryable: kind.Retryable}
 }
 
-// Write answers with the problem. The instance is the request id that the answer's X-Request-Id header already holds.
+// Write answers with the problem. The instance is the request id that the answer's X-Request-Id
+// header already holds.
 func (p Problem) Write(w http.ResponseWriter) {
 	header := w.Header()
 	if id := header.Get("X-Request-Id"); id != "" {

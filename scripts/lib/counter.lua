@@ -42,7 +42,8 @@ local function record_text(era, life, said, ends)
   return ends and text .. ' ' .. integer(ends) or text
 end
 
--- in_order tells whether a counter was found in order in this incarnation, and in the era that a process knows, '' for any.
+-- in_order reports whether a counter was found in order in this incarnation, and in the era that a
+-- process knows, '' for any.
 local function in_order(record, marker, known)
   local noted, era, _, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
   return noted == incarnation() and (known == '' or era == known) and (first == '1' or era == read_record(record))

@@ -23,7 +23,8 @@ local function examine(key, index, names, ttl, longest, skew, trust)
   if window == 0 then
     return nil
   end
-  -- Reading both comes before writing: one of another type then ends the script before anything has changed.
+  -- Reading both comes before writing: one of another type then ends the script before anything has
+  -- changed.
   local beside = redis.call('ZCARD', index) + redis.call('HLEN', names)
   if same and pool.quarantine > 0 then
     pool.quarantine = pool.quarantine + window - before

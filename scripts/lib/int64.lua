@@ -18,7 +18,7 @@ local function smaller(a, b)
   end
   return high_a < high_b or high_a == high_b and low_a < low_b
 end
--- overflows tells whether that is what INCRBY was refused for.
+-- overflows reports whether that is what INCRBY was refused for.
 local function overflows(refusal)
   return string.find(refusal.err, 'overflow', 1, true) ~= nil
 end

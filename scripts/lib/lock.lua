@@ -27,7 +27,8 @@ local function read_waiter(waiters, token)
   return {mode = mode, permits = tonumber(permits), capacity = tonumber(capacity), ttl = tonumber(ttl), till = tonumber(till), inbox = inbox, look = look, arrival = arrival, owner = owner}
 end
 
--- read_lock tells how a lock is held: kind is a mode, or '' if nobody holds it. Of those who hold it together only the ones whose lease is open count.
+-- read_lock tells how a lock is held: kind is a mode, or '' if nobody holds it. Of those who hold
+-- it together only the ones whose lease is open count.
 local function read_lock(lock, fences, holders)
   local value = redis.call('GET', lock)
   local state = {value = value, kind = '', last = read_fence(fences), together = {}, ended = {}, used = 0, capacity = 0, soonest = math.huge}

@@ -1,6 +1,7 @@
--- lock_enter_alone: answers lock_enter before all else, and cheaply, where nobody else has to do with the lock: it is exclusive, redislock's script, which has run before it in the
--- same call, has obtained it (ARGV[11], what that returned), nobody waits for it, and no loss of state has to be looked for. Everywhere else the script goes on behind it, as if
--- it were not there.
+-- lock_enter_alone: answers lock_enter before all else, and cheaply, where nobody else has to do
+-- with the lock: it is exclusive, redislock's script, which has run before it in the same call, has
+-- obtained it (ARGV[11], what that returned), nobody waits for it, and no loss of state has to be
+-- looked for. Everywhere else the script goes on behind it, as if it were not there.
 local waited_for = first_in_line(KEYS[3])
 
 if ARGV[11] and not KEYS[6] and not waited_for then

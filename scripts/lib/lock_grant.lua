@@ -1,7 +1,8 @@
--- lock_grant: gives a lock (lib/lock) to whoever may have it, in the order of arrival.
--- read_terms reads what all calls of a user of locks have in common, 'patience window counts hold-off': how long a waiter that does not ask again keeps its place; how
--- long it may take to claim a lock that was handed over to it; whether PUBLISH counts every listener, 1 or 0 (a cluster's does not); how long nothing is granted after a
--- loss, 0 = never mind.
+-- lock_grant: gives a lock (lib/lock) to whoever may have it, in the order of arrival. read_terms
+-- reads what all calls of a user of locks have in common, 'patience window counts hold-off': how
+-- long a waiter that does not ask again keeps its place; how long it may take to claim a lock that
+-- was handed over to it; whether PUBLISH counts every listener, 1 or 0 (a cluster's does not); how
+-- long nothing is granted after a loss, 0 = never mind.
 local function read_terms(text)
   local patience, window, counts, span = string.match(text, '^(%d+) (%d+) ([01]) (%d+)$')
   return tonumber(patience), tonumber(window), counts == '1', tonumber(span)
@@ -24,13 +25,15 @@ local function write_fence(fences, number, token, since, inbox, life)
   redis.call('SET', fences, table.concat({number, token, since, inbox}, ' '), 'PX', life)
 end
 
--- in_run tells whether a fence is that of a grant or one of those behind it. '0', of a client that has none, has no run.
+-- in_run reports whether a fence is that of a grant or one of those behind it. '0', of a client
+-- that has none, has no run.
 local function in_run(first, fence)
   local behind = tonumber(fence) - tonumber(first)
   return behind == 0 or (first ~= '0' and behind > 0 and behind <= run_length)
 end
 
--- upcoming is the fence that is minted next, behind the run of the last one (lib/lock_run). Those who hold a lock together hand nothing on: between them nothing is left out.
+-- upcoming is the fence that is minted next, behind the run of the last one (lib/lock_run). Those
+-- who hold a lock together hand nothing on: between them nothing is left out.
 local function upcoming(state)
   local together = state.kind == 's' or state.kind == 'p'
   return integer(next_fence(tonumber(state.last.number or 0) + (together and 0 or run_length)))
@@ -42,7 +45,7 @@ local function mint(fences, state, token, inbox, ttl)
   write_fence(fences, state.last.number, token, state.last.since, inbox, remember(ttl, state.last.number))
 end
 
--- room tells whether the lock can be held in that way beside those who hold it.
+-- room reports whether the lock can be held in that way beside those who hold it.
 local function room(state, want)
   if state.kind == '' then
     return true
@@ -59,7 +62,8 @@ local function last_end(state)
   return latest
 end
 
--- write_together writes one of those who hold the lock together, and keeps the lock until the last of their leases ends.
+-- write_together writes one of those who hold the lock together, and keeps the lock until the last
+-- of their leases ends.
 local function write_together(lock, holders, state, token, holder)
   state.together[token] = holder
   local left = keep_ms(last_end(state) - now)
@@ -71,8 +75,8 @@ local function write_together(lock, holders, state, token, holder)
   redis.call('PEXPIRE', holders, left)
 end
 
--- admit gives the lock to a token for that many milliseconds. inbox is '-' if its owner hears of it from the reply. It may delete the holders: the script has seen by then
--- that they are a hash.
+-- admit gives the lock to a token for that many milliseconds. inbox is '-' if its owner hears of it
+-- from the reply. It may delete the holders: the script has seen by then that they are a hash.
 local function admit(lock, fences, holders, state, token, want, ms, inbox)
   mint(fences, state, token, inbox, want.ttl)
   if state.kind == '' then

@@ -15,7 +15,8 @@ local function dash(word)
   return word == '' and '-' or word
 end
 
--- read_pool returns what is there of a pool, which may be nothing; whether all of it is there; and whether nothing at all is. A head that can not be read is not there.
+-- read_pool returns what is there of a pool, which may be nothing; whether all of it is there; and
+-- whether nothing at all is. A head that cannot be read is not there.
 local function read_pool(key)
   local head = redis.call('HGET', key, 'pool')
   local slots = redis.call('HLEN', key) - (head and 1 or 0)

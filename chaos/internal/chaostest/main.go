@@ -22,7 +22,8 @@ var (
 	seed   = flag.Uint64("seed", 0, "what is drawn by lot; 0 = another one each time")
 )
 
-// Main is a package's TestMain. If the environment variable names a role this process plays it, and runs no tests.
+// Main is a package's TestMain. If the environment variable names a role this process plays it, and
+// runs no tests.
 func Main(m *testing.M, variable string, play func(role string) error) {
 	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	role := os.Getenv(variable)
@@ -46,7 +47,7 @@ func NewLot(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(drawn, 0)) //nolint:gosec // as above
 }
 
-// Wanted returns what tells whether a kind of fault is asked for.
+// Wanted returns what reports whether a kind of fault is asked for.
 func Wanted(t testing.TB) func(name string) bool {
 	t.Helper()
 	wanted, err := regexp.Compile(*Faults)
@@ -56,7 +57,8 @@ func Wanted(t testing.TB) func(name string) bool {
 	return wanted.MatchString
 }
 
-// Await waits until check returns "", and fails the test with what it says if that takes too long. When the test has ended it gives up.
+// Await waits until check returns "", and fails the test with what it says if that takes too long.
+// When the test has ended it gives up.
 func Await(t testing.TB, limit time.Duration, check func() (complaint string)) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); ; {

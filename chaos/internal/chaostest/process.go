@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Process is a process that a test has started. Its methods may be called by several goroutines; what they do to one that has ended is nothing.
+// Process is a process that a test has started. Its methods may be called by several goroutines;
+// what they do to one that has ended is nothing.
 type Process struct {
 	command *exec.Cmd
 	ended   chan struct{}
@@ -35,7 +36,8 @@ func Start(t testing.TB, command *exec.Cmd) *Process {
 	p := &Process{command: command, ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // a child that is to die with its parent dies with the thread that started it
+		// a child that is to die with its parent dies with the thread that started it
+		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := command.Start()
 		started <- err
@@ -51,7 +53,8 @@ func Start(t testing.TB, command *exec.Cmd) *Process {
 	return p
 }
 
-// StartRole starts this test binary as a process that plays a role, see [Main]. Its environment is that of the test and what is given here.
+// StartRole starts this test binary as a process that plays a role, see [Main]. Its environment is
+// that of the test and what is given here.
 func StartRole(t testing.TB, environment ...string) *Process {
 	t.Helper()
 	command := exec.CommandContext(context.Background(), os.Args[0]) //nolint:gosec // a test starts itself
@@ -81,8 +84,10 @@ func (p *Process) Finish() {
 	<-p.ended
 }
 
-// Stop freezes the process, and returns when all of it stands still. The signal alone is not enough: until it has come to each thread, one of them may hear what
-// happens next, and answer it. What the process has sent before may still be on its way: who asks the receiver something gets an answer behind that.
+// Stop freezes the process, and returns when all of it stands still. The signal alone is not
+// enough: until it has come to each thread, one of them may hear what happens next, and answer it.
+// What the process has sent before may still be on its way: who asks the receiver something gets an
+// answer behind that.
 func (p *Process) Stop() {
 	p.signal(syscall.SIGSTOP)
 	awaitStopped(p.command.Process.Pid)
@@ -102,7 +107,8 @@ func Size(file string) int64 {
 	return info.Size()
 }
 
-// Tail keeps the end of what a process says. The zero value is ready for use, also by several goroutines.
+// Tail keeps the end of what a process says. The zero value is ready for use, also by several
+// goroutines.
 type Tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -20,8 +20,10 @@ func Do(t testing.TB, server *redistest.Server, words ...any) {
 
 // Replicate makes servers replicas of another, and returns when each follows what that writes.
 //
-// The first write that all confirm may be one that came to them with the snapshot: a replica that has loaded it confirms what is in it, but may have to report once
-// more, which it does every second, until it is sent what comes behind. Only a confirmation of a write that was made after that shows that it follows.
+// The first write that all confirm may be one that came to them with the snapshot: a replica that
+// has loaded it confirms what is in it, but may have to report once more, which it does every
+// second, until it is sent what comes behind. Only a confirmation of a write that was made after
+// that shows that it follows.
 func Replicate(t testing.TB, master *redistest.Server, replicas ...*redistest.Server) {
 	t.Helper()
 	host, port, _ := strings.Cut(master.Addr(), ":")
@@ -47,7 +49,8 @@ func Confirm(ctx context.Context, master *redistest.Server, replicas int) (compl
 	return ""
 }
 
-// KillMaster kills the master. mend returns when a replica has taken its place, and it has come back, empty, as a replica of that one.
+// KillMaster kills the master. mend returns when a replica has taken its place, and it has come
+// back, empty, as a replica of that one.
 func KillMaster(set *redistest.SentinelSet) (mend func()) {
 	master := set.Master()
 	master.Kill()
@@ -57,8 +60,8 @@ func KillMaster(set *redistest.SentinelSet) (mend func()) {
 	}
 }
 
-// PauseMaster freezes the master until, in mend, a replica has taken its place. Then it goes on, takes itself for the master until it is told, and does what it has been
-// sent meanwhile.
+// PauseMaster freezes the master until, in mend, a replica has taken its place. Then it goes on,
+// takes itself for the master until it is told, and does what it has been sent meanwhile.
 func PauseMaster(set *redistest.SentinelSet) (mend func()) {
 	master := set.Master()
 	master.Pause()

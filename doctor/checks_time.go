@@ -38,7 +38,7 @@ func clocksApart(x *exam) []verdict {
 	case apart-doubt > x.ClockSkew:
 		return []verdict{critical(found, risk, fix)}
 	case apart+doubt > x.ClockSkew:
-		return []verdict{note(found+"; the network is too slow to show whether that is too much", risk, "run this from a host that is nearer to them")}
+		return []verdict{note(found+"; the network is too slow to tell if that is too much", risk, "run this from a host that is nearer to them")}
 	}
 	return []verdict{fine("clocks of servers agree to %s (±%s)", short(apart), short(doubt))}
 }

@@ -6,3 +6,10 @@ func (d *Door) Quiet() int {
 	defer d.mu.Unlock()
 	return d.quiet.Len()
 }
+
+// Unsent is how many answers wait for their clients to take them.
+func (d *Door) Unsent() int {
+	d.bodiesMu.Lock()
+	defer d.bodiesMu.Unlock()
+	return len(d.unsent)
+}

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ import (
 )
 
 // The bounds of a pod of the chart: what the process is told, and where it is killed.
-var chartSettings = []string{"GOMEMLIMIT=200MiB", "COATCHECK_MAX_CONNECTIONS=2000"}
+var chartSettings = []string{"GOMEMLIMIT=200MiB", "COATCHECK_MAX_CONNECTIONS=500"}
 
 const podMemory = 256 // MiB
 
@@ -104,6 +105,7 @@ type attack struct {
 	// of each connection, by HTTP/2: requests whose bodies have so many bytes and no end; 0 =
 	// HTTP/1.1
 	streams int
+	raw     bool // head is what is said by HTTP/2 after the preface, frame by frame
 }
 
 // suffer reports what the process had before an attack, at its peak and when all have left.
@@ -115,6 +117,10 @@ func (a *target) suffer(one attack) {
 	over := make(chan struct{})
 	for range one.connections {
 		attackers.Go(func() {
+			if one.raw {
+				a.sayFrames(text, over)
+				return
+			}
 			if one.streams > 0 {
 				a.askAtOnce(one.streams, one.body, over)
 				return
@@ -147,6 +153,35 @@ func (a *target) say(text string, unread bool, over <-chan struct{}) {
 		_, _ = io.Copy(io.Discard, conn)
 	}
 	<-over
+}
+
+// sayFrames sends frames on a connection of HTTP/2 of its own, which it keeps, and takes no answer.
+func (a *target) sayFrames(frames string, over <-chan struct{}) {
+	secure := a.secure.Clone()
+	secure.NextProtos = []string{"h2"}
+	conn, err := tls.Dial("tcp", a.addr, secure)
+	if err != nil {
+		return // it may be sent away
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_, _ = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame(4, 0, 0, "\x00\x04\x00\x00\x00\x00")+frames) // windows of 0
+	<-over
+}
+
+// frame is one of HTTP/2 (RFC 9113, section 4.1).
+func frame(kind, flags byte, stream uint32, payload string) string {
+	head := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
+	return string(binary.BigEndian.AppendUint32(append(head, flags), stream)) + payload
+}
+
+// manyFrames are requests of one connection, on streams of their own.
+func manyFrames(n int, flags byte, payload string) string {
+	var frames strings.Builder
+	for i := range n {
+		frames.WriteString(frame(1, flags, uint32(2*i+1), payload))
+	}
+	return frames.String()
 }
 
 // askAtOnce sends requests whose bodies do not end on one connection, by HTTP/2.
@@ -205,13 +240,13 @@ func TestMemoryUnderAttackStaysWithinThePod(t *testing.T) {
 	service := startTarget(t, program, "serve")
 	const form = "Content-Type: application/x-www-form-urlencoded\r\n"
 	for _, one := range []attack{
-		{"2,000 forms of the tinyid door, unfinished", 2000, unfinished("/tinyid/id/nextId", form, 1<<20), 1<<20 - 1, false, 0},
-		{"2,000 forms of 8 KiB, unfinished", 2000, unfinished("/tinyid/id/nextId", form, 8<<10), 8<<10 - 1, false, 0},
-		{"2,000 large headers with unfinished bodies", 2000, unfinished("/token", largeHeader, 1<<20), 1000, false, 0},
-		{"2,000 large headers that do not end", 2000, "GET / HTTP/1.1\r\n" + largeHeader, 0, false, 0},
-		{"2,000 large bodies, unfinished", 2000, unfinished("/token", "", 1<<20), 1<<20 - 1, false, 0},
-		{"2,000 that take nothing of 10,000 ids", 2000, strings.Repeat("GET /id/uuid?n=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n", 20), 0, true, 0},
-		{"2,000 that take nothing of the interface", 2000, strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n", 20), 0, true, 0},
+		{"2,000 forms of the tinyid door, unfinished", 2000, unfinished("/tinyid/id/nextId", form, 1<<20), 1<<20 - 1, false, 0, false},
+		{"2,000 forms of 8 KiB, unfinished", 2000, unfinished("/tinyid/id/nextId", form, 8<<10), 8<<10 - 1, false, 0, false},
+		{"2,000 large headers with unfinished bodies", 2000, unfinished("/token", largeHeader, 1<<20), 1000, false, 0, false},
+		{"2,000 large headers that do not end", 2000, "GET / HTTP/1.1\r\n" + largeHeader, 0, false, 0, false},
+		{"2,000 large bodies, unfinished", 2000, unfinished("/token", "", 1<<20), 1<<20 - 1, false, 0, false},
+		{"2,000 that take nothing of 10,000 ids", 2000, strings.Repeat("GET /id/uuid?n=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n", 20), 0, true, 0, false},
+		{"2,000 that take nothing of the interface", 2000, strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n", 20), 0, true, 0, false},
 	} {
 		service.suffer(one)
 	}
@@ -222,9 +257,13 @@ func TestMemoryUnderAttackByTLSStaysWithinThePod(t *testing.T) {
 	service := startTarget(t, buildProgram(t), "serve", "--tls-cert", own.cert, "--tls-key", own.key)
 	service.secure = &tls.Config{RootCAs: own.pool(t), ServerName: "localhost", MinVersion: tls.VersionTLS12}
 	for _, one := range []attack{
-		{"2,000 large bodies, unfinished, by TLS", 2000, unfinished("/token", "", 1<<20), 1<<20 - 1, false, 0},
-		{"2,000 large headers with unfinished bodies, by TLS", 2000, unfinished("/token", largeHeader, 1<<20), 1000, false, 0},
-		{"100 × 100 bodies of 64 KiB without an end, by HTTP/2", 100, "", 64 << 10, false, 100},
+		{"2,000 large bodies, unfinished, by TLS", 2000, unfinished("/token", "", 1<<20), 1<<20 - 1, false, 0, false},
+		{"2,000 large headers with unfinished bodies, by TLS", 2000, unfinished("/token", largeHeader, 1<<20), 1000, false, 0, false},
+		{"100 × 100 bodies of 64 KiB without an end, by HTTP/2", 100, "", 64 << 10, false, 100, false},
+		{"2,000 headers of 1,500 fields in 1.5 KiB that do not end, by HTTP/2", 2000, frame(1, 0, 1, strings.Repeat("\x90", 1500)), 0, false, 0, true},
+		{"2,000 headers of 4,000 fields in 4 KiB that do not end, by HTTP/2", 2000, frame(1, 0, 1, strings.Repeat("\x90", 4000)), 0, false, 0, true},
+		{"2,000 × 100 answers that are not taken, by HTTP/2", 2000, manyFrames(100, 5, "\x82\x87\x04\x0d/openapi.yaml\x01\x09localhost"), 0, false, 0, true},
+		{"2,000 × 100 requests of which no body comes, by HTTP/2", 2000, manyFrames(100, 4, "\x83\x87\x04\x06/token\x01\x09localhost"), 0, false, 0, true},
 	} {
 		service.suffer(one)
 	}
@@ -245,10 +284,10 @@ func TestMemoryOfTheGatewayUnderAttackStaysWithinThePod(t *testing.T) {
 	g := startTarget(t, program, "gateway", "--upstream", upstream.URL, "--routes", routes, "--admin", "127.0.0.1:0")
 	const key = "Idempotency-Key: a\r\n"
 	for _, one := range []attack{
-		{"1,500 guarded bodies, unfinished", 1500, unfinished("/payments", key, 1<<20), 1<<20 - 1, false, 0},
-		{"1,500 open bodies, unfinished", 1500, unfinished("/open", "", 1<<20), 1<<20 - 1, false, 0},
-		{"1,500 large headers with unfinished bodies", 1500, unfinished("/payments", key+largeHeader, 1<<20), 1000, false, 0},
-		{"1,500 that take nothing of large answers", 1500, strings.Repeat("GET /open HTTP/1.1\r\nHost: localhost\r\n\r\n", 20), 0, true, 0},
+		{"1,500 guarded bodies, unfinished", 1500, unfinished("/payments", key, 1<<20), 1<<20 - 1, false, 0, false},
+		{"1,500 open bodies, unfinished", 1500, unfinished("/open", "", 1<<20), 1<<20 - 1, false, 0, false},
+		{"1,500 large headers with unfinished bodies", 1500, unfinished("/payments", key+largeHeader, 1<<20), 1000, false, 0, false},
+		{"1,500 that take nothing of large answers", 1500, strings.Repeat("GET /open HTTP/1.1\r\nHost: localhost\r\n\r\n", 20), 0, true, 0, false},
 	} {
 		g.suffer(one)
 	}

@@ -18,7 +18,10 @@ var ErrOverloaded = errors.New("frontdoor: requests under way take as much memor
 const (
 	copies     = 2
 	freeHeader = 4 << 10  // of a header, which net/http has buffers for in any case
+	freeFields = 256      // of what has come by HTTP/2
 	freeAnswer = 16 << 10 // of one piece of an answer
+
+	fieldMemory = 40 // of an hpack.HeaderField, for which one byte by HTTP/2 is enough
 
 	streamMemory  = 32 << 10 // with which a body is copied
 	requestMemory = 16 << 10 // of one of many requests of a connection: a goroutine and buffers

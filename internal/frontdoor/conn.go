@@ -21,9 +21,10 @@ type conn struct {
 	// bytes of the header that is coming; -1 = what comes is none; by HTTP/2, bytes that have
 	// reached no handler
 	header atomic.Int64
-	heard  atomic.Bool // something has come since the last answer
-	many   atomic.Bool // it has many requests at once, as HTTP/2 has
-	taken  atomic.Bool // a handler has taken it over
+	hello  atomic.Int64 // bytes that had come when something was first written: a TLS ClientHello
+	heard  atomic.Bool  // something has come since the last answer
+	many   atomic.Bool  // it has many requests at once, as HTTP/2 has
+	taken  atomic.Bool  // a handler has taken it over
 	// how long Close may wait for what still comes, in Unix nanoseconds; 0 = not at all
 	until atomic.Int64
 }
@@ -42,19 +43,41 @@ func (c *conn) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// holds reports whether there is memory for n more bytes of a header. By HTTP/2 a few bytes can be
-// many fields, so there a header is counted as a whole one once it is no small one.
+// holds reports whether there is memory for n more bytes of a header. HTTP/1 keeps a header as it
+// came, and has buffers for a small one in any case. By HTTP/2 one byte can name a whole field.
 func (c *conn) holds(n int64) bool {
 	size := c.header.Add(n)
-	switch {
-	case size <= freeHeader:
-		return true
-	case !c.many.Load():
-		return c.load.take(copies * n)
-	case size-n <= freeHeader:
-		return c.load.take(copies * int64(c.load.door.config.MaxHeader))
+	if c.many.Load() {
+		more := c.load.door.fieldsIn(size) - c.load.door.fieldsIn(size-n)
+		return more == 0 || c.load.take(more)
 	}
-	return true
+	return size <= freeHeader || c.load.take(copies*n)
+}
+
+// fieldsIn is the memory that the fields in some bytes of HTTP/2 take at most.
+func (d *Door) fieldsIn(size int64) int64 {
+	if size <= freeFields {
+		return 0
+	}
+	return min(size*fieldMemory, copies*int64(d.config.MaxHeader))
+}
+
+// Write notes what of the bytes that came was a TLS ClientHello.
+func (c *conn) Write(bytes []byte) (int, error) {
+	if c.hello.Load() == 0 {
+		c.hello.Store(max(c.header.Load(), 0))
+	}
+	return c.Conn.Write(bytes)
+}
+
+// beginHTTP2 notes that the connection speaks HTTP/2. The end of the TLS handshake counts as part
+// of its first header, since they can have come in one piece.
+func (c *conn) beginHTTP2() {
+	if !c.many.Swap(true) {
+		size := c.header.Add(-c.hello.Load())
+		c.load.release()
+		c.load.add(c.load.door.fieldsIn(size))
+	}
 }
 
 // busy notes that a header has come whole. The requests of a connection of HTTP/2 are counted each
@@ -76,7 +99,7 @@ func (c *conn) busy(major int) {
 
 // reached notes that what has come by HTTP/2 has reached a handler.
 func (c *conn) reached() {
-	if c != nil && c.many.Load() && c.header.Swap(0) > freeHeader {
+	if c != nil && c.many.Load() && c.header.Swap(0) > freeFields {
 		c.load.release()
 	}
 }

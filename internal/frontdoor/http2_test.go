@@ -113,6 +113,17 @@ func TestHeadersInFlightAreBoundedByHTTP2(t *testing.T) {
 	h.holds(0)
 }
 
+// By HTTP/2 one byte names a whole field, also in the first header of a connection, whose bytes may
+// have come together with the end of the TLS handshake.
+func TestFieldsThatOneByteNamesAreCounted(t *testing.T) {
+	h, visit := openHTTP2(t, frontdoor.Config{MaxBytes: 1 << 20}, http.HandlerFunc(keeping))
+	s := visit(1 << 16)
+	s.say(headersFrame, 0, 1, strings.Repeat("\x90", 1000)) // accept-encoding, without an end
+	expect.Eventually(t, "1,000 fields of 40 bytes are in flight", func() bool { return h.door.BytesInFlight() >= 40_000 })
+	_ = s.Close()
+	h.holds(0)
+}
+
 // net/http has memory for a whole frame as soon as its length has come.
 func TestFramesOfHTTP2AreSmall(t *testing.T) {
 	_, visit := openHTTP2(t, frontdoor.Config{}, http.HandlerFunc(keeping))

@@ -18,6 +18,7 @@ type visit struct {
 	at     *list.Element // in the queue of the quiet; nil = not in it
 	kept   bool          // a request has been answered
 	active bool          // a request has begun to come, and is not answered
+	begun  bool          // it has been active: which protocol it speaks is known
 }
 
 type listener struct {
@@ -158,6 +159,10 @@ func (d *Door) note(conn net.Conn, state http.ConnState) {
 		}
 		d.tellLocked()
 	case http.StateActive:
+		if !v.begun {
+			v.begun = true
+			begin(conn)
+		}
 		d.loudLocked(v)
 		d.tellLocked()
 	case http.StateHijacked: // who takes over a connection says when it is Gone
@@ -166,6 +171,14 @@ func (d *Door) note(conn net.Conn, state http.ConnState) {
 		d.takenOver(conn)
 	case http.StateClosed:
 		d.leaveLocked(conn)
+	}
+}
+
+// begin notes which protocol a connection speaks, when its TLS handshake is complete.
+func begin(conn net.Conn) {
+	secured, ok := conn.(*tls.Conn)
+	if c := plainly(conn); ok && c != nil && secured.ConnectionState().NegotiatedProtocol == "h2" {
+		c.beginHTTP2()
 	}
 }
 

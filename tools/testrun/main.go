@@ -15,8 +15,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -35,58 +35,42 @@ func main() {
 
 // run runs the tests and reports whether all of them passed.
 func run(ctx context.Context, args []string, out io.Writer) bool {
-	listed, err := list(ctx, args)
+	packages, tested, err := list(ctx, args)
+	var each [][]string
+	if err == nil {
+		each, err = runs(ctx, args, packages)
+	}
 	if err != nil {
 		fmt.Fprintf(out, "go list: %v\n", err)
 		return false
 	}
-	p := newProgress(out, listed)
+	p := newProgress(out, tested)
 	stop := p.sayEvery(30 * time.Second)
-	execution, err := test(ctx, args, p)
+	execution, err := test(ctx, each, p)
 	stop()
 	return verdict(p, execution, errors.Join(err, p.incomplete()))
 }
 
-// list returns how many of the packages that the arguments name have tests.
-func list(ctx context.Context, args []string) (int, error) {
-	query := []string{"list", "-e", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}
-	for i, arg := range args {
-		switch name := strings.TrimLeft(arg, "-"); {
-		case name == "args":
-			args = args[:i]
-		case strings.HasPrefix(name, "tags=") && name != arg:
-			query = append(query, arg)
-		}
-		if len(args) == i {
-			break
-		}
+// list returns the packages that the arguments name, and how many of them have tests.
+func list(ctx context.Context, args []string) (packages []string, tested int, err error) {
+	query := []string{"-e", "-f", "{{.ImportPath}}{{if or .TestGoFiles .XTestGoFiles}} tested{{end}}"}
+	if at := slices.IndexFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == "args" }); at >= 0 {
+		args = args[:at]
 	}
 	for _, arg := range args {
-		if arg == "." || strings.HasPrefix(arg, "./") {
+		if strings.HasPrefix(strings.TrimLeft(arg, "-"), "tags=") || isPackage(arg) {
 			query = append(query, arg)
 		}
 	}
-	cmd := exec.CommandContext(ctx, "go", query...) //nolint:gosec // the arguments are those of who runs the tests
-	text, err := cmd.Output()
-	return len(strings.Fields(string(text))), err
-}
-
-// test runs `go test -json` and hands its events to the progress. A program that was built with the
-// race detector sleeps for a second at its end, which GORACE shortens: tests start many of them.
-func test(ctx context.Context, args []string, p *progress) (*testjson.Execution, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...) //nolint:gosec // as above
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=20 "+os.Getenv("GORACE"))
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	stdout, errOut := cmd.StdoutPipe()
-	stderr, errErr := cmd.StderrPipe()
-	if err := errors.Join(errOut, errErr, cmd.Start()); err != nil {
-		return nil, err
+	lines, err := goList(ctx, query...)
+	for _, line := range lines {
+		name, has := strings.CutSuffix(line, " tested")
+		packages = append(packages, name)
+		if has {
+			tested++
+		}
 	}
-	execution, err := testjson.ScanTestOutput(testjson.ScanConfig{
-		Stdout: stdout, Stderr: stderr, Handler: p, IgnoreNonJSONOutputLines: true,
-	})
-	return execution, errors.Join(err, cmd.Wait())
+	return packages, tested, err
 }
 
 // verdict prints the failures and the counts, and reports whether all is well.

@@ -43,7 +43,14 @@ var packages = map[string]string{
 	"untested":   ``,
 	"tagged": `import "testing"
 		func TestA(t *testing.T) {}`,
+	"raced": `import "testing"
+		func TestA(t *testing.T) {}`,
+	"unraced": `import "testing"
+		func TestA(t *testing.T) {}`,
 }
+
+// The build constraints of some of them.
+var constraints = map[string]string{"tagged": "check", "raced": "race", "unraced": "!race"}
 
 func inModule(t *testing.T) {
 	t.Helper()
@@ -55,8 +62,8 @@ func inModule(t *testing.T) {
 			file = "a.go"
 		}
 		constraint := ""
-		if name == "tagged" {
-			constraint = "//go:build check\n\n"
+		if tag := constraints[name]; tag != "" {
+			constraint = "//go:build " + tag + "\n\n"
 		}
 		write(t, filepath.Join(dir, name, file), constraint+"package "+name+"\n"+body+"\n")
 	}
@@ -100,6 +107,9 @@ func TestOnlyPassingIsRight(t *testing.T) {
 		{"./untested", false, "no test ran", "0 passed, 0 failed, 0 skipped in "},
 		{"./missing", false, "FAIL missing, 0 tests", "0 passed, 1 failed, 0 skipped in "},
 		{"-count=many ./passes", false, "exit status 2", "0 passed, 1 failed, 0 skipped in "},
+		{"-race -plain=./unraced ./raced ./unraced", true, "ok   unraced, 1 tests", "2 passed, 0 failed, 0 skipped in "},
+		{"-race -plain=./unraced ./raced", true, "ok   raced, 1 tests", "1 passed, 0 failed, 0 skipped in "},
+		{"-race -plain=./fails,./raced ./passes ./fails", false, "wrong answer", "7 passed, 2 failed, 0 skipped in "},
 		{"./passes ./fails ./skips ./buildsnot", false, "wrong answer", "7 passed, 3 failed, 1 skipped in "},
 	} {
 		t.Run(row.args, func(t *testing.T) {

@@ -100,7 +100,13 @@ func work(w http.ResponseWriter, r *http.Request) {
 	text := tell(ended, operation, fence, number)
 	w.WriteHeader(http.StatusCreated)
 	fmt.Fprint(w, text)
+	if strings.HasSuffix(operation, largeMark) {
+		fmt.Fprint(w, strings.Repeat(" ", 1<<20))
+	}
 }
+
+// largeMark ends the names of operations whose answers have 1 MiB.
+const largeMark = "-large"
 
 func takeTime() { time.Sleep(3*time.Millisecond + rand.N(12*time.Millisecond)) }
 

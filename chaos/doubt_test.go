@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// of each attempt here: no pause of this machine outlasts it
+	// of each attempt here: no pause of this machine outlasts it.
 	longLease = 10 * time.Second
-	// how long clients ask for new operations
+	// how long clients ask for new operations.
 	doubtSpan = 14 * time.Second
 	seekers   = 12
 )
@@ -95,10 +95,10 @@ func (d *doubt) seek(ctx context.Context, number int) {
 		}
 		a := d.ask(patient, o)
 		hangUp()
-		switch {
-		case a.status == http.StatusServiceUnavailable:
+		switch a.status {
+		case http.StatusServiceUnavailable:
 			d.refused.Add(1)
-		case a.status == 0:
+		case 0:
 			d.cut.Add(1)
 		}
 		time.Sleep(rand.N(60 * time.Millisecond))

@@ -28,6 +28,19 @@ type state struct {
 	Incarnation string    `json:"incarnation"`
 	Clean       bool      `json:"clean"` // the store was stopped, and the snapshot holds everything
 	Last        time.Time `json:"last"`  // when this was written, by the wall clock
+	Boot        string    `json:"boot"`  // the machine's, as bootID tells it
+	Inode       uint64    `json:"inode"` // of the file that says this
+}
+
+// complete reports whether the directory has all that was ever answered: the store was stopped, or
+// its process ended while the machine went on. That machine may have been restarted since, or the
+// directory be a copy that was made earlier: then it is not certain.
+func (d *directory) complete(st state) bool {
+	if st.Clean {
+		return true
+	}
+	info, err := os.Stat(d.file(stateName))
+	return err == nil && st.Boot != "" && st.Boot == bootID() && st.Inode != 0 && st.Inode == inode(info)
 }
 
 // directory is a data directory that this process has locked.
@@ -137,23 +150,28 @@ func (d *directory) readState() (st state, found bool, err error) {
 }
 
 func (d *directory) writeState(st state) error {
-	st.Format, st.Last = format, time.Now().UTC().Round(0)
-	text, err := json.Marshal(st)
-	if err != nil {
-		return err
-	}
 	file, err := os.OpenFile(d.file(stateName+".new"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(append(text, '\n'))
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
+	if err = errors.Join(st.writeTo(file), file.Close()); err != nil {
 		return err
 	}
 	return d.rename(stateName+".new", stateName)
+}
+
+func (st state) writeTo(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	st.Format, st.Last, st.Boot, st.Inode = format, time.Now().UTC().Round(0), bootID(), inode(info)
+	text, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(text, '\n'))
+	return errors.Join(err, file.Sync())
 }
 
 // rename puts a file that is on the disk in the place of another.

@@ -38,8 +38,13 @@
 // and those of others that it has read. Many connections share one fsync, and a reply that tells
 // nothing new costs none.
 //
-//   - Kill -9, a panic, a power loss: nothing that was answered is lost, if the disk keeps what
-//     fsync promised. A script is kept as a whole or not at all. The next start is unclean: the
+//   - Kill -9, a panic: nothing that was answered is lost, and the next start goes on as after a
+//     clean stop, with the same incarnation, if it finds the directory itself and no copy, on a
+//     machine (Linux) that has not been restarted since: what was written is in the system's memory
+//     at least. A copy that is older than its original, put into its place, has to be without its
+//     state.json: else a loss may not be noticed.
+//   - A power loss, or a copy: nothing that was answered is lost, if the disk keeps what fsync
+//     promised. A script is kept as a whole or not at all. The next start is unclean: the
 //     incarnation is new, and every string that is a 64-bit integer and has no expiry is raised by
 //     [CounterJump], so that counters jump ahead even where a disk did not keep its promise.
 //   - A full or failing disk: all connections are closed, so that callers whose replies could not

@@ -72,21 +72,21 @@ func (s *Store) loadLocked(dir *directory) (last int, err error) {
 		return 0, err
 	}
 	l.expire()
-	s.beginLife(st, known, found || len(logs) > 0)
+	s.beginLife(st, known && dir.complete(st) || !known && !found && len(logs) == 0)
 	return last, nil
 }
 
-// beginLife decides whether this is the life that the state names, or a new one.
-func (s *Store) beginLife(st state, known, data bool) {
-	s.cleanStart = st.Clean || !known && !data
-	s.incarnation = st.Incarnation
-	if !known || !s.cleanStart {
+// beginLife goes on with the incarnation that the state names if the directory is complete, and
+// else begins a new one.
+func (s *Store) beginLife(st state, complete bool) {
+	s.cleanStart, s.incarnation = complete, st.Incarnation
+	if s.incarnation == "" || !complete {
 		s.incarnation = newIncarnation()
 	}
-	if !s.cleanStart {
+	if !complete {
 		raised := s.raiseCounters()
-		s.logger.Warn("the store was not stopped cleanly: it begins a new incarnation, and counters jump ahead",
-			"incarnation", s.incarnation, "counters", raised, "jump", CounterJump)
+		s.logger.Warn("the store was not stopped cleanly, and the machine was restarted since or the directory is a copy: it begins a new incarnation, "+
+			"and counters jump ahead", "incarnation", s.incarnation, "counters", raised, "jump", CounterJump)
 	}
 	if now := time.Now(); now.Before(st.Last) {
 		s.logger.Warn("the clock stands before the last time that the data directory knows; fences and leases count by it",

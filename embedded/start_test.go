@@ -7,11 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 // A start writes a snapshot, and then removes the logs that it stands for. If it is cut off in
@@ -166,4 +169,61 @@ func TestDirectoryOfFormat1IsRead(t *testing.T) {
 	c := client(t, open(t, Config{Dir: dir}))
 	want(t, c, "a1", "GET", "a")
 	want(t, c, "[f v]", "HGETALL", "h")
+}
+
+// A directory whose process was killed is complete only where it is, and until the machine is
+// restarted.
+func TestAKilledProcessLosesNothingUntilTheMachineIsRestarted(t *testing.T) {
+	begin := func(t *testing.T) (dir string, life string) {
+		t.Helper()
+		s := open(t, Config{Dir: t.TempDir()})
+		do(t, client(t, s), "SET", "n", 7)
+		s.journal.dir.unlock() // as the end of the process would
+		return s.journal.dir.path, s.Incarnation()
+	}
+	edited := func(t *testing.T, dir, from, to string) {
+		t.Helper()
+		file := filepath.Join(dir, stateName)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatalf("reading the state: %v", err)
+		}
+		if !strings.Contains(string(text), from) {
+			t.Fatalf("%s has no %q", text, from)
+		}
+		writeFile(t, file, []byte(strings.Replace(string(text), from, to, 1))) // it stays the same file
+	}
+	for _, row := range []struct {
+		name  string
+		then  func(t *testing.T, dir string) string
+		whole bool
+	}{
+		{"nothing", func(_ *testing.T, dir string) string { return dir }, true},
+		{"the machine is restarted", func(t *testing.T, dir string) string {
+			t.Helper()
+			edited(t, dir, bootID(), "another")
+			return dir
+		}, false},
+		{"a copy", leave, false},
+		{"a state of an older version", func(t *testing.T, dir string) string {
+			t.Helper()
+			edited(t, dir, `"boot":"`+bootID()+`"`, `"boot":""`)
+			return dir
+		}, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if bootID() == "" {
+				row.whole = false // this system does not tell
+			}
+			dir, life := begin(t)
+			again := open(t, Config{Dir: row.then(t, dir)})
+			expect.Equal(t, "a clean start", again.CleanStart(), row.whole)
+			expect.Equal(t, "the same incarnation", again.Incarnation() == life, row.whole)
+			kept := 7
+			if !row.whole {
+				kept += CounterJump
+			}
+			want(t, client(t, again), strconv.Itoa(kept), "GET", "n")
+		})
+	}
 }

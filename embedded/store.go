@@ -164,15 +164,16 @@ func (s *Store) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 // Incarnation names the life of the state that the store holds, in 40 hex digits. With a data
-// directory it is kept across a clean stop.
+// directory it is kept across every stop that loses nothing, as CleanStart tells.
 func (s *Store) Incarnation() string { return s.incarnation }
 
 // CleanStart reports whether everything that was ever answered is certain to be here: the data
-// directory was stopped cleanly, is new, or there is none.
+// directory was stopped cleanly, is new, or there is none, or only the process was killed, and the
+// machine (Linux) has not been restarted since.
 func (s *Store) CleanStart() bool { return s.cleanStart }
 
 // Close ends all connections, writes the last snapshot and marks the stop as clean. Later calls
-// return the first one's error; after an error the next start is unclean.
+// return the first one's error.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.exec.Lock()

@@ -5,7 +5,7 @@ LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 FUZZTIME ?= 20s
 ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 2)))
 TESTRUN  := bin/testrun
-LONGEST  := ./cmd/coatcheck ./server ./client ./lock ./scripts
+LONGEST  := ./internal/cli ./server ./client ./lock ./scripts
 # More for one run: make run ARGS='--listen 127.0.0.1:9090', make test-go ARGS='-run TestClaim ./idempotency'
 ARGS     ?=
 

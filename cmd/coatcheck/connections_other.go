@@ -1,6 +1,0 @@
-//go:build !unix
-
-package main
-
-// descriptorLimit is not known here.
-func descriptorLimit() (n uint64, known bool) { return 0, false }

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// started is what serve tells when it is ready.
+type started struct {
+	URL        string   `json:"url"`
+	AdminURL   string   `json:"admin_url,omitempty"` // empty = there is no admin listener
+	Store      string   `json:"store"`               // embedded, standalone, sentinel or cluster
+	Address    string   `json:"address"`             // of the store
+	Ack        int      `json:"ack"`
+	Durability string   `json:"durability"`         // what can be lost, and when
+	Access     string   `json:"access"`             // who may ask
+	Warnings   []string `json:"warnings,omitempty"` // what others than this machine can do
+	Hazards    []string `json:"hazards,omitempty"`  // settings of the Redis under which it loses state by itself
+	Problem    string   `json:"problem,omitempty"`  // why the store does not answer now
+	Version    string   `json:"version"`
+}
+
+// servedAt is where a service listens.
+type servedAt struct {
+	clients net.Addr
+	admin   string // its URL; "" = nowhere
+}
+
+// banner tells what runs, what it keeps, and what to do next.
+func (p *program) banner(ctx context.Context, c *config, store *redisstore.Store, at servedAt, log *slog.Logger) error {
+	s := started{
+		URL: c.scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
+		Durability: durability(c, store), Access: c.whoMayAsk(), Version: version().Version,
+	}
+	for _, missing := range c.exposed() {
+		s.Warnings = append(s.Warnings, "insecure: other machines can reach this service; "+missing)
+	}
+	if err := store.Ping(ctx); err != nil {
+		s.Problem = err.Error()
+	} else {
+		s.Hazards = hazards(ctx, store, log)
+	}
+	return p.print(s, s.people(c))
+}
+
+func (s started) people(c *config) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "coatcheck %s\n\n", s.Version)
+	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
+	if s.AdminURL != "" {
+		fmt.Fprintf(&b, "  admin       %s/readyz  %s/metrics  %s/debug/pprof/\n", s.AdminURL, s.AdminURL, s.AdminURL)
+	}
+	fmt.Fprintf(&b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
+	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
+	fmt.Fprintf(&b, "  access      %s\n", s.Access)
+	for _, warning := range append(s.Warnings, s.Hazards...) {
+		fmt.Fprintf(&b, "  WARNING     %s\n", warning)
+	}
+	if s.Problem != "" {
+		fmt.Fprintf(&b, "  PROBLEM     the store does not answer: %s\n              the service is up and answers 503 until it does\n", s.Problem)
+	}
+	ids := "/id/snowflake"
+	if c.idPool == "" {
+		ids += "/orders"
+	}
+	curl := c.curl()
+	fmt.Fprintf(&b, "\nTry:\n  %s %s/incr/orders\n  %s %s%s\n  %s -X POST %s/worker/orders\n  %s -X POST %s/token\n", curl, s.URL, curl, s.URL, ids, curl, s.URL, curl, s.URL)
+	if c.dev {
+		fmt.Fprintf(&b, "  %s %s/payments -H 'Idempotency-Key: order-1' -d '{\"amount\":1299,\"currency\":\"EUR\",\"to\":\"acct_1\"}'   (twice)\n", curl, s.URL)
+	} else {
+		fmt.Fprintf(&b, "  coatcheck serve --dev   adds a payment route to try tokens on\n")
+	}
+	fmt.Fprintf(&b, "Everything else: %s/\n\n", s.URL)
+	return b.String()
+}
+
+// hazards asks the Redis for settings under which it loses state by itself, and logs them.
+func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (found []string) {
+	list, err := store.Hazards(ctx)
+	if err != nil {
+		log.Warn("the settings of the Redis cannot be read", "error", err)
+	}
+	for _, hazard := range list {
+		log.Warn("this Redis can lose what it has confirmed", "server", hazard.Server, "risk", hazard.Risk, "fix", hazard.Fix)
+		found = append(found, hazard.String())
+	}
+	return found
+}
+
+// durability says what can be lost with this store.
+func durability(c *config, store *redisstore.Store) string {
+	switch {
+	case store.Mode() == redisstore.Embedded && c.dataDir == "":
+		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends (--data-dir keeps them, --redis shares them)"
+	case store.Mode() == redisstore.Embedded:
+		return "kept in " + c.dataDir + ", by this one process and on this one disk; use --redis for production"
+	case store.Ack() == 0:
+		return "as this Redis is configured; WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack N waits for N replicas)"
+	}
+	return fmt.Sprintf("each write is confirmed by %d replicas before it counts; a Redis that restarts without its data still loses it", store.Ack())
+}
+
+// reachable turns "all interfaces" into an address that a person can use here.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}

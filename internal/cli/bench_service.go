@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// Terms of what a measurement holds for moments.
+const (
+	benchLease    = 30 * time.Second
+	benchWait     = 10 * time.Second
+	benchTokenTTL = time.Minute
+	benchBody     = `{"bench":true}`
+)
+
+// benchLayout is that of the pools: for leases there is room for 16,384 callers at once, ids are
+// made as they usually are.
+func benchLayout(what string) string {
+	if what == benchID {
+		return snowflake.DefaultLayout
+	}
+	return "41/14/8"
+}
+
+// busyClient returns a client of the service that keeps a connection for each caller.
+func (s *serviceAt) busyClient(callers int) (*client.Client, error) {
+	secure, err := s.secure()
+	if err != nil {
+		return nil, err
+	}
+	service, err := client.New(client.Config{URL: s.server, APIKey: s.apiKey, HTTPClient: &http.Client{Transport: &http.Transport{
+		TLSClientConfig: secure, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: callers, IdleConnTimeout: time.Minute,
+	}}})
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return service, nil
+}
+
+// benchAtService is a kind of load at a running service.
+func benchAtService(what string, service *client.Client) (work, error) {
+	switch what {
+	case benchIncr:
+		return work{
+			stays: staysCounter,
+			call: func(ctx context.Context, name string) error {
+				_, err := service.Incr(ctx, name)
+				return err
+			},
+			clean: func(ctx context.Context, name string) error {
+				if err := service.RemoveCounter(ctx, name); !errors.Is(err, client.ErrNotFound) {
+					return err
+				}
+				return nil
+			},
+		}, nil
+	case benchToken:
+		return work{call: func(ctx context.Context, name string) error {
+			_, err := service.Issue(ctx, name, benchTokenTTL)
+			return err
+		}}, nil
+	case benchGuard:
+		return work{call: func(ctx context.Context, name string) error { return guardAtService(ctx, service, name) }, stays: staysAnswers}, nil
+	case benchLock:
+		return work{call: func(ctx context.Context, name string) error {
+			held, err := service.AcquireLock(ctx, name, client.LockRequest{TTL: benchLease, Wait: benchWait})
+			if err != nil {
+				return err
+			}
+			return held.Release(ctx)
+		}}, nil
+	case benchWorker:
+		return work{open: poolAtService(service, what), stays: staysPool, call: func(ctx context.Context, name string) error {
+			lease, err := service.AcquireWorker(ctx, name, client.WorkerRequest{})
+			if err != nil {
+				return err
+			}
+			return service.ReleaseWorker(ctx, lease, lease.NotBefore) // nothing was stamped
+		}}, nil
+	case benchID:
+		return work{open: stampingAtService(service, what), stays: staysPool, call: func(ctx context.Context, name string) error {
+			_, err := service.SnowflakeIDs(ctx, name, 1)
+			return err
+		}}, nil
+	case benchSegment:
+		return work{stays: staysCounter, call: func(ctx context.Context, name string) error {
+			_, err := service.SegmentIDs(ctx, name, 1)
+			return err
+		}}, nil
+	}
+	return work{}, errUnknownKind
+}
+
+// guardAtService is one operation that begins once: a token, a claim, and its answer.
+func guardAtService(ctx context.Context, service *client.Client, name string) error {
+	token, err := service.Issue(ctx, name, benchTokenTTL)
+	if err != nil {
+		return err
+	}
+	outcome, err := service.Claim(ctx, token.Value, client.Terms{Fingerprint: client.Fingerprint(name, benchBody), Lease: benchLease})
+	if err != nil {
+		return err
+	}
+	return service.Complete(ctx, token.Value, outcome.Grant.Lease, client.Answer{Status: http.StatusOK, Body: []byte(benchBody)})
+}
+
+func poolAtService(service *client.Client, what string) func(context.Context, string) error {
+	return func(ctx context.Context, name string) error {
+		_, err := service.CreatePool(ctx, name, client.PoolShape{Layout: benchLayout(what), TTL: workerlease.DefaultTTL})
+		if errors.Is(err, client.ErrPoolExists) {
+			return nil
+		}
+		return err
+	}
+}
+
+// stampingAtService has the service lease a worker id of a pool, which takes a moment.
+func stampingAtService(service *client.Client, what string) func(context.Context, string) error {
+	create := poolAtService(service, what)
+	return func(ctx context.Context, name string) error {
+		if err := create(ctx, name); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, benchWait)
+		defer cancel()
+		for {
+			_, err := service.SnowflakeIDs(ctx, name, 1)
+			if err == nil || ctx.Err() != nil || !errors.Is(err, client.ErrUnavailable) {
+				return err
+			}
+			pause(ctx, 20*time.Millisecond)
+		}
+	}
+}

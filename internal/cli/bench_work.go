@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// What can be measured.
+const (
+	benchIncr    = "incr"
+	benchToken   = "token"
+	benchGuard   = "guard"
+	benchLock    = "lock"
+	benchWorker  = "worker"
+	benchID      = "id"
+	benchSegment = "segment"
+)
+
+var benchKinds = []string{benchIncr, benchToken, benchGuard, benchLock, benchWorker, benchID, benchSegment}
+
+// benchNames begins every name that a measurement uses.
+const benchNames = "bench:"
+
+// work is one kind of load at one place. The zero value of each func is that there is nothing to
+// do.
+type work struct {
+	call func(ctx context.Context, name string) error
+	// makes what a name needs, before the first call
+	open  func(ctx context.Context, name string) error
+	clean func(ctx context.Context, name string) error // removes what a name has left
+	close func(ctx context.Context) error
+	stays string // what is left unless it is removed; "" = all goes by itself within minutes
+}
+
+// name is the one that the n-th call uses.
+func benchName(what string, n, names int64) string {
+	return benchNames + what + ":" + strconv.FormatInt(n%names, 10)
+}
+
+// What stays after a measurement.
+const (
+	staysCounter = "counters named " + benchNames + "…"
+	staysPool    = "pools of worker ids named " + benchNames + "…"
+	staysAnswers = "a record of about a kilobyte for each call, until the service forgets its answer"
+)
+
+// benchCodes are the kinds of errors straight on Redis, in the words of the service.
+var benchCodes = []struct {
+	err  error
+	code wire.Code
+}{
+	{lock.ErrHeld, wire.LockHeld},
+	{workerlease.ErrExhausted, wire.PoolExhausted},
+	{workerlease.ErrQuarantined, wire.PoolQuarantined},
+	{workerlease.ErrOtherPool, wire.LayoutMismatch},
+	{counter.ErrHoldOff, wire.PoolQuarantined},
+	{lock.ErrInDoubt, wire.PoolQuarantined},
+	{counter.ErrBehind, wire.CounterBehind},
+	{counter.ErrOverflow, wire.CounterOverflow},
+	{segment.ErrExhausted, wire.CounterOverflow},
+	{counter.ErrNotAnInteger, wire.NotAnInteger},
+	{idempotency.ErrUnknownToken, wire.TokenUnknown},
+	{idempotency.ErrSuperseded, wire.Superseded},
+	{snowflake.ErrWindowEnded, wire.LeaseLost},
+	{redisstore.ErrUnavailable, wire.StoreUnavailable},
+	{redisstore.ErrUnknownOutcome, wire.OutcomeUnknown},
+	{redisstore.ErrLost, wire.LeaseLost},
+}
+
+// benchCode is a word for a kind of error: the service's code of a problem where there is one.
+func benchCode(err error) string {
+	if told, ok := errors.AsType[*client.Error](err); ok {
+		switch {
+		case told.Code != "":
+			return told.Code
+		case told.Status != 0:
+			return "status-" + strconv.Itoa(told.Status)
+		}
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "cut-off"
+	case errors.Is(err, client.ErrUnavailable):
+		return "unreachable"
+	case errors.Is(err, client.ErrUnknownOutcome):
+		return string(wire.OutcomeUnknown)
+	}
+	for _, known := range benchCodes {
+		if errors.Is(err, known.err) {
+			return string(known.code)
+		}
+	}
+	return "error"
+}
+
+// passing are the codes of failures that may be over when the command is given again.
+func passing(code string) bool {
+	kind, known := wire.Lookup(wire.Code(code))
+	return known && kind.Retryable || code == "unreachable"
+}
+
+var errUnknownKind = fmt.Errorf("--what: one of %v", benchKinds)

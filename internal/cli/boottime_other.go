@@ -1,0 +1,21 @@
+//go:build unix && !linux
+
+package cli
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootClock is the clock that nobody can set. On macOS it runs while the machine sleeps; elsewhere
+// it may stand still.
+const bootClock = unix.CLOCK_MONOTONIC
+
+// adoptOrphans and dieWithParent have no counterpart here: the guard alone ends a command whose
+// `worker run` was killed.
+func adoptOrphans() error             { return nil }
+func dieWithParent(*unix.SysProcAttr) {}
+
+// self is the path of the running program.
+func self() (string, error) { return os.Executable() }

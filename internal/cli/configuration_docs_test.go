@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// update writes what the program has into the pages: go test ./internal/cli -run
+// ThePageOfTheSettings -update. With -tags check it writes what the pages' commands print, too.
+var update = flag.Bool("update", false, "write real output into the pages")
+
+const configurationPage = "../../docs/configuration.md"
+
+// settingsTable writes settings as a table of Markdown.
+func settingsTable(table []*setting) string {
+	var text strings.Builder
+	text.WriteString("| flag | variable | in the file | default | unit | on SIGHUP | meaning |\n|---|---|---|---|---|---|---|\n")
+	for _, s := range table {
+		value := "none"
+		if s.value != "" && s.value != unsaid {
+			value = "`" + s.value + "`"
+		}
+		fmt.Fprintf(&text, "| `--%s` | `%s` | `%s` | %s | %s | %s | %s |\n", s.name, s.variable(), s.name, value, cell(s.unit), reload(s.hot), cell(s.help))
+	}
+	return text.String()
+}
+
+// cell keeps a text within its cell of a table.
+func cell(text string) string {
+	return strings.NewReplacer("|", "\\|", "<", "&lt;", ">", "&gt;").Replace(text)
+}
+
+// The page of the settings has the tables that the program itself reads its settings by. Run with
+// -update to write them anew.
+func TestThePageOfTheSettingsIsThatOfTheProgram(t *testing.T) {
+	page, err := os.ReadFile(configurationPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(page)
+	for name, table := range map[string][]*setting{"serve": settings(&config{}), "gateway": gatewaySettings(&gatewayConfig{config: &config{}})} {
+		begin, end := "<!-- settings of "+name+" -->\n", "<!-- end of settings of "+name+" -->"
+		before, rest, found := strings.Cut(want, begin)
+		_, after, closed := strings.Cut(rest, end)
+		if !found || !closed {
+			t.Fatalf("no place for the settings of %s", name)
+		}
+		want = before + begin + settingsTable(table) + end + after
+	}
+	if want == string(page) {
+		return
+	}
+	if !*update {
+		t.Fatal("docs/configuration.md is not what the program has; go test ./internal/cli -run TestThePageOfTheSettings -update writes it")
+	}
+	if err := os.WriteFile(configurationPage, []byte(want), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,23 @@
+package cli
+
+import (
+	"bytes"
+	"log/slog"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+)
+
+func TestConnectionsAreNoMoreThanThereAreFileDescriptorsFor(t *testing.T) {
+	descriptors, known := descriptorLimit()
+	if !known || descriptors <= beside {
+		t.Fatalf("file descriptors of this process: got %d, known: %v, want more than %d", descriptors, known, beside)
+	}
+	var log bytes.Buffer
+	few := &config{maxConnections: 7}
+	expect.Equal(t, "connections with max-connections 7", few.connections(slog.New(slog.NewTextHandler(&log, nil))), 7)
+	expect.Equal(t, "log with max-connections 7", log.String(), "")
+	many := &config{maxConnections: int64(descriptors)}
+	expect.Equal(t, "connections with max-connections as many as descriptors", many.connections(slog.New(slog.NewTextHandler(&log, nil))), int(descriptors)-beside)
+	expect.Contains(t, "log with max-connections as many as descriptors", log.String(), "fewer connections than max-connections says")
+}

@@ -1,0 +1,15 @@
+//go:build unix
+
+package cli
+
+import "syscall"
+
+// descriptorLimit is how many file descriptors the process may have open. The Go runtime has raised
+// it as far as it goes.
+func descriptorLimit() (n uint64, known bool) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, false
+	}
+	return uint64(limit.Cur), true //nolint:unconvert // it is signed on some systems
+}

@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func (p *program) counterCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "counter", Short: "Look at counters, set and remove them", Args: noArgs,
+		Long: "Look at counters, set and remove them: at a running service (--server), or straight on Redis (--redis). coatcheck incr adds to them.",
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	command.AddCommand(p.counterListCommand(), p.counterGetCommand(), p.counterSetCommand(), p.counterRemoveCommand())
+	return command
+}
+
+// counterSettings are those of the service that a command on counters takes as well when it goes
+// straight to Redis.
+var counterSettings = []string{"counter-after-loss", "counter-margin", "counter-hold-off"}
+
+// bindCounters adds --server, --redis with what belongs to it, --config and the command's own
+// settings to its flags.
+func bindCounters(flags *pflag.FlagSet, own ...*setting) *source {
+	return bindStraight(flags, counterSettings, own)
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/internal/names"
+	numbers "github.com/coatcheck/coatcheck/number"
+)
+
+// keptBehind is how long the counter of a period is kept after its end, as the service keeps it.
+const keptBehind = 48 * time.Hour
+
+// splitKey takes a date off a counter's key: orders:{yyyyMMdd} is orders and {yyyyMMdd}.
+func splitKey(text string) (key, calendar string, err error) {
+	plain, _, dated := strings.Cut(text, "{")
+	if dated {
+		colon := strings.LastIndexByte(plain, ':')
+		if colon < 0 {
+			return "", "", fmt.Errorf("%q: a date stands behind a colon, as in orders:{yyyyMMdd}", text)
+		}
+		text, calendar = text[:colon], text[colon+1:]
+	}
+	if !names.InPath(text) {
+		return "", "", fmt.Errorf("%q cannot be a counter's key: %s, and behind a colon a date such as {yyyyMMdd}", text, names.Rule)
+	}
+	return text, calendar, nil
+}
+
+// dated is a counter, and the period of it that a date in its key means.
+type dated struct {
+	key    string
+	period numbers.Period // zero = the counter does not begin anew
+}
+
+// oneOf finds the counter of a command that does not add. This machine's clock says which date it
+// is.
+func oneOf(text, zone string, now time.Time) (one dated, err error) {
+	key, calendar, err := splitKey(text)
+	switch {
+	case err != nil:
+		return one, usageError{err}
+	case calendar == unsaid && zone != unsaid:
+		return one, usageError{errors.New("--zone: there is no date in KEY")}
+	case calendar == unsaid:
+		return dated{key: key}, nil
+	}
+	clock, err := time.LoadLocation(zone) // "" is UTC
+	if err != nil {
+		return one, usageError{err}
+	}
+	parsed, err := numbers.ParseCalendarKey(key+":"+calendar, clock)
+	if err == nil {
+		one.key, one.period, err = parsed.At(now.In(clock))
+	}
+	if err != nil {
+		return one, usageError{err}
+	}
+	return one, nil
+}
+
+// ttl is how long the counter is to live from now on, if it was not said; 0 = for ever.
+func (d dated) ttl(said time.Duration, now time.Time) time.Duration {
+	if said != 0 || d.period.Label == "" {
+		return said
+	}
+	return (d.period.Until.Sub(now) + keptBehind).Truncate(time.Millisecond)
+}
+
+// oneCounter refuses anything but one key.
+func oneCounter(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("one counter's key belongs here, not %d", len(args))}
+	}
+	return nil
+}
+
+// zoneName is a time zone by its name; empty is UTC.
+func zoneName(name, help string, into *string) *setting {
+	return &setting{name: name, unit: "name", help: help, parse: func(s string) error {
+		*into = s
+		// which is another one on another machine
+		if _, err := time.LoadLocation(s); err != nil || s == "Local" {
+			return fmt.Errorf("%q is not a time zone such as Europe/Berlin", s)
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,337 @@
+//go:build unix
+
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// What a guard finds open, besides the command's three.
+const (
+	// a line is the number of a signal to pass on; its end, which comes too when who holds the
+	// other end is killed, says to stop the command.
+	lifeline = 3
+	reports  = 4 // told, a line of JSON each, to who holds the other end
+)
+
+// report is what a guard tells.
+type report struct {
+	Group  int    `json:"group,omitempty"`  // the command has begun, in this process group
+	Ended  bool   `json:"ended,omitempty"`  // the command and its group have ended
+	Code   int    `json:"code,omitempty"`   // its exit code, 128 and the number of a signal that killed it
+	Cut    bool   `json:"cut,omitempty"`    // it was stopped before it ended by itself
+	Failed string `json:"failed,omitempty"` // it could not be started
+}
+
+// allowance is how long before a window's end a command is dealt with.
+type allowance struct {
+	grace  time.Duration // between SIGTERM and SIGKILL
+	margin time.Duration // between SIGKILL and the end
+}
+
+// tick is how often a guard looks for what it is not told of, such as a window's end that has
+// moved.
+func (a allowance) tick() time.Duration { return min(a.margin/5, 100*time.Millisecond) }
+
+// pause is how long to wait for a moment of the boot clock: no longer than until then, since what a
+// guard is late by is taken from its margin, and a tick at most.
+func (a allowance) pause(until time.Duration) time.Duration {
+	return min(max(until-sinceBoot(), 0), a.tick())
+}
+
+// guardCommand is the process between `worker run` and its command: it is the command's parent, and
+// ends the command when the window ends, whatever became of `worker run`: killed, stopped, or
+// waiting for a Redis that says nothing.
+func (p *program) guardCommand() *cobra.Command {
+	g := &guard{}
+	command := &cobra.Command{Use: "guard", Hidden: true, Short: "Used by `worker run`: runs a command until the window in a file ends"}
+	command.Flags().StringVar((*string)(&g.file), "file", "", "the window's end")
+	command.Flags().DurationVar(&g.allowance.grace, "grace", 0, "between SIGTERM and SIGKILL")
+	command.Flags().DurationVar(&g.allowance.margin, "margin", time.Second, "between SIGKILL and the window's end")
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 || g.file == "" || g.allowance.margin <= 0 {
+			return usageError{errors.New("guard is started by `coatcheck worker run`")}
+		}
+		return g.run(args)
+	}
+	return command
+}
+
+type guard struct {
+	allowance allowance
+
+	file windowFile
+	end  atomic.Int64 // of the window by the boot clock, as the file said last
+
+	terminal terminal
+
+	group   int                 // of the command
+	orders  chan syscall.Signal // from the lifeline; closed at its end
+	reaped  chan int            // the command's exit code
+	tell    *json.Encoder       // reports
+	stopped bool                // SIGTERM was sent
+	killed  bool                // SIGKILL was sent
+	killAt  time.Duration       // or sent again, by the boot clock
+	outcome report
+}
+
+// run is the guard's life.
+func (g *guard) run(args []string) error {
+	// the command dies with the thread that starts it, so that one must last as long as the guard
+	runtime.LockOSThread()
+	ignored := make(chan os.Signal, 1)
+	// meant for the command, which gets them by the lifeline. Caught rather than ignored, since a
+	// command inherits that
+	signal.Notify(ignored, passed()...)
+	for _, fd := range []int{lifeline, reports} {
+		syscall.CloseOnExec(fd)
+	}
+	out := os.NewFile(reports, "reports")
+	if out == nil {
+		return usageError{errors.New("guard is started by `coatcheck worker run`")}
+	}
+	g.tell = json.NewEncoder(out)
+	defer g.file.remove()
+	if err := g.begin(args); err != nil {
+		return g.tell.Encode(report{Failed: err.Error()})
+	}
+	told := g.tell.Encode(report{Group: g.group})
+	g.watch() // in any case: if nobody reads the reports any more, the lifeline has ended, too
+	return errors.Join(told, g.tell.Encode(g.outcome))
+}
+
+// begin starts the command, unless its time is over.
+func (g *guard) begin(args []string) error {
+	w, err := g.file.read()
+	if err != nil {
+		return err
+	}
+	g.end.Store(int64(w.boot))
+	if g.isDue() {
+		return errors.New("the window ended before the command began")
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return err
+	}
+	if err := adoptOrphans(); err != nil {
+		return err
+	}
+	sys := &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(sys)
+	g.terminal.lend(sys)
+	process, err := os.StartProcess(path, args, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys})
+	if err != nil {
+		return err
+	}
+	g.group = process.Pid
+	g.orders, g.reaped = make(chan syscall.Signal), make(chan int, 1)
+	go g.listen()
+	go g.reap()
+	go g.follow()
+	return nil
+}
+
+// listen reads the lifeline.
+func (g *guard) listen() {
+	defer close(g.orders)
+	for line := bufio.NewScanner(os.NewFile(lifeline, "lifeline")); line.Scan(); {
+		if number, err := strconv.Atoi(line.Text()); err == nil {
+			g.orders <- syscall.Signal(number)
+		}
+	}
+}
+
+// reap waits for all children: the command, and orphans that were adopted.
+func (g *guard) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return // there are no more
+		case pid == g.group:
+			g.reaped <- exitCode(status)
+		}
+	}
+}
+
+func exitCode(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// follow reads the file, apart from who looks at the clock: a disk that hangs changes nothing about
+// the end that is known.
+func (g *guard) follow() {
+	for range time.Tick(g.allowance.tick()) {
+		if w, err := g.file.read(); err == nil {
+			g.end.Store(int64(w.boot))
+		}
+	}
+}
+
+// due is when the command has to be stopped, and once that was done, when it has to be killed, by
+// the boot clock.
+func (g *guard) due() time.Duration {
+	last := time.Duration(g.end.Load()) - g.allowance.margin
+	switch {
+	case !g.stopped:
+		return last - g.allowance.grace
+	case g.killed:
+		return g.killAt
+	}
+	return min(g.killAt, last)
+}
+
+func (g *guard) isDue() bool { return sinceBoot() >= g.due() }
+
+// watch returns when the command and all of its group have ended.
+func (g *guard) watch() {
+	for {
+		select {
+		case order, open := <-g.orders:
+			if open {
+				g.pass(order)
+				break
+			}
+			g.orders = nil
+			g.cut()
+		case g.outcome.Code = <-g.reaped:
+			g.outcome.Ended = true
+			g.terminal.takeBack()
+		case <-time.After(g.allowance.pause(g.due())):
+		}
+		if !g.stopped && g.isDue() {
+			g.cut()
+		}
+		if g.outcome.Ended {
+			g.stop() // what it has left behind
+			if errors.Is(syscall.Kill(-g.group, 0), syscall.ESRCH) {
+				return
+			}
+		}
+		if g.stopped && g.isDue() {
+			g.kill()
+		}
+	}
+}
+
+// pass hands a signal on. An interrupt is for the whole group, as from a terminal; others are for
+// the command.
+func (g *guard) pass(s syscall.Signal) {
+	to := g.group
+	if s == syscall.SIGINT {
+		to = -g.group
+	}
+	if !g.outcome.Ended {
+		_ = syscall.Kill(to, s) // it may be ending
+	}
+}
+
+// cut stops a command that has not ended by itself.
+func (g *guard) cut() {
+	if !g.outcome.Ended {
+		g.outcome.Cut = true
+	}
+	g.stop()
+}
+
+// stop asks the group to end. A part of it that is stopped has to go on to hear it.
+func (g *guard) stop() {
+	if g.stopped {
+		return
+	}
+	g.stopped, g.killAt = true, sinceBoot()+g.allowance.grace
+	_ = syscall.Kill(-g.group, syscall.SIGTERM)
+	_ = syscall.Kill(-g.group, syscall.SIGCONT)
+}
+
+func (g *guard) kill() {
+	g.killed, g.killAt = true, sinceBoot()+g.allowance.tick()
+	_ = syscall.Kill(-g.group, syscall.SIGKILL)
+}
+
+// passed are the signals that go on to the command.
+func passed() []os.Signal {
+	return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
+}
+
+// readReports reads a guard's reports until it ends.
+func readReports(from io.Reader, tell func(report)) {
+	for lines := json.NewDecoder(from); ; {
+		var r report
+		if err := lines.Decode(&r); err != nil {
+			return
+		}
+		tell(r)
+	}
+}
+
+// startGuard starts the guard of a command.
+func startGuard(args []string, env []string, file windowFile, a allowance) (*guarded, error) {
+	path, err := self()
+	if err != nil {
+		return nil, err
+	}
+	line, order, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	told, out, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, line.Close(), order.Close())
+	}
+	argv := append([]string{"coatcheck", "guard", "--file", string(file), "--grace", a.grace.String(), "--margin", a.margin.String(), "--"}, args...)
+	process, err := os.StartProcess(path, argv, &os.ProcAttr{
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, line, out}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err = errors.Join(err, line.Close(), out.Close()); err != nil {
+		return nil, errors.Join(fmt.Errorf("the command's guard: %w", err), order.Close(), told.Close())
+	}
+	g := &guarded{process: process, order: order, reports: make(chan report, 2), ended: make(chan struct{})}
+	go g.await(told)
+	return g, nil
+}
+
+// guarded is a command under a guard, as who started it sees it.
+type guarded struct {
+	process *os.Process // the guard
+	order   *os.File    // its lifeline
+	reports chan report
+	ended   chan struct{} // closed when the guard has ended, and its reports are read
+}
+
+func (g *guarded) await(told *os.File) {
+	readReports(told, func(r report) { g.reports <- r })
+	_ = told.Close()
+	_, _ = g.process.Wait() // its reports have said all; without them it was killed
+	close(g.ended)
+}
+
+// pass hands a signal on to the command.
+func (g *guarded) pass(s os.Signal) {
+	// a guard that is stopped reads nothing
+	_ = g.order.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	fmt.Fprintf(g.order, "%d\n", s)
+}
+
+// stop has the command stopped.
+func (g *guarded) stop() { _ = g.order.Close() }

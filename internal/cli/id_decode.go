@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/snowflake"
+)
+
+// idOrigin is what an id's parts are read by, as flags say it: the id does not tell.
+type idOrigin struct {
+	layout, epoch, pool string
+}
+
+func (p *program) idDecodeCommand() *cobra.Command {
+	var form idForm
+	var origin idOrigin
+	command := &cobra.Command{
+		Use: "decode ID…", Short: "Take ids apart: time, datacenter, worker id, sequence",
+		Long: "Take ids apart: time, datacenter, worker id, sequence. An id does not tell its layout and epoch: name them, or the --pool that has them, for which a service or\n" +
+			"Redis is asked. Without them they are those of a pool that names none.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{errors.New("ids belong here")}
+			}
+			return nil
+		},
+	}
+	s := bindSource(command.Flags(), append(form.bind(snowflake.Formats()...),
+		layoutText("layout", "of the ids; empty: "+snowflake.DefaultLayout, &origin.layout),
+		moment("epoch", "of the ids; empty: "+snowflake.DefaultEpoch.Format(time.RFC3339), &origin.epoch),
+		text("pool", "", "name", "asked for its layout and epoch", &origin.pool))...)
+	command.RunE = func(c *cobra.Command, args []string) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+			style, err := origin.style(ctx, service, s.said("width"), form.width)
+			if err != nil {
+				return err
+			}
+			return p.decodeIDs(args, form.format, style)
+		})
+	}
+	return command
+}
+
+// style finds layout and epoch. Only a pool is asked for.
+func (o *idOrigin) style(ctx context.Context, service *client.Client, wide bool, width int64) (style snowflake.Style, err error) {
+	style = snowflake.Style{Layout: snowflake.MustLayout(snowflake.DefaultLayout), Epoch: snowflake.DefaultEpoch}
+	if wide {
+		style.Width = int(width)
+	}
+	if o.pool != "" {
+		if o.layout != "" || o.epoch != "" {
+			return style, usageError{errors.New("--pool has a layout and an epoch of its own: name it, or them")}
+		}
+		if err := checkPool(o.pool); err != nil {
+			return style, err
+		}
+		style.Layout, style.Epoch, err = originOf(ctx, service, o.pool)
+		return style, err
+	}
+	if o.layout != "" {
+		style.Layout = snowflake.MustLayout(o.layout) // it was checked
+	}
+	if o.epoch != "" {
+		style.Epoch, _ = time.Parse(time.RFC3339, o.epoch) // it was checked
+	}
+	return style, nil
+}
+
+func (p *program) decodeIDs(texts []string, format snowflake.Format, style snowflake.Style) error {
+	list := []wire.DecodedID{}
+	var people strings.Builder
+	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tTIME\tDATACENTER\tWORKER\tSEQUENCE")
+	for _, text := range texts {
+		width := style
+		if width.Width == 0 {
+			width.Width = len(text) // a padded id is as wide as it is
+		}
+		id, err := format.Parse(text, width)
+		if err != nil {
+			return usageError{err}
+		}
+		if most := style.Layout.Max(); id > most {
+			return usageError{fmt.Errorf("%s: the largest id of layout %v is %v", text, style.Layout, most)}
+		}
+		parts := style.Layout.Decode(id, style.Epoch)
+		if parts.Time.Year() > 9999 { // JSON's times end there
+			return usageError{fmt.Errorf("%s: of a time after the year 9999 in layout %v since %s", text, style.Layout, style.Epoch.Format(time.RFC3339))}
+		}
+		list = append(list, wire.DecodedID{
+			ID: id.String(), Time: parts.Time, WorkerID: parts.Worker, Datacenter: parts.Datacenter, Sequence: parts.Sequence,
+			Layout: style.Layout.String(), Epoch: style.Epoch,
+		})
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\n", text, parts.Time.Format("2006-01-02T15:04:05.000Z07:00"), parts.Datacenter, parts.Worker, parts.Sequence)
+	}
+	_ = table.Flush() // to a strings.Builder, which takes everything
+	return p.print(list, people.String())
+}

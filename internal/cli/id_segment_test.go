@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/server"
+)
+
+// With --segment-create=false a tag that is not there is no tag, at a service and straight on
+// Redis, and asking for it makes none.
+func TestSegmentOfATagThatIsNotThere(t *testing.T) {
+	const onlyKnown = "--segment-create=false"
+	type door func(url string) (at []string, env map[string]string)
+	for name, open := range map[string]door{
+		"service": func(url string) ([]string, map[string]string) {
+			return []string{"--server", serve(t, "--redis", url, onlyKnown).banner.URL}, nil
+		},
+		"redis": func(url string) ([]string, map[string]string) { return []string{"--redis", url, onlyKnown}, nil },
+		"redis, by environment": func(url string) ([]string, map[string]string) {
+			return []string{"--redis", url}, map[string]string{"COATCHECK_SEGMENT_CREATE": "false"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redis := redistest.Start(t)
+			tags := counter.New(storetest.Open(t, redisstore.Config{URL: redis.URL()}), server.SegmentCounters(counter.Config{}))
+			defer tags.Close()
+			at, env := open(redis.URL())
+			ask := func() result {
+				return execute(t, env, append([]string{"id", "segment", "orders"}, at...)...)
+			}
+			for range 2 {
+				refused := ask().exits(failed)
+				expect.Equal(t, "stdout of "+refused.line, refused.stdout, "")
+				if !strings.Contains(refused.stderr, "no such") && !strings.Contains(refused.stderr, "not-found") {
+					t.Errorf("%s: got %q, want it to say that there is no such tag", refused.line, refused.stderr)
+				}
+			}
+			if err := tags.Set(t.Context(), "orders", 41, 0); err != nil {
+				t.Fatal(err)
+			}
+			expect.Equal(t, "an id of a tag at 41", ask().exits(done).stdout, "42\n")
+		})
+	}
+}

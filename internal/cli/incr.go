@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/counter"
+)
+
+// increment is `incr`, as its flags say it.
+type increment struct {
+	client.CounterRequest
+
+	at string
+}
+
+func (i *increment) bind() []*setting {
+	return []*setting{
+		number("by", "1", 1, counter.MaxBy, "values", "how many, one a line", &i.By),
+		repeatable("request-id", "makes the command repeatable for a day: the same id gets the same values of a counter, and adds once", &i.RequestID),
+		optional(span("ttl", unsaid, counter.MinTTL, counter.MaxTTL, "how long a counter lives that begins now; empty: for ever, or with a date for two days longer than its period", &i.TTL)),
+		text("template", unsaid, "text", "how each value is written, such as ORD-{yyyyMMdd}-{n:6}; with a date in it the counter begins anew with each of its periods", &i.Template),
+		zoneName("zone", "time zone whose date it is, such as Europe/Berlin; empty: UTC", &i.Zone),
+		moment("at", "the moment whose date it is, within a day of now, so that a command that is repeated after midnight is the same; empty: now", &i.at),
+	}
+}
+
+func (p *program) incrCommand() *cobra.Command {
+	var asked increment
+	command := &cobra.Command{
+		Use: "incr KEY", Short: "Add to a counter, and print the values that are now yours",
+		Long: "Add to a counter, and print the values that are now yours, one a line: N=$(coatcheck incr orders).\n\n" +
+			"KEY can end in a date behind a colon, as orders:{yyyyMMdd}: the counter then begins anew with each day, month or year. A --template with a date does the same for a KEY\n" +
+			"without. A value that the template cannot write is refused, and nothing is added.\n\n" +
+			"After exit code 75 the command can be given again: nothing is handed out twice, but without --request-id there may be a gap.",
+		Args: oneCounter,
+	}
+	s := bindCounters(command.Flags(), asked.bind()...)
+	command.RunE = func(c *cobra.Command, args []string) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+			key, err := asked.complete(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			got, err := service.Add(ctx, key, asked.CounterRequest)
+			if errors.Is(err, client.ErrUnknownOutcome) {
+				// nobody has those values, or who repeats the request id gets them
+				return laterError{err}
+			}
+			if err != nil {
+				return err
+			}
+			answer := addedOf(got)
+			return p.print(answer, answer.lines())
+		})
+	}
+	return command
+}
+
+// complete checks what the flags and the key say together.
+func (i *increment) complete(text string) (key string, err error) {
+	if key, i.Calendar, err = splitKey(text); err != nil {
+		return "", err
+	}
+	i.At, _ = time.Parse(time.RFC3339, i.at) // it was checked; empty is the zero time
+	dated := i.Calendar != unsaid || i.Template != unsaid
+	switch {
+	case dated && i.TTL != 0:
+		return "", errors.New("--ttl: not with a date or a template")
+	case !dated && i.Zone != unsaid:
+		return "", errors.New("--zone: there is no date, in KEY or in a --template")
+	case !dated && i.at != unsaid:
+		return "", errors.New("--at: there is no date, in KEY or in a --template")
+	}
+	return key, nil
+}
+
+var requestForm = regexp.MustCompile(`^[ -~]{1,255}$`)
+
+// repeatable is a request id as the HTTP interface takes it; empty is none.
+func repeatable(name, help string, into *string) *setting {
+	return &setting{name: name, unit: "text", help: help, parse: func(s string) error {
+		if *into = s; s != unsaid && !requestForm.MatchString(s) {
+			return errors.New("1 to 255 characters of printable ASCII belong here")
+		}
+		return nil
+	}}
+}
+
+// added answers `incr --json`, as the service answers.
+type added struct {
+	Key     string   `json:"key"`
+	Value   int64    `json:"value"`
+	First   int64    `json:"first"`
+	Number  string   `json:"number,omitempty"`  // the one of a template
+	Numbers []string `json:"numbers,omitempty"` // or several
+}
+
+func addedOf(got client.CounterRange) added {
+	answer := added{Key: got.Key, First: got.First, Value: got.Value}
+	if len(got.Numbers) == 1 {
+		answer.Number = got.Numbers[0]
+	} else {
+		answer.Numbers = got.Numbers
+	}
+	return answer
+}
+
+// lines is one value a line, as the template writes it if there is one.
+func (a added) lines() string {
+	switch {
+	case a.Number != "":
+		return a.Number + "\n"
+	case a.Numbers != nil:
+		return strings.Join(a.Numbers, "\n") + "\n"
+	}
+	var lines []byte
+	for value := a.First; ; value++ { // the last may be the largest there is
+		lines = append(strconv.AppendInt(lines, value, 10), '\n')
+		if value == a.Value {
+			return string(lines)
+		}
+	}
+}

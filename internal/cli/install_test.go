@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The copy runs, and replaces what was there.
+func TestInstallCopiesAProgramThatRuns(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "coatcheck")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	install := exec.Command(os.Args[0], "install", file)
+	install.Env = append(os.Environ(), asProgram+"=1")
+	if out, err := install.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	version := exec.Command(file, "version")
+	version.Env = append(os.Environ(), asProgram+"=1")
+	if out, err := version.Output(); err != nil || !strings.HasPrefix(string(out), "coatcheck ") {
+		t.Errorf("the copy says %q, %v", out, err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
+		t.Errorf("beside the copy there is something else: %v, %v", entries, err)
+	}
+}
+
+func TestInstallThatFailsLeavesNothing(t *testing.T) {
+	folder := t.TempDir()
+	if err := copyProgram(filepath.Join(folder, "nothing"), filepath.Join(folder, "coatcheck")); err == nil {
+		t.Error("a program that is not there was copied")
+	}
+	if err := os.Mkdir(filepath.Join(folder, "taken"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := copyProgram(os.Args[0], filepath.Join(folder, "taken")); err == nil {
+		t.Error("a folder was replaced by a program")
+	}
+	if err := copyProgram(os.Args[0], filepath.Join(folder, "missing", "coatcheck")); err == nil || !strings.Contains(err.Error(), "is its folder there") {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
+		t.Errorf("something was left: %v, %v", entries, err)
+	}
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/coatcheck/coatcheck/client"
+)
+
+// serviceAt is where a running service is, and how it is asked.
+type serviceAt struct {
+	server string
+	apiKey string
+	ca     string
+	cert   string
+	key    string
+}
+
+func (s *serviceAt) settings() []*setting {
+	return []*setting{
+		text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &s.server),
+		hidden(text("api-key", "", "key", "the API key to show it; better in the environment, since a command line can be seen by others", &s.apiKey)),
+		text("ca", "", "file", "authorities in PEM by which its certificate is judged; empty: those of the system", &s.ca),
+		text("cert", "", "file", "a client certificate in PEM to show it, where it asks for one; what signed it may follow it", &s.cert),
+		text("key", "", "file", "the key of that certificate in PEM", &s.key),
+	}
+}
+
+// secure is how the service's certificate is judged, and which it is shown. The error tells every
+// fault of the files.
+func (s *serviceAt) secure() (*tls.Config, error) {
+	secure, err := trusting(s.ca)
+	if (s.cert == "") != (s.key == "") {
+		err = errors.Join(err, errors.New("cert and key: one without the other; a client certificate takes both"))
+	}
+	if s.cert == "" || s.key == "" {
+		return secure, err
+	}
+	own, unread := showing(s.cert, s.key)
+	if err := errors.Join(err, unread); err != nil {
+		return nil, err
+	}
+	secure.Certificates = []tls.Certificate{own}
+	return secure, nil
+}
+
+// client returns a client of the service.
+func (s *serviceAt) client() (*client.Client, error) {
+	config := client.Config{URL: s.server, APIKey: s.apiKey}
+	secure, err := s.secure()
+	if err != nil {
+		return nil, err
+	}
+	if s.ca != "" || s.cert != "" {
+		config.HTTPClient = &http.Client{Transport: &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment}}
+	}
+	service, err := client.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return service, nil
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+func (p *program) lockListCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "ls [NAME]", Short: "List the locks that are held, or show one with its queue",
+		Long: "List the locks that are held, with their holders, or show one with all who wait for it. Locks of plain clients of redislock are shown by their name, and not listed.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return oneLock(args)
+		},
+	}
+	s := bindLocks(command.Flags())
+	command.RunE = func(c *cobra.Command, args []string) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+			if len(args) == 0 {
+				return p.listLocks(ctx, service)
+			}
+			info, err := service.Lock(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			shown := shownLock(info)
+			return p.print(shown, lockPicture(shown))
+		})
+	}
+	return command
+}
+
+func oneLock(args []string) error {
+	if len(args) != 1 {
+		return usageError{errors.New("one lock belongs here")}
+	}
+	return checkLock(args[0])
+}
+
+func (p *program) listLocks(ctx context.Context, service *client.Client) error {
+	list := []wire.Lock{}
+	for info, err := range service.Locks(ctx, "") {
+		if err != nil {
+			return err
+		}
+		list = append(list, shownLock(info))
+	}
+	people := lockTable(list)
+	if len(list) == 0 {
+		people = "No lock is held.\n"
+	}
+	return p.print(wire.Locks{Locks: list}, people)
+}
+
+// lockTable is locks for people, a line for each holder.
+func lockTable(list []wire.Lock) string {
+	return tabular("LOCK\tMODE\tHOLDER\tFENCE\tSINCE\tUNTIL\tWAITING", func(line func(...string)) {
+		for _, shown := range list {
+			first := []string{shown.Name, modeOf(shown), strconv.Itoa(shown.Waiting)}
+			if len(shown.Holders) == 0 {
+				line(first[0], first[1], "", "", "", "", first[2])
+			}
+			for _, holder := range shown.Holders {
+				line(first[0], first[1], ownerText(holder), strconv.FormatInt(holder.Fence, 10), clockText(holder.Since), untilText(holder.Until), first[2])
+				first = []string{"", "", ""}
+			}
+		}
+	})
+}
+
+// lockPicture is one lock for people, with its queue.
+func lockPicture(shown wire.Lock) string {
+	if len(shown.Holders)+shown.Waiting == 0 {
+		return "Nobody holds " + shown.Name + ".\n"
+	}
+	people := lockTable([]wire.Lock{shown})
+	if len(shown.Queue) > 0 {
+		people += "\n" + tabular("PLACE\tWAITER\tMODE\tSINCE", func(line func(...string)) {
+			for i, waiter := range shown.Queue {
+				line(strconv.Itoa(i+1), waiter.Owner, waiter.Mode+taken(waiter.Take), clockText(waiter.Since))
+			}
+		})
+	}
+	if more := shown.Waiting - len(shown.Queue); more > 0 {
+		people += fmt.Sprintf("and %d more\n", more)
+	}
+	return people
+}
+
+// tabular lays cells out under a heading.
+func tabular(heading string, fill func(line func(cells ...string))) string {
+	var people strings.Builder
+	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, heading)
+	fill(func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")) })
+	_ = table.Flush() // to a strings.Builder, which takes everything
+	return people.String()
+}
+
+func modeOf(shown wire.Lock) string {
+	if shown.Permits > 0 {
+		return fmt.Sprintf("%s/%d", shown.Mode, shown.Permits)
+	}
+	return shown.Mode
+}
+
+func ownerText(holder wire.LockHolder) string {
+	if holder.Fence == 0 && holder.Owner == "" {
+		return "(a client of redislock)"
+	}
+	return holder.Owner + taken(holder.Take)
+}
+
+func taken(permits int) string {
+	if permits > 1 {
+		return fmt.Sprintf(" ×%d", permits)
+	}
+	return ""
+}
+
+func untilText(at time.Time) string {
+	if at.IsZero() {
+		return "for ever"
+	}
+	return clockText(at)
+}
+
+func clockText(at time.Time) string {
+	if at.IsZero() {
+		return "?"
+	}
+	return at.UTC().Format("2006-01-02T15:04:05.000Z")
+}

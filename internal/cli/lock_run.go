@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// lockRun is `lock run`: a command that runs while a lock is held for it.
+type lockRun struct {
+	name    string
+	command []string
+	terms   lockTerms
+	grace   time.Duration // at most, between SIGTERM and SIGKILL
+}
+
+func (p *program) lockRunCommand() *cobra.Command {
+	r := &lockRun{}
+	command := &cobra.Command{
+		Use: "run NAME -- CMD…", Short: "Run a command under a lock",
+		Long: "Run CMD while holding the lock NAME. LOCK_NAME, LOCK_FENCE and the end of the lease (LOCK_NOT_AFTER_FILE) are in its environment. The lock is renewed while CMD\n" +
+			"runs, and given back when CMD and its process group have ended. When it is lost, CMD and its group are stopped before anybody else can hold it: SIGKILL\n" +
+			"comes a margin before that (a tenth of the TTL, 200ms to 1s), which needs a machine that lets a process run within it that is ready to.\n\n" +
+			"Exit code: that of CMD, 128 and the number of the signal that killed it; 75 if the lock was not obtained or was lost. docs/locks.md says more.",
+		Args: func(c *cobra.Command, args []string) error {
+			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return usageError{errors.New("one lock and, behind two dashes, a command belong here: coatcheck lock run NAME -- CMD")}
+			}
+			return checkLock(args[0])
+		},
+	}
+	s := bindLocks(command.Flags(),
+		span("ttl", "30s", shortestRun, lock.MaxTTL, "how long the lock is held without a renewal: after a crash it is free by then", &r.terms.ttl),
+		span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for the lock, in the order in which those who wait have come", &r.terms.wait),
+		optional(named("owner", "", "says for people who holds the lock; empty: host:pid", &r.terms.owner)),
+		choice("mode", "exclusive", []string{"exclusive", "shared"}, "shared: with any number of others that ask the same", &r.terms.mode),
+		number("permits", "1", 1, lock.MaxCapacity, "number", "as many may hold the lock at once; alike in all that use it", &r.terms.permits),
+		span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the lease ends sooner", &r.grace))
+	command.RunE = func(c *cobra.Command, args []string) error {
+		return p.atLocks(c, s, func(ctx context.Context, where locks) error {
+			if _, err := exec.LookPath(args[1]); err != nil {
+				return usageError{err}
+			}
+			r.name, r.command, r.terms.owner = args[0], args[1:], ownerOf(r.terms.owner)
+			if err := r.terms.settle(); err != nil {
+				return err
+			}
+			return r.run(ctx, where)
+		})
+	}
+	return command
+}
+
+// settle makes a lock with permits of one with more than one.
+func (t *lockTerms) settle() error {
+	if t.permits == 1 {
+		return nil
+	}
+	if t.mode == "shared" {
+		return usageError{errors.New("--mode shared and --permits: any number may share, name one of them")}
+	}
+	t.mode = string(lock.Permits)
+	return nil
+}
+
+// notObtained is the error of a lock that was not granted, with what to try.
+func (r *lockRun) notObtained(err error) error {
+	held := errors.Is(err, client.ErrHeld) || errors.Is(err, lock.ErrHeld)
+	later := held
+	for _, kind := range []error{
+		client.ErrUnavailable, client.ErrUnknownOutcome, client.ErrQuarantined, client.ErrLost,
+		redisstore.ErrUnavailable, redisstore.ErrUnknownOutcome, lock.ErrInDoubt, lock.ErrLost,
+	} {
+		later = later || errors.Is(err, kind)
+	}
+	switch {
+	case held:
+		return laterError{fmt.Errorf("%w\nTry again later, or have it wait with --wait 1m. Who holds it: coatcheck lock ls %s", err, r.name)}
+	case later:
+		return laterError{err}
+	}
+	return err
+}

@@ -1,0 +1,99 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/lock"
+)
+
+// run acquires, runs the command, and releases.
+func (r *lockRun) run(ctx context.Context, where locks) error {
+	// of the lock: a signal is the command's affair once that runs
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	waiting := context.AfterFunc(ctx, end)
+	held, err := where.acquire(life, r.name, r.terms)
+	if err != nil {
+		return errors.Join(context.Cause(ctx), r.notObtained(err))
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, passed()...)
+	defer signal.Stop(signals)
+	h := newLockTenure(held, r.terms.ttl)
+	if !waiting() {
+		h.giveBack()
+		return context.Cause(ctx)
+	}
+	err = supervise(h, r.command, allowed(r.terms.ttl, r.grace), signals)
+	h.giveBack()
+	return err
+}
+
+// lockTenure is a lock that is held for a command.
+type lockTenure struct {
+	heldLock
+
+	ttl   time.Duration
+	epoch time.Time // when the boot clock was at zero, by the wall clock as it was at the beginning
+}
+
+func newLockTenure(held heldLock, ttl time.Duration) *lockTenure {
+	return &lockTenure{held, ttl, time.Now().Add(-sinceBoot()).Round(0)}
+}
+
+func (h *lockTenure) giveBack() {
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	_ = h.Release(ctx) // else it ends with its lease
+}
+
+// window is the end of the lease as it is known now. A lock counts as lost a while before, and the
+// guard keeps an allowance of its own.
+func (h *lockTenure) window() (window, error) {
+	// before all else: a pause between here and the next line makes the end earlier, never later
+	now := sinceBoot()
+	left := h.Validity()
+	if left <= 0 {
+		return window{}, laterError{fmt.Errorf("lock %s was lost before its command began", h.Name())}
+	}
+	end := (now + left + trust(h.ttl)).Truncate(time.Millisecond)
+	return window{h.epoch.Add(end), end}, nil
+}
+
+// trust is how long before its lease can end a lock counts as lost, as packages lock and client
+// have it.
+func trust(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
+
+// environment is what the command is told of its lock.
+func (h *lockTenure) environment(file windowFile) []string {
+	return append(os.Environ(),
+		"LOCK_NAME="+h.Name(),
+		"LOCK_FENCE="+strconv.FormatInt(h.Fence(), 10),
+		"LOCK_NOT_AFTER_FILE="+string(file))
+}
+
+// gone reports whether a lock that was lost can be another's now: whoever keeps locks has said so.
+// Then the command has no time left to end by itself.
+func (*lockTenure) gone(cause error) bool {
+	said := errors.Is(cause, client.ErrLost) || errors.Is(cause, lock.ErrLost)
+	return said && !errors.Is(cause, lock.ErrDeadline)
+}
+
+// lost is the error of a command that was stopped since its lock was lost.
+func (h *lockTenure) lost(cause error) error {
+	if h.gone(cause) {
+		return fmt.Errorf("lock %s, held with fence %d, was lost, and the command killed: %w\nSomebody broke it, Redis lost it, or this machine was paused. Who holds it: coatcheck lock ls %s",
+			h.Name(), h.Fence(), cause, h.Name())
+	}
+	return fmt.Errorf("lock %s, held with fence %d, was lost, and the command stopped before anybody else could hold it: %w\n"+
+		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.Name(), h.Fence(), cause)
+}

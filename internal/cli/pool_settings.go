@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+// poolPins is what pools are: a map in the settings file, and the same in one line as a flag or
+// variable.
+func poolPins(into *map[string]workerlease.Pin) *setting {
+	help := "what worker-id pools are, so that it outlives Redis: {orders: {layout: 41/5/5/12, epoch: 2020-01-01T00:00:00Z, datacenter: 3, ttl: 30s}}, of which each part can be left out; a request for another shape or TTL is refused; alike in all that use a pool; empty: as the first grant fixes it"
+	return &setting{name: "pools", unit: "YAML map", help: help, nested: true, parse: func(text string) (err error) {
+		*into, err = parsePools(text)
+		return err
+	}}
+}
+
+func parsePools(text string) (map[string]workerlease.Pin, error) {
+	var written map[string]map[string]string
+	if err := yaml.Unmarshal([]byte(text), &written); err != nil {
+		return nil, errors.New("not a map of pools, such as {orders: {layout: 41/5/5/12, datacenter: 3}}")
+	}
+	var pins map[string]workerlease.Pin
+	for _, name := range slices.Sorted(maps.Keys(written)) {
+		if !names.Valid(name) {
+			return nil, fmt.Errorf("%q is not a name: %s", name, names.Rule)
+		}
+		pin, err := parsePin(written[name])
+		if err != nil {
+			return nil, fmt.Errorf("pool %s: %w", name, err)
+		}
+		if pins == nil {
+			pins = map[string]workerlease.Pin{}
+		}
+		pins[name] = pin
+	}
+	return pins, nil
+}
+
+// parsePin reads one pool. What is left out is the default of a pool that is new; a TTL is then not
+// pinned.
+func parsePin(parts map[string]string) (pin workerlease.Pin, err error) {
+	layout, epoch, datacenter := snowflake.MustLayout(snowflake.DefaultLayout), snowflake.DefaultEpoch, 0
+	for _, part := range slices.Sorted(maps.Keys(parts)) {
+		text := parts[part]
+		switch part {
+		case "layout":
+			layout, err = snowflake.ParseLayout(text)
+		case "epoch":
+			epoch, err = time.Parse(time.RFC3339, text)
+		case "datacenter":
+			datacenter, err = strconv.Atoi(text)
+		case "ttl":
+			pin.TTL, err = time.ParseDuration(text)
+			if err == nil && (pin.TTL < workerlease.MinTTL || pin.TTL > workerlease.MaxTTL) {
+				err = fmt.Errorf("%v: %v to %v", pin.TTL, workerlease.MinTTL, workerlease.MaxTTL)
+			}
+		default:
+			err = errors.New("a pool has layout, epoch, datacenter and ttl")
+		}
+		if err != nil {
+			return pin, fmt.Errorf("%s: %w", part, err)
+		}
+	}
+	shape, err := shapeOf(layout, epoch, datacenter)
+	pin.Shape = shape
+	return pin, err
+}
+
+// shapeOf is what ids look like that can stamp the present.
+func shapeOf(layout snowflake.Layout, epoch time.Time, datacenter int) (workerlease.Shape, error) {
+	now := time.Now()
+	switch {
+	case epoch.Before(time.Unix(0, 0)) || epoch.After(now) || !epoch.Equal(epoch.Truncate(time.Millisecond)):
+		return workerlease.Shape{}, errors.New("epoch: a whole millisecond from 1970-01-01T00:00:00Z to now")
+	case layout.Lasts(epoch).Before(now):
+		return workerlease.Shape{}, fmt.Errorf("layout: its timestamps, counted from that epoch, ended at %s", layout.Lasts(epoch).Format(time.RFC3339))
+	case datacenter < 0 || datacenter >= 1<<layout.Datacenter:
+		return workerlease.Shape{}, fmt.Errorf("datacenter: 0 to %d in layout %v", 1<<layout.Datacenter-1, layout)
+	}
+	return workerlease.Shape{Layout: layout.String(), Datacenter: datacenter, Epoch: epoch.UTC()}, nil
+}

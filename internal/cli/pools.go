@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/lock"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+func shownPool(pool client.Pool) wire.WorkerPool {
+	return wire.WorkerPool{
+		Pool: pool.Name, Layout: pool.Layout, Epoch: pool.Epoch, Datacenter: pool.Datacenter, Size: pool.Size, Used: pool.Used,
+		TTL: pool.TTL.Milliseconds(), Quarantined: pool.Quarantined.Milliseconds(),
+	}
+}
+
+// kindOf makes an error one that has an exit code of its own.
+func kindOf(err error) error {
+	is := func(kinds ...error) bool {
+		return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
+	}
+	switch {
+	case err == nil || errors.As(err, new(usageError)) || errors.As(err, new(laterError)) || errors.As(err, new(exitError)):
+		return err
+	case is(client.ErrInvalidRequest, lock.ErrRequest):
+		return usageError{err}
+	case is(client.ErrBehind):
+		return fmt.Errorf("%w\nFind out what was handed out, and set it past that: coatcheck counter set KEY VALUE", err)
+	case is(client.ErrUnavailable, client.ErrExhausted, client.ErrQuarantined, client.ErrHeld, client.ErrAttemptRunning),
+		// of commands that go to Redis themselves
+		is(redisstore.ErrUnavailable, lock.ErrHeld, lock.ErrInDoubt):
+		return laterError{err}
+	}
+	return err
+}

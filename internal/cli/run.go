@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of every command.
+const (
+	done     = 0
+	failed   = 1
+	usage    = 2
+	tryLater = 75
+)
+
+// program is what a command gets from outside.
+type program struct {
+	getenv func(string) string
+	stdout io.Writer
+	stderr io.Writer
+	json   bool
+}
+
+// usageError is a command line or a configuration that cannot be meant.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// laterError is a failure that the same command may not meet later, and that repeating it does no
+// harm to: held, exhausted, unavailable.
+type laterError struct{ error }
+
+func (e laterError) Unwrap() error { return e.error }
+
+// exitError is the end of a command that was run for somebody: its exit code is passed on, and
+// there is nothing to say.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// Main runs the program with the arguments, the environment, the standard streams and the signals of
+// the process, and returns the exit code: 0 done, 1 failed, 2 wrong usage, 75 try again later, or
+// that of the command which it ran. It is called once.
+func Main() (code int) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+}
+
+// run is the whole program, so that tests can call it: it ends when the command has, or soon after
+// the context.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
+	root := p.command()
+	root.SetArgs(withOperationLast(root, args))
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return done
+	}
+	if exit, ok := errors.AsType[exitError](err); ok {
+		return exit.code
+	}
+	fmt.Fprintf(stderr, "coatcheck: %v\n", err)
+	if errors.As(err, &usageError{}) || isCobraUsage(err) {
+		fmt.Fprintln(stderr, "Try `coatcheck help`, or `coatcheck config env` for every setting.")
+		return usage
+	}
+	if errors.As(err, &laterError{}) {
+		return tryLater
+	}
+	return failed
+}
+
+// isCobraUsage knows the errors that cobra makes itself before a command runs.
+func isCobraUsage(err error) bool {
+	return strings.HasPrefix(err.Error(), "unknown command")
+}
+
+func (p *program) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "coatcheck",
+		Short: "Counters, ids, worker ids, one-use tokens and locks on Redis",
+		Long: "coatcheck hands out counters, ids, leased worker ids, one-use idempotency tokens and locks, on Redis or on a store of its own.\n\n" +
+			"Begin with `coatcheck serve --dev`. Every flag has an environment variable COATCHECK_<FLAG>; order is flag, environment, file (--config).\n" +
+			"Exit codes: 0 done, 1 failed, 2 wrong usage, 75 try again later.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON for machines")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(p.serveCommand(), p.gatewayCommand(), p.configCommand(), p.keyCommand(), p.tokenCommand(), p.incrCommand(), p.counterCommand(), p.workerCommand(), p.idCommand(), p.lockCommand(), p.segmentCommand(), p.guardCommand(), p.doctorCommand(), p.benchCommand(), p.healthcheckCommand(), p.installCommand(), p.versionCommand())
+	return root
+}
+
+// noArgs refuses arguments that a command would ignore.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", args[0])}
+	}
+	return nil
+}
+
+// print writes for people, or the value as one line of JSON with --json.
+func (p *program) print(value any, people string) error {
+	if !p.json {
+		_, err := io.WriteString(p.stdout, people)
+		return err
+	}
+	return json.NewEncoder(p.stdout).Encode(value)
+}

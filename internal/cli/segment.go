@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
+)
+
+func (p *program) segmentCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "segment", Short: "Make and look at the tags of segment ids in an SQL database", Args: noArgs,
+		Long: "Make and look at the tags of segment ids in an SQL database: the table leaf_alloc, as Leaf has it, in MySQL, MariaDB or PostgreSQL.",
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	command.AddCommand(p.segmentCreateCommand(), p.segmentSeedCommand(), p.segmentListCommand(), p.segmentRetireCommand(), p.segmentMoveCommand(), p.segmentStripeCommand())
+	return command
+}
+
+// leafFlags says where a command finds its tags.
+type leafFlags struct {
+	layers
+
+	url  string
+	leaf segment.LeafConfig
+}
+
+// bindLeaf adds --sql, --table, --sql-timeout, --config and the command's own settings to its
+// flags.
+func bindLeaf(flags *pflag.FlagSet, own ...*setting) *leafFlags {
+	l := &leafFlags{}
+	l.bindTo(flags, append(own, databaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; in COATCHECK_SQL or the file others do not see it", &l.url)))
+	return l
+}
+
+func (l *leafFlags) bindTo(flags *pflag.FlagSet, own []*setting) {
+	own = append(own,
+		text("table", segment.DefaultLeafTable, "name", "the table of the tags, with or without a schema", &l.leaf.Table),
+		span("sql-timeout", segment.DefaultTimeout.String(), 10*time.Millisecond, 10*time.Minute, "how long one transaction may take", &l.leaf.Timeout))
+	mine := map[string]bool{}
+	for _, setting := range own {
+		mine[setting.name] = true
+	}
+	l.bind(flags, own)
+	for _, setting := range settings(&l.config) { // a file may be shared with the service
+		if !mine[setting.name] {
+			l.table = append(l.table, setting)
+		}
+	}
+}
+
+// complete reads the flags and checks them together.
+func (l *leafFlags) complete(c *cobra.Command, p *program) error {
+	if err := errors.Join(l.load(c.Flags(), p.getenv), l.leaf.Check()); err != nil {
+		return configError(err)
+	}
+	return nil
+}
+
+// atLeaf runs the part of a command that needs the tags of a database, and says what kind of
+// failure its error is.
+func (p *program) atLeaf(c *cobra.Command, l *leafFlags, command func(context.Context, *segment.LeafAlloc) error) error {
+	if err := l.complete(c, p); err != nil {
+		return err
+	}
+	if l.url == "" {
+		return usageError{errors.New("which database? --sql mysql://user:password@host:port/database, or COATCHECK_SQL")}
+	}
+	leaf, db, err := l.open(l.url)
+	if err != nil {
+		return usageError{err}
+	}
+	defer db.Close()
+	return l.leafError(command(c.Context(), leaf))
+}
+
+func (l *leafFlags) open(url string) (*segment.LeafAlloc, *sql.DB, error) {
+	db, dialect, err := openSQL(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	return segment.NewLeafAlloc(db, dialect, l.leaf), db, nil
+}
+
+// leafError makes an error one that has an exit code of its own.
+func (l *leafFlags) leafError(err error) error {
+	refused, noTable := answeredSQL(err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, segment.ErrRequest) || errors.Is(err, segment.ErrFloor):
+		return usageError{err}
+	case noTable:
+		return fmt.Errorf("%w\nThere is no table %s. To make it: coatcheck segment create-table", err, l.leaf.Table)
+	case !refused && errors.Is(err, redisstore.ErrUnavailable):
+		return laterError{err}
+	}
+	return err
+}
+
+func (p *program) segmentCreateCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "create-table", Short: "Create the table of the tags if it is not there", Args: noArgs,
+		Long: "Create the table of the tags, as Leaf has it, if it is not there, and check that it has the columns that it needs. Repeating it is harmless.",
+	}
+	l := bindLeaf(command.Flags())
+	command.RunE = func(c *cobra.Command, _ []string) error {
+		return p.atLeaf(c, l, func(ctx context.Context, leaf *segment.LeafAlloc) error {
+			if err := leaf.CreateTable(ctx); err != nil {
+				return err
+			}
+			return p.print(map[string]string{"table": l.leaf.Table}, "The table "+l.leaf.Table+" is there.\n")
+		})
+	}
+	return command
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// source says where a command finds what it is about: at a running service, or straight on a Redis.
+type source struct {
+	remote
+}
+
+// bindStraight adds --server, --redis with what belongs to it, --config and the command's own
+// settings to its flags. also names the settings of the service that the command takes as well when
+// it goes straight to Redis, besides those of the store.
+func bindStraight(flags *pflag.FlagSet, also []string, own []*setting) *source {
+	s := &source{}
+	own = append(own, s.settings()...)
+	mine := map[string]bool{}
+	for _, setting := range own {
+		mine[setting.name] = true
+	}
+	also = append([]string{"redis", "ack", "prefix", "store-timeout"}, also...)
+	var rest []*setting
+	for _, setting := range settings(&s.config) {
+		switch {
+		case mine[setting.name]: // such as --identity, which is the command's here
+		case slices.Contains(also, setting.name):
+			if setting.name == "redis" {
+				setting.help = "the Redis to go to straight, instead of a service: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
+			}
+			own = append(own, setting)
+		default:
+			rest = append(rest, setting)
+		}
+	}
+	s.bind(flags, own)
+	s.table = append(s.table, rest...)
+	return s
+}
+
+// said reports whether a flag was given, as flag, variable or in the file.
+func (s *source) said(name string) bool {
+	for _, setting := range s.table {
+		if setting.name == name {
+			return setting.source != "default" && setting.value != unsaid
+		}
+	}
+	return false
+}
+
+// weight ranks where a setting's value came from.
+func (s *source) weight(name string) int {
+	for _, setting := range s.table {
+		if setting.name == name {
+			return map[string]int{"file": 1, "environment": 2, "flag": 3}[setting.source]
+		}
+	}
+	return 0
+}
+
+// direct reports whether to go straight to Redis: where it was named nearer to the command line
+// than the service. The embedded store is the service's own, so a file or environment that is
+// shared with the service means the service by it.
+func (s *source) direct() (bool, error) {
+	redis, server := s.weight("redis"), s.weight("server")
+	embedded := s.config.redis == "" || s.config.redis == "embedded:"
+	switch {
+	case redis == 3 && server == 3:
+		return false, errors.New("--server and --redis: name one of them")
+	case redis == 3 && embedded:
+		return false, errors.New("--redis: the embedded store belongs to the service that runs it: ask that one, with --server")
+	}
+	return redis > server && !embedded, nil
+}
+
+// either runs a command's part at the one place or the other.
+func (p *program) either(c *cobra.Command, s *source, atService func(*client.Client) error, atRedis func(*redisstore.Store) error) error {
+	if err := s.load(c.Flags(), p.getenv); err != nil {
+		return configError(err)
+	}
+	direct, err := s.direct()
+	if err != nil {
+		return usageError{err}
+	}
+	if direct {
+		return p.straight(c, s, atRedis)
+	}
+	service, err := s.client()
+	if err != nil {
+		return configError(err)
+	}
+	defer service.CloseIdleConnections()
+	return atService(service)
+}
+
+// straight runs a command's part with a Redis of its own.
+func (p *program) straight(c *cobra.Command, s *source, atRedis func(*redisstore.Store) error) error {
+	config := s.config.store()
+	if err := config.Check(); err != nil {
+		return configError(err)
+	}
+	config.Logger = p.logger(&s.config)
+	store, err := redisstore.OpenConfig(c.Context(), config)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	redisstore.LogTo(config.Logger)
+	return atRedis(store)
+}

@@ -1,0 +1,179 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// tenure is a lease that is held for a command.
+type tenure interface {
+	Context() context.Context // ends when the lease is lost, with the cause
+	window() (window, error)  // until when it lasts, as far as is known now
+	environment(file windowFile) []string
+	// whether the lease, lost for that cause, can be another's before its window ends
+	gone(cause error) bool
+	lost(cause error) error // what to say when the command was stopped for that
+}
+
+// leastMargin is more than a busy machine keeps a process waiting that is ready to run.
+const leastMargin = 200 * time.Millisecond
+
+// allowed is how much time a window leaves for its end: enough for renewals to fail a few times
+// before.
+func allowed(ttl, grace time.Duration) allowance {
+	return allowance{grace: min(grace, ttl/4), margin: min(max(ttl/10, leastMargin), time.Second)}
+}
+
+// supervise runs the command to its end.
+func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal) error {
+	file, err := newWindowFile()
+	if err != nil {
+		return err
+	}
+	defer file.remove()
+	s := &supervision{tenure: h, file: file, allowance: a, signals: signals}
+	if s.window, err = h.window(); err == nil {
+		err = file.write(s.window)
+	}
+	if err != nil {
+		return err
+	}
+	if err := adoptOrphans(); err != nil {
+		return err
+	}
+	if s.guarded, err = startGuard(command, h.environment(file), file, s.allowance); err != nil {
+		return err
+	}
+	s.watch()
+	return s.verdict()
+}
+
+// supervision is a command that runs under a guard, and the lease for it. The guard stops the
+// command; here the guard is watched.
+type supervision struct {
+	tenure
+	*guarded
+
+	file      windowFile
+	allowance allowance
+	signals   <-chan os.Signal
+
+	window  window // as the file has it
+	group   int    // of the command; 0 = not known yet
+	outcome report
+	cause   error // why the lease was lost
+	over    bool  // the guard has ended when the command's time was over
+	killed  bool  // the command was killed from here
+}
+
+// watch returns when the guard has ended, and the command with it.
+func (s *supervision) watch() {
+	defer s.stop()
+	over := false // another may have the lease already
+	for lost := s.Context().Done(); ; {
+		select {
+		case number := <-s.signals:
+			s.pass(number)
+		case <-lost:
+			lost, s.cause = nil, context.Cause(s.Context())
+			if over = s.gone(s.cause); !over {
+				s.stop()
+			}
+		case r := <-s.reports:
+			s.hear(r)
+		case <-s.ended:
+			s.over = sinceBoot() >= s.window.boot-s.allowance.margin-s.allowance.grace
+			s.bury()
+			return
+		case <-time.After(s.pause()):
+		}
+		s.refresh()
+		if over || sinceBoot() >= s.due() {
+			s.kill()
+		}
+	}
+}
+
+// due is when the command is killed from here, by the boot clock: the guard should have done it by
+// then.
+func (s *supervision) due() time.Duration { return s.window.boot - s.allowance.margin/2 }
+
+// pause is how long to wait for that moment.
+func (s *supervision) pause() time.Duration {
+	if s.killed {
+		return s.allowance.tick() // and then once more
+	}
+	return s.allowance.pause(s.due())
+}
+
+func (s *supervision) hear(r report) {
+	if r.Group != 0 {
+		s.group = r.Group
+		return
+	}
+	s.outcome = r
+}
+
+// refresh writes the window's end down when it has moved.
+func (s *supervision) refresh() {
+	w, err := s.tenure.window()
+	if err != nil || !w.server.After(s.window.server) {
+		return
+	}
+	if s.file.write(w) == nil { // else the command ends with the window that the file has
+		s.window = w
+	}
+}
+
+// kill ends the command, and the guard that did not.
+func (s *supervision) kill() {
+	s.killed = true
+	if s.group != 0 {
+		_ = syscall.Kill(-s.group, syscall.SIGKILL)
+	}
+	_ = s.process.Kill() // Linux kills the command with it, known or not
+}
+
+// bury reads what the guard has told last. If it was killed the command is as well, and its end
+// waited for as long as the window lasts.
+func (s *supervision) bury() {
+	for len(s.reports) > 0 {
+		s.hear(<-s.reports)
+	}
+	if s.outcome.Ended || s.outcome.Failed != "" || s.group == 0 {
+		return
+	}
+	for sinceBoot() < s.window.boot && !errors.Is(syscall.Kill(-s.group, syscall.SIGKILL), syscall.ESRCH) {
+		// what the guard had adopted is ours now
+		if pid, _ := syscall.Wait4(-s.group, nil, syscall.WNOHANG, nil); pid <= 0 {
+			time.Sleep(s.allowance.tick())
+		}
+	}
+}
+
+// wasCut reports whether the command was stopped. Of one that was killed from here the guard may
+// have seen no more than that it ended.
+func (s *supervision) wasCut() bool {
+	return s.outcome.Cut || s.killed && s.outcome.Code == 128+int(syscall.SIGKILL)
+}
+
+// verdict is the command's exit code, or why it did not end by itself.
+func (s *supervision) verdict() error {
+	switch {
+	case s.outcome.Failed != "":
+		return fmt.Errorf("the command could not be started: %s", s.outcome.Failed)
+	case s.outcome.Ended && !s.wasCut():
+		return exitError{code: s.outcome.Code}
+	case s.cause == nil && !s.outcome.Cut && !s.over:
+		return errors.New("the command was killed, since the process that guards it was")
+	case s.cause == nil:
+		s.cause = errors.New("no renewal was confirmed in time")
+	}
+	return laterError{s.lost(s.cause)}
+}

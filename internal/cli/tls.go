@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What is asked of clients.
+const (
+	requestCertificate = "request" // a certificate may be shown; a wrong one is refused
+	requireCertificate = "require"
+)
+
+// tlsFiles says where the service's certificate is, and whom it takes certificates of.
+type tlsFiles struct{ cert, key, clientCA, clientAuth string }
+
+func (c *config) tlsFiles() tlsFiles {
+	return tlsFiles{c.tlsCert, c.tlsKey, c.tlsClientCA, c.tlsClientAuth}
+}
+
+// suites are those of TLS 1.2 that are offered: with forward secrecy, and authenticated encryption
+// in place of CBC with SHA-1. Those of TLS 1.3 are all of that kind, and not for choosing.
+var suites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
+// load reads the files. The version is that of their content.
+func (f tlsFiles) load() (loaded *tls.Config, version [sha256.Size]byte, err error) {
+	cert, certErr := os.ReadFile(f.cert)
+	key, keyErr := os.ReadFile(f.key)
+	var authorities []byte
+	var caErr error
+	if f.clientCA != "" {
+		authorities, caErr = os.ReadFile(f.clientCA)
+	}
+	if err := errors.Join(inSetting("tls-cert", certErr), inSetting("tls-key", keyErr), inSetting("tls-client-ca", caErr)); err != nil {
+		return nil, version, err
+	}
+	version = sha256.Sum256(bytes.Join([][]byte{cert, key, authorities}, []byte{0}))
+	loaded = &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites, NextProtos: []string{"h2", "http/1.1"}}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, version, fmt.Errorf("tls-cert and tls-key: %w", err)
+	}
+	loaded.Certificates = []tls.Certificate{pair}
+	if f.clientCA == "" {
+		return loaded, version, nil
+	}
+	loaded.ClientCAs = x509.NewCertPool()
+	if !loaded.ClientCAs.AppendCertsFromPEM(authorities) {
+		return nil, version, errors.New("tls-client-ca: no certificate in PEM in it")
+	}
+	loaded.ClientAuth = tls.VerifyClientCertIfGiven
+	if f.clientAuth == requireCertificate {
+		loaded.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	// a session that is taken up again would outlast an authority that was taken out
+	loaded.SessionTicketsDisabled = true
+	return loaded, version, nil
+}
+
+func inSetting(name string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return err
+}
+
+// certificates are the service's TLS settings, which follow their files. nil is no TLS.
+type certificates struct {
+	log    *slog.Logger
+	now    atomic.Pointer[tls.Config]
+	end    context.CancelFunc
+	reader sync.WaitGroup
+
+	// of what follows: the files, the versions in force and of the last look, and the last that was
+	// wrong
+	mu    sync.Mutex
+	files tlsFiles
+	is    [sha256.Size]byte
+	seen  [sha256.Size]byte
+	wrong string
+}
+
+// certificateEvery is how often the files are looked at.
+const certificateEvery = 5 * time.Second
+
+// openTLS reads the files and follows them until Close; nil if TLS is not set.
+func (c *config) openTLS(log *slog.Logger) (*certificates, error) {
+	if c.tlsCert == "" {
+		return nil, nil //nolint:nilnil // no certificates are no TLS
+	}
+	life, end := context.WithCancel(context.Background())
+	t := &certificates{files: c.tlsFiles(), log: log, end: end}
+	if err := t.Reload(life); err != nil {
+		end()
+		return nil, err
+	}
+	if about, err := os.Stat(c.tlsKey); err == nil && about.Mode().Perm()&0o004 != 0 {
+		log.Warn("everybody on this machine can read the key of the certificate: chmod o-r", "file", c.tlsKey)
+	}
+	t.reader.Go(func() { t.watch(life) })
+	return t, nil
+}
+
+// Close ends the following.
+func (t *certificates) Close() {
+	if t != nil {
+		t.end()
+		t.reader.Wait()
+	}
+}
+
+// Reload reads the files at once. If they are wrong, what is in force stays.
+func (t *certificates) Reload(context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.takeLocked(t.files)
+}
+
+// change reads other files. If they are wrong, what is in force stays.
+func (t *certificates) change(files tlsFiles) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.takeLocked(files)
+}
+
+func (t *certificates) takeLocked(files tlsFiles) error {
+	loaded, version, err := files.load()
+	if err != nil {
+		return err
+	}
+	t.files = files
+	t.useLocked(loaded, version)
+	return nil
+}
+
+func (t *certificates) useLocked(loaded *tls.Config, version [sha256.Size]byte) {
+	t.now.Store(loaded)
+	t.is, t.seen, t.wrong = version, version, ""
+	leaf := loaded.Certificates[0].Leaf
+	t.log.Info("a certificate is in force", "subject", leaf.Subject.String(), "not_after", leaf.NotAfter)
+	if time.Now().After(leaf.NotAfter) {
+		t.log.Warn("the certificate's time is over: clients will not take it", "not_after", leaf.NotAfter)
+	}
+}
+
+func (t *certificates) watch(ctx context.Context) {
+	tick := time.NewTicker(certificateEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		t.look()
+	}
+}
+
+// look takes files that are new and the same at two looks: of a pair, one is written before the
+// other.
+func (t *certificates) look() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	loaded, version, err := t.files.load()
+	still := version == t.seen
+	t.seen = version
+	switch {
+	case !still || version == t.is:
+	case err == nil:
+		t.useLocked(loaded, version)
+	case err.Error() != t.wrong:
+		t.wrong = err.Error()
+		t.log.Error("the new certificate has a fault; the one before it stays in force", "error", err)
+	}
+}
+
+// around has a listener speak TLS. A connection keeps what was in force when it began, but that
+// its client certificate is looked at again by the service.
+func (t *certificates) around(listener net.Listener) net.Listener {
+	if t == nil {
+		return listener
+	}
+	return tls.NewListener(listener, &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.now.Load(), nil },
+	})
+}
+
+// settings are those in force; nil, which has none to give, without TLS.
+func (t *certificates) settings() func() *tls.Config {
+	if t == nil {
+		return nil
+	}
+	return t.now.Load
+}
+
+// trusting is a client's TLS settings: the system's authorities, or those of a file.
+func trusting(ca string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca == "" {
+		return config, nil
+	}
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, fmt.Errorf("ca: %w", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(text) {
+		return nil, errors.New("ca: no certificate in PEM in it")
+	}
+	return config, nil
+}
+
+// showing is the certificate that a client shows. The error tells which of its files is wrong.
+func showing(cert, key string) (tls.Certificate, error) {
+	shown, certErr := os.ReadFile(cert)
+	secret, keyErr := os.ReadFile(key)
+	if err := errors.Join(inSetting("cert", certErr), inSetting("key", keyErr)); err != nil {
+		return tls.Certificate{}, err
+	}
+	pair, err := tls.X509KeyPair(shown, secret)
+	if err != nil {
+		return pair, fmt.Errorf("cert and key: %w", err)
+	}
+	return pair, nil
+}
+
+// itself is the TLS settings with which the service's own machine asks it: the peer is whoever has
+// the certificate of the file, under whatever name.
+func (f tlsFiles) itself() (*tls.Config, error) {
+	own, _, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	want := own.Certificates[0].Certificate[0]
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: own.Certificates,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection is stricter: it takes one certificate alone
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 || !bytes.Equal(state.PeerCertificates[0].Raw, want) {
+				return errors.New("the service shows another certificate than that of --tls-cert")
+			}
+			return nil
+		},
+	}, nil
+}

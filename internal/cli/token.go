@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/wire"
+)
+
+func (p *program) tokenCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "token", Short: "Issue one-use tokens, look at them, and end doubt about operations", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	command.AddCommand(p.tokenIssueCommand(), p.tokenShowCommand(), p.tokenListCommand(), p.tokenSettleCommand())
+	return command
+}
+
+func (p *program) tokenIssueCommand() *cobra.Command {
+	var scope string
+	var ttl time.Duration
+	command := &cobra.Command{
+		Use: "issue", Short: "Issue a token and print it", Args: noArgs,
+		Long: "Issue a token that may be used once, and print it: TOKEN=$(coatcheck token issue). Exit code 75: no token was handed out, try again later.",
+	}
+	r := bindRemote(command.Flags(),
+		span("ttl", "24h", time.Second, 30*24*time.Hour, "how long the token may wait for its use", &ttl),
+		text("scope", "", "name", "limits the token to routes of this scope; empty fits all", &scope))
+	command.RunE = func(c *cobra.Command, _ []string) error {
+		return p.askRemote(c, r, func(ctx context.Context, service *client.Client) error {
+			token, err := service.Issue(ctx, scope, ttl)
+			if errors.Is(err, client.ErrUnknownOutcome) && ctx.Err() == nil {
+				return laterError{err} // nobody has that token
+			}
+			if err != nil {
+				return err
+			}
+			return p.print(wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope}, token.Value+"\n")
+		})
+	}
+	return command
+}
+
+func (p *program) tokenShowCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "show TOKEN", Short: "Say where a token stands: issued, claimed, completed or in doubt",
+		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes behind two: coatcheck token show -- TOKEN",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("one token belongs here, not %d", len(args))}
+			}
+			return nil
+		},
+	}
+	r := bindRemote(command.Flags())
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if _, short := errors.AsType[*pflag.NotExistError](err); short && strings.Contains(err.Error(), "shorthand") {
+			// without the token
+			return usageError{errors.New("a token that begins with a dash goes behind two: coatcheck token show -- TOKEN")}
+		}
+		return usageError{err}
+	})
+	command.RunE = func(c *cobra.Command, args []string) error {
+		return p.askRemote(c, r, func(ctx context.Context, service *client.Client) error {
+			status, err := service.Status(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			shown := wire.TokenStatus{
+				State: string(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence, Scope: status.Scope, LeaseUntil: status.LeaseUntil,
+			}
+			return p.print(shown, tokenLines(shown))
+		})
+	}
+	return command
+}
+
+// tokenLines is a token's status for people.
+func tokenLines(status wire.TokenStatus) string {
+	var people strings.Builder
+	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(table, "state\t%s\n", status.State)
+	fmt.Fprintf(table, "expires at\t%s\n", status.ExpiresAt.Format(time.RFC3339))
+	fmt.Fprintf(table, "attempts\t%d\n", status.Attempts)
+	if status.Fence != 0 {
+		fmt.Fprintf(table, "fence\t%d\n", status.Fence)
+		fmt.Fprintf(table, "lease until\t%s\n", status.LeaseUntil.Format(time.RFC3339Nano))
+	}
+	if status.Scope != "" {
+		fmt.Fprintf(table, "scope\t%s\n", status.Scope)
+	}
+	_ = table.Flush() // to a strings.Builder, which takes everything
+	return people.String()
+}
+
+// remote is what a command that asks a running service is told: where that is, and settings of the
+// command's own.
+type remote struct {
+	layers
+
+	serviceAt
+}
+
+// bindRemote adds --server, --config and the command's own settings to its flags. The file may hold
+// the service's settings as well, so that one does for all commands.
+func bindRemote(flags *pflag.FlagSet, own ...*setting) *remote {
+	r := &remote{}
+	r.bind(flags, append(own, r.settings()...))
+	r.table = append(r.table, settings(&r.config)...)
+	return r
+}
+
+// askRemote runs a command's part that needs a running service.
+func (p *program) askRemote(c *cobra.Command, r *remote, command func(context.Context, *client.Client) error) error {
+	if err := r.load(c.Flags(), p.getenv); err != nil {
+		return configError(err)
+	}
+	service, err := r.client()
+	if err != nil {
+		return configError(err)
+	}
+	defer service.CloseIdleConnections()
+	return kindOf(command(c.Context(), service))
+}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+func (p *program) workerCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "worker", Short: "Lease worker ids for commands, and look at pools of them", Args: noArgs,
+		Long: "Lease worker ids for commands, and look at pools of them: at a running service (--server), or straight on Redis (--redis).",
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	command.AddCommand(p.workerRunCommand(), p.workerCreateCommand(), p.workerListCommand())
+	return command
+}
+
+// poolShape is what a pool is asked to be, as flags say it. What is not said is the pool's own, or
+// the default of a pool that is new.
+type poolShape struct {
+	ttl        time.Duration
+	layout     string
+	epoch      string
+	datacenter int64
+}
+
+const unsaid = "" // of a flag that was left out
+
+// bind returns the settings of a shape. least is the shortest TTL.
+func (s *poolShape) bind(least time.Duration) []*setting {
+	return []*setting{
+		optional(span("ttl", unsaid, least, workerlease.MaxTTL, "how long a lease is good for without a renewal; empty: as the pool has it, 30s for one that is new", &s.ttl)),
+		layoutText("layout", "timestamp/worker/sequence bits, timestamp/datacenter/worker/sequence, @s for seconds; empty: as the pool has it, "+snowflake.DefaultLayout+" for one that is new", &s.layout),
+		moment("epoch", "what timestamps count from; empty: as the pool has it, "+snowflake.DefaultEpoch.Format(time.RFC3339)+" for one that is new", &s.epoch),
+		optional(number("datacenter", unsaid, 0, 1<<workerlease.MaxBits-1, "number", "the pool's datacenter; empty: as the pool has it, 0 for one that is new", &s.datacenter)),
+	}
+}
+
+func layoutText(name, help string, into *string) *setting {
+	return &setting{name: name, unit: "layout", help: help, parse: func(s string) error {
+		*into = s
+		if s == unsaid {
+			return nil
+		}
+		_, err := snowflake.ParseLayout(s)
+		return err
+	}}
+}
+
+func moment(name, help string, into *string) *setting {
+	return &setting{name: name, unit: "RFC 3339", help: help, parse: func(s string) error {
+		*into = s
+		if s == unsaid {
+			return nil
+		}
+		if _, err := time.Parse(time.RFC3339, s); err != nil {
+			return fmt.Errorf("%q is not a time such as 2020-01-01T00:00:00Z", s)
+		}
+		return nil
+	}}
+}
+
+// request is the shape as a client sends it. said tells of a flag whether it was.
+func (s *poolShape) request(identity string, said func(flag string) bool) client.WorkerRequest {
+	asked := client.WorkerRequest{TTL: s.ttl, Identity: identity, Layout: s.layout}
+	if s.epoch != unsaid {
+		asked.Epoch, _ = time.Parse(time.RFC3339, s.epoch) // it was checked
+	}
+	if said("datacenter") {
+		asked.Datacenter = new(int(s.datacenter))
+	}
+	return asked
+}
+
+// bindSource adds --server, --redis with what belongs to it, --config and the command's own
+// settings to its flags.
+func bindSource(flags *pflag.FlagSet, own ...*setting) *source {
+	return bindStraight(flags, []string{"new-pools", "clock-skew", "worker-cooldown", "worker-longest-ttl", "pools"}, own)
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/wire"
+	"github.com/coatcheck/coatcheck/workerlease"
+)
+
+func (p *program) workerListCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "ls [POOL]", Short: "List pools, or draw the ring of one",
+		Long: "List all pools, or draw the ring of one: a character a worker id, 64 a row, larger rings a character a block. With --json the slots that were ever leased.",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return onePool(c, args)
+		},
+	}
+	s := bindSource(command.Flags())
+	command.RunE = func(c *cobra.Command, args []string) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+			if len(args) == 0 {
+				return p.listPools(ctx, service)
+			}
+			return p.drawRing(ctx, service, args[0])
+		})
+	}
+	return command
+}
+
+func (p *program) listPools(ctx context.Context, service *client.Client) error {
+	list := []wire.WorkerPool{}
+	for pool, err := range service.Pools(ctx, "") {
+		if err != nil {
+			return err
+		}
+		list = append(list, shownPool(pool))
+	}
+	people := poolTable(list)
+	if len(list) == 0 {
+		people = "There are no pools. The first lease makes one: coatcheck worker run POOL -- CMD\n"
+	}
+	return p.print(wire.WorkerPools{Pools: list}, people)
+}
+
+func (p *program) drawRing(ctx context.Context, service *client.Client, pool string) error {
+	whole, err := wholeRing(ctx, service, pool)
+	if err != nil {
+		return err
+	}
+	return p.print(leased(whole), poolTable([]wire.WorkerPool{whole.WorkerPool})+"\n"+ringPicture(whole, colourful(p.stdout, p.getenv)))
+}
+
+// wholeRing reads a ring page by page. Worker ids that were never leased behind the last that was
+// are left out.
+func wholeRing(ctx context.Context, service *client.Client, pool string) (whole wire.WorkerRing, err error) {
+	for met := 0; ; {
+		page, err := service.Ring(ctx, pool, len(whole.Slots), workerlease.MaxSlots)
+		if err != nil {
+			return wire.WorkerRing{}, err
+		}
+		whole.WorkerPool, whole.ServerTime = shownPool(page.Pool), page.Now
+		for _, slot := range page.Slots {
+			if slot.Fence != 0 {
+				met++
+			}
+			whole.Slots = append(whole.Slots, wire.WorkerSlot{
+				WorkerID: slot.WorkerID, State: slot.State, Holder: slot.Identity, Fence: slot.Fence, NotBefore: slot.NotBefore, NotAfter: slot.NotAfter,
+			})
+		}
+		if len(whole.Slots) >= whole.Size || met >= whole.Used {
+			return whole, nil
+		}
+		if len(page.Slots) == 0 {
+			return wire.WorkerRing{}, errors.New("the ring came without its slots")
+		}
+	}
+}
+
+// leased is a ring with the slots that were ever leased.
+func leased(ring wire.WorkerRing) wire.WorkerRing {
+	var slots []wire.WorkerSlot
+	for _, slot := range ring.Slots {
+		if slot.Fence != 0 {
+			slots = append(slots, slot)
+		}
+	}
+	ring.Slots = append([]wire.WorkerSlot{}, slots...)
+	return ring
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// workerRun is `worker run`: a command that runs while a worker id is held for it.
+type workerRun struct {
+	pool    string
+	command []string
+	request client.WorkerRequest
+	wait    time.Duration // how long the lease may take to be had
+	grace   time.Duration // at most, between SIGTERM and SIGKILL
+}
+
+// shortestRun is the least TTL under which a process can be stopped in time with some certainty.
+const shortestRun = time.Second
+
+func (p *program) workerRunCommand() *cobra.Command {
+	r := &workerRun{}
+	var shape poolShape
+	var identity string
+	command := &cobra.Command{
+		Use: "run POOL -- CMD…", Short: "Run a command that has a worker id of its own",
+		Long: "Lease a worker id and run CMD with it: WORKER_ID, WORKER_POOL, WORKER_LAYOUT, WORKER_EPOCH_MS, WORKER_DATACENTER, WORKER_FENCE and the window\n" +
+			"(WORKER_NOT_BEFORE_MS, WORKER_NOT_AFTER_MS, WORKER_NOT_AFTER_FILE) are in its environment. The lease is renewed while CMD runs, and released when CMD and\n" +
+			"its process group have ended. When it is lost, CMD and its group are stopped before the window can end: SIGTERM, and SIGKILL a margin before the end (a tenth of\n" +
+			"the TTL, 200ms to 1s). That needs a machine which lets a process run within the margin that is ready to; docs/workers.md says what helps on others.\n\n" +
+			"Exit code: that of CMD, 128 and the number of the signal that killed it; 75 if no worker id was to be had or it was lost. docs/workers.md says more.",
+		Args: func(c *cobra.Command, args []string) error {
+			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return usageError{errors.New("one pool and, behind two dashes, a command belong here: coatcheck worker run POOL -- CMD")}
+			}
+			return checkPool(args[0])
+		},
+	}
+	s := bindSource(command.Flags(), append(shape.bind(shortestRun),
+		text("identity", "", "name", "names this holder: the worker id that it had last is leased again, if it is free", &identity),
+		span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for a worker id", &r.wait),
+		span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
+	command.RunE = func(c *cobra.Command, args []string) error {
+		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+			if _, err := exec.LookPath(args[1]); err != nil {
+				return usageError{err}
+			}
+			r.pool, r.command, r.request = args[0], args[1:], shape.request(identity, s.said)
+			return r.run(ctx, service)
+		})
+	}
+	return command
+}
+
+func checkPool(name string) error {
+	if !names.InPath(name) {
+		return usageError{fmt.Errorf("%q cannot be a pool's name: %s", name, names.Rule)}
+	}
+	return nil
+}
+
+// held is a worker id that is held for a command.
+type held struct {
+	*client.Holder
+
+	lease client.WorkerLease
+	late  time.Duration         // the holder's clock is behind the server's by no more
+	fault atomic.Pointer[error] // of the last renewal; nil = it succeeded
+}
+
+// obtain leases a worker id, asking again as long as it may take.
+func (r *workerRun) obtain(ctx context.Context, service *client.Client) (*held, error) {
+	began := time.Now()
+	for {
+		h, err := r.attempt(ctx, service)
+		if err == nil {
+			return h, nil
+		}
+		named, later := waitOf(err)
+		left := r.wait - time.Since(began)
+		if !later || ctx.Err() != nil {
+			return nil, err
+		}
+		if left <= 0 {
+			return nil, laterError{fmt.Errorf("no worker id was leased: %w%s", err, r.advice(err, named))}
+		}
+		// also where a longer wait was named: a holder may release, and a pool be declared new, at
+		// any time
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(max(named, 200*time.Millisecond), 5*time.Second, left)):
+		}
+	}
+}
+
+// advice says what to try when no worker id was to be had.
+func (r *workerRun) advice(err error, named time.Duration) string {
+	text := "\nTry again later, or have it wait with --wait 1m."
+	if named > 0 {
+		span := named.Round(time.Millisecond)
+		text = fmt.Sprintf("\nTry again in %v, or have it wait with --wait %v.", span, span)
+	}
+	if errors.Is(err, client.ErrQuarantined) {
+		text += " If the pool is new: coatcheck worker create " + r.pool
+	}
+	return text
+}
+
+// waitOf reports whether asking again for a lease can help, and the wait that was named.
+func waitOf(err error) (named time.Duration, later bool) {
+	named = redisstore.RetryAfter(err)
+	for _, kind := range []error{client.ErrExhausted, client.ErrQuarantined, client.ErrUnavailable, client.ErrUnknownOutcome, holder.ErrLate} {
+		later = later || errors.Is(err, kind)
+	}
+	return named, later
+}

@@ -1,0 +1,122 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/holder"
+)
+
+// run leases, runs the command, and releases.
+func (r *workerRun) run(ctx context.Context, service *client.Client) error {
+	// of the lease: a signal is the command's affair once that runs
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	waiting := context.AfterFunc(ctx, end)
+	h, err := r.obtain(life, service)
+	if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, passed()...)
+	defer signal.Stop(signals)
+	err = h.open(life)
+	if !waiting() || err != nil {
+		h.giveBack()
+		return errors.Join(context.Cause(ctx), err)
+	}
+	err = supervise(h, r.command, allowed(h.lease.TTL, r.grace), signals)
+	h.giveBack()
+	return err
+}
+
+// attempt asks once for a lease, and refuses one that took long: the holder's clock, which began
+// when the reply came, is as late as the reply was.
+func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held, error) {
+	h := &held{}
+	asked := sinceBoot()
+	var err error
+	h.Holder, err = service.HoldWorker(ctx, r.pool, r.request, client.HoldOptions{Observe: h.observe})
+	if err != nil {
+		return nil, err
+	}
+	h.late = sinceBoot() - asked
+	h.lease, err = h.Current()
+	if err == nil && h.late <= h.lease.TTL/4 {
+		return h, nil
+	}
+	h.giveBack()
+	return nil, errors.Join(holder.ErrLate, err)
+}
+
+// observe notes what became of the last renewal.
+func (h *held) observe(e client.HoldEvent) {
+	if e.Kind == holder.Renewed || e.Kind == holder.RenewalFailed {
+		h.fault.Store(&e.Err)
+	}
+}
+
+// open waits until the window of a lease has begun.
+func (h *held) open(ctx context.Context) error {
+	lease, err := h.Lease()
+	if err != nil {
+		return laterError{err}
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(lease.NotBefore.Sub(lease.Time) - time.Since(lease.At)):
+	}
+	return nil
+}
+
+func (h *held) giveBack() {
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	// what it stamped last is the command's secret. A lease that is not released ends with its
+	// window
+	_ = h.Release(ctx, time.Time{})
+}
+
+// window is the end of the lease's window as it is known now.
+func (h *held) window() (window, error) {
+	// before all else: a pause between here and the last line makes the end earlier, never later
+	now := sinceBoot()
+	lease, err := h.Lease()
+	left := lease.NotAfter.Sub(lease.Time) - time.Since(lease.At) - h.late
+	return window{lease.NotAfter, now + left}, err
+}
+
+// environment is what the command is told of its lease.
+func (h *held) environment(file windowFile) []string {
+	millis := func(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
+	return append(os.Environ(),
+		"WORKER_ID="+strconv.Itoa(h.lease.WorkerID),
+		"WORKER_POOL="+h.lease.Pool,
+		"WORKER_LAYOUT="+h.lease.Layout,
+		"WORKER_EPOCH_MS="+millis(h.lease.Epoch),
+		"WORKER_DATACENTER="+strconv.Itoa(h.lease.Datacenter),
+		"WORKER_FENCE="+strconv.FormatInt(h.lease.Fence, 10),
+		"WORKER_NOT_BEFORE_MS="+millis(h.lease.NotBefore),
+		"WORKER_NOT_AFTER_MS="+millis(h.lease.NotAfter),
+		"WORKER_NOT_AFTER_FILE="+string(file))
+}
+
+// gone tells that a window which was lost is still the command's, to its end.
+func (*held) gone(error) bool { return false }
+
+// lost is the error of a command that was stopped since its window would end.
+func (h *held) lost(cause error) error {
+	if fault := h.fault.Load(); fault != nil && *fault != nil {
+		cause = fmt.Errorf("%w; the last one failed: %w", cause, *fault)
+	}
+	return fmt.Errorf("worker id %d of pool %q was lost, and the command stopped before the window of its lease could end: %w\n"+
+		"Look whether the service, or Redis, can be reached, and start the command again. A longer --ttl outlasts longer outages", h.lease.WorkerID, h.lease.Pool, cause)
+}

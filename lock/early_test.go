@@ -48,7 +48,7 @@ func TestHeirBeginsWithTheMessage(t *testing.T) {
 	r := openRivals(t, Config{Window: 30 * time.Second})
 	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}, {TTL: time.Minute, Mode: Permits, Permits: 1, Capacity: 1}} {
 		held := must(t, r.one, "early", Request{})
-		heir := inLine(t, r.other, "early", request, 1)
+		heir := startWaiter(t, r.other, "early", request, 1)
 		r.cut.Store(true)
 		release(t, held)
 		got := heir.granted(t) // and nothing that it asks for is answered
@@ -67,14 +67,14 @@ func TestHeirThatWantsAWholeTTLAsksFirst(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
 	held := must(t, r.one, "early", Request{})
-	heir := inLine(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true}, 1)
+	heir := startWaiter(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true}, 1)
 	before := r.asked.Load()
 	release(t, held)
 	got := heir.granted(t)
 	if valid, asked := got.Validity(), r.asked.Load()-before; asked == 0 || valid < 45*time.Second {
 		t.Errorf("%v after %d requests", valid, asked)
 	}
-	next := waitHere(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true})
+	next := waitLocal(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true})
 	queued(t, r.other, "early", 1) // not behind the other within the process
 	release(t, got)
 	release(t, next.granted(t))
@@ -85,7 +85,7 @@ func TestHeirAsksForTheRestOfItsTTL(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 5 * time.Second})
 	held := must(t, r.one, "early", Request{})
-	heir := inLine(t, r.other, "early", Request{TTL: time.Minute}, 1)
+	heir := startWaiter(t, r.other, "early", Request{TTL: time.Minute}, 1)
 	release(t, held)
 	got := heir.granted(t)
 	expect.Eventually(t, "it counts on more than a window", func() bool { return got.Validity() > 5*time.Second })
@@ -105,7 +105,7 @@ func TestHeirThatCanNotAskEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 5 * time.Second})
 	held := must(t, r.one, "early", Request{})
-	heir := inLine(t, r.other, "early", Request{TTL: time.Minute}, 1)
+	heir := startWaiter(t, r.other, "early", Request{TTL: time.Minute}, 1)
 	r.cut.Store(true)
 	release(t, held)
 	got := heir.granted(t)
@@ -128,27 +128,27 @@ func TestHeirThatCanNotAskEndsWithItsWindow(t *testing.T) {
 func TestNewsThatIsNoGrant(t *testing.T) {
 	t.Parallel()
 	const window = 30 * time.Second
-	look2 := func(ago time.Duration) look { return look{2, time.Now().Add(-ago)} }
-	told := news{fence: 7, look: 2, now: time.Now()}
+	poll2 := func(ago time.Duration) poll { return poll{2, time.Now().Add(-ago)} }
+	told := notification{fence: 7, poll: 2, now: time.Now()}
 	for _, row := range []struct {
 		name   string
 		config Config
 		ack    int
 		a      asker
-		told   news
+		told   notification
 		want   bool
 	}{
-		{"a grant", Config{}, 0, asker{enters: true, waited: look2(0)}, told, true},
-		{"half of the window is over", Config{}, 0, asker{enters: true, waited: look2(window/2 + time.Second)}, told, false},
-		{"not quite half of it", Config{}, 0, asker{enters: true, waited: look2(window/2 - time.Second)}, told, true},
-		{"an earlier look, whose lease is over or not", Config{}, 0, asker{enters: true, waited: look{3, time.Now()}}, told, false},
-		{"a look whose answer has not come", Config{}, 0, asker{enters: true, waited: look{1, time.Now()}}, told, false},
+		{"a grant", Config{}, 0, asker{enters: true, waited: poll2(0)}, told, true},
+		{"half of the window is over", Config{}, 0, asker{enters: true, waited: poll2(window/2 + time.Second)}, told, false},
+		{"not quite half of it", Config{}, 0, asker{enters: true, waited: poll2(window/2 - time.Second)}, told, true},
+		{"an earlier look, whose lease is over or not", Config{}, 0, asker{enters: true, waited: poll{3, time.Now()}}, told, false},
+		{"a look whose answer has not come", Config{}, 0, asker{enters: true, waited: poll{1, time.Now()}}, told, false},
 		{"no look was answered", Config{}, 0, asker{enters: true}, told, false},
-		{"the wall clock has gone on, as after a suspend", Config{}, 0, asker{enters: true, waited: look{2, time.Now().Round(0).Add(-window)}}, told, false},
-		{"the grant is wanted as a value", Config{}, 0, asker{waited: look2(0)}, told, false},
-		{"replicas are to confirm it", Config{}, 1, asker{enters: true, waited: look2(0)}, told, false},
-		{"a longer margin is wanted", Config{Margin: window/10 + 1}, 0, asker{enters: true, waited: look2(0)}, told, false},
-		{"a TTL that is shorter than the window", Config{}, 0, asker{enters: true, waited: look2(2 * time.Second), Request: Request{TTL: 3 * time.Second}}, told, false},
+		{"the wall clock has gone on, as after a suspend", Config{}, 0, asker{enters: true, waited: poll{2, time.Now().Round(0).Add(-window)}}, told, false},
+		{"the grant is wanted as a value", Config{}, 0, asker{waited: poll2(0)}, told, false},
+		{"replicas are to confirm it", Config{}, 1, asker{enters: true, waited: poll2(0)}, told, false},
+		{"a longer margin is wanted", Config{Margin: window/10 + 1}, 0, asker{enters: true, waited: poll2(0)}, told, false},
+		{"a TTL that is shorter than the window", Config{}, 0, asker{enters: true, waited: poll2(2 * time.Second), Request: Request{TTL: 3 * time.Second}}, told, false},
 	} {
 		row.config.Window = window
 		if row.a.TTL == 0 {
@@ -169,14 +169,14 @@ func TestStaleNewsGivesNothing(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
 	held := must(t, r.one, "early", Request{})
-	heir := inLine(t, r.other, "early", Request{TTL: time.Minute}, 1)
+	heir := startWaiter(t, r.other, "early", Request{TTL: time.Minute}, 1)
 	before := r.asked.Load()
-	r.other.post.mu.Lock()
-	for _, told := range r.other.post.waiting {
+	r.other.notifier.mu.Lock()
+	for _, notified := range r.other.notifier.waiting {
 		// its first look waited for nothing
-		wake(told, news{fence: 1 << 52, look: 1, now: time.Now()})
+		wake(notified, notification{fence: 1 << 52, poll: 1, now: time.Now()})
 	}
-	r.other.post.mu.Unlock()
+	r.other.notifier.mu.Unlock()
 	expect.Eventually(t, "it looks", func() bool { return r.asked.Load() > before })
 	heir.stillWaits(t)
 	release(t, held)
@@ -192,15 +192,15 @@ func FuzzReadNews(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		token, what := readNews(text)
+		token, what := parseNotification(text)
 		if strings.Contains(token, " ") || what.handed || !what.sent.IsZero() {
 			t.Errorf("readNews(%q): got token %q and %+v, want a token of one word, not handed, never sent", text, token, what)
 		}
-		if what == (news{}) {
+		if what == (notification{}) {
 			return
 		}
-		written := token + " " + strconv.FormatInt(what.fence, 10) + " " + strconv.FormatInt(what.now.UnixMilli(), 10) + " " + strconv.FormatInt(what.look, 10)
-		if again, same := readNews(written); what.fence <= 0 || what.look <= 0 || again != token || same != what {
+		written := token + " " + strconv.FormatInt(what.fence, 10) + " " + strconv.FormatInt(what.now.UnixMilli(), 10) + " " + strconv.FormatInt(what.poll, 10)
+		if again, same := parseNotification(written); what.fence <= 0 || what.poll <= 0 || again != token || same != what {
 			t.Errorf("%q: %q %+v, again %q %+v", text, token, what, again, same)
 		}
 	})

@@ -74,8 +74,8 @@ func (e *Election) Leaders(ctx context.Context) iter.Seq2[Leader, error] {
 			if ctx.Err() != nil {
 				return
 			}
-			news := first || leader != last || (err == nil) != (fault == nil) || errors.Is(err, ErrNoLeader) != errors.Is(fault, ErrNoLeader)
-			if news && !yield(leader, err) {
+			changed := first || leader != last || (err == nil) != (fault == nil) || errors.Is(err, ErrNoLeader) != errors.Is(fault, ErrNoLeader)
+			if changed && !yield(leader, err) {
 				return
 			}
 			last, fault = leader, err

@@ -57,7 +57,7 @@ func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 				if left := got.Holders[0].Until.Sub(got.Now); left > time.Minute {
 					t.Errorf("lease of a plain client's lock: got %v, want 1m at most", left)
 				}
-				waiter := inLine(t, locks, "both", request, 1)
+				waiter := startWaiter(t, locks, "both", request, 1)
 				if err := theirs.Refresh(ctx, time.Minute, nil); err != nil {
 					t.Fatal(err)
 				}
@@ -117,7 +117,7 @@ func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 	for _, request := range []Request{{TTL: 5 * time.Second}, {TTL: 5 * time.Second, Mode: Shared}} {
 		cut.Store(false)
 		held := must(t, remote, "cut", request)
-		next := inLine(t, near, "cut", Request{}, 1)
+		next := startWaiter(t, near, "cut", Request{}, 1)
 		cut.Store(true)
 		heir := next.granted(t)
 		if held.Context().Err() == nil || held.Validity() > 0 {
@@ -140,7 +140,7 @@ func TestMessageMissedDuringAReconnectStallsNobody(t *testing.T) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	for range 5 {
 		held := must(t, locks, "missed", Request{})
-		next := inLine(t, others, "missed", Request{}, 1)
+		next := startWaiter(t, others, "missed", Request{}, 1)
 		if err := server.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestWaitersOutliveARestart(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	held := must(t, locks, "restart", Request{})
-	a, b := inLine(t, locks, "restart", Request{}, 1), inLine(t, others, "restart", Request{}, 2)
+	a, b := startWaiter(t, locks, "restart", Request{}, 1), startWaiter(t, others, "restart", Request{}, 2)
 	server.RestartEmpty()
 	var first, second *Lock
 	select {
@@ -269,7 +269,7 @@ func TestEveryKeyOfALockExpires(t *testing.T) {
 	for i, request := range []Request{{}, {Mode: Shared}, {Capacity: 2}} {
 		name := string(rune('a' + i))
 		held = append(held, must(t, locks, name, request))
-		inLine(t, locks, name, Request{}, 1)
+		startWaiter(t, locks, name, Request{}, 1)
 	}
 	expect.Eventually(t, "the names are listed", func() bool {
 		names, err := locks.Names(t.Context(), "", "", 10)
@@ -339,8 +339,8 @@ func TestReleasePassesTheGrantOnWithinAProcess(t *testing.T) {
 	for _, request := range []Request{{Owner: "the-heir"}, {Owner: "the-heir", Mode: Shared, TTL: time.Minute}} {
 		entered.Store(0)
 		held := must(t, locks, "near", Request{})
-		next := inLine(t, locks, "near", request, 1)
-		last := inLine(t, far, "near", Request{}, 2)
+		next := startWaiter(t, locks, "near", request, 1)
+		last := startWaiter(t, far, "near", Request{}, 2)
 		asked := entered.Load()
 		release(t, held)
 		heir := next.granted(t)

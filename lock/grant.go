@@ -51,17 +51,17 @@ type asker struct {
 	kind   sameness // what it has in common with others of its line, if it is not alone
 	placed bool     // it may have a place in the queue at Redis
 	// it may begin with what a message says, before it has asked for its grant: see accept
-	enters bool
-	looks  int64         // how often it has asked
-	waited look          // that was answered: wait
-	turn   chan struct{} // closed when it was handed a lease on; nil if it never waits for that
-	told   chan struct{} // closed when it is to ask Redis
-	asks   bool          // it does so; under the mutex of the lines, as is what follows
-	handed *lease        // what it was handed on
+	enters  bool
+	polls   int64         // how often it has asked
+	waited  poll          // that was answered: wait
+	turn    chan struct{} // closed when it was handed a lease on; nil if it never waits for that
+	mustAsk chan struct{} // closed when it is to ask Redis
+	asks    bool          // it does so; under the mutex of the lines, as is what follows
+	handed  *lease        // what it was handed on
 }
 
 // look is one question of a request.
-type look struct {
+type poll struct {
 	number int64
 	sent   time.Time
 }
@@ -84,21 +84,21 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 
 // enter asks once. With an inbox the request waits in line.
 func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
-	a.looks++
+	a.polls++
 	args := []any{
-		&a.Token, &a.Owner, a.Mode.letter(), a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, &l.terms, a.looks,
+		&a.Token, &a.Owner, a.Mode.letter(), a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, &l.settings, a.polls,
 	}
 	a.sent = time.Now()
 	if a.Mode != Exclusive {
 		return l.run(ctx, scripts.LockEnter, a.keys, args...)
 	}
-	behind := &redisstore.Behind{Script: scripts.LockEnter, Keys: a.keys, Args: args, Done: "granted"}
-	held, err := l.client.Obtain(behind.With(ctx), a.keys[0], a.TTL, &redislock.Options{Token: a.Token, Metadata: a.Owner})
-	if err != nil && (behind.Reply == nil || !errors.Is(err, redislock.ErrNotObtained)) {
+	chained := &redisstore.Behind{Script: scripts.LockEnter, Keys: a.keys, Args: args, Done: "granted"}
+	held, err := l.client.Obtain(chained.With(ctx), a.keys[0], a.TTL, &redislock.Options{Token: a.Token, Metadata: a.Owner})
+	if err != nil && (chained.Reply == nil || !errors.Is(err, redislock.ErrNotObtained)) {
 		return nil, err
 	}
 	a.held = held
-	return behind.Reply, nil
+	return chained.Reply, nil
 }
 
 // enterInFull asks once, and waits for the answer even if the context ends meanwhile, for as long
@@ -145,24 +145,24 @@ func (l *Locks) Grant(ctx context.Context, name string, request Request, wait bo
 
 // grant asks Redis.
 func (l *Locks) grant(ctx context.Context, a *asker, wait bool) (Grant, error) {
-	if wait && l.post.listens() {
-		told, forget := l.post.expect(a.Token)
+	if wait && l.notifier.listens() {
+		notified, forget := l.notifier.expect(a.Token)
 		defer forget()
-		return l.stand(ctx, a, told)
+		return l.waitInQueue(ctx, a, notified)
 	}
 	reply, err := l.enterInFull(ctx, a, "")
 	if err != nil {
-		l.lines.scatter(a)
+		l.queues.askAll(a)
 		l.abandon(ctx, a, err)
 		return Grant{}, err
 	}
 	if word := reply.Word(); !wait || (word != "held" && word != "doubt") {
 		return a.granted(reply)
 	}
-	told, forget := l.post.expect(a.Token)
+	notified, forget := l.notifier.expect(a.Token)
 	defer forget()
-	l.post.listen(ctx, l)
-	return l.stand(ctx, a, told)
+	l.notifier.listen(ctx, l)
+	return l.waitInQueue(ctx, a, notified)
 }
 
 // Renew moves the end of a grant's lease to one TTL from now and returns the grant as it is then.
@@ -209,10 +209,10 @@ func (l *Locks) renew(ctx context.Context, grant Grant) (redisstore.Reply, error
 	if grant.held == nil {
 		return l.run(ctx, scripts.LockRenew, keys, args...)
 	}
-	behind := &redisstore.Behind{Script: scripts.LockRenew, Keys: keys, Args: args, Done: "ok"}
-	err := grant.held.Refresh(behind.With(ctx), grant.TTL, nil)
-	if behind.Reply != nil {
-		return behind.Reply, nil
+	chained := &redisstore.Behind{Script: scripts.LockRenew, Keys: keys, Args: args, Done: "ok"}
+	err := grant.held.Refresh(chained.With(ctx), grant.TTL, nil)
+	if chained.Reply != nil {
+		return chained.Reply, nil
 	}
 	return nil, err
 }
@@ -237,7 +237,7 @@ func (l *Locks) leave(ctx context.Context, keys []string, token string) error {
 // giveLease is leave, and reports whether only the token held the lock.
 func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (free bool, err error) {
 	sent := time.Now()
-	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.post.address(), &l.terms)
+	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.notifier.address(), &l.settings)
 	if err != nil {
 		return false, err
 	}
@@ -245,12 +245,12 @@ func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (fre
 	if !free && reply.Word() != "left" {
 		return false, refusal(reply)
 	}
-	return free, l.tellHeirs(reply, sent)
+	return free, l.notifyWaiters(reply, sent)
 }
 
 // tellHeirs tells the waiters of this process that have a lock by the reply to its release, which
 // was sent at that moment.
-func (l *Locks) tellHeirs(reply redisstore.Reply, sent time.Time) error {
+func (l *Locks) notifyWaiters(reply redisstore.Reply, sent time.Time) error {
 	heirs := reply.Values()
 	if len(heirs) == 0 {
 		return nil
@@ -264,7 +264,7 @@ func (l *Locks) tellHeirs(reply redisstore.Reply, sent time.Time) error {
 		if err != nil {
 			return reply.Unexpected()
 		}
-		l.post.tell(heirs[i], news{fence: fence, now: now, sent: sent})
+		l.notifier.notify(heirs[i], notification{fence: fence, now: now, sent: sent})
 	}
 	return nil
 }

@@ -63,12 +63,12 @@ func (l *Locks) hold(ctx context.Context, name string, request Request, wait boo
 
 // begin has somebody hold a lease.
 func (l *Locks) begin(ctx context.Context, e *lease) *Lock {
-	k := &Lock{locks: l, lease: e, turn: l.lines.handings(e)}
+	k := &Lock{locks: l, lease: e, turn: l.queues.handings(e)}
 	k.first = e.current(k.turn)
 	k.keeper = keepalive.Start(ctx, k.first.sent, k.first.sent.Round(0), keepalive.Config{
 		TTL: k.first.TTL, First: k.first.good, Margin: l.config.Margin, Renew: k.renew, Strict: true, Late: errLate, Lost: isLost, Failed: k.failed,
 	})
-	l.lines.begun(k.keeper.Context(), e)
+	l.queues.begun(k.keeper.Context(), e)
 	if k.turn == 0 {
 		e.listing.start(l, e.grant)
 	}
@@ -97,7 +97,7 @@ func (k *Lock) Name() string { return k.first.Name }
 // Token is the secret that proves the grant, until the release. A lock whose token was asked for is
 // not handed on within the process, since others may know it.
 func (k *Lock) Token() string {
-	if token := k.locks.lines.token(k); token != "" {
+	if token := k.locks.queues.token(k); token != "" {
 		return token
 	}
 	return secret.New() // it is the next one's, and this holder has none
@@ -142,7 +142,7 @@ func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }
 func (k *Lock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()
-		if !k.locks.lines.handOn(k.lease) {
+		if !k.locks.queues.handOn(k.lease) {
 			k.outcome = k.locks.release(ctx, k.lease)
 		}
 	})

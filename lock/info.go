@@ -134,7 +134,7 @@ func (l *Locks) Break(ctx context.Context, name string, fence int64) (int64, err
 	if !names.Valid(name) {
 		return 0, fmt.Errorf("%w: name", ErrRequest)
 	}
-	reply, err := l.run(ctx, scripts.LockBreak, l.keys(name), fence, l.terms)
+	reply, err := l.run(ctx, scripts.LockBreak, l.keys(name), fence, l.settings)
 	if err != nil {
 		return 0, err
 	}

@@ -61,13 +61,13 @@ func TestEveryGrantCountsFromBeforeItWasAskedFor(t *testing.T) {
 		{"at once", 59 * time.Second, func(t *testing.T, far *farProcess, request Request) *Lock { return must(t, far.Locks, "late", request) }},
 		{"as the heir of another process, by its message", 29 * time.Second, func(t *testing.T, far *farProcess, request Request) *Lock {
 			held := must(t, near, "late", Request{})
-			heir := inLine(t, far.Locks, "late", request, 1)
+			heir := startWaiter(t, far.Locks, "late", request, 1)
 			release(t, held)
 			return heir.granted(t)
 		}},
 		{"as an heir within the process, by its release", 59 * time.Second, func(t *testing.T, far *farProcess, request Request) *Lock {
 			held := must(t, far.Locks, "late", Request{})
-			heir := inLine(t, far.Locks, "late", request, 1)
+			heir := startWaiter(t, far.Locks, "late", request, 1)
 			release(t, held)
 			return heir.granted(t)
 		}},

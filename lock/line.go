@@ -31,17 +31,17 @@ type sameness struct {
 }
 
 // lines are those of a process, of all locks that it holds or waits for.
-type lines struct {
+type queues struct {
 	unnoticed time.Duration // how long the first waits for others of its process alone
 
 	mu      sync.Mutex
-	of      map[sameness]*line
+	of      map[sameness]*queue
 	sweepAt int // so many lines are looked through for holders that have ended and never released
 }
 
 // line is the one of some requests that are the same. It is there while it has a lease or somebody
 // who waits.
-type line struct {
+type queue struct {
 	// that will be handed on if it can; nil = none, and the first of those who wait asks Redis
 	lease   *lease
 	waiting []*asker
@@ -113,25 +113,25 @@ func (e *lease) current(handed int) Grant {
 
 // join puts a request at the end of its line, and reports whether it is to ask Redis, which all of
 // the others leave to it.
-func (s *lines) join(a *asker) (asks bool) {
+func (s *queues) join(a *asker) (asks bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lineLocked(a.kind)
+	l := s.queueLocked(a.kind)
 	l.waiting = append(l.waiting, a)
 	if len(l.waiting) == 1 && !l.heldLocked() {
 		a.asks = true
 		return true
 	}
-	a.turn, a.told = make(chan struct{}), make(chan struct{})
+	a.turn, a.mustAsk = make(chan struct{}), make(chan struct{})
 	return false
 }
 
-func (s *lines) lineLocked(kind sameness) *line {
+func (s *queues) queueLocked(kind sameness) *queue {
 	if l := s.of[kind]; l != nil {
 		return l
 	}
 	if s.of == nil {
-		s.of = map[sameness]*line{}
+		s.of = map[sameness]*queue{}
 	}
 	if len(s.of) >= s.sweepAt {
 		for kind, l := range s.of {
@@ -139,13 +139,13 @@ func (s *lines) lineLocked(kind sameness) *line {
 		}
 		s.sweepAt = 2*len(s.of) + 64
 	}
-	l := &line{}
+	l := &queue{}
 	s.of[kind] = l
 	return l
 }
 
 // tidyLocked forgets a line that nobody is in.
-func (s *lines) tidyLocked(kind sameness, l *line) {
+func (s *queues) tidyLocked(kind sameness, l *queue) {
 	if len(l.waiting) == 0 && !l.heldLocked() && s.of[kind] == l {
 		delete(s.of, kind)
 	}
@@ -153,12 +153,12 @@ func (s *lines) tidyLocked(kind sameness, l *line) {
 
 // heldLocked reports whether somebody has a lease that he is going to hand on, as far as one can
 // tell.
-func (l *line) heldLocked() bool {
+func (l *queue) heldLocked() bool {
 	return l.lease != nil && (l.lease.holder == nil || l.lease.holder.Err() == nil)
 }
 
 // askLocked has the first ask Redis, unless somebody here is going to hand on what he has.
-func (l *line) askLocked() {
+func (l *queue) askLocked() {
 	if len(l.waiting) > 0 && !l.heldLocked() {
 		l.waiting[0].askLocked()
 	}
@@ -167,12 +167,12 @@ func (l *line) askLocked() {
 func (a *asker) askLocked() {
 	if !a.asks {
 		a.asks = true
-		close(a.told)
+		close(a.mustAsk)
 	}
 }
 
 // first reports whether a request is the first of its line, which then asks Redis.
-func (s *lines) first(a *asker) bool {
+func (s *queues) first(a *asker) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.of[a.kind]; l == nil || len(l.waiting) == 0 || l.waiting[0] != a {
@@ -184,7 +184,7 @@ func (s *lines) first(a *asker) bool {
 
 // scatter has everybody who stands in a line with a request ask Redis for himself, since its own
 // question had no answer.
-func (s *lines) scatter(a *asker) {
+func (s *queues) askAll(a *asker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.of[a.kind]; l != nil && slices.Contains(l.waiting, a) {
@@ -196,10 +196,10 @@ func (s *lines) scatter(a *asker) {
 
 // hold takes a request, to which Redis has granted its lock, out of its line, and returns what
 // somebody here has handed on to it meanwhile: a lease that Redis has no more.
-func (s *lines) hold(a *asker, granted *lease) (stale *lease) {
+func (s *queues) hold(a *asker, granted *lease) (stale *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lineLocked(a.kind)
+	l := s.queueLocked(a.kind)
 	if at := slices.Index(l.waiting, a); at >= 0 {
 		l.waiting = slices.Delete(l.waiting, at, at+1)
 	}
@@ -209,7 +209,7 @@ func (s *lines) hold(a *asker, granted *lease) (stale *lease) {
 
 // part takes a request out of its line that is given up, and returns what it was handed on just
 // then.
-func (s *lines) part(a *asker) (handed *lease) {
+func (s *queues) remove(a *asker) (handed *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.handed != nil {
@@ -226,14 +226,14 @@ func (s *lines) part(a *asker) (handed *lease) {
 }
 
 // begun notes the context of the Lock that has a lease now.
-func (s *lines) begun(holder context.Context, e *lease) {
+func (s *queues) begun(holder context.Context, e *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.holder = holder
 }
 
 // handings is how often a lease was handed on.
-func (s *lines) handings(e *lease) int {
+func (s *queues) handings(e *lease) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return e.handed
@@ -241,7 +241,7 @@ func (s *lines) handings(e *lease) int {
 
 // token is that of a Lock's lease, which is not handed on from now on: others may know it. It is ""
 // if it was handed on already.
-func (s *lines) token(k *Lock) string {
+func (s *queues) token(k *Lock) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k.lease.handed != k.turn {
@@ -252,7 +252,7 @@ func (s *lines) token(k *Lock) string {
 }
 
 // keepLocked sees to it that nobody waits for a lease to be handed on.
-func (s *lines) keepLocked(e *lease) {
+func (s *queues) keepLocked(e *lease) {
 	if l := s.of[e.kind]; l != nil && l.lease == e {
 		l.lease = nil
 		l.askLocked()
@@ -262,7 +262,7 @@ func (s *lines) keepLocked(e *lease) {
 
 // handOn gives a lease, whose holder has been told that he has it no more, to the first who waits
 // for it here. If it cannot, the lease is to be given back.
-func (s *lines) handOn(e *lease) bool {
+func (s *queues) handOn(e *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.of[e.kind]
@@ -296,12 +296,12 @@ func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error)
 		}
 		granted := newLease(a, grant)
 		if !a.alone {
-			l.lines.hold(a, granted)
+			l.queues.hold(a, granted)
 		}
 		return granted, nil
 	}
-	if !l.lines.join(a) {
-		if err := l.queue(ctx, a); err != nil {
+	if !l.queues.join(a) {
+		if err := l.waitLocal(ctx, a); err != nil {
 			return l.unless(ctx, a, err)
 		}
 	}
@@ -310,33 +310,33 @@ func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error)
 		return l.unless(ctx, a, err)
 	}
 	granted := newLease(a, grant)
-	if stale := l.lines.hold(a, granted); stale != nil {
+	if stale := l.queues.hold(a, granted); stale != nil {
 		l.later(ctx, func(ctx context.Context) { l.giveBack(ctx, stale) })
 	}
 	return granted, nil
 }
 
 // queue waits in the line of this process. Without an error the request is to ask Redis.
-func (l *Locks) queue(ctx context.Context, a *asker) error {
+func (l *Locks) waitLocal(ctx context.Context, a *asker) error {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	began := time.Now()
 	if a.Wait > 0 {
 		waiting, cancel = context.WithTimeout(ctx, a.Wait)
 	}
 	defer cancel()
-	looks := time.NewTicker(l.lines.unnoticed)
-	defer looks.Stop()
+	polls := time.NewTicker(l.queues.unnoticed)
+	defer polls.Stop()
 	for {
 		select {
 		case <-a.turn:
 			return errHanded
 		case <-waiting.Done():
 			return refused(ctx, &Held{Left: -1})
-		case <-looks.C:
-			if !l.lines.first(a) {
+		case <-polls.C:
+			if !l.queues.first(a) {
 				continue
 			}
-		case <-a.told:
+		case <-a.mustAsk:
 		}
 		if a.Wait == 0 {
 			return nil
@@ -351,7 +351,7 @@ func (l *Locks) queue(ctx context.Context, a *asker) error {
 // unless returns what a request was handed on within this process, if that is how its waiting
 // ended. If that came when it had been given up, the next one has it.
 func (l *Locks) unless(ctx context.Context, a *asker, err error) (*lease, error) {
-	handed := l.lines.part(a)
+	handed := l.queues.remove(a)
 	switch {
 	case handed == nil:
 		return nil, err
@@ -359,14 +359,14 @@ func (l *Locks) unless(ctx context.Context, a *asker, err error) (*lease, error)
 		l.pass(ctx, handed)
 		return nil, err
 	case a.placed:
-		l.later(ctx, func(ctx context.Context) { l.leaveBehind(ctx, a) })
+		l.later(ctx, func(ctx context.Context) { l.takeBack(ctx, a) })
 	}
 	return handed, nil
 }
 
 // pass gives a lease to the next, here or elsewhere.
 func (l *Locks) pass(ctx context.Context, e *lease) {
-	if !l.lines.handOn(e) {
+	if !l.queues.handOn(e) {
 		l.giveBack(ctx, e)
 	}
 }
@@ -380,7 +380,7 @@ func (l *Locks) giveBack(ctx context.Context, e *lease) {
 
 // release gives a lease back.
 func (l *Locks) release(ctx context.Context, e *lease) error {
-	ctx, cancel := l.parted(ctx)
+	ctx, cancel := l.releaseContext(ctx)
 	defer cancel()
 	listed := e.listing.stop()
 	free, err := l.giveLease(ctx, e.grant.keys, e.grant.Token)
@@ -392,5 +392,5 @@ func (l *Locks) release(ctx context.Context, e *lease) error {
 
 // later does something that nobody has to wait for but Close.
 func (l *Locks) later(ctx context.Context, do func(ctx context.Context)) {
-	l.errands.Go(func() { do(context.WithoutCancel(ctx)) })
+	l.background.Go(func() { do(context.WithoutCancel(ctx)) })
 }

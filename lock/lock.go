@@ -121,17 +121,17 @@ func (c Config) Check() error {
 // Locks are the locks of one store. It is safe for concurrent use. Close it when none is held or
 // waited for any more.
 type Locks struct {
-	store  *redisstore.Store
-	config Config
-	log    *slog.Logger
-	client *redislock.Client
-	post   post
-	young  young
-	lines  lines
+	store    *redisstore.Store
+	config   Config
+	log      *slog.Logger
+	client   *redislock.Client
+	notifier notifier
+	young    young
+	queues   queues
 
-	outage  time.Duration  // how long a wait goes on while Redis does not answer
-	errands sync.WaitGroup // what is done for callers that do not wait for it
-	terms   string         // what all scripts are told alike, see scripts/lib/lock_grant.lua
+	outage     time.Duration  // how long a wait goes on while Redis does not answer
+	background sync.WaitGroup // what is done for callers that do not wait for it
+	settings   string         // what all scripts are told alike, see scripts/lib/lock_grant.lua
 }
 
 // New returns the locks of a store. A configuration that [Config.Check] finds fault with is a
@@ -142,18 +142,18 @@ func New(store *redisstore.Store, config Config) *Locks {
 		panic(err)
 	}
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(store.Scripter())}
-	l.lines.unnoticed = worthListing
+	l.queues.unnoticed = worthListing
 	l.outage = l.patience()
-	l.post.channel = store.Key("locks", "inbox", secret.New())
-	l.terms = fmt.Sprintf("%d %d %s %d", l.patience().Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
+	l.notifier.channel = store.Key("locks", "inbox", secret.New())
+	l.settings = fmt.Sprintf("%d %d %s %d", l.patience().Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
 	return l
 }
 
 // Close ends what listens for this process's waiters. Locks that are held are kept: release them
 // first.
 func (l *Locks) Close() error {
-	l.errands.Wait()
-	l.post.close()
+	l.background.Wait()
+	l.notifier.close()
 	return nil
 }
 

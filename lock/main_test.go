@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if err := goleak.Find(); err != nil && code == 0 {
-		_, _ = os.Stderr.WriteString("left behind: " + err.Error() + "\n")
+		_, _ = os.Stderr.WriteString("left over: " + err.Error() + "\n")
 		code = 1
 	}
 	os.Exit(code)
@@ -102,12 +102,12 @@ func wait(t testing.TB, locks *Locks, name string, request Request) waiter {
 	if request.Owner == "" {
 		request.Owner = "waiter-" + secret.New()
 	}
-	return waitHere(t, locks, name, request)
+	return waitLocal(t, locks, name, request)
 }
 
 // waitHere has somebody wait who is handed on what others of its process have, if they have asked
 // the same.
-func waitHere(t testing.TB, locks *Locks, name string, request Request) waiter {
+func waitLocal(t testing.TB, locks *Locks, name string, request Request) waiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := waiter{make(chan *Lock, 1), make(chan error, 1), cancel}
@@ -123,10 +123,10 @@ func waitHere(t testing.TB, locks *Locks, name string, request Request) waiter {
 }
 
 // inLine starts a wait and returns when that many wait.
-func inLine(t testing.TB, locks *Locks, name string, request Request, queue int) waiter {
+func startWaiter(t testing.TB, locks *Locks, name string, request Request, n int) waiter {
 	t.Helper()
 	w := wait(t, locks, name, request)
-	queued(t, locks, name, queue)
+	queued(t, locks, name, n)
 	return w
 }
 

@@ -47,7 +47,7 @@ func (l *Locks) unlist(ctx context.Context, name string) {
 // quarter of a second after it was granted. One that was handed over, and given back within a
 // quarter of a second, may be there until that lease would have ended: Get says whether it is held.
 // Clients of redislock itself list nothing.
-func (l *Locks) Names(ctx context.Context, prefix, behind string, n int) ([]string, error) {
+func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]string, error) {
 	if n < 1 || n > maxNames {
 		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxNames)
 	}
@@ -58,7 +58,7 @@ func (l *Locks) Names(ctx context.Context, prefix, behind string, n int) ([]stri
 	if reply.Word() != "ok" {
 		return nil, reply.Unexpected()
 	}
-	names := slices.DeleteFunc(slices.Clone(reply.Values()), func(name string) bool { return name <= behind || !strings.HasPrefix(name, prefix) })
+	names := slices.DeleteFunc(slices.Clone(reply.Values()), func(name string) bool { return name <= after || !strings.HasPrefix(name, prefix) })
 	slices.Sort(names)
 	return names[:min(n, len(names))], nil
 }
@@ -74,11 +74,11 @@ type young struct {
 func (y *young) add(s *listing) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	s.young, s.since, s.before = true, time.Now(), y.newest
+	s.young, s.since, s.previous = true, time.Now(), y.newest
 	if y.newest == nil {
 		y.first = s
 	} else {
-		y.newest.behind = s
+		y.newest.next = s
 	}
 	y.newest = s
 	if y.timer == nil {
@@ -96,17 +96,17 @@ func (y *young) removeLocked(s *listing) {
 	if !s.young {
 		return
 	}
-	if s.before == nil {
-		y.first = s.behind
+	if s.previous == nil {
+		y.first = s.next
 	} else {
-		s.before.behind = s.behind
+		s.previous.next = s.next
 	}
-	if s.behind == nil {
-		y.newest = s.before
+	if s.next == nil {
+		y.newest = s.previous
 	} else {
-		s.behind.before = s.before
+		s.next.previous = s.previous
 	}
-	s.young, s.before, s.behind = false, nil, nil
+	s.young, s.previous, s.next = false, nil, nil
 }
 
 // grow lists those that are old enough.
@@ -132,15 +132,15 @@ type listing struct {
 
 	// Its place among the young ones, under their mutex.
 	young          bool
-	before, behind *listing
+	previous, next *listing
 	since          time.Time
 
-	mu      sync.Mutex
-	listed  bool
-	ended   bool
-	ctx     context.Context // of the calls that put it there; nil before the first
-	cancel  context.CancelFunc
-	flights sync.WaitGroup // those under way
+	mu     sync.Mutex
+	listed bool
+	ended  bool
+	ctx    context.Context // of the calls that put it there; nil before the first
+	cancel context.CancelFunc
+	calls  sync.WaitGroup // those under way
 }
 
 func (s *listing) start(l *Locks, grant Grant) {
@@ -168,9 +168,9 @@ func (s *listing) put() {
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 	}
 	s.listed = true
-	s.flights.Add(1)
+	s.calls.Add(1)
 	s.mu.Unlock()
-	defer s.flights.Done()
+	defer s.calls.Done()
 	s.locks.note(s.ctx, s.name, s.ttl)
 }
 
@@ -184,6 +184,6 @@ func (s *listing) stop() bool {
 		return false
 	}
 	s.cancel()
-	s.flights.Wait()
+	s.calls.Wait()
 	return true
 }

@@ -12,7 +12,7 @@ import (
 
 // lane is an attempt at one server of a quorum. Its calls go one after the other, so that a release
 // does not overtake what it releases.
-type lane struct {
+type member struct {
 	locks *Locks
 	asker *asker
 	over  *atomic.Bool  // the attempt is being given back: nothing is asked for any more
@@ -38,12 +38,12 @@ var errOver = &redisstore.Error{Op: "lock", Class: redisstore.ErrUnavailable, Ca
 // errMayArrive means that a server has nothing of a token now.
 var errMayArrive = fmt.Errorf("%w: a request that was not answered may still arrive", redisstore.ErrUnknownOutcome)
 
-func newLane(locks *Locks, name string, request Request, over *atomic.Bool) *lane {
-	return &lane{locks: locks, asker: &asker{Request: request, name: name, keys: locks.keys(name)}, over: over, turn: make(chan struct{}, 1)}
+func newMember(locks *Locks, name string, request Request, over *atomic.Bool) *member {
+	return &member{locks: locks, asker: &asker{Request: request, name: name, keys: locks.keys(name)}, over: over, turn: make(chan struct{}, 1)}
 }
 
 // take waits for the lane's turn; without an error, end ends it.
-func (l *lane) take(ctx context.Context) error {
+func (l *member) take(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
 		return nil
@@ -52,11 +52,11 @@ func (l *lane) take(ctx context.Context) error {
 	}
 }
 
-func (l *lane) end() { <-l.turn }
+func (l *member) end() { <-l.turn }
 
 // enter asks for the lock. An error of another class than refused leaves open whether it was
 // granted.
-func (l *lane) enter(ctx context.Context) (Grant, error) {
+func (l *member) enter(ctx context.Context) (Grant, error) {
 	if err := l.take(ctx); err != nil {
 		return Grant{}, err
 	}
@@ -67,7 +67,7 @@ func (l *lane) enter(ctx context.Context) (Grant, error) {
 	return l.enterInTurn(ctx)
 }
 
-func (l *lane) enterInTurn(ctx context.Context) (Grant, error) {
+func (l *member) enterInTurn(ctx context.Context) (Grant, error) {
 	reply, err := l.locks.enter(ctx, l.asker, "")
 	var grant Grant
 	if err == nil {
@@ -83,7 +83,7 @@ func (l *lane) enterInTurn(ctx context.Context) (Grant, error) {
 }
 
 // raise renews the lock and raises its fence, and reports whether the server has it.
-func (l *lane) raise(ctx context.Context, fence int64) (bool, error) {
+func (l *member) raise(ctx context.Context, fence int64) (bool, error) {
 	if err := l.take(ctx); err != nil {
 		return false, err
 	}
@@ -108,7 +108,7 @@ func (l *lane) raise(ctx context.Context, fence int64) (bool, error) {
 
 // tend takes the lock if it is missing, and else puts its name on the list. What fails is tried
 // again after the next renewal.
-func (l *lane) tend(ctx context.Context) {
+func (l *member) tend(ctx context.Context) {
 	if err := l.take(ctx); err != nil {
 		return
 	}
@@ -125,7 +125,7 @@ func (l *lane) tend(ctx context.Context) {
 
 // leave gives back what there is, and reports whether it was something. Without an error there is
 // nothing any more.
-func (l *lane) leave(ctx context.Context) (had bool, err error) {
+func (l *member) leave(ctx context.Context) (had bool, err error) {
 	if err := l.take(ctx); err != nil {
 		return false, fmt.Errorf("%w: %w", errMayArrive, ctx.Err())
 	}

@@ -81,9 +81,9 @@ func TestQuorumAndClientsOfOneServerExcludeEachOther(t *testing.T) {
 		wantIs(t, err, redislock.ErrNotObtained)
 	}
 	alone := open(t, locks.quorum.Stores()[2], Config{})
-	line := inLine(t, alone, "both", Request{}, 1)
+	queue := startWaiter(t, alone, "both", Request{}, 1)
 	releaseQuorum(t, held)
-	heir := line.granted(t) // it stood in line at one server, and has the lock there
+	heir := queue.granted(t) // it stood in line at one server, and has the lock there
 	free(t, locks.each[0], "both")
 	first, err := obtain(0)
 	if err != nil {

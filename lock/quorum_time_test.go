@@ -190,8 +190,8 @@ func TestReleaseThatComesLateEndsNoLaterGrant(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
 		failed := locks.attempt("late", Request{TTL: time.Second}.withDefaults(locks.config))
-		for _, lane := range failed.lanes {
-			lane.has = perhaps // its request was not answered
+		for _, member := range failed.members {
+			member.has = perhaps // its request was not answered
 		}
 		held := mustQuorum(t, locks, "late", Request{TTL: time.Second})
 		if left := failed.clear(t.Context()); left == nil || !errors.Is(left, redisstore.ErrUnknownOutcome) {
@@ -212,15 +212,15 @@ func TestCallWhoseTurnComesAfterTheReleaseIsNotSent(t *testing.T) {
 		if left := failed.clear(t.Context()); left != nil {
 			t.Error(left)
 		}
-		_, err := failed.lanes[0].enter(t.Context())
+		_, err := failed.members[0].enter(t.Context())
 		wantOnly(t, err, redisstore.ErrUnavailable)
-		failed.lanes[0].missing = true
-		failed.lanes[0].tend(t.Context())
+		failed.members[0].missing = true
+		failed.members[0].tend(t.Context())
 		nowhere(t, locks, "turn")
 
 		held := mustQuorum(t, locks, "turn", Request{})
 		releaseQuorum(t, held)
-		_, err = held.attempt.lanes[1].raise(t.Context(), held.Fence())
+		_, err = held.attempt.members[1].raise(t.Context(), held.Fence())
 		wantOnly(t, err, redisstore.ErrUnavailable)
 		if err := held.Release(t.Context()); err != nil {
 			t.Error(err)

@@ -120,13 +120,13 @@ func TestDeadWaitersHoldNobodyUpForLongerThanOneWindow(t *testing.T) {
 // listens on their channel.
 func bury(t *testing.T, locks *Locks, name string, n int) {
 	t.Helper()
-	locks.post.listen(t.Context(), locks)
+	locks.notifier.listen(t.Context(), locks)
 	for range n {
 		a, err := locks.ask(name, Request{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reply, err := locks.enter(t.Context(), a, locks.post.channel); err != nil || reply.Word() != "waiting" {
+		if reply, err := locks.enter(t.Context(), a, locks.notifier.channel); err != nil || reply.Word() != "waiting" {
 			t.Fatal(reply, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestWaitersWhoseProcessIsGonePassUnnoticed(t *testing.T) {
 		middle := settle(t, wait(t, locks, "gone", Request{}))
 		bury(t, gone, "gone", 3)
 		last := settle(t, wait(t, locks, "gone", Request{}))
-		gone.post.close()
+		gone.notifier.close()
 		synctest.Wait()
 		start := time.Now()
 		release(t, held)
@@ -162,9 +162,9 @@ func TestLostMessageCostsLessThanAWindow(t *testing.T) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
 		held := must(t, locks, "lost", Request{})
 		next := settle(t, wait(t, others, "lost", Request{}))
-		others.post.mu.Lock()
-		others.post.waiting = map[string]chan news{} // nobody is told
-		others.post.mu.Unlock()
+		others.notifier.mu.Lock()
+		others.notifier.waiting = map[string]chan notification{} // nobody is told
+		others.notifier.mu.Unlock()
 		release(t, held)
 		start := time.Now()
 		release(t, next.granted(t))

@@ -26,15 +26,15 @@ const (
 const placeKept = 2 * time.Minute
 
 // parting is how long giving something back may take when its context has ended.
-const parting = 2 * time.Second
+const releaseTimeout = 2 * time.Second
 
 // parted is a context for that. It needs no timer where a call of the store ends sooner by itself.
-func (l *Locks) parted(ctx context.Context) (context.Context, context.CancelFunc) {
+func (l *Locks) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = context.WithoutCancel(ctx)
-	if l.store.Timeout() <= parting {
+	if l.store.Timeout() <= releaseTimeout {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, parting)
+	return context.WithTimeout(ctx, releaseTimeout)
 }
 
 // patience is how long a waiter that does not look keeps its place.
@@ -43,7 +43,7 @@ func (l *Locks) patience() time.Duration {
 }
 
 // stand waits in line until the lock is granted. Its errors are those of Acquire.
-func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, error) {
+func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notification) (Grant, error) {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if a.Wait > 0 {
 		waiting, cancel = context.WithTimeout(ctx, a.Wait)
@@ -53,34 +53,34 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 	a.placed = true
 	heard := false // an answer of Redis
 	for answered := time.Now(); ; {
-		reply, err := l.enterInFull(waiting, a, l.post.channel)
+		reply, err := l.enterInFull(waiting, a, l.notifier.channel)
 		pause := l.config.Window / 10
 		switch {
 		case err == nil && (reply.Word() == "granted" || reply.Word() == "capacity"):
 			return a.granted(reply)
 		case err == nil:
 			answered, heard, last = time.Now(), true, refusal(reply)
-			if pause, err = l.untilLook(a, reply); err != nil {
+			if pause, err = l.untilPoll(a, reply); err != nil {
 				return Grant{}, err
 			}
 		case waiting.Err() != nil: // sleep returns at once
 		case l.isFinal(err, answered):
-			l.lines.scatter(a)
+			l.queues.askAll(a)
 			l.abandon(ctx, a, err)
 			return Grant{}, err
 		default:
-			l.lines.scatter(a)
+			l.queues.askAll(a)
 			if !heard {
 				last = err
 			}
 		}
-		message, ok := sleep(waiting, told, a.turn, pause)
+		message, ok := sleep(waiting, notified, a.turn, pause)
 		switch {
 		case !ok:
 			return Grant{}, l.giveUp(ctx, a, last)
 		case message.handed:
 			return Grant{}, errHanded
-		case message.look != 0:
+		case message.poll != 0:
 			if grant, ok := l.accept(a, message); ok {
 				return grant, nil
 			}
@@ -97,7 +97,7 @@ func (l *Locks) isFinal(err error, answered time.Time) bool {
 
 // untilLook is how long a waiter may sleep after a reply, if nobody tells it. One that has its
 // place in the queue is noted: see accept.
-func (l *Locks) untilLook(a *asker, reply redisstore.Reply) (time.Duration, error) {
+func (l *Locks) untilPoll(a *asker, reply redisstore.Reply) (time.Duration, error) {
 	if reply.Word() == "doubt" {
 		doubt := &InDoubt{}
 		err := reply.Scan(&doubt.Wait)
@@ -110,7 +110,7 @@ func (l *Locks) untilLook(a *asker, reply redisstore.Reply) (time.Duration, erro
 	if err := reply.Scan(&place, &left); err != nil {
 		return 0, err
 	}
-	a.waited = look{a.looks, a.sent}
+	a.waited = poll{a.polls, a.sent}
 	often := min(l.config.Window*time.Duration(max(nearest, place))/nearest, slowest*l.config.Window)
 	pause := often - rand.N(often/5) //nolint:gosec // it spreads the looks of many and hides nothing
 	// one after the other, so that the first look can move all of them on
@@ -126,12 +126,12 @@ func (l *Locks) untilLook(a *asker, reply redisstore.Reply) (time.Duration, erro
 // message names. So he counts on it for that long from when he sent that look, and on no clock of
 // another machine. If too little is left of that, more of it is wanted as a margin, or replicas are
 // to confirm the grant, he asks first.
-func (l *Locks) accept(a *asker, heard news) (Grant, bool) {
+func (l *Locks) accept(a *asker, heard notification) (Grant, bool) {
 	span := min(l.config.Window, a.TTL)
 	grant := Grant{
 		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(span), Now: heard.now.Add(-time.Since(a.waited.sent)), sent: a.waited.sent, good: span, keys: a.keys,
 	}
-	early := a.enters && heard.look == a.waited.number && age(a.waited.sent) <= span/2
+	early := a.enters && heard.poll == a.waited.number && age(a.waited.sent) <= span/2
 	return grant, early && l.config.Margin <= span/10 && l.store.Ack() == 0
 }
 
@@ -142,7 +142,7 @@ func age(moment time.Time) time.Duration {
 }
 
 // passed is the grant that Redis has passed on when another of this process gave the lock back.
-func (a *asker) passed(heard news) Grant {
+func (a *asker) passed(heard notification) Grant {
 	return Grant{
 		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(a.TTL), Now: heard.now, sent: heard.sent, keys: a.keys,
 	}
@@ -150,15 +150,15 @@ func (a *asker) passed(heard news) Grant {
 
 // sleep waits for news, for the turn in the line of this process, for a while, or for the context's
 // end, which it tells.
-func sleep(ctx context.Context, told <-chan news, turn <-chan struct{}, d time.Duration) (heard news, ok bool) {
+func sleep(ctx context.Context, notified <-chan notification, turn <-chan struct{}, d time.Duration) (heard notification, ok bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return news{}, false
+		return notification{}, false
 	case <-turn:
 		heard.handed = true
-	case heard = <-told:
+	case heard = <-notified:
 	case <-timer.C:
 	}
 	return heard, ctx.Err() == nil
@@ -167,7 +167,7 @@ func sleep(ctx context.Context, told <-chan news, turn <-chan struct{}, d time.D
 // giveUp ends a request that has waited long enough. It leaves nothing behind: a place in the
 // queue, or a lock that was handed over just now, is given back.
 func (l *Locks) giveUp(ctx context.Context, a *asker, last error) error {
-	l.leaveBehind(ctx, a)
+	l.takeBack(ctx, a)
 	return refused(ctx, last)
 }
 
@@ -182,12 +182,12 @@ func refused(ctx context.Context, last error) error {
 // abandon gives back what a request may have got whose outcome is not known.
 func (l *Locks) abandon(ctx context.Context, a *asker, err error) {
 	if unknown(err) {
-		l.leaveBehind(ctx, a)
+		l.takeBack(ctx, a)
 	}
 }
 
-func (l *Locks) leaveBehind(ctx context.Context, a *asker) {
-	ctx, cancel := l.parted(ctx)
+func (l *Locks) takeBack(ctx context.Context, a *asker) {
+	ctx, cancel := l.releaseContext(ctx)
 	defer cancel()
 	if err := l.leave(ctx, a.keys, a.Token); err != nil && !errors.Is(err, ErrLost) {
 		l.log.WarnContext(ctx, "lock: a place in the queue could not be given back, and ends by itself", "name", a.name, "error", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// rivals are two processes: what the second asks of a lock is counted, and reaches nobody once it
+// rivals are two processes. The second's requests about a lock are counted, and are dropped once it
 // is cut off.
 type rivals struct {
 	one, other *Locks
@@ -41,8 +41,8 @@ func openRivals(t *testing.T, config Config) *rivals {
 	return r
 }
 
-// Who is handed a lock by another process begins with the message, and needs no answer from Redis
-// for that. Redis knows of it.
+// A waiter that gets the lock from another process begins with the notification, without an answer
+// from Redis. Redis knows of it.
 func TestHeirBeginsWithTheMessage(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
@@ -51,7 +51,7 @@ func TestHeirBeginsWithTheMessage(t *testing.T) {
 		heir := startWaiter(t, r.other, "early", request, 1)
 		r.cut.Store(true)
 		release(t, held)
-		got := heir.granted(t) // and nothing that it asks for is answered
+		got := heir.granted(t) // its requests are not answered
 		r.cut.Store(false)
 		shown := info(t, r.one, "early")
 		if got.Fence() <= held.Fence() || len(shown.Holders) != 1 || shown.Holders[0].Fence != got.Fence() || !shown.Holders[0].Since.Equal(got.Since()) {
@@ -62,7 +62,7 @@ func TestHeirBeginsWithTheMessage(t *testing.T) {
 	}
 }
 
-// Who wants a whole TTL asks first, and has it.
+// With WholeTTL it asks first, and has the whole TTL.
 func TestHeirThatWantsAWholeTTLAsksFirst(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
@@ -75,7 +75,7 @@ func TestHeirThatWantsAWholeTTLAsksFirst(t *testing.T) {
 		t.Errorf("%v after %d requests", valid, asked)
 	}
 	next := waitLocal(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true})
-	queued(t, r.other, "early", 1) // not behind the other within the process
+	queued(t, r.other, "early", 1) // it does not wait in the local queue
 	release(t, got)
 	release(t, next.granted(t))
 }
@@ -123,8 +123,8 @@ func TestHeirThatCanNotAskEndsWithItsWindow(t *testing.T) {
 	release(t, after)
 }
 
-// A message is worth a grant only where the look that it names says how much of the window is left
-// at least, and that is enough.
+// A notification counts as a grant only if the poll that it names shows how much of the window
+// remains at least, and that is enough.
 func TestNewsThatIsNoGrant(t *testing.T) {
 	t.Parallel()
 	const window = 30 * time.Second
@@ -141,9 +141,9 @@ func TestNewsThatIsNoGrant(t *testing.T) {
 		{"a grant", Config{}, 0, asker{enters: true, waited: poll2(0)}, told, true},
 		{"half of the window is over", Config{}, 0, asker{enters: true, waited: poll2(window/2 + time.Second)}, told, false},
 		{"not quite half of it", Config{}, 0, asker{enters: true, waited: poll2(window/2 - time.Second)}, told, true},
-		{"an earlier look, whose lease is over or not", Config{}, 0, asker{enters: true, waited: poll{3, time.Now()}}, told, false},
-		{"a look whose answer has not come", Config{}, 0, asker{enters: true, waited: poll{1, time.Now()}}, told, false},
-		{"no look was answered", Config{}, 0, asker{enters: true}, told, false},
+		{"an earlier poll, whose lease is over or not", Config{}, 0, asker{enters: true, waited: poll{3, time.Now()}}, told, false},
+		{"a poll whose answer has not come", Config{}, 0, asker{enters: true, waited: poll{1, time.Now()}}, told, false},
+		{"no poll was answered", Config{}, 0, asker{enters: true}, told, false},
 		{"the wall clock has gone on, as after a suspend", Config{}, 0, asker{enters: true, waited: poll{2, time.Now().Round(0).Add(-window)}}, told, false},
 		{"the grant is wanted as a value", Config{}, 0, asker{waited: poll2(0)}, told, false},
 		{"replicas are to confirm it", Config{}, 1, asker{enters: true, waited: poll2(0)}, told, false},
@@ -163,8 +163,8 @@ func TestNewsThatIsNoGrant(t *testing.T) {
 	}
 }
 
-// A stale message, of a window that has passed, has its waiter look, and does not give it what is
-// another's.
+// A stale notification, of a window that has passed, makes its waiter poll, and does not grant it
+// another holder's lock.
 func TestStaleNewsGivesNothing(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
@@ -173,11 +173,11 @@ func TestStaleNewsGivesNothing(t *testing.T) {
 	before := r.asked.Load()
 	r.other.notifier.mu.Lock()
 	for _, notified := range r.other.notifier.waiting {
-		// its first look waited for nothing
+		// its first poll waited for nothing
 		wake(notified, notification{fence: 1 << 52, poll: 1, now: time.Now()})
 	}
 	r.other.notifier.mu.Unlock()
-	expect.Eventually(t, "it looks", func() bool { return r.asked.Load() > before })
+	expect.Eventually(t, "it polls", func() bool { return r.asked.Load() > before })
 	heir.stillWaits(t)
 	release(t, held)
 	if got := heir.granted(t); got.Fence() <= held.Fence() || got.Fence() == 1<<52 {
@@ -194,7 +194,7 @@ func FuzzReadNews(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		token, what := parseNotification(text)
 		if strings.Contains(token, " ") || what.handed || !what.sent.IsZero() {
-			t.Errorf("readNews(%q): got token %q and %+v, want a token of one word, not handed, never sent", text, token, what)
+			t.Errorf("parseNotification(%q): got token %q and %+v, want a token of one word, not handed, never sent", text, token, what)
 		}
 		if what == (notification{}) {
 			return

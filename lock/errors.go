@@ -9,14 +9,14 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// What a lock can answer besides redisstore's own errors.
+// The answers of a lock besides redisstore's own errors.
 var (
 	ErrHeld     = redisstore.Refusal("lock: held by others")
 	ErrLost     = redisstore.Loss("lock: it is no longer yours")
 	ErrRequest  = redisstore.Refusal("lock: the request is not valid")
 	ErrCapacity = redisstore.Refusal("lock: in use with another number of permits")
 	ErrInDoubt  = redisstore.Refusal("lock: leases that are still open may have been lost")
-	ErrNoHolder = redisstore.Refusal("lock: nobody holds it with that fence")
+	ErrNoHolder = redisstore.Refusal("lock: no holder has that fence")
 )
 
 // Causes with which the context of a [Lock] ends, beside ErrLost alone and the causes of the
@@ -38,7 +38,7 @@ type Held struct {
 	Left  time.Duration // until its lease ends, unless it is renewed; negative if that is not known
 }
 
-// Error says since when it is held.
+// Error reports since when the lock is held.
 func (h *Held) Error() string {
 	if h.Since.IsZero() {
 		return ErrHeld.Error()
@@ -49,22 +49,22 @@ func (h *Held) Error() string {
 // RetryAfter returns Left, and 0 if that is not known.
 func (h *Held) RetryAfter() time.Duration { return max(h.Left, 0) }
 
-// Unwrap gives ErrHeld.
+// Unwrap returns ErrHeld.
 func (h *Held) Unwrap() error { return ErrHeld }
 
 // OtherCapacity is [ErrCapacity] with the number of permits that the lock has now.
 type OtherCapacity struct{ Capacity int }
 
-// Error says the number.
+// Error reports the number of permits.
 func (o *OtherCapacity) Error() string { return fmt.Sprintf("%v: it has %d", ErrCapacity, o.Capacity) }
 
-// Unwrap gives ErrCapacity.
+// Unwrap returns ErrCapacity.
 func (o *OtherCapacity) Unwrap() error { return ErrCapacity }
 
 // InDoubt is [ErrInDoubt] with the time until every lease that may be open has ended.
 type InDoubt struct{ Wait time.Duration }
 
-// Error says how long to wait.
+// Error reports how long to wait.
 func (d *InDoubt) Error() string {
 	return fmt.Sprintf("%v: Redis was restarted or replaced; nothing is granted for %v", ErrInDoubt, d.Wait)
 }
@@ -72,10 +72,10 @@ func (d *InDoubt) Error() string {
 // RetryAfter returns Wait.
 func (d *InDoubt) RetryAfter() time.Duration { return d.Wait }
 
-// Unwrap gives ErrInDoubt.
+// Unwrap returns ErrInDoubt.
 func (d *InDoubt) Unwrap() error { return ErrInDoubt }
 
-// refusal is the error that a reply of lock_enter stands for. Waiting in line is held, too.
+// refusal is the error for a reply of lock_enter. A place in the queue counts as held, too.
 func refusal(reply redisstore.Reply) error {
 	switch reply.Word() {
 	case "held":

@@ -49,8 +49,7 @@ func TestFailoverLosesNeitherTheHolderNorTheQueue(t *testing.T) {
 	}
 }
 
-// A master of a cluster dies, of which only one replica is left, while a lock of its slot is held
-// and waited for.
+// A master of a cluster with only one replica dies while a lock of its slot is held and waited for.
 func TestFailoverOfAClustersMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)

@@ -20,7 +20,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Plain clients of redislock and ours exclude each other, whoever was first and in every mode.
+// Plain clients of redislock and ours exclude each other, in either order and in every mode.
 func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	server, cluster := redistest.Start(t), redistest.StartCluster(t, 3, 0)
@@ -65,7 +65,7 @@ func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 				if err := theirs.Release(ctx); err != nil {
 					t.Fatal(err)
 				}
-				next := waiter.granted(t) // it looked by itself
+				next := waiter.granted(t) // it polled
 				rising(t, held.Fence(), next.Fence())
 				release(t, next)
 				if _, err := plain.Obtain(ctx, key, time.Minute, nil); err != nil {
@@ -100,8 +100,8 @@ func TestOldTokenDoesNotMeetAPlainClientsLock(t *testing.T) {
 	wantIs(t, err, ErrHeld)
 }
 
-// The link of a holder is cut: it is told before anybody else can hold, although no reply ever
-// comes.
+// The connection of a holder is cut: its context ends before another can hold, although no reply
+// ever comes.
 func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -127,12 +127,12 @@ func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 		wantIs(t, context.Cause(held.Context()), ErrLost, keepalive.ErrDeadline)
 		rising(t, held.Fence(), heir.Fence())
 		release(t, heir)
-		_ = held.Release(t.Context()) // to nobody
+		_ = held.Release(t.Context()) // it reaches no server
 	}
 }
 
-// A subscription is lost just when the lock is handed over. The waiter hears of it when the
-// connection is there again.
+// A subscription is lost just when the lock is handed over. The waiter learns of it when the
+// connection is back.
 func TestMessageMissedDuringAReconnectStallsNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -163,7 +163,8 @@ func TestStallOfAFreeLockHangsNoWaiter(t *testing.T) {
 		select {
 		case lock := <-next.result:
 			_ = lock.Release(t.Context()) // which may be too late for its store as well
-		case err := <-next.err: // the answer was not there in time: nobody knows, and the lock is given back
+		// the answer was late: the outcome is unknown, and the lock is given back
+		case err := <-next.err:
 			wantIs(t, err, redisstore.ErrUnknownOutcome)
 		}
 		resumed.Stop()
@@ -174,7 +175,7 @@ func TestStallOfAFreeLockHangsNoWaiter(t *testing.T) {
 	}
 }
 
-// Waiters go on waiting while Redis is restarted without anything, and are all served.
+// Waiters keep waiting while Redis is restarted without data, and are all served.
 func TestWaitersOutliveARestart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -215,7 +216,8 @@ func TestOutageIsAClearError(t *testing.T) {
 	}
 }
 
-// Without the replicas that were asked for a grant does not count, and is given back.
+// A grant without the acknowledgement of replicas that was asked for does not count, and is given
+// back.
 func TestGrantThatIsNotAcknowledgedDoesNotCount(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -228,7 +230,7 @@ func TestGrantThatIsNotAcknowledgedDoesNotCount(t *testing.T) {
 	}
 }
 
-// The reply to the obtaining is lost. The same token asked again gets what was granted.
+// The reply to the first request is lost. The same token asked again gets the same grant.
 func TestLostReplyIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -322,8 +324,8 @@ func TestMarkersLieInTheSlotsOfTheirLocks(t *testing.T) {
 	}
 }
 
-// Within one process a release passes the whole grant on: the heir sends nothing before it holds. A
-// heir of another process claims its own.
+// Within one process a release passes the whole grant on: the heir sends nothing before it holds.
+// An heir in another process claims its own.
 func TestReleasePassesTheGrantOnWithinAProcess(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

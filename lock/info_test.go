@@ -14,7 +14,7 @@ import (
 func shows(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{Owner: "ann"})
 	got := info(t, locks, "shown")
-	expect.Equal(t, "Get of a lock that nobody uses", got, Info{Now: got.Now}, cmpopts.EquateEmpty())
+	expect.Equal(t, "Get of a lock that is not in use", got, Info{Now: got.Now}, cmpopts.EquateEmpty())
 	expect.Equal(t, "it has no time of the server", got.Now.IsZero(), false)
 	held := must(t, locks, "shown", Request{TTL: time.Minute})
 	got = info(t, locks, "shown")

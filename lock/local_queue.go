@@ -8,59 +8,59 @@ import (
 	"time"
 )
 
-// Requests of one process that ask the same of Redis stand in one line here. Whoever is the first
-// of it asks Redis for all of them. What is granted is handed on from one to the next within the
-// process, as often as the grant has fences to itself, and nobody is asked: see [lease]. Then it is
-// given back, and the first of those who are left asks. So no other process waits for longer than
-// that many of those who may have come later.
+// Requests of one process that ask the same of Redis wait in one local queue. The first of them
+// asks Redis for all. A granted lease is handed on from one to the next within the process, without
+// a request, as often as the grant has fences of its own: see [lease]. Then it is given back, and
+// the first of the remaining waiters asks. So a waiter of another process is overtaken by at most
+// that many later ones.
 //
-// The first asks as well when it has waited for longer than is worth a round trip. So it stands in
-// line at Redis where people see it, and has its place there if the holder's lease is lost, or was
-// broken, and nobody here knows.
+// The first also asks once it has waited for longer than is worth a round trip. So people see it in
+// the queue at Redis, and it has its place there if the holder's lease is lost or broken without
+// this process knowing.
 
-// handings is how many fences behind its own a grant has to itself: run_length of
+// handings is how many fences after its own a grant has to itself: run_length of
 // scripts/lib/lock_run.lua.
 const handings = 16
 
-// sameness is what requests have in common that may hand a lock on to one another. One owner and
-// one TTL, since Redis goes on showing the one, and the lock is to be free as long after a crash as
-// the holder has asked for.
+// sameness is what requests must have in common to hand a lock on to one another. One owner and one
+// TTL, since Redis goes on showing the first owner, and the lock must become free as soon after a
+// crash as the holder has asked for.
 type sameness struct {
 	name, owner string
 	ttl         time.Duration
 }
 
-// lines are those of a process, of all locks that it holds or waits for.
+// queues are the local queues of all locks that this process holds or waits for.
 type queues struct {
-	unnoticed time.Duration // how long the first waits for others of its process alone
+	unnoticed time.Duration // how long the first waits for local holders only
 
 	mu      sync.Mutex
 	of      map[sameness]*queue
-	sweepAt int // so many lines are looked through for holders that have ended and never released
+	sweepAt int // at this many queues, those whose holders ended without a release are dropped
 }
 
-// line is the one of some requests that are the same. It is there while it has a lease or somebody
-// who waits.
+// queue is the local queue of requests that are the same. It exists while it has a lease or a
+// waiter.
 type queue struct {
-	// that will be handed on if it can; nil = none, and the first of those who wait asks Redis
+	// will be handed on if possible; nil = none, and the first waiter asks Redis
 	lease   *lease
 	waiting []*asker
 }
 
-// lease is what Redis has granted under one token, and what this process knows of it. One [Lock]
-// after the other holds it.
+// lease is what Redis has granted under one token, and what this process knows of it. Several
+// [Lock] values hold it one after the other.
 type lease struct {
 	grant   Grant
 	kind    sameness
 	listing listing
 
-	mu    sync.Mutex    // of what renewals change
+	mu    sync.Mutex    // guards what renewals change
 	sent  time.Time     // before the last request that was confirmed
-	good  time.Duration // what that is good for
-	doubt bool          // a renewal that was sent is not confirmed
+	good  time.Duration // how long from then it is good
+	doubt bool          // a renewal was sent and is not confirmed
 
-	// What follows is under the mutex of the lines.
-	holder context.Context // of the Lock that has it; nil while it goes from one to the next
+	// The following are guarded by the mutex of the queues.
+	holder context.Context // of its current Lock; nil while it goes from one to the next
 	handed int             // how often it was handed on
 }
 
@@ -68,37 +68,36 @@ func newLease(a *asker, grant Grant) *lease {
 	return &lease{grant: grant, kind: a.kind, sent: grant.sent, good: grant.goodFor()}
 }
 
-// confirmed notes that a request which was sent at that moment was granted.
+// confirmed records that a request which was sent at that time was granted.
 func (e *lease) confirmed(sent time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sent, e.good, e.doubt = sent, e.grant.TTL, false
 }
 
-// doubted notes that a renewal is about to be sent.
+// doubted records that a renewal is about to be sent.
 func (e *lease) doubted() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.doubt = true
 }
 
-// since is when the last request was sent that was confirmed, and for how long from then it is
-// good.
+// since is when the last confirmed request was sent, and how long from then it is good.
 func (e *lease) since() (sent time.Time, good time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.sent, e.good
 }
 
-// fresh reports whether at least half of the lease is left, by monotonic and wall time, and nothing
-// is in doubt.
+// fresh reports whether at least half of the lease remains, by monotonic and wall time, and no
+// renewal is unconfirmed.
 func (e *lease) fresh() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.doubt && age(e.sent) <= e.good/2
 }
 
-// current is the grant of who has the lease now: a fence of his own, and as long as is left.
+// current is the grant of the current holder: with its own fence and the remaining lease.
 func (e *lease) current(handed int) Grant {
 	grant := e.grant
 	if handed == 0 {
@@ -111,8 +110,8 @@ func (e *lease) current(handed int) Grant {
 	return grant
 }
 
-// join puts a request at the end of its line, and reports whether it is to ask Redis, which all of
-// the others leave to it.
+// join puts a request at the end of its queue, and reports whether it is to ask Redis for all
+// others.
 func (s *queues) join(a *asker) (asks bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,20 +143,19 @@ func (s *queues) queueLocked(kind sameness) *queue {
 	return l
 }
 
-// tidyLocked forgets a line that nobody is in.
+// tidyLocked drops a queue without a holder and waiters.
 func (s *queues) tidyLocked(kind sameness, l *queue) {
 	if len(l.waiting) == 0 && !l.heldLocked() && s.of[kind] == l {
 		delete(s.of, kind)
 	}
 }
 
-// heldLocked reports whether somebody has a lease that he is going to hand on, as far as one can
-// tell.
+// heldLocked reports whether the queue has a holder that can hand its lease on, as far as is known.
 func (l *queue) heldLocked() bool {
 	return l.lease != nil && (l.lease.holder == nil || l.lease.holder.Err() == nil)
 }
 
-// askLocked has the first ask Redis, unless somebody here is going to hand on what he has.
+// askLocked makes the first ask Redis, unless a local holder can hand its lease on.
 func (l *queue) askLocked() {
 	if len(l.waiting) > 0 && !l.heldLocked() {
 		l.waiting[0].askLocked()
@@ -171,7 +169,7 @@ func (a *asker) askLocked() {
 	}
 }
 
-// first reports whether a request is the first of its line, which then asks Redis.
+// first reports whether a request is the first of its queue, which then asks Redis.
 func (s *queues) first(a *asker) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +180,7 @@ func (s *queues) first(a *asker) bool {
 	return true
 }
 
-// scatter has everybody who stands in a line with a request ask Redis for himself, since its own
-// question had no answer.
+// askAll makes every request of a queue ask Redis for itself, since the first had no answer.
 func (s *queues) askAll(a *asker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +191,8 @@ func (s *queues) askAll(a *asker) {
 	}
 }
 
-// hold takes a request, to which Redis has granted its lock, out of its line, and returns what
-// somebody here has handed on to it meanwhile: a lease that Redis has no more.
+// hold takes a request, to which Redis has granted its lock, out of its queue. It returns the lease
+// that was handed on to it meanwhile, which Redis does not have any more.
 func (s *queues) hold(a *asker, granted *lease) (stale *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,8 +204,8 @@ func (s *queues) hold(a *asker, granted *lease) (stale *lease) {
 	return a.handed
 }
 
-// part takes a request out of its line that is given up, and returns what it was handed on just
-// then.
+// remove takes a request that is given up out of its queue, and returns the lease that was handed
+// on to it just then.
 func (s *queues) remove(a *asker) (handed *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +222,7 @@ func (s *queues) remove(a *asker) (handed *lease) {
 	return nil
 }
 
-// begun notes the context of the Lock that has a lease now.
+// begun records the context of the Lock that has a lease now.
 func (s *queues) begun(holder context.Context, e *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +237,7 @@ func (s *queues) handings(e *lease) int {
 }
 
 // token is that of a Lock's lease, which is not handed on from now on: others may know it. It is ""
-// if it was handed on already.
+// if the lease was handed on already.
 func (s *queues) token(k *Lock) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,7 +248,7 @@ func (s *queues) token(k *Lock) string {
 	return k.lease.grant.Token
 }
 
-// keepLocked sees to it that nobody waits for a lease to be handed on.
+// keepLocked makes sure that no request waits for a lease to be handed on.
 func (s *queues) keepLocked(e *lease) {
 	if l := s.of[e.kind]; l != nil && l.lease == e {
 		l.lease = nil
@@ -260,8 +257,8 @@ func (s *queues) keepLocked(e *lease) {
 	}
 }
 
-// handOn gives a lease, whose holder has been told that he has it no more, to the first who waits
-// for it here. If it cannot, the lease is to be given back.
+// handOn gives a lease, whose holder's context has ended, to the first local waiter. If it cannot,
+// the lease is to be given back.
 func (s *queues) handOn(e *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,15 +275,15 @@ func (s *queues) handOn(e *lease) bool {
 	next.handed = e
 	close(next.turn)
 	if e.handed == handings {
-		s.keepLocked(e) // the next one is in line at Redis when it is given back
+		s.keepLocked(e) // the next one has a place in the queue at Redis when it is given back
 	}
 	return true
 }
 
-// errHanded says that somebody of this process has handed a lock on.
+// errHanded means that a holder of this process has handed a lock on.
 var errHanded = errors.New("lock: handed on")
 
-// obtain asks for a lock in the way that its request says.
+// obtain asks for a lock in the way that its request asks for.
 func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error) {
 	a.enters = !a.WholeTTL
 	if a.alone || !wait {
@@ -316,7 +313,7 @@ func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error)
 	return granted, nil
 }
 
-// queue waits in the line of this process. Without an error the request is to ask Redis.
+// waitLocal waits in the local queue. Without an error the request is to ask Redis.
 func (l *Locks) waitLocal(ctx context.Context, a *asker) error {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	began := time.Now()
@@ -348,8 +345,8 @@ func (l *Locks) waitLocal(ctx context.Context, a *asker) error {
 	}
 }
 
-// unless returns what a request was handed on within this process, if that is how its waiting
-// ended. If that came when it had been given up, the next one has it.
+// unless returns the lease that was handed on to a request within this process, if that ended its
+// wait. If the lease came after the request was given up, the next one gets it.
 func (l *Locks) unless(ctx context.Context, a *asker, err error) (*lease, error) {
 	handed := l.queues.remove(a)
 	switch {
@@ -364,14 +361,14 @@ func (l *Locks) unless(ctx context.Context, a *asker, err error) (*lease, error)
 	return handed, nil
 }
 
-// pass gives a lease to the next, here or elsewhere.
+// pass gives a lease to the next waiter, here or in another process.
 func (l *Locks) pass(ctx context.Context, e *lease) {
 	if !l.queues.handOn(e) {
 		l.giveBack(ctx, e)
 	}
 }
 
-// giveBack gives a lease back that nobody holds.
+// giveBack gives a lease back that has no holder.
 func (l *Locks) giveBack(ctx context.Context, e *lease) {
 	if err := l.release(ctx, e); err != nil && !errors.Is(err, ErrLost) {
 		l.log.WarnContext(ctx, "lock: a grant could not be given back, and ends by itself", "name", e.grant.Name, "error", err)
@@ -390,7 +387,7 @@ func (l *Locks) release(ctx context.Context, e *lease) error {
 	return err
 }
 
-// later does something that nobody has to wait for but Close.
+// later runs a function in the background. Only Close waits for it.
 func (l *Locks) later(ctx context.Context, do func(ctx context.Context)) {
 	l.background.Go(func() { do(context.WithoutCancel(ctx)) })
 }

@@ -18,11 +18,10 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// here waits until that many of the process stand in line for a lock, of the requests with the
-// defaults.
+// localWaiters waits until n requests with the defaults wait for a lock in the process.
 func localWaiters(t testing.TB, locks *Locks, name string, n int) {
 	t.Helper()
-	expect.Eventually(t, "that many stand in line in the process", func() bool { return standing(locks, name) == n })
+	expect.Eventually(t, "the local queue has that many", func() bool { return standing(locks, name) == n })
 }
 
 func standing(locks *Locks, name string) int {
@@ -34,17 +33,17 @@ func standing(locks *Locks, name string) int {
 	return 0
 }
 
-// noLines fails the test if the process still knows of a lock.
+// noQueues fails the test if the process still has a local queue.
 func noQueues(t testing.TB, locks *Locks) {
 	t.Helper()
 	locks.queues.mu.Lock()
 	defer locks.queues.mu.Unlock()
 	if n := len(locks.queues.of); n != 0 {
-		t.Errorf("%d lines are left", n)
+		t.Errorf("%d queues are left", n)
 	}
 }
 
-// lineUp has n of the process wait, one behind the other.
+// startLocalWaiters makes n requests of the process wait, one after the other.
 func startLocalWaiters(t testing.TB, locks *Locks, name string, n int) (queue []waiter) {
 	t.Helper()
 	for i := range n {
@@ -54,9 +53,9 @@ func startLocalWaiters(t testing.TB, locks *Locks, name string, n int) (queue []
 	return queue
 }
 
-// A lock goes sixteen times from one to the next within a process, in the order in which they have
-// come, and nobody asks Redis. The seventeenth has stood in line there, behind the one of another
-// process who came before him, and so is served after him.
+// A lock is handed on sixteen times within a process, in the order of arrival, without a request to
+// Redis. The seventeenth has waited at Redis, after the one of another process that came before it,
+// and so is served after that.
 func TestLockIsHandedOnWithinAProcessWithoutAskingRedis(t *testing.T) {
 	server := redistest.Start(t)
 	var asked atomic.Int64
@@ -98,7 +97,7 @@ func TestLockIsHandedOnWithinAProcessWithoutAskingRedis(t *testing.T) {
 	if asks != 0 {
 		t.Errorf("%d requests while the lock was handed on", asks)
 	}
-	queued(t, others, "handed", 2) // who is left has asked by now
+	queued(t, others, "handed", 2) // the remaining waiter has asked by now
 	release(t, held)
 	between := rival.granted(t)
 	queue[handings].stillWaits(t)
@@ -106,13 +105,13 @@ func TestLockIsHandedOnWithinAProcessWithoutAskingRedis(t *testing.T) {
 	last := queue[handings].granted(t)
 	rising(t, held.Fence(), between.Fence(), last.Fence())
 	if between.Fence() <= first+handings {
-		t.Errorf("fence %d is one of those behind %d", between.Fence(), first)
+		t.Errorf("fence %d is one of those after %d", between.Fence(), first)
 	}
 	release(t, last)
 	noQueues(t, locks)
 }
 
-// A holder has been told before anything is handed on: here that takes its time.
+// A holder's context ends before the lock is handed on: here that takes its time.
 func TestHolderIsToldBeforeHeHandsTheLockOn(t *testing.T) {
 	locks := open(t, embeddedStore(t), Config{})
 	held := must(t, locks, "told", Request{})
@@ -120,17 +119,17 @@ func TestHolderIsToldBeforeHeHandsTheLockOn(t *testing.T) {
 	released := make(chan error, 1)
 	locks.queues.mu.Lock()
 	go func() { released <- held.Release(t.Context()) }()
-	expect.Eventually(t, "the holder is told", func() bool { return held.Context().Err() != nil && held.Validity() <= 0 })
+	expect.Eventually(t, "the holder's context has ended", func() bool { return held.Context().Err() != nil && held.Validity() <= 0 })
 	next.stillWaits(t)
 	locks.queues.mu.Unlock()
 	heir := next.granted(t)
 	if err := <-released; err != nil || heir.lease != held.lease {
-		t.Errorf("%v, fence %d behind %d", err, heir.Fence(), held.Fence())
+		t.Errorf("%v, fence %d after %d", err, heir.Fence(), held.Fence())
 	}
 	release(t, heir)
 }
 
-// What is not the same is not handed on: it stands in line at Redis at once.
+// A request that is not the same is not handed the lock on: it queues at Redis at once.
 func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 	for _, row := range []struct {
 		name        string
@@ -142,7 +141,7 @@ func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 		{"a token of the holder", Request{Token: secret.New()}, Request{}},
 		{"a token of the next", Request{}, Request{Token: secret.New()}},
 		{"a reader", Request{}, Request{Mode: Shared}},
-		{"behind a reader", Request{Mode: Shared}, Request{}},
+		{"after a reader", Request{Mode: Shared}, Request{}},
 		{"permits", Request{Capacity: 1}, Request{Capacity: 1}},
 	} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
@@ -150,7 +149,7 @@ func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 			held := must(t, locks, "same", row.holds)
 			next := settle(t, waitLocal(t, locks, "same", row.asks))
 			if got := info(t, locks, "same"); got.Queue != 1 {
-				t.Errorf("%s: %d stand in line at Redis", row.name, got.Queue)
+				t.Errorf("%s: %d wait at Redis", row.name, got.Queue)
 			}
 			release(t, held)
 			heir := next.granted(t)
@@ -187,8 +186,8 @@ func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 	})
 }
 
-// A lease of which less than half is left, whose renewal is not confirmed, whose token others know,
-// or that was lost, is given back instead, and the first in line asks.
+// A lease of which less than half remains, whose renewal is not confirmed, whose token others know,
+// or that was lost, is given back instead, and the first waiter asks.
 func TestDoubtfulLeaseIsGivenBackInsteadOfHandedOn(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, locks *Locks, held *Lock){
 		"old": func(_ *testing.T, _ *Locks, held *Lock) {
@@ -224,12 +223,12 @@ func TestDoubtfulLeaseIsGivenBackInsteadOfHandedOn(t *testing.T) {
 				release(t, heir)
 				last := second.granted(t)
 				if last.lease != heir.lease || last.Fence() != heir.Fence()+1 {
-					t.Errorf("fence %d behind %d: it was not handed on", last.Fence(), heir.Fence())
+					t.Errorf("fence %d after %d: it was not handed on", last.Fence(), heir.Fence())
 				}
 				release(t, last)
 				synctest.Wait()
 				if n := info(t, locks, "doubt").Queue; n != 0 {
-					t.Errorf("%d still stand in line", n)
+					t.Errorf("%d still wait", n)
 				}
 				noQueues(t, locks)
 			})
@@ -237,7 +236,7 @@ func TestDoubtfulLeaseIsGivenBackInsteadOfHandedOn(t *testing.T) {
 	}
 }
 
-// Who was handed a lock on counts on what is left of the lease, and renews it.
+// A holder that was handed a lock on counts on the remaining lease, and renews it.
 func TestHandedOnLockHasWhatIsLeftAndIsRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
@@ -275,8 +274,8 @@ func TestHandedOnLockHasWhatIsLeftAndIsRenewed(t *testing.T) {
 	})
 }
 
-// Who waits for longer than a quarter of a second has a place at Redis, which he gives back when he
-// is handed the lock on.
+// A request that waits for longer than a quarter of a second has a place at Redis, which it gives
+// back when the lock is handed on to it.
 func TestFirstInLineOfAProcessStandsInLineAtRedisBeforeLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
@@ -305,8 +304,8 @@ func TestFirstInLineOfAProcessStandsInLineAtRedisBeforeLong(t *testing.T) {
 }
 
 // A lock that is handed on is broken by the fence that others see, and by no other of its run: its
-// holder hears of it with its next renewal, and the new fence is larger than any that it was handed
-// on with. Those who wait in the process are served with larger ones still.
+// holder learns of it with its next renewal, and the new fence is larger than any that it was
+// handed on with. Waiters of the process are served with larger ones still.
 func TestLockThatWasHandedOnIsBrokenByTheFenceThatOthersSee(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
@@ -329,15 +328,15 @@ func TestLockThatWasHandedOnIsBrokenByTheFenceThatOthersSee(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		release(t, held) // nobody here knows yet
+		release(t, held) // this process does not know yet
 		held = queue[2].granted(t)
 		rising(t, first, held.Fence(), minted)
 		if minted <= first+handings {
-			t.Errorf("the fence %d does not shut out those behind %d", minted, first)
+			t.Errorf("the fence %d does not shut out those after %d", minted, first)
 		}
 		<-held.Done()
 		if took := time.Since(start); took > DefaultTTL/2 {
-			t.Errorf("told after %v", took)
+			t.Errorf("its context ended after %v", took)
 		}
 		heir := queue[3].granted(t) // it has waited at Redis before that
 		rising(t, minted, heir.Fence())
@@ -347,7 +346,7 @@ func TestLockThatWasHandedOnIsBrokenByTheFenceThatOthersSee(t *testing.T) {
 	})
 }
 
-// Who gives up leaves no trace, wherever it stands in the line.
+// A request that gives up leaves nothing, wherever it is in the queue.
 func TestCancelledWaiterOfAProcessLeavesNoTrace(t *testing.T) {
 	for gone := range 3 {
 		for _, seen := range []bool{false, true} {
@@ -383,8 +382,8 @@ func TestCancelledWaiterOfAProcessLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// Some are cancelled at the very moment at which they are handed the lock on, which goes on to the
-// next then.
+// Some requests are cancelled at the very instant at which the lock is handed on to them; it goes
+// on to the next then.
 func TestCancellingWhileTheLockIsHandedOnLosesNothing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		processes := []*Locks{open(t, store, Config{}), open(t, store, Config{})}
@@ -425,7 +424,7 @@ func TestCancellingWhileTheLockIsHandedOnLosesNothing(t *testing.T) {
 	})
 }
 
-// Holders whose context has ended, and who never release, are forgotten.
+// Holders whose context has ended, and that never release, are forgotten.
 func TestHoldersThatNeverReleaseAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
@@ -439,13 +438,13 @@ func TestHoldersThatNeverReleaseAreForgotten(t *testing.T) {
 		locks.queues.mu.Lock()
 		defer locks.queues.mu.Unlock()
 		if n := len(locks.queues.of); n > 100 {
-			t.Errorf("%d lines are left", n)
+			t.Errorf("%d queues are left", n)
 		}
 	})
 }
 
-// While Redis does not answer, each of those who wait in a process hears so as soon as if it were
-// alone.
+// While Redis does not answer, each of the waiters of a process gets the error as soon as if it
+// were alone.
 func TestEveryWaiterOfAProcessHearsOfAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})
@@ -458,6 +457,6 @@ func TestEveryWaiterOfAProcessHearsOfAnOutage(t *testing.T) {
 	for _, w := range queue {
 		wantIs(t, w.refused(t), redisstore.ErrUnavailable)
 	}
-	_ = held.Release(t.Context()) // to nobody
+	_ = held.Release(t.Context()) // it reaches no server
 	noQueues(t, locks)
 }

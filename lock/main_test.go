@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if err := goleak.Find(); err != nil && code == 0 {
-		_, _ = os.Stderr.WriteString("left over: " + err.Error() + "\n")
+		_, _ = os.Stderr.WriteString("left: " + err.Error() + "\n")
 		code = 1
 	}
 	os.Exit(code)
@@ -95,8 +95,8 @@ type waiter struct {
 	cancel context.CancelFunc
 }
 
-// wait has somebody wait at Redis: its owner is nobody else's, so that nobody of its process hands
-// the lock on to it.
+// wait starts a waiter at Redis: its owner is unique, so that no lock of its process is handed on
+// to it.
 func wait(t testing.TB, locks *Locks, name string, request Request) waiter {
 	t.Helper()
 	if request.Owner == "" {
@@ -105,8 +105,7 @@ func wait(t testing.TB, locks *Locks, name string, request Request) waiter {
 	return waitLocal(t, locks, name, request)
 }
 
-// waitHere has somebody wait who is handed on what others of its process have, if they have asked
-// the same.
+// waitLocal starts a waiter to which its process may hand on a lock.
 func waitLocal(t testing.TB, locks *Locks, name string, request Request) waiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -122,7 +121,7 @@ func waitLocal(t testing.TB, locks *Locks, name string, request Request) waiter 
 	return w
 }
 
-// inLine starts a wait and returns when that many wait.
+// startWaiter starts a wait and returns when n wait.
 func startWaiter(t testing.TB, locks *Locks, name string, request Request, n int) waiter {
 	t.Helper()
 	w := wait(t, locks, name, request)

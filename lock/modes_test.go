@@ -50,7 +50,7 @@ func phaseFair(t *testing.T, store *redisstore.Store) {
 	second.cancel()
 	second.refused(t)
 	release(t, r1)
-	third := must(t, locks, "fair", read) // beside r2, since the writer has gone
+	third := must(t, locks, "fair", read) // together with r2, since the writer has gone
 	release(t, r2)
 	release(t, third)
 }
@@ -66,7 +66,7 @@ func permits(t *testing.T, store *redisstore.Store) {
 	_, err := locks.Acquire(t.Context(), "sem", Request{Capacity: 4})
 	wantIs(t, err, ErrCapacity, redisstore.ErrRefused)
 	other, _ := errors.AsType[*OtherCapacity](err)
-	expect.Equal(t, "capacity that the refusal tells", other.Capacity, 3)
+	expect.Equal(t, "capacity in the refusal", other.Capacity, 3)
 	big := startWaiter(t, others, "sem", two, 1)
 	small := startWaiter(t, locks, "sem", three, 2)
 	release(t, b)

@@ -11,9 +11,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// The list of names is for people. A lock that is held for a moment is not worth a round trip, so
+// The list of names is for people. A lock that is held only briefly is not worth a round trip, so
 // only one that is held for longer gets on the list, where it stays for its lease and is taken off
-// when it is released: locks leave no name behind, however many there were.
+// when it is released: no name remains, however many locks there were.
 const (
 	worthListing = 250 * time.Millisecond
 	maxNames     = 1000
@@ -21,14 +21,14 @@ const (
 
 func (l *Locks) names() string { return l.store.Key("locks", "names") }
 
-// note puts a name on the list, or takes it off. A failure is made up for by the next renewal, or
-// by the lease's end.
+// note puts a name on the list, or takes it off. The next renewal, or the lease's end, makes up for
+// a failure.
 func (l *Locks) note(ctx context.Context, name string, life time.Duration) {
 	_, _ = l.run(ctx, scripts.LockNote, []string{l.names()}, name, life.Milliseconds())
 }
 
-// unlist takes the name of a lock off the list that was given back just now. The next holder may
-// have noted it before: then it is put back.
+// unlist takes the name of a lock that was just given back off the list. The next holder may have
+// noted it before: then it is put back.
 func (l *Locks) unlist(ctx context.Context, name string) {
 	l.note(ctx, name, 0)
 	found, err := l.Get(ctx, name)
@@ -42,11 +42,11 @@ func (l *Locks) unlist(ctx context.Context, name string) {
 	}
 }
 
-// Names lists up to n names (1 to 1000) of locks that are held, in the order of their bytes: those
-// after a name, "" for the first page, that begin with a prefix. A lock is on the list from a
-// quarter of a second after it was granted. One that was handed over, and given back within a
-// quarter of a second, may be there until that lease would have ended: Get says whether it is held.
-// Clients of redislock itself list nothing.
+// Names lists up to n names (1 to 1000) of held locks, in byte order: those after a name, "" for
+// the first page, that begin with a prefix. A lock is on the list from a quarter of a second after
+// it was granted. One that was handed over, and given back within a quarter of a second, may stay
+// until that lease would have ended: Get reports whether it is held. Clients of redislock itself
+// list nothing.
 func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]string, error) {
 	if n < 1 || n > maxNames {
 		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxNames)
@@ -63,8 +63,8 @@ func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]strin
 	return names[:min(n, len(names))], nil
 }
 
-// young are the leases of this process that it has had for less than worthListing, the oldest
-// first. One timer is for all of them.
+// young are the leases of this process that are younger than worthListing, the oldest first. They
+// share one timer.
 type young struct {
 	mu            sync.Mutex
 	first, newest *listing
@@ -124,13 +124,13 @@ func (y *young) grow() {
 	y.timer.Reset(worthListing - time.Since(y.first.since))
 }
 
-// listing keeps the name of a lease's lock on the list, whoever of this process holds it.
+// listing keeps the name of a lease's lock on the list, for all its holders in this process.
 type listing struct {
 	locks *Locks
 	name  string
 	ttl   time.Duration
 
-	// Its place among the young ones, under their mutex.
+	// Its neighbours in young, under their mutex.
 	young          bool
 	previous, next *listing
 	since          time.Time

@@ -9,34 +9,35 @@ import (
 	"time"
 )
 
-// post receives what is published to this process, one channel for all its waiters, and wakes the
-// one whose turn has come. The first that waits opens the subscription, which then stays. Close it
-// at the end.
+// notifier receives what is published to this process, on one channel for all its waiters, and
+// wakes the waiter whose turn has come. The first waiter opens the subscription, which then stays.
+// Close it at the end.
 type notifier struct {
 	channel string
 
 	mu      sync.Mutex
 	waiting map[string]chan notification // by token
 	ready   bool                         // what is published arrives
-	// closed when the attempt to listen that is under way has come to something; nil = none is
+	// closed when the attempt to subscribe has succeeded or failed; nil = none is under way
 	starts chan struct{}
 	cancel context.CancelFunc
 	reader sync.WaitGroup
 	closed bool
 }
 
-// news is what a waiter is told: that its turn may have come; that the lock was handed over to it;
-// or, if it was given back in this very process, its grant.
+// notification wakes a waiter. Its turn may have come; or the lock was handed over to it; or, if
+// the lock was given back in this process, it is the grant.
 type notification struct {
-	handed bool  // its turn in the line of its process has come, whose lease it has
+	handed bool  // the lease of a local holder was handed on to it
 	fence  int64 // 0 = it has to ask
-	// the waiter's newest look, as Redis knew it when it handed the lock over; 0 = it did not
+	// the waiter's newest poll that Redis knew when it handed the lock over; 0 = none
 	poll int64
-	// by the Redis server, and, unless it was handed over, the local moment before it was asked
+	// by the Redis server, and, unless it was handed over, the local time before Redis was asked
 	now, sent time.Time
 }
 
-// readNews reads a message, 'token fence since look'. One that cannot be read has its waiter look.
+// parseNotification parses a message, 'token fence since poll'. A malformed one only makes its
+// waiter poll.
 func parseNotification(message string) (token string, what notification) {
 	token, rest, _ := strings.Cut(message, " ")
 	words := strings.Fields(rest)
@@ -52,7 +53,7 @@ func parseNotification(message string) (token string, what notification) {
 	return token, notification{fence: fence, poll: poll, now: time.UnixMilli(since).UTC()}
 }
 
-// listens reports whether what is published arrives.
+// listens reports whether published messages arrive.
 func (p *notifier) listens() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,14 +85,14 @@ func (p *notifier) expect(token string) (notified <-chan notification, forget fu
 	}
 }
 
-// tell gives the news to the waiter with that token.
+// notify sends a notification to the waiter with that token.
 func (p *notifier) notify(token string, what notification) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wake(p.waiting[token], what)
 }
 
-// tellAll has everybody look.
+// notifyAll makes all waiters poll.
 func (p *notifier) notifyAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,12 +104,14 @@ func (p *notifier) notifyAll() {
 func wake(notified chan notification, what notification) {
 	select {
 	case notified <- what:
-	default: // nobody waits, or it has been told and has not looked yet; then it looks, and hears the same
+	// no waiter, or one that has not polled since its last notification: its next poll has the same
+	// answer
+	default:
 	}
 }
 
-// listen sees to it that what is published arrives. Without a subscription, since Redis is away,
-// waiters look by themselves and the next one tries again.
+// listen opens the subscription if there is none. If that fails, since Redis is away, waiters poll
+// and the next one tries again.
 func (p *notifier) listen(ctx context.Context, l *Locks) {
 	p.mu.Lock()
 	if !p.ready && p.starts == nil && !p.closed {
@@ -131,13 +134,13 @@ func (p *notifier) startLocked(l *Locks) {
 	p.starts = make(chan struct{})
 	p.reader.Go(func() {
 		if err := p.read(ctx, l); err != nil && ctx.Err() == nil {
-			l.log.Warn("lock: waiters look by themselves, since they cannot be told", "error", err)
+			l.log.Warn("lock: waiters poll, since the subscription failed", "error", err)
 		}
 		p.set(false)
 	})
 }
 
-// set notes whether this process listens now.
+// set notes whether this process is subscribed.
 func (p *notifier) set(ready bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,8 +151,8 @@ func (p *notifier) set(ready bool) {
 	}
 }
 
-// read passes on what is published, until the context ends. What was published while the connection
-// was lost nobody has heard: then everybody is to look.
+// read passes on published messages until the context ends. Messages that were published while the
+// connection was lost are lost: then all waiters poll.
 func (p *notifier) read(ctx context.Context, l *Locks) error {
 	inbox, err := l.store.Subscribe(ctx, p.channel)
 	if err != nil {

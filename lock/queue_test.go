@@ -53,8 +53,7 @@ func cancelled(t *testing.T, store *redisstore.Store) {
 	release(t, last.granted(t))
 }
 
-// A waiter whose turn came, and who goes away before it has heard of it, leaves the lock to the
-// next.
+// A waiter whose turn came, and that goes away before it learns of it, leaves the lock to the next.
 func passesOn(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	held := must(t, locks, "pass", Request{})
@@ -65,7 +64,7 @@ func passesOn(t *testing.T, store *redisstore.Store) {
 	first.cancel()
 	select {
 	case <-first.err:
-	case lock := <-first.result: // it looked by itself just then
+	case lock := <-first.result: // it polled just then
 		release(t, lock)
 	}
 	release(t, second.granted(t))

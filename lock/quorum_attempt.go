@@ -12,8 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// attempt is one request to all servers of a quorum, with a token of its own, and what has become
-// of it: a lock that is held is an attempt that was granted.
+// attempt is one request to all servers of a quorum, with a token of its own, and its outcome: a
+// held lock is an attempt that was granted.
 type attempt struct {
 	locks   *QuorumLocks
 	name    string
@@ -22,9 +22,9 @@ type attempt struct {
 	members []*member // to each server
 	sent    time.Time // before the first request
 
-	answered bool      // by a majority, be it with a no
-	fence    int64     // the largest that a server of the majority has minted
-	since    time.Time // of that one
+	answered bool      // by a majority, also if it refused
+	fence    int64     // the largest that a server of the majority minted
+	since    time.Time // by that server
 
 	over atomic.Bool // it is being given back
 }
@@ -38,8 +38,7 @@ func (l *QuorumLocks) attempt(name string, request Request) *attempt {
 	return a
 }
 
-// acquire asks for the lock, for as long as the second context allows, and holds it for as long as
-// the first one does.
+// acquire asks for the lock until the second context ends, and holds it until the first one does.
 func (a *attempt) acquire(ctx, waiting context.Context) (*QuorumLock, error) {
 	if err := a.run(waiting); err != nil {
 		return nil, err
@@ -47,8 +46,8 @@ func (a *attempt) acquire(ctx, waiting context.Context) (*QuorumLock, error) {
 	return a.hold(ctx)
 }
 
-// run asks for the lock. If that comes to nothing, what was granted has been given back as far as
-// that is possible, and the error tells.
+// run asks for the lock. After an error, what was granted has been given back as far as that is
+// possible, and the error says how far.
 func (a *attempt) run(ctx context.Context) error {
 	a.sent = time.Now()
 	err := a.enter(ctx)
@@ -68,7 +67,7 @@ func (a *attempt) run(ctx context.Context) error {
 	return err
 }
 
-// bid is what one server answers to a request.
+// vote is the answer of one server.
 type vote struct {
 	grant   Grant
 	refusal error
@@ -99,8 +98,8 @@ func (a *attempt) enter(ctx context.Context) error {
 	return nil
 }
 
-// refusalOf is why servers, of which a majority has answered, have not granted a lock. It ends for
-// a quorum when it has ended for as many as are missing.
+// refusalOf is the error for the answers of servers, of which a majority has answered and not
+// granted. A quorum's lock becomes free when it does on as many servers as are missing.
 func refusalOf(response []redisstore.Said[vote], votes redisstore.Votes) error {
 	var held *Held
 	var wrong error
@@ -135,7 +134,7 @@ func refusalOf(response []redisstore.Said[vote], votes redisstore.Votes) error {
 	return &InDoubt{Wait: left}
 }
 
-// ask has all servers do the same.
+// ask sends all servers the same.
 func (a *attempt) ask(ctx context.Context, patience time.Duration, call func(context.Context, *member) (yes bool, err error)) redisstore.Answers[struct{}] {
 	return redisstore.Ask(ctx, a.locks.quorum, patience, func(ctx context.Context, i int) (struct{}, bool, error) {
 		yes, err := call(ctx, a.members[i])
@@ -143,8 +142,8 @@ func (a *attempt) ask(ctx context.Context, patience time.Duration, call func(con
 	})
 }
 
-// raise renews the lock at all servers, each of which notes the fence if its own is smaller.
-// ErrLost: a majority has the lock no more.
+// raise renews the lock at all servers, each of which raises its fence if that is smaller. ErrLost:
+// a majority does not have the lock any more.
 func (a *attempt) raise(ctx context.Context) error {
 	answers := a.ask(ctx, brief(a.ttl), func(ctx context.Context, l *member) (bool, error) { return l.raise(ctx, a.fence) })
 	switch votes := answers.Votes(); {
@@ -165,16 +164,16 @@ func (a *attempt) renew(ctx context.Context) error {
 	return err
 }
 
-// tend has the lock taken at the servers that do not have it, such as one that was restarted empty,
-// and listed at the others. Nobody waits for that, and it counts when the next renewal finds it: a
-// renewal stands on a majority that has had the lock all the time. So a lock lives on when one
-// server after the other is replaced, and one that was broken, or has ended, does not come back.
+// tend acquires the lock at the servers that do not have it, such as one that was restarted empty,
+// and lists it at the others. It does not wait, and it counts only when the next renewal finds it:
+// a renewal needs a majority that has had the lock all the time. So a lock survives the replacement
+// of one server after the other, and one that was broken, or has ended, does not come back.
 func (a *attempt) tend(ctx context.Context) {
 	a.locks.quorum.Each(ctx, brief(a.ttl), func(ctx context.Context, i int) { a.members[i].tend(ctx) })
 }
 
-// clear gives back what the attempt may have got anywhere, and sees to it that what has not been
-// sent yet is not. It tells why a majority may still have something of it.
+// clear gives back what the attempt may have got anywhere, and keeps requests that were not sent
+// yet from being sent. The error is the reason why a majority may still have something of it.
 func (a *attempt) clear(ctx context.Context) *redisstore.Error {
 	a.over.Store(true)
 	answers := a.ask(context.WithoutCancel(ctx), releaseTimeout, func(ctx context.Context, l *member) (bool, error) {
@@ -192,7 +191,8 @@ func (a *attempt) leave(ctx context.Context) error {
 	a.over.Store(true)
 	answers := a.ask(context.WithoutCancel(ctx), releaseTimeout, func(ctx context.Context, l *member) (bool, error) { return l.leave(ctx) })
 	switch votes := answers.Votes(); {
-	case votes.Carried(), votes.Answered() && !votes.Rejected(): // a majority has it no more, and one of them had it until now
+	// a majority does not have it any more, and one of them had it until now
+	case votes.Carried(), votes.Answered() && !votes.Rejected():
 		return nil
 	case votes.Rejected():
 		return ErrLost

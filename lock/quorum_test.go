@@ -83,7 +83,7 @@ func TestQuorumAndClientsOfOneServerExcludeEachOther(t *testing.T) {
 	alone := open(t, locks.quorum.Stores()[2], Config{})
 	queue := startWaiter(t, alone, "both", Request{}, 1)
 	releaseQuorum(t, held)
-	heir := queue.granted(t) // it stood in line at one server, and has the lock there
+	heir := queue.granted(t) // it waited at one server, and has the lock there
 	free(t, locks.each[0], "both")
 	first, err := obtain(0)
 	if err != nil {
@@ -170,7 +170,7 @@ func TestQuorumGoesOnWithoutAMinority(t *testing.T) {
 }
 
 // Without a majority nothing is granted, and what a minority has granted is given back. Servers
-// that refuse connections have done nothing; what those do that do not answer nobody knows.
+// that refuse connections have done nothing; what servers that do not answer have done is unknown.
 func TestQuorumWithoutAMajorityIsAClearError(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -10,25 +10,26 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// A waiter is told when its turn has come. In case nobody tells it, it looks by itself: when the
-// holder's lease can end, and about once in a claim window, less often the more are before it. Any
-// waiter's look moves the whole queue on.
+// A waiter is notified when its turn has come. In case the notification is lost, it also polls:
+// when the holder's lease can end, and about once in a claim window, less often the more waiters
+// are before it. Any waiter's poll advances the whole queue.
 const (
-	nearest = 16 // waiters that look once in a window
-	slowest = 5  // windows between two looks of those after them
-	// looks that a waiter may miss before it loses its place, which it keeps for placeKept at
+	nearest = 16 // waiters that poll once in a window
+	slowest = 5  // windows between two polls of later waiters
+	// polls that a waiter may miss before it loses its place, which it keeps for placeKept at
 	// least.
 	missed = 3
 )
 
-// placeKept is how long a waiter that does not look keeps its place at least: longer than a restart
+// placeKept is how long a waiter that does not poll keeps its place at least: longer than a restart
 // of Redis or of a service takes.
 const placeKept = 2 * time.Minute
 
-// parting is how long giving something back may take when its context has ended.
+// releaseTimeout bounds a release whose context has ended.
 const releaseTimeout = 2 * time.Second
 
-// parted is a context for that. It needs no timer where a call of the store ends sooner by itself.
+// releaseContext is a context for that. It needs no timer if a call of the store ends sooner by
+// itself.
 func (l *Locks) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = context.WithoutCancel(ctx)
 	if l.store.Timeout() <= releaseTimeout {
@@ -37,12 +38,13 @@ func (l *Locks) releaseContext(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, releaseTimeout)
 }
 
-// patience is how long a waiter that does not look keeps its place.
+// patience is how long a waiter that does not poll keeps its place.
 func (l *Locks) patience() time.Duration {
 	return max(missed*slowest*l.config.Window, placeKept)
 }
 
-// stand waits in line until the lock is granted. Its errors are those of Acquire.
+// waitInQueue waits in the queue at Redis until the lock is granted. Its errors are those of
+// Acquire.
 func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notification) (Grant, error) {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if a.Wait > 0 {
@@ -90,13 +92,13 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 	}
 }
 
-// isFinal reports whether a wait ends with an error of Redis, which has last answered at that time.
+// isFinal reports whether an error of Redis ends a wait. Redis last answered at that time.
 func (l *Locks) isFinal(err error, answered time.Time) bool {
 	return errors.Is(err, redisstore.ErrWrongType) || errors.Is(err, redisstore.ErrClosed) || time.Since(answered) > l.outage
 }
 
-// untilLook is how long a waiter may sleep after a reply, if nobody tells it. One that has its
-// place in the queue is noted: see accept.
+// untilPoll is how long a waiter may sleep after a reply without a notification. The poll of one
+// that has its place in the queue is recorded: see accept.
 func (l *Locks) untilPoll(a *asker, reply redisstore.Reply) (time.Duration, error) {
 	if reply.Word() == "doubt" {
 		doubt := &InDoubt{}
@@ -113,19 +115,19 @@ func (l *Locks) untilPoll(a *asker, reply redisstore.Reply) (time.Duration, erro
 	a.waited = poll{a.polls, a.sent}
 	often := min(l.config.Window*time.Duration(max(nearest, place))/nearest, slowest*l.config.Window)
 	pause := often - rand.N(often/5) //nolint:gosec // it spreads the looks of many and hides nothing
-	// one after the other, so that the first look can move all of them on
+	// one after the other, so that the first poll can advance all of them
 	if left >= 0 {
 		pause = min(pause, left+time.Duration(1+2*min(place, nearest))*time.Millisecond)
 	}
 	return pause, nil
 }
 
-// accept is the grant that a message tells, with which its holder begins at once: he asks for the
-// rest of his TTL while he works, if that takes longer than a moment. Redis keeps the lock for him
-// for a claim window from when it handed it over, which was after it had answered the look that the
-// message names. So he counts on it for that long from when he sent that look, and on no clock of
-// another machine. If too little is left of that, more of it is wanted as a margin, or replicas are
-// to confirm the grant, he asks first.
+// accept returns the grant in a notification, with which its holder begins at once: it asks for the
+// rest of its TTL while it works, if it holds for more than an instant. Redis keeps the lock for it
+// for a claim window from the handover, which was after Redis answered the poll that the
+// notification names. So the holder counts on that long from when it sent that poll, and on no
+// clock of another machine. It asks first if too little of that remains, if more of it is wanted as
+// a margin, or if replicas are to confirm the grant.
 func (l *Locks) accept(a *asker, heard notification) (Grant, bool) {
 	span := min(l.config.Window, a.TTL)
 	grant := Grant{
@@ -135,21 +137,21 @@ func (l *Locks) accept(a *asker, heard notification) (Grant, bool) {
 	return grant, early && l.config.Margin <= span/10 && l.store.Ack() == 0
 }
 
-// age is how long a moment has been over, by monotonic or wall time, whichever says more.
+// age is how long ago a time was, by monotonic or wall time, whichever is longer.
 func age(moment time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(moment), now.Round(0).Sub(moment.Round(0)))
 }
 
-// passed is the grant that Redis has passed on when another of this process gave the lock back.
+// passed is the grant that Redis passed on when another holder of this process gave the lock back.
 func (a *asker) passed(heard notification) Grant {
 	return Grant{
 		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(a.TTL), Now: heard.now, sent: heard.sent, keys: a.keys,
 	}
 }
 
-// sleep waits for news, for the turn in the line of this process, for a while, or for the context's
-// end, which it tells.
+// sleep waits for a notification, for a lease that is handed on locally, for a while, or for the
+// end of the context. It reports whether the context is still open.
 func sleep(ctx context.Context, notified <-chan notification, turn <-chan struct{}, d time.Duration) (heard notification, ok bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -164,8 +166,8 @@ func sleep(ctx context.Context, notified <-chan notification, turn <-chan struct
 	return heard, ctx.Err() == nil
 }
 
-// giveUp ends a request that has waited long enough. It leaves nothing behind: a place in the
-// queue, or a lock that was handed over just now, is given back.
+// giveUp ends a request that has waited long enough. It gives back its place in the queue, or a
+// lock that was handed over just now.
 func (l *Locks) giveUp(ctx context.Context, a *asker, last error) error {
 	l.takeBack(ctx, a)
 	return refused(ctx, last)
@@ -179,7 +181,7 @@ func refused(ctx context.Context, last error) error {
 	return last
 }
 
-// abandon gives back what a request may have got whose outcome is not known.
+// abandon gives back what a request with an unknown outcome may have got.
 func (l *Locks) abandon(ctx context.Context, a *asker, err error) {
 	if unknown(err) {
 		l.takeBack(ctx, a)

@@ -35,7 +35,7 @@ var toldOfCounters = map[wire.Code]error{
 	"outcome-unknown":              client.ErrUnknownOutcome,
 }
 
-func TestEveryCodeOfACounterIsTold(t *testing.T) {
+func TestEveryCodeOfACounterIsReported(t *testing.T) {
 	for code, want := range toldOfCounters {
 		_, err := troubled(t, code).Incr(t.Context(), "orders")
 		expect.Equal(t, "the code of the error", wantError(t, err, want, "code", code).Code, string(code))
@@ -347,7 +347,7 @@ func TestWhatIsNoCounterIsNotSent(t *testing.T) {
 
 // An answer of which a part is missing or impossible is none: nobody may use values that others can
 // have.
-func TestValuesThatCanNotBeAreAnUnknownOutcome(t *testing.T) {
+func TestValuesThatCannotBeAreAnUnknownOutcome(t *testing.T) {
 	for _, body := range []string{
 		`{}`, `{"key":"orders"}`, `{"key":"other","value":2,"first":1}`, `{"key":"orders","value":3,"first":1}`, `{"key":"orders","value":1,"first":2}`,
 		`{"key":"orders:20261121","value":2,"first":1}`, `{"key":"orders","value":2,"first":1,"number":"A"}`, `{"key":"orders","value":"2","first":"1"}`, `null`, ``,

@@ -129,7 +129,7 @@ func TestDoRecordsAnAnswerThatIsTooLargeWithoutItsBody(t *testing.T) {
 }
 
 // The answer is the truth although it cannot be recorded: the caller gets both.
-func TestDoTellsThatAnAnswerIsNotRecorded(t *testing.T) {
+func TestDoReportsThatAnAnswerIsNotRecorded(t *testing.T) {
 	s := embedded(t)
 	for name, row := range map[string]struct {
 		fault  fault

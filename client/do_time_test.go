@@ -36,7 +36,7 @@ func TestAGrantThatComesTooLateIsNotBegun(t *testing.T) {
 
 // The caller goes away while its claim is under way. Nothing was begun, so the token must not end
 // in doubt.
-func TestACallerWhoGoesAwayDuringTheClaim(t *testing.T) {
+func TestACallerThatGoesAwayDuringTheClaim(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer time.Duration // until the claim's answer
 		ends   time.Duration // until Do does

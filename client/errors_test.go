@@ -76,7 +76,7 @@ func problem(code wire.Code) wire.Problem {
 	return p
 }
 
-func TestEveryCodeIsTold(t *testing.T) {
+func TestEveryCodeIsReported(t *testing.T) {
 	for code, want := range both(told, toldOfWorkers) {
 		t.Run(string(code), func(t *testing.T) {
 			p := problem(code)
@@ -179,7 +179,7 @@ func TestAnswersThatAreNotTheServices(t *testing.T) {
 }
 
 // A look changes nothing: whatever came instead of an answer, it was just not served.
-func TestALookThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
+func TestAReadThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
 	for name, answer := range map[string]fault{
 		"proxy":     says(502, "text/html", "bad gateway"),
 		"unknown":   says(503, "application/problem+json", `{"code":"outcome-unknown"}`),
@@ -195,7 +195,7 @@ func TestALookThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-func TestATokenThatCanNotBeOneWasNotIssued(t *testing.T) {
+func TestATokenThatCannotBeOneWasNotIssued(t *testing.T) {
 	for _, body := range []string{`{}`, `{"token":"a/b"}`, `{"token":""}`, `{"token":1}`} {
 		c := answering(t, 201, body)
 		_, err := c.Issue(t.Context(), "", 0)

@@ -343,7 +343,7 @@ func TestExamplesKnowThatNothingWasDone(t *testing.T) {
 	})
 }
 
-func TestExamplesTellThatAnAnswerIsNotRecorded(t *testing.T) {
+func TestExamplesReportThatAnAnswerIsNotRecorded(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		w.line.disturb(only("complete", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`)))
 		got := w.run(t, issue(t, w.Client))

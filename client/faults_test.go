@@ -253,7 +253,7 @@ func (mute) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("something failed")
 }
 
-func TestATransportThatTellsNothingMayHaveSentIt(t *testing.T) {
+func TestATransportThatReportsNothingMayHaveSentIt(t *testing.T) {
 	c := connect(t, "http://h", func(config *client.Config) { config.HTTPClient = &http.Client{Transport: mute{}} })
 	_, err := c.Claim(t.Context(), "a-token", client.Terms{})
 	wantError(t, err, client.ErrUnknownOutcome)

@@ -210,7 +210,7 @@ func TestAHolderReacquires(t *testing.T) {
 
 // The reply to an acquire is lost, or comes too late to be of use: that costs a worker id until its
 // window ends. The next one is another.
-func TestAGrantWhoseReplyWasLostIsNobodys(t *testing.T) {
+func TestAGrantWithALostReplyHasNoHolder(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault fault
 		taken int
@@ -317,7 +317,7 @@ func TestStartWorkerGoesOnUntilThereIsAGrant(t *testing.T) {
 	})
 }
 
-func TestWhatCanNotBeLeasedIsAskedForOnce(t *testing.T) {
+func TestWhatCannotBeLeasedIsAskedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
 		acquire(t, s.Client, "orders", client.WorkerRequest{})

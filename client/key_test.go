@@ -50,7 +50,7 @@ func TestClientShowsItsKey(t *testing.T) {
 
 // A service that asks too often is told so as one that cannot be served now: nothing was done, and
 // when to ask again.
-func TestClientIsToldThatItAsksTooOften(t *testing.T) {
+func TestClientLearnsThatItAsksTooOften(t *testing.T) {
 	c := faced(t, func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		w.Header().Set("Retry-After", "7")
 		return says(429, "application/problem+json", `{"code":"too-many-requests","retryable":true}`)(w, r, nil)

@@ -32,7 +32,7 @@ var toldOfLocks = map[wire.Code]error{
 	"outcome-unknown":   client.ErrUnknownOutcome,
 }
 
-func TestEveryCodeOfALockIsTold(t *testing.T) {
+func TestEveryCodeOfALockIsReported(t *testing.T) {
 	for code, want := range toldOfLocks {
 		c := troubled(t, code)
 		_, err := c.TryAcquireLock(t.Context(), "deploy", client.LockRequest{})
@@ -312,7 +312,7 @@ func TestAWaitIsLongerThanTheServiceAllows(t *testing.T) {
 }
 
 // On a real Redis: the context ends before another has the lock, who waits for it at Redis itself.
-func TestALockIsToldBeforeItIsFree(t *testing.T) {
+func TestContextOfALockEndsBeforeItIsFree(t *testing.T) {
 	redis := redistest.Start(t)
 	for name, fault := range map[string]fault{"service gone": hangUp, "black hole": silent} {
 		t.Run(name, func(t *testing.T) {
@@ -352,7 +352,7 @@ func trustEnds(held *client.Lock) <-chan time.Time {
 	return ends
 }
 
-func TestLockCallsThatCanNotBeMeantAreNotSent(t *testing.T) {
+func TestLockCallsThatCannotBeMeantAreNotSent(t *testing.T) {
 	s := embedded(t)
 	for _, name := range []string{"", ".", "..", "a/b", "a b", "é", "a?force=1", "a%2Fb", "a\x00"} {
 		_, err := s.TryAcquireLock(t.Context(), name, client.LockRequest{})

@@ -233,7 +233,7 @@ func TestAnswerThatIsTooLargeIsRefusedAndCanBeLeftOut(t *testing.T) {
 	expect.Equal(t, "bytes of the answer", len(outcome.Answer.Body), 700<<10)
 }
 
-func TestFingerprintTellsPartsApart(t *testing.T) {
+func TestFingerprintSeparatesParts(t *testing.T) {
 	seen := map[string]bool{}
 	for _, parts := range [][]string{nil, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"a,b"}, {"1:a"}, {"a,1:b"}, {"b", "a"}} {
 		fingerprint := client.Fingerprint(parts...)

@@ -244,7 +244,7 @@ func TestProcessKnowsABoundedNumberOfKeys(t *testing.T) {
 
 // What has expired is taken off the list by those who list, and one call does not pay for all of
 // it.
-func TestListLooksAtABoundedNumberOfNames(t *testing.T) {
+func TestListReadsABoundedNumberOfNames(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var reads atomic.Int64

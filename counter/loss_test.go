@@ -147,7 +147,7 @@ func noLife(request counter.Request) int64 {
 	return 1
 }
 
-func TestWatchTellsOfManyCountersInTime(t *testing.T) {
+func TestWatchReportsManyCountersInTime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var away atomic.Bool

@@ -100,7 +100,7 @@ func TestOneINCRBYOfAKeyIsUnderWay(t *testing.T) {
 	c.want(t, "k", 52)
 }
 
-func TestCallerWhoGivesUpLeavesAGap(t *testing.T) {
+func TestCallerThatGivesUpLeavesAGap(t *testing.T) {
 	t.Parallel()
 	g, proxy := newGate(t, redistest.Start(t).Addr())
 	c := process(t, proxy.URL(), func(c *redisstore.Config, _ *counter.Config) { c.Timeout = patience })

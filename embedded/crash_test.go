@@ -267,7 +267,7 @@ func TestASecondOpenerIsRefused(t *testing.T) {
 
 // A process that is being started has a copy of every open file until it is the other program. It
 // must not hold the directory.
-func TestADirectoryIsFreeWhenItsStoreIsClosedWhoeverHasACopyOfTheFile(t *testing.T) {
+func TestADirectoryIsFreeWhenItsStoreIsClosedDespiteCopiesOfTheFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	copied, err := syscall.Dup(int(s.journal.dir.lock.Fd()))

@@ -276,7 +276,7 @@ func watch(s *Store) *spy {
 	return watcher
 }
 
-func TestOnlyRepliesThatTellOfSomethingNewCostAnFsync(t *testing.T) {
+func TestOnlyRepliesWithSomethingNewCostAnFsync(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	c := client(t, s)
 	log := watch(s)
@@ -300,7 +300,7 @@ func TestOnlyRepliesThatTellOfSomethingNewCostAnFsync(t *testing.T) {
 // code that is right.
 const aMoment = 50 * time.Millisecond
 
-func TestRepliesWaitForTheWritesTheyTellOf(t *testing.T) {
+func TestRepliesWaitForTheWritesTheyReport(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	log := watch(s)
 	log.gate = make(chan struct{})
@@ -376,7 +376,7 @@ func TestAMessageWaitsForTheScriptThatSendsIt(t *testing.T) {
 	}
 }
 
-func TestAStoreThatCanNotWriteRefusesEverything(t *testing.T) {
+func TestAStoreThatCannotWriteRefusesEverything(t *testing.T) {
 	for name, short := range map[string]bool{"nothing is written": false, "half is written": true} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

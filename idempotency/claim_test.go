@@ -18,7 +18,7 @@ import (
 
 var answer = Answer{Status: 201, Body: []byte("done")}
 
-func TestTokenGoesThroughItsLife(t *testing.T) {
+func TestTokenGoesThroughItsStates(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
 		ref := issue(t, tokens, "")
@@ -45,7 +45,7 @@ func TestTokenGoesThroughItsLife(t *testing.T) {
 	})
 }
 
-func TestClaimTellsTheTruthWhileAnAttemptRuns(t *testing.T) {
+func TestClaimReportsARunningAttempt(t *testing.T) {
 	tokens := embeddedTokens(t)
 	ref := ClientKey("", "r", "k")
 	claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
@@ -99,7 +99,7 @@ func TestScopeOfATokenMustFitTheRoute(t *testing.T) {
 	}
 }
 
-func TestTermsOutOfBoundsAreRefusedBeforeAnythingIsSent(t *testing.T) {
+func TestClaimOptionsOutOfBoundsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	tokens := embeddedTokens(t)
 	ref := issue(t, tokens, "")
 	for _, terms := range []Terms{{Policy: "maybe"}, {Lease: time.Millisecond}, {Lease: 25 * time.Hour}, {Retention: -1}, {Retention: 31 * 24 * time.Hour}} {

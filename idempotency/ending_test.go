@@ -19,7 +19,7 @@ import (
 
 // Every way in which an attempt can end, for an answer that is kept back until the handler has
 // returned and for one that has grown over the limit.
-func TestEndOfAnAttemptDecidesWhatARepeatHears(t *testing.T) {
+func TestEndOfAnAttemptDecidesTheAnswerToARepeat(t *testing.T) {
 	type ending struct {
 		name   string
 		route  Route

@@ -153,7 +153,7 @@ func TestTooFewReplicasMeansThatNothingRuns(t *testing.T) {
 	wantState(t, tokens, ClientKey("", "r", "k"), forgotten)
 }
 
-func TestWhatHandsNothingOutIsToldWithoutReplicas(t *testing.T) {
+func TestAnswersThatGrantNothingNeedNoReplicas(t *testing.T) {
 	tokens := lonely(t)
 	h := &handler{}
 	free := tokens.Middleware(Route{Name: "r"})(h)

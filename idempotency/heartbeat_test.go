@@ -29,7 +29,7 @@ func TestHeartbeatKeepsALongHandlersClaim(t *testing.T) {
 	})
 }
 
-func TestHandlerThatIsSupersededIsCancelledAndItsClientTold(t *testing.T) {
+func TestSupersededHandlerIsCancelledAndItsClientGetsTheError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := embeddedTokens(t)
 		causes := make(chan error, 1)

@@ -52,7 +52,7 @@ func TestParseKeyRefuses(t *testing.T) {
 	}
 }
 
-func TestRefOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
+func TestKeyOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
 	const missing, malformed = "missing", "malformed"
 	for _, row := range []struct {
 		name   string

@@ -70,7 +70,7 @@ func TestOperationsInDoubtAreListedOldestFirst(t *testing.T) {
 	})
 }
 
-func TestOperationInDoubtIsToldWithItsNameAndSinceWhen(t *testing.T) {
+func TestOperationInDoubtIsReportedWithItsNameAndTime(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
 		guarded := tokens.Middleware(Route{Name: "pay"})(&handler{serve: func(_ http.ResponseWriter, r *http.Request) {

@@ -21,7 +21,7 @@ import (
 )
 
 // Callers whom the handler sends away leave nothing behind: no key in Redis and no place in memory.
-func TestCallersWhoAreSentAwayLeaveNothing(t *testing.T) {
+func TestRefusedCallersLeaveNothing(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Minute})

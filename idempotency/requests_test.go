@@ -84,7 +84,7 @@ func TestRefusedRequestIsRefusedAgain(t *testing.T) {
 	})
 }
 
-func TestHeaderPrincipalTellsCredentialsApart(t *testing.T) {
+func TestHeaderPrincipalDistinguishesCredentials(t *testing.T) {
 	request := func(headers ...string) *http.Request {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		for _, header := range headers {

@@ -139,7 +139,7 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 }
 
 // A repeat that does not wait leaves no mark, so that nothing is published for it.
-func TestRunningAttemptIsNotMarkedUnlessSomebodyWaits(t *testing.T) {
+func TestRunningAttemptIsNotMarkedUnlessARequestWaits(t *testing.T) {
 	tokens := embeddedTokens(t)
 	h, let := gate()
 	guarded := tokens.Middleware(Route{Name: "r", Lease: time.Hour})(h)

@@ -43,7 +43,7 @@ func openRivals(t *testing.T, config Config) *rivals {
 
 // A waiter that gets the lock from another process begins with the notification, without an answer
 // from Redis. Redis knows of it.
-func TestHeirBeginsWithTheMessage(t *testing.T) {
+func TestHeirBeginsWithTheNotification(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
 	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}, {TTL: time.Minute, Mode: Permits, Permits: 1, Capacity: 1}} {
@@ -101,7 +101,7 @@ func TestHeirAsksForTheRestOfItsTTL(t *testing.T) {
 }
 
 // One that cannot ask ends with its window, and the lock goes to the next.
-func TestHeirThatCanNotAskEndsWithItsWindow(t *testing.T) {
+func TestHeirThatCannotAskEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 5 * time.Second})
 	held := must(t, r.one, "early", Request{})
@@ -125,7 +125,7 @@ func TestHeirThatCanNotAskEndsWithItsWindow(t *testing.T) {
 
 // A notification counts as a grant only if the poll that it names shows how much of the window
 // remains at least, and that is enough.
-func TestNewsThatIsNoGrant(t *testing.T) {
+func TestNotificationThatIsNoGrant(t *testing.T) {
 	t.Parallel()
 	const window = 30 * time.Second
 	poll2 := func(ago time.Duration) poll { return poll{2, time.Now().Add(-ago)} }
@@ -165,7 +165,7 @@ func TestNewsThatIsNoGrant(t *testing.T) {
 
 // A stale notification, of a window that has passed, makes its waiter poll, and does not grant it
 // another holder's lock.
-func TestStaleNewsGivesNothing(t *testing.T) {
+func TestStaleNotificationGrantsNothing(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
 	held := must(t, r.one, "early", Request{})
@@ -187,7 +187,7 @@ func TestStaleNewsGivesNothing(t *testing.T) {
 	}
 }
 
-func FuzzReadNews(f *testing.F) {
+func FuzzParseNotification(f *testing.F) {
 	for _, text := range []string{"", "t", "t 5 1700000000000 1", "t 5 1700000000000", "t 5 1700000000000 1 2", "t 0 1 1", "t -5 1 1", "t 5 1 0", " 5 1 1", "t  5 1 1", "t x y z", "t 9223372036854775808 1 1"} {
 		f.Add(text)
 	}

@@ -102,7 +102,7 @@ func TestOldTokenDoesNotMeetAPlainClientsLock(t *testing.T) {
 
 // The connection of a holder is cut: its context ends before another can hold, although no reply
 // ever comes.
-func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
+func TestContextOfTheHolderEndsBeforeAnotherCanHold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var cut atomic.Bool
@@ -133,7 +133,7 @@ func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 
 // A subscription is lost just when the lock is handed over. The waiter learns of it when the
 // connection is back.
-func TestMessageMissedDuringAReconnectStallsNobody(t *testing.T) {
+func TestMessageMissedDuringAReconnectStallsNoWaiter(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})

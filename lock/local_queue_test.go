@@ -112,7 +112,7 @@ func TestLockIsHandedOnWithinAProcessWithoutAskingRedis(t *testing.T) {
 }
 
 // A holder's context ends before the lock is handed on: here that takes its time.
-func TestHolderIsToldBeforeHeHandsTheLockOn(t *testing.T) {
+func TestContextOfTheHolderEndsBeforeTheLockIsHandedOn(t *testing.T) {
 	locks := open(t, embeddedStore(t), Config{})
 	held := must(t, locks, "told", Request{})
 	next := startLocalWaiters(t, locks, "told", 1)[0]
@@ -237,7 +237,7 @@ func TestDoubtfulLeaseIsGivenBackInsteadOfHandedOn(t *testing.T) {
 }
 
 // A holder that was handed a lock on counts on the remaining lease, and renews it.
-func TestHandedOnLockHasWhatIsLeftAndIsRenewed(t *testing.T) {
+func TestHandedOnLockHasTheRemainingLeaseAndIsRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
 		held := must(t, locks, "left", Request{})
@@ -276,7 +276,7 @@ func TestHandedOnLockHasWhatIsLeftAndIsRenewed(t *testing.T) {
 
 // A request that waits for longer than a quarter of a second has a place at Redis, which it gives
 // back when the lock is handed on to it.
-func TestFirstInLineOfAProcessStandsInLineAtRedisBeforeLong(t *testing.T) {
+func TestFirstLocalWaiterQueuesAtRedisBeforeLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
 		held := must(t, locks, "seen", Request{})
@@ -445,7 +445,7 @@ func TestHoldersThatNeverReleaseAreForgotten(t *testing.T) {
 
 // While Redis does not answer, each of the waiters of a process gets the error as soon as if it
 // were alone.
-func TestEveryWaiterOfAProcessHearsOfAnOutage(t *testing.T) {
+func TestEveryWaiterOfAProcessGetsTheErrorOfAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})
 	rival := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})

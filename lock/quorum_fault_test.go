@@ -14,7 +14,7 @@ import (
 
 // The connections of a holder are cut, in any way: its context ends before another can hold,
 // although no reply ever comes.
-func TestHolderOfAQuorumIsToldBeforeAnybodyElseCanHold(t *testing.T) {
+func TestContextOfAQuorumsHolderEndsBeforeAnotherCanHold(t *testing.T) {
 	t.Parallel()
 	for _, fate := range []redistest.Fate{redistest.Swallow, redistest.CutBefore, redistest.CutAfter} {
 		field := startField(t, 3)

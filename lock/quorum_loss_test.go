@@ -61,7 +61,7 @@ func TestServerThatRestartsEmptyGrantsNothingUntilOldLeasesHaveEnded(t *testing.
 
 // All servers are restarted empty, one right after the other, while a lock is held: it is not
 // granted again before its holder's context has ended.
-func TestNobodyHoldsBesideAHolderWhoseServersWereAllRestartedEmpty(t *testing.T) {
+func TestNoSecondHolderWhenAllServersRestartEmpty(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
 	careful := Config{LongestTTL: 2 * time.Second, Skew: 10 * time.Millisecond, Window: MinTTL}

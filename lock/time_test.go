@@ -75,7 +75,7 @@ func TestHandOverTakesNoTime(t *testing.T) {
 	}
 }
 
-func TestLeaseThatNobodyRenewsEnds(t *testing.T) {
+func TestLeaseThatIsNotRenewedEnds(t *testing.T) {
 	for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 1}} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
@@ -99,7 +99,7 @@ func TestLeaseThatNobodyRenewsEnds(t *testing.T) {
 
 // A waiter that was handed the lock and has died lets the window pass; the next one is served right
 // then. The same with several dead ones of one process.
-func TestDeadWaitersHoldNobodyUpForLongerThanOneWindow(t *testing.T) {
+func TestDeadWaitersDelayTheQueueByOneWindowAtMost(t *testing.T) {
 	for _, dead := range []int{1, 5} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks, others := open(t, store, Config{}), open(t, store, Config{})
@@ -133,7 +133,7 @@ func bury(t *testing.T, locks *Locks, name string, n int) {
 }
 
 // Waiters whose process does not listen any more are passed over at once.
-func TestWaitersWhoseProcessIsGonePassUnnoticed(t *testing.T) {
+func TestWaitersWhoseProcessIsGoneArePassedOver(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, gone := open(t, store, Config{}), open(t, store, Config{})
 		held := must(t, locks, "gone", Request{})
@@ -176,7 +176,7 @@ func TestLostMessageCostsLessThanAWindow(t *testing.T) {
 
 // A lock that is free although it has waiters, as after a stall in which a message and a release
 // crossed, goes to the first of them.
-func TestFreeLockGoesToTheFirstInLine(t *testing.T) {
+func TestFreeLockGoesToTheFirstWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
 		held := must(t, locks, "free", Request{})
@@ -253,7 +253,7 @@ func TestManyEndsWhenOneOfThemDoes(t *testing.T) {
 }
 
 // Names that are used for a moment leave nothing: the fences go a minute after their leases.
-func TestShortLivedNamesLeaveNothingBehind(t *testing.T) { leavesNothing(t, 210) }
+func TestShortLivedNamesLeaveNothing(t *testing.T) { leavesNothing(t, 210) }
 
 // leavesNothing uses that many names for a moment, in every mode and every way of ending.
 func leavesNothing(t *testing.T, names int) {

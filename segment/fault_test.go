@@ -98,7 +98,7 @@ func TestTakeIsGivenUpAfterItsTimeout(t *testing.T) {
 
 // Nothing is kept for a tag that the source does not have: no entry, no name, no goroutine, however
 // many ask for however many of them.
-func TestUnknownTagsLeaveNothingBehind(t *testing.T) {
+func TestUnknownTagsLeaveNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 10)
 		s := open(t, source, Config{MaxTags: 10})

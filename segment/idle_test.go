@@ -44,7 +44,7 @@ func wantTags(t *testing.T, s *Segments, tags, letGo int64) {
 	expect.Equal(t, "tags that were let go", s.Totals().LetGo, letGo)
 }
 
-func TestTagThatNobodyAsksForIsLetGo(t *testing.T) {
+func TestUnusedTagIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		log := &bytes.Buffer{}
 		s := open(t, tags(2), Config{Idle: 10 * time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
@@ -188,7 +188,7 @@ func TestTagsAreBounded(t *testing.T) {
 
 // Names that the source does not have can neither push a tag out nor keep a new one from coming in,
 // as long as fewer than MaxTags are being looked up.
-func TestMadeUpNamesPushNobodyOut(t *testing.T) {
+func TestMadeUpNamesEvictNoTag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, gate := tags(20), newGate()
 		s := open(t, source, Config{MaxTags: 20})

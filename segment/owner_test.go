@@ -54,7 +54,7 @@ func TestOneOwnerDoesNotKeepAllTagsFromOthers(t *testing.T) {
 }
 
 // Names that the source does not have push no tag of another owner's out.
-func TestMadeUpNamesOfAnotherOwnerPushNobodyOut(t *testing.T) {
+func TestMadeUpNamesOfAnotherOwnerEvictNoTag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, tags(20), Config{MaxTags: 20, Owner: ownerOf})
 		draws(t, s, "a", 0, 20)

@@ -58,7 +58,7 @@ func (l leafTable) behind(t *testing.T, f *fault, timeout time.Duration) *segmen
 
 // Each row breaks one fetch at one of its steps. What the fetch is told must be true, and what it
 // was not told must be a gap.
-func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
+func TestLeafAllocReportsABrokenFetch(t *testing.T) {
 	const hang = 5 * time.Second // the steps before the one that hangs have to be done by then
 	eachServer(t, func(t *testing.T, server *sqltest.Server) {
 		l := newLeafTable(t, server)
@@ -119,7 +119,7 @@ func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
 
 // A link that breaks without a word leaves the transaction open, and the row locked, for as long as
 // the server believes in it.
-func TestLinkThatBreaksWithoutAWordKeepsNoRowLockedForLong(t *testing.T) {
+func TestLinkThatBreaksSilentlyKeepsNoRowLockedForLong(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *sqltest.Server) {
 		l := newLeafTable(t, server)
 		// as docs/segments.md says; PostgreSQL is told so by the source

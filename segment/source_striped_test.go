@@ -278,7 +278,7 @@ func TestStoreThatHangsStopsNothing(t *testing.T) {
 }
 
 // Who gives up says nothing about a store.
-func TestCallerWhoGivesUpTakesNoStoreDown(t *testing.T) {
+func TestCallerThatGivesUpTakesNoStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, s := cellars(t, 1)
 		all[0].breaks(nil, true)
@@ -296,7 +296,7 @@ func TestCallerWhoGivesUpTakesNoStoreDown(t *testing.T) {
 	})
 }
 
-func TestStripedTellsTheWorstOfWhatItsStoresAnswer(t *testing.T) {
+func TestStripedReportsTheWorstAnswerOfItsStores(t *testing.T) {
 	unknown := &redisstore.Error{Op: "take", Class: redisstore.ErrUnknownOutcome, Cause: context.DeadlineExceeded}
 	for _, row := range []struct {
 		answers []error

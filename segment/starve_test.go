@@ -135,7 +135,7 @@ func TestEndedContextStartsNoFetch(t *testing.T) {
 
 // Who waits gets the error with its class and cause, at once. The next one asks again at once, and
 // gets ids as soon as the source has some.
-func TestStarvedCallerIsToldAtOnceAndTriesAtOnce(t *testing.T) {
+func TestStarvedCallerGetsTheErrorAtOnceAndTriesAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, s, tag := drained(t, Config{}, refused)
 		time.Sleep(time.Hour) // the backoff is at its longest

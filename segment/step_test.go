@@ -74,7 +74,7 @@ func TestNextRangeIsFetchedWhenATenthIsUsed(t *testing.T) {
 
 // The mark is met once for each range: draws behind it are as plain as those before, and so are
 // those of the next range.
-func TestDrawsBehindTheMarkArePlainAgain(t *testing.T) {
+func TestDrawsAfterTheMarkArePlainAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, newShelf("orders", 1, 100), Config{})
 		tag := handle(t, s, "orders")

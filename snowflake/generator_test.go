@@ -160,7 +160,7 @@ func TestUsedUntilIsOfTheCurrentGrant(t *testing.T) {
 	})
 }
 
-func TestStopIsForGoodAndTellsWhatWasUsed(t *testing.T) {
+func TestStopIsFinalAndReportsWhatWasUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := generator(t, granted(1, time.Hour), like{Layout: snowflake.MustLayout("31/10/2@s")})
 		nextN(t, g, 4)
@@ -216,7 +216,7 @@ func TestClockThatIsBehindStandsStill(t *testing.T) {
 	})
 }
 
-func TestLayoutsAndEpochsThatCanNotStamp(t *testing.T) {
+func TestLayoutsAndEpochsThatCannotStamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
 		g := generator(t, d, like{Epoch: time.Now().Add(time.Second)})

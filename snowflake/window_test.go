@@ -98,7 +98,7 @@ func TestBusyGeneratorStopsAtTheWindowsEnd(t *testing.T) {
 	})
 }
 
-func TestNoLeaseIsToldWithTheWorkersReason(t *testing.T) {
+func TestNoLeaseIsReportedWithTheWorkersReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
 		g := generator(t, d, like{})

@@ -181,7 +181,7 @@ func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, ref Ref, o
 		answer, err := t.answerKeys.open(ref.record, []byte(stored))
 		return Outcome{Answer: answer}, err
 	case "busy":
-		var busy InProgress
+		var busy InProgressError
 		if err := reply.Scan(&busy.Left); err != nil {
 			return Outcome{}, err
 		}

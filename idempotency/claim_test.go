@@ -51,9 +51,9 @@ func TestClaimReportsARunningAttempt(t *testing.T) {
 	claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
 
 	_, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
-	var busy *InProgress
+	var busy *InProgressError
 	if !errors.As(err, &busy) || busy.Left <= 0 || busy.Left > time.Hour {
-		t.Errorf("a second Claim: got error %v, want InProgress with up to an hour left", err)
+		t.Errorf("a second Claim: got error %v, want an InProgressError with up to an hour left", err)
 	}
 	expect.Error(t, "a second Claim", err, redisstore.ErrRefused)
 	_, err = tokens.Claim(t.Context(), ref, Terms{Fingerprint: "g"})

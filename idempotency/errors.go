@@ -42,19 +42,19 @@ type explained struct{ text string }
 func (e *explained) Error() string { return e.text }
 func (e *explained) Unwrap() error { return errPolicy }
 
-// InProgress is [ErrInProgress] with what is left of the running attempt's lease.
-type InProgress struct{ Left time.Duration }
+// InProgressError is [ErrInProgress] with what is left of the running attempt's lease.
+type InProgressError struct{ Left time.Duration }
 
 // Error says how long the running attempt may still be silent.
-func (e *InProgress) Error() string {
+func (e *InProgressError) Error() string {
 	return fmt.Sprintf("%v; its lease has %v left", ErrInProgress, e.Left)
 }
 
 // RetryAfter returns Left.
-func (e *InProgress) RetryAfter() time.Duration { return e.Left }
+func (e *InProgressError) RetryAfter() time.Duration { return e.Left }
 
 // Unwrap gives ErrInProgress.
-func (e *InProgress) Unwrap() error { return ErrInProgress }
+func (e *InProgressError) Unwrap() error { return ErrInProgress }
 
 // InDoubtError is [ErrInDoubt] with what is known of the operation.
 type InDoubtError struct {

@@ -20,7 +20,7 @@ func CheckOwner(owner string) error {
 	return nil
 }
 
-// Claim looks at a token and takes it in one step. The errors: an *InProgress, ErrInDoubt,
+// Claim looks at a token and takes it in one step. The errors: an *InProgressError, ErrInDoubt,
 // ErrMismatch, ErrUnknownToken; redisstore.ErrUnavailable (nothing was done),
 // redisstore.ErrUnknownOutcome (the claim may stand); a *QuotaError, if an attempt would have
 // begun.

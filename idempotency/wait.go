@@ -67,7 +67,7 @@ func (t *Tokens) beginOrWait(ctx context.Context, ref Ref, terms Terms, patience
 
 // lookAgain is when a running attempt's lease can have ended, but not too soon and not too late.
 func lookAgain(err error) time.Duration {
-	busy, _ := errors.AsType[*InProgress](err)
+	busy, _ := errors.AsType[*InProgressError](err)
 	return min(max(busy.Left, shortestLook), longestLook)
 }
 

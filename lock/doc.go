@@ -60,7 +60,7 @@
 //	   |                   |                 |  answered: held for its TTL
 //	   |                   |                 |  not answered: lost, the next waiter's turn
 //	   |                   |
-//	   |                   +-- Wait or context over --> refused, *Held
+//	   |                   +-- Wait or context over --> refused, *HeldError
 //	   +-- free: granted at once --> held
 //
 //	held -- Release ------------------------> ErrReleased; the next waiter is served

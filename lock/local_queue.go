@@ -328,7 +328,7 @@ func (l *Locks) waitLocal(ctx context.Context, a *asker) error {
 		case <-a.turn:
 			return errHanded
 		case <-waiting.Done():
-			return refused(ctx, &Held{Left: -1})
+			return refused(ctx, &HeldError{Left: -1})
 		case <-polls.C:
 			if !l.queues.first(a) {
 				continue

@@ -25,9 +25,9 @@ func TestLocksOnEveryKindOfStore(t *testing.T) {
 			"a cancelled waiter passes its lock on":      passesOn,
 			"bounded waiting":                            bounded,
 			"shared and exclusive":                       shared,
-			"readers after a writer wait":               phaseFair,
+			"readers after a writer wait":                phaseFair,
 			"permits":                                    permits,
-			"holders and waiters":                    shows,
+			"holders and waiters":                        shows,
 			"a broken lock":                              breaks,
 			"names of locks that are held":               lists,
 			"requests that are not valid":                refusesRequests,
@@ -49,7 +49,7 @@ func excludes(t *testing.T, store *redisstore.Store) {
 	wantHeld(t, others, "a", Request{})
 	wantHeld(t, mine, "a", Request{})
 	_, err := others.TryAcquire(t.Context(), "a", Request{})
-	held, ok := errors.AsType[*Held](err)
+	held, ok := errors.AsType[*HeldError](err)
 	if !ok || held.Left <= 0 || held.Left > DefaultTTL {
 		t.Fatalf("TryAcquire of a held lock: got error %v, want a Held with up to %v left", err, DefaultTTL)
 	}

@@ -65,7 +65,7 @@ func permits(t *testing.T, store *redisstore.Store) {
 	wantHeld(t, locks, "sem", Request{Mode: Shared})
 	_, err := locks.Acquire(t.Context(), "sem", Request{Capacity: 4})
 	wantIs(t, err, ErrCapacity, redisstore.ErrRefused)
-	other, _ := errors.AsType[*OtherCapacity](err)
+	other, _ := errors.AsType[*CapacityError](err)
 	expect.Equal(t, "capacity in the refusal", other.Capacity, 3)
 	big := startWaiter(t, others, "sem", two, 1)
 	small := startWaiter(t, locks, "sem", three, 2)

@@ -54,7 +54,7 @@ var (
 // # Errors
 //
 // The answer of a lock is that of the servers together: if a majority has answered and not granted,
-// it is a *[Held] or an *[InDoubt], whatever the rest does. If fewer answer it is
+// it is a *[HeldError] or an *[InDoubtError], whatever the rest does. If fewer answer it is
 // redisstore.ErrUnavailable: nothing was done, or all that was done was taken back. It is
 // redisstore.ErrUnknownOutcome if the request may still have something at a majority: then the lock
 // may be taken, without a holder, until the TTL has passed.
@@ -105,7 +105,7 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 		waiting, cancel = context.WithTimeout(ctx, request.Wait)
 	}
 	defer cancel()
-	var last error = &Held{Left: -1}
+	var last error = &HeldError{Left: -1}
 	for first, answered := true, time.Now(); ; first = false {
 		a := l.attempt(name, request)
 		lock, err := a.acquire(ctx, waiting)
@@ -129,8 +129,8 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 	}
 }
 
-// TryAcquire is Acquire with one attempt. If several ask at the same time it may return a *Held
-// although the lock has no holder.
+// TryAcquire is Acquire with one attempt. If several ask at the same time it may return a
+// *HeldError although the lock has no holder.
 func (l *QuorumLocks) TryAcquire(ctx context.Context, name string, request Request) (*QuorumLock, error) {
 	request, err := l.check(name, request)
 	if err != nil {
@@ -156,10 +156,10 @@ func (l *QuorumLocks) check(name string, request Request) (Request, error) {
 func (l *QuorumLocks) untilAttempt(err error) time.Duration {
 	window := l.config.Window
 	pause := window/20 + rand.N(window*3/20) //nolint:gosec // it keeps those who wait apart and hides nothing
-	if held, ok := errors.AsType[*Held](err); ok && held.Left >= 0 {
+	if held, ok := errors.AsType[*HeldError](err); ok && held.Left >= 0 {
 		return min(pause, held.Left+window/500+rand.N(window/50)) //nolint:gosec // the same
 	}
-	if doubt, ok := errors.AsType[*InDoubt](err); ok {
+	if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 		return min(doubt.Wait+pause, slowest*window)
 	}
 	return pause

@@ -101,19 +101,19 @@ func (a *attempt) enter(ctx context.Context) error {
 // refusalOf is the error for the answers of servers, of which a majority has answered and not
 // granted. A quorum's lock becomes free when it does on as many servers as are missing.
 func refusalOf(response []redisstore.Said[vote], votes redisstore.Votes) error {
-	var held *Held
+	var held *HeldError
 	var wrong error
 	var spans []time.Duration
 	for _, one := range response {
 		refusal := one.Value.refusal
-		if each, ok := errors.AsType[*Held](refusal); ok {
+		if each, ok := errors.AsType[*HeldError](refusal); ok {
 			if held == nil || held.Since.IsZero() || !each.Since.IsZero() && each.Since.Before(held.Since) {
-				held = &Held{Since: each.Since}
+				held = &HeldError{Since: each.Since}
 			}
 			if each.Left >= 0 {
 				spans = append(spans, each.Left)
 			}
-		} else if doubt, ok := errors.AsType[*InDoubt](refusal); ok {
+		} else if doubt, ok := errors.AsType[*InDoubtError](refusal); ok {
 			spans = append(spans, doubt.Wait)
 		} else if refusal != nil {
 			wrong = refusal
@@ -131,7 +131,7 @@ func refusalOf(response []redisstore.Said[vote], votes redisstore.Votes) error {
 	case wrong != nil:
 		return wrong
 	}
-	return &InDoubt{Wait: left}
+	return &InDoubtError{Wait: left}
 }
 
 // ask sends all servers the same.

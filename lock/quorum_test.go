@@ -23,7 +23,7 @@ func TestQuorumHasOneHolder(t *testing.T) {
 		everywhere(t, mine, held)
 		_, err := others.TryAcquire(t.Context(), "one", Request{})
 		wantOnly(t, err, ErrHeld)
-		refused, _ := errors.AsType[*Held](err)
+		refused, _ := errors.AsType[*HeldError](err)
 		if refused == nil || refused.Left <= time.Second || refused.Left > time.Minute || held.Since().Sub(refused.Since).Abs() > time.Minute {
 			t.Errorf("TryAcquire of what is held since %v: got %+v, want that, give or take a minute, and up to a minute left", held.Since(), refused)
 		}

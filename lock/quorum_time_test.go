@@ -122,7 +122,7 @@ func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
 			}
 		}
 		_, err := locks.TryAcquire(t.Context(), "silent", Request{})
-		refused, _ := errors.AsType[*Held](err)
+		refused, _ := errors.AsType[*HeldError](err)
 		// two must end, of those that it has answers of
 		if refused == nil || refused.Left > 5*time.Second || refused.Left < 2900*time.Millisecond {
 			t.Errorf("TryAcquire of what has leases of 1s, 3s and 5s: got %+v, want between 2.9s and 5s left", refused)

@@ -345,10 +345,10 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 	})
 }
 
-func wantDoubt(t *testing.T, err error) *InDoubt {
+func wantDoubt(t *testing.T, err error) *InDoubtError {
 	t.Helper()
 	wantIs(t, err, ErrInDoubt, redisstore.ErrRefused)
-	doubt, _ := errors.AsType[*InDoubt](err)
+	doubt, _ := errors.AsType[*InDoubtError](err)
 	if doubt == nil || doubt.Wait <= 0 {
 		t.Fatal(err)
 	}

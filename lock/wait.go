@@ -51,7 +51,7 @@ func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notif
 		waiting, cancel = context.WithTimeout(ctx, a.Wait)
 	}
 	defer cancel()
-	var last error = &Held{Left: -1}
+	var last error = &HeldError{Left: -1}
 	a.placed = true
 	heard := false // an answer of Redis
 	for answered := time.Now(); ; {
@@ -101,7 +101,7 @@ func (l *Locks) isFinal(err error, answered time.Time) bool {
 // that has its place in the queue is recorded: see accept.
 func (l *Locks) untilPoll(a *asker, reply redisstore.Reply) (time.Duration, error) {
 	if reply.Word() == "doubt" {
-		doubt := &InDoubt{}
+		doubt := &InDoubtError{}
 		err := reply.Scan(&doubt.Wait)
 		return min(doubt.Wait+time.Millisecond, slowest*l.config.Window), err
 	}

@@ -19,7 +19,7 @@ var (
 	// ErrSyntax says that a text is not what the template, the label's date part or the opaque form
 	// writes.
 	ErrSyntax = errors.New("number: not of this form")
-	// ErrWidth says that a value has more digits than its place. It comes as a *TooWide.
+	// ErrWidth says that a value has more digits than its place. It comes as a *TooWideError.
 	ErrWidth = errors.New("number: too large")
 	// ErrNegative says that a value is negative.
 	ErrNegative = errors.New("number: negative")
@@ -27,15 +27,15 @@ var (
 	ErrTime = errors.New("number: out of the calendar")
 )
 
-// TooWide is [ErrWidth] with the largest value that can be written. It does not tell the value,
-// which an opaque number hides.
-type TooWide struct{ Max int64 }
+// TooWideError is [ErrWidth] with the largest value that can be written. It does not tell the
+// value, which an opaque number hides.
+type TooWideError struct{ Max int64 }
 
 // Error says what the largest value is.
-func (e *TooWide) Error() string { return fmt.Sprintf("%v: %d at most", ErrWidth, e.Max) }
+func (e *TooWideError) Error() string { return fmt.Sprintf("%v: %d at most", ErrWidth, e.Max) }
 
 // Unwrap gives ErrWidth.
-func (e *TooWide) Unwrap() error { return ErrWidth }
+func (e *TooWideError) Unwrap() error { return ErrWidth }
 
 // check reports whether a value lies between 0 and most.
 func check(value, most int64) error {
@@ -43,7 +43,7 @@ func check(value, most int64) error {
 	case value < 0:
 		return ErrNegative
 	case value > most:
-		return &TooWide{most}
+		return &TooWideError{most}
 	}
 	return nil
 }

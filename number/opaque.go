@@ -75,7 +75,7 @@ func (o Opaque) Digits() int { return o.digits }
 func (o Opaque) Max() int64 { return largest(o.digits) }
 
 // Encode writes a value as decimal digits, always as many as Digits says. ErrNegative, and ErrWidth
-// with the largest value (see TooWide).
+// with the largest value (see TooWideError).
 func (o Opaque) Encode(value int64) (string, error) {
 	text, err := o.Append(make([]byte, 0, MaxDigits), value)
 	return string(text), err

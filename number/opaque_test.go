@@ -167,7 +167,7 @@ func TestOpaqueRefusesWhatDoesNotFit(t *testing.T) {
 				want = number.ErrNegative
 			}
 			text, err := o.Encode(value)
-			var wide *number.TooWide
+			var wide *number.TooWideError
 			if !errors.Is(err, want) || text != "" || errors.As(err, &wide) && wide.Max != most {
 				t.Errorf("%d in %d digits: %q, %v", value, digits, text, err)
 			}

@@ -99,8 +99,8 @@ func (t Template) Max() int64 { return largest(t.width) }
 
 // Format writes a value, with the date that the moment has in its own zone: give it the moment and
 // the zone that the value's calendar key was asked with. Without a date part the moment does not
-// matter. ErrNegative, ErrWidth with the largest value (see TooWide), and ErrTime for years that
-// cannot be written.
+// matter. ErrNegative, ErrWidth with the largest value (see TooWideError), and ErrTime for years
+// that cannot be written.
 func (t Template) Format(value int64, at time.Time) (string, error) {
 	text, err := t.Append(nil, value, at)
 	return string(text), err

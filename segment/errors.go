@@ -18,7 +18,7 @@ var (
 	// ErrTooManyTags means that as many tags are in use as may be.
 	ErrTooManyTags = redisstore.Refusal("segment: too many tags are in use")
 	// ErrWentBack means that the source gave ids at or below some that this process has seen
-	// already. They are not used. See [WentBack].
+	// already. They are not used. See [WentBackError].
 	ErrWentBack = redisstore.Refusal("segment: the source went back")
 	// ErrBadRange means that what the source gave is no range of ids. It is not used.
 	ErrBadRange = redisstore.Refusal("segment: the source gave no range of ids")
@@ -37,16 +37,16 @@ func (databaseError) Unwrap() error { return redisstore.ErrUnavailable }
 // errGone says that a chain was let go: the tag has another one, or none.
 var errGone = errors.New("segment: let go")
 
-// WentBack is [ErrWentBack] with what was given.
-type WentBack struct {
+// WentBackError is [ErrWentBack] with what was given.
+type WentBackError struct {
 	Range Range
 	Seen  int64 // an id at or above Range.Lo that this process has seen
 }
 
 // Error says which ids were given, and up to where they were seen.
-func (w *WentBack) Error() string {
+func (w *WentBackError) Error() string {
 	return fmt.Sprintf("%v: it gave %d to %d, and %d was seen before", ErrWentBack, w.Range.Lo, w.Range.Hi, w.Seen)
 }
 
 // Unwrap gives ErrWentBack.
-func (w *WentBack) Unwrap() error { return ErrWentBack }
+func (w *WentBackError) Unwrap() error { return ErrWentBack }

@@ -238,7 +238,7 @@ func TestSourceThatWentBackIsRefusedUntilItIsAhead(t *testing.T) {
 				break
 			}
 			wantIs(t, err, ErrWentBack, redisstore.ErrRefused)
-			var back *WentBack
+			var back *WentBackError
 			if !errors.As(err, &back) || back.Seen != 1100 || back.Range.Lo > 1100 || !strings.Contains(err.Error(), "1100") {
 				t.Errorf("%v: want it to say that 1100 was seen", err)
 			}

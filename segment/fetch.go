@@ -113,7 +113,7 @@ func (c *chain) see(r Range, n *node) error {
 	if seen, found := c.fences.behind(r.Lo, n.delta); found {
 		c.counts.wentBack++
 		c.segments.totals.wentBack.Add(1)
-		return &WentBack{r, seen}
+		return &WentBackError{r, seen}
 	}
 	c.fences = c.fences.raised(n.last, n.delta)
 	return nil

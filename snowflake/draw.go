@@ -70,7 +70,7 @@ func (g *Generator) look(now time.Time) (unit int64, wait time.Duration, err err
 	case unit>>g.layout.Timestamp > 0:
 		err = fmt.Errorf("%w: %v since %v", ErrLayoutUsedUp, g.layout, g.epoch)
 	case unit >= g.window.end:
-		err = &WindowEnded{g.lease.lease.NotAfter}
+		err = &WindowEndedError{g.lease.lease.NotAfter}
 	case unit < g.window.first:
 		wait = g.until(g.window.first, now, 0)
 	default:

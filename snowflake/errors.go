@@ -37,13 +37,13 @@ var (
 	ErrRange = errors.New("snowflake: out of range")
 )
 
-// WindowEnded is [ErrWindowEnded] with the end.
-type WindowEnded struct{ End time.Time }
+// WindowEndedError is [ErrWindowEnded] with the end.
+type WindowEndedError struct{ End time.Time }
 
 // Error says when the window ended.
-func (e *WindowEnded) Error() string {
+func (e *WindowEndedError) Error() string {
 	return fmt.Sprintf("%v: at %s", ErrWindowEnded, e.End.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
 // Unwrap gives ErrWindowEnded.
-func (e *WindowEnded) Unwrap() error { return ErrWindowEnded }
+func (e *WindowEndedError) Unwrap() error { return ErrWindowEnded }

@@ -74,8 +74,8 @@ func New(worker Worker, config Config) (*Generator, error) {
 // Next stamps an id. It waits for the next unit where a sequence and its lead are used up, and for
 // the window where that begins later; ctx ends the wait. ctx is looked at only if there is a wait.
 //
-// The errors: a *WindowEnded; ErrNoLease with the Worker's own; ErrMisfit; ErrReshaped; ErrStopped;
-// ErrBeforeEpoch; ErrLayoutUsedUp; the context's cause.
+// The errors: a *WindowEndedError; ErrNoLease with the Worker's own; ErrMisfit; ErrReshaped;
+// ErrStopped; ErrBeforeEpoch; ErrLayoutUsedUp; the context's cause.
 func (g *Generator) Next(ctx context.Context) (ID, error) {
 	p := g.current.Load()
 	n := p.next.Add(1) - 1

@@ -62,7 +62,7 @@ func TestWindowsEndRefusesAndRenewalGoesOn(t *testing.T) {
 		before = append(before, next(t, g))
 		time.Sleep(time.Millisecond)
 		wantError(t, g, snowflake.ErrWindowEnded)
-		var ended *snowflake.WindowEnded
+		var ended *snowflake.WindowEndedError
 		if _, err := g.Next(t.Context()); !errors.As(err, &ended) || !ended.End.Equal(d.lease.NotAfter) {
 			t.Errorf("got %v", err)
 		}

@@ -47,13 +47,13 @@ func FromContext(ctx context.Context) (attempt *Attempt, ok bool) {
 // heartbeat keeps a claim alive while its handler runs. Between two beats it is a timer and no
 // goroutine.
 type heartbeat struct {
-	tokens *Tokens
-	beyond context.Context // of the request, without its end
-	ref    Ref
-	owner  string
-	terms  Terms
-	cancel context.CancelCauseFunc // ends the handler's context when the claim is lost
-	trust  *time.Timer             // ends it when the lease can have ended; nil under Hold
+	tokens   *Tokens
+	detached context.Context // of the request, without its end
+	key      OperationKey
+	owner    string
+	options  ClaimOptions
+	cancel   context.CancelCauseFunc // ends the handler's context when the claim is lost
+	trust    *time.Timer             // ends it when the lease can have ended; nil under Hold
 
 	mu      sync.Mutex
 	next    *time.Timer
@@ -65,14 +65,14 @@ type heartbeat struct {
 // the claim was sent: from there the process trusts its own claim for one lease. Under Takeover the
 // handler's context ends by a timer of its own when the lease can have ended, whether or not Redis
 // answers: from then on somebody else may run.
-func (t *Tokens) beat(beyond context.Context, ref Ref, owner string, terms Terms, claimed time.Time, cancel context.CancelCauseFunc) *heartbeat {
-	h := &heartbeat{tokens: t, beyond: beyond, ref: ref, owner: owner, terms: terms, cancel: cancel}
-	if terms.Policy == Takeover {
-		h.trust = time.AfterFunc(time.Until(claimed.Add(terms.Lease)), func() { cancel(ErrSuperseded) })
+func (t *Tokens) beat(detached context.Context, key OperationKey, owner string, options ClaimOptions, claimed time.Time, cancel context.CancelCauseFunc) *heartbeat {
+	h := &heartbeat{tokens: t, detached: detached, key: key, owner: owner, options: options, cancel: cancel}
+	if options.Policy == Takeover {
+		h.trust = time.AfterFunc(time.Until(claimed.Add(options.Lease)), func() { cancel(ErrSuperseded) })
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.next = time.AfterFunc(terms.Lease/3, h.beatOnce)
+	h.next = time.AfterFunc(options.Lease/3, h.beatOnce)
 	return h
 }
 
@@ -94,22 +94,22 @@ func (h *heartbeat) beatOnce() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.stopped {
-		h.next.Reset(max(h.terms.Lease/3-time.Since(began), 0))
+		h.next.Reset(max(h.options.Lease/3-time.Since(began), 0))
 	}
 }
 
 // extend reports whether the claim can still be held.
 func (h *heartbeat) extend() bool {
 	sent := time.Now()
-	_, err := h.tokens.Extend(h.beyond, h.ref, h.owner, h.terms.Lease, h.terms.Retention)
+	_, err := h.tokens.Extend(h.detached, h.key, h.owner, h.options.Lease, h.options.Retention)
 	switch {
 	case err == nil && h.trust != nil:
-		h.trust.Reset(time.Until(sent.Add(h.terms.Lease)))
+		h.trust.Reset(time.Until(sent.Add(h.options.Lease)))
 	case errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrUnknownToken):
 		h.cancel(err)
 		return false
 	case err != nil:
-		h.tokens.log.WarnContext(h.beyond, "idempotency: heartbeat failed, trying on", "error", err)
+		h.tokens.log.WarnContext(h.detached, "idempotency: heartbeat failed, trying on", "error", err)
 	}
 	return true
 }

@@ -26,11 +26,11 @@ type Result struct {
 // FromContext gives its fence. The error is the function's own, ErrSuperseded if another attempt
 // took over before the value was recorded, or one of Claim's. Terms without a fingerprint take the
 // token's word that it is the same operation.
-func (t *Tokens) Do(ctx context.Context, ref Ref, terms Terms, work func(context.Context) ([]byte, error)) (Result, error) {
-	if terms.Fingerprint == "" {
-		terms.Fingerprint = "do"
+func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions, work func(context.Context) ([]byte, error)) (Result, error) {
+	if options.Fingerprint == "" {
+		options.Fingerprint = "do"
 	}
-	run, outcome, err := t.begin(ctx, ref, terms)
+	run, outcome, err := t.begin(ctx, key, options)
 	if err != nil {
 		return Result{}, err
 	}

@@ -65,7 +65,7 @@ func TestEndOfAnAttemptDecidesTheAnswerToARepeat(t *testing.T) {
 					route.Name, route.MaxAnswer, route.Lease = "r", 100, time.Hour
 					guarded := tokens.Middleware(route)(h)
 					key := KeyHeader + ": " + strings.ReplaceAll(e.name+size, " ", "-")
-					expect.Equal(t, "the first request", said(post(guarded, "x", key)), fmt.Sprint(e.status, " ", body))
+					expect.Equal(t, "the first request", statusAndBody(post(guarded, "x", key)), fmt.Sprint(e.status, " ", body))
 					wantState(t, tokens, ClientKey("", "r", strings.TrimPrefix(key, KeyHeader+": ")), e.state)
 					wantStatus(t, "the request again", post(guarded, "x", key), e.code)
 					h.wantRuns(t, e.runs)

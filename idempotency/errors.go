@@ -35,12 +35,12 @@ var (
 var errPolicy = redisstore.Refusal("idempotency: see the route's policy")
 
 // policyRefusal is a refusal that a look at the route's policy explains.
-func policyRefusal(text string) error { return &explained{text} }
+func policyRefusal(text string) error { return &policyError{text} }
 
-type explained struct{ text string }
+type policyError struct{ text string }
 
-func (e *explained) Error() string { return e.text }
-func (e *explained) Unwrap() error { return errPolicy }
+func (e *policyError) Error() string { return e.text }
+func (e *policyError) Unwrap() error { return errPolicy }
 
 // InProgressError is [ErrInProgress] with what is left of the running attempt's lease.
 type InProgressError struct{ Left time.Duration }

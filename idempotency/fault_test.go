@@ -74,13 +74,13 @@ func TestAnswerIsSentAndRecordedLaterWhenRedisHangsAtTheEnd(t *testing.T) {
 		_, _ = io.WriteString(w, "paid")
 	}}
 	guarded := tokens.Middleware(Route{Name: "r"})(h)
-	expect.Equal(t, "the first request", said(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
+	expect.Equal(t, "the first request", statusAndBody(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
 	server.Resume()
 	expect.Eventually(t, "the answer is recorded", func() bool {
 		status, err := tokens.Status(t.Context(), ClientKey("", "r", "k"))
 		return err == nil && status.State == Completed
 	})
-	expect.Equal(t, "the request again", said(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
+	expect.Equal(t, "the request again", statusAndBody(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
 	h.wantRuns(t, 1)
 }
 
@@ -119,7 +119,7 @@ func TestLostRecordEndsTheHandlerAndItsAnswerIsStillSent(t *testing.T) {
 		_, _ = io.WriteString(w, "it happened")
 	}}
 	w := post(tokens.Middleware(Route{Lease: MinLease})(h), "pay", "Idempotency-Key: k")
-	expect.Equal(t, "a request whose record is lost", said(w), "200 it happened")
+	expect.Equal(t, "a request whose record is lost", statusAndBody(w), "200 it happened")
 }
 
 func TestFlushedRedisRefusesIssuedTokens(t *testing.T) {
@@ -148,7 +148,7 @@ func TestTooFewReplicasMeansThatNothingRuns(t *testing.T) {
 	wantState(t, tokens, ClientKey("", "POST /pay", "k"), forgotten) // at once
 	_, claims := tokens.Backlogs()
 	expect.Equal(t, "claims that wait to be given back", claims, Backlog{Kind: "claim"})
-	_, err := tokens.Claim(t.Context(), ClientKey("", "r", "k"), Terms{Fingerprint: "f", Ack: 1})
+	_, err := tokens.Claim(t.Context(), ClientKey("", "r", "k"), ClaimOptions{Fingerprint: "f", Ack: 1})
 	expect.Error(t, "Claim that no replica confirms", err, redisstore.ErrUnknownOutcome)
 	wantState(t, tokens, ClientKey("", "r", "k"), forgotten)
 }
@@ -159,9 +159,9 @@ func TestAnswersThatGrantNothingNeedNoReplicas(t *testing.T) {
 	free := tokens.Middleware(Route{Name: "r"})(h)
 	guarded := tokens.Middleware(Route{Name: "r", Ack: 1})(h)
 	post(free, "pay", "Idempotency-Key: done")
-	claim(t, tokens, ClientKey("", "r", "busy"), Terms{Fingerprint: "f", Lease: time.Hour})
+	claim(t, tokens, ClientKey("", "r", "busy"), ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 	doubtful := ClientKey("", "r", "doubtful")
-	claim(t, tokens, doubtful, Terms{Fingerprint: "f"})
+	claim(t, tokens, doubtful, ClaimOptions{Fingerprint: "f"})
 	lapse(t, tokens, tokens.keys(doubtful)[0])
 
 	replay := post(guarded, "pay", "Idempotency-Key: done")
@@ -170,7 +170,7 @@ func TestAnswersThatGrantNothingNeedNoReplicas(t *testing.T) {
 	wantCode(t, "another payload", post(guarded, "pay more", "Idempotency-Key: done"), wire.PayloadMismatch)
 	wantCode(t, "a token that is not known", post(guarded, "pay", "Idempotency-Token: never"), wire.TokenUnknown)
 	for key, want := range map[string]error{"busy": ErrInProgress, "doubtful": ErrInDoubt} {
-		_, err := tokens.Claim(t.Context(), ClientKey("", "r", key), Terms{Fingerprint: "f", Ack: 1})
+		_, err := tokens.Claim(t.Context(), ClientKey("", "r", key), ClaimOptions{Fingerprint: "f", Ack: 1})
 		expect.Error(t, "Claim of what is "+key, err, want)
 	}
 	h.wantRuns(t, 1)

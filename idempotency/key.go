@@ -45,7 +45,7 @@ func bare(value string) bool {
 
 // refOf finds out which operation a request belongs to. Exactly one of the headers that the route
 // takes must be there, once.
-func refOf(r *http.Request, accept Accept, principal, route string) (Ref, error) {
+func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKey, error) {
 	tokens, keys := r.Header.Values(TokenHeader), r.Header.Values(KeyHeader)
 	if accept == TokenOnly {
 		keys = nil
@@ -55,18 +55,18 @@ func refOf(r *http.Request, accept Accept, principal, route string) (Ref, error)
 	}
 	switch {
 	case len(tokens)+len(keys) == 0:
-		return Ref{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(accept.Headers(), " or "))
+		return OperationKey{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(accept.Headers(), " or "))
 	case len(tokens)+len(keys) > 1:
-		return Ref{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
+		return OperationKey{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
 	case len(tokens) == 1:
 		if !tokenForm.MatchString(tokens[0]) {
-			return Ref{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", ErrKeyMalformed, TokenHeader, maxKey)
+			return OperationKey{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", ErrKeyMalformed, TokenHeader, maxKey)
 		}
 		return IssuedToken(principal, tokens[0]), nil
 	}
 	key, err := parseKey(keys[0])
 	if err != nil {
-		return Ref{}, err
+		return OperationKey{}, err
 	}
 	return ClientKey(principal, route, key), nil
 }

@@ -49,7 +49,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // serve answers a request, or returns why it is refused; then nothing has been written.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
-	ref, err := refOf(r, g.route.Accept, g.tokens.principal(r), name)
+	key, err := keyOf(r, g.route.Accept, g.tokens.principal(r), name)
 	if passes, err := g.passes(r, err); err != nil {
 		return err
 	} else if passes {
@@ -60,9 +60,9 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	terms := g.route.terms(fingerprint)
-	terms.Route, terms.RequestID = name, requestID(w, r)
-	run, outcome, err := g.tokens.beginOrWait(r.Context(), ref, terms, g.route.patience(r))
+	options := g.route.options(fingerprint)
+	options.Route, options.RequestID = name, requestID(w, r)
+	run, outcome, err := g.tokens.beginOrWait(r.Context(), key, options, g.route.patience(r))
 	if err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ type DoubtPage struct {
 
 // lookAt is how many operations one page looks at, at most: with a prefix it may hold fewer than
 // were asked for, and more may follow.
-const lookAt = 1000
+const maxScanned = 1000
 
 // InDoubt lists operations in doubt, the one that is so for longest first, and the cursor of the
 // next page, "" if this is the last. It takes time for what is in doubt or under way, not for all
@@ -157,8 +157,8 @@ func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation,
 	if err != nil {
 		return nil, "", err
 	}
-	looked := 0
-	for len(list) < page.Max && looked < lookAt {
+	scanned := 0
+	for len(list) < page.Max && scanned < maxScanned {
 		entries, err := t.entries(ctx, after, page.Max)
 		if err != nil {
 			return nil, "", err
@@ -179,7 +179,7 @@ func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation,
 				break
 			}
 		}
-		if looked += len(entries); len(entries) < page.Max && after == entries[len(entries)-1] {
+		if scanned += len(entries); len(entries) < page.Max && after == entries[len(entries)-1] {
 			return list, "", nil
 		}
 	}

@@ -29,28 +29,28 @@ func CheckOwner(owner string) error {
 // gets the same grant if the claim stands; or it gives the claim back with Release. Choose a new,
 // random owner for each attempt: two attempts of one owner are both granted. A claim whose owner
 // was made here cannot be asked for again, so it is given back in the background.
-func (t *Tokens) Claim(ctx context.Context, ref Ref, terms Terms) (Outcome, error) {
-	if terms.Owner != "" {
-		outcome, _, err := t.claim(ctx, ref, terms, terms.Owner)
+func (t *Tokens) Claim(ctx context.Context, key OperationKey, options ClaimOptions) (Outcome, error) {
+	if options.Owner != "" {
+		outcome, _, err := t.claim(ctx, key, options, options.Owner)
 		return outcome, err
 	}
 	owner := secret.New()
-	outcome, _, err := t.claim(ctx, ref, terms, owner)
-	return outcome, t.notStarted(ctx, ref, owner, terms.withDefaults(), err)
+	outcome, _, err := t.claim(ctx, key, options, owner)
+	return outcome, t.notStarted(ctx, key, owner, options.withDefaults(), err)
 }
 
 // notStarted gives a claim of unknown outcome back, since nothing was started for it: at once if
 // Redis has it, and only replicas have not, else in the background. Other errors come back as they
 // are.
-func (t *Tokens) notStarted(ctx context.Context, ref Ref, owner string, terms Terms, err error) error {
+func (t *Tokens) notStarted(ctx context.Context, key OperationKey, owner string, options ClaimOptions, err error) error {
 	if !errors.Is(err, redisstore.ErrUnknownOutcome) {
 		return err
 	}
 	if _, has := errors.AsType[*redisstore.Shortfall](err); has {
-		if _, failed := t.release(context.WithoutCancel(ctx), ref, owner); failed == nil {
+		if _, failed := t.release(context.WithoutCancel(ctx), key, owner); failed == nil {
 			return fmt.Errorf("nothing was started: %w", err)
 		}
 	}
-	t.giveBack(ref, owner, terms)
+	t.giveBack(key, owner, options)
 	return fmt.Errorf("nothing was started: %w", err)
 }

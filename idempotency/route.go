@@ -53,8 +53,8 @@ func (r Route) WithDefaults() Route {
 	if r.Accept == "" {
 		r.Accept = TokenOrKey
 	}
-	terms := Terms{Policy: r.Policy, Lease: r.Lease, Retention: r.Retention}.withDefaults()
-	r.Policy, r.Lease, r.Retention = terms.Policy, terms.Lease, terms.Retention
+	options := ClaimOptions{Policy: r.Policy, Lease: r.Lease, Retention: r.Retention}.withDefaults()
+	r.Policy, r.Lease, r.Retention = options.Policy, options.Lease, options.Retention
 	if r.MaxBody == 0 {
 		r.MaxBody = 1 << 20
 	}
@@ -70,7 +70,7 @@ func (r Route) WithDefaults() Route {
 // Check tells every fault of a route, each with the bound that it breaks.
 func (r Route) Check() error {
 	r = r.WithDefaults()
-	faults := []error{r.terms("").check()}
+	faults := []error{r.options("").check()}
 	fault := func(bad bool, format string, args ...any) {
 		if bad {
 			faults = append(faults, fmt.Errorf("idempotency: "+format, args...))
@@ -110,8 +110,8 @@ func (r Route) Published() wire.RoutePolicy {
 	}
 }
 
-func (r Route) terms(fingerprint string) Terms {
-	return Terms{Fingerprint: fingerprint, Policy: r.Policy, Lease: r.Lease, Retention: r.Retention, Scope: r.Scope, Ack: r.Ack}
+func (r Route) options(fingerprint string) ClaimOptions {
+	return ClaimOptions{Fingerprint: fingerprint, Policy: r.Policy, Lease: r.Lease, Retention: r.Retention, Scope: r.Scope, Ack: r.Ack}
 }
 
 func (r Route) name(request *http.Request) string {

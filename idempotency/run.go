@@ -11,36 +11,36 @@ import (
 // run is one start of a handler or function that a claim allowed.
 type run struct {
 	tokens  *Tokens
-	ref     Ref
+	key     OperationKey
 	owner   string
-	terms   Terms
+	options ClaimOptions
 	claimed time.Time // before the claim was sent
 	charge  charge
 	attempt *Attempt
 	beat    *heartbeat
 	// of the request, without its end: what becomes of the token is recorded whether or not the
 	// client waits
-	beyond context.Context
-	kept   statuses // which answers are recorded
-	ended  bool     // the answer is recorded, or is on its way there
+	detached context.Context
+	kept     statuses // which answers are recorded
+	ended    bool     // the answer is recorded, or is on its way there
 }
 
 // begin claims a token for a new owner. The run is the caller's to make if the outcome is a grant;
 // else the answer is there already. A claim of unknown outcome is given back in the background,
 // since nothing was started for it.
-func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome, error) {
-	run := &run{tokens: t, ref: ref, owner: secret.New(), terms: terms.withDefaults(), claimed: time.Now(), beyond: context.WithoutCancel(ctx)}
-	outcome, charge, err := t.claim(ctx, ref, run.terms, run.owner)
+func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
+	run := &run{tokens: t, key: key, owner: secret.New(), options: options.withDefaults(), claimed: time.Now(), detached: context.WithoutCancel(ctx)}
+	outcome, charge, err := t.claim(ctx, key, run.options, run.owner)
 	run.charge = charge
-	err = t.notStarted(ctx, ref, run.owner, run.terms, err)
-	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: ref.record}
+	err = t.notStarted(ctx, key, run.owner, run.options, err)
+	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: key.record}
 	return run, outcome, err
 }
 
 // start begins the heartbeat, and returns the context that knows the attempt. cancel ends that
 // context when the claim is lost.
 func (run *run) start(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
-	run.beat = run.tokens.beat(run.beyond, run.ref, run.owner, run.terms, run.claimed, cancel)
+	run.beat = run.tokens.beat(run.detached, run.key, run.owner, run.options, run.claimed, cancel)
 	return context.WithValue(ctx, contextKey{}, run.attempt)
 }
 
@@ -60,8 +60,8 @@ func (run *run) call(work func()) {
 }
 
 func (run *run) abandon() {
-	if err := run.tokens.Abandon(run.beyond, run.ref, run.owner, run.terms.Retention); err != nil {
-		run.tokens.log.WarnContext(run.beyond, "idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
+	if err := run.tokens.Abandon(run.detached, run.key, run.owner, run.options.Retention); err != nil {
+		run.tokens.log.WarnContext(run.detached, "idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
 	}
 }
 
@@ -87,13 +87,13 @@ func (run *run) keeps(status int) bool {
 
 // release gives the claim back: the work provably never began.
 func (run *run) release() {
-	word, err := run.tokens.release(run.beyond, run.ref, run.owner)
+	word, err := run.tokens.release(run.detached, run.key, run.owner)
 	if word == "forgotten" {
 		run.charge.undo()
 	}
 	if err != nil { // any word is final: the claim stood
-		run.tokens.log.WarnContext(run.beyond, "idempotency: a claim could not be given back at once", "error", err)
-		run.tokens.giveBack(run.ref, run.owner, run.terms)
+		run.tokens.log.WarnContext(run.detached, "idempotency: a claim could not be given back at once", "error", err)
+		run.tokens.giveBack(run.key, run.owner, run.options)
 	}
 }
 
@@ -102,17 +102,17 @@ func (run *run) release() {
 // and is sent; recording goes on in the background.
 func (run *run) record(answer Answer) error {
 	run.ended = true
-	err := run.tokens.Complete(run.beyond, run.ref, run.owner, answer, run.terms.Retention)
+	err := run.tokens.Complete(run.detached, run.key, run.owner, answer, run.options.Retention)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrSuperseded):
 		return err
 	case errors.Is(err, ErrUnknownToken):
-		run.tokens.log.WarnContext(run.beyond, "idempotency: the record of a running attempt is gone; its answer is sent and not kept")
+		run.tokens.log.WarnContext(run.detached, "idempotency: the record of a running attempt is gone; its answer is sent and not kept")
 		return nil
 	}
-	run.tokens.log.WarnContext(run.beyond, "idempotency: an answer is not recorded yet", "error", err)
-	run.tokens.completeLater(run.beyond, run.ref, run.owner, answer, run.terms.Retention)
+	run.tokens.log.WarnContext(run.detached, "idempotency: an answer is not recorded yet", "error", err)
+	run.tokens.completeLater(run.detached, run.key, run.owner, answer, run.options.Retention)
 	return nil
 }

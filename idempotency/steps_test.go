@@ -46,11 +46,11 @@ type truth struct {
 }
 
 var (
-	once        = truth{201, 1, 1} // one run, and every request has its answer
-	doubtUnrun  = truth{409, 0, 0} // the handler never began, but nobody can know
-	doubtBegun  = truth{409, 1, 0}
-	doubtBehind = truth{409, 1, 1}
-	twoBegun    = truth{201, 2, 1} // another attempt took over before the effect
+	once       = truth{201, 1, 1} // one run, and every request has its answer
+	doubtUnrun = truth{409, 0, 0} // the handler never began, but nobody can know
+	doubtBegun = truth{409, 1, 0}
+	doubtAfter = truth{409, 1, 1}
+	twoBegun   = truth{201, 2, 1} // another attempt took over before the effect
 	// … or after it: takeover is for effects that refuse the smaller fence.
 	twice = truth{201, 2, 2}
 )
@@ -65,8 +65,8 @@ func TestEveryStepOfARequestCanFail(t *testing.T) {
 		{beforeClaim, killed, once, once},
 		{afterClaim, killed, doubtUnrun, once},
 		{inHandler, killed, doubtBegun, twoBegun},
-		{afterEffect, killed, doubtBehind, twice},
-		{beforeComplete, killed, doubtBehind, twice},
+		{afterEffect, killed, doubtAfter, twice},
+		{beforeComplete, killed, doubtAfter, twice},
 		{afterComplete, killed, once, once},
 		{answered, killed, once, once},
 
@@ -84,7 +84,7 @@ func TestEveryStepOfARequestCanFail(t *testing.T) {
 		{afterComplete, cut, once, once},
 
 		{inHandler, panicked, doubtBegun, twoBegun},
-		{afterEffect, panicked, doubtBehind, twice},
+		{afterEffect, panicked, doubtAfter, twice},
 
 		{afterClaim, hungUp, once, once},
 		{inHandler, hungUp, once, once},
@@ -133,11 +133,11 @@ func newWalk(t *testing.T, step, what string, policy Policy) *walk {
 	w.control = httptest.NewServer(http.HandlerFunc(w.asked))
 	t.Cleanup(w.control.Close)
 	proxy := redistest.StartProxy(t, strings.TrimPrefix(w.space.URL, "redis://"), w.judge)
-	behind := redistest.Space{URL: proxy.URL(), Prefix: w.space.Prefix}
+	proxied := redistest.Space{URL: proxy.URL(), Prefix: w.space.Prefix}
 	if what == killed {
-		w.owner = startOwner(t, behind, w.control.URL, policy)
+		w.owner = startOwner(t, proxied, w.control.URL, policy)
 	} else {
-		w.owner = serveHere(t, newTokens(t, open(t, behind)), w.control.URL, policy)
+		w.owner = serveHere(t, newTokens(t, open(t, proxied)), w.control.URL, policy)
 	}
 	return w
 }
@@ -259,7 +259,7 @@ func (w *walk) settle() truth {
 	owner := w.owner
 	if w.what == killed {
 		tokens := newTokens(w.t, open(w.t, w.space))
-		behind(w.t, tokens, tokens.keys(ClientKey("", "pay", key))[0],
+		runScript(w.t, tokens, tokens.keys(ClientKey("", "pay", key))[0],
 			"if redis.call('HGET', KEYS[1], 'state') == 'claimed' then redis.call('HSET', KEYS[1], 'until', '1') end return {'ok'}")
 		owner = serveHere(w.t, tokens, w.control.URL, w.policy)
 	}

@@ -60,10 +60,10 @@ type Tokens struct {
 	log       *slog.Logger
 	answers   *backlog // to be recorded
 	claims    *backlog // to be given back
-	waits     waits
+	notifier  notifier
 
 	tokenKeys  ring
-	answerKeys vault
+	answerKeys sealer
 	policyURL  string
 	quotas     *quotas
 	done       string // the channel that tells waiting processes of an attempt's end
@@ -74,7 +74,7 @@ type Tokens struct {
 func New(store *redisstore.Store, config Config) *Tokens {
 	t := &Tokens{
 		store: store, principal: config.Principal, fail: config.Error, log: config.Logger,
-		tokenKeys: newRing(config.TokenKeys), answerKeys: newVault(config.AnswerKeys), policyURL: config.PolicyURL,
+		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
 		quotas: newQuotas(config.Quota), done: store.Key("token", "done"),
 	}
 	if err := config.Quota.check(); err != nil {
@@ -106,7 +106,7 @@ func (t *Tokens) writeProblem(w http.ResponseWriter, _ *http.Request, err error)
 // back, or until the context ends. What is left then is in doubt when its lease has lapsed, and is
 // logged.
 func (t *Tokens) Close(ctx context.Context) error {
-	t.waits.close()
+	t.notifier.close()
 	t.claims.shut()
 	return errors.Join(t.answers.close(ctx), t.claims.close(ctx))
 }
@@ -170,11 +170,11 @@ type Status struct {
 
 // Status reads where a token stands; ErrUnknownToken if it was never issued, has expired or was
 // lost.
-func (t *Tokens) Status(ctx context.Context, ref Ref) (Status, error) {
-	if err := t.genuine(ref); err != nil {
+func (t *Tokens) Status(ctx context.Context, key OperationKey) (Status, error) {
+	if err := t.genuine(key); err != nil {
 		return Status{}, err
 	}
-	reply, err := t.store.Run(ctx, scripts.TokenGet, t.keys(ref)[:1])
+	reply, err := t.store.Run(ctx, scripts.TokenGet, t.keys(key)[:1])
 	if err != nil {
 		return Status{}, fmt.Errorf("token status: %w", err)
 	}
@@ -190,7 +190,7 @@ func (t *Tokens) Status(ctx context.Context, ref Ref) (Status, error) {
 }
 
 // keys are the record of an operation, and the list of the operations under way that it belongs to.
-func (t *Tokens) keys(ref Ref) []string { return t.keysOf(ref.record) }
+func (t *Tokens) keys(key OperationKey) []string { return t.keysOf(key.record) }
 
 func (t *Tokens) keysOf(operation string) []string {
 	return []string{t.store.Key("token", operation), t.store.SlotKey("operations", underWay, operation)}
@@ -200,8 +200,8 @@ func (t *Tokens) keysOf(operation string) []string {
 const underWay = "under-way"
 
 // genuine refuses an issued token whose signature is not ours. A client's own key has none.
-func (t *Tokens) genuine(ref Ref) error {
-	if ref.issued && !t.tokenKeys.verify(ref.principal, ref.token) {
+func (t *Tokens) genuine(key OperationKey) error {
+	if key.issued && !t.tokenKeys.verify(key.principal, key.token) {
 		return ErrUnknownToken
 	}
 	return nil

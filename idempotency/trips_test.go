@@ -38,7 +38,7 @@ func TestRoundTripsOfEachRequest(t *testing.T) {
 
 	// Redis learns the scripts, and the connection is made.
 	post(guarded, "a", "Idempotency-Key: warm")
-	doubt := claim(t, tokens, ClientKey("", "pay", "doubtful"), Terms{Fingerprint: "any", Lease: time.Hour})
+	doubt := claim(t, tokens, ClientKey("", "pay", "doubtful"), ClaimOptions{Fingerprint: "any", Lease: time.Hour})
 	lapsed := lapse(t, tokens, tokens.keys(ClientKey("", "pay", "doubtful"))[0])
 	if lapsed != "any" || doubt.Attempt != 1 {
 		t.Fatalf("the claim in doubt: got %+v of fingerprint %q, want attempt 1 of %q", doubt, lapsed, "any")
@@ -93,7 +93,7 @@ func issuedToken(t *testing.T, tokens *Tokens) string {
 // doubtful asks for the operation that is in doubt, and says 409 if it hears so.
 func doubtful(t *testing.T, tokens *Tokens, fingerprint string) int {
 	t.Helper()
-	_, err := tokens.Claim(t.Context(), ClientKey("", "pay", "doubtful"), Terms{Fingerprint: fingerprint})
+	_, err := tokens.Claim(t.Context(), ClientKey("", "pay", "doubtful"), ClaimOptions{Fingerprint: fingerprint})
 	if expect.Error(t, "Claim of the operation in doubt", err, ErrInDoubt); err == nil {
 		return 0
 	}
@@ -103,7 +103,7 @@ func doubtful(t *testing.T, tokens *Tokens, fingerprint string) int {
 // do runs a job under a token, and says 201 if it has its result.
 func do(t *testing.T, tokens *Tokens, token string) int {
 	t.Helper()
-	result, err := tokens.Do(t.Context(), IssuedToken("", token), Terms{Lease: time.Hour}, func(context.Context) ([]byte, error) { return []byte("done"), nil })
+	result, err := tokens.Do(t.Context(), IssuedToken("", token), ClaimOptions{Lease: time.Hour}, func(context.Context) ([]byte, error) { return []byte("done"), nil })
 	if err != nil || string(result.Value) != "done" {
 		t.Errorf("Do: got %+v and error %v, want %q", result, err, "done")
 		return 0

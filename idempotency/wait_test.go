@@ -92,7 +92,7 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 		"answered":            {told: true, prefer: "wait=60", least: 20 * time.Second, most: 20 * time.Second, status: 201, runs: 1},
 		"given back":          {told: true, prefer: "wait=60", end: (*Attempt).NotBegun, least: 20 * time.Second, most: 40 * time.Second, status: 201, runs: 2},
 		"in doubt":            {told: true, prefer: "wait=60", end: (*Attempt).InDoubt, least: 20 * time.Second, most: 20 * time.Second, status: 409, code: wire.IdempotencyUnknown, runs: 1},
-		"the message is lost": {told: false, prefer: "wait=60", least: 20 * time.Second, most: 20*time.Second + longestLook, status: 201, runs: 1},
+		"the message is lost": {told: false, prefer: "wait=60", least: 20 * time.Second, most: 20*time.Second + longestPoll, status: 201, runs: 1},
 		"patience ends":       {told: true, prefer: "wait=5", least: 5 * time.Second, most: 5 * time.Second, status: 409, code: wire.InProgress, runs: 1},
 		"no patience":         {told: true, prefer: "", least: 0, most: 0, status: 409, code: wire.InProgress, runs: 1},
 		"the client hangs up": {told: true, prefer: "wait=60", hangUp: true, least: 3 * time.Second, most: 3 * time.Second, status: 409, code: wire.InProgress, runs: 1},

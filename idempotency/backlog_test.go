@@ -56,7 +56,7 @@ func TestWhatIsDroppedIsCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens, log := silentTokens(t)
 		key := ClientKey("", "r", "k")
-		// until it can be taken over
+		// until another attempt can take it over
 		tokens.giveBack(key, "owner", ClaimOptions{Policy: Takeover, Lease: time.Second})
 		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, time.Minute)
 		time.Sleep(time.Hour)
@@ -87,7 +87,7 @@ func TestBacklogTriesOnUntilItIsDone(t *testing.T) {
 	})
 }
 
-// What clients do who repeat a finished request and hang up.
+// What clients do that repeat a finished request and hang up.
 func TestClaimOfWhatIsAnsweredIsNotGivenBackAgainAndAgain(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
@@ -110,5 +110,5 @@ func TestBusyOfAClaimThatIsGivenBackIsOverSoon(t *testing.T) {
 	tokens.giveBack(key, "somebody else", ClaimOptions{Lease: time.Hour}.withDefaults())
 	_, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 	problem, _ := Problem(err)
-	expect.Equal(t, "the wait that is told", problem.RetryAfter, time.Second)
+	expect.Equal(t, "Retry-After of the problem", problem.RetryAfter, time.Second)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Policy says what becomes of a token whose attempt fell silent.
+// Policy is what becomes of a token whose attempt fell silent.
 type Policy string
 
 // The policies. A claim that was made under Hold stays under Hold, whatever a later request asks
@@ -20,29 +20,29 @@ const (
 	Takeover Policy = "takeover" // the next request may run, with a larger fence
 )
 
-// Ref names the record of one operation.
+// OperationKey names the record of one operation.
 type OperationKey struct {
 	record    string
 	issued    bool   // only a token that was issued will do
 	principal string // whose it is
-	// of an issued token: its text, whose signature is looked at where tokens are signed
+	// of an issued token: its text, whose signature is checked where tokens are signed
 	token string
 }
 
-// IssuedToken refers to a token that this service issued to a principal. To any other principal it
-// is unknown.
+// IssuedToken is the key of a token that this service issued to a principal. To any other principal
+// it is unknown.
 func IssuedToken(principal, token string) OperationKey {
 	return OperationKey{record: redisstore.Digest("token", principal, token), issued: true, principal: principal, token: token}
 }
 
-// ClientKey refers to an operation by a client's own key. Its scope is principal, route and key:
-// the same key on another route or from another principal is another operation.
+// ClientKey is the key of an operation by a client's own key. Its scope is principal, route and
+// key: the same key on another route or from another principal is another operation.
 func ClientKey(principal, route, key string) OperationKey {
 	return OperationKey{record: redisstore.Digest("key", principal, route, key), principal: principal}
 }
 
-// Terms are what an attempt claims a token with. The zero value of each field means the default
-// beside it.
+// ClaimOptions are the options of a claim. The zero value of each field means its documented
+// default.
 type ClaimOptions struct {
 	Fingerprint string        // of the request: another one is refused. It must not be empty
 	Policy      Policy        // "" = Hold
@@ -59,7 +59,7 @@ type ClaimOptions struct {
 	// the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible
 	// ASCII characters
 	RequestID string
-	// if the first attempt is still running, the caller waits for its end and is to be told
+	// if the first attempt is still running, the caller waits for its end and needs a notification
 	awaited bool
 }
 
@@ -74,7 +74,7 @@ func (t ClaimOptions) withDefaults() ClaimOptions {
 		t.Lease = 30 * time.Second
 	}
 	t.Retention = retained(t.Retention)
-	if t.Retention >= 0 { // a negative one is for check to refuse
+	if t.Retention >= 0 { // check refuses a negative one
 		t.Retention = max(t.Retention, t.Lease)
 	}
 	return t
@@ -112,7 +112,7 @@ type Grant struct {
 	Until   time.Time // end of the lease by the Redis server's clock
 }
 
-// Outcome is what a claim came to: a grant, or the answer that is there already.
+// Outcome is the result of a claim: a grant, or the recorded answer.
 type Outcome struct {
 	Granted bool
 	Grant   Grant  // if Granted
@@ -139,7 +139,7 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 	if reply.Word() == "full" {
 		return Outcome{}, charge{}, full
 	}
-	// replicas are to confirm grants: what hands nothing out is told without them
+	// only grants need confirmation by replicas
 	outcome, err := t.outcome(ctx, reply, key, owner)
 	switch {
 	case !outcome.Granted:
@@ -150,7 +150,7 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 	return outcome, charged, err
 }
 
-// soon is how long a claim that is about to be given back stays there, more or less.
+// soon is about how long a claim that is going to be given back stays.
 const soon = time.Second
 
 func word(is bool, text string) string {
@@ -200,7 +200,7 @@ func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, key Operat
 }
 
 // stored is the recorded answer of a replay. A large one has to be asked for, so that others do not
-// wait for it on a round trip that they share. Nothing is done where that fails.
+// wait for it on a round trip that they share. Nothing is done if that fails.
 func (t *Tokens) stored(ctx context.Context, reply redisstore.Reply, key OperationKey) (stored string, err error) {
 	if len(reply.Values()) < 2 {
 		err = reply.Scan(&stored)
@@ -232,7 +232,7 @@ func (t *Tokens) on(ack int) *redisstore.Store {
 }
 
 // Complete records the answer of the attempt that owner proves. Repeating it is harmless; a late
-// owner is accepted as long as nobody took over. ErrSuperseded: another attempt has the claim.
+// owner is accepted unless another attempt took over. ErrSuperseded: another attempt has the claim.
 // ErrUnknownToken: the record is gone.
 func (t *Tokens) Complete(ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration) error {
 	sealed := t.answerKeys.seal(key.record, answer)
@@ -257,7 +257,7 @@ func (t *Tokens) Extend(ctx context.Context, key OperationKey, owner string, lea
 	return t.extend(ctx, key, owner, milliseconds, max(retained(retention), lease))
 }
 
-// Abandon says that the attempt which owner proves has ended without an answer: the token is in
+// Abandon states that the attempt that owner proves has ended without an answer: the token is in
 // doubt from now on, and the record stays for at least the retention. Errors as Complete.
 func (t *Tokens) Abandon(ctx context.Context, key OperationKey, owner string, retention time.Duration) error {
 	_, err := t.extend(ctx, key, owner, "0", retained(retention))

@@ -115,8 +115,8 @@ func TestClaimOptionsOutOfBoundsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// What a lapsed claim comes to, by the policy it was made under and that of the next request: only
-// takeover twice lets another attempt begin.
+// What becomes of a lapsed claim, by the policy it was made under and that of the next request:
+// only takeover twice lets another attempt begin.
 func TestLapsedClaim(t *testing.T) {
 	for _, row := range []struct {
 		first, next Policy
@@ -133,7 +133,7 @@ func TestLapsedClaim(t *testing.T) {
 				outcome, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f", Policy: row.next})
 				if !row.taken {
 					expect.Error(t, "Claim after the lease", err, ErrInDoubt)
-					expect.Error(t, "Complete by a late owner that nobody replaced", tokens.Complete(t.Context(), key, old.Owner, answer, 0), nil)
+					expect.Error(t, "Complete by a late owner that was not replaced", tokens.Complete(t.Context(), key, old.Owner, answer, 0), nil)
 					wantState(t, tokens, key, Completed)
 					return
 				}

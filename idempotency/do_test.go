@@ -100,7 +100,7 @@ func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 		go func() {
 			_, err := tokens.Do(t.Context(), key, options, func(ctx context.Context) ([]byte, error) {
 				<-ctx.Done()
-				return []byte("late"), nil // it did not look why
+				return []byte("late"), nil // it did not check why
 			})
 			done <- err
 		}()

@@ -26,7 +26,7 @@ func TestTimeoutHandlerWithinTheGuardLeavesTheTokenInDoubt(t *testing.T) {
 		"with the usual text":   http.TimeoutHandler(slow, time.Millisecond, ""),
 		"with a text":           http.TimeoutHandler(slow, time.Millisecond, "too late"),
 		"within a mux":          nested,
-		"behind a wrapper":      wrapped(http.TimeoutHandler(slow, time.Millisecond, "too late")),
+		"inside a wrapper":      wrapped(http.TimeoutHandler(slow, time.Millisecond, "too late")),
 		"of an attempt that is": withContext(ended, http.TimeoutHandler(slow, time.Hour, "")),
 	} {
 		t.Run(name, func(t *testing.T) {

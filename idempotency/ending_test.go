@@ -103,8 +103,8 @@ type shape struct {
 	first, again shown
 }
 
-// shown is what a client sees of an answer; of its headers those that the test is about, "" for one
-// that is not there.
+// shown is what a client sees of an answer; of its headers those of the test, "" for one that is
+// not there.
 type shown struct {
 	status  int
 	body    string

@@ -14,8 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// onRedis returns a private redis-server and the tokens on it, with a timeout that makes a hung
-// server show soon. The tests that wait for it wait side by side.
+// onRedis returns a private redis-server and the tokens on it, with a timeout that detects a hung
+// server soon. The tests that wait for it run in parallel.
 func onRedis(t *testing.T) (*redistest.Server, *Tokens) {
 	t.Helper()
 	t.Parallel()
@@ -44,11 +44,11 @@ func TestClaimOfUnknownOutcomeRunsNothingAndIsGivenBack(t *testing.T) {
 	server, tokens := onRedis(t)
 	h := &handler{}
 	guarded := tokens.Middleware(Route{})(h)
-	// so that a connection is there to take the claim
+	// so that the claim has a connection
 	post(guarded, "warm up", "Idempotency-Key: other")
 	server.Pause()
 	wantCode(t, "a request while Redis hangs", post(guarded, "pay", "Idempotency-Key: k"), wire.OutcomeUnknown)
-	server.Resume() // Redis now executes the claim that nobody waits for
+	server.Resume() // Redis now executes the abandoned claim
 	expect.Eventually(t, "the claim is given back and the repeat runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
 	h.wantRuns(t, 2) // the warm-up included
 }
@@ -102,7 +102,7 @@ func TestCloseWaitsForAnswersThatAreNotRecordedYet(t *testing.T) {
 	server.Resume()
 	expect.Error(t, "Close", <-closed, nil)
 	again := newTokens(t, store)
-	// the first look may meet a connection that the pause broke
+	// the first read may meet a connection that the pause broke
 	expect.Eventually(t, "the answer is found recorded", func() bool {
 		status, err := again.Status(t.Context(), ClientKey("", "r", "k"))
 		return err == nil && status.State == Completed

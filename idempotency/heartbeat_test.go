@@ -42,8 +42,8 @@ func TestSupersededHandlerIsCancelledAndItsClientGetsTheError(t *testing.T) {
 		go func() { done <- post(guarded, "pay", "Idempotency-Key: k") }()
 		time.Sleep(time.Second / 2)
 
-		// Somebody lapses the claim by hand, as a pause of the process would, and takes over before
-		// the next heartbeat.
+		// The claim lapses, as in a pause of the process, and another attempt takes over before the
+		// next heartbeat.
 		key := ClientKey("", "r", "k")
 		keys := tokens.keys(key)
 		fingerprint := lapse(t, tokens, keys[0])
@@ -61,7 +61,7 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 		ctx, cancel := context.WithCancelCause(t.Context())
 		claimed := time.Now()
 		beat := tokens.beat(t.Context(), IssuedToken("", "x"), "owner", ClaimOptions{Policy: Takeover, Lease: 9 * time.Second}, claimed, cancel)
-		beat.stop() // no heartbeat gets through any more
+		beat.stop() // no heartbeat arrives any more
 		if ctx.Err() != nil {
 			t.Fatal("a heartbeat that was stopped in time ended the handler")
 		}
@@ -79,7 +79,7 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 		beat = silent.beat(t.Context(), IssuedToken("", "x"), "owner", ClaimOptions{Policy: Hold, Lease: 9 * time.Second}, time.Now(), cancel)
 		time.Sleep(time.Minute)
 		if ctx.Err() != nil {
-			t.Error("under hold nobody else can begin: the handler may finish")
+			t.Error("under hold no other attempt can begin: the handler may finish")
 		}
 		beat.stop()
 		cancel(nil)

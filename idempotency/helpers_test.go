@@ -98,7 +98,7 @@ func (h *handler) wantRuns(t testing.TB, times int64) {
 	expect.Equal(t, "runs of the handler", h.runs.Load(), times)
 }
 
-// said is an answer's status and body.
+// statusAndBody is an answer's status and body.
 func statusAndBody(w *httptest.ResponseRecorder) string { return fmt.Sprintf("%d %s", w.Code, w.Body) }
 
 // wantStatus wants a status, and shows the body of an answer that has another.
@@ -109,7 +109,7 @@ func wantStatus(t testing.TB, asked string, w *httptest.ResponseRecorder, status
 	}
 }
 
-// wantCode wants a refusal with a code, and with the status that belongs to it.
+// wantCode wants a refusal with a code, and with the code's status.
 func wantCode(t testing.TB, asked string, w *httptest.ResponseRecorder, code wire.Code) {
 	t.Helper()
 	if kind, _ := wire.Lookup(code); codeOf(w) != code || w.Code != kind.Status {
@@ -139,7 +139,7 @@ func post(guarded http.Handler, body string, headers ...string) *httptest.Respon
 	return w
 }
 
-// behind runs a line of Lua on a token's record behind the back of its owner.
+// runScript runs a line of Lua on a token's record, unknown to its owner.
 func runScript(t testing.TB, tokens *Tokens, key, lua string) string {
 	t.Helper()
 	// not known: the store sends the source

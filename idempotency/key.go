@@ -15,7 +15,7 @@ const (
 	KeyHeader   = "Idempotency-Key"
 )
 
-// Accept says which header a route takes.
+// Accept is which header a route takes.
 type Accept string
 
 // What a route may take.
@@ -43,8 +43,8 @@ func bare(value string) bool {
 	return len(value) > 0 && len(value) <= maxKey
 }
 
-// refOf finds out which operation a request belongs to. Exactly one of the headers that the route
-// takes must be there, once.
+// keyOf returns the key of a request's operation. Exactly one of the headers that the route takes
+// must be there, once.
 func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKey, error) {
 	tokens, keys := r.Header.Values(TokenHeader), r.Header.Values(KeyHeader)
 	if accept == TokenOnly {
@@ -82,8 +82,8 @@ func (a Accept) Headers() []string {
 	return []string{TokenHeader, KeyHeader}
 }
 
-// OptionalKey reads a request's Idempotency-Key for an operation that can do without one: "" if
-// there is none, ErrKeyMalformed if it is no key.
+// OptionalKey reads a request's Idempotency-Key for an operation that does not need one: "" if
+// there is none, ErrKeyMalformed if it is not a key.
 func OptionalKey(r *http.Request) (string, error) {
 	switch keys := r.Header.Values(KeyHeader); len(keys) {
 	case 0:
@@ -95,8 +95,8 @@ func OptionalKey(r *http.Request) (string, error) {
 	}
 }
 
-// parseKey reads an Idempotency-Key: an RFC 8941 string, or the same without its quotes where that
-// can be told from a list, parameters or trailing text.
+// parseKey reads an Idempotency-Key: an RFC 8941 string, or the same without its quotes if it
+// cannot be a list, or have parameters or trailing text.
 func parseKey(value string) (string, error) {
 	if bare(value) {
 		return value, nil

@@ -44,7 +44,7 @@ func TestParseKeysRefusesWithoutSayingTheSecret(t *testing.T) {
 			t.Errorf("%s: got error %v, want it to say %q", name, err, row.want)
 		}
 		if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), good)) {
-			t.Errorf("%s: the error tells the secret: %v", name, err)
+			t.Errorf("%s: the error contains the secret: %v", name, err)
 		}
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// watched is how long Redis is asked on after it has said that there is no claim to give back. What
-// was sent to a hung Redis may come to it after what was sent later.
+// watched is how long Redis is asked after it has answered that there is no claim to give back.
+// Requests to a hung Redis may run out of order.
 const watched = 15 * time.Second
 
 // giveBack releases a claim whose outcome is not known and whose handler never ran. While Redis
-// cannot be asked it is tried on: under Hold for as long as the record stays, since a claim that a
+// does not answer it is retried: under Hold for as long as the record stays, since a claim that a
 // hung Redis runs late would be in doubt for that long; under Takeover until the next request can
 // take the claim over.
 func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) {
@@ -22,7 +22,7 @@ func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) 
 	if options.Policy == Hold {
 		until = time.Now().Add(max(options.Retention, 2*options.Lease))
 	}
-	var missing time.Time // since when Redis says that there is no such claim
+	var missing time.Time // since when Redis answers that there is no such claim
 	given := t.claims.add(&job{name: key.record, size: len(key.record) + len(key.token) + len(key.principal) + len(owner), until: until, try: func(ctx context.Context) bool {
 		switch word, err := t.release(ctx, key, owner); {
 		case err != nil:
@@ -40,8 +40,8 @@ func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) 
 	}
 }
 
-// release gives a claim back without waiting for replicas: if a failover takes that back, the claim
-// is as it was. It returns what the script answered.
+// release gives a claim back without waiting for replicas: if a failover undoes that, the claim is
+// as it was. It returns the script's answer.
 func (t *Tokens) release(ctx context.Context, key OperationKey, owner string) (word string, err error) {
 	reply, err := t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keys(key), owner, t.done)
 	if err != nil {
@@ -55,8 +55,8 @@ func uncertain(err error) bool {
 	return errors.Is(err, redisstore.ErrUnavailable) || errors.Is(err, redisstore.ErrUnknownOutcome)
 }
 
-// completeLater tries on to record an answer that the client has already been sent. If there is no
-// room for it, the answer is recorded without its body, which is better than a token in doubt.
+// completeLater retries to record an answer that the client already has. If there is no room for
+// it, the answer is recorded without its body, which is better than a token in doubt.
 func (t *Tokens) completeLater(ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration) {
 	if t.addAnswer(key, owner, answer, retention) {
 		t.log.WarnContext(ctx, "idempotency: an answer could not be recorded yet; it is sent, and recording goes on")
@@ -87,7 +87,7 @@ func (a Answer) size() int {
 	return size
 }
 
-// Backlog is what is tried again in the background, of one kind.
+// Backlog is the background work of one kind.
 type Backlog struct {
 	Kind       string // answer or claim
 	Operations int    // that it is about

@@ -89,7 +89,7 @@ func TestManyAtOnceStartOneHandler(t *testing.T) {
 				}
 			})
 		}
-		refused.Wait() // everybody but one has been told that it is in progress
+		refused.Wait() // all but one have got "in progress"
 		close(release)
 		wg.Wait()
 		h.wantRuns(t, 1)
@@ -260,7 +260,7 @@ func TestNothingIsSentBeforeItIsRecorded(t *testing.T) {
 	wantState(t, tokens, ClientKey("", "r", "k"), Completed)
 }
 
-// looker notes, at the moment when an answer begins to leave, where its token stands.
+// watcher records the state of the token when an answer begins to leave.
 type watcher struct {
 	*httptest.ResponseRecorder
 	watch func()

@@ -140,8 +140,7 @@ func TestAnswerStaysForTheRoutesRetentionAndNoLonger(t *testing.T) {
 	})
 }
 
-// An overtaken attempt that says that it never began has nothing to give back, and nothing goes on
-// trying.
+// An overtaken attempt that calls NotBegun has nothing to give back, and nothing is retried.
 func TestOvertakenAttemptGivesNothingBack(t *testing.T) {
 	tokens := embeddedTokens(t)
 	var guarded http.Handler

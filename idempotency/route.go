@@ -10,8 +10,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Route is the policy of one guarded route. The zero value of each field means the default beside
-// it.
+// Route is the policy of one guarded route. The zero value of each field means its documented
+// default.
 type Route struct {
 	Name     string // part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and path
 	Accept   Accept // which header it takes; "" = TokenOrKey
@@ -67,7 +67,7 @@ func (r Route) WithDefaults() Route {
 	return r
 }
 
-// Check tells every fault of a route, each with the bound that it breaks.
+// Check returns every fault of a route, each with the bound that it breaks.
 func (r Route) Check() error {
 	r = r.WithDefaults()
 	faults := []error{r.options("").check()}

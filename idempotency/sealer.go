@@ -8,10 +8,10 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// vault writes answers as they are stored, encrypted where there are keys: AES-256 in
-// Galois/counter mode (NIST SP 800-38D) with a random nonce of 96 bits, which is good for 2^32
-// answers a key. The record's name is authenticated with it, so that an answer cannot be moved to
-// another token. The zero value stores answers as they are. It is safe for concurrent use.
+// sealer writes answers as they are stored, encrypted if there are keys: AES-256 in Galois/counter
+// mode (NIST SP 800-38D) with a random nonce of 96 bits, which is good for 2^32 answers a key. The
+// record's name is authenticated with it, so that an answer cannot be moved to another token. The
+// zero value stores answers unencrypted. It is safe for concurrent use.
 type sealer struct {
 	newest string // the key that encrypts; "" = none
 	keys   map[string]cipher.AEAD
@@ -46,7 +46,7 @@ func (v sealer) seal(record string, answer Answer) []byte {
 	return v.keys[v.newest].Seal([]byte(sealedVersion+" "+v.newest+" "), nil, plain, []byte(record)) //nolint:gosec // the cipher makes a nonce itself, and takes none
 }
 
-// open reads a stored answer. One that was stored before there were keys is read as it is; one
+// open reads a stored answer. One that was stored before there were keys is read unencrypted; one
 // under an unknown key, or that was changed, is not readable: nothing is replayed and nothing runs.
 func (v sealer) open(record string, stored []byte) (Answer, error) {
 	from := storedText{rest: stored}

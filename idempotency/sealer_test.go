@@ -49,7 +49,7 @@ func TestSealedAnswerIsReadWithItsKeyAndForItsRecordOnly(t *testing.T) {
 	}
 }
 
-// What Redis holds of an answer tells nothing of it, and an answer that cannot be read is neither
+// The stored form of an answer reveals nothing of it, and an answer that cannot be read is neither
 // replayed nor made anew.
 func TestAnswersAreStoredEncrypted(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {

@@ -17,8 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// The steps of a first request, in their order. Those of the handler are told by it, those on the
-// way to Redis and back are seen on the wire.
+// The steps of a first request, in their order. The handler reports its own; those to and from
+// Redis are seen on the wire.
 const (
 	beforeClaim    = "before the claim"
 	afterClaim     = "after the claim, before its reply"
@@ -38,8 +38,8 @@ const (
 	hungUp   = "the client hangs up"
 )
 
-// truth is what the later requests hear in the end, and how often the handler has begun and has had
-// its effect.
+// truth is the final answer to later requests, and how often the handler has begun and has had its
+// effect.
 type truth struct {
 	status          int
 	starts, effects int
@@ -47,7 +47,7 @@ type truth struct {
 
 var (
 	once       = truth{201, 1, 1} // one run, and every request has its answer
-	doubtUnrun = truth{409, 0, 0} // the handler never began, but nobody can know
+	doubtUnrun = truth{409, 0, 0} // the handler never began, but that is unknown
 	doubtBegun = truth{409, 1, 0}
 	doubtAfter = truth{409, 1, 1}
 	twoBegun   = truth{201, 2, 1} // another attempt took over before the effect
@@ -56,7 +56,7 @@ var (
 )
 
 // TestEveryStepOfARequestCanFail breaks a request at each of its steps in each way, under both
-// policies, and looks at what the handler has done and at what later requests hear.
+// policies, and checks what the handler has done and what later requests get.
 func TestEveryStepOfARequestCanFail(t *testing.T) {
 	for _, row := range []struct {
 		step, what     string
@@ -150,7 +150,7 @@ func open(t *testing.T, space redistest.Space) *redisstore.Store {
 // asked is what the handler asks at its steps.
 func (w *walk) asked(answer http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
-	if name == "effect" { // the handler asks behind its effect
+	if name == "effect" { // the handler asks after its effect
 		w.count("effect")
 		if w.here(afterEffect) {
 			w.breakIt(answer)
@@ -172,7 +172,7 @@ func (w *walk) breakIt(answer http.ResponseWriter) {
 	w.strike()
 }
 
-// judge looks for the claim and the recording on the wire.
+// judge finds the claim and the recording on the wire.
 func (w *walk) judge(request []byte) (fate redistest.Fate, then func()) {
 	for _, at := range []struct {
 		script        *scripts.Script
@@ -193,7 +193,7 @@ func (w *walk) judge(request []byte) (fate redistest.Fate, then func()) {
 	return redistest.Pass, nil
 }
 
-// here tells, once, that this is the step where the request breaks.
+// here reports, once, that this is the step where the request breaks.
 func (w *walk) here(step string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,7 +224,7 @@ func (w *walk) strike() {
 	}
 }
 
-// first sends the request that breaks. Redis has been told the scripts before, by another key, so
+// first sends the request that breaks. Another key has loaded the scripts into Redis before, so
 // that the wire shows their hashes.
 func (w *walk) first() {
 	w.t.Helper()
@@ -251,8 +251,8 @@ func (w *walk) first() {
 	}
 }
 
-// settle asks again and again until the answer is final, and asks once more to see that it stays.
-// If the owner is no more, its lease ends, and another is asked.
+// settle asks again until the answer is final, and asks once more to see that it stays. If the
+// owner has ended, its lease ends, and another is asked.
 func (w *walk) settle() truth {
 	w.t.Helper()
 	<-w.struck

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Waiting for a running attempt: a request with Prefer: wait=n (RFC 7240) hears the attempt's end
-// instead of "in progress". Redis is asked again when the attempt's end was published, when its
-// lease can have ended, and every few seconds in case the message was lost.
+// Waiting for a running attempt: a request with Prefer: wait=n (RFC 7240) waits for the attempt's
+// end instead of getting "in progress". Redis is asked again when the attempt's end was published,
+// when its lease can have ended, and every few seconds in case the message was lost.
 const (
 	shortestPoll = 50 * time.Millisecond
 	longestPoll  = 2 * time.Second
 )
 
-// patience is how long a request wants to wait for a running attempt, as far as the route allows. A
-// preference that cannot be read is none.
+// patience is how long a request wants to wait for a running attempt, up to the route's limit. An
+// unreadable preference is none.
 func (r Route) patience(request *http.Request) time.Duration {
 	for _, field := range request.Header.Values("Prefer") {
 		for preference := range strings.SplitSeq(field, ",") {
@@ -65,13 +65,13 @@ func (t *Tokens) beginOrWait(ctx context.Context, key OperationKey, options Clai
 	}
 }
 
-// lookAgain is when a running attempt's lease can have ended, but not too soon and not too late.
+// pollAfter is when a running attempt's lease can have ended, but not too soon and not too late.
 func pollAfter(err error) time.Duration {
 	busy, _ := errors.AsType[*InProgressError](err)
 	return min(max(busy.Left, shortestPoll), longestPoll)
 }
 
-// waits are the requests of this process that wait for an attempt's end. They share one
+// notifier wakes the requests of this process that wait for an attempt's end. They share one
 // subscription, which the first of them opens and which stays. The zero value is ready; close it at
 // the end.
 type notifier struct {
@@ -79,7 +79,7 @@ type notifier struct {
 	by        map[string]map[chan struct{}]bool // by record
 	listening bool
 	ended     bool
-	cancel    context.CancelFunc // ends the listening
+	cancel    context.CancelFunc // ends the subscription
 	reader    sync.WaitGroup
 }
 
@@ -106,7 +106,7 @@ func (w *notifier) expect(t *Tokens, record string) (ended <-chan struct{}, forg
 	}
 }
 
-// listenLocked starts listening if nobody listens.
+// listenLocked opens the subscription if there is none.
 func (w *notifier) listenLocked(t *Tokens) {
 	if w.listening || w.ended {
 		return
@@ -115,7 +115,7 @@ func (w *notifier) listenLocked(t *Tokens) {
 	w.listening, w.cancel = true, cancel
 	w.reader.Go(func() {
 		if err := w.listen(ctx, t); err != nil && ctx.Err() == nil {
-			t.log.Warn("idempotency: waiting requests look again every few seconds, since they cannot be told", "error", err)
+			t.log.Warn("idempotency: waiting requests poll every few seconds, since the subscription failed", "error", err)
 		}
 		w.mu.Lock()
 		w.listening = false
@@ -123,8 +123,8 @@ func (w *notifier) listenLocked(t *Tokens) {
 	})
 }
 
-// listen passes on what is published until the context ends. What was published before it listened,
-// or while the connection was lost, nobody has heard: then everybody is to look.
+// listen passes on what is published until the context ends. What was published before, or while
+// the connection was lost, is lost: then all requests poll.
 func (w *notifier) listen(ctx context.Context, t *Tokens) error {
 	inbox, err := t.store.Subscribe(ctx, t.done)
 	if err != nil {
@@ -140,7 +140,7 @@ func (w *notifier) listen(ctx context.Context, t *Tokens) error {
 	}
 }
 
-// tell wakes those who wait for a record, or all of them.
+// notify wakes the requests that wait for a record, or all of them.
 func (w *notifier) notify(record string, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +151,7 @@ func (w *notifier) notify(record string, all bool) {
 		for told := range waiting {
 			select {
 			case told <- struct{}{}:
-			default: // it has been told and has not looked yet
+			default: // it was notified and has not polled yet
 			}
 		}
 	}

@@ -51,8 +51,8 @@ func gate() (h *handler, let chan struct{}) {
 	}}, let
 }
 
-// Ten requests wait in a process that is not the one where the handler runs; all of them are told
-// when it has ended.
+// Ten requests wait in a process other than the one where the handler runs; all are woken when it
+// has ended.
 func TestWaitingRequestsGetTheAnswerOfTheRunningAttempt(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		h, let := gate()
@@ -68,7 +68,7 @@ func TestWaitingRequestsGetTheAnswerOfTheRunningAttempt(t *testing.T) {
 				wantReplayed(t, "a request that waits", w, true)
 			})
 		}
-		expect.Eventually(t, "somebody waits", func() bool { return field(t, waits, ClientKey("", "r", "k"), "awaited") == "1" })
+		expect.Eventually(t, "a request waits", func() bool { return field(t, waits, ClientKey("", "r", "k"), "awaited") == "1" })
 		close(let)
 		clients.Wait()
 		h.wantRuns(t, 1)
@@ -82,7 +82,7 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 		end    func(*Attempt)
 		prefer string
 		hangUp bool // of the waiting client
-		told   bool // whether the message that tells of the end arrives
+		told   bool // whether the message of the end arrives
 		least  time.Duration
 		most   time.Duration
 		status int

@@ -51,7 +51,7 @@ func newChain(s *Segments, name, owner string, seen fences) *chain {
 
 // behind finds the node behind one that is used up, or was another chain's, and waits for it.
 // errGone: there is none in this chain.
-func (c *chain) behind(ctx context.Context, n *node) (*node, error) {
+func (c *chain) nextNode(ctx context.Context, n *node) (*node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {

@@ -73,17 +73,17 @@ func orDefault[T comparable](value, otherwise T) T {
 func (c Config) Check() error {
 	c = c.withDefaults()
 	return errors.Join(
-		within("period", c.Period, time.Millisecond, 720*time.Hour),
-		within("max step", c.MaxStep, 1, 1<<40),
-		within("max tags", c.MaxTags, 1, 10_000_000),
-		within("idle", c.Idle, time.Second, 8784*time.Hour),
-		within("timeout", c.Timeout, time.Millisecond, 10*time.Minute),
-		within("ahead", c.Ahead, 0, 0.9),
+		inRange("period", c.Period, time.Millisecond, 720*time.Hour),
+		inRange("max step", c.MaxStep, 1, 1<<40),
+		inRange("max tags", c.MaxTags, 1, 10_000_000),
+		inRange("idle", c.Idle, time.Second, 8784*time.Hour),
+		inRange("timeout", c.Timeout, time.Millisecond, 10*time.Minute),
+		inRange("ahead", c.Ahead, 0, 0.9),
 	)
 }
 
 // within is written so that a float that is no number is refused.
-func within[T int | int64 | float64 | time.Duration](field string, value, least, most T) error {
+func inRange[T int | int64 | float64 | time.Duration](field string, value, least, most T) error {
 	if value >= least && value <= most {
 		return nil
 	}

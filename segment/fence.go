@@ -14,7 +14,7 @@ type fences []fence
 const maxFences = 1024
 
 // behind finds a fence that a range is not wholly beyond.
-func (f fences) behind(lo, delta int64) (seen int64, found bool) {
+func (f fences) conflict(lo, delta int64) (seen int64, found bool) {
 	for _, one := range f {
 		if lo <= one.high && one.meets(lo, delta) {
 			return one.high, true

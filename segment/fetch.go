@@ -79,7 +79,7 @@ func (c *chain) fetch(a *attempt) {
 	for a != nil {
 		n, least, err := c.take(a.step)
 		done := c.settle(a, n, least, err)
-		c.tell(done, err)
+		c.report(done, err)
 		if err != nil {
 			c.segments.discard(c, err)
 		}
@@ -110,7 +110,7 @@ func (c *chain) take(step int64) (n *node, least int64, err error) {
 func (c *chain) see(r Range, n *node) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if seen, found := c.fences.behind(r.Lo, n.delta); found {
+	if seen, found := c.fences.conflict(r.Lo, n.delta); found {
 		c.counts.wentBack++
 		c.segments.totals.wentBack.Add(1)
 		return &WentBackError{r, seen}
@@ -150,7 +150,7 @@ func (c *chain) settle(a *attempt, n *node, least int64, err error) settled {
 
 // tell logs the begin and the end of a row of failures. Of a tag that has never had a range the
 // callers are told.
-func (c *chain) tell(done settled, err error) {
+func (c *chain) report(done settled, err error) {
 	switch log := c.segments.config.Logger; {
 	case !done.known:
 	case err == nil && done.failures > 0:

@@ -137,7 +137,7 @@ func TestHandlesOutliveTheirTags(t *testing.T) {
 		s.mu.Lock()
 		if c := s.chains["orders"]; c != nil {
 			now := time.Now().Add(time.Hour)
-			c.lookAt(time.Now())
+			c.lastUse(time.Now())
 			s.letGoLocked(c, now, 0)
 		}
 		s.mu.Unlock()

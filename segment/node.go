@@ -79,7 +79,7 @@ func (n *node) draw(k int64) (p, got int64) {
 
 // look reports whether the position p, which was drawn, is at the mark or behind it, and nobody has
 // seen to that.
-func (n *node) look(p int64) bool { return p >= atomic.LoadInt64(&n.limit) }
+func (n *node) atMark(p int64) bool { return p >= atomic.LoadInt64(&n.limit) }
 
 // seen is for who sees to the mark: from now on all positions are drawn without a further look.
 func (n *node) seen() { atomic.StoreInt64(&n.limit, 1) }

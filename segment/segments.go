@@ -78,7 +78,7 @@ func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.tag.beyond(ctx, nil); err != nil {
+	if _, err := c.tag.following(ctx, nil); err != nil {
 		return nil, err
 	}
 	return c.tag, nil

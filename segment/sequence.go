@@ -42,8 +42,8 @@ func (c SequenceConfig) Check() error {
 	c = c.withDefaults()
 	return errors.Join(
 		checkTable(c.Table),
-		within("step", c.Step, 1, 1<<40),
-		within("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute),
+		inRange("step", c.Step, 1, 1<<40),
+		inRange("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute),
 	)
 }
 
@@ -179,7 +179,7 @@ func (s *Sequence) Seed(ctx context.Context, tag string, first int64) error {
 	}
 	return s.database.transact(ctx, "sequence seed", func(ctx context.Context, tx *transaction) error {
 		var there sequenceRow
-		err := tx.row(ctx, s.statements.look, []any{tag}, &there.step, &there.first)
+		err := tx.row(ctx, s.statements.read, []any{tag}, &there.step, &there.first)
 		switch {
 		case err == nil:
 			return fmt.Errorf("%w: with step %d, and first id %d", ErrTagExists, there.step, there.first)
@@ -191,7 +191,7 @@ func (s *Sequence) Seed(ctx context.Context, tag string, first int64) error {
 }
 
 // sequenceStatements is the SQL of one Sequence.
-type sequenceStatements struct{ create, probe, gate, queue, look, lock, next, insert string }
+type sequenceStatements struct{ create, probe, gate, queue, read, lock, next, insert string }
 
 var sequenceCreate = map[Dialect]string{
 	MySQL: `CREATE TABLE IF NOT EXISTS {table} (
@@ -224,7 +224,7 @@ func sequenceStatementsFor(dialect Dialect, table string) sequenceStatements {
 		probe:  filled("SELECT id, stub, step, first_id FROM {table} WHERE 1 = 0"),
 		gate:   filled("INSERT IGNORE INTO {table} (stub, step, first_id) VALUES ('', 0, 0)"),
 		queue:  filled("SELECT id FROM {table} WHERE stub = '' FOR UPDATE"),
-		look:   filled("SELECT step, first_id FROM {table} WHERE stub = ?"),
+		read:   filled("SELECT step, first_id FROM {table} WHERE stub = ?"),
 		lock:   filled("SELECT step, first_id FROM {table} WHERE stub = ? FOR UPDATE"),
 		next:   filled(sequenceNext[dialect]),
 		insert: filled("INSERT INTO {table} (stub, step, first_id) VALUES (?, ?, ?)"),

@@ -49,7 +49,7 @@ func (f *fault) sent() int {
 }
 
 // behind is the table with a proxy in front of its server that has a fault.
-func (l leafTable) behind(t *testing.T, f *fault, timeout time.Duration) *segment.LeafAlloc {
+func (l leafTable) proxied(t *testing.T, f *fault, timeout time.Duration) *segment.LeafAlloc {
 	t.Helper()
 	proxy := redistest.StartProxy(t, l.server.Addr(), f.judge)
 	db := l.server.OpenPlain(t, proxy.Addr(), l.database)
@@ -91,7 +91,7 @@ func TestLeafAllocReportsABrokenFetch(t *testing.T) {
 				tag := fmt.Sprintf("tag-%d", i)
 				l.seed(t, tag, 1, 10)
 				f := &fault{words: regexp.MustCompile(row.words), fate: row.fate}
-				leaf := l.behind(t, f, timeout)
+				leaf := l.proxied(t, f, timeout)
 				first, err := leaf.Take(t.Context(), tag, 0)
 				if row.want == nil && err != nil {
 					t.Error(err)
@@ -129,7 +129,7 @@ func TestLinkThatBreaksSilentlyKeepsNoRowLockedForLong(t *testing.T) {
 		l.seed(t, "orders", 1, 10)
 		ended := make(chan struct{})
 		f := &fault{words: regexp.MustCompile(`COMMIT\b`), fate: redistest.CutBefore, then: func() { <-ended }}
-		leaf := l.behind(t, f, 5*time.Second) // enough to get as far as the commit
+		leaf := l.proxied(t, f, 5*time.Second) // enough to get as far as the commit
 		defer close(ended)
 		_, err := leaf.Take(t.Context(), "orders", 0)
 		refused(t, err, redisstore.ErrUnknownOutcome)

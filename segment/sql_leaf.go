@@ -42,7 +42,7 @@ func (c LeafConfig) withDefaults() LeafConfig {
 // Check tells all that is wrong with a LeafConfig.
 func (c LeafConfig) Check() error {
 	c = c.withDefaults()
-	return errors.Join(checkTable(c.Table), within("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute))
+	return errors.Join(checkTable(c.Table), inRange("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute))
 }
 
 // LeafAlloc is a [Source] in an SQL database: the table leaf_alloc of Meituan's Leaf, a row for

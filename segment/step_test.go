@@ -81,7 +81,7 @@ func TestDrawsAfterTheMarkArePlainAgain(t *testing.T) {
 		for id := range int64(1000) {
 			slow(t, tag, 1)
 			n := tag.head.Load()
-			if p := n.pos; p < 0 && p >= n.mark && n.look(p+1) {
+			if p := n.pos; p < 0 && p >= n.mark && n.atMark(p+1) {
 				t.Fatalf("after %d ids position %d is not below %d", id+1, p, n.limit)
 			}
 			if n.used() == 0 {

@@ -39,7 +39,7 @@ func (c StripedConfig) withDefaults() StripedConfig {
 
 // Check tells all that is wrong with a StripedConfig.
 func (c StripedConfig) Check() error {
-	return within("stripe timeout", c.withDefaults().Timeout, 10*time.Millisecond, 10*time.Minute)
+	return inRange("stripe timeout", c.withDefaults().Timeout, 10*time.Millisecond, 10*time.Minute)
 }
 
 // Striped is a [Source] made of n independent stores: store i hands out the ids that leave i when
@@ -106,7 +106,7 @@ func NewStriped(stores map[int]Source, n int, config StripedConfig) (*Striped, e
 // [ErrUnknownTag] only if all that were asked say so. Its text tells what each of them answered.
 func (s *Striped) Take(ctx context.Context, tag string, step int64) (Range, error) {
 	order, up := s.order(tag)
-	var faults stripeFaults
+	var faults stripesError
 	for i, store := range order {
 		if err := ctx.Err(); err != nil {
 			return Range{}, append(faults, stripeFault{store.index, unavailable(err)})

@@ -11,7 +11,7 @@ import (
 
 // stripeFaults is why no store gave a range, in the order in which they were asked. It is one error
 // of one class: that of its worst.
-type stripeFaults []stripeFault
+type stripesError []stripeFault
 
 type stripeFault struct {
 	index int64
@@ -26,7 +26,7 @@ func unavailable(cause error) error {
 }
 
 // answered reports whether one of the stores has said no for a reason of its own.
-func (f stripeFaults) answered() bool {
+func (f stripesError) answered() bool {
 	return slices.ContainsFunc(f, func(fault stripeFault) bool { return !away(fault.err) })
 }
 
@@ -36,7 +36,7 @@ func away(err error) bool {
 }
 
 // Error says what each store answered.
-func (f stripeFaults) Error() string {
+func (f stripesError) Error() string {
 	texts := make([]string, 0, len(f))
 	for _, fault := range f {
 		texts = append(texts, fmt.Sprintf("stripe %d: %v", fault.index, fault.err))
@@ -45,7 +45,7 @@ func (f stripeFaults) Error() string {
 }
 
 // Unwrap gives the error that says most about what to do.
-func (f stripeFaults) Unwrap() error {
+func (f stripesError) Unwrap() error {
 	worst := f[0].err
 	for _, fault := range f[1:] {
 		if weight(fault.err) > weight(worst) {

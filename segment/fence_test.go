@@ -51,7 +51,7 @@ func TestStripesHaveAFenceEach(t *testing.T) {
 		passes bool
 	}{
 		{Range{Lo: 0, Hi: 300, Delta: 3}, true},
-		{Range{Lo: 1, Hi: 31, Delta: 3}, true}, // another stripe may be behind
+		{Range{Lo: 1, Hi: 31, Delta: 3}, true}, // another stripe may be lower
 		{Range{Lo: 2, Hi: 9002, Delta: 3}, true},
 		{Range{Lo: 31, Hi: 61, Delta: 3}, true},
 		{Range{Lo: 28, Hi: 61, Delta: 3}, false}, // its own must not

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// farewell is what is told of a tag that was let go.
+// dropped is what is logged of a tag that was dropped.
 type dropped struct {
 	tag    string
 	unused time.Duration
@@ -27,7 +27,7 @@ func (s *Segments) admit(c *chain) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.known || s.closed {
-		// known is changed by this goroutine only; settle tells those who wait of the end
+		// known is changed by this goroutine only; settle wakes the waiters
 		return nil
 	}
 	if s.known >= s.config.MaxTags {
@@ -49,9 +49,8 @@ func (s *Segments) admit(c *chain) error {
 	return nil
 }
 
-// makeRoomLocked lets the tag go that was unused for longest, if that is long enough. If not, the
-// owner of the most tags lets go of the one that it has used least lately, for an owner who has
-// fewer.
+// makeRoomLocked drops the tag that was unused for longest, if that is long enough. If not, the
+// owner of the most tags loses its least recently used one, for an owner with fewer.
 func (s *Segments) makeRoomLocked(owner string) []dropped {
 	now := time.Now()
 	if longest := s.longestLocked(now, nil); longest != nil {
@@ -69,8 +68,8 @@ func (s *Segments) makeRoomLocked(owner string) []dropped {
 	return nil
 }
 
-// longestLocked finds the chain that was unused for longest, of those that can be let go and are
-// among some, nil for all. It notes when one can make room at the earliest.
+// longestLocked finds the chain that was unused for longest, of those that can be dropped and are
+// among some, nil for all. It records when one can make room at the earliest.
 func (s *Segments) longestLocked(now time.Time, among func(*chain) bool) (longest *chain) {
 	oldest, oldestFree := now, now
 	for _, c := range s.chains {
@@ -86,8 +85,8 @@ func (s *Segments) longestLocked(now time.Time, among func(*chain) bool) (longes
 	return longest
 }
 
-// sweepOut lets go what was unused for too long. Looking often tells more exactly when a tag was
-// used last: a draw leaves no time behind.
+// sweepOut drops what was unused for too long. Frequent sweeps observe more exactly when a tag was
+// used last: a draw records no time.
 func (s *Segments) sweepOut() {
 	var gone []dropped
 	defer func() { s.report(gone) }()
@@ -108,9 +107,9 @@ func (s *Segments) sweepOut() {
 	}
 }
 
-// lookAt tells when a chain was used last, whether it has had a range, and whether it has and
-// nothing of it is under way. The time can be told too late, by as long as nobody has looked, but
-// never too early.
+// lastUse is when a chain was used last, whether it has had a range, and whether it has and nothing
+// of it is under way. The time can be too late, by as long as the chain was not observed, but never
+// too early.
 func (c *chain) lastUse(now time.Time) (used time.Time, known, free bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +119,7 @@ func (c *chain) lastUse(now time.Time) (used time.Time, known, free bool) {
 	return c.use.at, c.known, c.known && c.attempt == nil
 }
 
-// letGoLocked lets a chain go that was unused for that long and has no attempt under way.
+// letGoLocked drops a chain that was unused for that long and has no attempt under way.
 func (s *Segments) letGoLocked(c *chain, now time.Time, unused time.Duration) []dropped {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,8 +146,8 @@ func (s *Segments) discard(c *chain, err error) {
 	s.forgetLocked(c)
 }
 
-// forgetLocked takes a chain that has ended off the list, with its own mutex held too. What was
-// seen of the tag is kept, of as many tags as may be in use.
+// forgetLocked takes a chain that has ended off the list, with its own mutex held too. The ids seen
+// of the tag are kept, of as many tags as may be in use.
 func (s *Segments) forgetLocked(c *chain) {
 	delete(s.chains, c.name)
 	if c.known {

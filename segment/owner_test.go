@@ -53,7 +53,7 @@ func TestOneOwnerDoesNotKeepAllTagsFromOthers(t *testing.T) {
 	})
 }
 
-// Names that the source does not have push no tag of another owner's out.
+// Names that the source does not have evict no tag of another owner.
 func TestMadeUpNamesOfAnotherOwnerEvictNoTag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, tags(20), Config{MaxTags: 20, Owner: ownerOf})

@@ -277,7 +277,7 @@ func TestStoreThatHangsStopsNothing(t *testing.T) {
 	})
 }
 
-// Who gives up says nothing about a store.
+// A caller that gives up shows nothing about a store.
 func TestCallerThatGivesUpTakesNoStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, s := cellars(t, 1)
@@ -323,7 +323,7 @@ func TestStripedReportsTheWorstAnswerOfItsStores(t *testing.T) {
 		}
 		for i := range row.answers {
 			if !strings.Contains(err.Error(), fmt.Sprintf("stripe %d: ", i)) {
-				t.Errorf("%v does not tell of stripe %d", err, i)
+				t.Errorf("%v does not name stripe %d", err, i)
 			}
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// watch looks whether Redis has lost everything, so that a process which is not adding says in time
-// what it has seen: a few times within the hold-off. It runs from the first use of a counter until
-// Close.
+// watch checks whether Redis has lost everything, so that a process that is not adding reports in
+// time what it has seen: a few times within the hold-off. It runs from the first use of a counter
+// until Close.
 type watch struct {
 	once   sync.Once
 	mu     sync.Mutex
@@ -22,7 +22,7 @@ type watch struct {
 
 const (
 	looks  = 4   // within a hold-off
-	atOnce = 256 // counters that are told of at once
+	atOnce = 256 // counters that are reported concurrently
 )
 
 func (w *watch) start(c *Counters) {
@@ -59,7 +59,7 @@ func (c *Counters) keepWatch(ctx context.Context, ended chan<- struct{}) {
 	}
 }
 
-// look asks each slot for its era. Where everything was lost it tells what was seen of the
+// look asks each slot for its era. Where everything was lost it reports what was seen of the
 // counters; where only the incarnation is another, each counter is put in order when it is used.
 func (c *Counters) look(ctx context.Context) {
 	changed, lost := map[string]bool{}, map[string]bool{}
@@ -99,8 +99,8 @@ func (c *Counters) look(ctx context.Context) {
 	telling.Wait()
 }
 
-// tell has Redis take in what this process has seen of a counter, and asks again while it cannot
-// be reached. The answer is for those who add.
+// tell reports to Redis what this process has seen of a counter, and retries while Redis cannot be
+// reached. The answer is for the calls that add.
 func (c *Counters) tell(ctx context.Context, e *entry) {
 	for ctx.Err() == nil {
 		if _, err := c.open(ctx, e, 0); !errors.Is(err, redisstore.ErrUnavailable) && !errors.Is(err, redisstore.ErrUnknownOutcome) {

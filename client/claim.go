@@ -24,7 +24,7 @@ var ownerForm = regexp.MustCompile(`^[!-~]{16,128}$`)
 // with it, or give the claim back with Release, where the owner is the lease; else the token is in
 // progress until its lease lapses. Choose a new, random owner for each attempt: two attempts of one
 // owner are both granted.
-func (c *Client) Claim(ctx context.Context, token string, terms Terms) (Outcome, error) {
+func (c *Client) Claim(ctx context.Context, token string, terms ClaimOptions) (Outcome, error) {
 	if terms.Owner == "" {
 		terms.Owner = rand.Text()
 	}
@@ -68,7 +68,7 @@ func rest(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-func (c *Client) claimOnce(ctx context.Context, token string, terms Terms) (Outcome, error) {
+func (c *Client) claimOnce(ctx context.Context, token string, terms ClaimOptions) (Outcome, error) {
 	terms = terms.withDefaults()
 	var claimed wire.Claimed
 	claim := call{

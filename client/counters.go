@@ -158,12 +158,12 @@ func (c *Client) Counter(ctx context.Context, key string) (int64, error) {
 		Key   string
 		Value *int64
 	}
-	look := call{op: "read counter", method: http.MethodGet, path: "/counter/" + key, status: http.StatusOK, into: &read}
-	if err := c.onNamed(ctx, key, look); err != nil {
+	get := call{op: "read counter", method: http.MethodGet, path: "/counter/" + key, status: http.StatusOK, into: &read}
+	if err := c.onNamed(ctx, key, get); err != nil {
 		return 0, err
 	}
 	if read.Key != key || read.Value == nil {
-		return 0, look.unreadable()
+		return 0, get.unreadable()
 	}
 	return *read.Value, nil
 }

@@ -49,7 +49,7 @@ type Result struct {
 // answer to a claim that is under way when ctx ends is awaited for a second, and a claim whose
 // outcome stays unknown is given back if the service takes that within a second. Terms without a
 // fingerprint take the token's word that it is the same operation. Do leaves no goroutine behind.
-func (c *Client) Do(ctx context.Context, token string, terms Terms, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
+func (c *Client) Do(ctx context.Context, token string, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
 	if terms.Fingerprint == "" {
 		terms.Fingerprint = "do"
 	}
@@ -75,7 +75,7 @@ type run struct {
 	client  *Client
 	token   string
 	lease   string
-	terms   Terms
+	terms   ClaimOptions
 	attempt *Attempt
 	trusted time.Time // before the claim was sent
 }

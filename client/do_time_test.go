@@ -25,7 +25,7 @@ func TestAGrantThatComesTooLateIsNotBegun(t *testing.T) {
 			if want != nil {
 				work = mustNotRun(t)
 			}
-			_, err := s.Do(t.Context(), token, client.Terms{Policy: policy, Lease: 3 * time.Second}, work)
+			_, err := s.Do(t.Context(), token, client.ClaimOptions{Policy: policy, Lease: 3 * time.Second}, work)
 			expect.Error(t, "Do under "+string(policy), err, want)
 			if want != nil {
 				expect.Equal(t, "the token's state after a grant that came too late", state(t, s.Client, token), client.Issued)
@@ -53,7 +53,7 @@ func TestACallerThatGoesAwayDuringTheClaim(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			begun := time.Now()
-			_, err := s.Do(ctx, token, client.Terms{}, mustNotRun(t))
+			_, err := s.Do(ctx, token, client.ClaimOptions{}, mustNotRun(t))
 			expect.Equal(t, name+": how long Do took", time.Since(begun), row.ends)
 			expect.Error(t, name+": Do", err, row.class)
 			expect.Error(t, name+": Do", err, context.DeadlineExceeded)
@@ -65,7 +65,7 @@ func TestACallerThatGoesAwayDuringTheClaim(t *testing.T) {
 		token := issue(t, s.Client)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := s.Do(ctx, token, client.Terms{}, mustNotRun(t))
+		_, err := s.Do(ctx, token, client.ClaimOptions{}, mustNotRun(t))
 		wantError(t, err, client.ErrRefused)
 		expect.Error(t, "Do with a context that has ended", err, context.Canceled)
 		expect.Equal(t, "claims sent", s.line.count("claim"), 0)
@@ -78,7 +78,7 @@ func TestWorkEndsWithItsCallerAndItsAnswerIsRecordedAllTheSame(t *testing.T) {
 		token := issue(t, s.Client)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		result, err := s.Do(ctx, token, client.Terms{}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+		result, err := s.Do(ctx, token, client.ClaimOptions{}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
 			<-ctx.Done()
 			expect.Error(t, "the cause of the function's context", context.Cause(ctx), context.DeadlineExceeded)
 			return done, nil // it was done by then
@@ -104,7 +104,7 @@ func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
-			token, terms := issue(t, s.Client), client.Terms{Policy: row.policy, Lease: 9 * time.Second}
+			token, terms := issue(t, s.Client), client.ClaimOptions{Policy: row.policy, Lease: 9 * time.Second}
 			func() {
 				defer func() {
 					if got := recover(); (got == "boom") != row.panics {
@@ -139,7 +139,7 @@ func TestDoSurvivesLostRepliesToItsEnd(t *testing.T) {
 				s := bubble(t)
 				token := issue(t, s.Client)
 				s.line.disturb(only(verb, 2, lose))
-				result, err := s.Do(t.Context(), token, client.Terms{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+				result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
 					if row.notBegun {
 						attempt.NotBegun()
 					}
@@ -168,7 +168,7 @@ func TestDoGivesUpRecordingAfterAWhile(t *testing.T) {
 			token := issue(t, s.Client)
 			s.line.disturb(only("complete", 0, row.fault))
 			begun := time.Now()
-			result, err := s.Do(t.Context(), token, client.Terms{Lease: time.Hour}, working)
+			result, err := s.Do(t.Context(), token, client.ClaimOptions{Lease: time.Hour}, working)
 			wantError(t, err, client.ErrUnknownOutcome)
 			expect.Error(t, name+": Do", err, client.ErrNotRecorded)
 			isDone(t, name+": Do", result, nil, false)
@@ -188,7 +188,7 @@ func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 		s.line.disturb(silent)
 		wanted := func(ctx context.Context, span time.Duration, cause error) {
 			begun := time.Now()
-			_, err := s.Claim(ctx, token, client.Terms{})
+			_, err := s.Claim(ctx, token, client.ClaimOptions{})
 			wantError(t, err, client.ErrUnknownOutcome)
 			expect.Equal(t, "how long Claim waited for a silent service", time.Since(begun), span)
 			expect.Error(t, "Claim of a silent service", err, cause)

@@ -85,7 +85,7 @@ func TestEveryCodeIsReported(t *testing.T) {
 				w.Header().Set("X-Request-Id", "request-1")
 				p.Write(w)
 			})))
-			_, err := c.Claim(t.Context(), "secret-token", client.Terms{})
+			_, err := c.Claim(t.Context(), "secret-token", client.ClaimOptions{})
 			said := wantError(t, err, want)
 			expect.Equal(t, "the error of "+string(code), facts(*said), facts{
 				Op: "claim token", Code: string(code), Status: p.Status, Title: p.Title, Detail: p.Detail, RequestID: "request-1",
@@ -112,7 +112,7 @@ func TestEveryCodeOfTheCatalogueIsOfOneClass(t *testing.T) {
 func ask(t *testing.T, answer func(http.ResponseWriter)) error {
 	t.Helper()
 	c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) })))
-	_, err := c.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f"})
+	_, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f"})
 	return err
 }
 
@@ -206,7 +206,7 @@ func TestATokenThatCannotBeOneWasNotIssued(t *testing.T) {
 func TestFieldsThatAreNotKnownAreTolerated(t *testing.T) {
 	const grant = `{"outcome":"granted","lease":"lease","fence":7,"attempt":1,"lease_until":"2026-11-20T15:35:46.279Z","newer":{"than":["this","client"]}}`
 	c := answering(t, 200, grant)
-	outcome, err := c.Claim(t.Context(), "a-token", client.Terms{})
+	outcome, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{})
 	succeeds(t, "Claim, answered with a new field", err)
 	expect.Equal(t, "Claim, answered with a new field", outcome.Grant.Fence, 7)
 	expect.Equal(t, "Claim, answered with a new field", outcome.Grant.Lease, "lease")
@@ -225,12 +225,12 @@ func TestAnAnswerThatIsTooLongIsNotRead(t *testing.T) {
 	}
 	for status, want := range map[int]error{200: client.ErrUnknownOutcome, 502: client.ErrUnknownOutcome, 404: client.ErrRefused} {
 		c := faced(t, endless(status), func(config *client.Config) { config.MaxAnswer = 10_000 })
-		_, err := c.Claim(t.Context(), "a-token", client.Terms{})
+		_, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{})
 		expect.Equal(t, "Claim, answered without end", wantError(t, err, want, "status", status).Status, status)
 		expect.Contains(t, "Claim, answered without end", err.Error(), "longer than")
 	}
 	c := answering(t, 200, `{"outcome":"replay","response":{"status":200,"body_base64":"`+strings.Repeat("AAAA", 5000)+`"}}`)
-	outcome, err := c.Claim(t.Context(), "a-token", client.Terms{})
+	outcome, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{})
 	succeeds(t, "Claim, answered with 15,000 bytes", err)
 	expect.Equal(t, "bytes of the answer", len(outcome.Answer.Body), 15_000)
 }

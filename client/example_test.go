@@ -35,7 +35,7 @@ func ExampleClient_Do() {
 		log.Fatal(err)
 	}
 
-	terms := client.Terms{Fingerprint: client.Fingerprint("charge", "order-42", "12.99 EUR")}
+	terms := client.ClaimOptions{Fingerprint: client.Fingerprint("charge", "order-42", "12.99 EUR")}
 	charge := func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
 		fmt.Println("charging, attempt", attempt.Number)
 		return client.Answer{Status: 201, Body: []byte("paid")}, nil

@@ -186,7 +186,7 @@ func TestExamplesReplayEachOthersAnswers(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		token := issue(t, w.Client)
 		first := w.run(t, token, "--payload", "12,99 €")
-		terms := client.Terms{Fingerprint: client.Fingerprint("charge", "42", "12,99 €")}
+		terms := client.ClaimOptions{Fingerprint: client.Fingerprint("charge", "42", "12,99 €")}
 		result, err := w.Do(t.Context(), token, terms, mustNotRun(t))
 		var got answer
 		if err != nil || !result.Replayed || json.Unmarshal(result.Answer.Body, &got) != nil || got.Payment != first.Payment || result.Answer.Header["Content-Type"] != "application/json" {

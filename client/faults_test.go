@@ -26,7 +26,7 @@ func verbs(c *client.Client, token, lease string) map[string]func(context.Contex
 	return map[string]func(context.Context) error{
 		"issue": func(ctx context.Context) error { _, err := c.Issue(ctx, "", 0); return err },
 		"claim": func(ctx context.Context) error {
-			_, err := c.Claim(ctx, token, client.Terms{Fingerprint: "f"})
+			_, err := c.Claim(ctx, token, client.ClaimOptions{Fingerprint: "f"})
 			return err
 		},
 		"complete": func(ctx context.Context) error { return c.Complete(ctx, token, lease, client.Answer{}) },
@@ -46,7 +46,7 @@ func TestALostReplyIsAnUnknownOutcomeAndOnlyAClaimIsSentAgain(t *testing.T) {
 				token := issue(t, s.Client)
 				lease := "none"
 				if verb != "issue" && verb != "claim" {
-					lease = claim(t, s.Client, token, client.Terms{Fingerprint: "f"}).Lease
+					lease = claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f"}).Lease
 				}
 				s.line.disturb(lose)
 				before := s.line.count(verb)
@@ -79,7 +79,7 @@ func (s *service) claimLost(t *testing.T) {
 	for _, lose := range []fault{loseReply, hangUp, cutOff, says(503, "application/problem+json", `{"code":"outcome-unknown"}`)} {
 		token := issue(t, s.Client)
 		s.line.disturb(only("claim", 2, lose))
-		grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f", Lease: time.Hour})
+		grant := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 		expect.Equal(t, "the attempt of a claim that lost two replies", grant.Attempt, 1)
 		succeeds(t, "Complete of a claim that lost two replies", s.Complete(t.Context(), token, grant.Lease, client.Answer{}))
 	}
@@ -87,13 +87,13 @@ func (s *service) claimLost(t *testing.T) {
 
 func (s *service) claimNeverAnswered(t *testing.T) {
 	defer s.line.disturb(nil)
-	token, terms := issue(t, s.Client), client.Terms{Fingerprint: "f", Lease: time.Hour, Owner: "an-owner-of-16-characters"}
+	token, terms := issue(t, s.Client), client.ClaimOptions{Fingerprint: "f", Lease: time.Hour, Owner: "an-owner-of-16-characters"}
 	s.line.disturb(only("claim", 0, loseReply))
 	_, err := s.Claim(t.Context(), token, terms)
 	wantError(t, err, client.ErrUnknownOutcome)
 	without(t, "the error's text", err.Error(), terms.Owner)
 	s.line.disturb(nil)
-	_, err = s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	_, err = s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrInProgress)
 	grant := claim(t, s.Client, token, terms)
 	expect.Equal(t, "the lease of the owner that asks again", grant.Lease, terms.Owner)
@@ -112,17 +112,17 @@ func TestARefusalAfterALostClaimLeavesItsOutcomeUnknown(t *testing.T) {
 		}
 		return says(503, "application/problem+json", `{"code":"store-unavailable","retryable":true}`)(w, r, service)
 	})
-	_, err := s.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f"})
+	_, err := s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrUnknownOutcome)
 	s.line.disturb(only("claim", 1, loseReply))
-	_, err = s.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f"})
+	_, err = s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrUnknownToken)
 }
 
 func TestAnOwnerThatIsNoneIsNotSent(t *testing.T) {
 	s := embedded(t)
 	for _, owner := range []string{"fifteen-letters", strings.Repeat("o", 129), "an owner with spaces", "sixteen-letters\r\n"} {
-		_, err := s.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f", Owner: owner})
+		_, err := s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f", Owner: owner})
 		wantError(t, err, client.ErrInvalidRequest, "owner", owner)
 		without(t, "the error's text", err.Error(), owner)
 	}
@@ -133,7 +133,7 @@ func (s *service) askedAgain(t *testing.T) {
 	defer s.line.disturb(nil)
 	for _, verb := range []string{"complete", "extend", "release"} {
 		token := issue(t, s.Client)
-		grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f"})
+		grant := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f"})
 		s.line.disturb(only(verb, 1, loseReply))
 		write := verbs(s.Client, token, grant.Lease)[verb]
 		wantError(t, write(t.Context()), client.ErrUnknownOutcome, "verb", verb)
@@ -255,7 +255,7 @@ func (mute) RoundTrip(*http.Request) (*http.Response, error) {
 
 func TestATransportThatReportsNothingMayHaveSentIt(t *testing.T) {
 	c := connect(t, "http://h", func(config *client.Config) { config.HTTPClient = &http.Client{Transport: mute{}} })
-	_, err := c.Claim(t.Context(), "a-token", client.Terms{})
+	_, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{})
 	wantError(t, err, client.ErrUnknownOutcome)
 }
 
@@ -271,7 +271,7 @@ func TestHTTP2(t *testing.T) {
 		expect.Equal(t, "the protocol of the request", r.Proto, "HTTP/2.0")
 		return loseReply(w, r, service)
 	}))
-	expect.Equal(t, "the attempt of a claim that lost a reply", claim(t, c, token, client.Terms{Fingerprint: "f"}).Attempt, 1)
+	expect.Equal(t, "the attempt of a claim that lost a reply", claim(t, c, token, client.ClaimOptions{Fingerprint: "f"}).Attempt, 1)
 	expect.Equal(t, "claims that came", s.line.count("claim"), 2)
 	untrusted := connect(t, web.URL)
 	_, err := untrusted.Issue(t.Context(), "", 0)
@@ -283,7 +283,7 @@ func TestAStoreThatIsAwayIsARefusalOfTheService(t *testing.T) {
 	s := serve(t, open(t, redis.URL()))
 	token := issue(t, s.Client)
 	redis.Kill()
-	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	said := wantError(t, err, client.ErrUnavailable)
 	if said.Wait == 0 || !said.Retryable || said.Status != 503 {
 		t.Errorf("Claim while Redis is away: got %+v, want status 503, retryable after a while", said)
@@ -297,7 +297,7 @@ func TestAStoreThatHangsIsAnUnknownOutcome(t *testing.T) {
 	s := serve(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second}))
 	token := issue(t, s.Client)
 	redis.Pause()
-	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	said := wantError(t, err, client.ErrUnknownOutcome)
 	expect.Equal(t, "the code told while Redis hangs", said.Code, "outcome-unknown")
 	expect.Equal(t, "the status told while Redis hangs", said.Status, 503)

@@ -198,7 +198,7 @@ func issue(t testing.TB, c *client.Client) string {
 	return token.Value
 }
 
-func claim(t testing.TB, c *client.Client, token string, terms client.Terms) client.Grant {
+func claim(t testing.TB, c *client.Client, token string, terms client.ClaimOptions) client.Grant {
 	t.Helper()
 	outcome, err := c.Claim(t.Context(), token, terms)
 	if err != nil || !outcome.Granted {

@@ -17,12 +17,12 @@ func list[page, wired, item any](
 	return func(yield func(item, error) bool) {
 		for cursor := ""; ; {
 			var answer page
-			look := call{op: op, method: http.MethodGet, path: path + pageQuery(path, prefix, cursor), status: http.StatusOK, into: &answer}
-			err := c.exchange(ctx, look)
+			get := call{op: op, method: http.MethodGet, path: path + pageQuery(path, prefix, cursor), status: http.StatusOK, into: &answer}
+			err := c.exchange(ctx, get)
 			listed, next := read(answer)
 			// which would never end
 			if err == nil && (listed == nil || next != "" && next <= cursor) {
-				err = look.unreadable()
+				err = get.unreadable()
 			}
 			if err != nil {
 				var none item

@@ -48,7 +48,7 @@ const (
 	// patience is how long a wait goes on while no answer comes.
 	patience = 15 * time.Second
 	// parting is how long a release may take.
-	parting = 2 * time.Second
+	releaseTimeout = 2 * time.Second
 )
 
 // Lock is a lock that this process holds and renews. Its context is the time in which it may be

@@ -44,12 +44,12 @@ type LockWaiter struct {
 // no error.
 func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
 	var shown wire.Lock
-	look := call{op: "look at lock", method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK, into: &shown}
-	if err := c.onNamed(ctx, name, look); err != nil {
+	get := call{op: "look at lock", method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK, into: &shown}
+	if err := c.onNamed(ctx, name, get); err != nil {
 		return LockInfo{}, err
 	}
 	if shown.Name != name || shown.Holders == nil {
-		return LockInfo{}, look.unreadable()
+		return LockInfo{}, get.unreadable()
 	}
 	return lockInfo(shown), nil
 }
@@ -152,7 +152,7 @@ func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
 
 // discardLock gives a lock back, whether or not the context has ended.
 func (c *Client) discardLock(ctx context.Context, grant lockGrant) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	release := call{op: "release lock", method: http.MethodDelete, path: "/lock/" + grant.name, lease: grant.token, owned: true, status: http.StatusNoContent}
 	return c.onNamed(ctx, grant.name, release)

@@ -50,12 +50,12 @@ func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[Operation
 // Operation shows one operation; ErrUnknownToken if it has expired, was lost, or never was.
 func (c *Client) Operation(ctx context.Context, name string) (Operation, error) {
 	var shown wire.Operation
-	look := call{op: "show operation", method: http.MethodGet, path: "/operation/" + name, status: http.StatusOK, into: &shown}
-	if err := c.onOperation(ctx, name, look); err != nil {
+	get := call{op: "show operation", method: http.MethodGet, path: "/operation/" + name, status: http.StatusOK, into: &shown}
+	if err := c.onOperation(ctx, name, get); err != nil {
 		return Operation{}, err
 	}
 	if shown.Operation != name {
-		return Operation{}, look.unreadable()
+		return Operation{}, get.unreadable()
 	}
 	return operation(shown), nil
 }

@@ -95,12 +95,12 @@ func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[Pool, error
 func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
 	query := url.Values{"from": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
 	var page wire.WorkerRing
-	look := call{op: "look at pool", method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK, into: &page}
-	if err := c.onNamed(ctx, pool, look); err != nil {
+	get := call{op: "look at pool", method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK, into: &page}
+	if err := c.onNamed(ctx, pool, get); err != nil {
 		return Ring{}, err
 	}
 	if page.Pool != pool || page.Size <= 0 {
-		return Ring{}, look.unreadable()
+		return Ring{}, get.unreadable()
 	}
 	ring := Ring{Pool: poolOf(page.WorkerPool), Now: page.ServerTime}
 	for _, slot := range page.Slots {

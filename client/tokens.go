@@ -23,7 +23,7 @@ const (
 
 // Terms are what an attempt claims a token with. The zero value of each field but Fingerprint means
 // the default beside it.
-type Terms struct {
+type ClaimOptions struct {
 	// of the request, 1 to 256 bytes: a claim with another one is refused. Fingerprint makes one
 	Fingerprint string
 	Policy      Policy        // "" = Hold
@@ -31,7 +31,7 @@ type Terms struct {
 	Owner       string        // of Claim alone: the secret that becomes Grant.Lease, 16 to 128 visible ASCII characters; "" = a new one
 }
 
-func (t Terms) withDefaults() Terms {
+func (t ClaimOptions) withDefaults() ClaimOptions {
 	if t.Policy == "" {
 		t.Policy = Hold
 	}
@@ -103,12 +103,12 @@ type Status struct {
 // lost. It changes nothing: where no answer came, the error is ErrUnavailable.
 func (c *Client) Status(ctx context.Context, token string) (Status, error) {
 	var status wire.TokenStatus
-	look := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK, into: &status}
-	if err := c.onToken(ctx, look); err != nil {
+	get := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK, into: &status}
+	if err := c.onToken(ctx, get); err != nil {
 		return Status{}, err
 	}
 	if status.State == "" {
-		return Status{}, look.unreadable()
+		return Status{}, get.unreadable()
 	}
 	return Status{
 		State: State(status.State), ExpiresAt: status.ExpiresAt, Fence: status.Fence, Attempts: status.Attempts,

@@ -72,12 +72,12 @@ func (s *Store) loadLocked(dir *directory) (last int, err error) {
 		return 0, err
 	}
 	l.expire()
-	s.beginLife(st, known, found || len(logs) > 0)
+	s.beginIncarnation(st, known, found || len(logs) > 0)
 	return last, nil
 }
 
 // beginLife decides whether this is the life that the state names, or a new one.
-func (s *Store) beginLife(st state, known, data bool) {
+func (s *Store) beginIncarnation(st state, known, data bool) {
 	s.cleanStart = st.Clean || !known && !data
 	s.incarnation = st.Incarnation
 	if !known || !s.cleanStart {

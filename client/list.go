@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// list asks for what a path has of names with a prefix, page by page, and ends with the first
-// error. read takes a page apart: what it lists, nil if it is no list, and behind which name the
-// next page begins, "" if this is the last.
+// list asks for the names with a prefix under a path, page by page, and ends with the first error.
+// read takes a page apart: its entries, nil if it is no list, and the name after which the next
+// page begins, "" if this is the last.
 func list[page, wired, item any](
 	ctx context.Context, c *Client, op, path, prefix string, read func(page) (listed []wired, next string), show func(wired) item,
 ) iter.Seq2[item, error] {
@@ -42,7 +42,7 @@ func list[page, wired, item any](
 	}
 }
 
-// pageQuery says which page is meant of what a path lists.
+// pageQuery is the query for a page of a path's list.
 func pageQuery(path, prefix, cursor string) string {
 	query := url.Values{}
 	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {

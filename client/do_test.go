@@ -97,20 +97,20 @@ func TestDoGivesBackWhatNeverBegan(t *testing.T) {
 func TestDoBeginsOnceAfterALostClaim(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
-	s.line.disturb(only("claim", 2, loseReply))
+	s.proxy.disturb(only("claim", 2, loseReply))
 	result, err := s.Do(t.Context(), token, client.ClaimOptions{}, working)
 	isDone(t, "Do that loses two replies to its claim", result, err, false)
-	expect.Equal(t, "claims sent", s.line.count("claim"), 3)
+	expect.Equal(t, "claims sent", s.proxy.count("claim"), 3)
 }
 
 func TestDoGivesBackAClaimThatIsNeverAnswered(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
-	s.line.disturb(only("claim", 0, loseReply))
+	s.proxy.disturb(only("claim", 0, loseReply))
 	_, err := s.Do(t.Context(), token, client.ClaimOptions{Lease: time.Hour}, mustNotRun(t))
 	wantError(t, err, client.ErrUnknownOutcome)
 	expect.Equal(t, "the token's state", state(t, s.Client, token), client.Issued)
-	s.line.disturb(nil)
+	s.proxy.disturb(nil)
 	result, err := s.Do(t.Context(), token, client.ClaimOptions{}, working)
 	isDone(t, "Do afterwards", result, err, false)
 }
@@ -140,21 +140,21 @@ func TestDoReportsThatAnAnswerIsNotRecorded(t *testing.T) {
 		"an invalid answer":  {nil, client.Answer{Status: 99}, client.ErrInvalidRequest},
 	} {
 		if row.fault != nil {
-			s.line.disturb(only("complete", 0, row.fault))
+			s.proxy.disturb(only("complete", 0, row.fault))
 		}
-		before := s.line.count("complete")
+		before := s.proxy.count("complete")
 		result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, func(context.Context, *client.Attempt) (client.Answer, error) { return row.answer, nil })
 		wantError(t, err, row.want)
 		expect.Error(t, "Do, "+name, err, client.ErrNotRecorded)
 		expect.Equal(t, "Do, "+name, result.Answer.Status, row.answer.Status)
-		expect.Equal(t, "requests to record the answer, "+name, s.line.count("complete")-before, 1)
-		s.line.disturb(nil)
+		expect.Equal(t, "requests to record the answer, "+name, s.proxy.count("complete")-before, 1)
+		s.proxy.disturb(nil)
 	}
 }
 
 func TestDoWithdrawsAnAnswerThatAnotherAttemptHasReplaced(t *testing.T) {
 	s := embedded(t)
-	s.line.disturb(only("complete", 0, says(409, "application/problem+json", `{"code":"idempotency-superseded"}`)))
+	s.proxy.disturb(only("complete", 0, says(409, "application/problem+json", `{"code":"idempotency-superseded"}`)))
 	result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, working)
 	wantError(t, err, client.ErrSuperseded)
 	if errors.Is(err, client.ErrNotRecorded) {
@@ -168,7 +168,7 @@ func TestTheLogHoldsNoSecret(t *testing.T) {
 	s := embedded(t)
 	c := connect(t, s.url, func(config *client.Config) { config.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	token := issue(t, c)
-	s.line.disturb(only("release", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown","detail":"it was `+token+`","see":"/token/`+token+`"}`)))
+	s.proxy.disturb(only("release", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown","detail":"it was `+token+`","see":"/token/`+token+`"}`)))
 	_, err := c.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
 		attempt.NotBegun()
 		return done, nil

@@ -20,7 +20,7 @@ func TestAGrantThatComesTooLateIsNotBegun(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
-			s.line.disturb(only("claim", 1, late(4*time.Second)))
+			s.proxy.disturb(only("claim", 1, late(4*time.Second)))
 			work := working
 			if want != nil {
 				work = mustNotRun(t)
@@ -49,7 +49,7 @@ func TestACallerThatGoesAwayDuringTheClaim(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
-			s.line.disturb(only("claim", 1, late(row.answer)))
+			s.proxy.disturb(only("claim", 1, late(row.answer)))
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			begun := time.Now()
@@ -68,7 +68,7 @@ func TestACallerThatGoesAwayDuringTheClaim(t *testing.T) {
 		_, err := s.Do(ctx, token, client.ClaimOptions{}, mustNotRun(t))
 		wantError(t, err, client.ErrRefused)
 		expect.Error(t, "Do with a context that has ended", err, context.Canceled)
-		expect.Equal(t, "claims sent", s.line.count("claim"), 0)
+		expect.Equal(t, "claims sent", s.proxy.count("claim"), 0)
 	})
 }
 
@@ -124,7 +124,7 @@ func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 				result, err := s.Do(t.Context(), token, terms, working)
 				isDone(t, name+": Do after the lease", result, err, false)
 			}
-			expect.Equal(t, name+": releases and heartbeats", s.line.count("release")+s.line.count("extend"), 0)
+			expect.Equal(t, name+": releases and heartbeats", s.proxy.count("release")+s.proxy.count("extend"), 0)
 		})
 	}
 }
@@ -138,7 +138,7 @@ func TestDoSurvivesLostRepliesToItsEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := bubble(t)
 				token := issue(t, s.Client)
-				s.line.disturb(only(verb, 2, lose))
+				s.proxy.disturb(only(verb, 2, lose))
 				result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
 					if row.notBegun {
 						attempt.NotBegun()
@@ -147,13 +147,13 @@ func TestDoSurvivesLostRepliesToItsEnd(t *testing.T) {
 				})
 				isDone(t, "Do that loses two replies to "+verb, result, err, false)
 				expect.Equal(t, "the token's state after two lost replies to "+verb, state(t, s.Client, token), row.state)
-				expect.Equal(t, "requests to "+verb, s.line.count(verb), 3)
+				expect.Equal(t, "requests to "+verb, s.proxy.count(verb), 3)
 			})
 		}
 	}
 }
 
-// Recording is tried for a while, and then the caller is told, with the answer.
+// Recording is tried for a while, and then the caller gets an error, with the answer.
 func TestDoGivesUpRecordingAfterAWhile(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault fault
@@ -166,14 +166,14 @@ func TestDoGivesUpRecordingAfterAWhile(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
-			s.line.disturb(only("complete", 0, row.fault))
+			s.proxy.disturb(only("complete", 0, row.fault))
 			begun := time.Now()
 			result, err := s.Do(t.Context(), token, client.ClaimOptions{Lease: time.Hour}, working)
 			wantError(t, err, client.ErrUnknownOutcome)
 			expect.Error(t, name+": Do", err, client.ErrNotRecorded)
 			isDone(t, name+": Do", result, nil, false)
 			expect.Equal(t, name+": how long Do tried", time.Since(begun), row.after)
-			expect.Equal(t, name+": requests to record", s.line.count("complete"), row.tries)
+			expect.Equal(t, name+": requests to record", s.proxy.count("complete"), row.tries)
 			expect.Equal(t, name+": the token's state", state(t, s.Client, token), client.Claimed)
 		})
 	}
@@ -185,7 +185,7 @@ func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
 		token := issue(t, s.Client)
-		s.line.disturb(silent)
+		s.proxy.disturb(silent)
 		wanted := func(ctx context.Context, span time.Duration, cause error) {
 			begun := time.Now()
 			_, err := s.Claim(ctx, token, client.ClaimOptions{})

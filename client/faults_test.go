@@ -40,7 +40,7 @@ func TestALostReplyIsAnUnknownOutcomeAndOnlyAClaimIsSentAgain(t *testing.T) {
 	for verb := range verbs(nil, "", "") {
 		for name, lose := range map[string]fault{"served": loseReply, "not served": hangUp, "cut off": cutOff} {
 			t.Run(verb+" "+name, func(t *testing.T) {
-				s.line.disturb(nil)
+				s.proxy.disturb(nil)
 				// this leaves a connection that the next request takes: net/http might send again
 				// on another
 				token := issue(t, s.Client)
@@ -48,13 +48,13 @@ func TestALostReplyIsAnUnknownOutcomeAndOnlyAClaimIsSentAgain(t *testing.T) {
 				if verb != "issue" && verb != "claim" {
 					lease = claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f"}).Lease
 				}
-				s.line.disturb(lose)
-				before := s.line.count(verb)
+				s.proxy.disturb(lose)
+				before := s.proxy.count(verb)
 				err := verbs(s.Client, token, lease)[verb](t.Context())
 				wantError(t, err, client.ErrUnknownOutcome)
 				// only a claim says by its owner that it is the same
 				times := map[bool]int{false: 1, true: 5}[verb == "claim"]
-				expect.Equal(t, "how often it was sent", s.line.count(verb)-before, times)
+				expect.Equal(t, "how often it was sent", s.proxy.count(verb)-before, times)
 				without(t, "the error's text", err.Error(), token)
 				if lease != "none" {
 					without(t, "the error's text", err.Error(), lease)
@@ -75,10 +75,10 @@ func cutOff(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
 
 // What the package's documentation says of each lost reply.
 func (s *service) claimLost(t *testing.T) {
-	defer s.line.disturb(nil)
+	defer s.proxy.disturb(nil)
 	for _, lose := range []fault{loseReply, hangUp, cutOff, says(503, "application/problem+json", `{"code":"outcome-unknown"}`)} {
 		token := issue(t, s.Client)
-		s.line.disturb(only("claim", 2, lose))
+		s.proxy.disturb(only("claim", 2, lose))
 		grant := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 		expect.Equal(t, "the attempt of a claim that lost two replies", grant.Attempt, 1)
 		succeeds(t, "Complete of a claim that lost two replies", s.Complete(t.Context(), token, grant.Lease, client.Answer{}))
@@ -86,13 +86,13 @@ func (s *service) claimLost(t *testing.T) {
 }
 
 func (s *service) claimNeverAnswered(t *testing.T) {
-	defer s.line.disturb(nil)
+	defer s.proxy.disturb(nil)
 	token, terms := issue(t, s.Client), client.ClaimOptions{Fingerprint: "f", Lease: time.Hour, Owner: "an-owner-of-16-characters"}
-	s.line.disturb(only("claim", 0, loseReply))
+	s.proxy.disturb(only("claim", 0, loseReply))
 	_, err := s.Claim(t.Context(), token, terms)
 	wantError(t, err, client.ErrUnknownOutcome)
 	without(t, "the error's text", err.Error(), terms.Owner)
-	s.line.disturb(nil)
+	s.proxy.disturb(nil)
 	_, err = s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrInProgress)
 	grant := claim(t, s.Client, token, terms)
@@ -106,7 +106,7 @@ func (s *service) claimNeverAnswered(t *testing.T) {
 func TestARefusalAfterALostClaimLeavesItsOutcomeUnknown(t *testing.T) {
 	s := embedded(t)
 	var claims atomic.Int64
-	s.line.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+	s.proxy.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 		if claims.Add(1) == 1 {
 			return loseReply(w, r, service)
 		}
@@ -114,7 +114,7 @@ func TestARefusalAfterALostClaimLeavesItsOutcomeUnknown(t *testing.T) {
 	})
 	_, err := s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrUnknownOutcome)
-	s.line.disturb(only("claim", 1, loseReply))
+	s.proxy.disturb(only("claim", 1, loseReply))
 	_, err = s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrUnknownToken)
 }
@@ -126,15 +126,15 @@ func TestAnOwnerThatIsNoneIsNotSent(t *testing.T) {
 		wantError(t, err, client.ErrInvalidRequest, "owner", owner)
 		without(t, "the error's text", err.Error(), owner)
 	}
-	expect.Equal(t, "claims sent", s.line.count("claim"), 0)
+	expect.Equal(t, "claims sent", s.proxy.count("claim"), 0)
 }
 
 func (s *service) askedAgain(t *testing.T) {
-	defer s.line.disturb(nil)
+	defer s.proxy.disturb(nil)
 	for _, verb := range []string{"complete", "extend", "release"} {
 		token := issue(t, s.Client)
 		grant := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f"})
-		s.line.disturb(only(verb, 1, loseReply))
+		s.proxy.disturb(only(verb, 1, loseReply))
 		write := verbs(s.Client, token, grant.Lease)[verb]
 		wantError(t, write(t.Context()), client.ErrUnknownOutcome, "verb", verb)
 		succeeds(t, verb+" again", write(t.Context()))
@@ -242,11 +242,11 @@ func TestAnEndedContextSendsNothing(t *testing.T) {
 		err := write(ctx)
 		wantError(t, err, client.ErrRefused, "verb", verb)
 		expect.Error(t, verb+" with a context that has ended", err, context.Canceled)
-		expect.Equal(t, "how often "+verb+" was sent", s.line.count(verb), 0)
+		expect.Equal(t, "how often "+verb+" was sent", s.proxy.count(verb), 0)
 	}
 }
 
-// mute tells nothing of what it does.
+// mute reports nothing of what it does.
 type mute struct{}
 
 func (mute) RoundTrip(*http.Request) (*http.Response, error) {
@@ -261,18 +261,18 @@ func TestATransportThatReportsNothingMayHaveSentIt(t *testing.T) {
 
 func TestHTTP2(t *testing.T) {
 	s := embedded(t)
-	web := httptest.NewUnstartedServer(s.line)
+	web := httptest.NewUnstartedServer(s.proxy)
 	web.EnableHTTP2 = true
 	web.StartTLS()
 	t.Cleanup(web.Close)
 	c := connect(t, web.URL, func(config *client.Config) { config.HTTPClient = web.Client() })
 	token := issue(t, c)
-	s.line.disturb(only("claim", 1, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+	s.proxy.disturb(only("claim", 1, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 		expect.Equal(t, "the protocol of the request", r.Proto, "HTTP/2.0")
 		return loseReply(w, r, service)
 	}))
 	expect.Equal(t, "the attempt of a claim that lost a reply", claim(t, c, token, client.ClaimOptions{Fingerprint: "f"}).Attempt, 1)
-	expect.Equal(t, "claims that came", s.line.count("claim"), 2)
+	expect.Equal(t, "claims that came", s.proxy.count("claim"), 2)
 	untrusted := connect(t, web.URL)
 	_, err := untrusted.Issue(t.Context(), "", 0)
 	wantError(t, err, client.ErrUnavailable)
@@ -284,9 +284,9 @@ func TestAStoreThatIsAwayIsARefusalOfTheService(t *testing.T) {
 	token := issue(t, s.Client)
 	redis.Kill()
 	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
-	said := wantError(t, err, client.ErrUnavailable)
-	if said.Wait == 0 || !said.Retryable || said.Status != 503 {
-		t.Errorf("Claim while Redis is away: got %+v, want status 503, retryable after a while", said)
+	failure := wantError(t, err, client.ErrUnavailable)
+	if failure.Wait == 0 || !failure.Retryable || failure.Status != 503 {
+		t.Errorf("Claim while Redis is away: got %+v, want status 503, retryable after a while", failure)
 	}
 }
 
@@ -298,9 +298,9 @@ func TestAStoreThatHangsIsAnUnknownOutcome(t *testing.T) {
 	token := issue(t, s.Client)
 	redis.Pause()
 	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
-	said := wantError(t, err, client.ErrUnknownOutcome)
-	expect.Equal(t, "the code told while Redis hangs", said.Code, "outcome-unknown")
-	expect.Equal(t, "the status told while Redis hangs", said.Status, 503)
+	failure := wantError(t, err, client.ErrUnknownOutcome)
+	expect.Equal(t, "the code while Redis hangs", failure.Code, "outcome-unknown")
+	expect.Equal(t, "the status while Redis hangs", failure.Status, 503)
 	_, err = s.Status(t.Context(), token)
 	wantError(t, err, client.ErrUnavailable)
 }

@@ -37,7 +37,7 @@ func whenLost(causes chan<- error, at *time.Time) func(context.Context, *client.
 		<-ctx.Done()
 		*at = time.Now()
 		causes <- context.Cause(ctx)
-		return done, nil // it did not look why
+		return done, nil // it did not check why
 	}
 }
 
@@ -67,15 +67,15 @@ func TestHeartbeatKeepsALongWorkersClaim(t *testing.T) {
 			isDone(t, "Do that worked for 20 minutes", got.Result, got.err, false)
 			result, err := s.Do(t.Context(), token, client.ClaimOptions{}, mustNotRun(t))
 			isDone(t, "Do afterwards", result, err, true)
-			if n := s.line.count("extend"); n < 330 || n > 365 {
+			if n := s.proxy.count("extend"); n < 330 || n > 365 {
 				t.Errorf("%d heartbeats in 20 minutes, want 330 to 365: one each 3.3 s", n)
 			}
 		})
 	}
 }
 
-// The service falls silent in the middle: from the lease's end on somebody else may run, as far as
-// this process can know.
+// The service falls silent in the middle: from the lease's end on another attempt may run, as far
+// as this process can know.
 func TestUnderTakeoverWorkEndsByItsOwnClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
@@ -83,14 +83,14 @@ func TestUnderTakeoverWorkEndsByItsOwnClock(t *testing.T) {
 		causes, at, begun := make(chan error, 1), time.Time{}, time.Now()
 		first := s.attempt(t.Context(), token, terms, whenLost(causes, &at))
 		time.Sleep(7 * time.Second) // two heartbeats got through, the last after 6 s
-		s.line.disturb(only("extend", 0, silent))
+		s.proxy.disturb(only("extend", 0, silent))
 		expect.Error(t, "the cause of the function's context", <-causes, client.ErrSuperseded)
 		if after := at.Sub(begun); after != 15*time.Second {
 			t.Errorf("it ended after %v, one lease after the last heartbeat was at 15 s", after)
 		}
-		// Nobody has taken over: the answer is still the true owner's to record.
+		// No other attempt has taken over: the answer is still the true owner's to record.
 		got := <-first
-		isDone(t, "Do that nobody has superseded", got.Result, got.err, false)
+		isDone(t, "Do that was not superseded", got.Result, got.err, false)
 	})
 }
 
@@ -107,7 +107,7 @@ func TestUnderTakeoverTrustCountsFromBeforeSending(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
 			answered := false // a heartbeat
-			s.line.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+			s.proxy.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 				if row.fault(w, r, service) {
 					answered = verb(r) == "extend"
 					return true
@@ -127,7 +127,7 @@ func TestAnAttemptThatIsTakenOverIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
 		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.Takeover, Lease: 3 * time.Second}
-		s.line.disturb(only("extend", 0, hangUp))
+		s.proxy.disturb(only("extend", 0, hangUp))
 		causes, at := make(chan error, 1), time.Time{}
 		first := s.attempt(t.Context(), token, terms, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
 			answer, err := whenLost(causes, &at)(ctx, attempt)
@@ -158,17 +158,17 @@ func TestWorkEndsWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
 		for _, policy := range []client.Policy{client.Hold, client.Takeover} {
 			synctest.Test(t, func(t *testing.T) {
 				s := bubble(t)
-				s.line.disturb(only("extend", 0, says(409, "application/problem+json", `{"code":"`+code+`"}`)))
+				s.proxy.disturb(only("extend", 0, says(409, "application/problem+json", `{"code":"`+code+`"}`)))
 				begun := time.Now()
 				_, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{Policy: policy, Lease: 9 * time.Second}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
 					<-ctx.Done()
-					expect.Equal(t, "when the function's context ended, told "+code, time.Since(begun), 3*time.Second)
-					expect.Error(t, "the cause of the function's context, told "+code, context.Cause(ctx), want)
+					expect.Equal(t, "when the function's context ended, on "+code, time.Since(begun), 3*time.Second)
+					expect.Error(t, "the cause of the function's context, on "+code, context.Cause(ctx), want)
 					return client.Answer{}, errProvider
 				})
-				expect.Error(t, "Do, told "+code, err, errProvider)
-				expect.Error(t, "Do, told "+code, err, want)
-				expect.Equal(t, "heartbeats, told "+code, s.line.count("extend"), 1)
+				expect.Error(t, "Do, on "+code, err, errProvider)
+				expect.Error(t, "Do, on "+code, err, want)
+				expect.Equal(t, "heartbeats, on "+code, s.proxy.count("extend"), 1)
 			})
 		}
 	}
@@ -178,7 +178,7 @@ func TestUnderHoldWorkGoesOnWhileTheServiceIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
 		token := issue(t, s.Client)
-		s.line.disturb(only("extend", 0, silent))
+		s.proxy.disturb(only("extend", 0, silent))
 		first := s.attempt(t.Context(), token, client.ClaimOptions{Lease: 9 * time.Second}, sleeping(time.Minute))
 		time.Sleep(30 * time.Second)
 		_, err := s.Do(t.Context(), token, client.ClaimOptions{}, mustNotRun(t))
@@ -194,7 +194,7 @@ func TestUnderHoldWorkGoesOnWhileTheServiceIsSilent(t *testing.T) {
 func TestAHeartbeatThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		s.line.disturb(only("extend", 1, silent))
+		s.proxy.disturb(only("extend", 1, silent))
 		result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{Policy: client.Takeover, Lease: 9 * time.Second}, sleeping(14*time.Second))
 		isDone(t, "Do with one heartbeat that hangs", result, err, false)
 	})

@@ -63,11 +63,11 @@ func (s *service) busy(t *testing.T) {
 	token := issue(t, s.Client)
 	claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
-	said := wantError(t, err, client.ErrInProgress)
-	between(t, "the wait that is told", said.Wait, time.Second, time.Hour)
-	expect.Equal(t, "whether asking again may help", said.Retryable, true)
-	expect.Equal(t, "the status", said.Status, 409)
-	expect.Equal(t, "where to read on", said.See, "/token/"+token)
+	failure := wantError(t, err, client.ErrInProgress)
+	between(t, "the wait of the error", failure.Wait, time.Second, time.Hour)
+	expect.Equal(t, "whether asking again may help", failure.Retryable, true)
+	expect.Equal(t, "the status", failure.Status, 409)
+	expect.Equal(t, "where to read on", failure.See, "/token/"+token)
 	_, err = s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "g"})
 	wantError(t, err, client.ErrMismatch)
 }
@@ -119,9 +119,9 @@ func (s *service) doubt(t *testing.T) {
 	// the policy of the claim that was made counts
 	for _, policy := range []client.Policy{client.Hold, client.Takeover} {
 		_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f", Policy: policy})
-		said := wantError(t, err, client.ErrInDoubt, "policy", policy)
-		expect.Equal(t, "the wait told of a token in doubt", said.Wait, 0)
-		expect.Equal(t, "whether asking again may help", said.Retryable, false)
+		failure := wantError(t, err, client.ErrInDoubt, "policy", policy)
+		expect.Equal(t, "the wait of the error for a token in doubt", failure.Wait, 0)
+		expect.Equal(t, "whether asking again may help", failure.Retryable, false)
 	}
 	succeeds(t, "Complete by the late owner", s.Complete(t.Context(), token, grant.Lease, paid))
 	outcome, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
@@ -171,7 +171,7 @@ func (s *service) manyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	expect.Equal(t, "claims granted, of 50", granted.Load(), 1)
-	expect.Equal(t, "claims told `in progress`, of 50", busy.Load(), 49)
+	expect.Equal(t, "claims that got `in progress`, of 50", busy.Load(), 49)
 }
 
 // What a request may not hold is refused: by the service, or here, where it would have been another
@@ -207,10 +207,10 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 		},
 		"Do, no token": func() error { _, err := s.Do(t.Context(), "", client.ClaimOptions{}, nil); return err },
 	} {
-		before := s.line.count("claim")
+		before := s.proxy.count("claim")
 		t.Run(name, func(t *testing.T) { wantError(t, ask(), client.ErrInvalidRequest) })
 		if strings.HasPrefix(name, "Do") {
-			expect.Equal(t, "claims sent for "+name, s.line.count("claim")-before, 0)
+			expect.Equal(t, "claims sent for "+name, s.proxy.count("claim")-before, 0)
 		}
 	}
 }

@@ -242,8 +242,8 @@ func TestProcessKnowsABoundedNumberOfKeys(t *testing.T) {
 	c.gets(t, name(0), 1)
 }
 
-// What has expired is taken off the list by those who list, and one call does not pay for all of
-// it.
+// Expired names are taken off the list by the calls that list, and one call does not pay for all of
+// them.
 func TestListReadsABoundedNumberOfNames(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -111,7 +111,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	e.mu.Unlock()
 	if moved == "1" {
 		c.moved.Add(1)
-		c.log.WarnContext(ctx, "a counter was behind, or may have been, and was moved past all values", slog.String("kind", c.config.Kind), slog.Int64("to", at))
+		c.log.WarnContext(ctx, "a counter had gone back, or may have, and was moved past all values", slog.String("kind", c.config.Kind), slog.Int64("to", at))
 	}
 	if c.store.Mode() != redisstore.Embedded { // whose data is lost only with this process
 		c.watch.start(c)

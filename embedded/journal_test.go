@@ -26,7 +26,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// dump tells everything that a store holds: value and expiry of every key.
+// dump returns everything that a store holds: value and expiry of every key.
 func dump(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	s.exec.Lock()
@@ -296,8 +296,8 @@ func TestOnlyRepliesWithSomethingNewCostAnFsync(t *testing.T) {
 	expect.Equal(t, "the syncs that reads cost", log.syncs.Load()-written, 0)
 }
 
-// aMoment is how long the tests of what must wait look whether it does. It is never too short for
-// code that is right.
+// aMoment is how long the tests of waiting check that it goes on. It is never too short for code
+// that is right.
 const aMoment = 50 * time.Millisecond
 
 func TestRepliesWaitForTheWritesTheyReport(t *testing.T) {
@@ -484,7 +484,7 @@ func TestAKeyThatExpiresWhileASnapshotIsTakenDoesNotComeBack(t *testing.T) {
 
 func TestASnapshotShowsNothingThatTheLogDoesNotHave(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
-	// nobody waits for the reply, so nothing is flushed
+	// no caller waits for the reply, so nothing is flushed
 	s.do(newProbe().peer, []string{"SET", "k", "v"})
 	if s.journal.synced.Load() == s.journal.changes.Load() {
 		t.Fatal("it is flushed")

@@ -23,7 +23,7 @@ func TestHeaderThatTheRouteDoesNotTakeIsRefused(t *testing.T) {
 			for range 2 {
 				w := post(guarded, "x", other+": k")
 				wantCode(t, "a request with "+other, w, wire.KeyMalformed)
-				expect.Contains(t, "what it hears", w.Body.String(), accept.Headers()[0]+", not "+other)
+				expect.Contains(t, "the answer", w.Body.String(), accept.Headers()[0]+", not "+other)
 				wantCode(t, "a request with both", post(guarded, "x", other+": k", taken), wire.KeyMalformed)
 			}
 			h.wantRuns(t, 0)

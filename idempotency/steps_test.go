@@ -96,7 +96,7 @@ func TestEveryStepOfARequestCanFail(t *testing.T) {
 				t.Parallel()
 				walk := newWalk(t, row.step, row.what, policy)
 				walk.first()
-				expect.Equal(t, "what later requests hear, and what the handler has done", walk.settle(), want)
+				expect.Equal(t, "what later requests get, and what the handler has done", walk.settle(), want)
 			})
 		}
 	}

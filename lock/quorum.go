@@ -155,7 +155,7 @@ func (l *QuorumLocks) check(name string, request Request) (Request, error) {
 // got a minority do not collide again.
 func (l *QuorumLocks) untilAttempt(err error) time.Duration {
 	window := l.config.Window
-	pause := window/20 + rand.N(window*3/20) //nolint:gosec // it keeps those who wait apart and hides nothing
+	pause := window/20 + rand.N(window*3/20) //nolint:gosec // it keeps waiters apart and hides nothing
 	if held, ok := errors.AsType[*HeldError](err); ok && held.Left >= 0 {
 		return min(pause, held.Left+window/500+rand.N(window/50)) //nolint:gosec // the same
 	}

@@ -96,7 +96,7 @@ func TestQuorumThatGrantsAfterALossLetsTwoHold(t *testing.T) {
 	if held.Err() != nil {
 		t.Errorf("%v: nothing was found", held.Err())
 	}
-	rising(t, held.Fence(), next.Fence()) // the fence still tells them apart
+	rising(t, held.Fence(), next.Fence()) // the fence still distinguishes them
 	releaseQuorum(t, next)
 	_ = held.Release(t.Context())
 }

@@ -114,7 +114,7 @@ func (l *Locks) untilPoll(a *asker, reply redisstore.Reply) (time.Duration, erro
 	}
 	a.waited = poll{a.polls, a.sent}
 	often := min(l.config.Window*time.Duration(max(nearest, place))/nearest, slowest*l.config.Window)
-	pause := often - rand.N(often/5) //nolint:gosec // it spreads the looks of many and hides nothing
+	pause := often - rand.N(often/5) //nolint:gosec // it spreads the polls of many and hides nothing
 	// one after the other, so that the first poll can advance all of them
 	if left >= 0 {
 		pause = min(pause, left+time.Duration(1+2*min(place, nearest))*time.Millisecond)

@@ -83,8 +83,7 @@ func ExampleTemplate_Fits() {
 		log.Fatal(err)
 	}
 	fmt.Println(number.MustTemplate("ORD-{yyyy}-{n:6}").Fits(orders))
-	// Output: number: the template does not tell the key's periods apart: orders:{yyyyMMdd} counts
-	// anew each day, and {yyyy} can be the same in two of them; write {yyyyMMdd}
+	// Output: number: the template does not tell the key's periods apart: orders:{yyyyMMdd} counts anew each day, and {yyyy} can be the same in two of them; write {yyyyMMdd}
 }
 
 func ExampleNewOpaque() {

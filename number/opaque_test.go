@@ -173,7 +173,7 @@ func TestOpaqueRefusesWhatDoesNotFit(t *testing.T) {
 			}
 			// The value is what the number hides.
 			if strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), fmt.Sprint(value)) {
-				t.Errorf("%d in %d digits: the error tells it: %#v", value, digits, err)
+				t.Errorf("%d in %d digits: the error contains it: %#v", value, digits, err)
 			}
 			if got, err := o.Append([]byte("before"), value); err == nil || string(got) != "before" {
 				t.Errorf("%d in %d digits: %q, %v", value, digits, got, err)

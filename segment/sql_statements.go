@@ -22,7 +22,7 @@ const (
 	leafList     = "SELECT biz_tag, max_id, step, COALESCE(description, ''), {seconds} FROM {table} ORDER BY biz_tag"
 )
 
-// leafCreate is Leaf's own table. In MySQL its tags tell apart letters of different case.
+// leafCreate is Leaf's own table. In MySQL its tags distinguish upper and lower case.
 var leafCreate = map[Dialect]string{
 	MySQL: `CREATE TABLE IF NOT EXISTS {table} (
 	biz_tag VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',

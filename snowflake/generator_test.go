@@ -115,7 +115,7 @@ func TestContextEndsTheWaitForATick(t *testing.T) {
 }
 
 // Callers that come with a dead context while the sequence is full must not use up the time of
-// those who wait.
+// those that wait.
 func TestCallersThatGiveUpDoNotPushTimeAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := generator(t, granted(1, time.Hour), like{})
@@ -187,7 +187,7 @@ func TestStopIsFinalAndReportsWhatWasUsed(t *testing.T) {
 	})
 }
 
-// A renewal whose clock is behind must not take ids back, and time goes on when that clock has come
+// A renewal with a slower clock must not take ids back, and time goes on when that clock has caught
 // up.
 func TestClockThatIsBehindStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -342,7 +342,7 @@ func TestNextNOfNothingAndLess(t *testing.T) {
 	expect.Error(t, "NextN -1", err, snowflake.ErrRange)
 }
 
-// The lease says what the ids look like: two generators with worker ids of one pool cannot have two
+// The lease defines the form of the ids: two generators with worker ids of one pool cannot have two
 // layouts. When the pool is another than before, the generator stamps nothing.
 func TestLayoutAndEpochAreTheLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

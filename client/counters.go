@@ -36,7 +36,8 @@ type CounterRequest struct {
 	// key is then the requested one followed by the date, as orders:20261121. A value that does not
 	// fit is ErrOverflow, and nothing is added. By is 1,000 at most with a template. "" = none.
 	Template string
-	Calendar string // the periods with which the counter begins anew, such as {yyyy}; "" = the template's
+	// the periods with which the counter begins anew, such as {yyyy}; "" = the template's
+	Calendar string
 	Zone     string // whose clock has the date, such as Europe/Berlin; "" = UTC
 	// the moment that has the date, within a day of now, so that a call that is repeated after
 	// midnight is the same; zero = when the service is asked

@@ -33,7 +33,8 @@ const (
 	// it was not, and it is not known to be lost: Err is the reason
 	RenewalFailed = holder.RenewalFailed
 	Lost          = holder.Lost // it is held no longer: Err is the reason
-	// Released means that it was given back. If Err is set, that failed and it ends with its window.
+	// Released means that it was given back. If Err is set, that failed and it ends with its
+	// window.
 	Released = holder.Released
 )
 

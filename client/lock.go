@@ -19,7 +19,8 @@ type LockRequest struct {
 	// how long to wait for others at most; 0 = as long as the context allows. TryAcquireLock does
 	// not wait
 	Wait time.Duration
-	Mode string // exclusive, shared or permits; "" = exclusive, or permits if there are more than one
+	// exclusive, shared or permits; "" = exclusive, or permits if there are more than one
+	Mode string
 	// Permits is how many permits there are: as many may hold at once. All requests for a lock that
 	// are open at one time must state the same. 0 = 1.
 	Permits int

@@ -152,7 +152,8 @@ func TestNoIDTwiceOverHTTP(t *testing.T) {
 	flush(t, redis) // once more while it is quarantined
 	granted()
 	renewed(10)
-	s.proxy.disturb(hangUp) // the service is gone for longer than a TTL, and another takes its place
+	// the service is gone for longer than a TTL, and another takes its place
+	s.proxy.disturb(hangUp)
 	time.Sleep(time.Second)
 	other := serveWith(t, open())
 	s.proxy.disturb(func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {

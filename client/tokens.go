@@ -28,7 +28,9 @@ type ClaimOptions struct {
 	Fingerprint string
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, 100 ms to a day; 0 = 30 s
-	Owner       string        // of Claim alone: the secret that becomes Grant.Lease, 16 to 128 visible ASCII characters; "" = a new one
+	// of Claim alone: the secret that becomes Grant.Lease, 16 to 128 visible ASCII characters; "" =
+	// a new one
+	Owner string
 }
 
 func (t ClaimOptions) withDefaults() ClaimOptions {

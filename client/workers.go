@@ -20,9 +20,12 @@ type WorkerRequest struct {
 	// TTL is the length of a window, 100 ms to a day; 0 = the pool's, 30 s for one that is new.
 	// Where it is not 30 s, all clients of a pool have to state it: after a loss of all state it
 	// bounds how long a window can still be open.
-	TTL      time.Duration
-	Identity string // names the holder: the worker id that it had last is granted again, if its window has ended. "" = none
-	Layout   string // as package snowflake writes it; "" = the pool's, snowflake.DefaultLayout for one that is new
+	TTL time.Duration
+	// names the holder: the worker id that it had last is granted again, if its window has ended.
+	// "" = none
+	Identity string
+	// as package snowflake writes it; "" = the pool's, snowflake.DefaultLayout for one that is new
+	Layout string
 	// whole milliseconds; the zero time = the pool's, snowflake.DefaultEpoch for one that is new
 	Epoch      time.Time
 	Datacenter *int // nil = the pool's, 0 for one that is new

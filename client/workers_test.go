@@ -306,7 +306,8 @@ func TestAGrantThatIsNotWholeIsAnUnknownOutcome(t *testing.T) {
 		}
 	}
 	pages := 0
-	for _, err := range answer(200, `{"pools":[],"next":"a"}`).Pools(t.Context(), "") { // a list that goes round
+	// a list that goes round
+	for _, err := range answer(200, `{"pools":[],"next":"a"}`).Pools(t.Context(), "") {
 		pages++
 		wantError(t, err, client.ErrUnavailable)
 	}

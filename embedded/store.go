@@ -37,9 +37,10 @@ var ErrCorrupt = errors.New("corrupt data")
 
 // Config is what a store keeps and how much. The zero value keeps nothing and is ready to use.
 type Config struct {
-	Dir      string // the data directory, made if missing; "" = everything is gone when the store ends
-	MaxKeys  int    // how many keys it may hold; 0 = DefaultMaxKeys
-	MaxBytes int64  // how much memory what it holds may take; 0 = DefaultMaxBytes
+	// the data directory, made if missing; "" = everything is gone when the store ends
+	Dir      string
+	MaxKeys  int   // how many keys it may hold; 0 = DefaultMaxKeys
+	MaxBytes int64 // how much memory what it holds may take; 0 = DefaultMaxBytes
 	// size of the log, in bytes, below which it is never compacted; 0 = DefaultCompactBytes
 	CompactBytes int64
 	Logger       *slog.Logger // nil = silent

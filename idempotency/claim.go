@@ -52,8 +52,9 @@ type ClaimOptions struct {
 	Retention time.Duration
 	// the scope of the route, for tokens that were issued for one; AnyScope fits all
 	Scope string
-	Ack   int    // replicas that must have the claim; 0 = what the store asks for
-	Owner string // of Claim alone: the secret that proves the claim, as CheckOwner takes it; "" = a new one
+	Ack   int // replicas that must have the claim; 0 = what the store asks for
+	// of Claim alone: the secret that proves the claim, as CheckOwner takes it; "" = a new one
+	Owner string
 	// the route that it is claimed on, shown to operators; cut to 200 bytes
 	Route string
 	// the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible

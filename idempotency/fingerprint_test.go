@@ -122,7 +122,8 @@ func TestNumbersAreComparedExactly(t *testing.T) {
 		"1.5e-7":                 {"1.5e-7", "0.00000015"},
 		"1e99999999999999999999": {"1e99999999999999999999"}, // no number of 64 bits: as text
 		"1E99999999999999999999": {"1E99999999999999999999"},
-		`{"1.0":"1.0\\\"","a":[1,-2.5,true],"b":1}`: {`{"b":1.0, "1.0":"1.0\\\"", "a":[1.0,-2.50,true]}`}, // and no string is a number
+		// and no string is a number
+		`{"1.0":"1.0\\\"","a":[1,-2.5,true],"b":1}`: {`{"b":1.0, "1.0":"1.0\\\"", "a":[1.0,-2.50,true]}`},
 	} {
 		for _, number := range numbers {
 			got := string(canonicalJSON([]byte(number)))

@@ -13,7 +13,9 @@ import (
 // Route is the policy of one guarded route. The zero value of each field means its documented
 // default.
 type Route struct {
-	Name     string // part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and path
+	// part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and
+	// path
+	Name     string
 	Accept   Accept // which header it takes; "" = TokenOrKey
 	Optional bool   // a request without a header passes unguarded, up to MaxBody
 	// a header that Accept does not take is the handler's business; false = such a request is
@@ -24,7 +26,8 @@ type Route struct {
 	Policy    Policy        // "" = Hold
 	Lease     time.Duration // how long an attempt may be silent before it is in doubt; 0 = 30 s
 	Retention time.Duration // how long an answer is kept; 0 = 24 h
-	Scope     string        // tokens that were issued for another scope are refused; "" = only tokens without a scope fit
+	// tokens that were issued for another scope are refused; "" = only tokens without a scope fit
+	Scope string
 	// replicas that must have the claim before the handler runs; 0 = what the store asks for
 	Ack       int
 	MaxBody   int64 // bytes of a request's body; more is refused. 0 = 1 MiB

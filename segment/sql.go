@@ -84,7 +84,8 @@ type database struct {
 	timeout time.Duration // of one transaction
 }
 
-// beginnings is how often a transaction is begun. A connection of the pool may have died since its last use, and a beginning does nothing that could happen twice.
+// beginnings is how often a transaction is begun. A connection of the pool may have died since its
+// last use, and a beginning does nothing that could happen twice.
 const beginnings = 3
 
 // transact runs one transaction. It does not use [sql.Tx], whose Commit takes no context: on a
@@ -140,7 +141,8 @@ func (d *database) create(ctx context.Context, op, create, probe string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	_, created := d.db.ExecContext(ctx, create)
-	// In PostgreSQL one of two that create it at once may fail, and one without the right to create fails even if the table is there.
+	// In PostgreSQL one of two that create it at once may fail, and one without the right to create
+	// fails even if the table is there.
 	if _, err := d.db.ExecContext(ctx, probe); err != nil {
 		return failure(ctx, op, ErrDatabase, errors.Join(created, err))
 	}
@@ -181,7 +183,8 @@ func (tx *transaction) row(ctx context.Context, statement string, args []any, in
 	return tx.conn.QueryRowContext(ctx, tx.dialect.rebound(statement), args...).Scan(into...)
 }
 
-func (tx *transaction) rollBack(ctx context.Context) { _ = tx.close(ctx, "ROLLBACK") } // if it fails, the connection's end does the same
+// if it fails, the connection's end does the same
+func (tx *transaction) rollBack(ctx context.Context) { _ = tx.close(ctx, "ROLLBACK") }
 
 func (tx *transaction) close(ctx context.Context, statement string) error {
 	_, err := tx.conn.ExecContext(ctx, statement)

@@ -82,8 +82,8 @@ func (c *Counters) wait(ctx context.Context, w *waiter) (Range, error) {
 	return got, err
 }
 
-// tell gives each call of a batch its part of what was added.
-func (b batch) tell(first int64, err error) {
+// distribute gives each call of a batch its part of what was added.
+func (b batch) distribute(first int64, err error) {
 	for w := b.first; w != nil; {
 		next := w.next // the caller may use w again once it has its result
 		w.got, w.err = Range{}, err
@@ -145,7 +145,7 @@ func (e *entry) Land(sum int64, err error) {
 	case first:
 		go e.noted(b, sum)
 	case fits:
-		b.tell(sum-b.sum+1, nil)
+		b.distribute(sum-b.sum+1, nil)
 		e.counters.flights.Done()
 	case err == nil, errors.Is(err, redisstore.ErrOtherLife):
 		e.doubt()
@@ -183,14 +183,14 @@ func (e *entry) end(b batch, got Range, err error) {
 	defer e.counters.flights.Done()
 	if !errors.Is(err, ErrOverflow) || b.first == b.last {
 		e.land()
-		b.tell(got.First, err)
+		b.distribute(got.First, err)
 		return
 	}
 	for w := b.first; w != nil; {
 		one := batch{first: w, last: w, sum: w.by, ttl: b.ttl}
 		w, one.first.next = w.next, nil
 		got, err := e.counters.fly(context.Background(), e, flying{one.sum, one.ttl, attempts, 0})
-		one.tell(got.First, err)
+		one.distribute(got.First, err)
 	}
 	e.land()
 }

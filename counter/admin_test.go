@@ -150,10 +150,10 @@ func (c counters) badAdmin(t *testing.T) {
 	_, err = c.IncrBy(t.Context(), "bad", 0)
 	wantRefused(t, err, counter.ErrRequest)
 	for _, row := range []struct {
-		prefix, behind string
-		n              int
+		prefix, after string
+		n             int
 	}{{n: 0}, {n: -1}, {n: 1001}, {"a b", "", 1}, {"", "a b", 1}, {long, "", 1}} {
-		_, _, err := c.List(t.Context(), row.prefix, row.behind, row.n)
+		_, _, err := c.List(t.Context(), row.prefix, row.after, row.n)
 		wantRefused(t, err, counter.ErrRequest)
 	}
 	_, err = c.Get(t.Context(), "bad")

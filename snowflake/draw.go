@@ -34,7 +34,7 @@ func (g *Generator) try(t *ticket) (count int64, wait time.Duration, err error) 
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	unit, wait, err := g.look(now)
+	unit, wait, err := g.check(now)
 	if err != nil || wait > 0 {
 		return 0, wait, err
 	}
@@ -53,9 +53,9 @@ func (g *Generator) try(t *ticket) (count int64, wait time.Duration, err error) 
 	return count, 0, nil
 }
 
-// look asks the worker and the clock. It returns the unit that the clock is in, if that can be
+// check asks the worker and the clock. It returns the unit that the clock is in, if that can be
 // stamped; otherwise why not, or how long to wait.
-func (g *Generator) look(now time.Time) (unit int64, wait time.Duration, err error) {
+func (g *Generator) check(now time.Time) (unit int64, wait time.Duration, err error) {
 	if g.stopped {
 		return 0, 0, ErrStopped
 	}
@@ -97,7 +97,7 @@ func (g *Generator) allow(p *positions, now time.Time) (limit int64) {
 // by a renewal, and at the window's end it is refused.
 func (g *Generator) turn(n int64, now time.Time) time.Duration {
 	if n >= g.position(g.window.end) {
-		return min(g.until(g.window.end, now, 0), lookSoon)
+		return min(g.until(g.window.end, now, 0), renewalWait)
 	}
 	return g.until(n>>g.layout.Sequence, now, MaxLead)
 }
@@ -106,15 +106,15 @@ func (g *Generator) turn(n int64, now time.Time) time.Duration {
 // change of the lease is noticed.
 func (g *Generator) until(unit int64, now time.Time, lead time.Duration) time.Duration {
 	at, rest := g.clock.read(now, g.layout.Unit)
-	missing := min(unit-at, int64(2*lookAgain/g.layout.Unit)+1)
-	return min(max(time.Duration(missing)*g.layout.Unit-rest-lead, time.Nanosecond), lookAgain)
+	missing := min(unit-at, int64(2*leaseWait/g.layout.Unit)+1)
+	return min(max(time.Duration(missing)*g.layout.Unit-rest-lead, time.Nanosecond), leaseWait)
 }
 
-// lookAgain is the longest wait without a check of the lease.
-const lookAgain = time.Second
+// leaseWait is the longest wait without a check of the lease.
+const leaseWait = time.Second
 
-// lookSoon is the longest wait for a renewal without a check of the lease.
-const lookSoon = 10 * time.Millisecond
+// renewalWait is the longest wait for a renewal without a check of the lease.
+const renewalWait = 10 * time.Millisecond
 
 func (g *Generator) sleep(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)

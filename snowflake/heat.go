@@ -124,7 +124,7 @@ func (g *Generator) tick() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	unit, wait, err := g.look(now)
+	unit, wait, err := g.check(now)
 	if err != nil || wait > 0 || !g.heat.hot || g.isIdle() {
 		g.cool()
 		g.heat.ticking = false

@@ -30,7 +30,7 @@ const (
 	Waiting = holder.Waiting
 	Granted = holder.Granted // a worker id is held from now on
 	Renewed = holder.Renewed // its window was moved
-	// it was not, and it is not known to be lost: Err is the reason
+	// RenewalFailed means that it was not, and it is not known to be lost: Err is the reason.
 	RenewalFailed = holder.RenewalFailed
 	Lost          = holder.Lost // it is held no longer: Err is the reason
 	// Released means that it was given back. If Err is set, that failed and it ends with its

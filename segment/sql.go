@@ -183,7 +183,7 @@ func (tx *transaction) row(ctx context.Context, statement string, args []any, in
 	return tx.conn.QueryRowContext(ctx, tx.dialect.rebound(statement), args...).Scan(into...)
 }
 
-// if it fails, the connection's end does the same
+// rollBack ends the transaction. If that fails, the end of the connection does the same.
 func (tx *transaction) rollBack(ctx context.Context) { _ = tx.close(ctx, "ROLLBACK") }
 
 func (tx *transaction) close(ctx context.Context, statement string) error {

@@ -73,17 +73,17 @@ type population struct {
 	redis  *redisServer
 	store  *redisstore.Store
 	tokens *idempotency.Tokens
-	all    []idempotency.Ref
+	all    []idempotency.OperationKey
 	owners []string // of those that are claimed
 	empty  float64  // bytes that the empty Redis took
 	issued float64  // bytes when all tokens were issued
 }
 
 // terms are what all claims are made with: a fingerprint as long as the middleware's.
-var terms = idempotency.Terms{Fingerprint: strings.Repeat("f", 43), Lease: time.Hour}
+var terms = idempotency.ClaimOptions{Fingerprint: strings.Repeat("f", 43), Lease: time.Hour}
 
 func newPopulation(ctx context.Context, size int) (p *population, err error) {
-	p = &population{all: make([]idempotency.Ref, size), owners: make([]string, size)}
+	p = &population{all: make([]idempotency.OperationKey, size), owners: make([]string, size)}
 	if p.redis, err = startRedis(ctx); err != nil {
 		return nil, err
 	}

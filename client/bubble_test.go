@@ -62,7 +62,7 @@ func bubbleWith(t *testing.T, config server.Config) *service {
 	time.Sleep(time.Until(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
 	config.Store = open(t, "embedded:")
 	one := server.New(config)
-	l := &line{service: apitest.Handler(t, one.Handler()), seen: map[string]int{}}
+	l := &proxy{service: apitest.Handler(t, one.Handler()), seen: map[string]int{}}
 	network := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	web := &http.Server{Handler: l}
 	served := make(chan struct{})
@@ -82,7 +82,7 @@ func bubbleWith(t *testing.T, config server.Config) *service {
 		config.HTTPClient, config.Timeout = &http.Client{Transport: wires}, 0
 	})
 	t.Cleanup(c.CloseIdleConnections)
-	return &service{Client: c, store: config.Store, line: l, wires: wires}
+	return &service{Client: c, store: config.Store, proxy: l, wires: wires}
 }
 
 // late serves a request, but answers only after a while, or when the client has gone.

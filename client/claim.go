@@ -15,21 +15,21 @@ const claimTries = 5 // of one claim whose reply does not come
 
 var ownerForm = regexp.MustCompile(`^[!-~]{16,128}$`)
 
-// Claim looks at a token and takes it in one step. The errors: ErrInProgress (RetryAfter is what is
-// left of the running attempt's lease), ErrInDoubt, ErrMismatch, ErrUnknownToken; ErrUnavailable
+// Claim checks a token and claims it in one step. The errors: ErrInProgress (RetryAfter is the
+// remaining lease of the running attempt), ErrInDoubt, ErrMismatch, ErrUnknownToken; ErrUnavailable
 // (nothing was done); ErrUnknownOutcome (the claim may stand: do not begin).
 //
 // A claim whose reply is lost is asked for again by itself, up to four times while ctx lives, and
-// gets the same grant. After ErrUnknownOutcome a caller that chose [Terms].Owner can go on asking
-// with it, or give the claim back with Release, where the owner is the lease; else the token is in
-// progress until its lease lapses. Choose a new, random owner for each attempt: two attempts of one
-// owner are both granted.
-func (c *Client) Claim(ctx context.Context, token string, terms Terms) (Outcome, error) {
+// gets the same grant. After ErrUnknownOutcome a caller that chose [ClaimOptions].Owner can go on
+// asking with it, or give the claim back with Release, where the owner is the lease; else the token
+// is in progress until its lease lapses. Choose a new, random owner for each attempt: two attempts
+// of one owner are both granted.
+func (c *Client) Claim(ctx context.Context, token string, terms ClaimOptions) (Outcome, error) {
 	if terms.Owner == "" {
 		terms.Owner = rand.Text()
 	}
 	outcome, err := c.claimOnce(ctx, token, terms)
-	unknown := err // what is told unless a repeat decides it
+	unknown := err // returned unless a repeat decides the outcome
 	began, wait := time.Now(), 100*time.Millisecond
 	for try := 2; undecided(err, unknown) && try <= claimTries; try++ {
 		if try > 2 && time.Since(began) > c.timeout || !rest(ctx, wait) {
@@ -44,8 +44,8 @@ func (c *Client) Claim(ctx context.Context, token string, terms Terms) (Outcome,
 	return outcome, err
 }
 
-// undecided reports whether it is still open what became of a claim whose first error is first.
-// Once its outcome is unknown, only an answer about the token itself decides it.
+// undecided reports whether the outcome of a claim is still open whose first error is first. Once
+// it is unknown, only an answer about the token itself decides it.
 func undecided(err, first error) bool {
 	if !errors.Is(first, ErrUnknownOutcome) || err == nil {
 		return false
@@ -68,7 +68,7 @@ func rest(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-func (c *Client) claimOnce(ctx context.Context, token string, terms Terms) (Outcome, error) {
+func (c *Client) claimOnce(ctx context.Context, token string, terms ClaimOptions) (Outcome, error) {
 	terms = terms.withDefaults()
 	var claimed wire.Claimed
 	claim := call{

@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// Config says which service to ask, and how. The zero value of each field but URL means the default
-// beside it.
+// Config is which service to ask, and how. The zero value of each field but URL means its
+// documented default.
 type Config struct {
 	// of the service, such as http://127.0.0.1:8080; a path in it stands before those of the
 	// service
-	URL    string
-	APIKey string // is shown to the service: take https but on this machine; "" = none. It is in no error and no log
+	URL string
+	// is sent to the service: use https except on this machine; "" = none. It is in no error and no
+	// log
+	APIKey string
 	// it is copied, and does not follow redirects; nil = one of the client's own, with net/http's
 	// defaults
 	HTTPClient *http.Client
@@ -35,8 +37,8 @@ type Client struct {
 	log     *slog.Logger
 }
 
-// New returns a client. It sends nothing yet. The error says what is wrong with the configuration,
-// but not the URL, which can hold a password.
+// New returns a client. It sends nothing yet. The error names the faults of the configuration, but
+// not the URL, which can hold a password.
 func New(config Config) (*Client, error) {
 	base, err := baseOf(config.URL)
 	if err != nil {
@@ -52,7 +54,7 @@ func New(config Config) (*Client, error) {
 	if config.HTTPClient != nil {
 		c.web = *config.HTTPClient
 	} else if standard, ok := http.DefaultTransport.(*http.Transport); ok {
-		c.web.Transport = standard.Clone() // so that CloseIdleConnections closes no one else's
+		c.web.Transport = standard.Clone() // so that CloseIdleConnections closes only its own
 	}
 	c.web.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if c.timeout == 0 {
@@ -80,5 +82,5 @@ func baseOf(text string) (string, error) {
 }
 
 // CloseIdleConnections closes the connections that no request is using now, so that none is left at
-// a program's end. The client can be used on.
+// a program's end. The client can still be used.
 func (c *Client) CloseIdleConnections() { c.web.CloseIdleConnections() }

@@ -14,14 +14,14 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// CounterRequest says how to add to a counter. The zero value adds 1.
+// CounterRequest describes an addition to a counter. The zero value adds 1.
 type CounterRequest struct {
 	By int64 // how many values, 1 to 1,000,000; 0 = 1
 	// RequestID makes the call repeatable for a day, from here or from elsewhere: the same id gets
 	// the same values of the counter, and adds once. It is 1 to 255 characters of printable ASCII;
 	// "" = not repeatable.
 	RequestID string
-	// Repeat has Add itself ask again when no answer came or the store was not available, up to
+	// Repeat makes Add itself ask again when no answer came or the store was not available, up to
 	// half a minute, under the RequestID or one that is made for the call. It and a RequestID cost
 	// speed and memory: the service does not merge such a call with others, and keeps a record of
 	// it in Redis for a day.
@@ -31,29 +31,29 @@ type CounterRequest struct {
 	// its period, and takes no TTL.
 	TTL time.Duration
 
-	// Template has the service write each value for people, as package number does:
+	// Template makes the service write each value for people, as package number does:
 	// ORD-{yyyyMMdd}-{n:6}. With a date part the counter begins anew with each of its periods: its
-	// key is then the one that is asked for with the date behind it, as orders:20261121. A value
-	// that does not fit is ErrOverflow, and nothing is added. By is 1,000 at most with a template.
-	// "" = none.
+	// key is then the requested one followed by the date, as orders:20261121. A value that does not
+	// fit is ErrOverflow, and nothing is added. By is 1,000 at most with a template. "" = none.
 	Template string
-	Calendar string // the periods with which the counter begins anew, such as {yyyy}; "" = the template's
-	Zone     string // on whose clock the date is, such as Europe/Berlin; "" = UTC
+	// the periods with which the counter begins anew, such as {yyyy}; "" = the template's
+	Calendar string
+	Zone     string // whose clock has the date, such as Europe/Berlin; "" = UTC
 	// the moment that has the date, within a day of now, so that a call that is repeated after
 	// midnight is the same; zero = when the service is asked
 	At time.Time
 }
 
-// CounterRange is what one call got: the caller owns First to Value, both included, of the counter
-// Key.
+// CounterRange is the values of one call: the caller owns First to Value, both included, of the
+// counter Key.
 type CounterRange struct {
-	Key          string // as it was asked for, or with the date behind it
+	Key          string // the requested key, with the date appended if there is one
 	First, Value int64
 	Numbers      []string // with a template: each value as it is written, in order
 }
 
 // Incr adds 1 to a counter and returns the value that the caller now owns. After ErrUnknownOutcome
-// ask again: values that were lost on the way are nobody's, a gap.
+// ask again: lost values are a gap.
 func (c *Client) Incr(ctx context.Context, key string) (int64, error) {
 	got, err := c.Add(ctx, key, CounterRequest{})
 	return got.Value, err
@@ -67,11 +67,11 @@ func (c *Client) IncrBy(ctx context.Context, key string, by int64) (CounterRange
 	return c.Add(ctx, key, CounterRequest{By: by})
 }
 
-// Add adds to a counter as the request says and returns the values that the caller now owns. The
-// errors: ErrNotAnInteger, ErrOverflow and ErrBehind (nothing was added); ErrQuarantined (values
-// may have been lost, nothing is added for RetryAfter); ErrMismatch (the request id was used with
-// another By); ErrUnavailable; ErrUnknownOutcome (values may have been added that nobody got: with
-// a RequestID ask again with the same, else just ask again).
+// Add adds to a counter as requested and returns the values that the caller now owns. The errors:
+// ErrNotAnInteger, ErrOverflow and ErrBehind (nothing was added); ErrQuarantined (values may have
+// been lost, nothing is added for RetryAfter); ErrMismatch (the request id was used with another
+// By); ErrUnavailable; ErrUnknownOutcome (values may have been added that no caller got: with a
+// RequestID ask again with the same, else just ask again).
 func (c *Client) Add(ctx context.Context, key string, request CounterRequest) (got CounterRange, err error) {
 	if request.By == 0 {
 		request.By = 1
@@ -118,7 +118,7 @@ func (c *Client) add(ctx context.Context, key string, request CounterRequest) (C
 	return got, nil
 }
 
-// query is what a request says of itself.
+// query is a request as the service takes it.
 func (r CounterRequest) query() string {
 	query := url.Values{}
 	for name, value := range map[string]string{"template": r.Template, "calendar": r.Calendar, "zone": r.Zone} {
@@ -158,20 +158,20 @@ func (c *Client) Counter(ctx context.Context, key string) (int64, error) {
 		Key   string
 		Value *int64
 	}
-	look := call{op: "read counter", method: http.MethodGet, path: "/counter/" + key, status: http.StatusOK, into: &read}
-	if err := c.onNamed(ctx, key, look); err != nil {
+	get := call{op: "read counter", method: http.MethodGet, path: "/counter/" + key, status: http.StatusOK, into: &read}
+	if err := c.onNamed(ctx, key, get); err != nil {
 		return 0, err
 	}
 	if read.Key != key || read.Value == nil {
-		return 0, look.unreadable()
+		return 0, get.unreadable()
 	}
 	return *read.Value, nil
 }
 
 // SetCounter sets a counter to a value, whatever was there: the next value that is handed out is
 // one more. Setting it back hands values out again, on purpose. ttl is how long it lives, 100 ms to
-// 10 years; 0 = for ever. A counter that ErrBehind told of is in order again. Repeating it is
-// harmless if nobody adds.
+// 10 years; 0 = for ever. A counter that was refused with ErrBehind is in order again. Repeating it
+// is harmless if no other caller adds.
 func (c *Client) SetCounter(ctx context.Context, key string, value int64, ttl time.Duration) error {
 	asked := wire.CounterRequest{Value: &value}
 	if ttl != 0 {

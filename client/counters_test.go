@@ -35,7 +35,7 @@ var toldOfCounters = map[wire.Code]error{
 	"outcome-unknown":              client.ErrUnknownOutcome,
 }
 
-func TestEveryCodeOfACounterIsTold(t *testing.T) {
+func TestEveryCodeOfACounterIsReported(t *testing.T) {
 	for code, want := range toldOfCounters {
 		_, err := troubled(t, code).Incr(t.Context(), "orders")
 		expect.Equal(t, "the code of the error", wantError(t, err, want, "code", code).Code, string(code))
@@ -198,8 +198,8 @@ func TestACounterThatIsNoIntegerIsListedAsThat(t *testing.T) {
 	expect.Equal(t, "counters listed", listed, 1)
 }
 
-// After a loss of everything nothing is added for a while, and who asks hears how long. Then values
-// go on.
+// After a loss of everything nothing is added for a while, and callers get the time to wait. Then
+// values go on.
 func TestCountersOverTheLossOfAllState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const holdOff = time.Minute
@@ -215,16 +215,16 @@ func TestCountersOverTheLossOfAllState(t *testing.T) {
 				}
 				break
 			}
-			said := wantError(t, err, client.ErrQuarantined)
-			between(t, "the wait that is told", said.Wait, time.Second, holdOff-time.Since(lost)+time.Second)
-			expect.Equal(t, "whether asking again may help", said.Retryable, true)
-			time.Sleep(said.Wait)
+			failure := wantError(t, err, client.ErrQuarantined)
+			between(t, "the wait of the error", failure.Wait, time.Second, holdOff-time.Since(lost)+time.Second)
+			expect.Equal(t, "whether asking again may help", failure.Retryable, true)
+			time.Sleep(failure.Wait)
 		}
 		between(t, "how long nothing was added", time.Since(lost), holdOff, holdOff+time.Minute)
 	})
 }
 
-// A service that refuses counters that have gone back does so until somebody sets them.
+// A service that refuses counters that have gone back does so until they are set.
 func TestACounterThatHasGoneBackIsSetToGoOn(t *testing.T) {
 	store := open(t, "embedded:")
 	s := serveWith(t, server.Config{Store: store, Counters: counter.Config{AfterLoss: counter.Refuse}})
@@ -232,9 +232,9 @@ func TestACounterThatHasGoneBackIsSetToGoOn(t *testing.T) {
 	do(t, store, "redis.call('SET', KEYS[1], 7)", store.Key("counter", "orders"))
 	for range 2 {
 		_, err := s.Incr(t.Context(), "orders")
-		said := wantError(t, err, client.ErrBehind)
-		expect.Equal(t, "whether asking again may help", said.Retryable, false)
-		expect.Equal(t, "the wait that is told", said.Wait, 0)
+		failure := wantError(t, err, client.ErrBehind)
+		expect.Equal(t, "whether asking again may help", failure.Retryable, false)
+		expect.Equal(t, "the wait of the error", failure.Wait, 0)
 	}
 	s.set(t, "orders", 100, 0)
 	s.incr(t, "orders", 101)
@@ -253,7 +253,7 @@ func TestALostReplyOfACounterIsAnUnknownOutcomeAndIsNotSentTwice(t *testing.T) {
 			s := embedded(t)
 			s.added(t, "orders", client.CounterRequest{}) // so that the connection is there
 			var sent atomic.Int64
-			s.line.disturb(onCounters(1, &sent, lose))
+			s.proxy.disturb(onCounters(1, &sent, lose))
 			_, err := s.Incr(t.Context(), "orders")
 			wantError(t, err, client.ErrUnknownOutcome)
 			expect.Equal(t, "how often it was sent", sent.Load(), 1)
@@ -273,7 +273,7 @@ func TestALostReplyIsHadByARepeat(t *testing.T) {
 			s := embedded(t)
 			s.added(t, "orders", client.CounterRequest{})
 			var sent atomic.Int64
-			s.line.disturb(onCounters(3, &sent, lose))
+			s.proxy.disturb(onCounters(3, &sent, lose))
 			expect.Equal(t, "Add 5, repeated", s.added(t, "orders", client.CounterRequest{Repeat: true, By: 5}), client.CounterRange{Key: "orders", First: 2, Value: 6})
 			sent.Store(0)
 			request := client.CounterRequest{RequestID: "order-1"}
@@ -345,9 +345,8 @@ func TestWhatIsNoCounterIsNotSent(t *testing.T) {
 	wantError(t, err, client.ErrInvalidRequest)
 }
 
-// An answer of which a part is missing or impossible is none: nobody may use values that others can
-// have.
-func TestValuesThatCanNotBeAreAnUnknownOutcome(t *testing.T) {
+// An answer of which a part is missing or impossible is none: its values may be another caller's.
+func TestValuesThatCannotBeAreAnUnknownOutcome(t *testing.T) {
 	for _, body := range []string{
 		`{}`, `{"key":"orders"}`, `{"key":"other","value":2,"first":1}`, `{"key":"orders","value":3,"first":1}`, `{"key":"orders","value":1,"first":2}`,
 		`{"key":"orders:20261121","value":2,"first":1}`, `{"key":"orders","value":2,"first":1,"number":"A"}`, `{"key":"orders","value":"2","first":"1"}`, `null`, ``,

@@ -10,46 +10,47 @@ import (
 	"time"
 )
 
-// Attempt is what a function that Do runs may know of its claim. It is safe for concurrent use.
+// Attempt is what a function that Do runs can know of its claim. It is safe for concurrent use.
 type Attempt struct {
-	// larger than that of every attempt of this token before; below 2^53. Give it to what must
-	// refuse an older attempt
+	// larger than that of every earlier attempt of this token; below 2^53. Send it to a resource
+	// that must refuse an older attempt
 	Fence    int64
 	Number   int // counts from 1; more than 1 only under Takeover or after NotBegun
 	notBegun atomic.Bool
 }
 
-// NotBegun says that the operation provably had no effect, such as a request that failed
+// NotBegun states that the operation provably had no effect, such as a request that failed
 // validation: the answer is not recorded, and the same token may be used again, with another
-// fingerprint too. A function that has touched anything outside must not call it.
+// fingerprint too. A function that has had any effect outside must not call it.
 func (a *Attempt) NotBegun() { a.notBegun.Store(true) }
 
-// Result is what Do came to.
+// Result is the result of Do.
 type Result struct {
 	Answer   Answer // what the function returned
-	Replayed bool   // the function ran before, and this is what it answered then
+	Replayed bool   // the function ran before, and this is its answer of then
 }
 
 // Do runs a function under a token: claim, heartbeat every third of the lease, complete. If the
 // function returns no error, its answer is recorded before Do returns, and every later Do gets it.
 // If it returns an error, the operation may have happened: nothing is given back, the lease lapses,
-// and then the token is in doubt, under Takeover free for the next Do. An attempt that said
-// NotBegun is given back at once instead. A panic goes on, and leaves the token to its lease as an
-// error does.
+// and then the token is in doubt, under Takeover free for the next Do. An attempt that called
+// NotBegun is given back at once instead. A panic is passed on, and leaves the token to its lease
+// as an error does.
 //
 // The function's context ends with ctx, and with a cause that is ErrSuperseded or ErrUnknownToken
-// when the claim is lost. Under Takeover it ends by this process's own clock, too, as soon as the
-// lease can have ended without a heartbeat that got through: from then on somebody else may run.
+// when the claim is lost. Under Takeover it also ends by this process's own clock as soon as the
+// lease can have ended without a confirmed heartbeat: from then on another attempt may run.
 //
 // The error is one of Claim's (the function did not run), or the function's own, or ErrSuperseded
 // (another attempt took over before the answer was recorded: do not use the answer), or
-// ErrNotRecorded. With the last the result holds the answer: it is the truth, but repeats may hear
-// "in progress", later "in doubt", and under Takeover may run again. Recording and giving back are
+// ErrNotRecorded. With the last the result holds the answer: it is valid, but repeats may get "in
+// progress", later "in doubt", and under Takeover may run again. Recording and giving back are
 // tried several times, on a context that survives the end of ctx, for up to half a minute; the
 // answer to a claim that is under way when ctx ends is awaited for a second, and a claim whose
-// outcome stays unknown is given back if the service takes that within a second. Terms without a
-// fingerprint take the token's word that it is the same operation. Do leaves no goroutine behind.
-func (c *Client) Do(ctx context.Context, token string, terms Terms, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
+// outcome stays unknown is given back if the service takes that within a second. Without a
+// fingerprint in the options, the same token is taken for the same operation. Do leaves no
+// goroutine running.
+func (c *Client) Do(ctx context.Context, token string, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
 	if terms.Fingerprint == "" {
 		terms.Fingerprint = "do"
 	}
@@ -75,7 +76,7 @@ type run struct {
 	client  *Client
 	token   string
 	lease   string
-	terms   Terms
+	terms   ClaimOptions
 	attempt *Attempt
 	trusted time.Time // before the claim was sent
 }
@@ -84,7 +85,7 @@ type run struct {
 // long it tries to give back a claim whose outcome is not known.
 const claimGrace = time.Second
 
-// claim claims the token. A caller who goes away in the middle must not leave it in doubt when
+// claim claims the token. A caller that goes away in the middle must not leave it in doubt when
 // nothing was begun.
 func (run *run) claim(ctx context.Context) (Outcome, error) {
 	if ctx.Err() != nil {
@@ -146,7 +147,7 @@ func (run *run) do(ctx context.Context, work func(context.Context, *Attempt) (An
 	return Result{Answer: answer}, err
 }
 
-// tooLate says why the function is not to be begun, although the claim was granted.
+// tooLate is why the function is not to be begun, although the claim was granted.
 func (run *run) tooLate(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
@@ -164,7 +165,7 @@ func (run *run) call(ctx context.Context, lose context.CancelCauseFunc, work fun
 	return work(ctx, run.attempt)
 }
 
-// withLoss adds to a function's error that its claim was lost, where it does not say so.
+// withLoss adds to a function's error that its claim was lost, unless the error wraps that already.
 func withLoss(ctx context.Context, err error) error {
 	lost := context.Cause(ctx)
 	if (errors.Is(lost, ErrLost) || errors.Is(lost, ErrUnknownToken)) && !errors.Is(err, lost) {
@@ -189,8 +190,8 @@ func (run *run) record(ctx context.Context, answer Answer) error {
 	return settle(ctx, func(ctx context.Context) error { return run.client.Complete(ctx, run.token, run.lease, answer) })
 }
 
-// release gives the claim back: the work provably never began. It may be the claim of nobody, or
-// never have come about; then there is nothing to give back.
+// release gives the claim back: the work provably never began. The claim may belong to no attempt,
+// or never have come about; then there is nothing to give back.
 func (run *run) release(ctx context.Context) {
 	err := settle(ctx, func(ctx context.Context) error { return run.client.Release(ctx, run.token, run.lease) })
 	if err != nil && !errors.Is(err, ErrSuperseded) {
@@ -198,8 +199,8 @@ func (run *run) release(ctx context.Context) {
 	}
 }
 
-// settle makes a call that is harmless to repeat, again and again until it is known what became of
-// it, or it was tried often and long enough.
+// settle makes a call that is harmless to repeat, again and again until its outcome is known, or it
+// was tried often and long enough.
 func settle(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()

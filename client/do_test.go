@@ -48,7 +48,7 @@ func (s *service) doneOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			result, err := s.Do(t.Context(), token, client.Terms{}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+			result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
 				runs.Add(1)
 				if attempt.Fence == 0 || attempt.Number != 1 {
 					t.Errorf("it ran as attempt %d with fence %d, want attempt 1 with a fence", attempt.Number, attempt.Fence)
@@ -68,11 +68,11 @@ func (s *service) doneOnce(t *testing.T) {
 	all.Wait()
 	expect.Equal(t, "runs of 50 calls of Do", runs.Load(), 1)
 	expect.Equal(t, "calls of Do, of 50, that heard `in progress` or the answer of another", replayed.Load()+busy.Load(), 49)
-	result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
+	result, err := s.Do(t.Context(), token, client.ClaimOptions{}, mustNotRun(t))
 	isDone(t, "Do afterwards", result, err, true)
-	_, err = s.Do(t.Context(), token, client.Terms{Fingerprint: "another"}, mustNotRun(t))
+	_, err = s.Do(t.Context(), token, client.ClaimOptions{Fingerprint: "another"}, mustNotRun(t))
 	wantError(t, err, client.ErrMismatch)
-	_, err = s.Do(t.Context(), "made-up", client.Terms{}, mustNotRun(t))
+	_, err = s.Do(t.Context(), "made-up", client.ClaimOptions{}, mustNotRun(t))
 	wantError(t, err, client.ErrUnknownToken)
 }
 
@@ -80,7 +80,7 @@ func TestDoGivesBackWhatNeverBegan(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
 	for _, want := range []error{errProvider, nil} { // with an error and without
-		result, err := s.Do(t.Context(), token, client.Terms{Fingerprint: "invalid"}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+		result, err := s.Do(t.Context(), token, client.ClaimOptions{Fingerprint: "invalid"}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
 			attempt.NotBegun()
 			return done, want
 		})
@@ -90,28 +90,28 @@ func TestDoGivesBackWhatNeverBegan(t *testing.T) {
 		}
 		expect.Equal(t, "the token's state after what never began", state(t, s.Client, token), client.Issued)
 	}
-	result, err := s.Do(t.Context(), token, client.Terms{Fingerprint: "valid"}, working)
+	result, err := s.Do(t.Context(), token, client.ClaimOptions{Fingerprint: "valid"}, working)
 	isDone(t, "Do of another request with the same token", result, err, false)
 }
 
 func TestDoBeginsOnceAfterALostClaim(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
-	s.line.disturb(only("claim", 2, loseReply))
-	result, err := s.Do(t.Context(), token, client.Terms{}, working)
+	s.proxy.disturb(only("claim", 2, loseReply))
+	result, err := s.Do(t.Context(), token, client.ClaimOptions{}, working)
 	isDone(t, "Do that loses two replies to its claim", result, err, false)
-	expect.Equal(t, "claims sent", s.line.count("claim"), 3)
+	expect.Equal(t, "claims sent", s.proxy.count("claim"), 3)
 }
 
 func TestDoGivesBackAClaimThatIsNeverAnswered(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
-	s.line.disturb(only("claim", 0, loseReply))
-	_, err := s.Do(t.Context(), token, client.Terms{Lease: time.Hour}, mustNotRun(t))
+	s.proxy.disturb(only("claim", 0, loseReply))
+	_, err := s.Do(t.Context(), token, client.ClaimOptions{Lease: time.Hour}, mustNotRun(t))
 	wantError(t, err, client.ErrUnknownOutcome)
 	expect.Equal(t, "the token's state", state(t, s.Client, token), client.Issued)
-	s.line.disturb(nil)
-	result, err := s.Do(t.Context(), token, client.Terms{}, working)
+	s.proxy.disturb(nil)
+	result, err := s.Do(t.Context(), token, client.ClaimOptions{}, working)
 	isDone(t, "Do afterwards", result, err, false)
 }
 
@@ -119,17 +119,17 @@ func TestDoRecordsAnAnswerThatIsTooLargeWithoutItsBody(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
 	large := client.Answer{Status: 201, Body: make([]byte, 1<<20)}
-	result, err := s.Do(t.Context(), token, client.Terms{}, func(context.Context, *client.Attempt) (client.Answer, error) { return large, nil })
+	result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(context.Context, *client.Attempt) (client.Answer, error) { return large, nil })
 	succeeds(t, "Do with an answer of 1 MiB", err)
 	expect.Equal(t, "bytes that Do returned of an answer of 1 MiB", len(result.Answer.Body), 1<<20)
 	expect.Equal(t, "NotKept of the answer to the first", result.Answer.NotKept, false)
-	result, err = s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
+	result, err = s.Do(t.Context(), token, client.ClaimOptions{}, mustNotRun(t))
 	succeeds(t, "Do again", err)
 	expect.Equal(t, "Do again", result, client.Result{Answer: client.Answer{Status: 201, NotKept: true}, Replayed: true}, cmpopts.EquateEmpty())
 }
 
 // The answer is the truth although it cannot be recorded: the caller gets both.
-func TestDoTellsThatAnAnswerIsNotRecorded(t *testing.T) {
+func TestDoReportsThatAnAnswerIsNotRecorded(t *testing.T) {
 	s := embedded(t)
 	for name, row := range map[string]struct {
 		fault  fault
@@ -140,22 +140,22 @@ func TestDoTellsThatAnAnswerIsNotRecorded(t *testing.T) {
 		"an invalid answer":  {nil, client.Answer{Status: 99}, client.ErrInvalidRequest},
 	} {
 		if row.fault != nil {
-			s.line.disturb(only("complete", 0, row.fault))
+			s.proxy.disturb(only("complete", 0, row.fault))
 		}
-		before := s.line.count("complete")
-		result, err := s.Do(t.Context(), issue(t, s.Client), client.Terms{}, func(context.Context, *client.Attempt) (client.Answer, error) { return row.answer, nil })
+		before := s.proxy.count("complete")
+		result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, func(context.Context, *client.Attempt) (client.Answer, error) { return row.answer, nil })
 		wantError(t, err, row.want)
 		expect.Error(t, "Do, "+name, err, client.ErrNotRecorded)
 		expect.Equal(t, "Do, "+name, result.Answer.Status, row.answer.Status)
-		expect.Equal(t, "requests to record the answer, "+name, s.line.count("complete")-before, 1)
-		s.line.disturb(nil)
+		expect.Equal(t, "requests to record the answer, "+name, s.proxy.count("complete")-before, 1)
+		s.proxy.disturb(nil)
 	}
 }
 
 func TestDoWithdrawsAnAnswerThatAnotherAttemptHasReplaced(t *testing.T) {
 	s := embedded(t)
-	s.line.disturb(only("complete", 0, says(409, "application/problem+json", `{"code":"idempotency-superseded"}`)))
-	result, err := s.Do(t.Context(), issue(t, s.Client), client.Terms{}, working)
+	s.proxy.disturb(only("complete", 0, says(409, "application/problem+json", `{"code":"idempotency-superseded"}`)))
+	result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, working)
 	wantError(t, err, client.ErrSuperseded)
 	if errors.Is(err, client.ErrNotRecorded) {
 		t.Errorf("Do, superseded: got error %v, want none that is %v", err, client.ErrNotRecorded)
@@ -168,8 +168,8 @@ func TestTheLogHoldsNoSecret(t *testing.T) {
 	s := embedded(t)
 	c := connect(t, s.url, func(config *client.Config) { config.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	token := issue(t, c)
-	s.line.disturb(only("release", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown","detail":"it was `+token+`","see":"/token/`+token+`"}`)))
-	_, err := c.Do(t.Context(), token, client.Terms{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+	s.proxy.disturb(only("release", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown","detail":"it was `+token+`","see":"/token/`+token+`"}`)))
+	_, err := c.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
 		attempt.NotBegun()
 		return done, nil
 	})

@@ -20,12 +20,12 @@ func TestAGrantThatComesTooLateIsNotBegun(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
-			s.line.disturb(only("claim", 1, late(4*time.Second)))
+			s.proxy.disturb(only("claim", 1, late(4*time.Second)))
 			work := working
 			if want != nil {
 				work = mustNotRun(t)
 			}
-			_, err := s.Do(t.Context(), token, client.Terms{Policy: policy, Lease: 3 * time.Second}, work)
+			_, err := s.Do(t.Context(), token, client.ClaimOptions{Policy: policy, Lease: 3 * time.Second}, work)
 			expect.Error(t, "Do under "+string(policy), err, want)
 			if want != nil {
 				expect.Equal(t, "the token's state after a grant that came too late", state(t, s.Client, token), client.Issued)
@@ -36,7 +36,7 @@ func TestAGrantThatComesTooLateIsNotBegun(t *testing.T) {
 
 // The caller goes away while its claim is under way. Nothing was begun, so the token must not end
 // in doubt.
-func TestACallerWhoGoesAwayDuringTheClaim(t *testing.T) {
+func TestACallerThatGoesAwayDuringTheClaim(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer time.Duration // until the claim's answer
 		ends   time.Duration // until Do does
@@ -49,11 +49,11 @@ func TestACallerWhoGoesAwayDuringTheClaim(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
-			s.line.disturb(only("claim", 1, late(row.answer)))
+			s.proxy.disturb(only("claim", 1, late(row.answer)))
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			begun := time.Now()
-			_, err := s.Do(ctx, token, client.Terms{}, mustNotRun(t))
+			_, err := s.Do(ctx, token, client.ClaimOptions{}, mustNotRun(t))
 			expect.Equal(t, name+": how long Do took", time.Since(begun), row.ends)
 			expect.Error(t, name+": Do", err, row.class)
 			expect.Error(t, name+": Do", err, context.DeadlineExceeded)
@@ -65,10 +65,10 @@ func TestACallerWhoGoesAwayDuringTheClaim(t *testing.T) {
 		token := issue(t, s.Client)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := s.Do(ctx, token, client.Terms{}, mustNotRun(t))
+		_, err := s.Do(ctx, token, client.ClaimOptions{}, mustNotRun(t))
 		wantError(t, err, client.ErrRefused)
 		expect.Error(t, "Do with a context that has ended", err, context.Canceled)
-		expect.Equal(t, "claims sent", s.line.count("claim"), 0)
+		expect.Equal(t, "claims sent", s.proxy.count("claim"), 0)
 	})
 }
 
@@ -78,7 +78,7 @@ func TestWorkEndsWithItsCallerAndItsAnswerIsRecordedAllTheSame(t *testing.T) {
 		token := issue(t, s.Client)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		result, err := s.Do(ctx, token, client.Terms{}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+		result, err := s.Do(ctx, token, client.ClaimOptions{}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
 			<-ctx.Done()
 			expect.Error(t, "the cause of the function's context", context.Cause(ctx), context.DeadlineExceeded)
 			return done, nil // it was done by then
@@ -104,7 +104,7 @@ func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
-			token, terms := issue(t, s.Client), client.Terms{Policy: row.policy, Lease: 9 * time.Second}
+			token, terms := issue(t, s.Client), client.ClaimOptions{Policy: row.policy, Lease: 9 * time.Second}
 			func() {
 				defer func() {
 					if got := recover(); (got == "boom") != row.panics {
@@ -124,7 +124,7 @@ func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 				result, err := s.Do(t.Context(), token, terms, working)
 				isDone(t, name+": Do after the lease", result, err, false)
 			}
-			expect.Equal(t, name+": releases and heartbeats", s.line.count("release")+s.line.count("extend"), 0)
+			expect.Equal(t, name+": releases and heartbeats", s.proxy.count("release")+s.proxy.count("extend"), 0)
 		})
 	}
 }
@@ -138,8 +138,8 @@ func TestDoSurvivesLostRepliesToItsEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := bubble(t)
 				token := issue(t, s.Client)
-				s.line.disturb(only(verb, 2, lose))
-				result, err := s.Do(t.Context(), token, client.Terms{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+				s.proxy.disturb(only(verb, 2, lose))
+				result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
 					if row.notBegun {
 						attempt.NotBegun()
 					}
@@ -147,13 +147,13 @@ func TestDoSurvivesLostRepliesToItsEnd(t *testing.T) {
 				})
 				isDone(t, "Do that loses two replies to "+verb, result, err, false)
 				expect.Equal(t, "the token's state after two lost replies to "+verb, state(t, s.Client, token), row.state)
-				expect.Equal(t, "requests to "+verb, s.line.count(verb), 3)
+				expect.Equal(t, "requests to "+verb, s.proxy.count(verb), 3)
 			})
 		}
 	}
 }
 
-// Recording is tried for a while, and then the caller is told, with the answer.
+// Recording is tried for a while, and then the caller gets an error, with the answer.
 func TestDoGivesUpRecordingAfterAWhile(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault fault
@@ -166,14 +166,14 @@ func TestDoGivesUpRecordingAfterAWhile(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
-			s.line.disturb(only("complete", 0, row.fault))
+			s.proxy.disturb(only("complete", 0, row.fault))
 			begun := time.Now()
-			result, err := s.Do(t.Context(), token, client.Terms{Lease: time.Hour}, working)
+			result, err := s.Do(t.Context(), token, client.ClaimOptions{Lease: time.Hour}, working)
 			wantError(t, err, client.ErrUnknownOutcome)
 			expect.Error(t, name+": Do", err, client.ErrNotRecorded)
 			isDone(t, name+": Do", result, nil, false)
 			expect.Equal(t, name+": how long Do tried", time.Since(begun), row.after)
-			expect.Equal(t, name+": requests to record", s.line.count("complete"), row.tries)
+			expect.Equal(t, name+": requests to record", s.proxy.count("complete"), row.tries)
 			expect.Equal(t, name+": the token's state", state(t, s.Client, token), client.Claimed)
 		})
 	}
@@ -185,10 +185,10 @@ func TestATimeoutAfterSendingIsAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
 		token := issue(t, s.Client)
-		s.line.disturb(silent)
+		s.proxy.disturb(silent)
 		wanted := func(ctx context.Context, span time.Duration, cause error) {
 			begun := time.Now()
-			_, err := s.Claim(ctx, token, client.Terms{})
+			_, err := s.Claim(ctx, token, client.ClaimOptions{})
 			wantError(t, err, client.ErrUnknownOutcome)
 			expect.Equal(t, "how long Claim waited for a silent service", time.Since(begun), span)
 			expect.Error(t, "Claim of a silent service", err, cause)

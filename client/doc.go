@@ -11,45 +11,47 @@
 //
 // [Client.AcquireLock] holds a lock, as package lock does on Redis itself.
 //
-// [Client.Incr] and [Client.Add] add to counters. What they hand out is the caller's alone, as
-// package counter says.
+// [Client.Incr] and [Client.Add] add to counters. The values belong to the caller alone, as in
+// package counter.
 //
-// What holds, on top of what package idempotency says of tokens and package workerlease of worker
-// ids:
+// # Promises
 //
-//   - Under [Hold] at most one function starts for a token, whoever asks: this package, the
+// In addition to those of package idempotency for tokens and of package workerlease for worker ids:
+//
+//   - Under [Hold] at most one function starts for a token, among all callers: this package, the
 //     middleware or a client in another language.
 //   - Nothing is sent twice by itself, except where a repeat is harmless: a claim whose reply is
 //     lost is sent again with the same owner; in Do, an answer that may not have been recorded is
 //     sent again, and so is a release; AcquireLock, which while it waits asks anew after an outage;
-//     and an Add that was told to Repeat. Redirects are not followed: they would carry the proof of
-//     a claim elsewhere.
+//     and an Add with Repeat. Redirects are not followed: they would carry the proof of a claim
+//     elsewhere.
 //   - Every error is of one class: [ErrRefused] (nothing was done), [ErrLost] (the claim is
 //     another's) or [ErrUnknownOutcome] (it may have been done). A connection that never came about
 //     is a refusal. Once a connection was there, a failure to get the service's own answer to a
 //     write is an unknown outcome: a timeout, a connection that ends, a proxy's 502, an answer that
 //     cannot be read.
 //   - A holder of a worker id stops by its own clock before its window ends, whatever the service
-//     and what lies on the way do; only the service's own words end or extend a lease, never a
-//     proxy's. So does the context of a lock, before another can hold it. A renewal sends all that
-//     the lease says, so that one that the store has lost is written down anew while its window is
-//     open.
+//     and the proxies in between do; only the service's own answers end or extend a lease, never a
+//     proxy's. So does the context of a lock, before another can hold it. A renewal sends the whole
+//     lease, so that one that the store has lost is recorded anew while its window is open.
 //   - No error text holds a token or the proof of a claim or lease.
 //
-// What a lost reply means. A claim carries the secret that proves it, so Claim asks again by itself
-// and gets the same grant. If no reply comes at all, nothing was started for it, but the service
-// does not know: until the claim is given back or its lease lapses the token is in progress, and
-// from then on in doubt under Hold, free for the next attempt under [Takeover]. Do gives such a
-// claim back, if the service takes that in time. A token whose issue was lost is of no use to
-// anybody: issue another. Complete, Extend and Release with the same proof can be repeated without
-// harm.
+// # Lost replies
 //
-// An Add whose reply is lost costs values that nobody gets. With a request id it can be asked
-// again, and gets them.
+// A claim carries the secret that proves it, so Claim asks again by itself and gets the same grant.
+// If no reply comes at all, nothing was started for it, but the service does not know: until the
+// claim is given back or its lease lapses the token is in progress, and from then on in doubt under
+// Hold, free for the next attempt under [Takeover]. Do gives such a claim back, if the service
+// takes that in time. A token whose issue was lost is of no use: issue another. Complete, Extend
+// and Release with the same proof can be repeated without harm.
 //
-// An acquire of a lock whose reply is lost costs a lock that nobody holds until its TTL has passed.
+// An Add whose reply is lost leaves a gap. With a request id it can be asked again, and gets its
+// values.
 //
-// An acquire whose reply is lost costs a worker id until its TTL has passed: nobody can use it, and
+// An acquire of a lock whose reply is lost leaves the lock taken, without a holder, until its TTL
+// has passed.
+//
+// An acquire whose reply is lost costs a worker id until its TTL has passed: it cannot be used, and
 // the next acquire gets another. Renew and release can be repeated.
 //
 // Time is the service's. An attempt trusts its own claim for at most the lease from before the

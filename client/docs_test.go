@@ -14,7 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// page tells how to use the service without this package.
+// page describes how to use the service without this package.
 const page = "../docs/remote.md"
 
 func readPage(t *testing.T) string {

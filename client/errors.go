@@ -21,7 +21,7 @@ var (
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )
 
-// What a call can be told. ErrSuperseded is a loss, the others are refusals.
+// The refusals and losses of a call. ErrSuperseded is a loss, the others are refusals.
 var (
 	ErrUnavailable    = refusal("the service or its store is not available")
 	ErrInvalidRequest = refusal("the request is not valid")
@@ -29,7 +29,7 @@ var (
 	ErrUnauthorized = refusal("the service does not know who is asking")
 	ErrForbidden    = refusal("the API key does not allow that")
 	ErrTooLarge     = refusal("the body is larger than the service takes")
-	// ErrInProgress comes with Error.Wait: what is left of the attempt's lease.
+	// ErrInProgress comes with Error.Wait: the remaining lease of the attempt.
 	ErrInProgress   = refusal("the first attempt is still running")
 	ErrInDoubt      = refusal("the first attempt ended without an answer")
 	ErrMismatch     = refusal("the token, or the request id, was used for another request")
@@ -47,14 +47,14 @@ var (
 	ErrOverflow     = refusal("the counter would overflow, or come to more than its template writes")
 	// ErrBehind ends with SetCounter past all values.
 	ErrBehind = refusal("the counter has gone back, or may have")
-	// ErrAttemptRunning comes with Error.Wait: what is left of the attempt's lease.
+	// ErrAttemptRunning comes with Error.Wait: the remaining lease of the attempt.
 	ErrAttemptRunning = refusal("an attempt may still be running")
 	ErrNotInDoubt     = refusal("the operation is not in doubt")
 	ErrSuperseded     = loss("another attempt has the claim")
 )
 
-// ErrNotRecorded is what Do adds when the function ran and returned an answer, but that answer may
-// not have been recorded. The error's class says more.
+// ErrNotRecorded is added by Do when the function ran and returned an answer, but that answer may
+// not have been recorded. See the error's class.
 var ErrNotRecorded = errors.New("the work is done, but its answer may not be recorded")
 
 func refusal(text string) error { return &sentinel{text, ErrRefused} }
@@ -68,7 +68,7 @@ type sentinel struct {
 func (s *sentinel) Error() string { return s.text }
 func (s *sentinel) Unwrap() error { return s.class }
 
-// codes says what each problem of the service is. What is not here is judged by its status.
+// codes maps the service's problems to errors. Others are judged by their status.
 var codes = map[wire.Code]error{
 	wire.InvalidRequest:      ErrInvalidRequest,
 	wire.InvalidName:         ErrInvalidRequest,
@@ -103,9 +103,8 @@ var codes = map[wire.Code]error{
 	wire.InternalError:       ErrUnknownOutcome,
 }
 
-// byStatus judges an answer that says no code that is known here. A status from 400 to 499 comes
-// from something that did not do the request. Any other may come from a proxy that had passed it
-// on.
+// byStatus judges an answer without a known code. A status from 400 to 499 comes from something
+// that did not do the request. Any other may come from a proxy that had passed it on.
 func byStatus(status int) error {
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
@@ -118,27 +117,26 @@ func byStatus(status int) error {
 	return ErrUnknownOutcome
 }
 
-// Error is what a call failed with. errors.Is finds its class and what it was told, by its code. It
-// is read-only once returned.
+// Error is the error of a call. errors.Is finds its class and, by its code, its sentinel. It is
+// read-only once returned.
 type Error struct {
 	Op        string        // such as "claim token"
-	Code      string        // of the service's problem; "" if the service did not say one
+	Code      string        // of the service's problem; "" if there is none
 	Status    int           // of the HTTP answer; 0 = none came
 	Title     string        // what all problems of this code have in common
-	Detail    string        // what the service says beyond that, or what is wrong with the call
+	Detail    string        // the particulars of this problem, or what is wrong with the call
 	RequestID string        // under which the service's log has the request
 	Wait      time.Duration // a useful one, rounded up to seconds; 0 = not known
-	// whether the service says that the same request may succeed later, and that repeating it does
-	// no harm
+	// the same request may succeed later, according to the service, and repeating it does no harm
 	Retryable bool
 	See       string // where to read on. It may hold the token: not for a log
 
-	class error // if the code does not tell it; nil = an unknown outcome
+	class error // if the code does not determine it; nil = an unknown outcome
 	read  bool  // the call changes nothing
 	cause *cause
 }
 
-// Error says the operation, what it was told, and why. It holds no token and no proof of a claim or
+// Error reports the operation, the answer, and why. It holds no token and no proof of a claim or
 // lease.
 func (e *Error) Error() string {
 	var text strings.Builder
@@ -155,7 +153,7 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// origin says who answered what.
+// origin is the source of an answer.
 func (e *Error) origin() (parts []string) {
 	parts = append(parts, fmt.Sprintf("status %d", e.Status))
 	if e.Code != "" {
@@ -170,7 +168,7 @@ func (e *Error) origin() (parts []string) {
 // RetryAfter returns Wait.
 func (e *Error) RetryAfter() time.Duration { return e.Wait }
 
-// Unwrap gives what the call was told and, where no answer came, the cause: errors.Is finds
+// Unwrap returns the sentinel and, if no answer came, the cause: errors.Is finds
 // context.DeadlineExceeded and syscall.ECONNREFUSED as well.
 func (e *Error) Unwrap() []error {
 	if e.cause == nil {
@@ -194,7 +192,8 @@ func (e *Error) kind() error {
 	return kind
 }
 
-// cause is what a call failed with, for errors.Is and errors.As, under a text without secrets.
+// cause is the underlying error of a call, for errors.Is and errors.As, under a text without
+// secrets.
 type cause struct {
 	text string
 	err  error

@@ -22,7 +22,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// told is what each problem of the token endpoints is.
+// told maps the problems of the token endpoints to errors.
 var told = map[wire.Code]error{
 	"invalid-request":              client.ErrInvalidRequest,
 	"invalid-name":                 client.ErrInvalidRequest,
@@ -47,7 +47,7 @@ var told = map[wire.Code]error{
 // statuses are those of problems that the catalogue does not hold yet.
 var statuses = map[wire.Code]int{"unauthorized": 401, "forbidden": 403, "too-many-requests": 429}
 
-// byStatus are those that are told by their status alone.
+// byStatus are those that are known by their status alone.
 var byStatus = []wire.Code{"unauthorized", "forbidden", "method-not-allowed", "too-many-requests"}
 
 // toldOfWorkers is what each problem of the worker-id endpoints is that no other has.
@@ -76,7 +76,7 @@ func problem(code wire.Code) wire.Problem {
 	return p
 }
 
-func TestEveryCodeIsTold(t *testing.T) {
+func TestEveryCodeIsReported(t *testing.T) {
 	for code, want := range both(told, toldOfWorkers) {
 		t.Run(string(code), func(t *testing.T) {
 			p := problem(code)
@@ -85,9 +85,9 @@ func TestEveryCodeIsTold(t *testing.T) {
 				w.Header().Set("X-Request-Id", "request-1")
 				p.Write(w)
 			})))
-			_, err := c.Claim(t.Context(), "secret-token", client.Terms{})
-			said := wantError(t, err, want)
-			expect.Equal(t, "the error of "+string(code), facts(*said), facts{
+			_, err := c.Claim(t.Context(), "secret-token", client.ClaimOptions{})
+			failure := wantError(t, err, want)
+			expect.Equal(t, "the error of "+string(code), facts(*failure), facts{
 				Op: "claim token", Code: string(code), Status: p.Status, Title: p.Title, Detail: p.Detail, RequestID: "request-1",
 				Wait: 2 * time.Second, Retryable: true, See: "/token/secret-token",
 			}, cmpopts.IgnoreUnexported(facts{}))
@@ -108,11 +108,11 @@ func TestEveryCodeOfTheCatalogueIsOfOneClass(t *testing.T) {
 	}
 }
 
-// ask claims a token of a service that answers as it is told.
+// ask claims a token of a service that answers as the handler does.
 func ask(t *testing.T, answer func(http.ResponseWriter)) error {
 	t.Helper()
 	c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) })))
-	_, err := c.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f"})
+	_, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f"})
 	return err
 }
 
@@ -170,16 +170,16 @@ func TestAnswersThatAreNotTheServices(t *testing.T) {
 		{302, "application/problem+json", `{"code":"idempotency-token-unknown"}`, client.ErrUnknownOutcome},
 	} {
 		err := ask(t, func(w http.ResponseWriter) { says(row.status, row.media, row.body)(w, nil, nil) })
-		said := wantError(t, err, row.want, "status", row.status, "body", row.body)
+		failure := wantError(t, err, row.want, "status", row.status, "body", row.body)
 		asked := fmt.Sprintf("an answer %d %s", row.status, row.body)
-		expect.Equal(t, asked+": whether a code is told", said.Code != "", strings.Contains(row.body, "newer"))
-		expect.Equal(t, asked+": the status told", said.Status, row.status)
+		expect.Equal(t, asked+": whether it has a code", failure.Code != "", strings.Contains(row.body, "newer"))
+		expect.Equal(t, asked+": the status", failure.Status, row.status)
 		without(t, asked+": the error's text", err.Error(), "\x1b", "\n", "<")
 	}
 }
 
-// A look changes nothing: whatever came instead of an answer, it was just not served.
-func TestALookThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
+// A read changes nothing: without an answer it was just not served.
+func TestAReadThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
 	for name, answer := range map[string]fault{
 		"proxy":     says(502, "text/html", "bad gateway"),
 		"unknown":   says(503, "application/problem+json", `{"code":"outcome-unknown"}`),
@@ -195,7 +195,7 @@ func TestALookThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-func TestATokenThatCanNotBeOneWasNotIssued(t *testing.T) {
+func TestATokenThatCannotBeOneWasNotIssued(t *testing.T) {
 	for _, body := range []string{`{}`, `{"token":"a/b"}`, `{"token":""}`, `{"token":1}`} {
 		c := answering(t, 201, body)
 		_, err := c.Issue(t.Context(), "", 0)
@@ -206,7 +206,7 @@ func TestATokenThatCanNotBeOneWasNotIssued(t *testing.T) {
 func TestFieldsThatAreNotKnownAreTolerated(t *testing.T) {
 	const grant = `{"outcome":"granted","lease":"lease","fence":7,"attempt":1,"lease_until":"2026-11-20T15:35:46.279Z","newer":{"than":["this","client"]}}`
 	c := answering(t, 200, grant)
-	outcome, err := c.Claim(t.Context(), "a-token", client.Terms{})
+	outcome, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{})
 	succeeds(t, "Claim, answered with a new field", err)
 	expect.Equal(t, "Claim, answered with a new field", outcome.Grant.Fence, 7)
 	expect.Equal(t, "Claim, answered with a new field", outcome.Grant.Lease, "lease")
@@ -225,12 +225,12 @@ func TestAnAnswerThatIsTooLongIsNotRead(t *testing.T) {
 	}
 	for status, want := range map[int]error{200: client.ErrUnknownOutcome, 502: client.ErrUnknownOutcome, 404: client.ErrRefused} {
 		c := faced(t, endless(status), func(config *client.Config) { config.MaxAnswer = 10_000 })
-		_, err := c.Claim(t.Context(), "a-token", client.Terms{})
+		_, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{})
 		expect.Equal(t, "Claim, answered without end", wantError(t, err, want, "status", status).Status, status)
 		expect.Contains(t, "Claim, answered without end", err.Error(), "longer than")
 	}
 	c := answering(t, 200, `{"outcome":"replay","response":{"status":200,"body_base64":"`+strings.Repeat("AAAA", 5000)+`"}}`)
-	outcome, err := c.Claim(t.Context(), "a-token", client.Terms{})
+	outcome, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{})
 	succeeds(t, "Claim, answered with 15,000 bytes", err)
 	expect.Equal(t, "bytes of the answer", len(outcome.Answer.Body), 15_000)
 }
@@ -245,9 +245,9 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			http.Redirect(w, r, other+r.URL.Path, status)
 		})), func(config *client.Config) { config.HTTPClient = &http.Client{Transport: transport(t)} })
 		_, err := c.Issue(t.Context(), "", 0)
-		said := wantError(t, err, client.ErrUnknownOutcome, "status", status)
-		expect.Equal(t, "Issue, redirected", said.Status, status)
-		expect.Contains(t, "Issue, redirected", said.Detail, other)
+		failure := wantError(t, err, client.ErrUnknownOutcome, "status", status)
+		expect.Equal(t, "Issue, redirected", failure.Status, status)
+		expect.Contains(t, "Issue, redirected", failure.Detail, other)
 		wantError(t, c.Complete(t.Context(), "secret-token", "secret-lease", client.Answer{}), client.ErrUnknownOutcome, "status", status)
 		_, err = c.Status(t.Context(), "secret-token")
 		wantError(t, err, client.ErrUnavailable, "status", status)
@@ -291,7 +291,7 @@ func TestConfigurationIsChecked(t *testing.T) {
 		}
 	}
 	s := embedded(t)
-	prefixed := listen(t, http.StripPrefix("/coat/check", s.line.service))
+	prefixed := listen(t, http.StripPrefix("/coat/check", s.proxy.service))
 	c := connect(t, prefixed+"/coat/check/")
-	expect.Equal(t, "the state of a token issued behind a path", state(t, c, issue(t, c)), client.Issued)
+	expect.Equal(t, "the state of a token issued under a base path", state(t, c, issue(t, c)), client.Issued)
 }

@@ -35,15 +35,15 @@ func ExampleClient_Do() {
 		log.Fatal(err)
 	}
 
-	terms := client.Terms{Fingerprint: client.Fingerprint("charge", "order-42", "12.99 EUR")}
+	options := client.ClaimOptions{Fingerprint: client.Fingerprint("charge", "order-42", "12.99 EUR")}
 	charge := func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
 		fmt.Println("charging, attempt", attempt.Number)
 		return client.Answer{Status: 201, Body: []byte("paid")}, nil
 	}
 	for range 2 { // a job that is delivered twice
-		result, err := tokens.Do(ctx, token.Value, terms, charge)
+		result, err := tokens.Do(ctx, token.Value, options, charge)
 		if err != nil {
-			log.Fatal(err) // errors.Is tells: client.ErrInProgress, client.ErrInDoubt, …
+			log.Fatal(err) // errors.Is finds client.ErrInProgress, client.ErrInDoubt, …
 		}
 		fmt.Printf("%s, replayed: %t\n", result.Answer.Body, result.Replayed)
 	}
@@ -53,8 +53,8 @@ func ExampleClient_Do() {
 	// paid, replayed: true
 }
 
-// A program without Redis stamps ids that nobody else stamps: it leases a worker id of the service,
-// and asks for nothing more but its renewals.
+// A program without Redis stamps ids that no other process stamps: it leases a worker id of the
+// service, and asks for nothing more but its renewals.
 func ExampleClient_StampWorker() {
 	ctx := context.Background()
 	store, err := redisstore.Open(ctx, "embedded:")

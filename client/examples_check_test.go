@@ -186,7 +186,7 @@ func TestExamplesReplayEachOthersAnswers(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		token := issue(t, w.Client)
 		first := w.run(t, token, "--payload", "12,99 €")
-		terms := client.Terms{Fingerprint: client.Fingerprint("charge", "42", "12,99 €")}
+		terms := client.ClaimOptions{Fingerprint: client.Fingerprint("charge", "42", "12,99 €")}
 		result, err := w.Do(t.Context(), token, terms, mustNotRun(t))
 		var got answer
 		if err != nil || !result.Replayed || json.Unmarshal(result.Answer.Body, &got) != nil || got.Payment != first.Payment || result.Answer.Header["Content-Type"] != "application/json" {
@@ -224,7 +224,7 @@ func TestExamplesChargeOnceAmongTenAtOnce(t *testing.T) {
 		last := w.run(t, token)
 		payments[last.Payment] = true
 		if len(payments) != 1 || !last.Replayed {
-			t.Errorf("the workers told of the payments %v, the last ended with %+v, want one payment, replayed to the last", payments, last)
+			t.Errorf("the workers reported the payments %v, the last ended with %+v, want one payment, replayed to the last", payments, last)
 		}
 		w.chargedOnce(t, last.Payment)
 	})
@@ -275,7 +275,7 @@ func TestExamplesEndWhenSuperseded(t *testing.T) {
 // Under hold the heartbeat's answer is how a worker learns that its claim is gone.
 func TestExamplesEndWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
-		w.line.disturb(only("extend", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`)))
+		w.proxy.disturb(only("extend", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`)))
 		got := w.run(t, issue(t, w.Client), "--lease-ms", "300", "--wait-for", filepath.Join(w.dir, "never"))
 		w.refused(t, got, "idempotency-superseded", 1)
 	})
@@ -285,7 +285,7 @@ func TestExamplesSendHeartbeats(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		token, gate := issue(t, w.Client), filepath.Join(w.dir, "gate")
 		first := w.start(t, token, "--lease-ms", "5000", "--wait-for", gate)
-		expect.Eventually(t, "heartbeats", func() bool { return w.line.count("extend") >= 4 })
+		expect.Eventually(t, "heartbeats", func() bool { return w.proxy.count("extend") >= 4 })
 		status, err := w.Status(t.Context(), token)
 		succeeds(t, "Status", err)
 		expect.Equal(t, "attempts of a worker that sends heartbeats", status.Attempts, 1)
@@ -301,7 +301,7 @@ func TestExamplesSendHeartbeats(t *testing.T) {
 func TestExamplesKnowWhatALostReplyMeans(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
 		for name, lose := range map[string]fault{"lost": loseReply, "cut off": cutOff, "proxy": says(502, "text/html", "bad gateway")} {
-			w.line.disturb(only("claim", 0, lose))
+			w.proxy.disturb(only("claim", 0, lose))
 			token := issue(t, w.Client)
 			w.refused(t, w.run(t, token), "unknown-outcome", 1)
 			expect.Equal(t, "the token's state after a claim that was never answered", state(t, w.Client, token), client.Issued)
@@ -309,18 +309,18 @@ func TestExamplesKnowWhatALostReplyMeans(t *testing.T) {
 				t.Fatalf("after a claim whose reply is %s: the ledger has %+v, want nothing", name, charges)
 			}
 		}
-		w.line.disturb(only("claim", 0, func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		w.proxy.disturb(only("claim", 0, func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 			http.Redirect(rw, r, r.URL.Path, http.StatusTemporaryRedirect)
 			return true
 		}))
 		w.refused(t, w.run(t, issue(t, w.Client)), "unknown-outcome", 1)
 
 		for n, lose := range []fault{loseReply, says(502, "text/html", "bad gateway")} {
-			before := w.line.count("complete")
-			w.line.disturb(only("complete", 2, lose))
+			before := w.proxy.count("complete")
+			w.proxy.disturb(only("complete", 2, lose))
 			token := issue(t, w.Client)
 			first := w.run(t, token)
-			if n := w.line.count("complete") - before; first.code != 0 || first.Replayed || n != 3 {
+			if n := w.proxy.count("complete") - before; first.code != 0 || first.Replayed || n != 3 {
 				t.Errorf("a worker that loses two replies to complete ended with %+v after %d requests, want exit code 0, no replay and 3 requests", first, n)
 			}
 			if got := w.run(t, token); got.Payment != first.Payment || !got.Replayed {
@@ -338,14 +338,14 @@ func TestExamplesKnowThatNothingWasDone(t *testing.T) {
 		web := httptest.NewServer(nil)
 		web.Close()
 		w.refused(t, w.run(t, "a-token", "--server", web.URL), "unavailable", 75)
-		w.line.disturb(only("claim", 1, says(503, "application/problem+json", `{"code":"store-unavailable","retryable":true}`)))
+		w.proxy.disturb(only("claim", 1, says(503, "application/problem+json", `{"code":"store-unavailable","retryable":true}`)))
 		w.refused(t, w.run(t, "a-token"), "store-unavailable", 75)
 	})
 }
 
-func TestExamplesTellThatAnAnswerIsNotRecorded(t *testing.T) {
+func TestExamplesReportThatAnAnswerIsNotRecorded(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
-		w.line.disturb(only("complete", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`)))
+		w.proxy.disturb(only("complete", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`)))
 		got := w.run(t, issue(t, w.Client))
 		if got.Error != "idempotency-token-unknown" || got.Recorded == nil || *got.Recorded || got.code != 1 || len(w.charged(t)) != 1 {
 			t.Errorf("the worker ended with %+v, want idempotency-token-unknown, exit code 1, not recorded, and one payment in the ledger", got)

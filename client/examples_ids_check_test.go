@@ -126,8 +126,8 @@ func TestIDsFromPythonOverFaults(t *testing.T) {
 	}
 	renewed := func(times int) {
 		t.Helper()
-		from := s.line.count("renew")
-		expect.Eventually(t, "renewals", func() bool { return s.line.count("renew") >= from+times })
+		from := s.proxy.count("renew")
+		expect.Eventually(t, "renewals", func() bool { return s.proxy.count("renew") >= from+times })
 	}
 	held := func() (n int) {
 		ring, err := s.Ring(t.Context(), "orders", 0, 8)
@@ -141,7 +141,7 @@ func TestIDsFromPythonOverFaults(t *testing.T) {
 	}
 	expect.Eventually(t, "all stamp", func() bool { return held() == 4 })
 	for name, lose := range map[string]fault{"lost": loseReply, "ended": hangUp, "proxy": says(502, "text/html", "bad gateway")} {
-		s.line.disturb(only("renew", 4, lose))
+		s.proxy.disturb(only("renew", 4, lose))
 		renewed(8)
 		expect.Equal(t, "worker ids held after renewals that were "+name, held(), 4)
 	}
@@ -162,10 +162,10 @@ func TestIDsFromPythonOverFaults(t *testing.T) {
 		}
 		all = append(all, ids)
 	}
-	s.line.disturb(hangUp) // for good
+	s.proxy.disturb(hangUp) // for good
 	for _, process := range processes[2:] {
 		code, ids, parts := stamped(t, process, "41/3/12")
-		got := s.behind(t, parts[0].Worker)
+		got := s.directSlot(t, parts[0].Worker)
 		if last := parts[len(parts)-1].Time; code != 75 || !last.Before(got.NotAfter.Add(-200*time.Millisecond)) || parts[0].Time.Before(got.NotBefore) {
 			t.Errorf("a process without its service: exit code %d, stamped from %v until %v, its slot is %+v, want 75, and ids within its window, 200 ms before its end: %s",
 				code, parts[0].Time, last, got, &process.stderr)
@@ -175,10 +175,10 @@ func TestIDsFromPythonOverFaults(t *testing.T) {
 	once(t, all...)
 }
 
-// behind looks at a slot behind the line.
-func (s *service) behind(t testing.TB, worker int) client.Slot {
+// directSlot reads a slot without the proxy.
+func (s *service) directSlot(t testing.TB, worker int) client.Slot {
 	t.Helper()
-	return slot(t, connect(t, listen(t, s.line.service)), "orders", worker)
+	return slot(t, connect(t, listen(t, s.proxy.service)), "orders", worker)
 }
 
 // A process is stopped for longer than its lease, and others get its worker id: when it goes on it
@@ -186,7 +186,7 @@ func (s *service) behind(t testing.TB, worker int) client.Slot {
 func TestIDsFromPythonThatWasPaused(t *testing.T) {
 	s := embedded(t)
 	first := stamper(t, s.url, "--n", "0", "--rate", "1000", "--ttl-ms", "5000", "--layout", "41/1/12")
-	expect.Eventually(t, "it renews", func() bool { return s.line.count("renew") >= 2 })
+	expect.Eventually(t, "it renews", func() bool { return s.proxy.count("renew") >= 2 })
 	must(t, "SIGSTOP", first.cmd.Process.Signal(syscall.SIGSTOP))
 	expect.Eventually(t, "its window ends", func() bool { return slot(t, s.Client, "orders", 0).State == "free" })
 	window := slot(t, s.Client, "orders", 0)
@@ -215,8 +215,8 @@ func TestIDsFromPythonThatWasPaused(t *testing.T) {
 // Seconds are stamped only where the whole second lies in the window, also at its end.
 func TestIDsFromPythonInSeconds(t *testing.T) {
 	s := embedded(t)
-	s.line.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
-		return verb(r) == "renew" && s.line.count("renew") > 4 && hangUp(w, r, service)
+	s.proxy.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+		return verb(r) == "renew" && s.proxy.count("renew") > 4 && hangUp(w, r, service)
 	})
 	process := stamper(t, s.url, "--n", "0", "--rate", "500", "--ttl-ms", "6000", "--layout", "32/10/21@s")
 	code, _, parts := stamped(t, process, "32/10/21@s")
@@ -270,9 +270,9 @@ func TestIDsFromPythonKnowWhatTheServiceSays(t *testing.T) {
 		"other layout": {nil, s.url, []string{"--layout", "41/5/7"}, 1, "layout-mismatch"},
 		"no layout":    {nil, s.url, []string{"--layout", "nonsense"}, 1, "invalid-request"},
 	} {
-		s.line.disturb(nil)
+		s.proxy.disturb(nil)
 		acquire(t, s.Client, "orders", client.WorkerRequest{TTL: 15 * time.Second})
-		s.line.disturb(row.fault)
+		s.proxy.disturb(row.fault)
 		process := stamper(t, row.url, row.args...)
 		code, ids, _ := stamped(t, process, "41/10/12")
 		if code != row.code || len(ids) != 0 || !strings.Contains(process.stderr.String(), row.says) || strings.Contains(process.stderr.String(), "Traceback") {
@@ -280,16 +280,16 @@ func TestIDsFromPythonKnowWhatTheServiceSays(t *testing.T) {
 		}
 	}
 	// A reply that was lost costs a worker id, and the next is another.
-	s.line.disturb(only("acquire", 1, loseReply))
+	s.proxy.disturb(only("acquire", 1, loseReply))
 	process := stamper(t, s.url, "--patience", "20")
 	if code, ids, _ := stamped(t, process, "41/10/12"); code != 0 || len(ids) != 10 {
 		t.Errorf("after a reply that was lost: exit code %d, %d ids, want 0 and 10: %s", code, len(ids), &process.stderr)
 	}
-	s.line.disturb(only("renew", 1, says(410, "application/problem+json", `{"code":"lease-lost"}`)))
+	s.proxy.disturb(only("renew", 1, says(410, "application/problem+json", `{"code":"lease-lost"}`)))
 	process = stamper(t, s.url, "--n", "0", "--rate", "100", "--layout", "41/10/12")
 	code, _, _ := stamped(t, process, "41/10/12")
-	if code != 75 || !strings.Contains(process.stderr.String(), "lease-lost") || s.line.count("renew") != 1 {
-		t.Errorf("whose lease is lost: exit code %d after %d renewals, want 75 and `lease-lost` after 1: %s", code, s.line.count("renew"), &process.stderr)
+	if code != 75 || !strings.Contains(process.stderr.String(), "lease-lost") || s.proxy.count("renew") != 1 {
+		t.Errorf("whose lease is lost: exit code %d after %d renewals, want 75 and `lease-lost` after 1: %s", code, s.proxy.count("renew"), &process.stderr)
 	}
 }
 
@@ -297,7 +297,7 @@ func TestIDsFromPythonKnowWhatTheServiceSays(t *testing.T) {
 func TestIDsFromPythonRenewWithTheWholeProof(t *testing.T) {
 	s := embedded(t)
 	proofs, done := make(chan map[string]any, 3), make(chan struct{})
-	s.line.disturb(only("renew", 3, func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+	s.proxy.disturb(only("renew", 3, func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		proofs <- readJSON(t, r)
 		if len(proofs) == 3 {
 			close(done)

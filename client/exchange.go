@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 )
 
-// call is one request of the protocol and what its answer has to be.
+// call is one request of the protocol and its expected answer.
 type call struct {
 	op     string // as errors name it
 	method string
@@ -28,9 +28,9 @@ type call struct {
 	into   any    // where the answer's JSON goes; nil = the answer has none
 }
 
-// largeBody is from how many bytes on a body waits until the service says that it takes it. A
-// service that refuses a large body without having read it closes the connection, and its answer
-// would be lost.
+// largeBody is the size in bytes from which on a body waits until the service accepts it. A service
+// that refuses a large body without having read it closes the connection, and its answer would be
+// lost.
 const largeBody = 128 << 10
 
 // exchange sends a request, once, and reads its answer. Every failure is an *Error.
@@ -108,7 +108,7 @@ func quoted(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-// because completes an error of which the service said nothing.
+// because completes an error without an answer of the service.
 func (e *Error) because(class, err error, call call) *Error {
 	if about, ok := errors.AsType[*url.Error](err); ok {
 		err = about.Err // without the URL, which holds the token
@@ -129,7 +129,7 @@ func (call call) unreadable() error {
 	return failure.because(ErrUnknownOutcome, errUnreadable, call)
 }
 
-// contact notes whether a request was given a connection.
+// contact records whether a request was given a connection.
 type contact struct{ asked, had atomic.Bool }
 
 func (c *contact) trace() *httptrace.ClientTrace {
@@ -140,7 +140,7 @@ func (c *contact) trace() *httptrace.ClientTrace {
 }
 
 // class judges a request that got no answer. Nothing was sent if a connection was asked for and
-// never came about. A transport that tells neither may have sent it.
+// never came about. A transport that reports neither may have sent it.
 func (c *contact) class() error {
 	if c.asked.Load() && !c.had.Load() {
 		return ErrUnavailable

@@ -26,7 +26,7 @@ func verbs(c *client.Client, token, lease string) map[string]func(context.Contex
 	return map[string]func(context.Context) error{
 		"issue": func(ctx context.Context) error { _, err := c.Issue(ctx, "", 0); return err },
 		"claim": func(ctx context.Context) error {
-			_, err := c.Claim(ctx, token, client.Terms{Fingerprint: "f"})
+			_, err := c.Claim(ctx, token, client.ClaimOptions{Fingerprint: "f"})
 			return err
 		},
 		"complete": func(ctx context.Context) error { return c.Complete(ctx, token, lease, client.Answer{}) },
@@ -40,21 +40,21 @@ func TestALostReplyIsAnUnknownOutcomeAndOnlyAClaimIsSentAgain(t *testing.T) {
 	for verb := range verbs(nil, "", "") {
 		for name, lose := range map[string]fault{"served": loseReply, "not served": hangUp, "cut off": cutOff} {
 			t.Run(verb+" "+name, func(t *testing.T) {
-				s.line.disturb(nil)
+				s.proxy.disturb(nil)
 				// this leaves a connection that the next request takes: net/http might send again
 				// on another
 				token := issue(t, s.Client)
 				lease := "none"
 				if verb != "issue" && verb != "claim" {
-					lease = claim(t, s.Client, token, client.Terms{Fingerprint: "f"}).Lease
+					lease = claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f"}).Lease
 				}
-				s.line.disturb(lose)
-				before := s.line.count(verb)
+				s.proxy.disturb(lose)
+				before := s.proxy.count(verb)
 				err := verbs(s.Client, token, lease)[verb](t.Context())
 				wantError(t, err, client.ErrUnknownOutcome)
 				// only a claim says by its owner that it is the same
 				times := map[bool]int{false: 1, true: 5}[verb == "claim"]
-				expect.Equal(t, "how often it was sent", s.line.count(verb)-before, times)
+				expect.Equal(t, "how often it was sent", s.proxy.count(verb)-before, times)
 				without(t, "the error's text", err.Error(), token)
 				if lease != "none" {
 					without(t, "the error's text", err.Error(), lease)
@@ -75,25 +75,25 @@ func cutOff(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
 
 // What the package's documentation says of each lost reply.
 func (s *service) claimLost(t *testing.T) {
-	defer s.line.disturb(nil)
+	defer s.proxy.disturb(nil)
 	for _, lose := range []fault{loseReply, hangUp, cutOff, says(503, "application/problem+json", `{"code":"outcome-unknown"}`)} {
 		token := issue(t, s.Client)
-		s.line.disturb(only("claim", 2, lose))
-		grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f", Lease: time.Hour})
+		s.proxy.disturb(only("claim", 2, lose))
+		grant := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 		expect.Equal(t, "the attempt of a claim that lost two replies", grant.Attempt, 1)
 		succeeds(t, "Complete of a claim that lost two replies", s.Complete(t.Context(), token, grant.Lease, client.Answer{}))
 	}
 }
 
 func (s *service) claimNeverAnswered(t *testing.T) {
-	defer s.line.disturb(nil)
-	token, terms := issue(t, s.Client), client.Terms{Fingerprint: "f", Lease: time.Hour, Owner: "an-owner-of-16-characters"}
-	s.line.disturb(only("claim", 0, loseReply))
+	defer s.proxy.disturb(nil)
+	token, terms := issue(t, s.Client), client.ClaimOptions{Fingerprint: "f", Lease: time.Hour, Owner: "an-owner-of-16-characters"}
+	s.proxy.disturb(only("claim", 0, loseReply))
 	_, err := s.Claim(t.Context(), token, terms)
 	wantError(t, err, client.ErrUnknownOutcome)
 	without(t, "the error's text", err.Error(), terms.Owner)
-	s.line.disturb(nil)
-	_, err = s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
+	s.proxy.disturb(nil)
+	_, err = s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrInProgress)
 	grant := claim(t, s.Client, token, terms)
 	expect.Equal(t, "the lease of the owner that asks again", grant.Lease, terms.Owner)
@@ -106,35 +106,35 @@ func (s *service) claimNeverAnswered(t *testing.T) {
 func TestARefusalAfterALostClaimLeavesItsOutcomeUnknown(t *testing.T) {
 	s := embedded(t)
 	var claims atomic.Int64
-	s.line.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+	s.proxy.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 		if claims.Add(1) == 1 {
 			return loseReply(w, r, service)
 		}
 		return says(503, "application/problem+json", `{"code":"store-unavailable","retryable":true}`)(w, r, service)
 	})
-	_, err := s.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f"})
+	_, err := s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrUnknownOutcome)
-	s.line.disturb(only("claim", 1, loseReply))
-	_, err = s.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f"})
+	s.proxy.disturb(only("claim", 1, loseReply))
+	_, err = s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrUnknownToken)
 }
 
 func TestAnOwnerThatIsNoneIsNotSent(t *testing.T) {
 	s := embedded(t)
 	for _, owner := range []string{"fifteen-letters", strings.Repeat("o", 129), "an owner with spaces", "sixteen-letters\r\n"} {
-		_, err := s.Claim(t.Context(), "a-token", client.Terms{Fingerprint: "f", Owner: owner})
+		_, err := s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f", Owner: owner})
 		wantError(t, err, client.ErrInvalidRequest, "owner", owner)
 		without(t, "the error's text", err.Error(), owner)
 	}
-	expect.Equal(t, "claims sent", s.line.count("claim"), 0)
+	expect.Equal(t, "claims sent", s.proxy.count("claim"), 0)
 }
 
 func (s *service) askedAgain(t *testing.T) {
-	defer s.line.disturb(nil)
+	defer s.proxy.disturb(nil)
 	for _, verb := range []string{"complete", "extend", "release"} {
 		token := issue(t, s.Client)
-		grant := claim(t, s.Client, token, client.Terms{Fingerprint: "f"})
-		s.line.disturb(only(verb, 1, loseReply))
+		grant := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f"})
+		s.proxy.disturb(only(verb, 1, loseReply))
 		write := verbs(s.Client, token, grant.Lease)[verb]
 		wantError(t, write(t.Context()), client.ErrUnknownOutcome, "verb", verb)
 		succeeds(t, verb+" again", write(t.Context()))
@@ -242,37 +242,37 @@ func TestAnEndedContextSendsNothing(t *testing.T) {
 		err := write(ctx)
 		wantError(t, err, client.ErrRefused, "verb", verb)
 		expect.Error(t, verb+" with a context that has ended", err, context.Canceled)
-		expect.Equal(t, "how often "+verb+" was sent", s.line.count(verb), 0)
+		expect.Equal(t, "how often "+verb+" was sent", s.proxy.count(verb), 0)
 	}
 }
 
-// mute tells nothing of what it does.
+// mute reports nothing of what it does.
 type mute struct{}
 
 func (mute) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("something failed")
 }
 
-func TestATransportThatTellsNothingMayHaveSentIt(t *testing.T) {
+func TestATransportThatReportsNothingMayHaveSentIt(t *testing.T) {
 	c := connect(t, "http://h", func(config *client.Config) { config.HTTPClient = &http.Client{Transport: mute{}} })
-	_, err := c.Claim(t.Context(), "a-token", client.Terms{})
+	_, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{})
 	wantError(t, err, client.ErrUnknownOutcome)
 }
 
 func TestHTTP2(t *testing.T) {
 	s := embedded(t)
-	web := httptest.NewUnstartedServer(s.line)
+	web := httptest.NewUnstartedServer(s.proxy)
 	web.EnableHTTP2 = true
 	web.StartTLS()
 	t.Cleanup(web.Close)
 	c := connect(t, web.URL, func(config *client.Config) { config.HTTPClient = web.Client() })
 	token := issue(t, c)
-	s.line.disturb(only("claim", 1, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+	s.proxy.disturb(only("claim", 1, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 		expect.Equal(t, "the protocol of the request", r.Proto, "HTTP/2.0")
 		return loseReply(w, r, service)
 	}))
-	expect.Equal(t, "the attempt of a claim that lost a reply", claim(t, c, token, client.Terms{Fingerprint: "f"}).Attempt, 1)
-	expect.Equal(t, "claims that came", s.line.count("claim"), 2)
+	expect.Equal(t, "the attempt of a claim that lost a reply", claim(t, c, token, client.ClaimOptions{Fingerprint: "f"}).Attempt, 1)
+	expect.Equal(t, "claims that came", s.proxy.count("claim"), 2)
 	untrusted := connect(t, web.URL)
 	_, err := untrusted.Issue(t.Context(), "", 0)
 	wantError(t, err, client.ErrUnavailable)
@@ -283,10 +283,10 @@ func TestAStoreThatIsAwayIsARefusalOfTheService(t *testing.T) {
 	s := serve(t, open(t, redis.URL()))
 	token := issue(t, s.Client)
 	redis.Kill()
-	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
-	said := wantError(t, err, client.ErrUnavailable)
-	if said.Wait == 0 || !said.Retryable || said.Status != 503 {
-		t.Errorf("Claim while Redis is away: got %+v, want status 503, retryable after a while", said)
+	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
+	failure := wantError(t, err, client.ErrUnavailable)
+	if failure.Wait == 0 || !failure.Retryable || failure.Status != 503 {
+		t.Errorf("Claim while Redis is away: got %+v, want status 503, retryable after a while", failure)
 	}
 }
 
@@ -297,10 +297,10 @@ func TestAStoreThatHangsIsAnUnknownOutcome(t *testing.T) {
 	s := serve(t, storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Second}))
 	token := issue(t, s.Client)
 	redis.Pause()
-	_, err := s.Claim(t.Context(), token, client.Terms{Fingerprint: "f"})
-	said := wantError(t, err, client.ErrUnknownOutcome)
-	expect.Equal(t, "the code told while Redis hangs", said.Code, "outcome-unknown")
-	expect.Equal(t, "the status told while Redis hangs", said.Status, 503)
+	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
+	failure := wantError(t, err, client.ErrUnknownOutcome)
+	expect.Equal(t, "the code while Redis hangs", failure.Code, "outcome-unknown")
+	expect.Equal(t, "the status while Redis hangs", failure.Status, 503)
 	_, err = s.Status(t.Context(), token)
 	wantError(t, err, client.ErrUnavailable)
 }

@@ -16,7 +16,7 @@ import (
 // exact.
 
 // attempt runs Do in the background and returns what becomes of it.
-func (s *service) attempt(ctx context.Context, token string, terms client.Terms, work func(context.Context, *client.Attempt) (client.Answer, error)) <-chan ended {
+func (s *service) attempt(ctx context.Context, token string, terms client.ClaimOptions, work func(context.Context, *client.Attempt) (client.Answer, error)) <-chan ended {
 	result := make(chan ended, 1)
 	go func() {
 		got, err := s.Do(ctx, token, terms, work)
@@ -37,7 +37,7 @@ func whenLost(causes chan<- error, at *time.Time) func(context.Context, *client.
 		<-ctx.Done()
 		*at = time.Now()
 		causes <- context.Cause(ctx)
-		return done, nil // it did not look why
+		return done, nil // it did not check why
 	}
 }
 
@@ -57,40 +57,40 @@ func TestHeartbeatKeepsALongWorkersClaim(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
-			first := s.attempt(t.Context(), token, client.Terms{Policy: policy, Lease: 10 * time.Second}, sleeping(20*time.Minute))
+			first := s.attempt(t.Context(), token, client.ClaimOptions{Policy: policy, Lease: 10 * time.Second}, sleeping(20*time.Minute))
 			for range 15 {
 				time.Sleep(time.Minute)
-				_, err := s.Do(t.Context(), token, client.Terms{Policy: policy}, mustNotRun(t))
+				_, err := s.Do(t.Context(), token, client.ClaimOptions{Policy: policy}, mustNotRun(t))
 				wantError(t, err, client.ErrInProgress)
 			}
 			got := <-first
 			isDone(t, "Do that worked for 20 minutes", got.Result, got.err, false)
-			result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
+			result, err := s.Do(t.Context(), token, client.ClaimOptions{}, mustNotRun(t))
 			isDone(t, "Do afterwards", result, err, true)
-			if n := s.line.count("extend"); n < 330 || n > 365 {
+			if n := s.proxy.count("extend"); n < 330 || n > 365 {
 				t.Errorf("%d heartbeats in 20 minutes, want 330 to 365: one each 3.3 s", n)
 			}
 		})
 	}
 }
 
-// The service falls silent in the middle: from the lease's end on somebody else may run, as far as
-// this process can know.
+// The service falls silent in the middle: from the lease's end on another attempt may run, as far
+// as this process can know.
 func TestUnderTakeoverWorkEndsByItsOwnClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		token, terms := issue(t, s.Client), client.Terms{Policy: client.Takeover, Lease: 9 * time.Second}
+		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.Takeover, Lease: 9 * time.Second}
 		causes, at, begun := make(chan error, 1), time.Time{}, time.Now()
 		first := s.attempt(t.Context(), token, terms, whenLost(causes, &at))
 		time.Sleep(7 * time.Second) // two heartbeats got through, the last after 6 s
-		s.line.disturb(only("extend", 0, silent))
+		s.proxy.disturb(only("extend", 0, silent))
 		expect.Error(t, "the cause of the function's context", <-causes, client.ErrSuperseded)
 		if after := at.Sub(begun); after != 15*time.Second {
 			t.Errorf("it ended after %v, one lease after the last heartbeat was at 15 s", after)
 		}
-		// Nobody has taken over: the answer is still the true owner's to record.
+		// No other attempt has taken over: the answer is still the true owner's to record.
 		got := <-first
-		isDone(t, "Do that nobody has superseded", got.Result, got.err, false)
+		isDone(t, "Do that was not superseded", got.Result, got.err, false)
 	})
 }
 
@@ -107,7 +107,7 @@ func TestUnderTakeoverTrustCountsFromBeforeSending(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
 			answered := false // a heartbeat
-			s.line.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+			s.proxy.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 				if row.fault(w, r, service) {
 					answered = verb(r) == "extend"
 					return true
@@ -115,7 +115,7 @@ func TestUnderTakeoverTrustCountsFromBeforeSending(t *testing.T) {
 				return verb(r) == "extend" && silent(w, r, service)
 			})
 			causes, at, begun := make(chan error, 1), time.Time{}, time.Now()
-			got := <-s.attempt(t.Context(), token, client.Terms{Policy: client.Takeover, Lease: 9 * time.Second}, whenLost(causes, &at))
+			got := <-s.attempt(t.Context(), token, client.ClaimOptions{Policy: client.Takeover, Lease: 9 * time.Second}, whenLost(causes, &at))
 			succeeds(t, "Do, late: "+name, got.err)
 			expect.Equal(t, "when the function's context ended, late: "+name, at.Sub(begun), row.ends)
 			expect.Equal(t, "whether a heartbeat was answered, late: "+name, answered, row.ends > 9*time.Second)
@@ -126,8 +126,8 @@ func TestUnderTakeoverTrustCountsFromBeforeSending(t *testing.T) {
 func TestAnAttemptThatIsTakenOverIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		token, terms := issue(t, s.Client), client.Terms{Policy: client.Takeover, Lease: 3 * time.Second}
-		s.line.disturb(only("extend", 0, hangUp))
+		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.Takeover, Lease: 3 * time.Second}
+		s.proxy.disturb(only("extend", 0, hangUp))
 		causes, at := make(chan error, 1), time.Time{}
 		first := s.attempt(t.Context(), token, terms, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
 			answer, err := whenLost(causes, &at)(ctx, attempt)
@@ -158,17 +158,17 @@ func TestWorkEndsWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
 		for _, policy := range []client.Policy{client.Hold, client.Takeover} {
 			synctest.Test(t, func(t *testing.T) {
 				s := bubble(t)
-				s.line.disturb(only("extend", 0, says(409, "application/problem+json", `{"code":"`+code+`"}`)))
+				s.proxy.disturb(only("extend", 0, says(409, "application/problem+json", `{"code":"`+code+`"}`)))
 				begun := time.Now()
-				_, err := s.Do(t.Context(), issue(t, s.Client), client.Terms{Policy: policy, Lease: 9 * time.Second}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+				_, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{Policy: policy, Lease: 9 * time.Second}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
 					<-ctx.Done()
-					expect.Equal(t, "when the function's context ended, told "+code, time.Since(begun), 3*time.Second)
-					expect.Error(t, "the cause of the function's context, told "+code, context.Cause(ctx), want)
+					expect.Equal(t, "when the function's context ended, on "+code, time.Since(begun), 3*time.Second)
+					expect.Error(t, "the cause of the function's context, on "+code, context.Cause(ctx), want)
 					return client.Answer{}, errProvider
 				})
-				expect.Error(t, "Do, told "+code, err, errProvider)
-				expect.Error(t, "Do, told "+code, err, want)
-				expect.Equal(t, "heartbeats, told "+code, s.line.count("extend"), 1)
+				expect.Error(t, "Do, on "+code, err, errProvider)
+				expect.Error(t, "Do, on "+code, err, want)
+				expect.Equal(t, "heartbeats, on "+code, s.proxy.count("extend"), 1)
 			})
 		}
 	}
@@ -178,14 +178,14 @@ func TestUnderHoldWorkGoesOnWhileTheServiceIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
 		token := issue(t, s.Client)
-		s.line.disturb(only("extend", 0, silent))
-		first := s.attempt(t.Context(), token, client.Terms{Lease: 9 * time.Second}, sleeping(time.Minute))
+		s.proxy.disturb(only("extend", 0, silent))
+		first := s.attempt(t.Context(), token, client.ClaimOptions{Lease: 9 * time.Second}, sleeping(time.Minute))
 		time.Sleep(30 * time.Second)
-		_, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
+		_, err := s.Do(t.Context(), token, client.ClaimOptions{}, mustNotRun(t))
 		wantError(t, err, client.ErrInDoubt)
 		got := <-first
 		isDone(t, "Do while the service is silent", got.Result, got.err, false)
-		result, err := s.Do(t.Context(), token, client.Terms{}, mustNotRun(t))
+		result, err := s.Do(t.Context(), token, client.ClaimOptions{}, mustNotRun(t))
 		isDone(t, "Do after the late answer", result, err, true)
 	})
 }
@@ -194,8 +194,8 @@ func TestUnderHoldWorkGoesOnWhileTheServiceIsSilent(t *testing.T) {
 func TestAHeartbeatThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		s.line.disturb(only("extend", 1, silent))
-		result, err := s.Do(t.Context(), issue(t, s.Client), client.Terms{Policy: client.Takeover, Lease: 9 * time.Second}, sleeping(14*time.Second))
+		s.proxy.disturb(only("extend", 1, silent))
+		result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{Policy: client.Takeover, Lease: 9 * time.Second}, sleeping(14*time.Second))
 		isDone(t, "Do with one heartbeat that hangs", result, err, false)
 	})
 }
@@ -235,7 +235,7 @@ func TestDoReturnsWhenNoHeartbeatIsUnderWay(t *testing.T) {
 					}
 					_ = recover() // it panicked, or not
 				}()
-				_, _ = c.Do(t.Context(), issue(t, c), client.Terms{Lease: 9 * time.Second}, work)
+				_, _ = c.Do(t.Context(), issue(t, c), client.ClaimOptions{Lease: 9 * time.Second}, work)
 			}()
 		}
 	})
@@ -245,7 +245,7 @@ func TestDoReturnsWhenNoHeartbeatIsUnderWay(t *testing.T) {
 func TestHeartbeatOutlivesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		token, terms := issue(t, s.Client), client.Terms{Policy: client.Takeover, Lease: 9 * time.Second}
+		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.Takeover, Lease: 9 * time.Second}
 		ctx, cancel := context.WithCancel(t.Context())
 		first := s.attempt(ctx, token, terms, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
 			<-ctx.Done()

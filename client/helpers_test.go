@@ -37,13 +37,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// service is a coatcheck service behind a line that a test can disturb.
+// service is a coatcheck service with a proxy in front that a test can disturb.
 type service struct {
 	*client.Client
 
 	url   string
 	store *redisstore.Store
-	line  *line
+	proxy *proxy
 	wires http.RoundTripper // to the service, in a bubble
 }
 
@@ -63,9 +63,9 @@ func serveWith(t testing.TB, config server.Config) *service {
 			t.Errorf("closing the service: %v", err)
 		}
 	})
-	l := &line{service: apitest.Handler(t, one.Handler()), seen: map[string]int{}}
+	l := &proxy{service: apitest.Handler(t, one.Handler()), seen: map[string]int{}}
 	url := listen(t, l)
-	return &service{Client: connect(t, url), url: url, store: config.Store, line: l}
+	return &service{Client: connect(t, url), url: url, store: config.Store, proxy: l}
 }
 
 func embedded(t testing.TB) *service {
@@ -102,12 +102,12 @@ func connect(t testing.TB, url string, change ...func(*client.Config)) *client.C
 	return c
 }
 
-// fault is what a line does to one request; done is false for one that it leaves alone.
+// fault is what a proxy does to one request; done is false for one that it leaves alone.
 type fault func(w http.ResponseWriter, r *http.Request, service http.Handler) (done bool)
 
-// line stands between client and service, counts requests by verb and disturbs those that it is
-// told to.
-type line struct {
+// proxy stands between client and service, counts requests by verb and disturbs those that a test
+// asks for.
+type proxy struct {
 	service http.Handler
 
 	mu    sync.Mutex
@@ -115,7 +115,7 @@ type line struct {
 	fault fault
 }
 
-func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	l.seen[verb(r)]++
 	disturb := l.fault
@@ -125,14 +125,14 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (l *line) disturb(with fault) {
+func (l *proxy) disturb(with fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fault = with
 }
 
 // count is how many requests of a verb came.
-func (l *line) count(verb string) int {
+func (l *proxy) count(verb string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen[verb]
@@ -198,7 +198,7 @@ func issue(t testing.TB, c *client.Client) string {
 	return token.Value
 }
 
-func claim(t testing.TB, c *client.Client, token string, terms client.Terms) client.Grant {
+func claim(t testing.TB, c *client.Client, token string, terms client.ClaimOptions) client.Grant {
 	t.Helper()
 	outcome, err := c.Claim(t.Context(), token, terms)
 	if err != nil || !outcome.Granted {
@@ -233,11 +233,11 @@ func wantError(t testing.TB, err, want error, about ...any) *client.Error {
 			classes++
 		}
 	}
-	said, ok := errors.AsType[*client.Error](err)
+	failure, ok := errors.AsType[*client.Error](err)
 	if classes != 1 || !ok {
 		t.Fatalf("%s: the error %v is of %d classes, want 1; an *Error: got %t, want true", asked, err, classes, ok)
 	}
-	return said
+	return failure
 }
 
 // answering is a client of a service that answers every request with this JSON.

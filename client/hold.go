@@ -14,29 +14,32 @@ import (
 // confirmed in time, and is what snowflake.New takes.
 type Holder = holder.Holder
 
-// HoldOptions say how to hold. The zero value of each field means the default beside it.
+// HoldOptions are how to hold. The zero value of each field means its documented default.
 type HoldOptions = holder.Options
 
 // HoldEvent is something that happened to a holder; see [HoldOptions].
 type HoldEvent = holder.Event
 
-// EventKind is what kind of event it is.
+// EventKind is the kind of an event.
 type EventKind = holder.Kind
 
 // The kinds of events.
 const (
-	// Waiting means that no grant was made: Err says why, Wait how long until the next attempt.
-	Waiting       = holder.Waiting
-	Granted       = holder.Granted       // a worker id is held from now on
-	Renewed       = holder.Renewed       // its window was moved
-	RenewalFailed = holder.RenewalFailed // it was not, and it is not known to be lost: Err says why
-	Lost          = holder.Lost          // it is held no longer: Err says why
-	// Released means that it was given back. If Err is set, that failed and it ends with its window.
+	// Waiting means that no grant was made: Err is the reason, Wait the time until the next
+	// attempt.
+	Waiting = holder.Waiting
+	Granted = holder.Granted // a worker id is held from now on
+	Renewed = holder.Renewed // its window was moved
+	// RenewalFailed means that it was not, and it is not known to be lost: Err is the reason.
+	RenewalFailed = holder.RenewalFailed
+	Lost          = holder.Lost // it is held no longer: Err is the reason
+	// Released means that it was given back. If Err is set, that failed and it ends with its
+	// window.
 	Released = holder.Released
 )
 
-// What a holder's errors and the causes of its context wrap, besides the errors of AcquireWorker
-// and RenewWorker.
+// The errors that a holder's errors and the causes of its context wrap, besides the errors of
+// AcquireWorker and RenewWorker.
 var (
 	ErrNone = holder.ErrNone // no lease is held now
 	// ErrLate means that a grant's reply came when its window had ended, or nearly so.
@@ -66,7 +69,7 @@ func (c *Client) StartWorker(ctx context.Context, pool string, request WorkerReq
 // lease.
 type Stamper = holder.Stamper
 
-// StampWorker leases a worker id of a pool and returns what stamps Snowflake ids with it, in this
+// StampWorker leases a worker id of a pool and returns a Stamper for Snowflake ids with it, in this
 // process, until Close. Their layout, epoch and datacenter are those of the pool. With Reacquire it
 // goes on with another worker id when one was lost. The errors are those of AcquireWorker.
 func (c *Client) StampWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions, ids snowflake.Config) (*Stamper, error) {
@@ -85,7 +88,7 @@ type workers struct {
 }
 
 // Acquire implements holder.Leaser. The service makes the nonce of a lease itself, so a grant whose
-// reply was lost is not found again: its worker id is nobody's until its TTL has passed.
+// reply was lost is not found again: its worker id is unusable until its TTL has passed.
 func (w workers) Acquire(ctx context.Context, _ string) (WorkerLease, error) {
 	return w.client.AcquireWorker(ctx, w.pool, w.request)
 }
@@ -100,8 +103,8 @@ func (w workers) Release(ctx context.Context, lease WorkerLease, usedUntil time.
 	return w.client.ReleaseWorker(ctx, lease, usedUntil)
 }
 
-// Judge implements holder.Leaser. What the service says decides, by its code: an answer of
-// something on the way neither ends a lease nor a holder.
+// Judge implements holder.Leaser. The service's answer decides, by its code: an answer of a proxy
+// in between ends neither a lease nor a holder.
 func (workers) Judge(err error) holder.Verdict {
 	verdict := holder.Verdict{Lost: errors.Is(err, ErrLost), Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalidRequest)}
 	if said, ok := errors.AsType[*Error](err); ok {

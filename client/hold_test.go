@@ -21,7 +21,7 @@ import (
 // exact. A TTL is 30 s; the local deadline is a second before its end.
 const trusted = 29 * time.Second
 
-// diary notes what a holder tells.
+// diary records the events of a holder.
 type diary struct {
 	mu     sync.Mutex
 	events []client.HoldEvent
@@ -82,21 +82,21 @@ func TestAHeldWorkerIDStaysHeld(t *testing.T) {
 				t.Fatalf("Lease: got %+v, %v, want one that is open, with worker id %d and fence %d", lease, err, first.WorkerID, first.Fence)
 			}
 		}
-		n := s.line.count("renew")
+		n := s.proxy.count("renew")
 		between(t, "renewals in 20 minutes, one each 10 s", n, 110, 130)
-		expect.Equal(t, "renewals that the holder told of", d.count(holder.Renewed), n)
-		expect.Equal(t, "leases asked for", s.line.count("acquire"), 1)
+		expect.Equal(t, "renewals that the holder reported", d.count(holder.Renewed), n)
+		expect.Equal(t, "leases asked for", s.proxy.count("acquire"), 1)
 		used := time.Now().Add(3 * time.Second).Truncate(time.Millisecond)
 		succeeds(t, "Release", h.Release(t.Context(), used))
 		got := slot(t, s.Client, "orders", 0)
 		expect.Equal(t, "the slot's state after Release", got.State, "free")
 		expect.Equal(t, "the end of the slot's window after Release", got.NotAfter, used)
-		expect.Equal(t, "requests to give back", s.line.count("give back"), 1)
+		expect.Equal(t, "requests to give back", s.proxy.count("give back"), 1)
 		noLease(t, h, keepalive.ErrReleased)
 	})
 }
 
-// Whatever the line does: the holder stops by its own clock, a TTL less the margin after the last
+// Whatever the proxy does: the holder stops by its own clock, a TTL less the margin after the last
 // renewal that was confirmed had been sent.
 func TestAHolderStopsInTimeWhateverTheServiceDoes(t *testing.T) {
 	for name, fault := range map[string]fault{
@@ -119,7 +119,7 @@ func TestAHolderStopsInTimeWhateverTheServiceDoes(t *testing.T) {
 				confirmed := time.Now()
 				h := hold(t, s, d.options())
 				disturbed := time.Now().Add(5*time.Minute + 7*time.Second)
-				s.line.disturb(only("renew", 0, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+				s.proxy.disturb(only("renew", 0, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 					if time.Now().Before(disturbed) {
 						confirmed = time.Now()
 						return false
@@ -138,7 +138,7 @@ func TestAHolderStopsInTimeWhateverTheServiceDoes(t *testing.T) {
 					want = 4
 				}
 				if n := d.count(holder.RenewalFailed); n < want {
-					t.Errorf("the holder told of %d renewals that failed, want %d at least", n, want)
+					t.Errorf("the holder reported %d renewals that failed, want %d at least", n, want)
 				}
 			})
 		})
@@ -155,7 +155,7 @@ func TestAShortOutageCostsNothing(t *testing.T) {
 			h := hold(t, s, d.options())
 			first := current(t, h)
 			for range 10 {
-				s.line.disturb(only("renew", 1, fault)) // one that hangs makes room for the next
+				s.proxy.disturb(only("renew", 1, fault)) // one that hangs makes room for the next
 				time.Sleep(time.Minute)
 				if lease, err := h.Lease(); err != nil || lease.Fence != first.Fence {
 					t.Fatalf("Lease after an outage, %s: got %+v, %v, want fence %d", name, lease, err, first.Fence)
@@ -175,9 +175,9 @@ func TestAHolderEndsAtOnceWhenTheServiceSaysThatItsLeaseIsLost(t *testing.T) {
 		<-h.Done()
 		noLease(t, h, client.ErrLost)
 		noLease(t, h, keepalive.ErrLost)
-		expect.Equal(t, "renewals until the holder knew", s.line.count("renew"), 1)
+		expect.Equal(t, "renewals until the holder knew", s.proxy.count("renew"), 1)
 		succeeds(t, "Release of what is lost", h.Release(t.Context(), time.Time{}))
-		expect.Equal(t, "requests to give back, the other's own among them", s.line.count("give back"), 1)
+		expect.Equal(t, "requests to give back, the other's own among them", s.proxy.count("give back"), 1)
 	})
 }
 
@@ -190,40 +190,40 @@ func TestAHolderReacquires(t *testing.T) {
 		options.Reacquire = true
 		h := hold(t, s, options)
 		first := current(t, h)
-		s.line.disturb(hangUp)
+		s.proxy.disturb(hangUp)
 		<-h.Context().Done()
 		time.Sleep(10 * time.Minute)
 		_, err := h.Lease()
 		expect.Error(t, "Lease while the service is away", err, keepalive.ErrDeadline)
-		between(t, "leases asked for in ten minutes", s.line.count("acquire"), 60, 400)
-		s.line.disturb(nil)
+		between(t, "leases asked for in ten minutes", s.proxy.count("acquire"), 60, 400)
+		s.proxy.disturb(nil)
 		time.Sleep(time.Minute)
 		second := current(t, h)
 		// of the same identity
 		if second.Fence <= first.Fence || second.NotBefore.Before(first.NotAfter) || second.WorkerID != first.WorkerID {
 			t.Errorf("the lease after the outage: got %+v, want the worker id of %+v, a larger fence and a later window", second, first)
 		}
-		expect.Equal(t, "grants that the holder told of", d.count(holder.Granted), 2)
-		expect.Equal(t, "losses that the holder told of", d.count(holder.Lost), 1)
+		expect.Equal(t, "grants that the holder reported", d.count(holder.Granted), 2)
+		expect.Equal(t, "losses that the holder reported", d.count(holder.Lost), 1)
 	})
 }
 
 // The reply to an acquire is lost, or comes too late to be of use: that costs a worker id until its
 // window ends. The next one is another.
-func TestAGrantWhoseReplyWasLostIsNobodys(t *testing.T) {
+func TestAGrantWithALostReplyHasNoHolder(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault fault
 		taken int
 	}{"lost": {loseReply, 1}, "cut off": {cutOff, 0}, "not served": {hangUp, 0}, "too late": {late(9 * time.Second), 1}, "after the client has gone": {late(time.Hour), 1}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
-			s.line.disturb(only("acquire", 3, row.fault))
+			s.proxy.disturb(only("acquire", 3, row.fault))
 			h, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{TTL: 5 * time.Second, Identity: "me"}, client.HoldOptions{Patience: time.Minute})
 			must(t, "HoldWorker whose replies are "+name, err)
 			defer h.Release(t.Context(), time.Time{})
 			ring, err := s.Ring(t.Context(), "orders", 0, 10)
 			must(t, "Ring", err)
-			expect.MustEqual(t, "leases asked for, with replies that are "+name, s.line.count("acquire"), 4)
+			expect.MustEqual(t, "leases asked for, with replies that are "+name, s.proxy.count("acquire"), 4)
 			mine, fences := current(t, h), []int64{}
 			for _, slot := range ring.Slots {
 				if slot.Fence == 0 {
@@ -272,7 +272,7 @@ func TestAHolderWaitsAsLongAsTheServiceSays(t *testing.T) {
 // may give back at any time; it is not asked much more often for that.
 func waitsFor(t *testing.T, s *service, span time.Duration, want error) {
 	t.Helper()
-	began, asked := time.Now(), s.line.count("acquire")
+	began, asked := time.Now(), s.proxy.count("acquire")
 	_, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
 	expect.Equal(t, "the wait that the service asks for", wantError(t, err, want).Wait, span)
 	expect.Equal(t, "how long HoldWorker without patience took", time.Since(began), 0)
@@ -283,14 +283,14 @@ func waitsFor(t *testing.T, s *service, span time.Duration, want error) {
 	must(t, "HoldWorker that waits long enough", err)
 	defer h.Release(t.Context(), time.Time{})
 	between(t, "when HoldWorker had a lease", time.Since(began), span, span+10*time.Second)
-	between(t, "leases asked for", s.line.count("acquire")-asked, 1, 5+int(span/(5*time.Second)))
+	between(t, "leases asked for", s.proxy.count("acquire")-asked, 1, 5+int(span/(5*time.Second)))
 }
 
 // A wait that something on the way asks for is kept only so long.
 func TestAHolderDoesNotWaitForEverBecauseAProxySaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		s.line.disturb(only("acquire", 2, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+		s.proxy.disturb(only("acquire", 2, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 			w.Header().Set("Retry-After", strconv.Itoa(365*24*60*60))
 			return says(503, "text/html", "maintenance")(w, r, service)
 		}))
@@ -305,19 +305,19 @@ func TestAHolderDoesNotWaitForEverBecauseAProxySaysSo(t *testing.T) {
 func TestStartWorkerGoesOnUntilThereIsAGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		s.line.disturb(hangUp)
+		s.proxy.disturb(hangUp)
 		h := s.StartWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
 		time.Sleep(time.Hour)
 		_, err := h.Lease()
 		expect.Error(t, "Lease while the service is away", err, holder.ErrNone)
-		s.line.disturb(nil)
+		s.proxy.disturb(nil)
 		time.Sleep(time.Minute)
 		current(t, h)
 		succeeds(t, "Release", h.Release(t.Context(), time.Time{}))
 	})
 }
 
-func TestWhatCanNotBeLeasedIsAskedForOnce(t *testing.T) {
+func TestWhatCannotBeLeasedIsAskedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
 		acquire(t, s.Client, "orders", client.WorkerRequest{})
@@ -337,13 +337,13 @@ func TestWhatCanNotBeLeasedIsAskedForOnce(t *testing.T) {
 			"an epoch to come":   {"new", client.WorkerRequest{Epoch: time.Now().Add(time.Hour)}, client.ErrInvalidRequest, 2},
 			"no pool":            {"a/b", client.WorkerRequest{}, client.ErrInvalidRequest, 0},
 		} {
-			before := s.line.count("acquire")
+			before := s.proxy.count("acquire")
 			_, err := s.HoldWorker(t.Context(), row.pool, row.request, client.HoldOptions{Patience: time.Hour})
 			wantError(t, err, row.want)
 			h := s.StartWorker(t.Context(), row.pool, row.request, client.HoldOptions{Reacquire: true})
 			<-h.Done()
 			noLease(t, h, row.want)
-			expect.Equal(t, "leases asked for with "+name, s.line.count("acquire")-before, row.sent)
+			expect.Equal(t, "leases asked for with "+name, s.proxy.count("acquire")-before, row.sent)
 		}
 	})
 }
@@ -353,7 +353,7 @@ func TestReleasingToAServiceThatIsAwayIsBounded(t *testing.T) {
 		s := bubble(t)
 		h := hold(t, s, client.HoldOptions{})
 		token := current(t, h).Token
-		s.line.disturb(only("give back", 0, silent))
+		s.proxy.disturb(only("give back", 0, silent))
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		began := time.Now()
@@ -370,7 +370,7 @@ func TestALeasesClockIsTheServers(t *testing.T) {
 	for _, delay := range []time.Duration{0, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
-			s.line.disturb(late(delay))
+			s.proxy.disturb(late(delay))
 			wrong := func() time.Time { return time.Now().Add(-10 * time.Minute) }
 			h := hold(t, s, client.HoldOptions{Wall: wrong})
 			for range 100 {

@@ -8,12 +8,12 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// SegmentIDs has the service take n ids (1 to 10,000) of a tag from the range that it has fetched
-// ahead. They rise. After an error ask again: ids that were lost on the way are nobody's.
-// ErrNotFound: the service makes no new tags, and there is none of that name.
+// SegmentIDs asks the service for n ids (1 to 10,000) of a tag from the range that it has fetched
+// ahead. They rise. After an error ask again: lost ids are a gap. ErrNotFound: the service makes no
+// new tags, and there is none of that name.
 func (c *Client) SegmentIDs(ctx context.Context, tag string, n int) ([]int64, error) {
 	var taken struct {
-		IDs []snowflake.ID `json:"ids"` // for the form that numbers have on the way
+		IDs []snowflake.ID `json:"ids"` // for the form of the numbers in JSON
 	}
 	take := call{op: "take ids", method: http.MethodGet, path: "/id/segment/" + tag + "?n=" + strconv.Itoa(n), status: http.StatusOK, into: &taken}
 	if err := c.onNamed(ctx, tag, take); err != nil {
@@ -29,10 +29,9 @@ func (c *Client) SegmentIDs(ctx context.Context, tag string, n int) ([]int64, er
 	return ids, nil
 }
 
-// SnowflakeIDs has the service stamp n ids (1 to 10,000) with its own worker id of a pool; "" is
-// the service's default pool. It is for programs that need few ids: one that holds a worker id
-// stamps without asking anybody. After an error ask again: ids that were lost on the way are
-// nobody's.
+// SnowflakeIDs asks the service to stamp n ids (1 to 10,000) with its own worker id of a pool; ""
+// is the service's default pool. It is for programs that need few ids: one that holds a worker id
+// stamps without a request. After an error ask again: lost ids are a gap.
 func (c *Client) SnowflakeIDs(ctx context.Context, pool string, n int) ([]snowflake.ID, error) {
 	var stamped struct {
 		IDs []snowflake.ID `json:"ids"`

@@ -48,15 +48,15 @@ func TestClientShowsItsKey(t *testing.T) {
 	}
 }
 
-// A service that asks too often is told so as one that cannot be served now: nothing was done, and
+// A client that asks too often gets an error as if the service were away: nothing was done, and
 // when to ask again.
-func TestClientIsToldThatItAsksTooOften(t *testing.T) {
+func TestClientLearnsThatItAsksTooOften(t *testing.T) {
 	c := faced(t, func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		w.Header().Set("Retry-After", "7")
 		return says(429, "application/problem+json", `{"code":"too-many-requests","retryable":true}`)(w, r, nil)
 	})
 	_, err := c.Incr(t.Context(), "k")
 	told := wantError(t, err, client.ErrUnavailable)
-	expect.Equal(t, "the wait that is told", told.Wait, 7*time.Second)
+	expect.Equal(t, "the wait of the error", told.Wait, 7*time.Second)
 	expect.Equal(t, "whether asking again may help", told.Retryable, true)
 }

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// list asks for what a path has of names with a prefix, page by page, and ends with the first
-// error. read takes a page apart: what it lists, nil if it is no list, and behind which name the
-// next page begins, "" if this is the last.
+// list asks for the names with a prefix under a path, page by page, and ends with the first error.
+// read takes a page apart: its entries, nil if it is no list, and the name after which the next
+// page begins, "" if this is the last.
 func list[page, wired, item any](
 	ctx context.Context, c *Client, op, path, prefix string, read func(page) (listed []wired, next string), show func(wired) item,
 ) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		for cursor := ""; ; {
 			var answer page
-			look := call{op: op, method: http.MethodGet, path: path + pageQuery(path, prefix, cursor), status: http.StatusOK, into: &answer}
-			err := c.exchange(ctx, look)
+			get := call{op: op, method: http.MethodGet, path: path + pageQuery(path, prefix, cursor), status: http.StatusOK, into: &answer}
+			err := c.exchange(ctx, get)
 			listed, next := read(answer)
 			// which would never end
 			if err == nil && (listed == nil || next != "" && next <= cursor) {
-				err = look.unreadable()
+				err = get.unreadable()
 			}
 			if err != nil {
 				var none item
@@ -42,7 +42,7 @@ func list[page, wired, item any](
 	}
 }
 
-// pageQuery says which page is meant of what a path lists.
+// pageQuery is the query for a page of a path's list.
 func pageQuery(path, prefix, cursor string) string {
 	query := url.Values{}
 	for name, value := range map[string]string{"prefix": prefix, "cursor": cursor} {

@@ -11,7 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
 
-// LockRequest says how to lock. The zero value is an exclusive lock with the defaults.
+// LockRequest describes a lock to acquire. The zero value is an exclusive lock with the defaults.
 type LockRequest struct {
 	// how long the lock is held without a renewal, 100 ms to a day or what the service allows; 0 =
 	// 30 s
@@ -19,12 +19,15 @@ type LockRequest struct {
 	// how long to wait for others at most; 0 = as long as the context allows. TryAcquireLock does
 	// not wait
 	Wait time.Duration
-	Mode string // exclusive, shared or permits; "" = exclusive, or permits if there are more than one
-	// Permits is how many permits there are, which all who use the lock at one time must ask alike:
-	// as many may hold at once. 0 = 1.
+	// exclusive, shared or permits; "" = exclusive, or permits if there are more than one
+	Mode string
+	// Permits is how many permits there are: as many may hold at once. All requests for a lock that
+	// are open at one time must state the same. 0 = 1.
 	Permits int
-	Take    int    // how many of them to take; 0 = 1
-	Owner   string // says for people who holds it, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" = the address that the service sees
+	Take    int // how many of them to take; 0 = 1
+	// names the holder for people, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" = the
+	// address that the service sees
+	Owner string
 }
 
 // Causes with which the context of a [Lock] ends, beside ErrLost and the causes of the context that
@@ -41,18 +44,18 @@ var (
 var errLockLate = fmt.Errorf("%w: %w", ErrLost, ErrLockDeadline)
 
 const (
-	// oneWait is how long one request stands in line at most. A wait that is longer is asked for
-	// anew, behind those who have come meanwhile; so does one that is longer than the service lets
-	// a request take.
+	// oneWait is how long one request waits in the queue at most. A wait that is longer is asked
+	// for anew, after requests that have come meanwhile; so is one that is longer than the service
+	// lets a request take.
 	oneWait = time.Minute
 	// patience is how long a wait goes on while no answer comes.
 	patience = 15 * time.Second
-	// parting is how long a release may take.
-	parting = 2 * time.Second
+	// releaseTimeout is how long a release may take.
+	releaseTimeout = 2 * time.Second
 )
 
-// Lock is a lock that this process holds and renews. Its context is the time in which it may be
-// counted on. It is safe for concurrent use.
+// Lock is a lock that this process holds and renews. Its context lasts for as long as the lock may
+// be counted on. It is safe for concurrent use.
 type Lock struct {
 	client *Client
 	first  lockGrant
@@ -69,7 +72,7 @@ type Lock struct {
 // The errors: ErrHeld after LockRequest.Wait (RetryAfter is when the holder's lease can end),
 // ErrOtherPool if the lock has another number of permits now, ErrQuarantined while the service does
 // not know which leases are open, ErrInvalidRequest; ErrUnavailable (nothing was done);
-// ErrUnknownOutcome (the lock may be held by nobody until its TTL has passed).
+// ErrUnknownOutcome (the lock may be taken, without a holder, until its TTL has passed).
 func (c *Client) AcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
 	var over time.Time
 	if request.Wait > 0 {
@@ -109,13 +112,13 @@ func breathe(ctx context.Context, over time.Time) {
 	}
 }
 
-// TryAcquireLock is AcquireLock without waiting: a lock that others hold, or wait for, is refused
-// with ErrHeld.
+// TryAcquireLock is AcquireLock without waiting: it returns ErrHeld if the lock is held or has
+// waiters.
 func (c *Client) TryAcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
 	return c.holdLock(ctx, name, request, 0)
 }
 
-// holdLock asks once and holds what is granted.
+// holdLock asks once and holds a granted lock.
 func (c *Client) holdLock(ctx context.Context, name string, request LockRequest, wait time.Duration) (*Lock, error) {
 	sent := time.Now()
 	grant, err := c.grantLock(ctx, name, request, wait)
@@ -149,14 +152,14 @@ func (k *Lock) renew(ctx context.Context) error { return k.client.renewLock(ctx,
 // Name is the lock's name.
 func (k *Lock) Name() string { return k.first.name }
 
-// Fence is the number that is larger for every later grant of this lock, and below 2^53. Give it to
-// the resource with every write, so that it can refuse a holder that was overtaken.
+// Fence is a number that is larger for every later grant of this lock, and below 2^53. Send it to
+// the resource with every write, so that the resource can refuse a holder that was overtaken.
 func (k *Lock) Fence() int64 { return k.first.fence }
 
-// Since is when it was granted, by the Redis server's clock.
+// Since is when the lock was granted, by the Redis server's clock.
 func (k *Lock) Since() time.Time { return k.first.since }
 
-// TTL is how long it is held without a renewal.
+// TTL is how long the lock is held without a renewal.
 func (k *Lock) TTL() time.Duration { return k.first.ttl }
 
 // Context ends when the lock cannot be counted on any more. Its cause is what Err says.
@@ -165,24 +168,24 @@ func (k *Lock) Context() context.Context { return k.keeper.Context() }
 // Done is closed when the lock cannot be counted on any more.
 func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
 
-// Err is nil while the lock may be counted on, ErrLockReleased after Release; else it says why, and
-// wraps ErrLost unless the context that it was acquired with has ended.
+// Err is nil while the lock may be counted on, and ErrLockReleased after Release. Otherwise it is
+// the reason, which wraps ErrLost unless the context of AcquireLock has ended.
 func (k *Lock) Err() error {
 	cause := context.Cause(k.keeper.Context())
 	if cause == nil && k.keeper.Valid() <= 0 {
-		return errLockLate // its timer is about to say so
+		return errLockLate // its timer is about to end the context
 	}
 	return cause
 }
 
 // Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic
-// and wall time; 0 or less: not any more. A process that was paused hears of its loss late: look
+// and wall time; 0 or less: not any more. A process that was paused learns of its loss late: check
 // before each step that matters, and let the resource check the fence.
 func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }
 
-// Release ends the holding and gives the lock back, to the next who waits. It does so even if the
-// context has ended, within two seconds. ErrLost: it was not this holder's any more. After another
-// error the lock ends with its TTL. Releasing again does nothing and answers the same.
+// Release gives the lock back, to the next waiter if there is one. It does so even if the context
+// has ended, within two seconds. ErrLost: the lock had another holder, or none, by then. After
+// another error the lock ends with its TTL. Releasing again does nothing and returns the same.
 func (k *Lock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()

@@ -32,7 +32,7 @@ var toldOfLocks = map[wire.Code]error{
 	"outcome-unknown":   client.ErrUnknownOutcome,
 }
 
-func TestEveryCodeOfALockIsTold(t *testing.T) {
+func TestEveryCodeOfALockIsReported(t *testing.T) {
 	for code, want := range toldOfLocks {
 		c := troubled(t, code)
 		_, err := c.TryAcquireLock(t.Context(), "deploy", client.LockRequest{})
@@ -81,9 +81,9 @@ func (s *service) lockRound(t *testing.T) {
 		t.Errorf("Lock that is held: got %+v, want the time", info)
 	}
 	_, err := s.TryAcquireLock(t.Context(), "round", client.LockRequest{})
-	said := wantError(t, err, client.ErrHeld)
-	between(t, "the wait told of a lock that is held", said.Wait, 1, time.Hour)
-	expect.Equal(t, "whether asking again may help", said.Retryable, true)
+	failure := wantError(t, err, client.ErrHeld)
+	between(t, "the wait of the error for a lock that is held", failure.Wait, 1, time.Hour)
+	expect.Equal(t, "whether asking again may help", failure.Retryable, true)
 	other := holdLock(t, s, "round:2", client.LockRequest{})
 	var names []string
 	for info, err := range s.Locks(t.Context(), "round") {
@@ -117,10 +117,10 @@ func (s *service) lockHandedOver(t *testing.T) {
 	got := make(chan *client.Lock, 1)
 	go func() {
 		next, err := s.AcquireLock(t.Context(), "handed", client.LockRequest{Owner: "next"})
-		succeeds(t, "AcquireLock of the next in line", err)
+		succeeds(t, "AcquireLock of the next waiter", err)
 		got <- next
 	}()
-	expect.Eventually(t, "it stands in line", func() bool { return shown(t, s, "handed").Waiting == 1 })
+	expect.Eventually(t, "it waits", func() bool { return shown(t, s, "handed").Waiting == 1 })
 	queue := shown(t, s, "handed").Queue
 	expect.MustEqual(t, "the queue of the lock", queue, []client.LockWaiter{{Owner: "next", Mode: "exclusive"}}, cmpopts.IgnoreFields(client.LockWaiter{}, "Since", "Take"))
 	if queue[0].Since.IsZero() {
@@ -129,7 +129,7 @@ func (s *service) lockHandedOver(t *testing.T) {
 	succeeds(t, "Release", held.Release(t.Context()))
 	if next := <-got; next != nil {
 		later(t, next.Fence(), held.Fence())
-		succeeds(t, "Release of the next in line", next.Release(t.Context()))
+		succeeds(t, "Release of the next waiter", next.Release(t.Context()))
 	}
 }
 
@@ -161,7 +161,7 @@ func (s *service) lockBroken(t *testing.T) {
 	wantError(t, held.Release(t.Context()), client.ErrLost)
 }
 
-// Its holder hears of it with the next renewal.
+// Its holder learns of it with the next renewal.
 func TestALockThatIsBrokenIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
@@ -187,10 +187,10 @@ func (s *service) lockNotWaitedFor(t *testing.T) {
 		_, err := s.AcquireLock(ctx, "not-waited", client.LockRequest{})
 		ended <- err
 	}()
-	expect.Eventually(t, "it stands in line", func() bool { return shown(t, s, "not-waited").Waiting == 1 })
+	expect.Eventually(t, "it waits", func() bool { return shown(t, s, "not-waited").Waiting == 1 })
 	cancel(nil)
 	expect.Error(t, "AcquireLock whose context ends", <-ended, context.Canceled)
-	expect.Eventually(t, "it stands in line no more", func() bool { return shown(t, s, "not-waited").Waiting == 0 })
+	expect.Eventually(t, "it waits no more", func() bool { return shown(t, s, "not-waited").Waiting == 0 })
 }
 
 // renewals limits a fault to the renewals of locks.
@@ -200,7 +200,7 @@ func renewals(with fault) fault {
 	}
 }
 
-// Whatever the line does: the lock's context ends by this process's clock, a TTL less the margin
+// Whatever the proxy does: the lock's context ends by this process's clock, a TTL less the margin
 // after the last renewal that was confirmed had been sent.
 func TestALockEndsInTimeWhateverTheServiceDoes(t *testing.T) {
 	for name, fault := range map[string]fault{
@@ -220,7 +220,7 @@ func TestALockEndsInTimeWhateverTheServiceDoes(t *testing.T) {
 				confirmed := time.Now()
 				held := holdLock(t, s, "deploy", client.LockRequest{})
 				disturbed := time.Now().Add(5*time.Minute + 7*time.Second)
-				s.line.disturb(renewals(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+				s.proxy.disturb(renewals(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 					if time.Now().Before(disturbed) {
 						confirmed = time.Now()
 						return false
@@ -233,7 +233,7 @@ func TestALockEndsInTimeWhateverTheServiceDoes(t *testing.T) {
 				expect.Error(t, "the cause of the lock's context", context.Cause(held.Context()), client.ErrLost)
 				after(t, "when the lock's context ended", time.Now(), disturbed)
 				if name == "replies are lost" {
-					return // it is renewed, and nobody hears of it
+					return // it is renewed, unknown to the client
 				}
 				if info := shown(t, s, "deploy"); len(info.Holders) != 1 && name != "replies come late" {
 					t.Errorf("the lease ended before its holder's context did: got %+v, want a holder", info)
@@ -243,8 +243,8 @@ func TestALockEndsInTimeWhateverTheServiceDoes(t *testing.T) {
 	}
 }
 
-// The lease of a lock that was waited for begins at a moment that nobody told: it is counted from a
-// renewal that was sent after that.
+// The lease of a lock that was waited for begins at an unknown time: it is counted from a renewal
+// that was sent after that.
 func TestALockThatWasWaitedForIsNotTrustedForTooLong(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"waited": 0, "waited, and the answer was late": 9 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestALockThatWasWaitedForIsNotTrustedForTooLong(t *testing.T) {
 				first := holdLock(t, s, "deploy", client.LockRequest{})
 				time.AfterFunc(20*time.Second, func() { _ = first.Release(context.Background()) })
 				var asked atomic.Int64
-				s.line.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+				s.proxy.disturb(func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 					if r.Method == http.MethodPost {
 						return late(delay)(w, r, service)
 					}
@@ -274,12 +274,12 @@ func TestALockThatWasWaitedForIsNotTrustedForTooLong(t *testing.T) {
 	}
 }
 
-// A wait goes on while the service is away for a moment, and no longer; who does not wait hears of
-// it at once.
+// A wait goes on while the service is away for a moment, and no longer; a call that does not wait
+// gets the error at once.
 func TestAWaitOutlastsAShortOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		s.line.disturb(says(503, "application/problem+json", `{"code":"store-unavailable","retryable":true}`))
+		s.proxy.disturb(says(503, "application/problem+json", `{"code":"store-unavailable","retryable":true}`))
 		_, err := s.TryAcquireLock(t.Context(), "deploy", client.LockRequest{})
 		wantError(t, err, client.ErrUnavailable)
 		began := time.Now()
@@ -290,7 +290,7 @@ func TestAWaitOutlastsAShortOutage(t *testing.T) {
 		_, err = s.AcquireLock(t.Context(), "deploy", client.LockRequest{Wait: 3 * time.Second})
 		wantError(t, err, client.ErrUnavailable)
 		expect.Equal(t, "when a wait of 3 s gave up", time.Since(began), 3*time.Second)
-		time.AfterFunc(10*time.Second, func() { s.line.disturb(nil) })
+		time.AfterFunc(10*time.Second, func() { s.proxy.disturb(nil) })
 		holdLock(t, s, "deploy", client.LockRequest{})
 	})
 }
@@ -311,19 +311,20 @@ func TestAWaitIsLongerThanTheServiceAllows(t *testing.T) {
 	})
 }
 
-// On a real Redis: the context ends before another has the lock, who waits for it at Redis itself.
-func TestALockIsToldBeforeItIsFree(t *testing.T) {
+// On a real Redis: the context ends before another has the lock, which waits for it at Redis
+// itself.
+func TestContextOfALockEndsBeforeItIsFree(t *testing.T) {
 	redis := redistest.Start(t)
 	for name, fault := range map[string]fault{"service gone": hangUp, "black hole": silent} {
 		t.Run(name, func(t *testing.T) {
 			store := open(t, redis.URL())
 			s := serve(t, store)
-			t.Cleanup(func() { s.line.disturb(nil) })
+			t.Cleanup(func() { s.proxy.disturb(nil) })
 			rivals := lock.New(store, lock.Config{})
 			defer rivals.Close()
 			held := holdLock(t, s, "deploy", client.LockRequest{TTL: 3 * time.Second})
 			ends := trustEnds(held)
-			s.line.disturb(fault)
+			s.proxy.disturb(fault)
 			next, err := rivals.Acquire(t.Context(), "deploy", lock.Request{})
 			must(t, "Acquire by a rival", err)
 			after(t, "since when another has the lock that could be trusted before", next.Since(), <-ends)
@@ -334,8 +335,8 @@ func TestALockIsToldBeforeItIsFree(t *testing.T) {
 	}
 }
 
-// trustEnds tells when a lock ends until when it could be trusted. When a busy machine comes to end
-// its context does not count.
+// trustEnds returns when a lock ends until when it could be trusted. When a busy machine comes to
+// end its context does not count.
 func trustEnds(held *client.Lock) <-chan time.Time {
 	ends := make(chan time.Time, 1)
 	go func() {
@@ -352,7 +353,7 @@ func trustEnds(held *client.Lock) <-chan time.Time {
 	return ends
 }
 
-func TestLockCallsThatCanNotBeMeantAreNotSent(t *testing.T) {
+func TestLockCallsThatCannotBeMeantAreNotSent(t *testing.T) {
 	s := embedded(t)
 	for _, name := range []string{"", ".", "..", "a/b", "a b", "é", "a?force=1", "a%2Fb", "a\x00"} {
 		_, err := s.TryAcquireLock(t.Context(), name, client.LockRequest{})
@@ -362,7 +363,7 @@ func TestLockCallsThatCanNotBeMeantAreNotSent(t *testing.T) {
 		_, err = s.BreakLock(t.Context(), name, 1)
 		wantError(t, err, client.ErrInvalidRequest, "name", name)
 	}
-	expect.Equal(t, "requests sent", s.line.count("status"), 0)
+	expect.Equal(t, "requests sent", s.proxy.count("status"), 0)
 	for _, request := range []client.LockRequest{
 		{TTL: time.Millisecond}, {TTL: -time.Second}, {TTL: 25 * time.Hour}, {Mode: "write"}, {Permits: -1}, {Permits: 2, Mode: "shared"}, {Permits: 2, Take: 3}, {Owner: "a b"},
 	} {
@@ -385,7 +386,7 @@ func TestAnswersThatAreNoGrantOfALock(t *testing.T) {
 		if granted {
 			must(t, "TryAcquireLock, answered "+body, err)
 			expect.Equal(t, "the fence of the lock, answered "+body, held.Fence(), 5)
-			_ = held.Release(t.Context()) // of nobody
+			_ = held.Release(t.Context()) // it reaches no server
 			continue
 		}
 		wantError(t, err, client.ErrUnknownOutcome, "answer", body)

@@ -10,19 +10,19 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// LockInfo is who holds a lock and who waits for it, at one moment of the Redis server's time.
+// LockInfo is the holders and waiters of a lock, at one instant of the Redis server's time.
 type LockInfo struct {
 	Name    string
 	Now     time.Time
-	Mode    string // "" if nobody holds it
+	Mode    string // "" if it has no holder
 	Permits int    // permits there are, with mode permits
 	Fence   int64  // of the last grant that is remembered; 0 = none
 	Holders []LockHolder
-	Waiting int          // how many wait
-	Queue   []LockWaiter // the first hundred of them, in order; Locks does not tell them
+	Waiting int          // number of waiters
+	Queue   []LockWaiter // the first hundred of them, in order; Locks leaves it empty
 }
 
-// LockHolder is one who holds a lock. A plain client of redislock has no fence, no owner and no
+// LockHolder is one holder of a lock. A plain client of redislock has no fence, no owner and no
 // Since.
 type LockHolder struct {
 	Owner string
@@ -32,7 +32,7 @@ type LockHolder struct {
 	Take  int       // permits, with mode permits
 }
 
-// LockWaiter is one who waits for a lock.
+// LockWaiter is one waiter of a lock.
 type LockWaiter struct {
 	Owner string
 	Mode  string
@@ -40,16 +40,16 @@ type LockWaiter struct {
 	Since time.Time
 }
 
-// Lock shows who holds a lock and who waits for it. A lock that nobody uses has no holders, and is
+// Lock returns the holders and waiters of a lock. A lock that is not in use has no holders, and is
 // no error.
 func (c *Client) Lock(ctx context.Context, name string) (LockInfo, error) {
 	var shown wire.Lock
-	look := call{op: "look at lock", method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK, into: &shown}
-	if err := c.onNamed(ctx, name, look); err != nil {
+	get := call{op: "look at lock", method: http.MethodGet, path: "/lock/" + name, status: http.StatusOK, into: &shown}
+	if err := c.onNamed(ctx, name, get); err != nil {
 		return LockInfo{}, err
 	}
 	if shown.Name != name || shown.Holders == nil {
-		return LockInfo{}, look.unreadable()
+		return LockInfo{}, get.unreadable()
 	}
 	return lockInfo(shown), nil
 }
@@ -63,9 +63,9 @@ func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, e
 }
 
 // BreakLock takes a lock from the holder with that fence; 0 is a plain client of redislock. It
-// returns a new fence, larger than the holder's: a resource that is told of it refuses the holder
-// from then on, who hears of it at its next renewal. The lock goes to the next who waits.
-// ErrNotFound: nobody holds it with that fence.
+// returns a new fence, larger than the holder's: a resource that has seen it refuses the holder
+// from then on, and the holder learns of it at its next renewal. The lock goes to the next waiter.
+// ErrNotFound: there is no holder with that fence.
 func (c *Client) BreakLock(ctx context.Context, name string, fence int64) (int64, error) {
 	var broken wire.LockBroken
 	force := call{
@@ -134,7 +134,7 @@ func (c *Client) grantLock(ctx context.Context, name string, request LockRequest
 	return lockGrant{name, granted.Lease, granted.Fence, granted.Since, ttl}, nil
 }
 
-// renewLock moves the end of a lock's lease to one TTL from now.
+// renewLock extends a lock's lease to one TTL from now.
 func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
 	var renewed wire.LockRenewed
 	renew := call{
@@ -152,7 +152,7 @@ func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
 
 // discardLock gives a lock back, whether or not the context has ended.
 func (c *Client) discardLock(ctx context.Context, grant lockGrant) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	release := call{op: "release lock", method: http.MethodDelete, path: "/lock/" + grant.name, lease: grant.token, owned: true, status: http.StatusNoContent}
 	return c.onNamed(ctx, grant.name, release)

@@ -11,9 +11,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Operation is what an operator may know of an operation. It holds no token and no key.
+// Operation is what an operator can see of an operation. It holds no token and no key.
 type Operation struct {
-	// which handlers get as well: by it the operation is found in the service's own records
+	// which handlers get as well: the service's own records have the operation under it
 	Name  string
 	State State     //
 	Route string    // of the newest attempt; "" = not known
@@ -27,7 +27,7 @@ type Operation struct {
 	Decision  Decision  // of an operator, the last one; "" = none
 }
 
-// Decision is what an operator says of an operation in doubt after looking at its effect.
+// Decision is an operator's decision about an operation in doubt after checking its effect.
 type Decision string
 
 // The decisions of an operator.
@@ -36,26 +36,26 @@ const (
 	Happened Decision = "completed"
 	// NotBegun means that it has had no effect: the next request may begin, with a larger fence.
 	NotBegun Decision = "not-begun"
-	// Refuse lets no request begin; repeats are told that an operator has closed it.
+	// Refuse lets no request begin; repeats get an error that says that an operator has closed it.
 	Refuse Decision = "refused"
 )
 
-// InDoubt lists the operations in doubt whose name or route begins with a prefix, the one that is
-// so for longest first, page by page. It ends with the first error. It needs the role admin.
+// InDoubt lists the operations in doubt whose name or route begins with a prefix, the longest in
+// doubt first, page by page. It ends with the first error. It needs the role admin.
 func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[Operation, error] {
 	return list(ctx, c, "list operations in doubt", "/token?state=in-doubt", prefix,
 		func(page wire.Operations) ([]wire.Operation, string) { return page.Operations, page.Next }, operation)
 }
 
-// Operation shows one operation; ErrUnknownToken if it has expired, was lost, or never was.
+// Operation returns one operation; ErrUnknownToken if it has expired, was lost, or never was.
 func (c *Client) Operation(ctx context.Context, name string) (Operation, error) {
 	var shown wire.Operation
-	look := call{op: "show operation", method: http.MethodGet, path: "/operation/" + name, status: http.StatusOK, into: &shown}
-	if err := c.onOperation(ctx, name, look); err != nil {
+	get := call{op: "show operation", method: http.MethodGet, path: "/operation/" + name, status: http.StatusOK, into: &shown}
+	if err := c.onOperation(ctx, name, get); err != nil {
 		return Operation{}, err
 	}
 	if shown.Operation != name {
-		return Operation{}, look.unreadable()
+		return Operation{}, get.unreadable()
 	}
 	return operation(shown), nil
 }
@@ -63,13 +63,13 @@ func (c *Client) Operation(ctx context.Context, name string) (Operation, error) 
 // Settlement ends the doubt about an operation.
 type Settlement struct {
 	Decision Decision
-	Answer   Answer // to record with Happened; NotKept is not looked at
+	Answer   Answer // to record with Happened; NotKept is ignored
 	Reason   string // up to 500 characters, kept in the service's events and log
 }
 
 // Settle ends the doubt about an operation, by its name. The errors: ErrAttemptRunning (RetryAfter
-// is what is left of its lease), ErrNotInDoubt, ErrUnknownToken; ErrUnknownOutcome and
-// ErrUnavailable: settle it again, which is harmless. It needs the role admin.
+// is its remaining lease), ErrNotInDoubt, ErrUnknownToken; ErrUnknownOutcome and ErrUnavailable:
+// settle it again, which is harmless. It needs the role admin.
 func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	request := wire.Settlement{Outcome: string(s.Decision), Reason: s.Reason}
 	if s.Decision == Happened {

@@ -11,7 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// PoolShape is what a pool is to be. The zero value of each field means the default beside it.
+// PoolShape is the shape of a pool. The zero value of each field means its documented default.
 type PoolShape struct {
 	TTL        time.Duration // length of its leases' windows, 100 ms to a day; 0 = 30 s
 	Layout     string        // of its ids; "" = snowflake.DefaultLayout
@@ -19,7 +19,7 @@ type PoolShape struct {
 	Datacenter int           // of its ids
 }
 
-// Pool is what a pool is.
+// Pool is the state of a pool.
 type Pool struct {
 	Name       string
 	Layout     string
@@ -42,7 +42,7 @@ type Slot struct {
 	NotAfter  time.Time
 }
 
-// Ring is a page of a pool as it is at one moment.
+// Ring is a page of a pool's slots at one instant.
 type Ring struct {
 	Pool
 
@@ -53,16 +53,16 @@ type Ring struct {
 
 // CreatePool declares a pool new: that none of its worker ids is in use anywhere. Its first grant
 // then waits for no quarantine. ErrPoolExists: it has granted worker ids, or was declared before;
-// the error's Detail says what it is. After ErrUnknownOutcome ask again: ErrPoolExists then may
-// mean that it was done.
+// the error's Detail has its state. After ErrUnknownOutcome ask again: ErrPoolExists then may mean
+// that it was done.
 func (c *Client) CreatePool(ctx context.Context, pool string, shape PoolShape) (Pool, error) {
 	return c.declarePool(ctx, pool, shape, "create pool", "")
 }
 
 // ReplacePool gives a pool another shape and TTL, as CreatePool does where there is none.
 // ErrPoolExists: a window of it can still be open, or its state may have been lost; the error's
-// RetryAfter says how long that can take. Ids that the pool has made before may be equal to those
-// of the new shape: that is the caller's to know.
+// RetryAfter is how long that can take. Ids that the pool has made before may be equal to those of
+// the new shape: the caller has to know.
 func (c *Client) ReplacePool(ctx context.Context, pool string, shape PoolShape) (Pool, error) {
 	return c.declarePool(ctx, pool, shape, "replace pool", "?replace=true")
 }
@@ -95,12 +95,12 @@ func (c *Client) Pools(ctx context.Context, prefix string) iter.Seq2[Pool, error
 func (c *Client) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
 	query := url.Values{"from": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
 	var page wire.WorkerRing
-	look := call{op: "look at pool", method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK, into: &page}
-	if err := c.onNamed(ctx, pool, look); err != nil {
+	get := call{op: "look at pool", method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode(), status: http.StatusOK, into: &page}
+	if err := c.onNamed(ctx, pool, get); err != nil {
 		return Ring{}, err
 	}
 	if page.Pool != pool || page.Size <= 0 {
-		return Ring{}, look.unreadable()
+		return Ring{}, get.unreadable()
 	}
 	ring := Ring{Pool: poolOf(page.WorkerPool), Now: page.ServerTime}
 	for _, slot := range page.Slots {

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	maxText = 500                  // characters of a text that somebody else wrote
-	maxWait = 365 * 24 * time.Hour // that a Retry-After may say
+	maxText = 500                  // characters of a text from elsewhere
+	maxWait = 365 * 24 * time.Hour // of a Retry-After
 )
 
 var (
@@ -24,8 +24,7 @@ var (
 	idForm   = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
 )
 
-// problem completes an error with what an answer says. The code counts only where the service
-// itself has said it.
+// problem completes an error with an answer. The code counts only if it is the service's own.
 func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 	e.class = byStatus(e.Status)
 	e.Wait = retryAfter(header)
@@ -52,7 +51,7 @@ func parseProblem(status int, header http.Header, body []byte) (problem wire.Pro
 	return problem, codeForm.MatchString(string(problem.Code))
 }
 
-// foreign says what can be said of an answer that is not the service's.
+// foreign completes an error with an answer that is not the service's.
 func foreign(status int, header http.Header) string {
 	if status < 300 || status > 399 {
 		return "what answered did not say it as coatcheck does"
@@ -65,8 +64,8 @@ func foreign(status int, header http.Header) string {
 	return redirect + ": use its host if that is the service's, " + target.Scheme + "://" + target.Host
 }
 
-// retryAfter reads a wait in seconds or, as HTTP allows, until a moment by the answerer's clock; 0
-// if there is none.
+// retryAfter reads a wait in seconds or, as HTTP allows, until a time by the answerer's clock; 0 if
+// there is none.
 func retryAfter(header http.Header) time.Duration {
 	value := header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil {
@@ -83,8 +82,8 @@ func retryAfter(header http.Header) time.Duration {
 	return min(max(until.Sub(now), 0), maxWait)
 }
 
-// clean makes a text of somebody else's fit for an error: plain, and without the call's secrets.
-// What is not printed goes first: a secret with such a letter in it would be whole without it.
+// clean makes a text from elsewhere fit for an error: plain, and without the call's secrets.
+// Unprintable characters go first: a secret with one in it would stay whole otherwise.
 func (call call) clean(text string) string {
 	text = printed(text)
 	for _, secret := range []string{call.token, call.lease} {
@@ -95,10 +94,10 @@ func (call call) clean(text string) string {
 	return shortened(text)
 }
 
-// plain shortens a text and drops what is not meant to be read.
+// plain shortens a text and drops unprintable characters.
 func plain(text string) string { return shortened(printed(text)) }
 
-// printed drops what is not meant to be read, such as a terminal's control sequences.
+// printed drops unprintable characters, such as a terminal's control sequences.
 func printed(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

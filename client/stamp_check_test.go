@@ -24,7 +24,7 @@ import (
 // each other.
 const tight = "41/3/0"
 
-// tightTTL is told by all of them: after a loss of all state it is what says how long nothing is
+// tightTTL is stated by all of them: after a loss of all state it bounds how long nothing is
 // granted.
 const tightTTL = 900 * time.Millisecond
 
@@ -130,8 +130,8 @@ func TestNoIDTwiceOverHTTP(t *testing.T) {
 	}
 	renewed := func(times int) {
 		t.Helper()
-		from := s.line.count("renew")
-		expect.Eventually(t, "renewals", func() bool { return s.line.count("renew") >= from+times })
+		from := s.proxy.count("renew")
+		expect.Eventually(t, "renewals", func() bool { return s.proxy.count("renew") >= from+times })
 	}
 	granted := func() {
 		t.Helper()
@@ -142,21 +142,22 @@ func TestNoIDTwiceOverHTTP(t *testing.T) {
 	}
 	renewed(10)
 	for _, lose := range []fault{loseReply, hangUp, cutOff, says(503, "application/problem+json", `{"code":"store-unavailable"}`)} {
-		s.line.disturb(sometimes(lose))
+		s.proxy.disturb(sometimes(lose))
 		renewed(20)
 	}
-	s.line.disturb(nil)
+	s.proxy.disturb(nil)
 	renewed(10)
 	flush(t, redis)
 	renewed(5)
 	flush(t, redis) // once more while it is quarantined
 	granted()
 	renewed(10)
-	s.line.disturb(hangUp) // the service is gone for longer than a TTL, and another takes its place
+	// the service is gone for longer than a TTL, and another takes its place
+	s.proxy.disturb(hangUp)
 	time.Sleep(time.Second)
 	other := serveWith(t, open())
-	s.line.disturb(func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
-		other.line.service.ServeHTTP(w, r)
+	s.proxy.disturb(func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		other.proxy.service.ServeHTTP(w, r)
 		return true
 	})
 	granted()

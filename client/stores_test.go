@@ -15,7 +15,7 @@ func TestOnEveryStore(t *testing.T) {
 		s := serve(t, store)
 		t.Run("tokens", func(t *testing.T) {
 			t.Run("issue, claim, extend, complete, replay", s.round)
-			t.Run("a claim in progress is told with what is left of its lease", s.busy)
+			t.Run("a claim in progress is reported with its remaining lease", s.busy)
 			t.Run("a claim given back can be taken again", s.givenBack)
 			t.Run("only the owner may complete, extend or release", s.owner)
 			t.Run("a silent attempt under hold stays in doubt until its owner comes back", s.doubt)

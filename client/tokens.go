@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Policy says what becomes of a token whose attempt fell silent.
+// Policy is what becomes of a token whose attempt fell silent.
 type Policy string
 
 // The policies. A claim that was made under Hold stays under Hold, whatever a later one asks for.
@@ -21,17 +21,19 @@ const (
 	Takeover Policy = "takeover" // the next claim may be granted, with a larger fence
 )
 
-// Terms are what an attempt claims a token with. The zero value of each field but Fingerprint means
-// the default beside it.
-type Terms struct {
+// ClaimOptions are the options of a claim. The zero value of each field but Fingerprint means its
+// documented default.
+type ClaimOptions struct {
 	// of the request, 1 to 256 bytes: a claim with another one is refused. Fingerprint makes one
 	Fingerprint string
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, 100 ms to a day; 0 = 30 s
-	Owner       string        // of Claim alone: the secret that becomes Grant.Lease, 16 to 128 visible ASCII characters; "" = a new one
+	// of Claim alone: the secret that becomes Grant.Lease, 16 to 128 visible ASCII characters; "" =
+	// a new one
+	Owner string
 }
 
-func (t Terms) withDefaults() Terms {
+func (t ClaimOptions) withDefaults() ClaimOptions {
 	if t.Policy == "" {
 		t.Policy = Hold
 	}
@@ -41,9 +43,9 @@ func (t Terms) withDefaults() Terms {
 	return t
 }
 
-// Fingerprint is a digest of what makes a request the same: SHA-256 over the parts, each behind its
-// length ("3:pay,"), as 43 characters of base64url. Clients in other languages that make it alike
-// can replay each other's answers.
+// Fingerprint is a digest of what makes a request the same: SHA-256 over the parts, each preceded
+// by its length ("3:pay,"), as 43 characters of base64url. Clients in other languages that make it
+// alike can replay each other's answers.
 func Fingerprint(parts ...string) string {
 	sum := sha256.New()
 	for _, part := range parts {
@@ -52,16 +54,16 @@ func Fingerprint(parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
 }
 
-// Token is what Issue hands out.
+// Token is an issued token.
 type Token struct {
-	Value     string // a secret: whoever has it may use it
+	Value     string // a secret: any caller that has it may use it
 	Scope     string
 	ExpiresAt time.Time // by the service's clock: until then it may be claimed
 }
 
 // Issue gets a token that may be claimed once within ttl, a second to 30 days; 0 means a day. A
-// scope limits it to guarded routes of that scope; "" fits all. After ErrUnknownOutcome nobody has
-// the token: issue another.
+// scope limits it to guarded routes of that scope; "" fits all. After ErrUnknownOutcome issue
+// another: the token of this call was not handed out.
 func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (Token, error) {
 	request := wire.TokenRequest{Scope: scope}
 	if ttl != 0 {
@@ -78,7 +80,7 @@ func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (To
 	return Token{Value: issued.Token, Scope: issued.Scope, ExpiresAt: issued.ExpiresAt}, nil
 }
 
-// State is where a token stands.
+// State is the state of a token.
 type State string
 
 // The states of a token. InDoubt is a claim whose lease has lapsed with no answer recorded.
@@ -89,7 +91,7 @@ const (
 	Completed State = "completed"
 )
 
-// Status is what can be told of a token to whoever has it.
+// Status is what the holder of a token may know of it.
 type Status struct {
 	State      State
 	ExpiresAt  time.Time // when the record goes
@@ -99,16 +101,16 @@ type Status struct {
 	LeaseUntil time.Time // of the newest attempt; the zero time = none yet
 }
 
-// Status reads where a token stands; ErrUnknownToken if it was never issued, has expired or was
+// Status reads the state of a token; ErrUnknownToken if it was never issued, has expired or was
 // lost. It changes nothing: where no answer came, the error is ErrUnavailable.
 func (c *Client) Status(ctx context.Context, token string) (Status, error) {
 	var status wire.TokenStatus
-	look := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK, into: &status}
-	if err := c.onToken(ctx, look); err != nil {
+	get := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token, status: http.StatusOK, into: &status}
+	if err := c.onToken(ctx, get); err != nil {
 		return Status{}, err
 	}
 	if status.State == "" {
-		return Status{}, look.unreadable()
+		return Status{}, get.unreadable()
 	}
 	return Status{
 		State: State(status.State), ExpiresAt: status.ExpiresAt, Fence: status.Fence, Attempts: status.Attempts,
@@ -124,18 +126,18 @@ type Grant struct {
 	Until   time.Time // end of the lease by the service's clock
 }
 
-// Answer is what an attempt answered, as it is recorded and replayed.
+// Answer is the answer of an attempt, as it is recorded and replayed.
 type Answer struct {
 	Status int // 200 to 599; 0 = 200
 	// one value a name. The service keeps those that are safe to replay, under their canonical
 	// names
 	Header map[string]string
 	Body   []byte
-	// the body is not recorded, or was too large to be: repeats get the rest, and are told so
+	// the body is not recorded, or was too large to be: repeats get the rest, and a header says so
 	NotKept bool
 }
 
-// Outcome is what a claim came to: a grant, or the answer that is there already.
+// Outcome is the result of a claim: a grant, or the recorded answer.
 type Outcome struct {
 	Granted bool
 	Grant   Grant  // if Granted
@@ -143,7 +145,7 @@ type Outcome struct {
 }
 
 // Complete records the answer of the attempt that lease proves. Repeating it is harmless: the first
-// answer stays. A late owner is accepted as long as nobody took over. ErrSuperseded: another
+// answer stays. A late owner is accepted unless another attempt took over. ErrSuperseded: another
 // attempt has the claim. ErrUnknownToken: the record is gone. ErrTooLarge: nothing was recorded; it
 // can be tried with NotKept.
 func (c *Client) Complete(ctx context.Context, token, lease string, answer Answer) error {
@@ -187,7 +189,8 @@ var (
 	leaseForm = regexp.MustCompile(`^[!-~]{1,512}$`)
 )
 
-// onToken asks about one token. What cannot be one is not sent: it would be another path.
+// onToken makes a call about one token. A text that cannot be one is not sent: it would be another
+// path.
 func (c *Client) onToken(ctx context.Context, call call) error {
 	if !tokenForm.MatchString(call.token) || call.token == "." || call.token == ".." {
 		return call.invalid("a token has 1 to 255 characters of A–Z a–z 0–9 . _ ~ -, as it was issued")

@@ -13,16 +13,19 @@ import (
 	"github.com/coatcheck/coatcheck/snowflake"
 )
 
-// WorkerRequest says what to lease. Every field may be left out. What a pool is, its TTL, layout,
-// epoch and datacenter, is fixed when it is created or by its first grant: what is asked for here
-// is that of a pool that is new, and refuses a pool that is another.
+// WorkerRequest describes a worker id to lease. Every field may be left out. A pool's TTL, layout,
+// epoch and datacenter are fixed when it is created or by its first grant: the values here are
+// those of a new pool, and must match those of an existing one.
 type WorkerRequest struct {
 	// TTL is the length of a window, 100 ms to a day; 0 = the pool's, 30 s for one that is new.
-	// Where it is not 30 s, all clients of a pool have to say it: after a loss of all state it
-	// tells how long a window can still be open.
-	TTL      time.Duration
-	Identity string // names the holder: the worker id that it had last is granted again, if its window has ended. "" = none
-	Layout   string // as package snowflake writes it; "" = the pool's, snowflake.DefaultLayout for one that is new
+	// Where it is not 30 s, all clients of a pool have to state it: after a loss of all state it
+	// bounds how long a window can still be open.
+	TTL time.Duration
+	// names the holder: the worker id that it had last is granted again, if its window has ended.
+	// "" = none
+	Identity string
+	// as package snowflake writes it; "" = the pool's, snowflake.DefaultLayout for one that is new
+	Layout string
 	// whole milliseconds; the zero time = the pool's, snowflake.DefaultEpoch for one that is new
 	Epoch      time.Time
 	Datacenter *int // nil = the pool's, 0 for one that is new
@@ -48,14 +51,14 @@ func moment(at time.Time) *time.Time {
 	return new(at.UTC())
 }
 
-// WorkerLease is a granted worker id. It is a value: whoever has its Token holds the lease, so its
-// Token is a secret.
+// WorkerLease is a granted worker id. It is a value: any process that has its Token holds the
+// lease, so its Token is a secret.
 type WorkerLease = holder.Lease
 
-// AcquireWorker leases a worker id. HoldWorker does it, and all that belongs to it afterwards. The
-// errors: ErrExhausted and ErrQuarantined (RetryAfter says when to ask again), ErrOtherPool;
-// ErrUnavailable (nothing was done); ErrUnknownOutcome (a worker id may be taken until its TTL has
-// passed, and nobody can use it: acquire another).
+// AcquireWorker leases a worker id. HoldWorker does it, and all that follows. The errors:
+// ErrExhausted and ErrQuarantined (RetryAfter is when to ask again), ErrOtherPool; ErrUnavailable
+// (nothing was done); ErrUnknownOutcome (a worker id may be taken until its TTL has passed, and
+// cannot be used: acquire another).
 func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerRequest) (WorkerLease, error) {
 	var granted wire.WorkerLease
 	acquire := call{op: "acquire worker id", method: http.MethodPost, path: "/worker/" + pool, body: request.wire(), status: http.StatusCreated, into: &granted}
@@ -74,7 +77,7 @@ func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerR
 	return lease, nil
 }
 
-// whole reports whether a grant has all that it takes to stamp ids with it.
+// whole reports whether a grant is complete enough to stamp ids with it.
 func whole(lease WorkerLease, layout snowflake.Layout) bool {
 	switch {
 	case !leaseForm.MatchString(lease.Token) || lease.Fence <= 0 || lease.TTL <= 0:
@@ -85,11 +88,11 @@ func whole(lease WorkerLease, layout snowflake.Layout) bool {
 	return lease.WorkerID >= 0 && lease.WorkerID < 1<<layout.Worker && lease.Datacenter >= 0 && lease.Datacenter < 1<<layout.Datacenter
 }
 
-// RenewWorker moves the end of an open lease's window to one TTL from now, and returns the lease as
-// it is then. It sends all that the lease says, so that a lease that the store has lost is written
-// down anew while its window is open: renew the lease as the last renewal returned it. Repeating it
-// is harmless. ErrLost: it has ended, was released or is another's. ErrUnavailable and
-// ErrUnknownOutcome: do not count on more time than before.
+// RenewWorker extends an open lease's window to one TTL from now, and returns the renewed lease. It
+// sends the whole lease, so that a lease that the store has lost is recorded anew while its window
+// is open: renew the lease as the last renewal returned it. Repeating it is harmless. ErrLost: it
+// has ended, was released or is another's. ErrUnavailable and ErrUnknownOutcome: do not count on
+// more time than before.
 func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLease, error) {
 	proof := wire.RenewRequest{
 		NotAfter: moment(lease.NotAfter), Fence: lease.Fence, Identity: lease.Identity,
@@ -112,8 +115,8 @@ func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLeas
 
 // ReleaseWorker ends a lease. Its worker id can be granted again at once, for a window that begins
 // at usedUntil, the end of the last timestamp that was stamped, as snowflake.Generator.Stop returns
-// it; with the zero time, for who does not know, up to a second later. Nothing may be stamped after
-// that. Repeating it is harmless. ErrLost: it had ended before, or is another's.
+// it; with the zero time, for callers that do not know it, up to a second later. Nothing may be
+// stamped after that. Repeating it is harmless. ErrLost: it had ended before, or is another's.
 func (c *Client) ReleaseWorker(ctx context.Context, lease WorkerLease, usedUntil time.Time) error {
 	query := ""
 	if !usedUntil.IsZero() {
@@ -122,7 +125,7 @@ func (c *Client) ReleaseWorker(ctx context.Context, lease WorkerLease, usedUntil
 	return c.onLease(ctx, lease, call{op: "release worker id", method: http.MethodDelete, status: http.StatusNoContent}, query)
 }
 
-// onLease asks about a lease, with the proof of it.
+// onLease makes a call about a lease, with the proof of it.
 func (c *Client) onLease(ctx context.Context, lease WorkerLease, call call, query string) error {
 	call.path, call.lease, call.owned = "/worker/"+lease.Pool+"/"+strconv.Itoa(lease.WorkerID)+query, lease.Token, true
 	if !leaseForm.MatchString(lease.Token) || lease.WorkerID < 0 {
@@ -131,8 +134,8 @@ func (c *Client) onLease(ctx context.Context, lease WorkerLease, call call, quer
 	return c.onNamed(ctx, lease.Pool, call)
 }
 
-// onNamed asks about something that has a name: a pool, a lock, a counter, a tag. What cannot be
-// one is not sent: it would be another path.
+// onNamed makes a call about something that has a name: a pool, a lock, a counter, a tag. A text
+// that cannot be one is not sent: it would be another path.
 func (c *Client) onNamed(ctx context.Context, name string, call call) error {
 	if !names.InPath(name) {
 		return call.invalid("a name has " + names.Rule + ", and more than dots")

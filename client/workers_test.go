@@ -122,9 +122,9 @@ func (s *service) workersExhausted(t *testing.T) {
 		acquire(t, s.Client, "full", client.WorkerRequest{Layout: "41/1/12", TTL: time.Hour})
 	}
 	_, err := s.AcquireWorker(t.Context(), "full", client.WorkerRequest{})
-	said := wantError(t, err, client.ErrExhausted)
-	between(t, "the wait told of a pool that is exhausted", said.Wait, time.Second, time.Hour)
-	expect.Equal(t, "whether asking again may help", said.Retryable, true)
+	failure := wantError(t, err, client.ErrExhausted)
+	between(t, "the wait of the error for a pool that is exhausted", failure.Wait, time.Second, time.Hour)
+	expect.Equal(t, "whether asking again may help", failure.Retryable, true)
 }
 
 func (s *service) pools(t *testing.T) {
@@ -147,8 +147,8 @@ func (s *service) pools(t *testing.T) {
 		}
 		break // nothing more is read
 	}
-	s.line.disturb(only("look", 1, says(502, "text/html", "bad gateway")))
-	defer s.line.disturb(nil)
+	s.proxy.disturb(only("look", 1, says(502, "text/html", "bad gateway")))
+	defer s.proxy.disturb(nil)
 	n := 0
 	for _, err := range s.Pools(t.Context(), "") {
 		n++
@@ -164,9 +164,9 @@ func TestWorkerIDsOverTheLossOfAllState(t *testing.T) {
 	s := serveWith(t, server.Config{Store: store, Workers: workerlease.Config{Skew: 500 * time.Millisecond, LongestTTL: time.Hour}})
 	request := client.WorkerRequest{TTL: time.Hour, Identity: "holder"}
 	_, err := s.AcquireWorker(t.Context(), "orders", request)
-	said := wantError(t, err, client.ErrQuarantined)
-	between(t, "the wait told of a pool in quarantine", said.Wait, time.Hour, time.Hour+time.Second)
-	expect.Equal(t, "whether asking again may help", said.Retryable, true)
+	failure := wantError(t, err, client.ErrQuarantined)
+	between(t, "the wait of the error for a pool in quarantine", failure.Wait, time.Hour, time.Hour+time.Second)
+	expect.Equal(t, "whether asking again may help", failure.Retryable, true)
 	_, err = s.CreatePool(t.Context(), "orders", client.PoolShape{TTL: time.Hour})
 	must(t, "CreatePool", err)
 	lease := acquire(t, s.Client, "orders", request)
@@ -198,7 +198,7 @@ func TestARenewalSendsTheWholeProof(t *testing.T) {
 	s := embedded(t)
 	lease := acquire(t, s.Client, "orders", client.WorkerRequest{Identity: "me", Layout: "41/5/5/12", Datacenter: new(7)})
 	var sent map[string]any
-	s.line.disturb(only("renew", 0, func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+	s.proxy.disturb(only("renew", 0, func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		sent = readJSON(t, r)
 		expect.Equal(t, "the header Lease-Token", r.Header.Get("Lease-Token"), lease.Token)
 		without(t, "the request's URL", r.URL.String(), lease.Token)
@@ -230,13 +230,13 @@ func TestALostReplyAboutAWorkerIDIsAnUnknownOutcomeAndNothingIsSentTwice(t *test
 	for verb := range workerWrites(nil, client.WorkerLease{}) {
 		for name, lose := range map[string]fault{"served": loseReply, "not served": hangUp, "cut off": cutOff, "proxy": says(502, "text/html", "bad gateway")} {
 			t.Run(verb+" "+name, func(t *testing.T) {
-				s.line.disturb(nil)
+				s.proxy.disturb(nil)
 				lease := acquire(t, s.Client, "orders", client.WorkerRequest{})
-				s.line.disturb(lose)
-				before := s.line.count(verb)
+				s.proxy.disturb(lose)
+				before := s.proxy.count(verb)
 				err := workerWrites(s.Client, lease)[verb](t.Context())
 				wantError(t, err, client.ErrUnknownOutcome)
-				expect.Equal(t, "how often it was sent", s.line.count(verb)-before, 1)
+				expect.Equal(t, "how often it was sent", s.proxy.count(verb)-before, 1)
 				without(t, "the error's text", err.Error(), lease.Token)
 			})
 		}
@@ -306,7 +306,8 @@ func TestAGrantThatIsNotWholeIsAnUnknownOutcome(t *testing.T) {
 		}
 	}
 	pages := 0
-	for _, err := range answer(200, `{"pools":[],"next":"a"}`).Pools(t.Context(), "") { // a list that goes round
+	// a list that goes round
+	for _, err := range answer(200, `{"pools":[],"next":"a"}`).Pools(t.Context(), "") {
 		pages++
 		wantError(t, err, client.ErrUnavailable)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// attempts is how often a counter is put in order for one call before the call is refused.
+// attempts is how often a counter is opened for one call before the call is refused.
 const attempts = 4
 
 // batch is the calls of one key that go out as one INCRBY, in the order in which they came. The
@@ -20,18 +20,18 @@ type batch struct {
 	ttl         time.Duration // the longest that a call asks for
 }
 
-// waiter is a call that waits for others' INCRBY, or its own, to land. It is used again.
+// waiter is a call that waits for an INCRBY, its own or another's, to end. It is reused.
 type waiter struct {
 	by   int64
 	next *waiter
 
 	got    Range
 	err    error
-	landed chan struct{} // has room for the one message that tells it
+	landed chan struct{} // has room for the one message of the end
 }
 
-// add sends a call by itself where nothing is under way, else with those of its key, or of other
-// keys, that wait as well.
+// add sends a call by itself where nothing is under way, else with waiting calls of its key, or of
+// other keys.
 func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, error) {
 	e.mu.Lock()
 	if !e.busy && e.open.Current() && e.line.Join(e) {
@@ -66,7 +66,7 @@ func (e *entry) joinLocked(request Request) *waiter {
 	return w
 }
 
-// wait returns what a call got. A caller that gives up leaves its values as a gap.
+// wait returns the result of a call. A caller that gives up leaves its values as a gap.
 func (c *Counters) wait(ctx context.Context, w *waiter) (Range, error) {
 	if gone := ctx.Done(); gone == nil { // which is the quicker way to wait
 		<-w.landed
@@ -82,10 +82,10 @@ func (c *Counters) wait(ctx context.Context, w *waiter) (Range, error) {
 	return got, err
 }
 
-// tell gives each call of a batch its part of what was added.
-func (b batch) tell(first int64, err error) {
+// distribute gives each call of a batch its part of what was added.
+func (b batch) distribute(first int64, err error) {
 	for w := b.first; w != nil; {
-		next := w.next // the caller may use w again once it is told
+		next := w.next // the caller may use w again once it has its result
 		w.got, w.err = Range{}, err
 		if err == nil {
 			w.got = Range{first, first + w.by - 1}
@@ -103,8 +103,8 @@ func (e *entry) land() {
 	e.landLocked()
 }
 
-// landLocked ends an INCRBY; those that came meanwhile go out with the next flight to the server,
-// or on a goroutine of their own where the counter has to be put in order.
+// landLocked ends an INCRBY; those that came meanwhile go out with the next batch to the server, or
+// on a goroutine of their own where the counter has to be opened.
 func (e *entry) landLocked() {
 	e.busy = e.pending.first != nil
 	if !e.busy {
@@ -116,7 +116,7 @@ func (e *entry) landLocked() {
 	}
 }
 
-// Board takes those that wait aboard, for the flight that calls it.
+// Board takes the waiting calls into the batch that calls it.
 func (e *entry) Board() (redisstore.Addition, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,8 +128,7 @@ func (e *entry) Board() (redisstore.Addition, bool) {
 	return redisstore.Addition{Key: e.redisKey, By: e.aboard.sum, Life: e.open, Mark: redisstore.Mark{Key: e.marker, Word: e.era}}, true
 }
 
-// Land tells those that were aboard what they got, for the flight that calls it. What takes longer
-// has a goroutine of its own.
+// Land gives the calls of a batch their results. What takes longer has a goroutine of its own.
 func (e *entry) Land(sum int64, err error) {
 	e.mu.Lock()
 	b, under := e.aboard, e.under
@@ -146,7 +145,7 @@ func (e *entry) Land(sum int64, err error) {
 	case first:
 		go e.noted(b, sum)
 	case fits:
-		b.tell(sum-b.sum+1, nil)
+		b.distribute(sum-b.sum+1, nil)
 		e.counters.flights.Done()
 	case err == nil, errors.Is(err, redisstore.ErrOtherLife):
 		e.doubt()
@@ -156,13 +155,13 @@ func (e *entry) Land(sum int64, err error) {
 	}
 }
 
-// noted ends the first flight of a counter since it was opened.
+// noted ends the first batch of a counter since it was opened.
 func (e *entry) noted(b batch, sum int64) {
 	e.counters.note(context.Background(), e.key)
 	e.end(b, Range{sum - b.sum + 1, sum}, nil)
 }
 
-// goAlone sends those that wait.
+// goAlone sends the waiting calls.
 func (e *entry) goAlone() {
 	e.mu.Lock()
 	b := e.pending
@@ -171,8 +170,8 @@ func (e *entry) goAlone() {
 	e.alone(b, attempts, 0)
 }
 
-// alone sends a batch by itself, after the counter was put in order. stray is the sum that it has
-// come to already and that was too small, 0 for none.
+// alone sends a batch by itself, after the counter was opened. stray is the sum that it has come to
+// already and that was too small, 0 for none.
 func (e *entry) alone(b batch, attempts int, stray int64) {
 	got, err := e.counters.fly(context.Background(), e, flying{b.sum, b.ttl, attempts, stray})
 	e.end(b, got, err)
@@ -184,14 +183,14 @@ func (e *entry) end(b batch, got Range, err error) {
 	defer e.counters.flights.Done()
 	if !errors.Is(err, ErrOverflow) || b.first == b.last {
 		e.land()
-		b.tell(got.First, err)
+		b.distribute(got.First, err)
 		return
 	}
 	for w := b.first; w != nil; {
 		one := batch{first: w, last: w, sum: w.by, ttl: b.ttl}
 		w, one.first.next = w.next, nil
 		got, err := e.counters.fly(context.Background(), e, flying{one.sum, one.ttl, attempts, 0})
-		one.tell(got.First, err)
+		one.distribute(got.First, err)
 	}
 	e.land()
 }
@@ -204,9 +203,9 @@ type flying struct {
 	stray    int64 // the sum that an addition before came to, and that was too small; 0 = none
 }
 
-// fly adds to the counter, once it was found in order. Only one at a time does for an entry. A sum
-// that is not beyond what this process has seen is forgotten, unless it turns out that it was the
-// first of a counter that has begun again on purpose.
+// fly adds to the counter, once it was opened. Only one at a time does for an entry. A sum that is
+// not above what this process has seen is forgotten, unless it turns out that it was the first of a
+// counter that has begun again on purpose.
 func (c *Counters) fly(ctx context.Context, e *entry, f flying) (Range, error) {
 	for range f.attempts {
 		now, err := c.ready(ctx, e, f.ttl)

@@ -48,8 +48,8 @@ func parse(text string) (int64, error) {
 }
 
 // Set sets a counter to a value, whatever was there: the next value that is handed out is one more.
-// Setting it back hands values out again, on purpose. ttl is how long it lives, as [Request.TTL].
-// It also says that a counter that has lost values is in order.
+// Setting it back hands values out again, on purpose. ttl is how long it lives, as [Request.TTL]. A
+// counter that has lost values is in order from then on.
 func (c *Counters) Set(ctx context.Context, key string, value int64, ttl time.Duration) error {
 	if err := (Request{By: 1, TTL: ttl}).check(key); err != nil {
 		return err
@@ -100,7 +100,7 @@ type Listed struct {
 // List reads up to n (1 to 1000) counters whose keys begin with a prefix, in the order of their
 // bytes: those after a key, "" for the first page. next is the key after which the next page
 // begins, "" where there is none. Counters are listed that this package has added to or set; those
-// that have expired are taken off. A call looks at 1000 names at most, so a page may have fewer
+// that have expired are taken off. A call reads 1000 names at most, so a page may have fewer
 // counters than n, or none, although there is a next one.
 func (c *Counters) List(ctx context.Context, prefix, after string, n int) (page []Listed, next string, err error) {
 	if n < 1 || n > maxListed {
@@ -140,7 +140,7 @@ func (c *Counters) List(ctx context.Context, prefix, after string, n int) (page 
 	return nil, next, nil
 }
 
-// values reads counters at once, and leaves out those that are no more.
+// values reads several counters, and leaves out those that have ended.
 func (c *Counters) values(ctx context.Context, keys []string) ([]Listed, error) {
 	all, gone := make([]Listed, len(keys)), make([]bool, len(keys))
 	var reading sync.WaitGroup

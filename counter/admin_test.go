@@ -150,10 +150,10 @@ func (c counters) badAdmin(t *testing.T) {
 	_, err = c.IncrBy(t.Context(), "bad", 0)
 	wantRefused(t, err, counter.ErrRequest)
 	for _, row := range []struct {
-		prefix, behind string
-		n              int
+		prefix, after string
+		n             int
 	}{{n: 0}, {n: -1}, {n: 1001}, {"a b", "", 1}, {"", "a b", 1}, {long, "", 1}} {
-		_, _, err := c.List(t.Context(), row.prefix, row.behind, row.n)
+		_, _, err := c.List(t.Context(), row.prefix, row.after, row.n)
 		wantRefused(t, err, counter.ErrRequest)
 	}
 	_, err = c.Get(t.Context(), "bad")
@@ -242,9 +242,9 @@ func TestProcessKnowsABoundedNumberOfKeys(t *testing.T) {
 	c.gets(t, name(0), 1)
 }
 
-// What has expired is taken off the list by those who list, and one call does not pay for all of
-// it.
-func TestListLooksAtABoundedNumberOfNames(t *testing.T) {
+// Expired names are taken off the list by the calls that list, and one call does not pay for all of
+// them.
+func TestListReadsABoundedNumberOfNames(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var reads atomic.Int64

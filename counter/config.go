@@ -17,28 +17,29 @@ const (
 	MaxMargin        = 1_000_000_000_000
 )
 
-// AfterLoss says what to do with a counter that has visibly gone back, or was last used under
-// another incarnation of the server.
+// AfterLoss is what to do with a counter that has visibly gone back, or was last used under another
+// incarnation of the server.
 type AfterLoss string
 
-// What can be done after a loss.
+// The choices after a loss.
 const (
-	// MovePast moves it past everything that can have been handed out: [Config.Margin] beyond the
+	// MovePast moves it past everything that can have been handed out: [Config.Margin] above the
 	// larger of what is there and what this process has seen. The default.
 	MovePast AfterLoss = "move-past"
-	// Refuse answers [ErrBehind] until somebody sets the counter.
+	// Refuse returns [ErrBehind] until the counter is set.
 	Refuse AfterLoss = "refuse"
 )
 
-// Config is what the counters of a store share. The zero value of each field means the default
-// beside it. All processes that use the same counters must have it alike.
+// Config is what the counters of a store share. The zero value of each field means its documented
+// default. It must be the same in all processes that use the same counters.
 type Config struct {
-	Kind      string    // the part of Redis keys that tells these counters from others; "" = counter
+	// the part of Redis keys that distinguishes these counters from others; "" = counter
+	Kind      string
 	AfterLoss AfterLoss // "" = MovePast
 	// how far a counter moves, to MaxMargin; 0 = DefaultMargin, or DefaultAckMargin where the store
 	// waits for replicas
 	Margin int64
-	// how long nothing is added after a loss of everything, while processes say what they have
+	// how long nothing is added after a loss of everything, while processes report what they have
 	// seen; 1s to 1m; 0 = DefaultHoldOff
 	HoldOff time.Duration
 	// of how many keys this process remembers what it has seen, at least 100; the longest unused
@@ -74,7 +75,7 @@ func (c Config) withDefaults(ack int) Config {
 
 var kindForm = regexp.MustCompile(`^[a-z]{1,20}$`)
 
-// Check tells every fault of a configuration, with the bound that it breaks.
+// Check returns every fault of a configuration, with the bound that it breaks.
 func (c Config) Check() error {
 	c = c.withDefaults(0)
 	var faults []error

@@ -41,8 +41,7 @@ type Counters struct {
 	watch   watch
 }
 
-// New returns the counters of a store. A configuration that [Config.Check] finds fault with is a
-// programmer's mistake and panics.
+// New returns the counters of a store. It panics if [Config.Check] returns an error.
 func New(store *redisstore.Store, config Config) *Counters {
 	if err := config.Check(); err != nil {
 		panic(err)
@@ -58,10 +57,10 @@ func (c *Counters) Close() error {
 	return nil
 }
 
-// Range is what one call got: the caller owns First to Value, both included.
+// Range is the values of one call: the caller owns First to Value, both included.
 type Range struct{ First, Value int64 }
 
-// Request says how to add. The zero value adds 1.
+// Request describes an addition. The zero value adds 1.
 type Request struct {
 	By int64 // how many values, 1 to MaxBy; 0 = 1
 	// RequestID makes the call repeatable for a day: the same id gets the same values, and adds
@@ -105,7 +104,7 @@ func (c *Counters) IncrBy(ctx context.Context, key string, by int64) (Range, err
 	return c.Add(ctx, key, Request{By: by})
 }
 
-// Add adds to a counter as the request says and returns the values that the caller now owns.
+// Add adds to a counter as requested and returns the values that the caller now owns.
 func (c *Counters) Add(ctx context.Context, key string, request Request) (Range, error) {
 	if request.By == 0 {
 		request.By = 1

@@ -1,22 +1,40 @@
 // Package counter is INCR that can be trusted: whole numbers in Redis, one per key, that only grow.
 //
-// What holds, for counters that are only added to through this package:
+// # Promises
+//
+// For counters that are only added to through this package:
 //
 //   - No value of a key is handed out twice, and a call that begins after another has returned gets
-//     larger values. A call that fails as refused has added nothing that anybody gets; there may be
-//     a gap only after a failure, a call that was given up, or [Counters.Set].
-//   - Calls for one key that are under way at once in a process become one INCRBY, of which at most
-//     one is in flight; a lone caller sends its own. Each call takes effect between its start and
-//     its return.
+//     larger values. A call that fails as refused has added nothing that a caller gets; there may
+//     be a gap only after a failure, a call that was given up, or [Counters.Set].
+//   - Concurrent calls of a process for one key become one INCRBY, of which at most one is in
+//     flight; a lone caller sends its own. Each call takes effect between its start and its return.
 //   - A call with a request id can be repeated: the same id gets the same value for as long as its
 //     record is kept, and adds once.
-//   - A value that is not a signed 64-bit integer, or that would overflow, is refused and stays as
-//     it is.
+//   - A value that is not a signed 64-bit integer, or that would overflow, is refused and stays
+//     unchanged.
 //
-// When Redis loses what it has confirmed, a counter that is found behind what this process has
-// seen, or that was last used under another incarnation of the server, moves past everything that
-// can have been handed out before it serves again, or is refused ([Config.AfterLoss]). This rests
-// on assumptions, which docs/guarantees.md has in full:
+// After an unknown outcome values may have been added that no caller got: a gap, never a value
+// twice. TTLs are Redis's: a counter that expires begins again, on purpose.
+//
+// # States
+//
+// The states of a counter as a process sees it:
+//
+//	unknown ── first call ──▶ opened ── INCRBY ──▶ opened
+//	                           │  ▲
+//	   lower than was seen, or │  │ moved past all values (MovePast), or set
+//	   another incarnation     ▼  │
+//	                         in doubt ── Refuse ──▶ ErrBehind, until it is set
+//	                           │
+//	                           └── everything lost ──▶ ErrHoldOff, until all processes have reported
+//
+// # Loss of state
+//
+// Redis can lose what it has confirmed. A counter that is found below what this process has seen,
+// or that was last used under another incarnation of the server, moves past everything that can
+// have been handed out before it serves again, or is refused ([Config.AfterLoss]). This rests on
+// assumptions, which docs/guarantees.md has in full:
 //
 //   - With redisstore.Config.Ack set to as many replicas as can become master, a failover loses
 //     nothing that was handed out.
@@ -24,9 +42,6 @@
 //     the process that moves it has seen.
 //   - After a loss of everything (a restart without data, FLUSHALL) counters go on only if a
 //     process that has seen them still runs: nothing else knows their values. All running processes
-//     hold off for [Config.HoldOff] and say what they have seen. A service that starts against an
-//     empty Redis, when no other runs, takes it for new.
-//
-// After an unknown outcome values may have been added that nobody got: a gap, never a value twice.
-// TTLs are Redis's: a counter that expires begins again, on purpose.
+//     hold off for [Config.HoldOff] and report what they have seen. A service that starts against
+//     an empty Redis, when no other runs, takes it for new.
 package counter

@@ -24,9 +24,9 @@ type entry struct {
 
 	mu      sync.Mutex
 	busy    bool  // an INCRBY is in flight, or waits for its flight
-	pending batch // the calls that wait: for it to land, or to fly with it
-	aboard  batch // the calls in a flight that other keys share
-	under   state // what was known when they went aboard
+	pending batch // the waiting calls: for it to end, or to be sent with it
+	aboard  batch // the calls in a batch that other keys share
+	under   state // what was known when they were sent
 
 	seen    bool  // floor is set
 	floor   int64 // the largest value that this process has seen
@@ -36,7 +36,7 @@ type entry struct {
 	endsBy  time.Duration // no later than that, by this process's clock
 	ttl     time.Duration // that was asked for when it was opened
 	open    redisstore.Life
-	line    redisstore.Line // to the server of that life
+	line    redisstore.Line // to the server of that incarnation
 	used    time.Duration   // when it was last used, by this process's clock
 	listed  bool            // it was put on the list of names since it was opened
 	dropped bool            // it is in the table no more
@@ -47,7 +47,7 @@ var start = time.Now()
 
 func clock() time.Duration { return time.Since(start) }
 
-// entry finds what is known of a key, or makes a place for it.
+// entry finds what is known of a key, or adds an entry for it.
 func (c *Counters) entry(key string) *entry {
 	if found, ok := c.keys.Load(key); ok {
 		return found.(*entry)
@@ -63,7 +63,7 @@ func (c *Counters) newEntry(key string) *entry {
 	return &entry{counters: c, key: key, redisKey: c.key(key), marker: c.marker(key), used: clock()}
 }
 
-// forget makes room: it drops the half of the keys that was used the longest ago.
+// forget makes room: it drops the least recently used half of the keys.
 func (c *Counters) forget() {
 	var used []time.Duration
 	c.keys.Range(func(_, value any) bool {
@@ -96,7 +96,7 @@ func (c *Counters) dropLocked(e *entry) {
 	}
 }
 
-// readyLocked reports whether the counter was found in order in a life that goes on, and has not
+// readyLocked reports whether the counter was opened under an incarnation that goes on, and has not
 // expired since.
 func (e *entry) readyLocked(ttl time.Duration) bool {
 	now := clock()
@@ -111,7 +111,7 @@ func (e *entry) readyLocked(ttl time.Duration) bool {
 	return e.ends == 0 || now < e.endsBy
 }
 
-// saw notes a value that this process was given, and reports whether it is the first since the
+// saw records a value that this process was given, and reports whether it is the first since the
 // counter was opened.
 func (e *entry) saw(value int64) (first bool) {
 	e.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// What a counter can answer besides redisstore's own errors. All are refusals: nothing was added
-// that anybody gets.
+// The answers of a counter besides redisstore's own errors. All are refusals: nothing was added
+// that a caller gets.
 var (
 	ErrNotAnInteger = redisstore.Refusal("counter: the value is not a signed 64-bit integer")
 	ErrOverflow     = redisstore.Refusal("counter: the value would overflow 64 bits")
@@ -20,21 +20,21 @@ var (
 	// ErrBehind is for a counter that has lost values, or may have, under [Refuse]. Set it to go
 	// on.
 	ErrBehind = redisstore.Refusal("counter: it has gone back, or may have")
-	// ErrHoldOff is for the time after a loss of everything in which processes say what they have
-	// seen. It is a [*HoldOffError].
+	// ErrHoldOff is for the time after a loss of everything in which processes report what they
+	// have seen. It is a [*HoldOffError].
 	ErrHoldOff = redisstore.Refusal("counter: values may have been lost; nothing is added until every process has said what it has seen")
 )
 
-// HoldOffError tells how long counters stand still.
+// HoldOffError is [ErrHoldOff] with how long nothing is added.
 type HoldOffError struct{ Wait time.Duration }
 
-// Error says how long.
+// Error reports how long.
 func (e *HoldOffError) Error() string { return fmt.Sprintf("%v, for %v", ErrHoldOff, e.Wait) }
 
 // RetryAfter returns Wait.
 func (e *HoldOffError) RetryAfter() time.Duration { return e.Wait }
 
-// Unwrap gives ErrHoldOff.
+// Unwrap returns ErrHoldOff.
 func (e *HoldOffError) Unwrap() error { return ErrHoldOff }
 
 // BehindError is an [ErrBehind] with what is known.
@@ -43,15 +43,15 @@ type BehindError struct {
 	Seen  int64 // the largest that this process has seen; 0 if it has seen none
 }
 
-// Error says what is there, and what to do.
+// Error reports the value, and what to do.
 func (e *BehindError) Error() string {
 	return fmt.Sprintf("%v: at %d, after %d was handed out here; set it past all values to go on", ErrBehind, e.Value, e.Seen)
 }
 
-// Unwrap gives ErrBehind.
+// Unwrap returns ErrBehind.
 func (e *BehindError) Unwrap() error { return ErrBehind }
 
-// known gives what the store refuses its name here.
+// known gives an error of the store its name in this package.
 func known(err error) error {
 	switch {
 	case errors.Is(err, redisstore.ErrNotAnInteger):

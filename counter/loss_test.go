@@ -84,7 +84,7 @@ func TestIdleProcessSaysWhatItHasSeen(t *testing.T) {
 	}
 }
 
-// A process that hears of the loss by one counter says what it has seen of all.
+// A process that learns of the loss by one counter reports what it has seen of all.
 func TestProcessThatIsHeldOffSaysWhatItHasSeenOfOtherKeys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -142,12 +142,12 @@ func TestCounterOfAnotherEraIsNotAddedTo(t *testing.T) {
 // noLife is what a request adds that turns out to have been in another era, as a gap.
 func noLife(request counter.Request) int64 {
 	if request.Limit > 0 || request.RequestID != "" {
-		return 0 // its script looks first
+		return 0 // its script reads first
 	}
 	return 1
 }
 
-func TestWatchTellsOfManyCountersInTime(t *testing.T) {
+func TestWatchReportsManyCountersInTime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var away atomic.Bool
@@ -194,7 +194,7 @@ func TestWatchThatIsCutOffAsksAgain(t *testing.T) {
 
 func TestCounterThatIsBehindByHandMoves(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string][]any{"deleted": {"DEL"}, "set behind": {"SET", "60"}, "deleted with its record": {"DEL", "record"}} {
+	for name, fault := range map[string][]any{"deleted": {"DEL"}, "set back": {"SET", "60"}, "deleted with its record": {"DEL", "record"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
@@ -204,7 +204,7 @@ func TestCounterThatIsBehindByHandMoves(t *testing.T) {
 			refusing.gets(t, "k", 101)
 			once.gets(t, "k", 102)
 			words := []any{fault[0], key}
-			if name == "set behind" {
+			if name == "set back" {
 				words = append(words, "60")
 			} else if len(fault) > 1 {
 				words = append(words, record)
@@ -213,7 +213,7 @@ func TestCounterThatIsBehindByHandMoves(t *testing.T) {
 			_, err := refusing.Incr(t.Context(), "k")
 			var behind *counter.BehindError
 			if wantRefused(t, err, counter.ErrBehind); !errors.As(err, &behind) || behind.Seen != 101 || behind.Value > 61 {
-				t.Errorf("Incr behind what was seen: got %+v, want 101 seen and a value of up to 61", behind)
+				t.Errorf("Incr below what was seen: got %+v, want 101 seen and a value of up to 61", behind)
 			}
 			do(t, server, words...)
 			if got, err := once.Add(t.Context(), "k", counter.Request{RequestID: "id"}); err != nil || got.Value != 102+margin+1 {

@@ -100,7 +100,7 @@ func TestOneINCRBYOfAKeyIsUnderWay(t *testing.T) {
 	c.want(t, "k", 52)
 }
 
-func TestCallerWhoGivesUpLeavesAGap(t *testing.T) {
+func TestCallerThatGivesUpLeavesAGap(t *testing.T) {
 	t.Parallel()
 	g, proxy := newGate(t, redistest.Start(t).Addr())
 	c := process(t, proxy.URL(), func(c *redisstore.Config, _ *counter.Config) { c.Timeout = patience })
@@ -232,7 +232,7 @@ func TestLostReplyIsUnknownAndTheNextCallGoesOn(t *testing.T) {
 		if !errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrRefused) || !errors.Is(err, io.EOF) {
 			t.Errorf("got %v", err)
 		}
-		c.gets(t, "k", int64(3+i)) // 2 is nobody's
+		c.gets(t, "k", int64(3+i)) // 2 is a gap
 	}
 }
 
@@ -285,7 +285,7 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	<-answered
 	g.open <- redistest.Pass
 	<-answered
-	<-g.arrived // the values of the one who has given up
+	<-g.arrived // the values of the caller that has given up
 	closed := make(chan struct{})
 	go func() { _ = c.Close(); close(closed) }()
 	for range 1000 {

@@ -22,11 +22,11 @@ type state struct {
 
 func (e *entry) stateLocked() state { return state{e.open, e.seen, e.floor, e.era, false} }
 
-// before reports whether a sum, by more than what was there, is beyond all that this process had
-// seen in this state.
+// before reports whether a sum, less what was just added, is above all that this process had seen
+// in this state.
 func (s state) before(sum, by int64) bool { return !s.seen || sum-by >= s.floor }
 
-// ready returns a counter's state, after it was put in order where that has to be.
+// ready returns a counter's state, after it was opened if that is needed.
 func (c *Counters) ready(ctx context.Context, e *entry, ttl time.Duration) (state, error) {
 	e.mu.Lock()
 	ready, now := e.readyLocked(ttl), e.stateLocked()
@@ -37,7 +37,7 @@ func (c *Counters) ready(ctx context.Context, e *entry, ttl time.Duration) (stat
 	return c.open(ctx, e, ttl)
 }
 
-// open has Redis find a counter in order, or put it in order.
+// open makes Redis find a counter in order, or put it in order.
 func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state, error) {
 	marker := e.marker
 	known, _ := c.eras.Load(marker)
@@ -111,7 +111,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	e.mu.Unlock()
 	if moved == "1" {
 		c.moved.Add(1)
-		c.log.WarnContext(ctx, "a counter was behind, or may have been, and was moved past all values", slog.String("kind", c.config.Kind), slog.Int64("to", at))
+		c.log.WarnContext(ctx, "a counter had gone back, or may have, and was moved past all values", slog.String("kind", c.config.Kind), slog.Int64("to", at))
 	}
 	if c.store.Mode() != redisstore.Embedded { // whose data is lost only with this process
 		c.watch.start(c)
@@ -119,8 +119,8 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	return state{with.life, value != "", at, era, anew}, nil
 }
 
-// knows notes the era of a slot that was not known. Where it is another than before, the watch has
-// to find that: it concerns all counters of the slot.
+// knows records the era of a slot that was not known. If it differs from the one before, the watch
+// has to find that: it concerns all counters of the slot.
 func (c *Counters) knows(marker, era string) { c.eras.LoadOrStore(marker, era) }
 
 func (c *Counters) heldOff(marker string, reply redisstore.Reply) error {
@@ -146,7 +146,7 @@ func behind(reply redisstore.Reply, floor string) error {
 	return &BehindError{Value: at, Seen: seen}
 }
 
-// doubt has the counter looked at before it is added to again.
+// doubt makes the next call open the counter again before it adds.
 func (e *entry) doubt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 )
 
 // Retire ends a counter, so that its numbers can go on elsewhere, and returns the last value that
-// was handed out, by this process or any other. From then on everybody who adds to it gets
-// ErrOverflow. It can be repeated after an unknown outcome. [Counters.Set] takes it back. Where
-// state may have been lost, one value is added first, to put the counter in order: a gap.
+// was handed out, by this process or any other. From then on every addition gets ErrOverflow. It
+// can be repeated after an unknown outcome. [Counters.Set] takes it back. Where state may have been
+// lost, one value is added first, to put the counter in order: a gap.
 func (c *Counters) Retire(ctx context.Context, key string) (last int64, err error) {
 	if _, err := c.Get(ctx, key); err != nil {
 		return 0, err

@@ -12,7 +12,7 @@ import (
 
 // While others add, a counter is retired: everything that they got is at or below the last value,
 // and nothing comes after it.
-func TestRetireTellsTheLastOfAllValues(t *testing.T) {
+func TestRetireReturnsTheLastOfAllValues(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		c := counter.New(store, counter.Config{})
 		defer c.Close()

@@ -2,7 +2,7 @@ package counter
 
 // Totals are sums since New. They only grow.
 type Totals struct {
-	// counters that were behind, or may have been, and were moved past all values: see [MovePast]
+	// counters that had gone back, or may have, and were moved past all values: see [MovePast]
 	Moved int64
 }
 

@@ -146,7 +146,7 @@ func callsAsTheCounterExpires(t *testing.T, rounds int) {
 const expiring = 200 * time.Millisecond
 
 // addAcrossTheEnd adds to a counter until half a TTL after its end. It begins again once, or twice
-// for one who comes as another's first call is under way, and is never taken for lost.
+// for a call that comes as another's first call is under way, and is never taken for lost.
 func (c counters) addAcrossTheEnd(t *testing.T, begun time.Time) {
 	last, fell := int64(0), 0
 	for time.Since(begun) < 3*expiring/2 {

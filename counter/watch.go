@@ -10,9 +10,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// watch looks whether Redis has lost everything, so that a process which is not adding says in time
-// what it has seen: a few times within the hold-off. It runs from the first use of a counter until
-// Close.
+// watch checks whether Redis has lost everything, so that a process that is not adding reports in
+// time what it has seen: a few times within the hold-off. It runs from the first use of a counter
+// until Close.
 type watch struct {
 	once   sync.Once
 	mu     sync.Mutex
@@ -21,8 +21,8 @@ type watch struct {
 }
 
 const (
-	looks  = 4   // within a hold-off
-	atOnce = 256 // counters that are told of at once
+	polls  = 4   // within a hold-off
+	atOnce = 256 // counters that are reported concurrently
 )
 
 func (w *watch) start(c *Counters) {
@@ -47,21 +47,21 @@ func (w *watch) stop() {
 
 func (c *Counters) keepWatch(ctx context.Context, ended chan<- struct{}) {
 	defer close(ended)
-	ticker := time.NewTicker(c.config.HoldOff / looks)
+	ticker := time.NewTicker(c.config.HoldOff / polls)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			c.look(ctx)
+			c.poll(ctx)
 		}
 	}
 }
 
-// look asks each slot for its era. Where everything was lost it tells what was seen of the
+// poll asks each slot for its era. Where everything was lost it reports what was seen of the
 // counters; where only the incarnation is another, each counter is put in order when it is used.
-func (c *Counters) look(ctx context.Context) {
+func (c *Counters) poll(ctx context.Context) {
 	changed, lost := map[string]bool{}, map[string]bool{}
 	c.eras.Range(func(marker, era any) bool {
 		reply, err := c.store.Run(ctx, scripts.CounterEra, []string{marker.(string)}, era, c.config.HoldOff.Milliseconds())
@@ -79,7 +79,7 @@ func (c *Counters) look(ctx context.Context) {
 	if len(changed) == 0 {
 		return
 	}
-	var telling sync.WaitGroup
+	var reporting sync.WaitGroup
 	room := make(chan struct{}, atOnce)
 	c.keys.Range(func(_, value any) bool {
 		e := value.(*entry)
@@ -89,26 +89,26 @@ func (c *Counters) look(ctx context.Context) {
 		}
 		if lost[marker] && e.hasSeen() {
 			room <- struct{}{}
-			telling.Go(func() {
-				c.tell(ctx, e)
+			reporting.Go(func() {
+				c.report(ctx, e)
 				<-room
 			})
 		}
 		return ctx.Err() == nil
 	})
-	telling.Wait()
+	reporting.Wait()
 }
 
-// tell has Redis take in what this process has seen of a counter, and asks again while it cannot
-// be reached. The answer is for those who add.
-func (c *Counters) tell(ctx context.Context, e *entry) {
+// report sends Redis what this process has seen of a counter, and retries while Redis cannot be
+// reached. The answer is for the calls that add.
+func (c *Counters) report(ctx context.Context, e *entry) {
 	for ctx.Err() == nil {
 		if _, err := c.open(ctx, e, 0); !errors.Is(err, redisstore.ErrUnavailable) && !errors.Is(err, redisstore.ErrUnknownOutcome) {
 			return
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(c.config.HoldOff / looks / 10):
+		case <-time.After(c.config.HoldOff / polls / 10):
 		}
 	}
 }

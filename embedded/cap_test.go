@@ -54,7 +54,7 @@ func TestScriptsOnExistingRecordsStopAtTheSlack(t *testing.T) {
 	want(t, c, fmt.Sprint(10+s.slack()), "DBSIZE")
 }
 
-func TestAScriptWhoseKeysCanNotBeCountedIsLeftToMiniredis(t *testing.T) {
+func TestAScriptWhoseKeysCannotBeCountedIsLeftToMiniredis(t *testing.T) {
 	c := client(t, open(t, Config{MaxKeys: 1}))
 	do(t, c, "SET", "k", "v")
 	refused(t, c, "ERR value is not an integer", "EVAL", "return 1", "many")

@@ -29,7 +29,7 @@ func (c *clock) init(sweep func()) {
 
 func (c *clock) now() time.Duration { return time.Since(c.start) }
 
-// set notes when a key expires; 0 = never.
+// set records when a key expires; 0 = never.
 func (c *clock) set(key string, at time.Duration) {
 	known := c.queue.of[key]
 	switch {
@@ -52,7 +52,7 @@ func (c *clock) due(now time.Duration) (key string, ok bool) {
 	return heap.Pop(&c.queue).(*deadline).key, true
 }
 
-// arm sees to it that the first key to expire is swept away even if no command comes.
+// arm makes sure that the first key to expire is removed even if no command comes.
 func (c *clock) arm() {
 	if c.queue.Len() == 0 {
 		return
@@ -136,7 +136,7 @@ func (s *Store) expireLocked() {
 	}
 }
 
-// settleLocked looks at the expiry and the size of the keys that a command may have changed.
+// settleLocked checks the expiry and the size of the keys that a command may have changed.
 func (s *Store) settleLocked() {
 	for _, t := range s.touched {
 		s.weights.note(t)

@@ -155,7 +155,7 @@ func TestTimeIsTheClockOfTheProcess(t *testing.T) {
 	})
 }
 
-func TestAnExpiryThatCanNotBeKeptIsRefused(t *testing.T) {
+func TestAnExpiryThatCannotBeKeptIsRefused(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, _ *Store, c *redis.Client) { refuseExpiries(t, c) })
 }
 

@@ -2,8 +2,8 @@ package embedded
 
 import "strings"
 
-// write is a command that may change data. Its functions take the arguments behind the command's
-// name, of any number.
+// write is a command that may change data. Its functions take the arguments after the command's
+// name, any number of them.
 type write struct {
 	keys func(args []string) []string // the keys it may change
 	// the fields or members it may change of its one key; nil = the key as a whole
@@ -12,8 +12,8 @@ type write struct {
 	life  bool // it changes nothing but the key's expiry
 }
 
-// writes are the commands that may change data. What is neither here, nor in bystanders, nor marked
-// as read-only by miniredis, is refused: the journal would not know what it changes.
+// writes are the commands that may change data. A command that is neither here, nor in bystanders,
+// nor marked as read-only by miniredis, is refused: the journal would not know what it changes.
 var writes = map[string]write{
 	"APPEND":      {keys: first, makes: true},
 	"BITOP":       {keys: second, makes: true},

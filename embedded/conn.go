@@ -20,7 +20,8 @@ const keptBuffer = 64 << 10
 
 // conn is one connection. Commands are run by the goroutine that reads them; what miniredis writes
 // is kept until a second goroutine has seen that the journal covers it, and sends it. So a slow
-// reader stops nobody else, and neither does a message that leaves in the middle of a script.
+// reader stops no other connection, and neither does a message that is sent in the middle of a
+// script.
 type conn struct {
 	store      *Store
 	journal    *journal // nil: no reply has to wait for it
@@ -77,7 +78,7 @@ func (c *conn) receive() {
 	}
 }
 
-// Write takes what miniredis says to the client. It never waits and never fails: miniredis may call
+// Write takes miniredis's output for the client. It never waits and never fails: miniredis may call
 // it while it holds its lock.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
@@ -136,7 +137,7 @@ func (c *conn) take(empty []byte) []byte {
 	return batch
 }
 
-// cover waits until the disk has what the client is about to be told.
+// cover waits until the disk has what the client is about to be sent.
 func (c *conn) cover() error {
 	if c.journal == nil {
 		return nil

@@ -207,17 +207,17 @@ func TestDamageIsRefusedWithItsPlace(t *testing.T) {
 	for name, damage := range map[string]struct {
 		file, text, says string
 	}{
-		"a bit in the middle of a log":     {filepath.Base(log), string(second), fmt.Sprintf("%s, in the group at byte %d", filepath.Base(log), begin)},
-		"a bit in the last group":          {filepath.Base(log), string(last), fmt.Sprintf("byte %d", headSize+4*size)},
-		"a length in the middle":           {filepath.Base(log), string(longer), fmt.Sprintf("byte %d", begin)},
-		"something else behind":            {filepath.Base(log), string(whole) + "hello", fmt.Sprintf("byte %d", len(whole))},
-		"another command":                  {filepath.Base(log), string(appendSeal(foreign, "", foreign)), `"INCR" has no place in it`},
-		"a torn log that is not the last":  {filepath.Base(log), string(whole[:len(whole)-1]), fmt.Sprintf("byte %d", headSize+4*size)},
-		"a snapshot without its end":       {snapshotName, string(snapshot[:len(snapshot)-1]), snapshotName + ", in the group at byte 0"},
-		"a snapshot with something behind": {snapshotName, string(snapshot) + "\n", "follows its end"},
-		"a snapshot that is empty":         {snapshotName, "", snapshotName},
-		"a state that is empty":            {stateName, "", stateName},
-		"a state without its fields":       {stateName, `{"format":1}`, "a field is missing"},
+		"a bit in the middle of a log":       {filepath.Base(log), string(second), fmt.Sprintf("%s, in the group at byte %d", filepath.Base(log), begin)},
+		"a bit in the last group":            {filepath.Base(log), string(last), fmt.Sprintf("byte %d", headSize+4*size)},
+		"a length in the middle":             {filepath.Base(log), string(longer), fmt.Sprintf("byte %d", begin)},
+		"something else after it":            {filepath.Base(log), string(whole) + "hello", fmt.Sprintf("byte %d", len(whole))},
+		"another command":                    {filepath.Base(log), string(appendSeal(foreign, "", foreign)), `"INCR" has no place in it`},
+		"a torn log that is not the last":    {filepath.Base(log), string(whole[:len(whole)-1]), fmt.Sprintf("byte %d", headSize+4*size)},
+		"a snapshot without its end":         {snapshotName, string(snapshot[:len(snapshot)-1]), snapshotName + ", in the group at byte 0"},
+		"a snapshot with something after it": {snapshotName, string(snapshot) + "\n", "follows its end"},
+		"a snapshot that is empty":           {snapshotName, "", snapshotName},
+		"a state that is empty":              {stateName, "", stateName},
+		"a state without its fields":         {stateName, `{"format":1}`, "a field is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := leave(t, dir)
@@ -265,7 +265,7 @@ func TestASecondOpenerIsRefused(t *testing.T) {
 
 // A process that is being started has a copy of every open file until it is the other program. It
 // must not hold the directory.
-func TestADirectoryIsFreeWhenItsStoreIsClosedWhoeverHasACopyOfTheFile(t *testing.T) {
+func TestADirectoryIsFreeWhenItsStoreIsClosedDespiteCopiesOfTheFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	copied, err := syscall.Dup(int(s.journal.dir.lock.Fd()))

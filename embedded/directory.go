@@ -22,7 +22,7 @@ const (
 	lockName     = "lock"
 )
 
-// state is what state.json says.
+// state is the content of state.json.
 type state struct {
 	Format      int       `json:"format"`
 	Incarnation string    `json:"incarnation"`
@@ -63,9 +63,9 @@ func lockDirectory(path string) (*directory, error) {
 	return &directory{path, lock}, nil
 }
 
-// unlock lets others have the directory. An error would change nothing: the lock goes with the
-// process at the latest. It is let go before the file is closed: a process that is being started
-// just now may have a copy of the file for a moment, and with it the lock.
+// unlock releases the directory. An error would change nothing: the lock goes with the process at
+// the latest. It is released before the file is closed: a process that is being started just now
+// may have a copy of the file for a moment, and with it the lock.
 func (d *directory) unlock() {
 	_ = funlock(d.lock)
 	_ = d.lock.Close()

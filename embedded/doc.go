@@ -2,7 +2,7 @@
 // runs, a cap on its keys, an incarnation, and optionally a data directory. It is there to try
 // coatcheck, for tests, and for one process that needs no failover.
 //
-// # What it promises
+// # Promises
 //
 //   - One command, or one script with all that it calls, runs at a time, and its expiry is exact: a
 //     key whose TTL has ended is never seen again, and none ends early. TTLs count on the process's
@@ -11,7 +11,7 @@
 //   - When it holds [Config.MaxKeys] keys it refuses what would make another, as a whole and with
 //     an error that begins with "OOM ", before anything is changed. A script is judged by the first
 //     key it declares; a script on an existing record may still make a second key, up to a
-//     twentieth (and eight) over the cap, from where a script runs only if all the keys it declares
+//     twentieth (and eight) over the cap. Above that a script runs only if all the keys it declares
 //     exist. Keys that expired or were deleted free their room at once.
 //   - What it holds takes no more than [Config.MaxBytes] of memory and a tenth, by an estimate that
 //     is measured not to be below the heap. Beyond it commands and scripts are refused in the same
@@ -21,22 +21,33 @@
 //     collected yet: GOMEMLIMIT bounds all of it.
 //   - A TTL under [MinTTL] is refused. One command changes nothing then; a script stops there and
 //     keeps what it wrote before, as on any Redis.
-//   - INFO replication answers the incarnation as master_replid, also inside a script. FLUSHALL
+//   - INFO replication returns the incarnation as master_replid, also inside a script. FLUSHALL
 //     does not change it.
 //
-// What it does not: there are no replicas and no failover, WAIT answers 0, and one process serves
-// alone. It offers the commands for strings, hashes, lists, sets and sorted sets, scripts and
-// publish/subscribe, on database 0; it refuses transactions, blocking commands, streams,
-// HyperLogLogs, TTLs of hash fields and other databases, with an error that says so. miniredis
-// remembers every key name that was ever used (about 120 bytes for a name of 50, measured), so a
-// process that uses new names for ever grows until it is started again: by some 120 MB for a
-// million tokens.
+// # Limits
+//
+// There are no replicas and no failover, WAIT answers 0, and one process serves alone. It offers
+// the commands for strings, hashes, lists, sets and sorted sets, scripts and publish/subscribe, on
+// database 0; it refuses transactions, blocking commands, streams, HyperLogLogs, TTLs of hash
+// fields and other databases, with an error that says so. miniredis remembers every key name that
+// was ever used (about 120 bytes for a name of 50, measured), so a process that uses new names for
+// ever grows until it is started again: by some 120 MB for a million tokens.
+//
+// # States
+//
+// The states of a store with a data directory:
+//
+//	Open ── state.json clean ──▶ serving, same incarnation ── Close ──▶ snapshot, clean
+//	  │                              ▲        │
+//	  ├── unclean ── new incarnation,│        ├── disk fails ──▶ MISCONF for every command, until a restart
+//	  │              counters jump ──┘        └── killed ──────▶ unclean at the next start
+//	  └── damaged ──▶ ErrCorrupt; in use ──▶ ErrInUse
 //
 // # The data directory
 //
-// With [Config.Dir] no reply leaves before all that it may tell of is on the disk: its own changes,
-// and those of others that it has read. Many connections share one fsync, and a reply that tells
-// nothing new costs none.
+// With [Config.Dir] no reply is sent before the disk has all that it may reveal: its own changes,
+// and those of others that it has read. Many connections share one fsync, and a reply without
+// anything new costs none.
 //
 //   - Kill -9, a panic: nothing that was answered is lost, and the next start goes on as after a
 //     clean stop, with the same incarnation, if it finds the directory itself and no copy, on a
@@ -50,10 +61,10 @@
 //   - A full or failing disk: all connections are closed, so that callers whose replies could not
 //     be covered see an unknown outcome, and on new ones everything that reads or writes data is
 //     refused with an error that begins with "MISCONF ", until the process is started again. It is
-//     logged once. Reads are refused as well, since they could tell what the disk does not have.
+//     logged once. Reads are refused as well, since they could reveal what the disk does not have.
 //   - A step of the wall clock while the process is down moves the expiry of what is kept, which is
-//     written as absolute time. If the clock stands before the last time that the directory knows,
-//     Open logs a warning: fences and leases count by it.
+//     written as absolute time. If the clock is earlier than the last time that the directory
+//     knows, Open logs a warning: fences and leases count by it.
 //   - A torn end of the last log, from a crash while writing, is dropped with a warning. It was
 //     never answered. It may be cut off anywhere, and have zeros where the disk did not come to
 //     write a sector. Any other damage makes Open fail with [ErrCorrupt], naming file, offset and
@@ -63,8 +74,8 @@
 //   - A second process, or a second Open, on the directory fails with [ErrInUse].
 //
 // The directory (0700, files 0600) holds snapshot.resp, log-<n>.resp, state.json and the lock file.
-// Snapshot and logs are Redis commands, with an ECHO after each group that carries its checksum.
-// To move to a real Redis, stop the process cleanly, after which the snapshot holds everything, and
+// Snapshot and logs are Redis commands, with an ECHO after each group that carries its checksum. To
+// move to a real Redis, stop the process cleanly, after which the snapshot holds everything, and
 // send it:
 //
 //	redis-cli --pipe < snapshot.resp

@@ -17,5 +17,5 @@ func flock(file *os.File) error {
 	return err
 }
 
-// funlock lets the lock go, whoever else has the file open.
+// funlock releases the lock, also if another process has the file open.
 func funlock(file *os.File) error { return syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }

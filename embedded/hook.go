@@ -30,9 +30,9 @@ func (s *Store) hook(peer *server.Peer, name string, args ...string) bool {
 	return true
 }
 
-// runLocked decides what becomes of a command: refused, answered by the store itself, or handed on
-// to miniredis. called means that a script calls it. Then miniredis holds its lock, and only
-// askLocked and dispatchLocked may speak to it.
+// runLocked decides about a command: refused, answered by the store itself, or handed on to
+// miniredis. called means that a script calls it. Then miniredis holds its lock, and only askLocked
+// and dispatchLocked may call it.
 func (s *Store) runLocked(peer *server.Peer, args []string, called bool) {
 	name := strings.ToUpper(args[0])
 	change, writes := writes[name]
@@ -85,7 +85,7 @@ func (s *Store) writeLocked(peer *server.Peer, name string, args []string, chang
 	s.dispatchLocked(peer, args)
 }
 
-// noteLocked remembers what a command is about to change, for the clock and for the journal.
+// noteLocked records what a command is about to change, for the clock and for the journal.
 func (s *Store) noteLocked(caller any, keys, args []string, change write) {
 	bytes := written(args)
 	if change.life {
@@ -112,7 +112,7 @@ func (s *Store) noteLocked(caller any, keys, args []string, change write) {
 func (s *Store) flushLocked(peer *server.Peer, args []string) {
 	s.dispatchLocked(peer, args)
 	if s.countLocked(peer.Ctx) > 0 {
-		return // miniredis did not like the arguments
+		return // miniredis refuses the arguments
 	}
 	s.clock.clear()
 	s.weights.clear()
@@ -138,7 +138,7 @@ func (s *Store) scriptLocked(peer *server.Peer, args []string, called bool) {
 	s.script.written.Reset()
 }
 
-// quoted is how miniredis tells that a redis.call failed inside a script.
+// quoted is how miniredis reports that a redis.call failed inside a script.
 var quoted = regexp.MustCompile(`^-ERR Error compiling script \(new function\): \S*:\d+: ([A-Z]+ .*?) stack traceback:  \[G\]: in function 'call'`)
 
 // plainError makes a script's error begin with the code of the command that failed, as Redis does,
@@ -178,7 +178,7 @@ func (s *Store) roomLocked(caller any, keys []string) bool {
 	return true
 }
 
-// noRoomLocked says why a command that may make keys does not fit; "" if it does.
+// noRoomLocked is why a command that may make keys does not fit; "" if it does.
 func (s *Store) noRoomLocked(caller any, keys []string, written int64) string {
 	all := func() bool {
 		return !slices.ContainsFunc(keys, func(key string) bool { return !s.existsLocked(caller, key) })
@@ -192,7 +192,7 @@ func (s *Store) noRoomLocked(caller any, keys []string, written int64) string {
 	return ""
 }
 
-// scriptRefusedLocked says why a script does not fit; "" if it does. It is taken to write its
+// scriptRefusedLocked is why a script does not fit; "" if it does. It is taken to write its
 // arguments, once.
 func (s *Store) scriptRefusedLocked(caller any, args []string) string {
 	keys := declared(args)

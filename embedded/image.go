@@ -89,7 +89,7 @@ func words(reply any) []string {
 	return texts
 }
 
-// appendPartsLocked writes what has become of some fields or members of a key. A key that is not
+// appendPartsLocked writes the current values of some fields or members of a key. A key that is not
 // there, or is of a type without them, is written whole.
 func (s *Store) appendPartsLocked(to []byte, key string, parts []string) []byte {
 	var set, gone []string

@@ -26,7 +26,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// dump tells everything that a store holds: value and expiry of every key.
+// dump returns everything that a store holds: value and expiry of every key.
 func dump(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	s.exec.Lock()
@@ -276,7 +276,7 @@ func watch(s *Store) *spy {
 	return watcher
 }
 
-func TestOnlyRepliesThatTellOfSomethingNewCostAnFsync(t *testing.T) {
+func TestOnlyRepliesWithSomethingNewCostAnFsync(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	c := client(t, s)
 	log := watch(s)
@@ -296,11 +296,11 @@ func TestOnlyRepliesThatTellOfSomethingNewCostAnFsync(t *testing.T) {
 	expect.Equal(t, "the syncs that reads cost", log.syncs.Load()-written, 0)
 }
 
-// aMoment is how long the tests of what must wait look whether it does. It is never too short for
-// code that is right.
+// aMoment is how long the tests of waiting check that it goes on. It is never too short for code
+// that is right.
 const aMoment = 50 * time.Millisecond
 
-func TestRepliesWaitForTheWritesTheyTellOf(t *testing.T) {
+func TestRepliesWaitForTheWritesTheyReport(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	log := watch(s)
 	log.gate = make(chan struct{})
@@ -376,7 +376,7 @@ func TestAMessageWaitsForTheScriptThatSendsIt(t *testing.T) {
 	}
 }
 
-func TestAStoreThatCanNotWriteRefusesEverything(t *testing.T) {
+func TestAStoreThatCannotWriteRefusesEverything(t *testing.T) {
 	for name, short := range map[string]bool{"nothing is written": false, "half is written": true} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -484,7 +484,7 @@ func TestAKeyThatExpiresWhileASnapshotIsTakenDoesNotComeBack(t *testing.T) {
 
 func TestASnapshotShowsNothingThatTheLogDoesNotHave(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
-	// nobody waits for the reply, so nothing is flushed
+	// no caller waits for the reply, so nothing is flushed
 	s.do(newProbe().peer, []string{"SET", "k", "v"})
 	if s.journal.synced.Load() == s.journal.changes.Load() {
 		t.Fatal("it is flushed")

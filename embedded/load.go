@@ -47,7 +47,7 @@ func (s *Store) openDir(cfg Config) (err error) {
 }
 
 // loadLocked reads the state, the snapshot and the logs, and returns the number of the last log.
-// Nobody else has the store yet.
+// The store is not in use yet.
 func (s *Store) loadLocked(dir *directory) (last int, err error) {
 	st, known, err := dir.readState()
 	if err != nil {
@@ -72,13 +72,13 @@ func (s *Store) loadLocked(dir *directory) (last int, err error) {
 		return 0, err
 	}
 	l.expire()
-	s.beginLife(st, known && dir.complete(st) || !known && !found && len(logs) == 0)
+	s.beginIncarnation(st, known && dir.complete(st) || !known && !found && len(logs) == 0)
 	return last, nil
 }
 
-// beginLife goes on with the incarnation that the state names if the directory is complete, and
+// beginIncarnation goes on with the incarnation that the state names if the directory is complete, and
 // else begins a new one.
-func (s *Store) beginLife(st state, complete bool) {
+func (s *Store) beginIncarnation(st state, complete bool) {
 	s.cleanStart, s.incarnation = complete, st.Incarnation
 	if s.incarnation == "" || !complete {
 		s.incarnation = newIncarnation()
@@ -180,7 +180,7 @@ func (l *loader) log(name string, last bool) error {
 	}
 }
 
-// torn reports whether what begins at an offset is a group that a crash has cut off.
+// torn reports whether the bytes from an offset on are a group that a crash has cut off.
 func (l *loader) torn(file *os.File, offset int64, secret string) bool {
 	rest, err := io.ReadAll(io.NewSectionReader(file, offset, math.MaxInt64-offset))
 	if err != nil || !tornOff(rest, offset, secret) {

@@ -18,7 +18,7 @@ const (
 	maxWord  = 512 << 20 // bytes
 )
 
-// errSyntax is what a reader answers to bytes that are no command.
+// errSyntax is a reader's error for bytes that are no command.
 var errSyntax = errors.New("not a Redis command")
 
 // appendCommand writes a command as an array of bulk strings, the only form that a reader takes.
@@ -48,7 +48,7 @@ type reader struct {
 
 func newReader(from io.Reader) *reader { return &reader{from: bufio.NewReader(from)} }
 
-// command reads one command, of at least one word. It answers io.EOF at the end,
+// command reads one command, of at least one word. It returns io.EOF at the end,
 // io.ErrUnexpectedEOF inside a command, and errSyntax.
 func (r *reader) command() ([]string, error) {
 	if _, err := r.from.Peek(1); err != nil {
@@ -142,7 +142,7 @@ func unexpected(err error) error {
 // A group of commands in a file is whole when its seal follows: an ECHO, so that a Redis that is
 // sent the file takes it, of the commands' checksum. The seals of a log have a secret in them that
 // its head names, so that no value can hold one. A snapshot's last group has no commands, and its
-// seal says up to which log the snapshot holds everything; one of format 1 says nothing of it.
+// seal names the last log of which the snapshot holds everything; one of format 1 does not.
 const (
 	sealCommand = "ECHO"
 	sealGroup   = "coatcheck group "
@@ -199,14 +199,14 @@ func (r *reader) logHead() (torn bool, err error) {
 
 const zeroSecret = "00000000000000000000000000000000"
 
-// ending is what the seal of a group says.
+// ending is the content of a group's seal.
 type ending struct {
 	last bool // of a snapshot
 	logs int  // the number of the newest log that the snapshot holds all of; 0 = of none
 }
 
 // group reads the commands up to the next seal. The bytes counted by offset are then those up to
-// the end of the seal. It answers io.EOF only where a group may end.
+// the end of the seal. It returns io.EOF only where a group may end.
 func (r *reader) group() (commands [][]string, end ending, err error) {
 	var sum uint32
 	var again []byte

@@ -11,7 +11,7 @@ import (
 const snapshotKeys = 100
 
 // snapshot writes a new snapshot and puts it in the place of the old one. It holds all of the logs
-// up to a number, which the next start does not read any more: they may tell of keys that have gone
+// up to a number, which the next start does not read any more: they may have keys that have gone
 // since. Commands run in between its groups: the log that was begun before has what they change.
 func (j *journal) snapshot(logs int) error {
 	file, err := os.OpenFile(j.dir.file(snapshotName+".new"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

@@ -134,8 +134,8 @@ func TestKeyMayExpireWhileTheDirectoryIsOpened(t *testing.T) {
 	all.Wait()
 }
 
-// A pipeline may be answered more than anybody should leave unread: its client writes all of it
-// before it reads.
+// A pipeline may get more answers than should stay unread: its client writes all of it before it
+// reads.
 func TestPipelineOfManyLargeRepliesIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, Config{})

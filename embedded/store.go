@@ -15,7 +15,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// What the zero fields of a [Config] mean, and the limits of the store.
+// The defaults of a [Config], and the limits of the store.
 const (
 	DefaultMaxKeys      = 1_000_000
 	DefaultMaxBytes     = 256 << 20
@@ -35,17 +35,18 @@ var ErrInUse = errors.New("the data directory is in use by another process")
 // written. Nothing was changed.
 var ErrCorrupt = errors.New("corrupt data")
 
-// Config says what a store keeps and how much. The zero value keeps nothing and is ready to use.
+// Config is what a store keeps and how much. The zero value keeps nothing and is ready to use.
 type Config struct {
-	Dir      string // the data directory, made if missing; "" = everything is gone when the store ends
-	MaxKeys  int    // how many keys it may hold; 0 = DefaultMaxKeys
-	MaxBytes int64  // how much memory what it holds may take; 0 = DefaultMaxBytes
+	// the data directory, made if missing; "" = everything is gone when the store ends
+	Dir      string
+	MaxKeys  int   // how many keys it may hold; 0 = DefaultMaxKeys
+	MaxBytes int64 // how much memory what it holds may take; 0 = DefaultMaxBytes
 	// size of the log, in bytes, below which it is never compacted; 0 = DefaultCompactBytes
 	CompactBytes int64
 	Logger       *slog.Logger // nil = silent
 }
 
-// complete puts the defaults in, and tells everything that is wrong.
+// complete sets the defaults, and returns all faults.
 func (c *Config) complete() error {
 	var faults []error
 	if c.MaxKeys < 0 {
@@ -101,8 +102,8 @@ type Store struct {
 	failed  error // why the journal cannot be written any more
 }
 
-// Open starts a store, and loads what the data directory holds. The error is [ErrInUse] or
-// [ErrCorrupt] under errors.Is where it is that. The caller ends the store with [Store.Close].
+// Open starts a store, and loads what the data directory holds. The error wraps [ErrInUse] or
+// [ErrCorrupt] if it is one of them. The caller ends the store with [Store.Close].
 func Open(cfg Config) (*Store, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("embedded: config: %w", err)
@@ -163,7 +164,7 @@ func (s *Store) Dial(ctx context.Context) (net.Conn, error) {
 	return near, nil
 }
 
-// Incarnation names the life of the state that the store holds, in 40 hex digits. With a data
+// Incarnation names the incarnation of the state that the store holds, in 40 hex digits. With a data
 // directory it is kept across every stop that loses nothing, as CleanStart tells.
 func (s *Store) Incarnation() string { return s.incarnation }
 
@@ -211,7 +212,7 @@ func newProbe() probe {
 }
 
 // askLocked runs a command of the store's own. caller is the Ctx of the peer on whose behalf it
-// asks: inside a script miniredis already holds its lock, and sees so by the Ctx of the script's
+// asks: inside a script miniredis already holds its lock, and recognizes the Ctx of the script's
 // peer.
 func (s *Store) askLocked(caller any, args ...string) (any, error) {
 	s.probe.peer.Ctx = caller

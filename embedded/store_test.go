@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-func TestOpenTellsAllFaultsOfAConfig(t *testing.T) {
+func TestOpenReportsAllFaultsOfAConfig(t *testing.T) {
 	_, err := Open(Config{MaxKeys: -1, CompactBytes: -2})
 	if err == nil || !strings.Contains(err.Error(), "MaxKeys -1") || !strings.Contains(err.Error(), "CompactBytes -2") {
 		t.Fatalf("got %v", err)
@@ -45,7 +45,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestWithoutADirectoryEveryStartIsANewLife(t *testing.T) {
+func TestWithoutADirectoryEveryStartIsANewIncarnation(t *testing.T) {
 	a, b := open(t, Config{}), open(t, Config{})
 	expect.Equal(t, "the length of an incarnation", len(a.Incarnation()), 40)
 	expect.Equal(t, "the start is clean", a.CleanStart(), true)
@@ -54,7 +54,7 @@ func TestWithoutADirectoryEveryStartIsANewLife(t *testing.T) {
 	}
 }
 
-func TestInfoTellsTheIncarnationAlsoInsideAScript(t *testing.T) {
+func TestInfoReportsTheIncarnationAlsoInsideAScript(t *testing.T) {
 	s := open(t, Config{})
 	c := client(t, s)
 	want(t, c, "OK", "FLUSHALL")
@@ -68,7 +68,7 @@ func TestInfoTellsTheIncarnationAlsoInsideAScript(t *testing.T) {
 	}
 }
 
-func TestRefusesWhatItCanNotKeep(t *testing.T) {
+func TestRefusesWhatItCannotKeep(t *testing.T) {
 	c := client(t, open(t, Config{}))
 	for _, words := range [][]any{
 		{"MULTI"}, {"WATCH", "k"}, {"BLPOP", "k", 0}, {"XADD", "k", "*", "f", "v"}, {"XREAD", "BLOCK", 0, "STREAMS", "k", "$"}, {"PFADD", "k", "e"},
@@ -106,7 +106,7 @@ func TestAPipelineLongerThanAnyBufferIsAnswered(t *testing.T) {
 	want(t, c, "10000", "GET", "n")
 }
 
-func TestAClientThatSendsNoCommandIsTold(t *testing.T) {
+func TestAClientThatSendsNoCommandGetsAnError(t *testing.T) {
 	s := open(t, Config{})
 	conn, err := s.Dial(t.Context())
 	if err != nil {
@@ -125,7 +125,7 @@ func TestAClientThatSendsNoCommandIsTold(t *testing.T) {
 	}
 }
 
-func TestASubscriberThatReadsNothingStopsNobody(t *testing.T) {
+func TestASubscriberThatReadsNothingStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, Config{})
 		c := client(t, s)

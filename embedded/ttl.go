@@ -55,7 +55,7 @@ func (c *clock) retime(name string, args []string) (rewritten []string, refusal 
 	return args, ""
 }
 
-// restate rewrites the word that names the expiry and the word that is it.
+// restate rewrites the word that names the expiry and its value.
 func (c *clock) restate(m moment, args []string, word, number int, mayEnd bool) ([]string, string) {
 	n, err := strconv.ParseInt(args[number], 10, 64)
 	if err != nil {
@@ -97,8 +97,7 @@ func millis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// lifetimes are the commands that read an expiry, with the number they answer for the time that is
-// left.
+// lifetimes are the commands that read an expiry, with the unit of their answer.
 var lifetimes = map[string]func(left time.Duration) int64{
 	"PTTL":        func(left time.Duration) int64 { return left.Milliseconds() },
 	"TTL":         func(left time.Duration) int64 { return int64(left.Round(time.Second).Seconds()) },

@@ -2,7 +2,7 @@ package embedded
 
 import "fmt"
 
-// What the store takes beside the bytes of names and values, measured: for a key with all that is
+// What the store takes besides the bytes of names and values, measured: for a key with all that is
 // known of it, and for an element of a hash, list, set or sorted set.
 const (
 	keyBytes     = 600
@@ -51,7 +51,7 @@ func (w *weights) stale(key string) bool {
 	return known.measured == 0 || known.written > small+known.measured/2
 }
 
-// set notes what a key was measured to have; 0 = it is gone.
+// set records the measured weight of a key; 0 = it is gone.
 func (w *weights) set(key string, bytes int64) {
 	known := w.of[key]
 	w.total += bytes - known.measured - known.written
@@ -111,7 +111,7 @@ func (s *Store) sizeLocked(key string) int64 {
 	return size
 }
 
-// bytesFit reports whether there is room for a command or script that may write so many bytes.
+// bytesFit reports whether there is room for a command or script that may write that many bytes.
 // Beyond the bound there is a twentieth for records that are there, and another one for what writes
 // little to such: a claim is given back, an answer replayed, a lease renewed.
 func (s *Store) bytesFit(written int64, firstExists, allExist func() bool) bool {

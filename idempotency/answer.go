@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Answer is what an attempt answered, as it is recorded and replayed.
+// Answer is the answer of an attempt, as it is recorded and replayed.
 type Answer struct {
 	Status int
 	Header http.Header // only headers that are safe to replay
 	Body   []byte
-	// the body was too large or was streamed: repeats get status and headers, and are told so
+	// the body was too large or was streamed: repeats get status and headers, and a header says so
 	NotKept bool
 }
 
-// neverReplayed are the headers that belong to one connection, one client session or one moment
-// (hop by hop: RFC 9110, section 7.6.1).
+// neverReplayed are the headers that belong to one connection, one client session or one point in
+// time (hop by hop: RFC 9110, section 7.6.1).
 func neverReplayed(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",

@@ -53,7 +53,7 @@ func TestSafeHeaderDropsWhatBelongsToOneConnectionOrClient(t *testing.T) {
 func TestReplaySaysThatItIsOne(t *testing.T) {
 	w := httptest.NewRecorder()
 	Answer{Status: 201, Header: http.Header{"Location": {"/a"}, "Content-Type": {"text/x"}}, NotKept: true}.replay(w)
-	expect.Equal(t, "replay", said(w), "201 ")
+	expect.Equal(t, "replay", statusAndBody(w), "201 ")
 	wantReplayed(t, "replay", w, true)
 	wantHeader(t, "replay", w, "Idempotent-Body", "not-kept")
 	wantHeader(t, "replay", w, "Location", "/a")

@@ -10,29 +10,29 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Attempt is what a guarded handler may know of its claim. It is safe for concurrent use.
+// Attempt is what a guarded handler can know of its claim. It is safe for concurrent use.
 type Attempt struct {
-	// larger than that of every attempt of this token before; below 2^53. Give it to what must
-	// refuse an older attempt
+	// larger than that of every earlier attempt of this token; below 2^53. Send it to a resource
+	// that must refuse an older attempt
 	Fence int64
 	// counts from 1; more than 1 only under Takeover, or of an issued token after an attempt that
 	// never began
 	Number int
-	// 32 characters that name the operation: the same for all attempts of one token or key, another
-	// for any other. Fit for a unique column
+	// 32 characters that name the operation: the same for all attempts of one token or key,
+	// different for any other. Fit for a unique column
 	Operation string
 	notBegun  atomic.Bool
 	inDoubt   atomic.Bool
 }
 
-// NotBegun says that the operation provably had no effect, such as a request that failed
+// NotBegun states that the operation provably had no effect, such as a request that failed
 // validation: the answer is sent but not recorded, and the same token may be used again, with
-// another payload too. A handler that has touched anything outside must not call it.
+// another payload too. A handler that has had any effect outside must not call it.
 func (a *Attempt) NotBegun() { a.notBegun.Store(true) }
 
-// InDoubt says that the operation may or may not have had its effect, such as a call to somebody
-// else that timed out: the answer is sent but not recorded, and the token is in doubt at once.
-// Under Hold later requests hear "outcome unknown"; under Takeover the next one may run. It wins
+// InDoubt states that the operation may or may not have had its effect, such as a call to another
+// service that timed out: the answer is sent but not recorded, and the token is in doubt at once.
+// Under Hold later requests get "outcome unknown"; under Takeover the next one may run. It wins
 // over NotBegun.
 func (a *Attempt) InDoubt() { a.inDoubt.Store(true) }
 
@@ -47,13 +47,13 @@ func FromContext(ctx context.Context) (attempt *Attempt, ok bool) {
 // heartbeat keeps a claim alive while its handler runs. Between two beats it is a timer and no
 // goroutine.
 type heartbeat struct {
-	tokens *Tokens
-	beyond context.Context // of the request, without its end
-	ref    Ref
-	owner  string
-	terms  Terms
-	cancel context.CancelCauseFunc // ends the handler's context when the claim is lost
-	trust  *time.Timer             // ends it when the lease can have ended; nil under Hold
+	tokens   *Tokens
+	detached context.Context // of the request, without its end
+	key      OperationKey
+	owner    string
+	options  ClaimOptions
+	cancel   context.CancelCauseFunc // ends the handler's context when the claim is lost
+	trust    *time.Timer             // ends it when the lease can have ended; nil under Hold
 
 	mu      sync.Mutex
 	next    *time.Timer
@@ -61,18 +61,18 @@ type heartbeat struct {
 	beating sync.WaitGroup
 }
 
-// beat starts the heartbeat: the lease is extended every third of it. claimed is the moment before
-// the claim was sent: from there the process trusts its own claim for one lease. Under Takeover the
+// beat starts the heartbeat: the lease is extended every third of it. claimed is the time before
+// the claim was sent: from then the process trusts its own claim for one lease. Under Takeover the
 // handler's context ends by a timer of its own when the lease can have ended, whether or not Redis
-// answers: from then on somebody else may run.
-func (t *Tokens) beat(beyond context.Context, ref Ref, owner string, terms Terms, claimed time.Time, cancel context.CancelCauseFunc) *heartbeat {
-	h := &heartbeat{tokens: t, beyond: beyond, ref: ref, owner: owner, terms: terms, cancel: cancel}
-	if terms.Policy == Takeover {
-		h.trust = time.AfterFunc(time.Until(claimed.Add(terms.Lease)), func() { cancel(ErrSuperseded) })
+// answers: from then on another attempt may run.
+func (t *Tokens) beat(detached context.Context, key OperationKey, owner string, options ClaimOptions, claimed time.Time, cancel context.CancelCauseFunc) *heartbeat {
+	h := &heartbeat{tokens: t, detached: detached, key: key, owner: owner, options: options, cancel: cancel}
+	if options.Policy == Takeover {
+		h.trust = time.AfterFunc(time.Until(claimed.Add(options.Lease)), func() { cancel(ErrSuperseded) })
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.next = time.AfterFunc(terms.Lease/3, h.beatOnce)
+	h.next = time.AfterFunc(options.Lease/3, h.beatOnce)
 	return h
 }
 
@@ -94,22 +94,22 @@ func (h *heartbeat) beatOnce() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.stopped {
-		h.next.Reset(max(h.terms.Lease/3-time.Since(began), 0))
+		h.next.Reset(max(h.options.Lease/3-time.Since(began), 0))
 	}
 }
 
-// extend reports whether the claim can still be held.
+// extend reports whether the claim may still be held.
 func (h *heartbeat) extend() bool {
 	sent := time.Now()
-	_, err := h.tokens.Extend(h.beyond, h.ref, h.owner, h.terms.Lease, h.terms.Retention)
+	_, err := h.tokens.Extend(h.detached, h.key, h.owner, h.options.Lease, h.options.Retention)
 	switch {
 	case err == nil && h.trust != nil:
-		h.trust.Reset(time.Until(sent.Add(h.terms.Lease)))
+		h.trust.Reset(time.Until(sent.Add(h.options.Lease)))
 	case errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrUnknownToken):
 		h.cancel(err)
 		return false
 	case err != nil:
-		h.tokens.log.WarnContext(h.beyond, "idempotency: heartbeat failed, trying on", "error", err)
+		h.tokens.log.WarnContext(h.detached, "idempotency: heartbeat failed, trying on", "error", err)
 	}
 	return true
 }

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// backlog tries jobs again and again that outlive their request: recording an answer while Redis is
-// away, giving an uncertain claim back. It is bounded by the memory that its jobs hold. A job that
-// finds no room, whose time is over, or that is left when the backlog closes, is dropped, counted
-// and logged.
+// backlog retries jobs that outlive their request: recording an answer while Redis is away, giving
+// an uncertain claim back. It is bounded by the memory that its jobs hold. A job for which there is
+// no room, whose time is over, or that remains when the backlog closes, is dropped, counted and
+// logged.
 type backlog struct {
-	dropping string // what the log says of a job that is dropped
+	dropping string // what the log says of a dropped job
 	limit    int    // bytes
 	log      *slog.Logger
 	ctx      context.Context // ends when nothing is tried any more
@@ -34,7 +34,7 @@ type backlog struct {
 type job struct {
 	name  string                         // the record that it is about
 	size  int                            // bytes that it holds
-	until time.Time                      // when it may not help any more
+	until time.Time                      // when it cannot help any more
 	try   func(ctx context.Context) bool // reports whether it is done
 	wait  time.Duration                  // after the last try
 	due   time.Time
@@ -43,7 +43,7 @@ type job struct {
 const (
 	answerRoom = 64 << 20 // bytes of answers that wait to be recorded
 	claimRoom  = 16 << 20 // bytes of claims that wait to be given back
-	jobSize    = 1 << 10  // bytes of a job beside what it holds, generously
+	jobSize    = 1 << 10  // bytes of a job besides what it holds, rounded up
 	maxWorkers = 32       // of one backlog
 	firstWait  = 100 * time.Millisecond
 	lastWait   = 2 * time.Second
@@ -55,7 +55,7 @@ func newBacklog(dropping string, limit int, log *slog.Logger) *backlog {
 	return b
 }
 
-// add takes a job over, which is tried in a tenth of a second. It reports whether there was room.
+// add adds a job, which is tried in a tenth of a second. It reports whether there was room.
 func (b *backlog) add(j *job) bool {
 	j.size += jobSize
 	b.mu.Lock()
@@ -105,7 +105,7 @@ func (b *backlog) next() *job {
 	return heap.Pop(&b.waiting).(*job)
 }
 
-// tried notes that a job was tried, and keeps it if it is not done.
+// tried records that a job was tried, and keeps it if it is not done.
 func (b *backlog) tried(j *job, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,7 +123,7 @@ func (b *backlog) tried(j *job, done bool) {
 	}
 }
 
-// has reports whether a job about a record is there.
+// has reports whether there is a job for a record.
 func (b *backlog) has(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +137,7 @@ func (b *backlog) drop() {
 	b.dropLocked(1)
 }
 
-// dropLocked counts jobs that were dropped, and logs it, once a second at most.
+// dropLocked counts dropped jobs and logs them, once a second at most.
 func (b *backlog) dropLocked(n int) {
 	b.dropped += int64(n)
 	if time.Since(b.logged) >= time.Second {
@@ -146,21 +146,21 @@ func (b *backlog) dropLocked(n int) {
 	}
 }
 
-// shut has no more jobs taken.
+// shut makes add refuse further jobs.
 func (b *backlog) shut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
 }
 
-// isShut reports whether the process is about to end, so that jobs better come to an end as well.
+// isShut reports whether the process is about to end, so that jobs should end as well.
 func (b *backlog) isShut() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.closed
 }
 
-// close waits until all jobs are done, or until the context ends, and drops what is left.
+// close waits until all jobs are done, or until the context ends, and drops the remaining ones.
 func (b *backlog) close(ctx context.Context) error {
 	b.shut()
 	done := make(chan struct{})

@@ -26,7 +26,7 @@ func TestClaimsTakeNoRoomFromAnswers(t *testing.T) {
 		tokens, _ := silentTokens(t)
 		tokens.claims.limit = 10 * jobSize
 		for i := range 1000 {
-			tokens.giveBack(ClientKey("", "r", fmt.Sprint("claim", i)), "owner", Terms{}.withDefaults())
+			tokens.giveBack(ClientKey("", "r", fmt.Sprint("claim", i)), "owner", ClaimOptions{}.withDefaults())
 		}
 		for i := range 2000 {
 			tokens.completeLater(t.Context(), ClientKey("", "r", fmt.Sprint("answer", i)), "owner", Answer{Status: 200, Body: []byte("paid")}, time.Hour)
@@ -43,11 +43,11 @@ func TestClaimsTakeNoRoomFromAnswers(t *testing.T) {
 func TestAnswersWithoutRoomAreRecordedWithoutTheirBodies(t *testing.T) {
 	tokens := embeddedTokens(t)
 	tokens.answers.limit = 4 * jobSize
-	ref := issue(t, tokens, "")
-	grant := claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
-	tokens.completeLater(t.Context(), ref, grant.Owner, Answer{Status: 201, Body: make([]byte, 4*jobSize)}, time.Hour)
+	key := issue(t, tokens, "")
+	grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
+	tokens.completeLater(t.Context(), key, grant.Owner, Answer{Status: 201, Body: make([]byte, 4*jobSize)}, time.Hour)
 	expect.Eventually(t, "it is recorded", func() bool {
-		outcome, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
+		outcome, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 		return err == nil && outcome.Answer.Status == 201 && outcome.Answer.NotKept
 	})
 }
@@ -55,16 +55,16 @@ func TestAnswersWithoutRoomAreRecordedWithoutTheirBodies(t *testing.T) {
 func TestWhatIsDroppedIsCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens, log := silentTokens(t)
-		ref := ClientKey("", "r", "k")
-		// until it can be taken over
-		tokens.giveBack(ref, "owner", Terms{Policy: Takeover, Lease: time.Second})
-		tokens.completeLater(t.Context(), ref, "owner", Answer{Status: 200}, time.Minute)
+		key := ClientKey("", "r", "k")
+		// until another attempt can take it over
+		tokens.giveBack(key, "owner", ClaimOptions{Policy: Takeover, Lease: time.Second})
+		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, time.Minute)
 		time.Sleep(time.Hour)
-		tokens.completeLater(t.Context(), ref, "owner", Answer{Status: 200}, time.Hour)
+		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, time.Hour)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		expect.Error(t, "Close with an answer that is not recorded", tokens.Close(ended), context.Canceled)
-		tokens.completeLater(t.Context(), ref, "owner", Answer{Status: 200}, time.Hour)
+		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, time.Hour)
 		answers, claims := tokens.Backlogs()
 		expect.Equal(t, "answers", answers, Backlog{Kind: "answer", Dropped: 3})
 		expect.Equal(t, "claims", claims, Backlog{Kind: "claim", Dropped: 1})
@@ -87,28 +87,28 @@ func TestBacklogTriesOnUntilItIsDone(t *testing.T) {
 	})
 }
 
-// What clients do who repeat a finished request and hang up.
+// What clients do that repeat a finished request and hang up.
 func TestClaimOfWhatIsAnsweredIsNotGivenBackAgainAndAgain(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
-		ref := issue(t, tokens, "")
-		grant := claim(t, tokens, ref, Terms{Fingerprint: "f"})
-		expect.Error(t, "Complete", tokens.Complete(t.Context(), ref, grant.Owner, Answer{Status: 200}, 0), nil)
+		key := issue(t, tokens, "")
+		grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f"})
+		expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.Owner, Answer{Status: 200}, 0), nil)
 		for range 100 {
-			tokens.giveBack(ref, "somebody else", Terms{Lease: time.Hour}.withDefaults())
+			tokens.giveBack(key, "somebody else", ClaimOptions{Lease: time.Hour}.withDefaults())
 		}
 		expect.Eventually(t, "no claim waits", func() bool { _, claims := tokens.Backlogs(); return claims == Backlog{Kind: "claim"} })
-		wantState(t, tokens, ref, Completed)
+		wantState(t, tokens, key, Completed)
 	})
 }
 
 func TestBusyOfAClaimThatIsGivenBackIsOverSoon(t *testing.T) {
 	tokens := embeddedTokens(t)
-	ref := issue(t, tokens, "")
-	claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
+	key := issue(t, tokens, "")
+	claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 	// which goes on for a while
-	tokens.giveBack(ref, "somebody else", Terms{Lease: time.Hour}.withDefaults())
-	_, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
+	tokens.giveBack(key, "somebody else", ClaimOptions{Lease: time.Hour}.withDefaults())
+	_, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 	problem, _ := Problem(err)
-	expect.Equal(t, "the wait that is told", problem.RetryAfter, time.Second)
+	expect.Equal(t, "Retry-After of the problem", problem.RetryAfter, time.Second)
 }

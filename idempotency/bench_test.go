@@ -57,6 +57,6 @@ func request(b *testing.B, h http.Handler, key string) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	if w.Code != http.StatusCreated {
-		b.Fatalf("POST /pay with key %s: got %q, want 201", key, said(w))
+		b.Fatalf("POST /pay with key %s: got %q, want 201", key, statusAndBody(w))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Policy says what becomes of a token whose attempt fell silent.
+// Policy is what becomes of a token whose attempt fell silent.
 type Policy string
 
 // The policies. A claim that was made under Hold stays under Hold, whatever a later request asks
@@ -20,30 +20,30 @@ const (
 	Takeover Policy = "takeover" // the next request may run, with a larger fence
 )
 
-// Ref names the record of one operation.
-type Ref struct {
+// OperationKey names the record of one operation.
+type OperationKey struct {
 	record    string
 	issued    bool   // only a token that was issued will do
 	principal string // whose it is
-	// of an issued token: its text, whose signature is looked at where tokens are signed
+	// of an issued token: its text, whose signature is checked where tokens are signed
 	token string
 }
 
-// IssuedToken refers to a token that this service issued to a principal. To any other principal it
-// is unknown.
-func IssuedToken(principal, token string) Ref {
-	return Ref{record: redisstore.Digest("token", principal, token), issued: true, principal: principal, token: token}
+// IssuedToken is the key of a token that this service issued to a principal. To any other principal
+// it is unknown.
+func IssuedToken(principal, token string) OperationKey {
+	return OperationKey{record: redisstore.Digest("token", principal, token), issued: true, principal: principal, token: token}
 }
 
-// ClientKey refers to an operation by a client's own key. Its scope is principal, route and key:
-// the same key on another route or from another principal is another operation.
-func ClientKey(principal, route, key string) Ref {
-	return Ref{record: redisstore.Digest("key", principal, route, key), principal: principal}
+// ClientKey is the key of an operation by a client's own key. Its scope is principal, route and
+// key: the same key on another route or from another principal is another operation.
+func ClientKey(principal, route, key string) OperationKey {
+	return OperationKey{record: redisstore.Digest("key", principal, route, key), principal: principal}
 }
 
-// Terms are what an attempt claims a token with. The zero value of each field means the default
-// beside it.
-type Terms struct {
+// ClaimOptions are the options of a claim. The zero value of each field means its documented
+// default.
+type ClaimOptions struct {
 	Fingerprint string        // of the request: another one is refused. It must not be empty
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, MinLease to MaxLease; 0 = 30 s
@@ -52,21 +52,22 @@ type Terms struct {
 	Retention time.Duration
 	// the scope of the route, for tokens that were issued for one; AnyScope fits all
 	Scope string
-	Ack   int    // replicas that must have the claim; 0 = what the store asks for
-	Owner string // of Claim alone: the secret that proves the claim, as CheckOwner takes it; "" = a new one
+	Ack   int // replicas that must have the claim; 0 = what the store asks for
+	// of Claim alone: the secret that proves the claim, as CheckOwner takes it; "" = a new one
+	Owner string
 	// the route that it is claimed on, shown to operators; cut to 200 bytes
 	Route string
 	// the request that it is claimed by, shown to operators; left out unless it is 1 to 128 visible
 	// ASCII characters
 	RequestID string
-	// if the first attempt is still running, the caller waits for its end and is to be told
+	// if the first attempt is still running, the caller waits for its end and needs a notification
 	awaited bool
 }
 
 // AnyScope is the scope of a claim that takes tokens of every scope.
 const AnyScope = "*"
 
-func (t Terms) withDefaults() Terms {
+func (t ClaimOptions) withDefaults() ClaimOptions {
 	if t.Policy == "" {
 		t.Policy = Hold
 	}
@@ -74,7 +75,7 @@ func (t Terms) withDefaults() Terms {
 		t.Lease = 30 * time.Second
 	}
 	t.Retention = retained(t.Retention)
-	if t.Retention >= 0 { // a negative one is for check to refuse
+	if t.Retention >= 0 { // check refuses a negative one
 		t.Retention = max(t.Retention, t.Lease)
 	}
 	return t
@@ -88,7 +89,7 @@ func retained(retention time.Duration) time.Duration {
 	return retention
 }
 
-func (t Terms) check() error {
+func (t ClaimOptions) check() error {
 	if t.Policy != Hold && t.Policy != Takeover {
 		return fmt.Errorf("idempotency: policy %q: hold or takeover", t.Policy)
 	}
@@ -112,7 +113,7 @@ type Grant struct {
 	Until   time.Time // end of the lease by the Redis server's clock
 }
 
-// Outcome is what a claim came to: a grant, or the answer that is there already.
+// Outcome is the result of a claim: a grant, or the recorded answer.
 type Outcome struct {
 	Granted bool
 	Grant   Grant  // if Granted
@@ -120,18 +121,18 @@ type Outcome struct {
 }
 
 // claim is Claim for an owner. A grant is counted, as the charge says.
-func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) (Outcome, charge, error) {
-	terms = terms.withDefaults()
-	if err := terms.check(); err != nil {
+func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptions, owner string) (Outcome, charge, error) {
+	options = options.withDefaults()
+	if err := options.check(); err != nil {
 		return Outcome{}, charge{}, err
 	}
-	if err := t.genuine(ref); err != nil {
+	if err := t.genuine(key); err != nil {
 		return Outcome{}, charge{}, err
 	}
-	charged, full := t.quotas.take(ref.principal, terms.Retention)
-	reply, err := t.on(terms.Ack).Run(ctx, scripts.TokenClaim, t.keys(ref), owner, terms.Fingerprint, terms.Lease.Milliseconds(), string(terms.Policy),
-		terms.Retention.Milliseconds(), terms.Scope, birth(ref), word(terms.awaited, "await"),
-		shownRoute(terms.Route), shownRequest(terms.RequestID), word(full != nil, "full"))
+	charged, full := t.quotas.take(key.principal, options.Retention)
+	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key), owner, options.Fingerprint, options.Lease.Milliseconds(), string(options.Policy),
+		options.Retention.Milliseconds(), options.Scope, birth(key), word(options.awaited, "await"),
+		shownRoute(options.Route), shownRequest(options.RequestID), word(full != nil, "full"))
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
 		charged.undo()
 		return Outcome{}, charge{}, fmt.Errorf("claim token: %w", err)
@@ -139,18 +140,18 @@ func (t *Tokens) claim(ctx context.Context, ref Ref, terms Terms, owner string) 
 	if reply.Word() == "full" {
 		return Outcome{}, charge{}, full
 	}
-	// replicas are to confirm grants: what hands nothing out is told without them
-	outcome, err := t.outcome(ctx, reply, ref, owner)
+	// only grants need confirmation by replicas
+	outcome, err := t.outcome(ctx, reply, key, owner)
 	switch {
 	case !outcome.Granted:
 		charged.undo()
 	case full != nil: // it was kept already
-		charged = t.quotas.count(ref.principal, terms.Retention)
+		charged = t.quotas.count(key.principal, options.Retention)
 	}
 	return outcome, charged, err
 }
 
-// soon is how long a claim that is about to be given back stays there, more or less.
+// soon is about how long a claim that is going to be given back stays.
 const soon = time.Second
 
 func word(is bool, text string) string {
@@ -160,37 +161,37 @@ func word(is bool, text string) string {
 	return ""
 }
 
-func birth(ref Ref) string {
-	if ref.issued {
+func birth(key OperationKey) string {
+	if key.issued {
 		return "issued"
 	}
 	return "any"
 }
 
-func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, ref Ref, owner string) (Outcome, error) {
+func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, key OperationKey, owner string) (Outcome, error) {
 	switch reply.Word() {
 	case "granted":
 		grant := Grant{Owner: owner}
 		err := reply.Scan(&grant.Fence, &grant.Attempt, &grant.Until)
 		return Outcome{Granted: true, Grant: grant}, err
 	case "replay":
-		stored, err := t.stored(ctx, reply, ref)
+		stored, err := t.stored(ctx, reply, key)
 		if err != nil {
 			return Outcome{}, err
 		}
-		answer, err := t.answerKeys.open(ref.record, []byte(stored))
+		answer, err := t.answerKeys.open(key.record, []byte(stored))
 		return Outcome{Answer: answer}, err
 	case "busy":
-		var busy InProgress
+		var busy InProgressError
 		if err := reply.Scan(&busy.Left); err != nil {
 			return Outcome{}, err
 		}
-		if t.claims.has(ref.record) {
+		if t.claims.has(key.record) {
 			busy.Left = min(busy.Left, soon)
 		}
 		return Outcome{}, &busy
 	case "in-doubt":
-		return Outcome{}, inDoubt(reply, ref.record)
+		return Outcome{}, inDoubt(reply, key.record)
 	case "mismatch":
 		return Outcome{}, ErrMismatch
 	case "unknown":
@@ -200,8 +201,8 @@ func (t *Tokens) outcome(ctx context.Context, reply redisstore.Reply, ref Ref, o
 }
 
 // stored is the recorded answer of a replay. A large one has to be asked for, so that others do not
-// wait for it on a round trip that they share. Nothing is done where that fails.
-func (t *Tokens) stored(ctx context.Context, reply redisstore.Reply, ref Ref) (stored string, err error) {
+// wait for it on a round trip that they share. Nothing is done if that fails.
+func (t *Tokens) stored(ctx context.Context, reply redisstore.Reply, key OperationKey) (stored string, err error) {
 	if len(reply.Values()) < 2 {
 		err = reply.Scan(&stored)
 		return stored, err
@@ -210,7 +211,7 @@ func (t *Tokens) stored(ctx context.Context, reply redisstore.Reply, ref Ref) (s
 	if err = reply.Scan(&stored, &size); err != nil {
 		return "", err
 	}
-	reply, err = t.store.RunLarge(ctx, size, scripts.TokenAnswer, t.keys(ref)[:1])
+	reply, err = t.store.RunLarge(ctx, size, scripts.TokenAnswer, t.keys(key)[:1])
 	if err != nil {
 		return "", fmt.Errorf("read a recorded answer: %w", err)
 	}
@@ -232,13 +233,13 @@ func (t *Tokens) on(ack int) *redisstore.Store {
 }
 
 // Complete records the answer of the attempt that owner proves. Repeating it is harmless; a late
-// owner is accepted as long as nobody took over. ErrSuperseded: another attempt has the claim.
+// owner is accepted unless another attempt took over. ErrSuperseded: another attempt has the claim.
 // ErrUnknownToken: the record is gone.
-func (t *Tokens) Complete(ctx context.Context, ref Ref, owner string, answer Answer, retention time.Duration) error {
-	sealed := t.answerKeys.seal(ref.record, answer)
-	reply, err := t.owned(ctx, scripts.TokenComplete, ref, owner, sealed, retained(retention).Milliseconds(), t.done)
+func (t *Tokens) Complete(ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration) error {
+	sealed := t.answerKeys.seal(key.record, answer)
+	reply, err := t.owned(ctx, scripts.TokenComplete, key, owner, sealed, retained(retention).Milliseconds(), t.done)
 	if err == nil && reply.Word() == "ok" {
-		t.quotas.answered(ref.principal, retained(retention), len(sealed))
+		t.quotas.answered(key.principal, retained(retention), len(sealed))
 	}
 	return err
 }
@@ -246,7 +247,7 @@ func (t *Tokens) Complete(ctx context.Context, ref Ref, owner string, answer Ans
 // Extend is the heartbeat of the attempt that owner proves: its lease ends that long from now (0 =
 // the lease it was claimed with), and the record stays for at least the retention. It returns the
 // end of the lease by the Redis server's clock. Errors as Complete.
-func (t *Tokens) Extend(ctx context.Context, ref Ref, owner string, lease, retention time.Duration) (time.Time, error) {
+func (t *Tokens) Extend(ctx context.Context, key OperationKey, owner string, lease, retention time.Duration) (time.Time, error) {
 	milliseconds := ""
 	if lease != 0 {
 		if lease < MinLease || lease > MaxLease {
@@ -254,18 +255,18 @@ func (t *Tokens) Extend(ctx context.Context, ref Ref, owner string, lease, reten
 		}
 		milliseconds = strconv.FormatInt(lease.Milliseconds(), 10)
 	}
-	return t.extend(ctx, ref, owner, milliseconds, max(retained(retention), lease))
+	return t.extend(ctx, key, owner, milliseconds, max(retained(retention), lease))
 }
 
-// Abandon says that the attempt which owner proves has ended without an answer: the token is in
+// Abandon states that the attempt that owner proves has ended without an answer: the token is in
 // doubt from now on, and the record stays for at least the retention. Errors as Complete.
-func (t *Tokens) Abandon(ctx context.Context, ref Ref, owner string, retention time.Duration) error {
-	_, err := t.extend(ctx, ref, owner, "0", retained(retention))
+func (t *Tokens) Abandon(ctx context.Context, key OperationKey, owner string, retention time.Duration) error {
+	_, err := t.extend(ctx, key, owner, "0", retained(retention))
 	return err
 }
 
-func (t *Tokens) extend(ctx context.Context, ref Ref, owner, lease string, retention time.Duration) (time.Time, error) {
-	reply, err := t.owned(ctx, scripts.TokenExtend, ref, owner, lease, retention.Milliseconds(), t.done)
+func (t *Tokens) extend(ctx context.Context, key OperationKey, owner, lease string, retention time.Duration) (time.Time, error) {
+	reply, err := t.owned(ctx, scripts.TokenExtend, key, owner, lease, retention.Milliseconds(), t.done)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -277,17 +278,17 @@ func (t *Tokens) extend(ctx context.Context, ref Ref, owner, lease string, reten
 // Release gives a claim back, so that the next request may begin. It is only for an attempt that
 // provably never began. Errors as Complete. A client's own key is forgotten by it, unless there
 // were other attempts: then a second Release answers ErrUnknownToken.
-func (t *Tokens) Release(ctx context.Context, ref Ref, owner string) error {
-	_, err := t.owned(ctx, scripts.TokenRelease, ref, owner, t.done)
+func (t *Tokens) Release(ctx context.Context, key OperationKey, owner string) error {
+	_, err := t.owned(ctx, scripts.TokenRelease, key, owner, t.done)
 	return err
 }
 
 // owned runs a script that only the owner of a claim may run.
-func (t *Tokens) owned(ctx context.Context, script *scripts.Script, ref Ref, owner string, args ...any) (redisstore.Reply, error) {
-	if err := t.genuine(ref); err != nil {
+func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key OperationKey, owner string, args ...any) (redisstore.Reply, error) {
+	if err := t.genuine(key); err != nil {
 		return nil, err
 	}
-	reply, err := t.store.Run(ctx, script, t.keys(ref), append([]any{owner}, args...)...)
+	reply, err := t.store.Run(ctx, script, t.keys(key), append([]any{owner}, args...)...)
 	if err != nil {
 		return nil, err // it names the script
 	}

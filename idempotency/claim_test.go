@@ -18,58 +18,58 @@ import (
 
 var answer = Answer{Status: 201, Body: []byte("done")}
 
-func TestTokenGoesThroughItsLife(t *testing.T) {
+func TestTokenGoesThroughItsStates(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
-		ref := issue(t, tokens, "")
-		wantState(t, tokens, ref, Issued)
+		key := issue(t, tokens, "")
+		wantState(t, tokens, key, Issued)
 
-		grant := claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
-		wantState(t, tokens, ref, Claimed)
+		grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
+		wantState(t, tokens, key, Claimed)
 		if grant.Fence <= 0 || grant.Attempt != 1 || grant.Owner == "" {
 			t.Errorf("Claim: got grant %+v, want attempt 1, with a positive fence and an owner", grant)
 		}
-		if until, err := tokens.Extend(t.Context(), ref, grant.Owner, 2*time.Hour, 0); err != nil || !until.After(grant.Until) {
+		if until, err := tokens.Extend(t.Context(), key, grant.Owner, 2*time.Hour, 0); err != nil || !until.After(grant.Until) {
 			t.Errorf("Extend by two hours: got %v and error %v, want later than %v", until, err, grant.Until)
 		}
 		for range 2 { // a lost reply may be asked for again
-			expect.Error(t, "Complete", tokens.Complete(t.Context(), ref, grant.Owner, answer, 0), nil)
+			expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.Owner, answer, 0), nil)
 		}
-		wantState(t, tokens, ref, Completed)
+		wantState(t, tokens, key, Completed)
 
-		outcome, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
+		outcome, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 		expect.Error(t, "Claim of a completed token", err, nil)
 		expect.Equal(t, "Claim of a completed token", outcome, Outcome{Answer: answer}, cmpopts.EquateEmpty())
-		_, err = tokens.Claim(t.Context(), ref, Terms{Fingerprint: "other"})
+		_, err = tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "other"})
 		expect.Error(t, "Claim with another fingerprint", err, ErrMismatch)
 	})
 }
 
-func TestClaimTellsTheTruthWhileAnAttemptRuns(t *testing.T) {
+func TestClaimReportsARunningAttempt(t *testing.T) {
 	tokens := embeddedTokens(t)
-	ref := ClientKey("", "r", "k")
-	claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
+	key := ClientKey("", "r", "k")
+	claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 
-	_, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
-	var busy *InProgress
+	_, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
+	var busy *InProgressError
 	if !errors.As(err, &busy) || busy.Left <= 0 || busy.Left > time.Hour {
-		t.Errorf("a second Claim: got error %v, want InProgress with up to an hour left", err)
+		t.Errorf("a second Claim: got error %v, want an InProgressError with up to an hour left", err)
 	}
 	expect.Error(t, "a second Claim", err, redisstore.ErrRefused)
-	_, err = tokens.Claim(t.Context(), ref, Terms{Fingerprint: "g"})
+	_, err = tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "g"})
 	expect.Error(t, "Claim with another payload", err, ErrMismatch)
 }
 
 func TestSameOwnerAskingAgainGetsTheSameGrant(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
-		ref := issue(t, tokens, "")
-		terms := Terms{Fingerprint: "f", Lease: time.Hour}
-		first, _, err := tokens.claim(t.Context(), ref, terms, "owner")
+		key := issue(t, tokens, "")
+		options := ClaimOptions{Fingerprint: "f", Lease: time.Hour}
+		first, _, err := tokens.claim(t.Context(), key, options, "owner")
 		if err != nil {
 			t.Fatalf("a first claim: %v", err)
 		}
-		again, _, err := tokens.claim(t.Context(), ref, terms, "owner")
+		again, _, err := tokens.claim(t.Context(), key, options, "owner")
 		expect.Error(t, "the same claim again", err, nil)
 		expect.Equal(t, "attempt of the same claim again", again.Grant.Attempt, 1)
 		expect.Equal(t, "fence of the same claim again", again.Grant.Fence, first.Grant.Fence)
@@ -78,7 +78,7 @@ func TestSameOwnerAskingAgainGetsTheSameGrant(t *testing.T) {
 
 func TestOnlyIssuedTokensCanBeClaimedAsTokens(t *testing.T) {
 	tokens := embeddedTokens(t)
-	_, err := tokens.Claim(t.Context(), IssuedToken("", "never"), Terms{Fingerprint: "f"})
+	_, err := tokens.Claim(t.Context(), IssuedToken("", "never"), ClaimOptions{Fingerprint: "f"})
 	expect.Error(t, "Claim of a token that was never issued", err, ErrUnknownToken)
 	_, err = tokens.Status(t.Context(), IssuedToken("", "never"))
 	expect.Error(t, "Status of a token that was never issued", err, ErrUnknownToken)
@@ -90,7 +90,7 @@ func TestScopeOfATokenMustFitTheRoute(t *testing.T) {
 		token, route string
 		fits         bool
 	}{{"", "", true}, {"", "a", true}, {"a", "a", true}, {"a", "b", false}, {"a", "", false}, {"a", AnyScope, true}} {
-		_, err := tokens.Claim(t.Context(), issue(t, tokens, row.token), Terms{Fingerprint: "f", Scope: row.route})
+		_, err := tokens.Claim(t.Context(), issue(t, tokens, row.token), ClaimOptions{Fingerprint: "f", Scope: row.route})
 		want := ErrMismatch
 		if row.fits {
 			want = nil
@@ -99,15 +99,15 @@ func TestScopeOfATokenMustFitTheRoute(t *testing.T) {
 	}
 }
 
-func TestTermsOutOfBoundsAreRefusedBeforeAnythingIsSent(t *testing.T) {
+func TestClaimOptionsOutOfBoundsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	tokens := embeddedTokens(t)
-	ref := issue(t, tokens, "")
-	for _, terms := range []Terms{{Policy: "maybe"}, {Lease: time.Millisecond}, {Lease: 25 * time.Hour}, {Retention: -1}, {Retention: 31 * 24 * time.Hour}} {
-		if _, err := tokens.Claim(t.Context(), ref, terms); err == nil {
-			t.Errorf("Claim with %+v: got no error", terms)
+	key := issue(t, tokens, "")
+	for _, options := range []ClaimOptions{{Policy: "maybe"}, {Lease: time.Millisecond}, {Lease: 25 * time.Hour}, {Retention: -1}, {Retention: 31 * 24 * time.Hour}} {
+		if _, err := tokens.Claim(t.Context(), key, options); err == nil {
+			t.Errorf("Claim with %+v: got no error", options)
 		}
 	}
-	wantState(t, tokens, ref, Issued)
+	wantState(t, tokens, key, Issued)
 	for _, ttl := range []time.Duration{time.Millisecond, -1, 100 * 365 * 24 * time.Hour} {
 		if _, err := tokens.Issue(t.Context(), "", "", ttl); err == nil {
 			t.Errorf("Issue with a ttl of %v: got no error", ttl)
@@ -115,8 +115,8 @@ func TestTermsOutOfBoundsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// What a lapsed claim comes to, by the policy it was made under and that of the next request: only
-// takeover twice lets another attempt begin.
+// What becomes of a lapsed claim, by the policy it was made under and that of the next request:
+// only takeover twice lets another attempt begin.
 func TestLapsedClaim(t *testing.T) {
 	for _, row := range []struct {
 		first, next Policy
@@ -125,31 +125,31 @@ func TestLapsedClaim(t *testing.T) {
 		t.Run(fmt.Sprintf("%s then %s", row.first, row.next), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tokens := embeddedTokens(t)
-				ref := issue(t, tokens, "")
-				old := claim(t, tokens, ref, Terms{Fingerprint: "f", Policy: row.first, Lease: time.Second})
+				key := issue(t, tokens, "")
+				old := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Policy: row.first, Lease: time.Second})
 				time.Sleep(1100 * time.Millisecond)
-				wantState(t, tokens, ref, InDoubt)
+				wantState(t, tokens, key, InDoubt)
 
-				outcome, err := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f", Policy: row.next})
+				outcome, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f", Policy: row.next})
 				if !row.taken {
 					expect.Error(t, "Claim after the lease", err, ErrInDoubt)
-					expect.Error(t, "Complete by a late owner that nobody replaced", tokens.Complete(t.Context(), ref, old.Owner, answer, 0), nil)
-					wantState(t, tokens, ref, Completed)
+					expect.Error(t, "Complete by a late owner that was not replaced", tokens.Complete(t.Context(), key, old.Owner, answer, 0), nil)
+					wantState(t, tokens, key, Completed)
 					return
 				}
 				if err != nil || outcome.Grant.Attempt != 2 || outcome.Grant.Fence <= old.Fence {
 					t.Fatalf("Claim after the lease: got %+v and error %v, want attempt 2 with a fence over %d", outcome, err, old.Fence)
 				}
 				for name, err := range map[string]error{
-					"complete": tokens.Complete(t.Context(), ref, old.Owner, answer, 0),
-					"release":  tokens.Release(t.Context(), ref, old.Owner),
+					"complete": tokens.Complete(t.Context(), key, old.Owner, answer, 0),
+					"release":  tokens.Release(t.Context(), key, old.Owner),
 				} {
 					expect.Error(t, name+" by the superseded owner", err, ErrSuperseded)
 					expect.Error(t, name+" by the superseded owner", err, redisstore.ErrLost)
 				}
-				_, err = tokens.Extend(t.Context(), ref, old.Owner, time.Minute, 0)
+				_, err = tokens.Extend(t.Context(), key, old.Owner, time.Minute, 0)
 				expect.Error(t, "extend by the superseded owner", err, ErrSuperseded)
-				wantState(t, tokens, ref, Claimed)
+				wantState(t, tokens, key, Claimed)
 			})
 		})
 	}
@@ -158,16 +158,16 @@ func TestLapsedClaim(t *testing.T) {
 func TestLapsedClaimHasExactlyOneHeirAmongManyRetries(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
-		terms := Terms{Fingerprint: "f", Policy: Takeover, Lease: time.Hour}
-		ref := issue(t, tokens, "")
-		old := claim(t, tokens, ref, terms)
-		lapse(t, tokens, tokens.keys(ref)[0])
-		wantState(t, tokens, ref, InDoubt)
+		options := ClaimOptions{Fingerprint: "f", Policy: Takeover, Lease: time.Hour}
+		key := issue(t, tokens, "")
+		old := claim(t, tokens, key, options)
+		lapse(t, tokens, tokens.keys(key)[0])
+		wantState(t, tokens, key, InDoubt)
 		var heirs atomic.Int64
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				outcome, err := tokens.Claim(t.Context(), ref, terms)
+				outcome, err := tokens.Claim(t.Context(), key, options)
 				if err == nil && outcome.Granted && outcome.Grant.Fence > old.Fence {
 					heirs.Add(1)
 				} else if !errors.Is(err, ErrInProgress) {
@@ -183,30 +183,30 @@ func TestLapsedClaimHasExactlyOneHeirAmongManyRetries(t *testing.T) {
 func TestExtendWithoutALeaseKeepsTheOneOfTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := embeddedTokens(t)
-		ref := issue(t, tokens, "")
-		grant := claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
+		key := issue(t, tokens, "")
+		grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 		time.Sleep(time.Minute)
-		if until, err := tokens.Extend(t.Context(), ref, grant.Owner, 0, 0); err != nil || until.Sub(grant.Until) != time.Minute {
+		if until, err := tokens.Extend(t.Context(), key, grant.Owner, 0, 0); err != nil || until.Sub(grant.Until) != time.Minute {
 			t.Errorf("Extend a minute after the grant: got %v and error %v, want a minute after %v", until, err, grant.Until)
 		}
-		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), ref, grant.Owner, 0), nil)
-		wantState(t, tokens, ref, InDoubt)
+		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, grant.Owner, 0), nil)
+		wantState(t, tokens, key, InDoubt)
 	})
 }
 
 func TestReleaseGivesTheTokenBack(t *testing.T) {
 	tokens := embeddedTokens(t)
-	ref := issue(t, tokens, "")
-	first := claim(t, tokens, ref, Terms{Fingerprint: "f"})
+	key := issue(t, tokens, "")
+	first := claim(t, tokens, key, ClaimOptions{Fingerprint: "f"})
 	for range 2 {
-		expect.Error(t, "Release", tokens.Release(t.Context(), ref, first.Owner), nil)
+		expect.Error(t, "Release", tokens.Release(t.Context(), key, first.Owner), nil)
 	}
-	wantState(t, tokens, ref, Issued)
-	second := claim(t, tokens, ref, Terms{Fingerprint: "another request"})
+	wantState(t, tokens, key, Issued)
+	second := claim(t, tokens, key, ClaimOptions{Fingerprint: "another request"})
 	if second.Fence <= first.Fence || second.Attempt != 2 {
 		t.Errorf("Claim after Release: got %+v, want attempt 2 with a fence over %d", second, first.Fence)
 	}
-	expect.Error(t, "Complete by an owner that released", tokens.Complete(t.Context(), ref, first.Owner, answer, 0), ErrSuperseded)
+	expect.Error(t, "Complete by an owner that released", tokens.Complete(t.Context(), key, first.Owner, answer, 0), ErrSuperseded)
 }
 
 func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
@@ -217,7 +217,7 @@ func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
 			t.Fatalf("Issue for a minute: got %+v and error %v, want it to expire within that", unused, err)
 		}
 		used := issue(t, tokens, "")
-		grant := claim(t, tokens, used, Terms{Fingerprint: "f", Retention: 48 * time.Hour})
+		grant := claim(t, tokens, used, ClaimOptions{Fingerprint: "f", Retention: 48 * time.Hour})
 		expect.Error(t, "Complete", tokens.Complete(t.Context(), used, grant.Owner, answer, 48*time.Hour), nil)
 		time.Sleep(2 * time.Minute)
 		_, err = tokens.Status(t.Context(), IssuedToken("", unused.Value))
@@ -225,7 +225,7 @@ func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
 		time.Sleep(47 * time.Hour)
 		wantState(t, tokens, used, Completed)
 		time.Sleep(2 * time.Hour)
-		_, err = tokens.Claim(t.Context(), used, Terms{Fingerprint: "f"})
+		_, err = tokens.Claim(t.Context(), used, ClaimOptions{Fingerprint: "f"})
 		expect.Error(t, "Claim of a token past its retention", err, ErrUnknownToken)
 	})
 }

@@ -9,7 +9,7 @@ import (
 // maxResult is how many bytes of a result are kept.
 const maxResult = 1 << 20
 
-// Result is what Do came to.
+// Result is the result of Do.
 type Result struct {
 	Value    []byte // what the function returned
 	Replayed bool   // the function ran before, and this is what it returned then
@@ -19,18 +19,18 @@ type Result struct {
 // Do runs a function under a token, for message consumers and jobs: the same state machine as
 // Middleware. If the function returns no error, its value is recorded and every later Do gets it.
 // If it returns an error, the operation may have happened: the token is in doubt, and under
-// Takeover the next Do may run at once; an attempt that said NotBegun is given back instead. A
-// panic leaves the token in doubt and goes on.
+// Takeover the next Do may run at once; an attempt that called NotBegun is given back instead. A
+// panic leaves the token in doubt and is passed on.
 //
 // The function's context ends with ctx, and with the cause ErrSuperseded when the claim is lost;
 // FromContext gives its fence. The error is the function's own, ErrSuperseded if another attempt
-// took over before the value was recorded, or one of Claim's. Terms without a fingerprint take the
-// token's word that it is the same operation.
-func (t *Tokens) Do(ctx context.Context, ref Ref, terms Terms, work func(context.Context) ([]byte, error)) (Result, error) {
-	if terms.Fingerprint == "" {
-		terms.Fingerprint = "do"
+// took over before the value was recorded, or one of Claim's. Without a fingerprint in the options,
+// the same token is taken for the same operation.
+func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions, work func(context.Context) ([]byte, error)) (Result, error) {
+	if options.Fingerprint == "" {
+		options.Fingerprint = "do"
 	}
-	run, outcome, err := t.begin(ctx, ref, terms)
+	run, outcome, err := t.begin(ctx, key, options)
 	if err != nil {
 		return Result{}, err
 	}
@@ -61,7 +61,8 @@ func (run *run) giveUp() {
 	run.abandon()
 }
 
-// resultAnswer is a value as an answer, so that a token tells the same whoever ran it.
+// resultAnswer is a value as an answer, so that a token has the same answer in Do and in
+// Middleware.
 func resultAnswer(value []byte) Answer {
 	if len(value) > maxResult {
 		return Answer{Status: http.StatusOK, NotKept: true}

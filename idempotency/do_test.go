@@ -20,12 +20,12 @@ import (
 func TestDoRunsOnceAmongManyDeliveries(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
-		ref := ClientKey("", "consumer", "message-1")
+		key := ClientKey("", "consumer", "message-1")
 		var runs, replayed, busy atomic.Int64
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				result, err := tokens.Do(t.Context(), ref, Terms{Lease: time.Hour}, func(ctx context.Context) ([]byte, error) {
+				result, err := tokens.Do(t.Context(), key, ClaimOptions{Lease: time.Hour}, func(ctx context.Context) ([]byte, error) {
 					runs.Add(1)
 					if attempt, ok := FromContext(ctx); !ok || attempt.Fence == 0 {
 						t.Errorf("attempt in the job: got %+v, want one with a fence", attempt)
@@ -44,8 +44,8 @@ func TestDoRunsOnceAmongManyDeliveries(t *testing.T) {
 		}
 		wg.Wait()
 		expect.Equal(t, "runs", runs.Load(), 1)
-		expect.Equal(t, "others, replayed or told that it is in progress", replayed.Load()+busy.Load(), 49)
-		result, err := tokens.Do(t.Context(), ref, Terms{}, nil)
+		expect.Equal(t, "others, replayed or in progress", replayed.Load()+busy.Load(), 49)
+		result, err := tokens.Do(t.Context(), key, ClaimOptions{}, nil)
 		expect.Error(t, "Do afterwards", err, nil)
 		expect.Equal(t, "Do afterwards", result, Result{Value: []byte("done"), Replayed: true})
 	})
@@ -71,11 +71,11 @@ func TestDoThatFailsIsInDoubtOrGoesOnByPolicy(t *testing.T) {
 		"hold, but never began": {Hold, never, nil},
 	} {
 		tokens := embeddedTokens(t)
-		ref := ClientKey("", "consumer", name)
-		terms := Terms{Policy: row.policy, Lease: time.Hour}
-		_, err := tokens.Do(t.Context(), ref, terms, row.first)
+		key := ClientKey("", "consumer", name)
+		options := ClaimOptions{Policy: row.policy, Lease: time.Hour}
+		_, err := tokens.Do(t.Context(), key, options, row.first)
 		expect.Error(t, name+": the first Do", err, errProvider)
-		result, err := tokens.Do(t.Context(), ref, terms, working)
+		result, err := tokens.Do(t.Context(), key, options, working)
 		expect.Error(t, name+": the second Do", err, row.want)
 		if err == nil {
 			expect.Equal(t, name+": the second Do", string(result.Value), "done")
@@ -92,25 +92,25 @@ func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := tokens.Do(ctx, ClientKey("", "c", "1"), Terms{}, wait)
+		_, err := tokens.Do(ctx, ClientKey("", "c", "1"), ClaimOptions{}, wait)
 		expect.Error(t, "Do whose context ends", err, context.DeadlineExceeded)
 
-		ref, terms := ClientKey("", "c", "2"), Terms{Policy: Takeover, Lease: 3 * time.Second}
+		key, options := ClientKey("", "c", "2"), ClaimOptions{Policy: Takeover, Lease: 3 * time.Second}
 		done := make(chan error)
 		go func() {
-			_, err := tokens.Do(t.Context(), ref, terms, func(ctx context.Context) ([]byte, error) {
+			_, err := tokens.Do(t.Context(), key, options, func(ctx context.Context) ([]byte, error) {
 				<-ctx.Done()
-				return []byte("late"), nil // it did not look why
+				return []byte("late"), nil // it did not check why
 			})
 			done <- err
 		}()
 		time.Sleep(time.Second / 2)
-		lapse(t, tokens, tokens.keys(ref)[0])
-		result, err := tokens.Do(t.Context(), ref, terms, func(context.Context) ([]byte, error) { return []byte("heir"), nil })
+		lapse(t, tokens, tokens.keys(key)[0])
+		result, err := tokens.Do(t.Context(), key, options, func(context.Context) ([]byte, error) { return []byte("heir"), nil })
 		expect.Error(t, "Do after the lease", err, nil)
 		expect.Equal(t, "Do after the lease", string(result.Value), "heir")
 		expect.Error(t, "Do of the superseded attempt", <-done, ErrSuperseded)
-		result, err = tokens.Do(t.Context(), ref, terms, nil)
+		result, err = tokens.Do(t.Context(), key, options, nil)
 		expect.Error(t, "Do afterwards", err, nil)
 		expect.Equal(t, "Do afterwards", string(result.Value), "heir")
 	})
@@ -118,12 +118,12 @@ func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 
 func TestDoKeepsNoResultOverTheLimitAndNeverRunsAgain(t *testing.T) {
 	tokens := embeddedTokens(t)
-	ref := ClientKey("", "c", "large")
+	key := ClientKey("", "c", "large")
 	large := bytes.Repeat([]byte("x"), maxResult+1)
-	result, err := tokens.Do(t.Context(), ref, Terms{}, func(context.Context) ([]byte, error) { return large, nil })
+	result, err := tokens.Do(t.Context(), key, ClaimOptions{}, func(context.Context) ([]byte, error) { return large, nil })
 	expect.Error(t, "Do with a large result", err, nil)
 	expect.Equal(t, "bytes of a large result", len(result.Value), len(large))
-	result, err = tokens.Do(t.Context(), ref, Terms{}, nil)
+	result, err = tokens.Do(t.Context(), key, ClaimOptions{}, nil)
 	expect.Error(t, "Do again", err, nil)
 	expect.Equal(t, "Do again", result, Result{Replayed: true, NotKept: true}, cmpopts.EquateEmpty())
 }

@@ -5,17 +5,16 @@ import (
 	"runtime"
 )
 
-// timeoutHandler is what [http.TimeoutHandler] answers from, whether the handler within has
+// timeoutHandler is the function from which [http.TimeoutHandler] answers, whether its handler has
 // answered or its time is over.
 const timeoutHandler = "net/http.(*timeoutHandler).ServeHTTP"
 
-// doubtful reports whether an answer itself says that nobody knows what the handler has done: a
-// status that is none, or the 503 of an http.TimeoutHandler within the guard, whose handler goes
-// on.
+// doubtful reports whether an answer itself shows that the handler's effect is unknown: an invalid
+// status, or the 503 of an http.TimeoutHandler inside the guard, whose handler goes on.
 func (r *recorder) doubtful() bool { return r.answer.Status > 599 || r.timedOut }
 
-// suspect notes who gives a status of 503. If it is a TimeoutHandler, its handler may have given
-// it.
+// suspect records the writer of a status of 503. If it is a TimeoutHandler, its handler may have
+// written it.
 func (r *recorder) suspect() {
 	_, r.timedOut = calledByTimeoutHandler()
 }
@@ -45,7 +44,7 @@ func calledByTimeoutHandler() (called string, is bool) {
 	}
 }
 
-// validStatus panics for what is no status, as net/http does.
+// validStatus panics for an invalid status, as net/http does.
 func validStatus(status int) {
 	if status < http.StatusContinue || status > 999 {
 		panic("idempotency: a handler gave a status that is none")

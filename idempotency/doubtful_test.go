@@ -26,7 +26,7 @@ func TestTimeoutHandlerWithinTheGuardLeavesTheTokenInDoubt(t *testing.T) {
 		"with the usual text":   http.TimeoutHandler(slow, time.Millisecond, ""),
 		"with a text":           http.TimeoutHandler(slow, time.Millisecond, "too late"),
 		"within a mux":          nested,
-		"behind a wrapper":      wrapped(http.TimeoutHandler(slow, time.Millisecond, "too late")),
+		"inside a wrapper":      wrapped(http.TimeoutHandler(slow, time.Millisecond, "too late")),
 		"of an attempt that is": withContext(ended, http.TimeoutHandler(slow, time.Hour, "")),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestAnswerWithinATimeoutHandlerIsRecorded(t *testing.T) {
 			for _, within := range []http.Handler{h, wrapped(h)} {
 				guarded := tokens.Middleware(Route{Name: "r"})(wrapped(http.TimeoutHandler(within, time.Hour, "")))
 				for range 2 {
-					expect.Equal(t, "a request", said(post(guarded, "x", "Idempotency-Key: k")), fmt.Sprint(status, " ", body))
+					expect.Equal(t, "a request", statusAndBody(post(guarded, "x", "Idempotency-Key: k")), fmt.Sprint(status, " ", body))
 				}
 			}
 			wantState(t, tokens, ClientKey("", "r", "k"), Completed)
@@ -77,7 +77,7 @@ func TestStatusThatIsNoneLeavesTheTokenInDoubt(t *testing.T) {
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, body)
 		}})
-		expect.Equal(t, "the first request", said(post(guarded, "x", "Idempotency-Key: k")), fmt.Sprint(status, " ", body))
+		expect.Equal(t, "the first request", statusAndBody(post(guarded, "x", "Idempotency-Key: k")), fmt.Sprint(status, " ", body))
 		wantState(t, tokens, ClientKey("", "r", "k"), InDoubt)
 	}
 	for _, status := range []int{-1, 0, 99, 1000} {

@@ -19,7 +19,7 @@ import (
 
 // Every way in which an attempt can end, for an answer that is kept back until the handler has
 // returned and for one that has grown over the limit.
-func TestEndOfAnAttemptDecidesWhatARepeatHears(t *testing.T) {
+func TestEndOfAnAttemptDecidesTheAnswerToARepeat(t *testing.T) {
 	type ending struct {
 		name   string
 		route  Route
@@ -65,7 +65,7 @@ func TestEndOfAnAttemptDecidesWhatARepeatHears(t *testing.T) {
 					route.Name, route.MaxAnswer, route.Lease = "r", 100, time.Hour
 					guarded := tokens.Middleware(route)(h)
 					key := KeyHeader + ": " + strings.ReplaceAll(e.name+size, " ", "-")
-					expect.Equal(t, "the first request", said(post(guarded, "x", key)), fmt.Sprint(e.status, " ", body))
+					expect.Equal(t, "the first request", statusAndBody(post(guarded, "x", key)), fmt.Sprint(e.status, " ", body))
 					wantState(t, tokens, ClientKey("", "r", strings.TrimPrefix(key, KeyHeader+": ")), e.state)
 					wantStatus(t, "the request again", post(guarded, "x", key), e.code)
 					h.wantRuns(t, e.runs)
@@ -103,8 +103,8 @@ type shape struct {
 	first, again shown
 }
 
-// shown is what a client sees of an answer; of its headers those that the test is about, "" for one
-// that is not there.
+// shown is what a client sees of an answer; of its headers those of the test, "" for one that is
+// not there.
 type shown struct {
 	status  int
 	body    string

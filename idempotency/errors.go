@@ -10,7 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// What a request with a token can be told. Each is of one class of package redisstore; redisstore's
+// The refusals of a request with a token. Each is of one class of package redisstore; redisstore's
 // own errors come through as well.
 var (
 	ErrKeyMissing   = policyRefusal("idempotency: the request has no idempotency header")
@@ -21,49 +21,49 @@ var (
 	ErrInDoubt      = policyRefusal("idempotency: the first attempt ended without an answer")
 	ErrMismatch     = policyRefusal("idempotency: the token was used for another request")
 	ErrUnknownToken = redisstore.Refusal("idempotency: unknown token")
-	// ErrAttemptRunning refuses to settle an operation whose attempt may still run, as an
-	// [AttemptRunningError] that says how long.
+	// ErrAttemptRunning refuses to settle an operation whose attempt may still run. It comes as an
+	// [AttemptRunningError] with the remaining time.
 	ErrAttemptRunning = redisstore.Refusal("idempotency: an attempt may still be running")
 	// ErrNotInDoubt refuses to settle an operation that is not in doubt.
 	ErrNotInDoubt = redisstore.Refusal("idempotency: the operation is not in doubt")
-	// ErrQuota refuses to begin an operation, as a [QuotaError] that says how long.
+	// ErrQuota refuses to begin an operation. It comes as a [QuotaError] with the time to wait.
 	ErrQuota      = redisstore.Refusal("idempotency: the caller's quota is used up")
 	ErrSuperseded = redisstore.Loss("idempotency: another attempt has the claim")
 )
 
-// errPolicy is what all refusals have in common that a look at the route's policy explains.
+// errPolicy marks the refusals that the route's policy explains.
 var errPolicy = redisstore.Refusal("idempotency: see the route's policy")
 
-// policyRefusal is a refusal that a look at the route's policy explains.
-func policyRefusal(text string) error { return &explained{text} }
+// policyRefusal is a refusal that the route's policy explains.
+func policyRefusal(text string) error { return &policyError{text} }
 
-type explained struct{ text string }
+type policyError struct{ text string }
 
-func (e *explained) Error() string { return e.text }
-func (e *explained) Unwrap() error { return errPolicy }
+func (e *policyError) Error() string { return e.text }
+func (e *policyError) Unwrap() error { return errPolicy }
 
-// InProgress is [ErrInProgress] with what is left of the running attempt's lease.
-type InProgress struct{ Left time.Duration }
+// InProgressError is [ErrInProgress] with the remaining lease of the running attempt.
+type InProgressError struct{ Left time.Duration }
 
-// Error says how long the running attempt may still be silent.
-func (e *InProgress) Error() string {
+// Error reports how long the running attempt may still be silent.
+func (e *InProgressError) Error() string {
 	return fmt.Sprintf("%v; its lease has %v left", ErrInProgress, e.Left)
 }
 
 // RetryAfter returns Left.
-func (e *InProgress) RetryAfter() time.Duration { return e.Left }
+func (e *InProgressError) RetryAfter() time.Duration { return e.Left }
 
-// Unwrap gives ErrInProgress.
-func (e *InProgress) Unwrap() error { return ErrInProgress }
+// Unwrap returns ErrInProgress.
+func (e *InProgressError) Unwrap() error { return ErrInProgress }
 
 // InDoubtError is [ErrInDoubt] with what is known of the operation.
 type InDoubtError struct {
 	Operation string    // its name, as [Attempt.Operation]
 	Since     time.Time // when the attempt's lease ended, by the Redis server's clock
-	Refused   bool      // an operator has looked at it, and closed it without an answer
+	Refused   bool      // an operator has checked it, and closed it without an answer
 }
 
-// Error says since when, and what has been decided.
+// Error reports since when, and what has been decided.
 func (e *InDoubtError) Error() string {
 	text := fmt.Sprintf("%v; operation %s has been in doubt since %s", ErrInDoubt, e.Operation, e.Since.Format(time.RFC3339))
 	if e.Refused {
@@ -72,13 +72,13 @@ func (e *InDoubtError) Error() string {
 	return text
 }
 
-// Unwrap gives ErrInDoubt.
+// Unwrap returns ErrInDoubt.
 func (e *InDoubtError) Unwrap() error { return ErrInDoubt }
 
-// AttemptRunningError is [ErrAttemptRunning] with what is left of the attempt's lease.
+// AttemptRunningError is [ErrAttemptRunning] with the remaining lease of the attempt.
 type AttemptRunningError struct{ Left time.Duration }
 
-// Error says how long the attempt may still be silent.
+// Error reports how long the attempt may still be silent.
 func (e *AttemptRunningError) Error() string {
 	return fmt.Sprintf("%v; its lease has %v left", ErrAttemptRunning, e.Left)
 }
@@ -86,13 +86,13 @@ func (e *AttemptRunningError) Error() string {
 // RetryAfter returns Left.
 func (e *AttemptRunningError) RetryAfter() time.Duration { return e.Left }
 
-// Unwrap gives ErrAttemptRunning.
+// Unwrap returns ErrAttemptRunning.
 func (e *AttemptRunningError) Unwrap() error { return ErrAttemptRunning }
 
-// QuotaError is [ErrQuota] with how long it takes until some of the quota is free again.
+// QuotaError is [ErrQuota] with the time until some of the quota is free again.
 type QuotaError struct{ Wait time.Duration }
 
-// Error says that operations of this caller which are kept fill its quota.
+// Error reports that the operations of this caller that are kept fill its quota.
 func (e *QuotaError) Error() string {
 	return ErrQuota.Error() + ": as many operations of this caller, or bytes of their answers, are kept as this process takes"
 }
@@ -100,10 +100,10 @@ func (e *QuotaError) Error() string {
 // RetryAfter returns Wait.
 func (e *QuotaError) RetryAfter() time.Duration { return e.Wait }
 
-// Unwrap gives ErrQuota.
+// Unwrap returns ErrQuota.
 func (e *QuotaError) Unwrap() error { return ErrQuota }
 
-// codes says which problem each error is, the more particular before the class it belongs to.
+// codes maps errors to problems, the more particular before the class it belongs to.
 var codes = []struct {
 	err  error
 	code wire.Code
@@ -125,9 +125,9 @@ var codes = []struct {
 	{redisstore.ErrWrongType, wire.LayoutMismatch},
 }
 
-// Problem says an error of this package as the problem that an HTTP client gets; ok is false for an
-// error that this package does not know. The detail holds no token, no key and nothing of the
-// store's address: what the store failed with is for the log.
+// Problem returns an error of this package as the problem that an HTTP client gets; ok is false for
+// an error that this package does not know. The detail holds no token, no key and nothing of the
+// store's address: the store's own error is for the log.
 func Problem(err error) (problem wire.Problem, ok bool) {
 	for _, known := range codes {
 		if !errors.Is(err, known.err) {
@@ -149,7 +149,7 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 	return wire.NewProblem(wire.InternalError, ""), false
 }
 
-// explain says what a client needs to decide what to do about an operation in doubt.
+// explain adds what a client needs to decide what to do about an operation in doubt.
 func explain(problem *wire.Problem, doubt *InDoubtError) {
 	problem.Operation, problem.Since = doubt.Operation, doubt.Since
 	if doubt.Refused {
@@ -159,7 +159,7 @@ func explain(problem *wire.Problem, doubt *InDoubtError) {
 	}
 }
 
-// detail is what an error says beyond its kind, "" if nothing that is the client's business.
+// detail is the text of an error beyond its kind, "" if there is none for the client.
 func detail(err, kind error) string {
 	if errors.Is(kind, ErrInDoubt) || errors.Is(kind, redisstore.ErrUnavailable) || errors.Is(kind, redisstore.ErrWrongType) || errors.Is(kind, redisstore.ErrUnknownOutcome) || err.Error() == kind.Error() {
 		return ""

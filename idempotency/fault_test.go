@@ -14,8 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// onRedis returns a private redis-server and the tokens on it, with a timeout that makes a hung
-// server show soon. The tests that wait for it wait side by side.
+// onRedis returns a private redis-server and the tokens on it, with a timeout that detects a hung
+// server soon. The tests that wait for it run in parallel.
 func onRedis(t *testing.T) (*redistest.Server, *Tokens) {
 	t.Helper()
 	t.Parallel()
@@ -44,11 +44,11 @@ func TestClaimOfUnknownOutcomeRunsNothingAndIsGivenBack(t *testing.T) {
 	server, tokens := onRedis(t)
 	h := &handler{}
 	guarded := tokens.Middleware(Route{})(h)
-	// so that a connection is there to take the claim
+	// so that the claim has a connection
 	post(guarded, "warm up", "Idempotency-Key: other")
 	server.Pause()
 	wantCode(t, "a request while Redis hangs", post(guarded, "pay", "Idempotency-Key: k"), wire.OutcomeUnknown)
-	server.Resume() // Redis now executes the claim that nobody waits for
+	server.Resume() // Redis now executes the abandoned claim
 	expect.Eventually(t, "the claim is given back and the repeat runs", func() bool { return post(guarded, "pay", "Idempotency-Key: k").Code == 201 })
 	h.wantRuns(t, 2) // the warm-up included
 }
@@ -74,13 +74,13 @@ func TestAnswerIsSentAndRecordedLaterWhenRedisHangsAtTheEnd(t *testing.T) {
 		_, _ = io.WriteString(w, "paid")
 	}}
 	guarded := tokens.Middleware(Route{Name: "r"})(h)
-	expect.Equal(t, "the first request", said(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
+	expect.Equal(t, "the first request", statusAndBody(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
 	server.Resume()
 	expect.Eventually(t, "the answer is recorded", func() bool {
 		status, err := tokens.Status(t.Context(), ClientKey("", "r", "k"))
 		return err == nil && status.State == Completed
 	})
-	expect.Equal(t, "the request again", said(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
+	expect.Equal(t, "the request again", statusAndBody(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
 	h.wantRuns(t, 1)
 }
 
@@ -102,7 +102,7 @@ func TestCloseWaitsForAnswersThatAreNotRecordedYet(t *testing.T) {
 	server.Resume()
 	expect.Error(t, "Close", <-closed, nil)
 	again := newTokens(t, store)
-	// the first look may meet a connection that the pause broke
+	// the first read may meet a connection that the pause broke
 	expect.Eventually(t, "the answer is found recorded", func() bool {
 		status, err := again.Status(t.Context(), ClientKey("", "r", "k"))
 		return err == nil && status.State == Completed
@@ -119,7 +119,7 @@ func TestLostRecordEndsTheHandlerAndItsAnswerIsStillSent(t *testing.T) {
 		_, _ = io.WriteString(w, "it happened")
 	}}
 	w := post(tokens.Middleware(Route{Lease: MinLease})(h), "pay", "Idempotency-Key: k")
-	expect.Equal(t, "a request whose record is lost", said(w), "200 it happened")
+	expect.Equal(t, "a request whose record is lost", statusAndBody(w), "200 it happened")
 }
 
 func TestFlushedRedisRefusesIssuedTokens(t *testing.T) {
@@ -148,20 +148,20 @@ func TestTooFewReplicasMeansThatNothingRuns(t *testing.T) {
 	wantState(t, tokens, ClientKey("", "POST /pay", "k"), forgotten) // at once
 	_, claims := tokens.Backlogs()
 	expect.Equal(t, "claims that wait to be given back", claims, Backlog{Kind: "claim"})
-	_, err := tokens.Claim(t.Context(), ClientKey("", "r", "k"), Terms{Fingerprint: "f", Ack: 1})
+	_, err := tokens.Claim(t.Context(), ClientKey("", "r", "k"), ClaimOptions{Fingerprint: "f", Ack: 1})
 	expect.Error(t, "Claim that no replica confirms", err, redisstore.ErrUnknownOutcome)
 	wantState(t, tokens, ClientKey("", "r", "k"), forgotten)
 }
 
-func TestWhatHandsNothingOutIsToldWithoutReplicas(t *testing.T) {
+func TestAnswersThatGrantNothingNeedNoReplicas(t *testing.T) {
 	tokens := lonely(t)
 	h := &handler{}
 	free := tokens.Middleware(Route{Name: "r"})(h)
 	guarded := tokens.Middleware(Route{Name: "r", Ack: 1})(h)
 	post(free, "pay", "Idempotency-Key: done")
-	claim(t, tokens, ClientKey("", "r", "busy"), Terms{Fingerprint: "f", Lease: time.Hour})
+	claim(t, tokens, ClientKey("", "r", "busy"), ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 	doubtful := ClientKey("", "r", "doubtful")
-	claim(t, tokens, doubtful, Terms{Fingerprint: "f"})
+	claim(t, tokens, doubtful, ClaimOptions{Fingerprint: "f"})
 	lapse(t, tokens, tokens.keys(doubtful)[0])
 
 	replay := post(guarded, "pay", "Idempotency-Key: done")
@@ -170,7 +170,7 @@ func TestWhatHandsNothingOutIsToldWithoutReplicas(t *testing.T) {
 	wantCode(t, "another payload", post(guarded, "pay more", "Idempotency-Key: done"), wire.PayloadMismatch)
 	wantCode(t, "a token that is not known", post(guarded, "pay", "Idempotency-Token: never"), wire.TokenUnknown)
 	for key, want := range map[string]error{"busy": ErrInProgress, "doubtful": ErrInDoubt} {
-		_, err := tokens.Claim(t.Context(), ClientKey("", "r", key), Terms{Fingerprint: "f", Ack: 1})
+		_, err := tokens.Claim(t.Context(), ClientKey("", "r", key), ClaimOptions{Fingerprint: "f", Ack: 1})
 		expect.Error(t, "Claim of what is "+key, err, want)
 	}
 	h.wantRuns(t, 1)

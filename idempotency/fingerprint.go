@@ -43,8 +43,8 @@ func takeBody(r *http.Request, name string, route Route) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)), nil
 }
 
-// target is the path with the query as the client sent them, whatever [http.StripPrefix] and others
-// have made of the URL since: two mounts of one handler are two operations.
+// target is the path with the query as the client sent them, before [http.StripPrefix] and others
+// changed the URL: two mounts of one handler are two operations.
 func target(r *http.Request) string {
 	if r.RequestURI == "" { // the request did not come from a server
 		return r.URL.RequestURI()
@@ -73,8 +73,7 @@ func note(sum hash.Hash, parts ...string) {
 	_, _ = sum.Write(text) // a hash takes everything
 }
 
-// readBody reads a body and leaves it to the server to close: it knows best what to do with a rest
-// that nobody has read.
+// readBody reads a body and leaves closing it to the server, which handles an unread rest best.
 func readBody(into io.Writer, body io.ReadCloser, limit int64) ([]byte, error) {
 	if body == nil {
 		return nil, nil
@@ -96,10 +95,10 @@ func isJSON(contentType string) bool {
 }
 
 // canonicalJSON returns a JSON text as RFC 8785 writes it, without white space and with sorted
-// names, so that two texts of one value are equal. It departs from it in one place: a number keeps
-// all its digits, since RFC 8785 takes 9007199254740993 and 9007199254740992 for one number, and
-// they may be two payments. A text that is not JSON, or not I-JSON (RFC 7493), such as one with a
-// name twice, comes back as it is.
+// names, so that two texts of one value are equal. It differs in one place: a number keeps all its
+// digits, since RFC 8785 takes 9007199254740993 and 9007199254740992 for one number, and they may
+// be two payments. A text that is not JSON, or not I-JSON (RFC 7493), such as one with a name
+// twice, comes back unchanged.
 func canonicalJSON(text []byte) []byte {
 	value := jsontext.Value(bytes.Clone(text))
 	err := value.Format(jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false), jsontext.CanonicalizeRawInts(false),

@@ -68,7 +68,7 @@ func TestCanonicalJSONComparesValues(t *testing.T) {
 	if of(`{"a":1,"b":2}`, "Content-Type: application/merge-patch+json") != of(`{"b":2,"a":1}`, "Content-Type: application/merge-patch+json") {
 		t.Error("+json is not JSON")
 	}
-	// What is not JSON, or not told to be, is compared byte by byte.
+	// What is not JSON, or not declared to be, is compared byte by byte.
 	for name, pair := range map[string][2]string{
 		"broken":       {`{"a":1,`, `{"a": 1,`},
 		"a name twice": {`{"a":1,"a":2}`, `{"a":1, "a":2}`},
@@ -122,7 +122,8 @@ func TestNumbersAreComparedExactly(t *testing.T) {
 		"1.5e-7":                 {"1.5e-7", "0.00000015"},
 		"1e99999999999999999999": {"1e99999999999999999999"}, // no number of 64 bits: as text
 		"1E99999999999999999999": {"1E99999999999999999999"},
-		`{"1.0":"1.0\\\"","a":[1,-2.5,true],"b":1}`: {`{"b":1.0, "1.0":"1.0\\\"", "a":[1.0,-2.50,true]}`}, // and no string is a number
+		// and no string is a number
+		`{"1.0":"1.0\\\"","a":[1,-2.5,true],"b":1}`: {`{"b":1.0, "1.0":"1.0\\\"", "a":[1.0,-2.50,true]}`},
 	} {
 		for _, number := range numbers {
 			got := string(canonicalJSON([]byte(number)))
@@ -133,7 +134,7 @@ func TestNumbersAreComparedExactly(t *testing.T) {
 	expect.Equal(t, "different numbers", len(forms), 20)
 }
 
-// Whatever the canonical form makes of a text, it is the same value, and its own canonical form.
+// The canonical form of a text has the same value, and is its own canonical form.
 func FuzzCanonicalJSON(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"b":1,"a":[true,null,"x\u00e9"]}`, `[1e400]`, `-0`, `9007199254740993`, `{"a":1,"a":2}`, `"\ud800"`, "\"\xff\"", ` 1 `, `{"a":{"b":{"c":[[]]}}}`} {
 		f.Add([]byte(seed))

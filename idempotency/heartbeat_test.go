@@ -29,7 +29,7 @@ func TestHeartbeatKeepsALongHandlersClaim(t *testing.T) {
 	})
 }
 
-func TestHandlerThatIsSupersededIsCancelledAndItsClientTold(t *testing.T) {
+func TestSupersededHandlerIsCancelledAndItsClientGetsTheError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := embeddedTokens(t)
 		causes := make(chan error, 1)
@@ -42,16 +42,16 @@ func TestHandlerThatIsSupersededIsCancelledAndItsClientTold(t *testing.T) {
 		go func() { done <- post(guarded, "pay", "Idempotency-Key: k") }()
 		time.Sleep(time.Second / 2)
 
-		// Somebody lapses the claim by hand, as a pause of the process would, and takes over before
-		// the next heartbeat.
-		ref := ClientKey("", "r", "k")
-		keys := tokens.keys(ref)
+		// The claim lapses, as in a pause of the process, and another attempt takes over before the
+		// next heartbeat.
+		key := ClientKey("", "r", "k")
+		keys := tokens.keys(key)
 		fingerprint := lapse(t, tokens, keys[0])
-		claim(t, tokens, ref, Terms{Fingerprint: fingerprint, Policy: Takeover, Lease: time.Hour})
+		claim(t, tokens, key, ClaimOptions{Fingerprint: fingerprint, Policy: Takeover, Lease: time.Hour})
 
 		expect.Error(t, "cause of the end of the handler's context", <-causes, ErrSuperseded)
 		wantCode(t, "the superseded request", <-done, wire.Superseded)
-		wantState(t, tokens, ref, Claimed)
+		wantState(t, tokens, key, Claimed)
 	})
 }
 
@@ -60,15 +60,15 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 		tokens := embeddedTokens(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		claimed := time.Now()
-		beat := tokens.beat(t.Context(), IssuedToken("", "x"), "owner", Terms{Policy: Takeover, Lease: 9 * time.Second}, claimed, cancel)
-		beat.stop() // no heartbeat gets through any more
+		beat := tokens.beat(t.Context(), IssuedToken("", "x"), "owner", ClaimOptions{Policy: Takeover, Lease: 9 * time.Second}, claimed, cancel)
+		beat.stop() // no heartbeat arrives any more
 		if ctx.Err() != nil {
 			t.Fatal("a heartbeat that was stopped in time ended the handler")
 		}
 
 		silent := newSilentTokens(t)
 		ctx, cancel = context.WithCancelCause(t.Context())
-		beat = silent.beat(t.Context(), IssuedToken("", "x"), "owner", Terms{Policy: Takeover, Lease: 9 * time.Second}, time.Now(), cancel)
+		beat = silent.beat(t.Context(), IssuedToken("", "x"), "owner", ClaimOptions{Policy: Takeover, Lease: 9 * time.Second}, time.Now(), cancel)
 		<-ctx.Done()
 		if after := time.Since(claimed); after != 9*time.Second || !errors.Is(context.Cause(ctx), ErrSuperseded) {
 			t.Errorf("the handler's context ended after %v because of %v, want after 9s because of %v", after, context.Cause(ctx), ErrSuperseded)
@@ -76,10 +76,10 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 		beat.stop()
 
 		ctx, cancel = context.WithCancelCause(t.Context())
-		beat = silent.beat(t.Context(), IssuedToken("", "x"), "owner", Terms{Policy: Hold, Lease: 9 * time.Second}, time.Now(), cancel)
+		beat = silent.beat(t.Context(), IssuedToken("", "x"), "owner", ClaimOptions{Policy: Hold, Lease: 9 * time.Second}, time.Now(), cancel)
 		time.Sleep(time.Minute)
 		if ctx.Err() != nil {
-			t.Error("under hold nobody else can begin: the handler may finish")
+			t.Error("under hold no other attempt can begin: the handler may finish")
 		}
 		beat.stop()
 		cancel(nil)

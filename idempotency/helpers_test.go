@@ -42,7 +42,7 @@ func embeddedTokens(t testing.TB) *Tokens {
 	return newTokens(t, storetest.Open(t, redisstore.Config{}))
 }
 
-func issue(t testing.TB, tokens *Tokens, scope string) Ref {
+func issue(t testing.TB, tokens *Tokens, scope string) OperationKey {
 	t.Helper()
 	token, err := tokens.Issue(t.Context(), "", scope, 0)
 	if err != nil {
@@ -51,9 +51,9 @@ func issue(t testing.TB, tokens *Tokens, scope string) Ref {
 	return IssuedToken("", token.Value)
 }
 
-func claim(t testing.TB, tokens *Tokens, ref Ref, terms Terms) Grant {
+func claim(t testing.TB, tokens *Tokens, key OperationKey, options ClaimOptions) Grant {
 	t.Helper()
-	outcome, err := tokens.Claim(t.Context(), ref, terms)
+	outcome, err := tokens.Claim(t.Context(), key, options)
 	if err != nil || !outcome.Granted {
 		t.Fatalf("Claim: got %+v and error %v, want a grant", outcome, err)
 	}
@@ -63,9 +63,9 @@ func claim(t testing.TB, tokens *Tokens, ref Ref, terms Terms) Grant {
 // forgotten is the state of a token that is not known.
 const forgotten State = ""
 
-func wantState(t testing.TB, tokens *Tokens, ref Ref, want State) {
+func wantState(t testing.TB, tokens *Tokens, key OperationKey, want State) {
 	t.Helper()
-	status, err := tokens.Status(t.Context(), ref)
+	status, err := tokens.Status(t.Context(), key)
 	if errors.Is(err, ErrUnknownToken) {
 		err = nil
 	}
@@ -98,22 +98,22 @@ func (h *handler) wantRuns(t testing.TB, times int64) {
 	expect.Equal(t, "runs of the handler", h.runs.Load(), times)
 }
 
-// said is an answer's status and body.
-func said(w *httptest.ResponseRecorder) string { return fmt.Sprintf("%d %s", w.Code, w.Body) }
+// statusAndBody is an answer's status and body.
+func statusAndBody(w *httptest.ResponseRecorder) string { return fmt.Sprintf("%d %s", w.Code, w.Body) }
 
 // wantStatus wants a status, and shows the body of an answer that has another.
 func wantStatus(t testing.TB, asked string, w *httptest.ResponseRecorder, status int) {
 	t.Helper()
 	if w.Code != status {
-		t.Errorf("%s: got %.500q, want %d", asked, said(w), status)
+		t.Errorf("%s: got %.500q, want %d", asked, statusAndBody(w), status)
 	}
 }
 
-// wantCode wants a refusal with a code, and with the status that belongs to it.
+// wantCode wants a refusal with a code, and with the code's status.
 func wantCode(t testing.TB, asked string, w *httptest.ResponseRecorder, code wire.Code) {
 	t.Helper()
 	if kind, _ := wire.Lookup(code); codeOf(w) != code || w.Code != kind.Status {
-		t.Errorf("%s: got %.500q, want %d and a problem of code %s", asked, said(w), kind.Status, code)
+		t.Errorf("%s: got %.500q, want %d and a problem of code %s", asked, statusAndBody(w), kind.Status, code)
 	}
 }
 
@@ -139,8 +139,8 @@ func post(guarded http.Handler, body string, headers ...string) *httptest.Respon
 	return w
 }
 
-// behind runs a line of Lua on a token's record behind the back of its owner.
-func behind(t testing.TB, tokens *Tokens, key, lua string) string {
+// runScript runs a line of Lua on a token's record, unknown to its owner.
+func runScript(t testing.TB, tokens *Tokens, key, lua string) string {
 	t.Helper()
 	// not known: the store sends the source
 	script := &scripts.Script{Name: "test", Source: lua, SHA: strings.Repeat("0", 40)}
@@ -154,19 +154,19 @@ func behind(t testing.TB, tokens *Tokens, key, lua string) string {
 // lapse ends a claim's lease, and returns its fingerprint.
 func lapse(t testing.TB, tokens *Tokens, key string) string {
 	t.Helper()
-	return behind(t, tokens, key, "redis.call('HSET', KEYS[1], 'until', '1') return {redis.call('HGET', KEYS[1], 'fingerprint')}")
+	return runScript(t, tokens, key, "redis.call('HSET', KEYS[1], 'until', '1') return {redis.call('HGET', KEYS[1], 'fingerprint')}")
 }
 
 // forget removes a token's record, as a flush or an eviction does.
-func forget(t testing.TB, tokens *Tokens, ref Ref) {
+func forget(t testing.TB, tokens *Tokens, key OperationKey) {
 	t.Helper()
-	behind(t, tokens, tokens.keys(ref)[0], "return {redis.call('DEL', KEYS[1])}")
+	runScript(t, tokens, tokens.keys(key)[0], "return {redis.call('DEL', KEYS[1])}")
 }
 
 // field reads a field of a token's record; one that is not there is "".
-func field(t testing.TB, tokens *Tokens, ref Ref, name string) string {
+func field(t testing.TB, tokens *Tokens, key OperationKey, name string) string {
 	t.Helper()
-	return behind(t, tokens, tokens.keys(ref)[0], "return {redis.call('HGET', KEYS[1], '"+name+"') or ''}")
+	return runScript(t, tokens, tokens.keys(key)[0], "return {redis.call('HGET', KEYS[1], '"+name+"') or ''}")
 }
 
 // newSilentTokens returns tokens whose store has gone away.

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// maxKeptHeader is how many bytes of headers are recorded of an answer.
+// maxKeptHeader is how many bytes of an answer's headers are recorded.
 const maxKeptHeader = 64 << 10
 
-// kept returns an answer with the headers that are recorded of it: those that the handler has set,
-// and not those of middleware outside of the guard, which sets them anew for each request. Of an
-// answer whose headers are too large, only the status is recorded.
+// kept returns an answer with the headers that are recorded: those that the handler has set, and
+// not those of middleware outside of the guard, which sets them anew for each request. If the
+// headers are too large, only the status is recorded.
 func (r *recorder) kept(answer Answer) Answer {
 	header := safeHeader(r.header)
 	for name, values := range header {
@@ -30,8 +30,8 @@ func (r *recorder) kept(answer Answer) Answer {
 	return answer
 }
 
-// takeTrailers takes out of a header what it declares as trailers, and returns it. net/http would
-// send it as headers as well.
+// takeTrailers removes from a header the fields that it declares as trailers, and returns them.
+// net/http would send them as headers as well.
 func takeTrailers(header http.Header) http.Header {
 	trailers := http.Header{}
 	for _, declared := range header.Values("Trailer") {

@@ -42,14 +42,14 @@ func TestHeadersOfAnAnswerAreBounded(t *testing.T) {
 		tokens := embeddedTokens(t)
 		guarded := tokens.Middleware(Route{Name: "r"})(h)
 		first := post(guarded, "x", "Idempotency-Key: k")
-		expect.Equal(t, "the first answer", said(first), "201 paid")
+		expect.Equal(t, "the first answer", statusAndBody(first), "201 paid")
 		expect.Equal(t, "the large header of the first answer", len(first.Header().Get("X-Large")), size)
 		again, body, large := post(guarded, "x", "Idempotency-Key: k"), "201 paid", size
 		if size > maxKeptHeader {
 			body, large = "201 ", 0
 			wantHeader(t, "the answer again", again, "Idempotent-Body", "not-kept")
 		}
-		expect.Equal(t, "the answer again", said(again), body)
+		expect.Equal(t, "the answer again", statusAndBody(again), body)
 		expect.Equal(t, "the large header of the answer again", len(again.Header().Get("X-Large")), large)
 		h.wantRuns(t, 1)
 	}

@@ -15,7 +15,7 @@ const (
 	KeyHeader   = "Idempotency-Key"
 )
 
-// Accept says which header a route takes.
+// Accept is which header a route takes.
 type Accept string
 
 // What a route may take.
@@ -43,9 +43,9 @@ func bare(value string) bool {
 	return len(value) > 0 && len(value) <= maxKey
 }
 
-// refOf finds out which operation a request belongs to. Exactly one of the headers that the route
-// takes must be there, once.
-func refOf(r *http.Request, accept Accept, principal, route string) (Ref, error) {
+// keyOf returns the key of a request's operation. Exactly one of the headers that the route takes
+// must be there, once.
+func keyOf(r *http.Request, accept Accept, principal, route string) (OperationKey, error) {
 	tokens, keys := r.Header.Values(TokenHeader), r.Header.Values(KeyHeader)
 	if accept == TokenOnly {
 		keys = nil
@@ -55,18 +55,18 @@ func refOf(r *http.Request, accept Accept, principal, route string) (Ref, error)
 	}
 	switch {
 	case len(tokens)+len(keys) == 0:
-		return Ref{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(accept.Headers(), " or "))
+		return OperationKey{}, fmt.Errorf("%w; this route takes %s", ErrKeyMissing, strings.Join(accept.Headers(), " or "))
 	case len(tokens)+len(keys) > 1:
-		return Ref{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
+		return OperationKey{}, fmt.Errorf("%w: one header field belongs here, not %d", ErrKeyMalformed, len(tokens)+len(keys))
 	case len(tokens) == 1:
 		if !tokenForm.MatchString(tokens[0]) {
-			return Ref{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", ErrKeyMalformed, TokenHeader, maxKey)
+			return OperationKey{}, fmt.Errorf("%w: %s is one token, 1 to %d characters, as it was issued", ErrKeyMalformed, TokenHeader, maxKey)
 		}
 		return IssuedToken(principal, tokens[0]), nil
 	}
 	key, err := parseKey(keys[0])
 	if err != nil {
-		return Ref{}, err
+		return OperationKey{}, err
 	}
 	return ClientKey(principal, route, key), nil
 }
@@ -82,8 +82,8 @@ func (a Accept) Headers() []string {
 	return []string{TokenHeader, KeyHeader}
 }
 
-// OptionalKey reads a request's Idempotency-Key for an operation that can do without one: "" if
-// there is none, ErrKeyMalformed if it is no key.
+// OptionalKey reads a request's Idempotency-Key for an operation that does not need one: "" if
+// there is none, ErrKeyMalformed if it is not a key.
 func OptionalKey(r *http.Request) (string, error) {
 	switch keys := r.Header.Values(KeyHeader); len(keys) {
 	case 0:
@@ -95,8 +95,8 @@ func OptionalKey(r *http.Request) (string, error) {
 	}
 }
 
-// parseKey reads an Idempotency-Key: an RFC 8941 string, or the same without its quotes where that
-// can be told from a list, parameters or trailing text.
+// parseKey reads an Idempotency-Key: an RFC 8941 string, or the same without its quotes if it
+// cannot be a list, or have parameters or trailing text.
 func parseKey(value string) (string, error) {
 	if bare(value) {
 		return value, nil

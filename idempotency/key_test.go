@@ -52,7 +52,7 @@ func TestParseKeyRefuses(t *testing.T) {
 	}
 }
 
-func TestRefOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
+func TestKeyOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
 	const missing, malformed = "missing", "malformed"
 	for _, row := range []struct {
 		name   string
@@ -74,22 +74,22 @@ func TestRefOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
 		{"empty token", TokenOrKey, []string{""}, nil, malformed, false},
 	} {
 		request := &http.Request{Header: http.Header{TokenHeader: row.tokens, KeyHeader: row.keys}}
-		ref, err := refOf(request, row.accept, "p", "r")
+		key, err := keyOf(request, row.accept, "p", "r")
 		got := map[bool]string{errors.Is(err, ErrKeyMissing): missing, errors.Is(err, ErrKeyMalformed): malformed}[true]
-		if got != row.want || ref.issued != row.issued {
-			t.Errorf("refOf with %s: got %+v and error %v, want issued %v and error %q", row.name, ref, err, row.issued, row.want)
+		if got != row.want || key.issued != row.issued {
+			t.Errorf("refOf with %s: got %+v and error %v, want issued %v and error %q", row.name, key, err, row.issued, row.want)
 		}
 	}
 }
 
 func TestClientKeyOfAnotherPrincipalOrRouteIsAnotherOperation(t *testing.T) {
-	refs := map[Ref]string{}
+	keys := map[OperationKey]string{}
 	for _, parts := range [][3]string{{"p", "r", "k"}, {"q", "r", "k"}, {"p", "s", "k"}, {"p", "r", "l"}, {"pr", "", "k"}, {"", "pr", "k"}} {
-		ref := ClientKey(parts[0], parts[1], parts[2])
-		if other, ok := refs[ref]; ok {
+		key := ClientKey(parts[0], parts[1], parts[2])
+		if other, ok := keys[key]; ok {
 			t.Errorf("%v is the same operation as %s", parts, other)
 		}
-		refs[ref] = strings.Join(parts[:], "|")
+		keys[key] = strings.Join(parts[:], "|")
 	}
 }
 

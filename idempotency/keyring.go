@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Key is a secret of a service under an id, so that keys can be changed: a new one goes in front of
-// the list, an old one leaves it when nothing that it was used for is needed any more.
+// Key is a secret of a service under an id, so that keys can be changed: put a new one first in the
+// list, and remove an old one when nothing that it was used for is needed any more.
 type Key struct {
 	// 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front; it is written beside what the key
 	// was used for
@@ -23,8 +23,8 @@ const keyLength = 32
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,15}$`)
 
-// ParseKeys reads keys from a setting: id:secret, the secret in base64, the keys parted by commas,
-// the newest first. "" is no keys. The error tells every fault, and nothing of a secret.
+// ParseKeys reads keys from a setting: id:secret, the secret in base64, separated by commas, the
+// newest first. "" is no keys. The error has every fault, and nothing of a secret.
 func ParseKeys(text string) ([]Key, error) {
 	if text == "" {
 		return nil, nil
@@ -66,7 +66,7 @@ func checkKeys(keys []Key) error {
 	return errors.Join(faults...)
 }
 
-// ring signs tokens. The zero value signs nothing and takes everything.
+// ring signs tokens. The zero value signs nothing and accepts everything.
 type ring []Key
 
 func newRing(keys []Key) ring {
@@ -78,7 +78,8 @@ func newRing(keys []Key) ring {
 
 // sign makes a token of a random text: id.random.mac, where mac is HMAC-SHA-256 (RFC 2104) over id,
 // random and principal, cut to 128 bits. Neither a scope nor a time is part of it: those are in the
-// token's record, without which no token is good, and a recorded answer outlives the time to claim.
+// token's record, without which no token is valid, and a recorded answer outlives the time to
+// claim.
 func (r ring) sign(principal, random string) string {
 	if len(r) == 0 {
 		return random

@@ -44,7 +44,7 @@ func TestParseKeysRefusesWithoutSayingTheSecret(t *testing.T) {
 			t.Errorf("%s: got error %v, want it to say %q", name, err, row.want)
 		}
 		if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), good)) {
-			t.Errorf("%s: the error tells the secret: %v", name, err)
+			t.Errorf("%s: the error contains the secret: %v", name, err)
 		}
 	}
 }
@@ -108,15 +108,15 @@ func TestSignedTokenIsGoodForItsPrincipalOnly(t *testing.T) {
 
 func TestForgedTokenIsRefusedWithoutAskingRedis(t *testing.T) {
 	tokens := newTokensWith(t, closedStore(t), Config{TokenKeys: []Key{testKey("a", 1)}})
-	ref := IssuedToken("", "a.AAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA")
-	_, claimErr := tokens.Claim(t.Context(), ref, Terms{Fingerprint: "f"})
+	key := IssuedToken("", "a.AAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA")
+	_, claimErr := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 	for name, err := range map[string]error{
-		"claim": claimErr, "release": tokens.Release(t.Context(), ref, "owner"), "complete": tokens.Complete(t.Context(), ref, "owner", Answer{Status: 200}, 0),
+		"claim": claimErr, "release": tokens.Release(t.Context(), key, "owner"), "complete": tokens.Complete(t.Context(), key, "owner", Answer{Status: 200}, 0),
 	} {
 		expect.Error(t, name+" with a forged token", err, ErrUnknownToken)
 	}
 	genuine := IssuedToken("", tokens.tokenKeys.sign("", "AAAAAAAAAAAAAAAAAAAAAA"))
-	_, err := tokens.Claim(t.Context(), genuine, Terms{Fingerprint: "f"})
+	_, err := tokens.Claim(t.Context(), genuine, ClaimOptions{Fingerprint: "f"})
 	expect.Error(t, "claim with a genuine token, for which Redis is asked", err, redisstore.ErrUnavailable)
 }
 

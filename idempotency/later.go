@@ -9,22 +9,22 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// watched is how long Redis is asked on after it has said that there is no claim to give back. What
-// was sent to a hung Redis may come to it after what was sent later.
+// watched is how long Redis is asked after it has answered that there is no claim to give back.
+// Requests to a hung Redis may run out of order.
 const watched = 15 * time.Second
 
 // giveBack releases a claim whose outcome is not known and whose handler never ran. While Redis
-// cannot be asked it is tried on: under Hold for as long as the record stays, since a claim that a
+// does not answer it is retried: under Hold for as long as the record stays, since a claim that a
 // hung Redis runs late would be in doubt for that long; under Takeover until the next request can
 // take the claim over.
-func (t *Tokens) giveBack(ref Ref, owner string, terms Terms) {
-	until := time.Now().Add(2 * terms.Lease)
-	if terms.Policy == Hold {
-		until = time.Now().Add(max(terms.Retention, 2*terms.Lease))
+func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) {
+	until := time.Now().Add(2 * options.Lease)
+	if options.Policy == Hold {
+		until = time.Now().Add(max(options.Retention, 2*options.Lease))
 	}
-	var missing time.Time // since when Redis says that there is no such claim
-	given := t.claims.add(&job{name: ref.record, size: len(ref.record) + len(ref.token) + len(ref.principal) + len(owner), until: until, try: func(ctx context.Context) bool {
-		switch word, err := t.release(ctx, ref, owner); {
+	var missing time.Time // since when Redis answers that there is no such claim
+	given := t.claims.add(&job{name: key.record, size: len(key.record) + len(key.token) + len(key.principal) + len(owner), until: until, try: func(ctx context.Context) bool {
+		switch word, err := t.release(ctx, key, owner); {
 		case err != nil:
 			return !uncertain(err)
 		case word != "stale" && word != "gone":
@@ -40,10 +40,10 @@ func (t *Tokens) giveBack(ref Ref, owner string, terms Terms) {
 	}
 }
 
-// release gives a claim back without waiting for replicas: if a failover takes that back, the claim
-// is as it was. It returns what the script answered.
-func (t *Tokens) release(ctx context.Context, ref Ref, owner string) (word string, err error) {
-	reply, err := t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keys(ref), owner, t.done)
+// release gives a claim back without waiting for replicas: if a failover undoes that, the claim is
+// as it was. It returns the script's answer.
+func (t *Tokens) release(ctx context.Context, key OperationKey, owner string) (word string, err error) {
+	reply, err := t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keys(key), owner, t.done)
 	if err != nil {
 		return "", err
 	}
@@ -55,23 +55,23 @@ func uncertain(err error) bool {
 	return errors.Is(err, redisstore.ErrUnavailable) || errors.Is(err, redisstore.ErrUnknownOutcome)
 }
 
-// completeLater tries on to record an answer that the client has already been sent. If there is no
-// room for it, the answer is recorded without its body, which is better than a token in doubt.
-func (t *Tokens) completeLater(ctx context.Context, ref Ref, owner string, answer Answer, retention time.Duration) {
-	if t.addAnswer(ref, owner, answer, retention) {
+// completeLater retries to record an answer that the client already has. If there is no room for
+// it, the answer is recorded without its body, which is better than a token in doubt.
+func (t *Tokens) completeLater(ctx context.Context, key OperationKey, owner string, answer Answer, retention time.Duration) {
+	if t.addAnswer(key, owner, answer, retention) {
 		t.log.WarnContext(ctx, "idempotency: an answer could not be recorded yet; it is sent, and recording goes on")
 		return
 	}
-	if !answer.NotKept && t.addAnswer(ref, owner, Answer{Status: answer.Status, Header: answer.Header, NotKept: true}, retention) {
+	if !answer.NotKept && t.addAnswer(key, owner, Answer{Status: answer.Status, Header: answer.Header, NotKept: true}, retention) {
 		t.log.ErrorContext(ctx, "idempotency: too many answers could not be recorded; this one is sent, and recording goes on without its body")
 		return
 	}
 	t.answers.drop()
 }
 
-func (t *Tokens) addAnswer(ref Ref, owner string, answer Answer, retention time.Duration) bool {
-	return t.answers.add(&job{name: ref.record, size: answer.size() + len(owner), until: time.Now().Add(retention), try: func(ctx context.Context) bool {
-		return !uncertain(t.Complete(ctx, ref, owner, answer, retention))
+func (t *Tokens) addAnswer(key OperationKey, owner string, answer Answer, retention time.Duration) bool {
+	return t.answers.add(&job{name: key.record, size: answer.size() + len(owner), until: time.Now().Add(retention), try: func(ctx context.Context) bool {
+		return !uncertain(t.Complete(ctx, key, owner, answer, retention))
 	}})
 }
 
@@ -87,7 +87,7 @@ func (a Answer) size() int {
 	return size
 }
 
-// Backlog is what is tried again in the background, of one kind.
+// Backlog is the background work of one kind.
 type Backlog struct {
 	Kind       string // answer or claim
 	Operations int    // that it is about

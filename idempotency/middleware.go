@@ -16,9 +16,9 @@ type guard struct {
 }
 
 // Middleware guards a handler. The handler's context survives the client's hang-up, so that an
-// operation which has begun is finished; it ends with the cause ErrSuperseded when the claim is
-// lost, and with the request's deadline. A panic leaves the token in doubt at once and goes on. A
-// route that [Route.Check] finds fault with is a programmer's mistake and panics here.
+// operation that has begun is finished; it ends with the cause ErrSuperseded when the claim is
+// lost, and with the request's deadline. A panic leaves the token in doubt at once and is passed
+// on. Middleware panics if [Route.Check] returns an error.
 func (t *Tokens) Middleware(route Route) func(http.Handler) http.Handler {
 	route = route.WithDefaults()
 	if err := route.Check(); err != nil {
@@ -38,7 +38,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers a request that is refused, with a link to the policy where that would have told.
+// refuse answers a request that is refused, with a link to the policy if that explains it.
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if g.tokens.policyURL != "" && errors.Is(err, errPolicy) {
 		w.Header().Set("Link", "<"+g.tokens.policyURL+`>; rel="describedby"`)
@@ -49,7 +49,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // serve answers a request, or returns why it is refused; then nothing has been written.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	name := g.route.name(r)
-	ref, err := refOf(r, g.route.Accept, g.tokens.principal(r), name)
+	key, err := keyOf(r, g.route.Accept, g.tokens.principal(r), name)
 	if passes, err := g.passes(r, err); err != nil {
 		return err
 	} else if passes {
@@ -60,9 +60,9 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	terms := g.route.terms(fingerprint)
-	terms.Route, terms.RequestID = name, requestID(w, r)
-	run, outcome, err := g.tokens.beginOrWait(r.Context(), ref, terms, g.route.patience(r))
+	options := g.route.options(fingerprint)
+	options.Route, options.RequestID = name, requestID(w, r)
+	run, outcome, err := g.tokens.beginOrWait(r.Context(), key, options, g.route.patience(r))
 	if err != nil {
 		return err
 	}
@@ -74,14 +74,14 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 	return run.handle(w, r, g.route.MaxAnswer, g.next)
 }
 
-// requestID is the id that the answer will have, else that of the request; "" if neither has one.
+// requestID is the id of the answer, else that of the request; "" if neither has one.
 func requestID(w http.ResponseWriter, r *http.Request) string {
 	return cmp.Or(w.Header().Get("X-Request-Id"), r.Header.Get("X-Request-Id"))
 }
 
 // handle runs the handler, records its answer and sends it. An answer over the limit is recorded as
-// soon as it grows over it; one that is not to be recorded goes straight through, and its attempt
-// ends when the handler has.
+// soon as it grows over it; one that is not to be recorded is sent directly, and its attempt ends
+// when the handler has.
 func (run *run) handle(w http.ResponseWriter, r *http.Request, limit int, next http.Handler) error {
 	ctx, cancel := detached(r.Context())
 	defer cancel(nil)

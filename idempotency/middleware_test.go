@@ -40,7 +40,7 @@ func TestHandlerRunsOnceAndRepeatsGetItsAnswer(t *testing.T) {
 		wantStatus(t, "the first request", first, 201)
 		wantHeader(t, "the first request", first, "Set-Cookie", "session=secret")
 		wantReplayed(t, "the first request", first, false)
-		expect.Equal(t, "the request again", said(again), said(first))
+		expect.Equal(t, "the request again", statusAndBody(again), statusAndBody(first))
 		wantHeader(t, "the request again", again, "Location", "/payments/1")
 		wantHeader(t, "the request again", again, "Set-Cookie", "")
 		wantReplayed(t, "the request again", again, true)
@@ -89,11 +89,11 @@ func TestManyAtOnceStartOneHandler(t *testing.T) {
 				}
 			})
 		}
-		refused.Wait() // everybody but one has been told that it is in progress
+		refused.Wait() // all but one have got "in progress"
 		close(release)
 		wg.Wait()
 		h.wantRuns(t, 1)
-		expect.Equal(t, "a request afterwards", said(post(doors[0], "pay", "Idempotency-Key: k")), "200 one answer")
+		expect.Equal(t, "a request afterwards", statusAndBody(post(doors[0], "pay", "Idempotency-Key: k")), "200 one answer")
 	})
 }
 
@@ -156,7 +156,7 @@ func TestErrorsOfTheHandlerAreAnswersLikeAnyOther(t *testing.T) {
 	h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "declined", http.StatusPaymentRequired) }}
 	guarded := embeddedTokens(t).Middleware(Route{})(h)
 	for range 3 {
-		expect.Equal(t, "a request that the handler declines", said(post(guarded, "pay", "Idempotency-Key: k")), "402 declined\n")
+		expect.Equal(t, "a request that the handler declines", statusAndBody(post(guarded, "pay", "Idempotency-Key: k")), "402 declined\n")
 	}
 	h.wantRuns(t, 1)
 }
@@ -232,10 +232,10 @@ func TestAnswerOverTheLimitIsSentOnceAndNeverRunAgain(t *testing.T) {
 	}}
 	guarded := embeddedTokens(t).Middleware(Route{MaxAnswer: 120})(h)
 	w := post(guarded, "pay", "Idempotency-Key: k")
-	expect.Equal(t, "the first request", said(w), "202 "+strings.Repeat(large, 10))
+	expect.Equal(t, "the first request", statusAndBody(w), "202 "+strings.Repeat(large, 10))
 	expect.Equal(t, "the first answer was flushed", w.Flushed, true)
 	w = post(guarded, "pay", "Idempotency-Key: k")
-	expect.Equal(t, "the request again", said(w), "202 ")
+	expect.Equal(t, "the request again", statusAndBody(w), "202 ")
 	wantHeader(t, "the request again", w, "Idempotent-Body", "not-kept")
 	wantHeader(t, "the request again", w, "Location", "/big")
 	h.wantRuns(t, 1)
@@ -256,24 +256,24 @@ func TestNothingIsSentBeforeItIsRecorded(t *testing.T) {
 	request := httptest.NewRequest(http.MethodPost, "/pay", nil)
 	request.Header.Set(KeyHeader, "k")
 	tokens.Middleware(Route{Name: "r"})(h).ServeHTTP(w, request)
-	expect.Equal(t, "the request", said(w), "200 answer")
+	expect.Equal(t, "the request", statusAndBody(w), "200 answer")
 	wantState(t, tokens, ClientKey("", "r", "k"), Completed)
 }
 
-// looker notes, at the moment when an answer begins to leave, where its token stands.
-type looker struct {
+// watcher records the state of the token when an answer begins to leave.
+type watcher struct {
 	*httptest.ResponseRecorder
-	look func()
-	once sync.Once
+	watch func()
+	once  sync.Once
 }
 
-func (l *looker) WriteHeader(status int) {
-	l.once.Do(l.look)
+func (l *watcher) WriteHeader(status int) {
+	l.once.Do(l.watch)
 	l.ResponseRecorder.WriteHeader(status)
 }
 
-func (l *looker) Write(bytes []byte) (int, error) {
-	l.once.Do(l.look)
+func (l *watcher) Write(bytes []byte) (int, error) {
+	l.once.Do(l.watch)
 	return l.ResponseRecorder.Write(bytes)
 }
 
@@ -283,8 +283,8 @@ func TestTokenIsCompletedWhenItsAnswerBeginsToLeave(t *testing.T) {
 		h := &handler{serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) }}
 		var found Status
 		var err error
-		w := &looker{ResponseRecorder: httptest.NewRecorder()}
-		w.look = func() { found, err = tokens.Status(t.Context(), ClientKey("", "r", "k")) }
+		w := &watcher{ResponseRecorder: httptest.NewRecorder()}
+		w.watch = func() { found, err = tokens.Status(t.Context(), ClientKey("", "r", "k")) }
 		request := httptest.NewRequest(http.MethodPost, "/pay", nil)
 		request.Header.Set(KeyHeader, "k")
 		tokens.Middleware(Route{Name: "r", MaxAnswer: 100})(h).ServeHTTP(w, request)
@@ -299,7 +299,7 @@ func TestTwoPrincipalsNeverMeet(t *testing.T) {
 	h := &handler{serve: func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "for "+r.Header.Get("User")) }}
 	guarded := tokens.Middleware(Route{})(h)
 	for _, user := range []string{"ann", "bob", "ann"} {
-		expect.Equal(t, "a request of "+user, said(post(guarded, "pay", "Idempotency-Key: k", "User: "+user)), "200 for "+user)
+		expect.Equal(t, "a request of "+user, statusAndBody(post(guarded, "pay", "Idempotency-Key: k", "User: "+user)), "200 for "+user)
 	}
 	h.wantRuns(t, 2)
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Operation is what an operator may know of an operation. It holds no token, no key and no secret.
+// Operation is what an operator can see of an operation. It holds no token, no key and no secret.
 type Operation struct {
-	// as [Attempt.Operation]: by it the operation is found in the service's own records
+	// as [Attempt.Operation]: the service's own records have the operation under it
 	Name      string
 	State     State     //
 	Route     string    // the route that the newest attempt came on; "" = not known
@@ -34,7 +34,7 @@ type Operation struct {
 	Decision  Decision  // of an operator, the last one; "" = none
 }
 
-// Decision is what an operator says of an operation in doubt after looking at its effect.
+// Decision is an operator's decision about an operation in doubt after checking its effect.
 type Decision string
 
 // The decisions of an operator.
@@ -43,7 +43,7 @@ const (
 	Happened Decision = "completed"
 	// NotBegun means that it has had no effect: the next request may begin, with a larger fence.
 	NotBegun Decision = "not-begun"
-	// Refuse lets no request begin; repeats are told that an operator has closed it.
+	// Refuse lets no request begin; repeats get an error that says that an operator has closed it.
 	Refuse Decision = "refused"
 )
 
@@ -54,8 +54,8 @@ type Settlement struct {
 	Retention time.Duration // how long the record stays, at least; 0 = 24 h
 }
 
-// Settle ends the doubt about an operation, by its name. The attempt in doubt loses its claim by
-// it: if it still ends, it is told ErrSuperseded. Repeating a settlement is harmless. Errors:
+// Settle ends the doubt about an operation, by its name. The attempt in doubt loses its claim: if
+// it still ends, it gets ErrSuperseded. Repeating a settlement is harmless. Errors:
 // [ErrAttemptRunning] as an *AttemptRunningError, [ErrNotInDoubt], [ErrUnknownToken]; an operation
 // that was refused may be settled otherwise.
 func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) error {
@@ -90,8 +90,8 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 	return reply.Unexpected()
 }
 
-// digest is the same for two settlements that say the same, and for no others. The answer itself
-// cannot be compared where answers are encrypted.
+// digest is the same for two equal settlements, and for no others. The answer itself cannot be
+// compared where answers are encrypted.
 func (s Settlement) digest() string {
 	if s.Decision != Happened {
 		return string(s.Decision)
@@ -103,7 +103,7 @@ func (s Settlement) digest() string {
 	return redisstore.Digest(parts...)
 }
 
-// Operation shows one operation; ErrUnknownToken if it has expired, was lost, or never was.
+// Operation returns one operation; ErrUnknownToken if it has expired, was lost, or never was.
 func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) {
 	if !operationForm.MatchString(name) {
 		return Operation{}, ErrUnknownToken
@@ -134,31 +134,31 @@ func scanOperation(reply redisstore.Reply, name string) (Operation, error) {
 	return o, err
 }
 
-// operationForm is what the name of an operation looks like: see [redisstore.Digest].
+// operationForm is the form of an operation's name: see [redisstore.Digest].
 var operationForm = regexp.MustCompile(`^[A-Za-z0-9_-]{32}$`)
 
 // DoubtPage asks for a page of the operations in doubt.
 type DoubtPage struct {
-	Prefix string // what the operation's name or its route begins with; "" = any
+	Prefix string // beginning of the operation's name or of its route; "" = any
 	Cursor string // of the page before; "" = the first page
 	Max    int    // how many, 1 to 1000
 }
 
-// lookAt is how many operations one page looks at, at most: with a prefix it may hold fewer than
+// maxScanned is how many operations one page reads at most: with a prefix it may hold fewer than
 // were asked for, and more may follow.
-const lookAt = 1000
+const maxScanned = 1000
 
-// InDoubt lists operations in doubt, the one that is so for longest first, and the cursor of the
-// next page, "" if this is the last. It takes time for what is in doubt or under way, not for all
-// tokens there are; in a cluster it asks every slot. An operation whose doubt ends meanwhile may be
-// missing. ErrCursor: that is no cursor.
+// InDoubt lists operations in doubt, the longest in doubt first, and the cursor of the next page,
+// "" if this is the last. Its cost grows with what is in doubt or under way, not with all tokens;
+// in a cluster it asks every slot. An operation whose doubt ends meanwhile may be missing.
+// ErrCursor: that is no cursor.
 func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation, next string, err error) {
 	after, err := parseCursor(page.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	looked := 0
-	for len(list) < page.Max && looked < lookAt {
+	scanned := 0
+	for len(list) < page.Max && scanned < maxScanned {
 		entries, err := t.entries(ctx, after, page.Max)
 		if err != nil {
 			return nil, "", err
@@ -179,14 +179,14 @@ func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation,
 				break
 			}
 		}
-		if looked += len(entries); len(entries) < page.Max && after == entries[len(entries)-1] {
+		if scanned += len(entries); len(entries) < page.Max && after == entries[len(entries)-1] {
 			return list, "", nil
 		}
 	}
 	return list, after.cursor(), nil
 }
 
-// operations shows the operations of entries. What has expired is taken off the list.
+// operations returns the operations of entries. Expired ones are removed from the list.
 func (t *Tokens) operations(ctx context.Context, entries []entry) ([]Operation, error) {
 	found := make([]Operation, len(entries))
 	group, ctx := errgroup.WithContext(ctx)
@@ -285,12 +285,12 @@ func inDoubt(reply redisstore.Reply, operation string) error {
 	return doubt
 }
 
-// shownRoute is a route as operators are shown it. One that a client's path makes may be long.
+// shownRoute is a route as operators see it. One from a client's path may be long.
 func shownRoute(route string) string { return route[:min(len(route), 200)] }
 
 var requestForm = regexp.MustCompile(`^[!-~]{1,128}$`)
 
-// shownRequest is a request's id as operators are shown it.
+// shownRequest is a request's id as operators see it.
 func shownRequest(id string) string {
 	if requestForm.MatchString(id) {
 		return id

@@ -15,11 +15,11 @@ import (
 // abandoned claims a client's key and falls silent at once.
 func abandoned(t testing.TB, tokens *Tokens, key, route string) (operation string, grant Grant) {
 	t.Helper()
-	ref := ClientKey("", route, key)
-	terms := Terms{Fingerprint: "f", Policy: Takeover, Lease: time.Hour, Route: route, RequestID: "request-" + key}
-	grant = claim(t, tokens, ref, terms)
-	expect.Error(t, "Abandon "+key, tokens.Abandon(t.Context(), ref, grant.Owner, 0), nil)
-	return ref.record, grant
+	record := ClientKey("", route, key)
+	options := ClaimOptions{Fingerprint: "f", Policy: Takeover, Lease: time.Hour, Route: route, RequestID: "request-" + key}
+	grant = claim(t, tokens, record, options)
+	expect.Error(t, "Abandon "+key, tokens.Abandon(t.Context(), record, grant.Owner, 0), nil)
+	return record.record, grant
 }
 
 // listed reads all pages of the operations in doubt.
@@ -58,7 +58,7 @@ func TestOperationsInDoubtAreListedOldestFirst(t *testing.T) {
 			}
 			time.Sleep(2 * time.Millisecond) // the next is in doubt a millisecond later
 		}
-		claim(t, tokens, ClientKey("", "r", "running"), Terms{Fingerprint: "f", Lease: time.Hour})
+		claim(t, tokens, ClientKey("", "r", "running"), ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 		expect.Equal(t, "operations in doubt", listed(t, tokens, "", size), all)
 		expect.Equal(t, "operations of POST /payments in doubt", listed(t, tokens, "POST /pay", size), payments)
 		expect.Equal(t, "the operation of that name", listed(t, tokens, all[3], size), all[3:4])
@@ -70,7 +70,7 @@ func TestOperationsInDoubtAreListedOldestFirst(t *testing.T) {
 	})
 }
 
-func TestOperationInDoubtIsToldWithItsNameAndSinceWhen(t *testing.T) {
+func TestOperationInDoubtIsReportedWithItsNameAndTime(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
 		guarded := tokens.Middleware(Route{Name: "pay"})(&handler{serve: func(_ http.ResponseWriter, r *http.Request) {
@@ -102,14 +102,14 @@ func TestSettledOperationIsAnsweredAsItWasDecided(t *testing.T) {
 		for range 2 { // repeating it is harmless
 			expect.Error(t, "Settle as completed", tokens.Settle(t.Context(), name, Settlement{Decision: Happened, Answer: answer}), nil)
 		}
-		outcome, err := tokens.Claim(t.Context(), ClientKey("", "pay", "happened"), Terms{Fingerprint: "f"})
+		outcome, err := tokens.Claim(t.Context(), ClientKey("", "pay", "happened"), ClaimOptions{Fingerprint: "f"})
 		expect.Error(t, "Claim after it was settled as completed", err, nil)
 		expect.Equal(t, "the answer that was settled", outcome, Outcome{Answer: answer})
 		expect.Error(t, "Settle with another answer", tokens.Settle(t.Context(), name, Settlement{Decision: Happened, Answer: Answer{Status: 500}}), ErrNotInDoubt)
 
 		name, old := abandoned(t, tokens, "not-begun", "pay")
 		expect.Error(t, "Settle as not begun", tokens.Settle(t.Context(), name, Settlement{Decision: NotBegun}), nil)
-		next := claim(t, tokens, ClientKey("", "pay", "not-begun"), Terms{Fingerprint: "another", Lease: time.Hour})
+		next := claim(t, tokens, ClientKey("", "pay", "not-begun"), ClaimOptions{Fingerprint: "another", Lease: time.Hour})
 		if next.Fence <= old.Fence || next.Attempt != 2 {
 			t.Errorf("the claim after fence %d: got %+v, want a larger fence and attempt 2", old.Fence, next)
 		}
@@ -138,9 +138,9 @@ func TestEncryptedAnswerOfASettlementCanBeRepeated(t *testing.T) {
 	for range 2 {
 		expect.Error(t, "Settle", tokens.Settle(t.Context(), name, settlement), nil)
 	}
-	stored := behind(t, tokens, tokens.keysOf(name)[0], "return {redis.call('HGET', KEYS[1], 'answer')}")
+	stored := runScript(t, tokens, tokens.keysOf(name)[0], "return {redis.call('HGET', KEYS[1], 'answer')}")
 	expect.Equal(t, "the stored answer begins as encrypted ones do", stored[:2], "2 ")
-	outcome, err := tokens.Claim(t.Context(), ClientKey("", "pay", "k"), Terms{Fingerprint: "f"})
+	outcome, err := tokens.Claim(t.Context(), ClientKey("", "pay", "k"), ClaimOptions{Fingerprint: "f"})
 	expect.Error(t, "Claim", err, nil)
 	expect.Equal(t, "the answer", outcome.Answer.Body, []byte("secret"))
 }
@@ -148,9 +148,9 @@ func TestEncryptedAnswerOfASettlementCanBeRepeated(t *testing.T) {
 func TestLongAndStrangeNamesOfRoutesAndRequestsAreNotKept(t *testing.T) {
 	tokens := newTokens(t, storetest.Open(t, redisstore.Config{}))
 	long := string(slices.Repeat([]byte("r"), 300))
-	ref := ClientKey("", "r", "k")
-	claim(t, tokens, ref, Terms{Fingerprint: "f", Route: long, RequestID: "a b\n"})
-	operation, err := tokens.Operation(t.Context(), ref.record)
+	key := ClientKey("", "r", "k")
+	claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Route: long, RequestID: "a b\n"})
+	operation, err := tokens.Operation(t.Context(), key.record)
 	expect.Error(t, "Operation", err, nil)
 	expect.Equal(t, "route and request id", []string{operation.Route, operation.RequestID}, []string{long[:200], ""})
 }

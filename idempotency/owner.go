@@ -20,37 +20,36 @@ func CheckOwner(owner string) error {
 	return nil
 }
 
-// Claim looks at a token and takes it in one step. The errors: an *InProgress, ErrInDoubt,
+// Claim checks a token and claims it in one step. The errors: an *InProgressError, ErrInDoubt,
 // ErrMismatch, ErrUnknownToken; redisstore.ErrUnavailable (nothing was done),
 // redisstore.ErrUnknownOutcome (the claim may stand); a *QuotaError, if an attempt would have
 // begun.
 //
-// After an unknown outcome a caller that has chosen [Terms].Owner asks again with the same one, and
-// gets the same grant if the claim stands; or it gives the claim back with Release. Choose a new,
-// random owner for each attempt: two attempts of one owner are both granted. A claim whose owner
-// was made here cannot be asked for again, so it is given back in the background.
-func (t *Tokens) Claim(ctx context.Context, ref Ref, terms Terms) (Outcome, error) {
-	if terms.Owner != "" {
-		outcome, _, err := t.claim(ctx, ref, terms, terms.Owner)
+// After an unknown outcome a caller that has chosen [ClaimOptions].Owner asks again with the same
+// one, and gets the same grant if the claim stands; or it gives the claim back with Release. Choose
+// a new, random owner for each attempt: two attempts of one owner are both granted. A claim whose
+// owner was made here cannot be asked for again, so it is given back in the background.
+func (t *Tokens) Claim(ctx context.Context, key OperationKey, options ClaimOptions) (Outcome, error) {
+	if options.Owner != "" {
+		outcome, _, err := t.claim(ctx, key, options, options.Owner)
 		return outcome, err
 	}
 	owner := secret.New()
-	outcome, _, err := t.claim(ctx, ref, terms, owner)
-	return outcome, t.notStarted(ctx, ref, owner, terms.withDefaults(), err)
+	outcome, _, err := t.claim(ctx, key, options, owner)
+	return outcome, t.notStarted(ctx, key, owner, options.withDefaults(), err)
 }
 
 // notStarted gives a claim of unknown outcome back, since nothing was started for it: at once if
-// Redis has it, and only replicas have not, else in the background. Other errors come back as they
-// are.
-func (t *Tokens) notStarted(ctx context.Context, ref Ref, owner string, terms Terms, err error) error {
+// Redis has it and only replicas do not, else in the background. Other errors come back unchanged.
+func (t *Tokens) notStarted(ctx context.Context, key OperationKey, owner string, options ClaimOptions, err error) error {
 	if !errors.Is(err, redisstore.ErrUnknownOutcome) {
 		return err
 	}
 	if _, has := errors.AsType[*redisstore.Shortfall](err); has {
-		if _, failed := t.release(context.WithoutCancel(ctx), ref, owner); failed == nil {
+		if _, failed := t.release(context.WithoutCancel(ctx), key, owner); failed == nil {
 			return fmt.Errorf("nothing was started: %w", err)
 		}
 	}
-	t.giveBack(ref, owner, terms)
+	t.giveBack(key, owner, options)
 	return fmt.Errorf("nothing was started: %w", err)
 }

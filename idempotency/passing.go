@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// passes reports whether a request goes to the handler unguarded. The error says why it is refused
+// passes reports whether a request goes to the handler unguarded. The error is why it is refused
 // instead. err is why it names no operation.
 func (g *guard) passes(r *http.Request, err error) (bool, error) {
 	if g.route.PassSafe && safe(r.Method) {
@@ -33,7 +33,7 @@ func safe(method string) bool {
 }
 
 // otherHeader refuses a request with an idempotency header that the route does not take: its client
-// counts on a guard that is not there.
+// relies on a guard that is not there.
 func (g *guard) otherHeader(r *http.Request) error {
 	for accept, other := range map[Accept]string{TokenOnly: KeyHeader, KeyOnly: TokenHeader} {
 		if g.route.Accept == accept && !g.route.PassOther && len(r.Header.Values(other)) > 0 {
@@ -43,8 +43,8 @@ func (g *guard) otherHeader(r *http.Request) error {
 	return nil
 }
 
-// pass hands a request to the handler unguarded. The body of one that could have been guarded is
-// bounded all the same.
+// pass hands a request to the handler unguarded. The body of a request that could have been guarded
+// is bounded all the same.
 func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 	couldBeGuarded := !g.route.PassSafe || !safe(r.Method)
 	if couldBeGuarded && r.Body != nil && r.Body != http.NoBody {

@@ -23,7 +23,7 @@ func TestHeaderThatTheRouteDoesNotTakeIsRefused(t *testing.T) {
 			for range 2 {
 				w := post(guarded, "x", other+": k")
 				wantCode(t, "a request with "+other, w, wire.KeyMalformed)
-				expect.Contains(t, "what it hears", w.Body.String(), accept.Headers()[0]+", not "+other)
+				expect.Contains(t, "the answer", w.Body.String(), accept.Headers()[0]+", not "+other)
 				wantCode(t, "a request with both", post(guarded, "x", other+": k", taken), wire.KeyMalformed)
 			}
 			h.wantRuns(t, 0)
@@ -70,12 +70,12 @@ func TestSafeMethodsPassWhereTheRouteSaysSo(t *testing.T) {
 
 func TestLeaseThatIsNoneAbandonsNothing(t *testing.T) {
 	tokens := embeddedTokens(t)
-	ref := issue(t, tokens, "")
-	grant := claim(t, tokens, ref, Terms{Fingerprint: "f", Lease: time.Hour})
+	key := issue(t, tokens, "")
+	grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 	for _, lease := range []time.Duration{1, time.Millisecond - 1, -1, -time.Hour, MinLease - 1, MaxLease + 1} {
-		if _, err := tokens.Extend(t.Context(), ref, grant.Owner, lease, 0); err == nil {
+		if _, err := tokens.Extend(t.Context(), key, grant.Owner, lease, 0); err == nil {
 			t.Errorf("Extend by %v: got no error", lease)
 		}
-		wantState(t, tokens, ref, Claimed)
+		wantState(t, tokens, key, Claimed)
 	}
 }

@@ -11,12 +11,12 @@ import (
 // Authorization header, "" without one.
 var DefaultPrincipal = HeaderPrincipal("Authorization")
 
-// HeaderPrincipal tells who is asking by request headers, for [Config].Principal: a digest of their
-// values, "" if none of them is there. Authorization is safe by itself, since who does not know the
-// credential cannot be taken for its owner; but a client that repeats a request with a renewed
-// credential is another principal then, and its request runs again. A header that a trusted proxy
-// sets, such as X-User-Id, has neither fault, as long as nobody gets past the proxy. Without names
-// everybody is the same principal.
+// HeaderPrincipal identifies the caller by request headers, for [Config].Principal: a digest of
+// their values, "" if none of them is there. Authorization is safe by itself, since a caller
+// without the credential cannot be taken for its owner; but a client that repeats a request with a
+// renewed credential is another principal then, and its request runs again. A header that a trusted
+// proxy sets, such as X-User-Id, has neither fault, as long as no request bypasses the proxy.
+// Without names all callers are the same principal.
 func HeaderPrincipal(names ...string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		var values []string

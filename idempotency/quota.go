@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Quota bounds what one principal has in the store at a time, so that one that may ask for anything
-// cannot fill it. A field of 0 is no bound.
+// Quota bounds what one principal has in the store at a time, so that it cannot fill the store. A
+// field of 0 is no bound.
 //
 // It is counted in this process, in spans of time: an operation counts from its claim, or a token
 // from its issue, for its retention and up to a sixteenth longer. An operation whose key was
 // forgotten, since nothing was begun, does not count. So a principal can have as many times its
-// quota as there are processes, and again as much after each restart; attempts that run at once
-// bring their answers on top; an attempt that is extended beyond its retention is counted no more;
-// and nothing bounds the number of principals: those beyond 100,000 are not counted.
+// quota as there are processes, and again as much after each restart. Answers of attempts that run
+// at once come on top. An attempt that is extended past its retention is no longer counted. The
+// number of principals is not bounded: those after the first 100,000 are not counted.
 type Quota struct {
 	Operations int   // operations that are kept, and tokens that were issued
-	Bytes      int64 // of memory that they take in Redis, as far as it can be told
+	Bytes      int64 // of memory that they take in Redis, estimated
 }
 
-// check tells what is wrong with a quota.
+// check returns the faults of a quota.
 func (q Quota) check() error {
 	if q.Operations < 0 || q.Bytes < 0 {
 		return fmt.Errorf("idempotency: quota of %d operations and %d bytes: not below 0", q.Operations, q.Bytes)
@@ -50,7 +50,7 @@ type quotas struct {
 
 	mu      sync.Mutex
 	of      map[string]*usage
-	sweepAt int // how many principals there are when those that have nothing any more are removed
+	sweepAt int // number of principals at which those that have nothing any more are removed
 }
 
 // usage is what one principal has.
@@ -86,8 +86,8 @@ func newQuotas(most Quota) *quotas {
 	return &quotas{most: most, began: time.Now(), of: map[string]*usage{}}
 }
 
-// take counts an operation that is kept for so long. If the principal's quota is used up it counts
-// nothing, and returns a [*QuotaError].
+// take counts an operation that is kept for that long. If the principal's quota is used up it
+// counts nothing, and returns a [*QuotaError].
 func (q *quotas) take(principal string, retention time.Duration) (charge, error) {
 	if q == nil {
 		return charge{}, nil
@@ -177,8 +177,8 @@ func (q *quotas) usageLocked(principal string, now time.Duration) *usage {
 	return used
 }
 
-// sweepLocked removes the principals that have nothing any more. It is called again when there are
-// twice as many, so that it costs little for each.
+// sweepLocked removes the principals that have nothing any more. It runs again when there are twice
+// as many, so that its cost for each is small.
 func (q *quotas) sweepLocked(now time.Duration) {
 	for principal, used := range q.of {
 		if used.end(now); len(used.spans) == 0 {
@@ -188,14 +188,14 @@ func (q *quotas) sweepLocked(now time.Duration) {
 	q.sweepAt = max(1000, 2*len(q.of))
 }
 
-// endOf is the end of a span that something belongs to which is kept for so long: not before, and
+// endOf is the end of the span of an operation that is kept for that long: not before its end, and
 // up to a sixteenth of the retention later.
 func endOf(now, retention time.Duration) time.Duration {
 	step := int64(1) << max(bits.Len64(uint64(max(retention, 0)/16))-1, 0)
 	return time.Duration((int64(now+retention) + step - 1) / step * step)
 }
 
-// add adds to the span with an end. Spans of which nothing is left go.
+// add adds to the span with an end. Empty spans are removed.
 func (u *usage) add(end time.Duration, more amount) {
 	at, found := slices.BinarySearchFunc(u.spans, end, func(s span, end time.Duration) int { return int(s.end - end) })
 	if !found {

@@ -20,8 +20,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Callers whom the handler sends away leave nothing behind: no key in Redis and no place in memory.
-func TestCallersWhoAreSentAwayLeaveNothing(t *testing.T) {
+// Callers that the handler refuses leave nothing: no key in Redis and no place in memory.
+func TestRefusedCallersLeaveNothing(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: time.Minute})
@@ -36,7 +36,7 @@ func TestCallersWhoAreSentAwayLeaveNothing(t *testing.T) {
 	expect.Equal(t, "principals that are counted", len(tokens.quotas.of), 0)
 }
 
-// What is over the quota does not begin, and what has begun is answered as ever.
+// Operations over the quota do not begin; those that have begun are answered as before.
 func TestQuotaBoundsWhatAPrincipalHas(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokensWith(t, store, Config{Quota: Quota{Operations: 3}})
@@ -75,11 +75,11 @@ func TestQuotaCountsIssuedTokens(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{})
 	tokens, others := newTokensWith(t, store, Config{Quota: Quota{Operations: 2}}), newTokens(t, store)
 	first := issue(t, tokens, "")
-	grant := claim(t, tokens, first, Terms{Fingerprint: "f", Lease: time.Hour})
+	grant := claim(t, tokens, first, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 	_, err := tokens.Issue(t.Context(), "", "", 0)
 	expect.Error(t, "Issue over the quota", err, ErrQuota)
 	second := issue(t, others, "")
-	_, err = tokens.Claim(t.Context(), second, Terms{Fingerprint: "f", Lease: time.Hour})
+	_, err = tokens.Claim(t.Context(), second, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 	expect.Error(t, "Claim over the quota", err, ErrQuota)
 	wantState(t, others, second, Issued)
 	expect.Error(t, "Complete over the quota", tokens.Complete(t.Context(), first, grant.Owner, Answer{Status: 200}, 0), nil)
@@ -116,7 +116,7 @@ func TestQuotaIsFreeAgainAfterTheRetention(t *testing.T) {
 	}
 }
 
-// Whatever is taken, answered and undone in whatever order, what is counted is what is there.
+// Whatever is taken, answered and undone, in any order, the count is what is there.
 func TestQuotaIsASumOfWhatIsThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestQuotaCountsTheBytesThatRedisTakes(t *testing.T) {
 	}
 }
 
-// However many principals come, they take bounded memory, and those who come then are not refused.
+// Any number of principals takes bounded memory, and later ones are not refused.
 func TestQuotaRemembersABoundedNumberOfPrincipals(t *testing.T) {
 	t.Parallel()
 	q := newQuotas(Quota{Operations: 1})

@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// recorder keeps a handler's answer back until it has been recorded. An answer that grows over the
-// limit is recorded as "done, not kept" and then goes straight through. A flush before that changes
-// nothing: an answer is never sent before it is recorded. It is used by one handler.
+// recorder holds a handler's answer back until it has been recorded. An answer that grows over the
+// limit is recorded as "done, not kept" and is sent directly from then on. A flush before that
+// changes nothing: an answer is never sent before it is recorded. It is used by one handler.
 type recorder struct {
 	http.ResponseWriter
 	outer    http.Header // as middleware outside has set it
@@ -37,7 +37,7 @@ func (r *recorder) Header() http.Header {
 	return r.header
 }
 
-// WriteHeader notes the status. Informational answers (1xx) are not part of the answer and are
+// WriteHeader records the status. Informational answers (1xx) are not part of the answer and are
 // dropped: they cannot be replayed.
 func (r *recorder) WriteHeader(status int) {
 	validStatus(status)
@@ -73,7 +73,7 @@ func (r *recorder) Write(bytes []byte) (int, error) {
 // Flush sends what has been written, if sending has started.
 func (r *recorder) Flush() {
 	if r.through {
-		// a writer without Flush sends when it likes
+		// a writer without Flush sends when it chooses
 		_ = http.NewResponseController(r.ResponseWriter).Flush()
 	}
 }

@@ -84,7 +84,7 @@ func TestRefusedRequestIsRefusedAgain(t *testing.T) {
 	})
 }
 
-func TestHeaderPrincipalTellsCredentialsApart(t *testing.T) {
+func TestHeaderPrincipalDistinguishesCredentials(t *testing.T) {
 	request := func(headers ...string) *http.Request {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		for _, header := range headers {
@@ -140,8 +140,7 @@ func TestAnswerStaysForTheRoutesRetentionAndNoLonger(t *testing.T) {
 	})
 }
 
-// An overtaken attempt that says that it never began has nothing to give back, and nothing goes on
-// trying.
+// An overtaken attempt that calls NotBegun has nothing to give back, and nothing is retried.
 func TestOvertakenAttemptGivesNothingBack(t *testing.T) {
 	tokens := embeddedTokens(t)
 	var guarded http.Handler

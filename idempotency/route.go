@@ -10,10 +10,12 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
-// Route is the policy of one guarded route. The zero value of each field means the default beside
-// it.
+// Route is the policy of one guarded route. The zero value of each field means its documented
+// default.
 type Route struct {
-	Name     string // part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and path
+	// part of a key's scope and of the fingerprint; "" = the request's pattern, or its method and
+	// path
+	Name     string
 	Accept   Accept // which header it takes; "" = TokenOrKey
 	Optional bool   // a request without a header passes unguarded, up to MaxBody
 	// a header that Accept does not take is the handler's business; false = such a request is
@@ -24,7 +26,8 @@ type Route struct {
 	Policy    Policy        // "" = Hold
 	Lease     time.Duration // how long an attempt may be silent before it is in doubt; 0 = 30 s
 	Retention time.Duration // how long an answer is kept; 0 = 24 h
-	Scope     string        // tokens that were issued for another scope are refused; "" = only tokens without a scope fit
+	// tokens that were issued for another scope are refused; "" = only tokens without a scope fit
+	Scope string
 	// replicas that must have the claim before the handler runs; 0 = what the store asks for
 	Ack       int
 	MaxBody   int64 // bytes of a request's body; more is refused. 0 = 1 MiB
@@ -53,8 +56,8 @@ func (r Route) WithDefaults() Route {
 	if r.Accept == "" {
 		r.Accept = TokenOrKey
 	}
-	terms := Terms{Policy: r.Policy, Lease: r.Lease, Retention: r.Retention}.withDefaults()
-	r.Policy, r.Lease, r.Retention = terms.Policy, terms.Lease, terms.Retention
+	options := ClaimOptions{Policy: r.Policy, Lease: r.Lease, Retention: r.Retention}.withDefaults()
+	r.Policy, r.Lease, r.Retention = options.Policy, options.Lease, options.Retention
 	if r.MaxBody == 0 {
 		r.MaxBody = 1 << 20
 	}
@@ -67,10 +70,10 @@ func (r Route) WithDefaults() Route {
 	return r
 }
 
-// Check tells every fault of a route, each with the bound that it breaks.
+// Check returns every fault of a route, each with the bound that it breaks.
 func (r Route) Check() error {
 	r = r.WithDefaults()
-	faults := []error{r.terms("").check()}
+	faults := []error{r.options("").check()}
 	fault := func(bad bool, format string, args ...any) {
 		if bad {
 			faults = append(faults, fmt.Errorf("idempotency: "+format, args...))
@@ -110,8 +113,8 @@ func (r Route) Published() wire.RoutePolicy {
 	}
 }
 
-func (r Route) terms(fingerprint string) Terms {
-	return Terms{Fingerprint: fingerprint, Policy: r.Policy, Lease: r.Lease, Retention: r.Retention, Scope: r.Scope, Ack: r.Ack}
+func (r Route) options(fingerprint string) ClaimOptions {
+	return ClaimOptions{Fingerprint: fingerprint, Policy: r.Policy, Lease: r.Lease, Retention: r.Retention, Scope: r.Scope, Ack: r.Ack}
 }
 
 func (r Route) name(request *http.Request) string {

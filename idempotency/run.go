@@ -11,42 +11,42 @@ import (
 // run is one start of a handler or function that a claim allowed.
 type run struct {
 	tokens  *Tokens
-	ref     Ref
+	key     OperationKey
 	owner   string
-	terms   Terms
+	options ClaimOptions
 	claimed time.Time // before the claim was sent
 	charge  charge
 	attempt *Attempt
 	beat    *heartbeat
-	// of the request, without its end: what becomes of the token is recorded whether or not the
-	// client waits
-	beyond context.Context
-	kept   statuses // which answers are recorded
-	ended  bool     // the answer is recorded, or is on its way there
+	// of the request, without its end: the token's outcome is recorded whether or not the client
+	// waits
+	detached context.Context
+	kept     statuses // which answers are recorded
+	ended    bool     // the answer is recorded, or is being recorded
 }
 
-// begin claims a token for a new owner. The run is the caller's to make if the outcome is a grant;
-// else the answer is there already. A claim of unknown outcome is given back in the background,
+// begin claims a token for a new owner. If the outcome is a grant the caller makes the run;
+// otherwise it has the recorded answer. A claim of unknown outcome is given back in the background,
 // since nothing was started for it.
-func (t *Tokens) begin(ctx context.Context, ref Ref, terms Terms) (*run, Outcome, error) {
-	run := &run{tokens: t, ref: ref, owner: secret.New(), terms: terms.withDefaults(), claimed: time.Now(), beyond: context.WithoutCancel(ctx)}
-	outcome, charge, err := t.claim(ctx, ref, run.terms, run.owner)
+func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
+	run := &run{tokens: t, key: key, owner: secret.New(), options: options.withDefaults(), claimed: time.Now(), detached: context.WithoutCancel(ctx)}
+	outcome, charge, err := t.claim(ctx, key, run.options, run.owner)
 	run.charge = charge
-	err = t.notStarted(ctx, ref, run.owner, run.terms, err)
-	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: ref.record}
+	err = t.notStarted(ctx, key, run.owner, run.options, err)
+	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: key.record}
 	return run, outcome, err
 }
 
-// start begins the heartbeat, and returns the context that knows the attempt. cancel ends that
-// context when the claim is lost.
+// start begins the heartbeat, and returns the context with the attempt. cancel ends that context
+// when the claim is lost.
 func (run *run) start(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
-	run.beat = run.tokens.beat(run.beyond, run.ref, run.owner, run.terms, run.claimed, cancel)
+	run.beat = run.tokens.beat(run.detached, run.key, run.owner, run.options, run.claimed, cancel)
 	return context.WithValue(ctx, contextKey{}, run.attempt)
 }
 
 // call runs the work and ends the heartbeat. If the work panics, the token is in doubt from now on:
-// nobody knows what it has done. An answer that has been recorded before, since it grew over the
-// limit, stays.
+// its effect is unknown. An answer that has been recorded before, since it grew over the limit,
+// stays.
 func (run *run) call(work func()) {
 	panicked := true
 	defer func() {
@@ -60,13 +60,13 @@ func (run *run) call(work func()) {
 }
 
 func (run *run) abandon() {
-	if err := run.tokens.Abandon(run.beyond, run.ref, run.owner, run.terms.Retention); err != nil {
-		run.tokens.log.WarnContext(run.beyond, "idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
+	if err := run.tokens.Abandon(run.detached, run.key, run.owner, run.options.Retention); err != nil {
+		run.tokens.log.WarnContext(run.detached, "idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
 	}
 }
 
-// settle ends the attempt as it came out: in doubt, never begun, or answered. The error is one that
-// the client has to hear instead of the answer.
+// settle ends the attempt by its outcome: in doubt, never begun, or answered. The error is one that
+// the client must get instead of the answer.
 func (run *run) settle(answer Answer) error {
 	switch {
 	case run.attempt.inDoubt.Load():
@@ -79,40 +79,40 @@ func (run *run) settle(answer Answer) error {
 	return nil
 }
 
-// keeps reports whether an answer is to be recorded: not if the handler said how the attempt ended
-// instead, and not if the route does not keep such a status.
+// keeps reports whether an answer is to be recorded: not if the handler stated how the attempt
+// ended instead, and not if the route does not keep such a status.
 func (run *run) keeps(status int) bool {
 	return !run.attempt.inDoubt.Load() && !run.attempt.notBegun.Load() && run.kept.has(status)
 }
 
 // release gives the claim back: the work provably never began.
 func (run *run) release() {
-	word, err := run.tokens.release(run.beyond, run.ref, run.owner)
+	word, err := run.tokens.release(run.detached, run.key, run.owner)
 	if word == "forgotten" {
 		run.charge.undo()
 	}
-	if err != nil { // any word is final: the claim stood
-		run.tokens.log.WarnContext(run.beyond, "idempotency: a claim could not be given back at once", "error", err)
-		run.tokens.giveBack(run.ref, run.owner, run.terms)
+	if err != nil { // any answer is final: the claim stood
+		run.tokens.log.WarnContext(run.detached, "idempotency: a claim could not be given back at once", "error", err)
+		run.tokens.giveBack(run.key, run.owner, run.options)
 	}
 }
 
 // record stores the answer before it is sent. If another attempt has the claim, this answer must
-// not be sent. If the store is away, or the record is gone, the answer is the truth all the same
-// and is sent; recording goes on in the background.
+// not be sent. If the store is away, or the record is gone, the answer is valid all the same and is
+// sent; recording is retried in the background.
 func (run *run) record(answer Answer) error {
 	run.ended = true
-	err := run.tokens.Complete(run.beyond, run.ref, run.owner, answer, run.terms.Retention)
+	err := run.tokens.Complete(run.detached, run.key, run.owner, answer, run.options.Retention)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrSuperseded):
 		return err
 	case errors.Is(err, ErrUnknownToken):
-		run.tokens.log.WarnContext(run.beyond, "idempotency: the record of a running attempt is gone; its answer is sent and not kept")
+		run.tokens.log.WarnContext(run.detached, "idempotency: the record of a running attempt is gone; its answer is sent and not kept")
 		return nil
 	}
-	run.tokens.log.WarnContext(run.beyond, "idempotency: an answer is not recorded yet", "error", err)
-	run.tokens.completeLater(run.beyond, run.ref, run.owner, answer, run.terms.Retention)
+	run.tokens.log.WarnContext(run.detached, "idempotency: an answer is not recorded yet", "error", err)
+	run.tokens.completeLater(run.detached, run.key, run.owner, answer, run.options.Retention)
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // statuses are the HTTP statuses whose answers a route records. The zero value is all but those
-// with which a service sends a caller away before it does anything: 401, 403, 407 and 429.
+// with which a service refuses a caller before it does anything: 401, 403, 407 and 429.
 type statuses map[int]bool
 
 var statusForm = regexp.MustCompile(`^[2-5](xx|\d\d)$`)

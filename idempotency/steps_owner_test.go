@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	// servers that are away are what some of these tests are about
+	// some of these tests are about servers that are away
 	redisstore.LogTo(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }
@@ -56,8 +56,8 @@ func serveOwner() error {
 	return (&http.Server{Handler: guarded, ReadHeaderTimeout: time.Minute}).Serve(listener)
 }
 
-// guardedBy is a service with one guarded handler, which asks at each step of its work what is to
-// become of it. No lease ends by itself while a test runs.
+// guardedBy is a service with one guarded handler, which asks at each step of its work what to do.
+// No lease ends by itself while a test runs.
 func guardedBy(tokens *Tokens, control string, policy Policy) http.Handler {
 	return tokens.Middleware(Route{Name: "pay", Policy: policy, Lease: time.Hour})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ask(control, "start")
@@ -68,8 +68,7 @@ func guardedBy(tokens *Tokens, control string, policy Policy) http.Handler {
 	}))
 }
 
-// ask tells the test that the handler has come to a step; the handler goes on, panics, or is no
-// more.
+// ask reports a step of the handler to the test; then the handler goes on, panics, or is killed.
 func ask(control, step string) {
 	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Post(control+"/"+step, "text/plain", http.NoBody)
 	if err != nil {
@@ -84,7 +83,7 @@ func ask(control, step string) {
 // owner is such a service. It ends with the test.
 type owner struct {
 	url  string
-	kill func() // returns when the process is no more; nil for an owner that is no process
+	kill func() // returns when the process has ended; nil for an owner in the test's process
 }
 
 // serveHere starts an owner within the test's own process.

@@ -17,8 +17,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// The steps of a first request, in their order. Those of the handler are told by it, those on the
-// way to Redis and back are seen on the wire.
+// The steps of a first request, in their order. The handler reports its own; those to and from
+// Redis are seen on the wire.
 const (
 	beforeClaim    = "before the claim"
 	afterClaim     = "after the claim, before its reply"
@@ -38,25 +38,25 @@ const (
 	hungUp   = "the client hangs up"
 )
 
-// truth is what the later requests hear in the end, and how often the handler has begun and has had
-// its effect.
+// truth is the final answer to later requests, and how often the handler has begun and has had its
+// effect.
 type truth struct {
 	status          int
 	starts, effects int
 }
 
 var (
-	once        = truth{201, 1, 1} // one run, and every request has its answer
-	doubtUnrun  = truth{409, 0, 0} // the handler never began, but nobody can know
-	doubtBegun  = truth{409, 1, 0}
-	doubtBehind = truth{409, 1, 1}
-	twoBegun    = truth{201, 2, 1} // another attempt took over before the effect
+	once       = truth{201, 1, 1} // one run, and every request has its answer
+	doubtUnrun = truth{409, 0, 0} // the handler never began, but that is unknown
+	doubtBegun = truth{409, 1, 0}
+	doubtAfter = truth{409, 1, 1}
+	twoBegun   = truth{201, 2, 1} // another attempt took over before the effect
 	// … or after it: takeover is for effects that refuse the smaller fence.
 	twice = truth{201, 2, 2}
 )
 
 // TestEveryStepOfARequestCanFail breaks a request at each of its steps in each way, under both
-// policies, and looks at what the handler has done and at what later requests hear.
+// policies, and checks what the handler has done and what later requests get.
 func TestEveryStepOfARequestCanFail(t *testing.T) {
 	for _, row := range []struct {
 		step, what     string
@@ -65,8 +65,8 @@ func TestEveryStepOfARequestCanFail(t *testing.T) {
 		{beforeClaim, killed, once, once},
 		{afterClaim, killed, doubtUnrun, once},
 		{inHandler, killed, doubtBegun, twoBegun},
-		{afterEffect, killed, doubtBehind, twice},
-		{beforeComplete, killed, doubtBehind, twice},
+		{afterEffect, killed, doubtAfter, twice},
+		{beforeComplete, killed, doubtAfter, twice},
 		{afterComplete, killed, once, once},
 		{answered, killed, once, once},
 
@@ -84,7 +84,7 @@ func TestEveryStepOfARequestCanFail(t *testing.T) {
 		{afterComplete, cut, once, once},
 
 		{inHandler, panicked, doubtBegun, twoBegun},
-		{afterEffect, panicked, doubtBehind, twice},
+		{afterEffect, panicked, doubtAfter, twice},
 
 		{afterClaim, hungUp, once, once},
 		{inHandler, hungUp, once, once},
@@ -96,7 +96,7 @@ func TestEveryStepOfARequestCanFail(t *testing.T) {
 				t.Parallel()
 				walk := newWalk(t, row.step, row.what, policy)
 				walk.first()
-				expect.Equal(t, "what later requests hear, and what the handler has done", walk.settle(), want)
+				expect.Equal(t, "what later requests get, and what the handler has done", walk.settle(), want)
 			})
 		}
 	}
@@ -133,11 +133,11 @@ func newWalk(t *testing.T, step, what string, policy Policy) *walk {
 	w.control = httptest.NewServer(http.HandlerFunc(w.asked))
 	t.Cleanup(w.control.Close)
 	proxy := redistest.StartProxy(t, strings.TrimPrefix(w.space.URL, "redis://"), w.judge)
-	behind := redistest.Space{URL: proxy.URL(), Prefix: w.space.Prefix}
+	proxied := redistest.Space{URL: proxy.URL(), Prefix: w.space.Prefix}
 	if what == killed {
-		w.owner = startOwner(t, behind, w.control.URL, policy)
+		w.owner = startOwner(t, proxied, w.control.URL, policy)
 	} else {
-		w.owner = serveHere(t, newTokens(t, open(t, behind)), w.control.URL, policy)
+		w.owner = serveHere(t, newTokens(t, open(t, proxied)), w.control.URL, policy)
 	}
 	return w
 }
@@ -150,7 +150,7 @@ func open(t *testing.T, space redistest.Space) *redisstore.Store {
 // asked is what the handler asks at its steps.
 func (w *walk) asked(answer http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
-	if name == "effect" { // the handler asks behind its effect
+	if name == "effect" { // the handler asks after its effect
 		w.count("effect")
 		if w.here(afterEffect) {
 			w.breakIt(answer)
@@ -172,7 +172,7 @@ func (w *walk) breakIt(answer http.ResponseWriter) {
 	w.strike()
 }
 
-// judge looks for the claim and the recording on the wire.
+// judge finds the claim and the recording on the wire.
 func (w *walk) judge(request []byte) (fate redistest.Fate, then func()) {
 	for _, at := range []struct {
 		script        *scripts.Script
@@ -193,7 +193,7 @@ func (w *walk) judge(request []byte) (fate redistest.Fate, then func()) {
 	return redistest.Pass, nil
 }
 
-// here tells, once, that this is the step where the request breaks.
+// here reports, once, that this is the step where the request breaks.
 func (w *walk) here(step string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,7 +224,7 @@ func (w *walk) strike() {
 	}
 }
 
-// first sends the request that breaks. Redis has been told the scripts before, by another key, so
+// first sends the request that breaks. Another key has loaded the scripts into Redis before, so
 // that the wire shows their hashes.
 func (w *walk) first() {
 	w.t.Helper()
@@ -251,15 +251,15 @@ func (w *walk) first() {
 	}
 }
 
-// settle asks again and again until the answer is final, and asks once more to see that it stays.
-// If the owner is no more, its lease ends, and another is asked.
+// settle asks again until the answer is final, and asks once more to see that it stays. If the
+// owner has ended, its lease ends, and another is asked.
 func (w *walk) settle() truth {
 	w.t.Helper()
 	<-w.struck
 	owner := w.owner
 	if w.what == killed {
 		tokens := newTokens(w.t, open(w.t, w.space))
-		behind(w.t, tokens, tokens.keys(ClientKey("", "pay", key))[0],
+		runScript(w.t, tokens, tokens.keys(ClientKey("", "pay", key))[0],
 			"if redis.call('HGET', KEYS[1], 'state') == 'claimed' then redis.call('HSET', KEYS[1], 'until', '1') end return {'ok'}")
 		owner = serveHere(w.t, tokens, w.control.URL, w.policy)
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// The form of a stored answer: words with a space behind each, texts as netstrings (length:text,),
-// then the body as it is. The words are the version, the status, 1 if the body was not kept, the
+// The form of a stored answer: words, each followed by a space, texts as netstrings (length:text,),
+// then the body unchanged. The words are the version, the status, 1 if the body was not kept, the
 // number of headers; each header is its name, the number of its values, and those. An encrypted one
-// is the version 2, the key's id, and what is encrypted.
+// is the version 2, the key's id, and the encrypted answer.
 const (
 	plainVersion  = "1"
 	sealedVersion = "2"
@@ -48,8 +48,8 @@ func bit(is bool) int {
 	return 0
 }
 
-// decodeAnswer reads what encode wrote. Anything else means that somebody else wrote it: nothing is
-// replayed and nothing runs.
+// decodeAnswer reads what encode wrote. Anything else has another writer: nothing is replayed and
+// nothing runs.
 func decodeAnswer(stored []byte) (Answer, error) {
 	from := storedText{rest: stored}
 	if from.word() != plainVersion {
@@ -77,7 +77,7 @@ func decodeAnswer(stored []byte) (Answer, error) {
 
 var errNotReadable = fmt.Errorf("%w: the stored answer cannot be read", redisstore.ErrUnavailable)
 
-// storedText is read from its front. What cannot be read makes it bad, and empty from then on.
+// storedText is read from its front. An unreadable part makes it bad, and empty from then on.
 type storedText struct {
 	rest []byte
 	bad  bool

@@ -23,28 +23,28 @@ const (
 	maxScope = 200 // characters
 )
 
-// Config sets what all routes of a service share. The zero value of each field means the default
-// beside it.
+// Config is what all routes of a service share. The zero value of each field means its documented
+// default.
 type Config struct {
-	// Principal returns who is asking. Keys, tokens and answers of two principals never meet. nil =
+	// Principal identifies the caller. Keys, tokens and answers of two principals never meet. nil =
 	// the caller's Authorization header, as [HeaderPrincipal] reads it; HeaderPrincipal() without
 	// names puts all callers into one key space, for services that trust each other.
 	Principal func(*http.Request) string
-	// answers a refused request; nil = problem+json as Problem says it
+	// answers a refused request; nil = problem+json as Problem returns it
 	Error func(http.ResponseWriter, *http.Request, error)
 	// nil = no log. It never sees a token or a key
 	Logger *slog.Logger
 
-	// TokenKeys sign the tokens that are issued, the first one; all of them are good to check a
-	// token with, so that keys can be changed without a gap. With keys, a token that nobody issued,
-	// or that was issued to another principal, is refused without asking Redis. nil = tokens are
-	// not signed.
+	// TokenKeys sign the tokens that are issued, with the first key; a token is checked with all of
+	// them, so that keys can be changed without a gap. With keys, a token that was not issued, or
+	// that was issued to another principal, is refused without asking Redis. nil = tokens are not
+	// signed.
 	TokenKeys []Key
-	// AnswerKeys encrypt the answers that are stored, the first one; all of them are good to read
-	// with. nil = answers are stored as they are.
+	// AnswerKeys encrypt the answers that are stored, with the first key; stored answers are read
+	// with all of them. nil = answers are stored unencrypted.
 	AnswerKeys []Key
-	// Quota bounds what one principal has in the store; none = nothing does. One below 0 is a
-	// programmer's mistake and panics.
+	// Quota bounds what one principal has in the store; the zero value is no bound. New panics if a
+	// field is below 0.
 	Quota Quota
 	// PolicyURL is where a client can read what a route takes: refusals of a guarded route link to
 	// it (RFC 8288, rel="describedby"). "" = no link.
@@ -60,21 +60,22 @@ type Tokens struct {
 	log       *slog.Logger
 	answers   *backlog // to be recorded
 	claims    *backlog // to be given back
-	waits     waits
+	notifier  notifier
 
 	tokenKeys  ring
-	answerKeys vault
+	answerKeys sealer
 	policyURL  string
 	quotas     *quotas
-	done       string // the channel that tells waiting processes of an attempt's end
+	// the channel on which the end of an attempt is published to waiting processes
+	done string
 }
 
-// New returns the tokens of a store. A key that is not as [Key] says is a programmer's mistake and
-// panics; [ParseKeys] returns none such.
+// New returns the tokens of a store. It panics if a key is not as [Key] requires; [ParseKeys]
+// returns valid keys only.
 func New(store *redisstore.Store, config Config) *Tokens {
 	t := &Tokens{
 		store: store, principal: config.Principal, fail: config.Error, log: config.Logger,
-		tokenKeys: newRing(config.TokenKeys), answerKeys: newVault(config.AnswerKeys), policyURL: config.PolicyURL,
+		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
 		quotas: newQuotas(config.Quota), done: store.Key("token", "done"),
 	}
 	if err := config.Quota.check(); err != nil {
@@ -102,19 +103,18 @@ func (t *Tokens) writeProblem(w http.ResponseWriter, _ *http.Request, err error)
 	problem.Write(w)
 }
 
-// Close waits until answers that could not be recorded yet are, and uncertain claims are given
-// back, or until the context ends. What is left then is in doubt when its lease has lapsed, and is
-// logged.
+// Close waits until pending answers are recorded and uncertain claims are given back, or until the
+// context ends. The remaining ones are in doubt when their lease has lapsed, and are logged.
 func (t *Tokens) Close(ctx context.Context) error {
-	t.waits.close()
+	t.notifier.close()
 	t.claims.shut()
 	return errors.Join(t.answers.close(ctx), t.claims.close(ctx))
 }
 
-// Token is what Issue hands out.
+// Token is an issued token.
 type Token struct {
-	// 128 random bits and, with [Config].TokenKeys, a signature; safe in a URL and a header.
-	// Whoever has it may use it
+	// 128 random bits and, with [Config].TokenKeys, a signature; safe in a URL and a header. Any
+	// caller that has it may use it
 	Value     string
 	Scope     string
 	ExpiresAt time.Time // by the Redis server's clock: until then it may be claimed
@@ -122,7 +122,7 @@ type Token struct {
 
 // Issue stores a token for a principal that may be claimed once within ttl (MinTTL to MaxTTL; 0
 // means a day). A scope limits it to routes of that scope; "" fits all. After an unknown outcome
-// the token was not handed out: issue another. ErrQuota: the principal has too many.
+// issue another: the token of this call was not handed out. ErrQuota: the principal has too many.
 func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Duration) (Token, error) {
 	if ttl == 0 {
 		ttl = day
@@ -147,7 +147,7 @@ func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Du
 	return token, err
 }
 
-// State is where a token stands.
+// State is the state of a token.
 type State string
 
 // The states of a token. InDoubt is a claim whose lease has lapsed with no answer recorded.
@@ -158,7 +158,7 @@ const (
 	Completed State = "completed"
 )
 
-// Status is what can be told of a token to whoever has it.
+// Status is what the holder of a token may know of it.
 type Status struct {
 	State      State
 	ExpiresAt  time.Time // when the record goes
@@ -168,13 +168,13 @@ type Status struct {
 	LeaseUntil time.Time // of the newest attempt; the zero time = none yet
 }
 
-// Status reads where a token stands; ErrUnknownToken if it was never issued, has expired or was
+// Status reads the state of a token; ErrUnknownToken if it was never issued, has expired or was
 // lost.
-func (t *Tokens) Status(ctx context.Context, ref Ref) (Status, error) {
-	if err := t.genuine(ref); err != nil {
+func (t *Tokens) Status(ctx context.Context, key OperationKey) (Status, error) {
+	if err := t.genuine(key); err != nil {
 		return Status{}, err
 	}
-	reply, err := t.store.Run(ctx, scripts.TokenGet, t.keys(ref)[:1])
+	reply, err := t.store.Run(ctx, scripts.TokenGet, t.keys(key)[:1])
 	if err != nil {
 		return Status{}, fmt.Errorf("token status: %w", err)
 	}
@@ -189,8 +189,9 @@ func (t *Tokens) Status(ctx context.Context, ref Ref) (Status, error) {
 	return status, err
 }
 
-// keys are the record of an operation, and the list of the operations under way that it belongs to.
-func (t *Tokens) keys(ref Ref) []string { return t.keysOf(ref.record) }
+// keys are the Redis keys of an operation: its record, and the list of the operations under way
+// that it belongs to.
+func (t *Tokens) keys(key OperationKey) []string { return t.keysOf(key.record) }
 
 func (t *Tokens) keysOf(operation string) []string {
 	return []string{t.store.Key("token", operation), t.store.SlotKey("operations", underWay, operation)}
@@ -199,9 +200,9 @@ func (t *Tokens) keysOf(operation string) []string {
 // underWay is the part of a key that the lists of operations under way have in common.
 const underWay = "under-way"
 
-// genuine refuses an issued token whose signature is not ours. A client's own key has none.
-func (t *Tokens) genuine(ref Ref) error {
-	if ref.issued && !t.tokenKeys.verify(ref.principal, ref.token) {
+// genuine refuses an issued token with a wrong signature. A client's own key has none.
+func (t *Tokens) genuine(key OperationKey) error {
+	if key.issued && !t.tokenKeys.verify(key.principal, key.token) {
 		return ErrUnknownToken
 	}
 	return nil

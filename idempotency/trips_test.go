@@ -38,7 +38,7 @@ func TestRoundTripsOfEachRequest(t *testing.T) {
 
 	// Redis learns the scripts, and the connection is made.
 	post(guarded, "a", "Idempotency-Key: warm")
-	doubt := claim(t, tokens, ClientKey("", "pay", "doubtful"), Terms{Fingerprint: "any", Lease: time.Hour})
+	doubt := claim(t, tokens, ClientKey("", "pay", "doubtful"), ClaimOptions{Fingerprint: "any", Lease: time.Hour})
 	lapsed := lapse(t, tokens, tokens.keys(ClientKey("", "pay", "doubtful"))[0])
 	if lapsed != "any" || doubt.Attempt != 1 {
 		t.Fatalf("the claim in doubt: got %+v of fingerprint %q, want attempt 1 of %q", doubt, lapsed, "any")
@@ -90,20 +90,20 @@ func issuedToken(t *testing.T, tokens *Tokens) string {
 	return token.Value
 }
 
-// doubtful asks for the operation that is in doubt, and says 409 if it hears so.
+// doubtful asks for the operation that is in doubt, and returns 409 if that is the answer.
 func doubtful(t *testing.T, tokens *Tokens, fingerprint string) int {
 	t.Helper()
-	_, err := tokens.Claim(t.Context(), ClientKey("", "pay", "doubtful"), Terms{Fingerprint: fingerprint})
+	_, err := tokens.Claim(t.Context(), ClientKey("", "pay", "doubtful"), ClaimOptions{Fingerprint: fingerprint})
 	if expect.Error(t, "Claim of the operation in doubt", err, ErrInDoubt); err == nil {
 		return 0
 	}
 	return http.StatusConflict
 }
 
-// do runs a job under a token, and says 201 if it has its result.
+// do runs a job under a token, and returns 201 if it has its result.
 func do(t *testing.T, tokens *Tokens, token string) int {
 	t.Helper()
-	result, err := tokens.Do(t.Context(), IssuedToken("", token), Terms{Lease: time.Hour}, func(context.Context) ([]byte, error) { return []byte("done"), nil })
+	result, err := tokens.Do(t.Context(), IssuedToken("", token), ClaimOptions{Lease: time.Hour}, func(context.Context) ([]byte, error) { return []byte("done"), nil })
 	if err != nil || string(result.Value) != "done" {
 		t.Errorf("Do: got %+v and error %v, want %q", result, err, "done")
 		return 0
@@ -111,8 +111,8 @@ func do(t *testing.T, tokens *Tokens, token string) int {
 	return http.StatusCreated
 }
 
-// meter stands between a store and its server and counts the commands that go to the server. A
-// command is counted before it is passed on, so that whoever has its answer finds it counted.
+// meter counts the commands from a store to its server. A command is counted before it is passed
+// on, so that it is counted when its answer arrives.
 type meter struct {
 	listener net.Listener
 	target   string
@@ -182,7 +182,7 @@ func (m *meter) pass(server io.WriteCloser, client io.Reader) {
 	}
 }
 
-// readCommand reads one command as RESP writes it: a list of strings, each behind its length.
+// readCommand reads one command as RESP writes it: a list of strings, each after its length.
 func readCommand(from *bufio.Reader) ([]byte, error) {
 	command, words, err := readLength(from, nil, '*')
 	for range words {

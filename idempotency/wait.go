@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Waiting for a running attempt: a request with Prefer: wait=n (RFC 7240) hears the attempt's end
-// instead of "in progress". Redis is asked again when the attempt's end was published, when its
-// lease can have ended, and every few seconds in case the message was lost.
+// Waiting for a running attempt: a request with Prefer: wait=n (RFC 7240) waits for the attempt's
+// end instead of getting "in progress". Redis is asked again when the attempt's end was published,
+// when its lease can have ended, and every few seconds in case the message was lost.
 const (
-	shortestLook = 50 * time.Millisecond
-	longestLook  = 2 * time.Second
+	shortestPoll = 50 * time.Millisecond
+	longestPoll  = 2 * time.Second
 )
 
-// patience is how long a request wants to wait for a running attempt, as far as the route allows. A
-// preference that cannot be read is none.
+// patience is how long a request wants to wait for a running attempt, up to the route's limit. An
+// unreadable preference is none.
 func (r Route) patience(request *http.Request) time.Duration {
 	for _, field := range request.Header.Values("Prefer") {
 		for preference := range strings.SplitSeq(field, ",") {
@@ -40,17 +40,17 @@ func (r Route) patience(request *http.Request) time.Duration {
 
 // beginOrWait is begin, and begin again while another attempt is running and patience lasts. At its
 // end the error is still ErrInProgress.
-func (t *Tokens) beginOrWait(ctx context.Context, ref Ref, terms Terms, patience time.Duration) (*run, Outcome, error) {
-	run, outcome, err := t.begin(ctx, ref, terms)
+func (t *Tokens) beginOrWait(ctx context.Context, key OperationKey, options ClaimOptions, patience time.Duration) (*run, Outcome, error) {
+	run, outcome, err := t.begin(ctx, key, options)
 	if patience <= 0 || !errors.Is(err, ErrInProgress) {
 		return run, outcome, err
 	}
 	enough := time.After(patience)
-	ended, forget := t.waits.expect(t, t.store.Key("token", ref.record))
+	ended, forget := t.notifier.expect(t, t.store.Key("token", key.record))
 	defer forget()
-	terms.awaited = true
+	options.awaited = true
 	for {
-		run, outcome, err = t.begin(ctx, ref, terms)
+		run, outcome, err = t.begin(ctx, key, options)
 		if !errors.Is(err, ErrInProgress) {
 			return run, outcome, err
 		}
@@ -60,32 +60,32 @@ func (t *Tokens) beginOrWait(ctx context.Context, ref Ref, terms Terms, patience
 		case <-enough:
 			return run, outcome, err
 		case <-ended:
-		case <-time.After(lookAgain(err)):
+		case <-time.After(pollAfter(err)):
 		}
 	}
 }
 
-// lookAgain is when a running attempt's lease can have ended, but not too soon and not too late.
-func lookAgain(err error) time.Duration {
-	busy, _ := errors.AsType[*InProgress](err)
-	return min(max(busy.Left, shortestLook), longestLook)
+// pollAfter is when a running attempt's lease can have ended, but not too soon and not too late.
+func pollAfter(err error) time.Duration {
+	busy, _ := errors.AsType[*InProgressError](err)
+	return min(max(busy.Left, shortestPoll), longestPoll)
 }
 
-// waits are the requests of this process that wait for an attempt's end. They share one
+// notifier wakes the requests of this process that wait for an attempt's end. They share one
 // subscription, which the first of them opens and which stays. The zero value is ready; close it at
 // the end.
-type waits struct {
+type notifier struct {
 	mu        sync.Mutex
 	by        map[string]map[chan struct{}]bool // by record
 	listening bool
 	ended     bool
-	cancel    context.CancelFunc // ends the listening
+	cancel    context.CancelFunc // ends the subscription
 	reader    sync.WaitGroup
 }
 
 // expect returns a channel that is sent to when the record's attempt has ended, or may have; forget
 // ends the wait. Without a subscription, since Redis is away, nothing is sent.
-func (w *waits) expect(t *Tokens, record string) (ended <-chan struct{}, forget func()) {
+func (w *notifier) expect(t *Tokens, record string) (ended <-chan struct{}, forget func()) {
 	told := make(chan struct{}, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,8 +106,8 @@ func (w *waits) expect(t *Tokens, record string) (ended <-chan struct{}, forget 
 	}
 }
 
-// listenLocked starts listening if nobody listens.
-func (w *waits) listenLocked(t *Tokens) {
+// listenLocked opens the subscription if there is none.
+func (w *notifier) listenLocked(t *Tokens) {
 	if w.listening || w.ended {
 		return
 	}
@@ -115,7 +115,7 @@ func (w *waits) listenLocked(t *Tokens) {
 	w.listening, w.cancel = true, cancel
 	w.reader.Go(func() {
 		if err := w.listen(ctx, t); err != nil && ctx.Err() == nil {
-			t.log.Warn("idempotency: waiting requests look again every few seconds, since they cannot be told", "error", err)
+			t.log.Warn("idempotency: waiting requests poll every few seconds, since the subscription failed", "error", err)
 		}
 		w.mu.Lock()
 		w.listening = false
@@ -123,25 +123,25 @@ func (w *waits) listenLocked(t *Tokens) {
 	})
 }
 
-// listen passes on what is published until the context ends. What was published before it listened,
-// or while the connection was lost, nobody has heard: then everybody is to look.
-func (w *waits) listen(ctx context.Context, t *Tokens) error {
+// listen passes on what is published until the context ends. What was published before, or while
+// the connection was lost, is lost: then all requests poll.
+func (w *notifier) listen(ctx context.Context, t *Tokens) error {
 	inbox, err := t.store.Subscribe(ctx, t.done)
 	if err != nil {
 		return err
 	}
-	w.tell("", true)
+	w.notify("", true)
 	for {
 		record, missed, err := inbox.Next(ctx)
 		if err != nil {
 			return errors.Join(err, inbox.Close())
 		}
-		w.tell(record, missed)
+		w.notify(record, missed)
 	}
 }
 
-// tell wakes those who wait for a record, or all of them.
-func (w *waits) tell(record string, all bool) {
+// notify wakes the requests that wait for a record, or all of them.
+func (w *notifier) notify(record string, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, waiting := range w.by {
@@ -151,14 +151,14 @@ func (w *waits) tell(record string, all bool) {
 		for told := range waiting {
 			select {
 			case told <- struct{}{}:
-			default: // it has been told and has not looked yet
+			default: // it was notified and has not polled yet
 			}
 		}
 	}
 }
 
 // close ends the subscription.
-func (w *waits) close() {
+func (w *notifier) close() {
 	w.mu.Lock()
 	w.ended = true
 	if w.cancel != nil {

@@ -51,8 +51,8 @@ func gate() (h *handler, let chan struct{}) {
 	}}, let
 }
 
-// Ten requests wait in a process that is not the one where the handler runs; all of them are told
-// when it has ended.
+// Ten requests wait in a process other than the one where the handler runs; all are woken when it
+// has ended.
 func TestWaitingRequestsGetTheAnswerOfTheRunningAttempt(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		h, let := gate()
@@ -68,7 +68,7 @@ func TestWaitingRequestsGetTheAnswerOfTheRunningAttempt(t *testing.T) {
 				wantReplayed(t, "a request that waits", w, true)
 			})
 		}
-		expect.Eventually(t, "somebody waits", func() bool { return field(t, waits, ClientKey("", "r", "k"), "awaited") == "1" })
+		expect.Eventually(t, "a request waits", func() bool { return field(t, waits, ClientKey("", "r", "k"), "awaited") == "1" })
 		close(let)
 		clients.Wait()
 		h.wantRuns(t, 1)
@@ -82,7 +82,7 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 		end    func(*Attempt)
 		prefer string
 		hangUp bool // of the waiting client
-		told   bool // whether the message that tells of the end arrives
+		told   bool // whether the message of the end arrives
 		least  time.Duration
 		most   time.Duration
 		status int
@@ -92,7 +92,7 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 		"answered":            {told: true, prefer: "wait=60", least: 20 * time.Second, most: 20 * time.Second, status: 201, runs: 1},
 		"given back":          {told: true, prefer: "wait=60", end: (*Attempt).NotBegun, least: 20 * time.Second, most: 40 * time.Second, status: 201, runs: 2},
 		"in doubt":            {told: true, prefer: "wait=60", end: (*Attempt).InDoubt, least: 20 * time.Second, most: 20 * time.Second, status: 409, code: wire.IdempotencyUnknown, runs: 1},
-		"the message is lost": {told: false, prefer: "wait=60", least: 20 * time.Second, most: 20*time.Second + longestLook, status: 201, runs: 1},
+		"the message is lost": {told: false, prefer: "wait=60", least: 20 * time.Second, most: 20*time.Second + longestPoll, status: 201, runs: 1},
 		"patience ends":       {told: true, prefer: "wait=5", least: 5 * time.Second, most: 5 * time.Second, status: 409, code: wire.InProgress, runs: 1},
 		"no patience":         {told: true, prefer: "", least: 0, most: 0, status: 409, code: wire.InProgress, runs: 1},
 		"the client hangs up": {told: true, prefer: "wait=60", hangUp: true, least: 3 * time.Second, most: 3 * time.Second, status: 409, code: wire.InProgress, runs: 1},
@@ -139,7 +139,7 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 }
 
 // A repeat that does not wait leaves no mark, so that nothing is published for it.
-func TestRunningAttemptIsNotMarkedUnlessSomebodyWaits(t *testing.T) {
+func TestRunningAttemptIsNotMarkedUnlessARequestWaits(t *testing.T) {
 	tokens := embeddedTokens(t)
 	h, let := gate()
 	guarded := tokens.Middleware(Route{Name: "r", Lease: time.Hour})(h)

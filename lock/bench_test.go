@@ -25,8 +25,8 @@ type peer struct {
 	once func(ctx context.Context, caller int) error
 }
 
-// peers are two bare round trips, redislock, and a fenced lock that nobody else asks for, each
-// caller with a name of its own.
+// peers are two bare round trips, redislock, and a fenced lock without contention. Each caller has
+// a name of its own.
 func peers(b *testing.B, server *redistest.Server) []peer {
 	b.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 64})
@@ -61,12 +61,11 @@ func peers(b *testing.B, server *redistest.Server) []peer {
 	}
 }
 
-// rounds are interleaved, so that whatever else the machine does meets all alike.
+// rounds are interleaved, so that other load on the machine affects all alike.
 const rounds = 15
 
-// BenchmarkUncontended tells what acquiring and releasing a lock takes that nobody else wants,
-// beside redislock without a fence and two bare round trips, as ratios of medians over interleaved
-// rounds.
+// BenchmarkUncontended measures acquiring and releasing a lock without contention, beside redislock
+// without a fence and two bare round trips, as ratios of medians over interleaved rounds.
 func BenchmarkUncontended(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
@@ -112,8 +111,8 @@ func round(b *testing.B, peer peer, callers int) time.Duration {
 	return time.Since(start) / time.Duration(pairs*min(callers, 8))
 }
 
-// BenchmarkContendedInProcess tells how often a lock goes round among goroutines of one process
-// that have nothing to do with it: by hand, and by Redis, where each has another owner.
+// BenchmarkContendedInProcess measures how often a lock changes owners among goroutines of one
+// process that do nothing else: handed on locally, and by Redis, where each has another owner.
 func BenchmarkContendedInProcess(b *testing.B) {
 	const callers = 16
 	server := redistest.Start(b)
@@ -146,7 +145,7 @@ func BenchmarkContendedInProcess(b *testing.B) {
 	}
 }
 
-// BenchmarkPair is one pair after the other, for a profile, with what the server needed for it.
+// BenchmarkPair is one pair after the other, for a profile, with the server time that it takes.
 func BenchmarkPair(b *testing.B) {
 	server := redistest.Start(b)
 	for _, peer := range peers(b, server) {

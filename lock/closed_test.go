@@ -8,8 +8,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// A store that was closed is told of at once by every way to ask for a lock, also where the process
-// has waited for locks before: it says nothing about who holds the lock.
+// Every way to ask for a lock reports a closed store at once, also where the process has waited for
+// locks before: a closed store knows nothing of the holder.
 func TestLockOfAClosedStoreIsAClearError(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		fresh, used := open(t, store, Config{}), open(t, store, Config{})

@@ -14,7 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// rivals are two processes: what the second asks of a lock is counted, and reaches nobody once it
+// rivals are two processes. The second's requests about a lock are counted, and are dropped once it
 // is cut off.
 type rivals struct {
 	one, other *Locks
@@ -41,17 +41,17 @@ func openRivals(t *testing.T, config Config) *rivals {
 	return r
 }
 
-// Who is handed a lock by another process begins with the message, and needs no answer from Redis
-// for that. Redis knows of it.
-func TestHeirBeginsWithTheMessage(t *testing.T) {
+// A waiter that gets the lock from another process begins with the notification, without an answer
+// from Redis. Redis knows of it.
+func TestHeirBeginsWithTheNotification(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
 	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}, {TTL: time.Minute, Mode: Permits, Permits: 1, Capacity: 1}} {
 		held := must(t, r.one, "early", Request{})
-		heir := inLine(t, r.other, "early", request, 1)
+		heir := startWaiter(t, r.other, "early", request, 1)
 		r.cut.Store(true)
 		release(t, held)
-		got := heir.granted(t) // and nothing that it asks for is answered
+		got := heir.granted(t) // its requests are not answered
 		r.cut.Store(false)
 		shown := info(t, r.one, "early")
 		if got.Fence() <= held.Fence() || len(shown.Holders) != 1 || shown.Holders[0].Fence != got.Fence() || !shown.Holders[0].Since.Equal(got.Since()) {
@@ -62,20 +62,20 @@ func TestHeirBeginsWithTheMessage(t *testing.T) {
 	}
 }
 
-// Who wants a whole TTL asks first, and has it.
+// With WholeTTL it asks first, and has the whole TTL.
 func TestHeirThatWantsAWholeTTLAsksFirst(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
 	held := must(t, r.one, "early", Request{})
-	heir := inLine(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true}, 1)
+	heir := startWaiter(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true}, 1)
 	before := r.asked.Load()
 	release(t, held)
 	got := heir.granted(t)
 	if valid, asked := got.Validity(), r.asked.Load()-before; asked == 0 || valid < 45*time.Second {
 		t.Errorf("%v after %d requests", valid, asked)
 	}
-	next := waitHere(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true})
-	queued(t, r.other, "early", 1) // not behind the other within the process
+	next := waitLocal(t, r.other, "early", Request{TTL: time.Minute, Owner: "both", WholeTTL: true})
+	queued(t, r.other, "early", 1) // it does not wait in the local queue
 	release(t, got)
 	release(t, next.granted(t))
 }
@@ -85,7 +85,7 @@ func TestHeirAsksForTheRestOfItsTTL(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 5 * time.Second})
 	held := must(t, r.one, "early", Request{})
-	heir := inLine(t, r.other, "early", Request{TTL: time.Minute}, 1)
+	heir := startWaiter(t, r.other, "early", Request{TTL: time.Minute}, 1)
 	release(t, held)
 	got := heir.granted(t)
 	expect.Eventually(t, "it counts on more than a window", func() bool { return got.Validity() > 5*time.Second })
@@ -101,11 +101,11 @@ func TestHeirAsksForTheRestOfItsTTL(t *testing.T) {
 }
 
 // One that cannot ask ends with its window, and the lock goes to the next.
-func TestHeirThatCanNotAskEndsWithItsWindow(t *testing.T) {
+func TestHeirThatCannotAskEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 5 * time.Second})
 	held := must(t, r.one, "early", Request{})
-	heir := inLine(t, r.other, "early", Request{TTL: time.Minute}, 1)
+	heir := startWaiter(t, r.other, "early", Request{TTL: time.Minute}, 1)
 	r.cut.Store(true)
 	release(t, held)
 	got := heir.granted(t)
@@ -123,32 +123,32 @@ func TestHeirThatCanNotAskEndsWithItsWindow(t *testing.T) {
 	release(t, after)
 }
 
-// A message is worth a grant only where the look that it names says how much of the window is left
-// at least, and that is enough.
-func TestNewsThatIsNoGrant(t *testing.T) {
+// A notification counts as a grant only if the poll that it names shows how much of the window
+// remains at least, and that is enough.
+func TestNotificationThatIsNoGrant(t *testing.T) {
 	t.Parallel()
 	const window = 30 * time.Second
-	look2 := func(ago time.Duration) look { return look{2, time.Now().Add(-ago)} }
-	told := news{fence: 7, look: 2, now: time.Now()}
+	poll2 := func(ago time.Duration) poll { return poll{2, time.Now().Add(-ago)} }
+	told := notification{fence: 7, poll: 2, now: time.Now()}
 	for _, row := range []struct {
 		name   string
 		config Config
 		ack    int
 		a      asker
-		told   news
+		told   notification
 		want   bool
 	}{
-		{"a grant", Config{}, 0, asker{enters: true, waited: look2(0)}, told, true},
-		{"half of the window is over", Config{}, 0, asker{enters: true, waited: look2(window/2 + time.Second)}, told, false},
-		{"not quite half of it", Config{}, 0, asker{enters: true, waited: look2(window/2 - time.Second)}, told, true},
-		{"an earlier look, whose lease is over or not", Config{}, 0, asker{enters: true, waited: look{3, time.Now()}}, told, false},
-		{"a look whose answer has not come", Config{}, 0, asker{enters: true, waited: look{1, time.Now()}}, told, false},
-		{"no look was answered", Config{}, 0, asker{enters: true}, told, false},
-		{"the wall clock has gone on, as after a suspend", Config{}, 0, asker{enters: true, waited: look{2, time.Now().Round(0).Add(-window)}}, told, false},
-		{"the grant is wanted as a value", Config{}, 0, asker{waited: look2(0)}, told, false},
-		{"replicas are to confirm it", Config{}, 1, asker{enters: true, waited: look2(0)}, told, false},
-		{"a longer margin is wanted", Config{Margin: window/10 + 1}, 0, asker{enters: true, waited: look2(0)}, told, false},
-		{"a TTL that is shorter than the window", Config{}, 0, asker{enters: true, waited: look2(2 * time.Second), Request: Request{TTL: 3 * time.Second}}, told, false},
+		{"a grant", Config{}, 0, asker{enters: true, waited: poll2(0)}, told, true},
+		{"half of the window is over", Config{}, 0, asker{enters: true, waited: poll2(window/2 + time.Second)}, told, false},
+		{"not quite half of it", Config{}, 0, asker{enters: true, waited: poll2(window/2 - time.Second)}, told, true},
+		{"an earlier poll, whose lease is over or not", Config{}, 0, asker{enters: true, waited: poll{3, time.Now()}}, told, false},
+		{"a poll whose answer has not come", Config{}, 0, asker{enters: true, waited: poll{1, time.Now()}}, told, false},
+		{"no poll was answered", Config{}, 0, asker{enters: true}, told, false},
+		{"the wall clock has gone on, as after a suspend", Config{}, 0, asker{enters: true, waited: poll{2, time.Now().Round(0).Add(-window)}}, told, false},
+		{"the grant is wanted as a value", Config{}, 0, asker{waited: poll2(0)}, told, false},
+		{"replicas are to confirm it", Config{}, 1, asker{enters: true, waited: poll2(0)}, told, false},
+		{"a longer margin is wanted", Config{Margin: window/10 + 1}, 0, asker{enters: true, waited: poll2(0)}, told, false},
+		{"a TTL that is shorter than the window", Config{}, 0, asker{enters: true, waited: poll2(2 * time.Second), Request: Request{TTL: 3 * time.Second}}, told, false},
 	} {
 		row.config.Window = window
 		if row.a.TTL == 0 {
@@ -163,21 +163,21 @@ func TestNewsThatIsNoGrant(t *testing.T) {
 	}
 }
 
-// A stale message, of a window that has passed, has its waiter look, and does not give it what is
-// another's.
-func TestStaleNewsGivesNothing(t *testing.T) {
+// A stale notification, of a window that has passed, makes its waiter poll, and does not grant it
+// another holder's lock.
+func TestStaleNotificationGrantsNothing(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
 	held := must(t, r.one, "early", Request{})
-	heir := inLine(t, r.other, "early", Request{TTL: time.Minute}, 1)
+	heir := startWaiter(t, r.other, "early", Request{TTL: time.Minute}, 1)
 	before := r.asked.Load()
-	r.other.post.mu.Lock()
-	for _, told := range r.other.post.waiting {
-		// its first look waited for nothing
-		wake(told, news{fence: 1 << 52, look: 1, now: time.Now()})
+	r.other.notifier.mu.Lock()
+	for _, notified := range r.other.notifier.waiting {
+		// its first poll waited for nothing
+		wake(notified, notification{fence: 1 << 52, poll: 1, now: time.Now()})
 	}
-	r.other.post.mu.Unlock()
-	expect.Eventually(t, "it looks", func() bool { return r.asked.Load() > before })
+	r.other.notifier.mu.Unlock()
+	expect.Eventually(t, "it polls", func() bool { return r.asked.Load() > before })
 	heir.stillWaits(t)
 	release(t, held)
 	if got := heir.granted(t); got.Fence() <= held.Fence() || got.Fence() == 1<<52 {
@@ -187,20 +187,20 @@ func TestStaleNewsGivesNothing(t *testing.T) {
 	}
 }
 
-func FuzzReadNews(f *testing.F) {
+func FuzzParseNotification(f *testing.F) {
 	for _, text := range []string{"", "t", "t 5 1700000000000 1", "t 5 1700000000000", "t 5 1700000000000 1 2", "t 0 1 1", "t -5 1 1", "t 5 1 0", " 5 1 1", "t  5 1 1", "t x y z", "t 9223372036854775808 1 1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		token, what := readNews(text)
+		token, what := parseNotification(text)
 		if strings.Contains(token, " ") || what.handed || !what.sent.IsZero() {
-			t.Errorf("readNews(%q): got token %q and %+v, want a token of one word, not handed, never sent", text, token, what)
+			t.Errorf("parseNotification(%q): got token %q and %+v, want a token of one word, not handed, never sent", text, token, what)
 		}
-		if what == (news{}) {
+		if what == (notification{}) {
 			return
 		}
-		written := token + " " + strconv.FormatInt(what.fence, 10) + " " + strconv.FormatInt(what.now.UnixMilli(), 10) + " " + strconv.FormatInt(what.look, 10)
-		if again, same := readNews(written); what.fence <= 0 || what.look <= 0 || again != token || same != what {
+		written := token + " " + strconv.FormatInt(what.fence, 10) + " " + strconv.FormatInt(what.now.UnixMilli(), 10) + " " + strconv.FormatInt(what.poll, 10)
+		if again, same := parseNotification(written); what.fence <= 0 || what.poll <= 0 || again != token || same != what {
 			t.Errorf("%q: %q %+v, again %q %+v", text, token, what, again, same)
 		}
 	})

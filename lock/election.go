@@ -9,9 +9,9 @@ import (
 	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
-// Election chooses one leader among those who campaign under one name. It is a lock by that name:
-// who holds it leads, and who waits for it stands for election. It is safe for concurrent use; each
-// campaign is one of its own.
+// Election chooses one leader among the candidates under one name. It is a lock by that name: the
+// holder leads, and the waiters are the candidates. It is safe for concurrent use; campaigns are
+// independent of one another.
 type Election struct {
 	locks *Locks
 	name  string
@@ -26,29 +26,30 @@ func (l *Locks) Election(name string) *Election { return &Election{l, name} }
 func (e *Election) Campaign(ctx context.Context, request Request) (*Lock, error) {
 	request.Mode, request.Capacity, request.Permits, request.WholeTTL = Exclusive, 0, 0, true
 	if request.Token == "" {
-		// a leader is not followed within his process without observers seeing it
+		// observers must see each leader, also when the next one is in the same process
 		request.Token = secret.New()
 	}
 	return e.locks.Acquire(ctx, e.name, request)
 }
 
-// Resign gives leadership up, to the candidate who has stood for longest. ErrLost: it did not lead
-// any more.
+// Resign gives leadership up, to the candidate that has waited for longest. ErrLost: it did not
+// lead any more.
 func (e *Election) Resign(ctx context.Context, leadership *Lock) error {
 	return leadership.Release(ctx)
 }
 
-// Leader is who leads, by the Redis server.
+// Leader is the current leader, by the Redis server.
 type Leader struct {
 	Owner string
 	Fence int64 // the term: it rises with each leader
 	Since time.Time
 }
 
-// ErrNoLeader means that nobody leads now.
-var ErrNoLeader = errors.New("lock: nobody leads")
+// ErrNoLeader means that there is no leader now.
+var ErrNoLeader = errors.New("lock: there is no leader")
 
-// Leader asks who leads now. ErrNoLeader: nobody does. By the time it is told, another may.
+// Leader returns the current leader, or ErrNoLeader. It may have changed by the time the call
+// returns.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	found, err := e.locks.Get(ctx, e.name)
 	switch {
@@ -61,10 +62,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{Owner: holder.Owner, Fence: holder.Fence, Since: holder.Since}, nil
 }
 
-// Leaders tells the leader there is, and each that follows, until the context ends or the loop is
-// left. It looks twice in a claim window ([Config].Window), so a leader of a moment may go unseen.
-// ErrNoLeader is told once for each time without a leader, and so is another error, after which it
-// goes on.
+// Leaders yields the current leader and each that follows, until the context ends or the loop is
+// left. It polls twice in a claim window ([Config].Window), so it may miss a short leadership. It
+// yields ErrNoLeader once for each time without a leader, and any other error once, and goes on.
 func (e *Election) Leaders(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var last Leader
@@ -74,8 +74,8 @@ func (e *Election) Leaders(ctx context.Context) iter.Seq2[Leader, error] {
 			if ctx.Err() != nil {
 				return
 			}
-			news := first || leader != last || (err == nil) != (fault == nil) || errors.Is(err, ErrNoLeader) != errors.Is(fault, ErrNoLeader)
-			if news && !yield(leader, err) {
+			changed := first || leader != last || (err == nil) != (fault == nil) || errors.Is(err, ErrNoLeader) != errors.Is(fault, ErrNoLeader)
+			if changed && !yield(leader, err) {
 				return
 			}
 			last, fault = leader, err

@@ -9,14 +9,14 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// What a lock can answer besides redisstore's own errors.
+// The answers of a lock besides redisstore's own errors.
 var (
 	ErrHeld     = redisstore.Refusal("lock: held by others")
 	ErrLost     = redisstore.Loss("lock: it is no longer yours")
 	ErrRequest  = redisstore.Refusal("lock: the request is not valid")
 	ErrCapacity = redisstore.Refusal("lock: in use with another number of permits")
 	ErrInDoubt  = redisstore.Refusal("lock: leases that are still open may have been lost")
-	ErrNoHolder = redisstore.Refusal("lock: nobody holds it with that fence")
+	ErrNoHolder = redisstore.Refusal("lock: no holder has that fence")
 )
 
 // Causes with which the context of a [Lock] ends, beside ErrLost alone and the causes of the
@@ -32,14 +32,14 @@ var (
 // errLate is the cause of an end by the clock.
 var errLate = fmt.Errorf("%w: %w", ErrLost, ErrDeadline)
 
-// Held is [ErrHeld] with what is known of the holder.
-type Held struct {
+// HeldError is [ErrHeld] with what is known of the holder.
+type HeldError struct {
 	Since time.Time     // when the holder got it; zero if that is not known
 	Left  time.Duration // until its lease ends, unless it is renewed; negative if that is not known
 }
 
-// Error says since when it is held.
-func (h *Held) Error() string {
+// Error reports since when the lock is held.
+func (h *HeldError) Error() string {
 	if h.Since.IsZero() {
 		return ErrHeld.Error()
 	}
@@ -47,39 +47,39 @@ func (h *Held) Error() string {
 }
 
 // RetryAfter returns Left, and 0 if that is not known.
-func (h *Held) RetryAfter() time.Duration { return max(h.Left, 0) }
+func (h *HeldError) RetryAfter() time.Duration { return max(h.Left, 0) }
 
-// Unwrap gives ErrHeld.
-func (h *Held) Unwrap() error { return ErrHeld }
+// Unwrap returns ErrHeld.
+func (h *HeldError) Unwrap() error { return ErrHeld }
 
-// OtherCapacity is [ErrCapacity] with the number of permits that the lock has now.
-type OtherCapacity struct{ Capacity int }
+// CapacityError is [ErrCapacity] with the number of permits that the lock has now.
+type CapacityError struct{ Capacity int }
 
-// Error says the number.
-func (o *OtherCapacity) Error() string { return fmt.Sprintf("%v: it has %d", ErrCapacity, o.Capacity) }
+// Error reports the number of permits.
+func (o *CapacityError) Error() string { return fmt.Sprintf("%v: it has %d", ErrCapacity, o.Capacity) }
 
-// Unwrap gives ErrCapacity.
-func (o *OtherCapacity) Unwrap() error { return ErrCapacity }
+// Unwrap returns ErrCapacity.
+func (o *CapacityError) Unwrap() error { return ErrCapacity }
 
-// InDoubt is [ErrInDoubt] with the time until every lease that may be open has ended.
-type InDoubt struct{ Wait time.Duration }
+// InDoubtError is [ErrInDoubt] with the time until every lease that may be open has ended.
+type InDoubtError struct{ Wait time.Duration }
 
-// Error says how long to wait.
-func (d *InDoubt) Error() string {
+// Error reports how long to wait.
+func (d *InDoubtError) Error() string {
 	return fmt.Sprintf("%v: Redis was restarted or replaced; nothing is granted for %v", ErrInDoubt, d.Wait)
 }
 
 // RetryAfter returns Wait.
-func (d *InDoubt) RetryAfter() time.Duration { return d.Wait }
+func (d *InDoubtError) RetryAfter() time.Duration { return d.Wait }
 
-// Unwrap gives ErrInDoubt.
-func (d *InDoubt) Unwrap() error { return ErrInDoubt }
+// Unwrap returns ErrInDoubt.
+func (d *InDoubtError) Unwrap() error { return ErrInDoubt }
 
-// refusal is the error that a reply of lock_enter stands for. Waiting in line is held, too.
+// refusal is the error for a reply of lock_enter. A place in the queue counts as held, too.
 func refusal(reply redisstore.Reply) error {
 	switch reply.Word() {
 	case "held":
-		held := &Held{}
+		held := &HeldError{}
 		if err := reply.Scan(&held.Since, &held.Left); err != nil {
 			return err
 		}
@@ -88,19 +88,19 @@ func refusal(reply redisstore.Reply) error {
 		}
 		return held
 	case "waiting":
-		held, place := &Held{}, 0
+		held, place := &HeldError{}, 0
 		if err := reply.Scan(&place, &held.Left); err != nil {
 			return err
 		}
 		return held
 	case "capacity":
-		other := &OtherCapacity{}
+		other := &CapacityError{}
 		if err := reply.Scan(&other.Capacity); err != nil {
 			return err
 		}
 		return other
 	case "doubt":
-		doubt := &InDoubt{}
+		doubt := &InDoubtError{}
 		if err := reply.Scan(&doubt.Wait); err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func ExampleCheckFenceSQL() {
 		fmt.Println(who, "writes", balance)
 	}
 
-	// nobody renews it, as if its process stood still
+	// it is not renewed, as if its process were paused
 	paused, err := locks.Grant(ctx, "ann", lock.Request{TTL: lock.MinTTL}, false)
 	if err != nil {
 		log.Fatal(err)

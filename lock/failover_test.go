@@ -26,7 +26,7 @@ func TestFailoverLosesNeitherTheHolderNorTheQueue(t *testing.T) {
 	for _, mode := range []Mode{Exclusive, Shared} {
 		const ttl = 45 * time.Second // a failover takes seconds
 		held := must(t, mine, "over", Request{TTL: ttl, Mode: mode})
-		second, third := inLine(t, others, "over", Request{}, 1), inLine(t, mine, "over", Request{}, 2)
+		second, third := startWaiter(t, others, "over", Request{}, 1), startWaiter(t, mine, "over", Request{}, 2)
 		old := set.Master()
 		old.Kill()
 		set.WaitForMaster(old)
@@ -49,8 +49,7 @@ func TestFailoverLosesNeitherTheHolderNorTheQueue(t *testing.T) {
 	}
 }
 
-// A master of a cluster dies, of which only one replica is left, while a lock of its slot is held
-// and waited for.
+// A master of a cluster with only one replica dies while a lock of its slot is held and waited for.
 func TestFailoverOfAClustersMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
@@ -58,7 +57,7 @@ func TestFailoverOfAClustersMaster(t *testing.T) {
 	mine, others := open(t, store, Config{}), open(t, store, Config{})
 	const ttl = 45 * time.Second // a failover takes seconds
 	held := must(t, mine, "over", Request{TTL: ttl})
-	next := inLine(t, others, "over", Request{}, 1)
+	next := startWaiter(t, others, "over", Request{}, 1)
 	old := cluster.MasterOf(mine.Key("over"))
 	pipe := old.Client().Pipeline()
 	pipe.Set(t.Context(), mine.Key("over")+":copied", 1, 0)

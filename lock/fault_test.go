@@ -20,7 +20,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Plain clients of redislock and ours exclude each other, whoever was first and in every mode.
+// Plain clients of redislock and ours exclude each other, in either order and in every mode.
 func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	server, cluster := redistest.Start(t), redistest.StartCluster(t, 3, 0)
@@ -57,7 +57,7 @@ func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 				if left := got.Holders[0].Until.Sub(got.Now); left > time.Minute {
 					t.Errorf("lease of a plain client's lock: got %v, want 1m at most", left)
 				}
-				waiter := inLine(t, locks, "both", request, 1)
+				waiter := startWaiter(t, locks, "both", request, 1)
 				if err := theirs.Refresh(ctx, time.Minute, nil); err != nil {
 					t.Fatal(err)
 				}
@@ -65,7 +65,7 @@ func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 				if err := theirs.Release(ctx); err != nil {
 					t.Fatal(err)
 				}
-				next := waiter.granted(t) // it looked by itself
+				next := waiter.granted(t) // it polled
 				rising(t, held.Fence(), next.Fence())
 				release(t, next)
 				if _, err := plain.Obtain(ctx, key, time.Minute, nil); err != nil {
@@ -100,9 +100,9 @@ func TestOldTokenDoesNotMeetAPlainClientsLock(t *testing.T) {
 	wantIs(t, err, ErrHeld)
 }
 
-// The link of a holder is cut: it is told before anybody else can hold, although no reply ever
-// comes.
-func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
+// The connection of a holder is cut: its context ends before another can hold, although no reply
+// ever comes.
+func TestContextOfTheHolderEndsBeforeAnotherCanHold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var cut atomic.Bool
@@ -117,7 +117,7 @@ func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 	for _, request := range []Request{{TTL: 5 * time.Second}, {TTL: 5 * time.Second, Mode: Shared}} {
 		cut.Store(false)
 		held := must(t, remote, "cut", request)
-		next := inLine(t, near, "cut", Request{}, 1)
+		next := startWaiter(t, near, "cut", Request{}, 1)
 		cut.Store(true)
 		heir := next.granted(t)
 		if held.Context().Err() == nil || held.Validity() > 0 {
@@ -127,20 +127,20 @@ func TestHolderIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 		wantIs(t, context.Cause(held.Context()), ErrLost, keepalive.ErrDeadline)
 		rising(t, held.Fence(), heir.Fence())
 		release(t, heir)
-		_ = held.Release(t.Context()) // to nobody
+		_ = held.Release(t.Context()) // it reaches no server
 	}
 }
 
-// A subscription is lost just when the lock is handed over. The waiter hears of it when the
-// connection is there again.
-func TestMessageMissedDuringAReconnectStallsNobody(t *testing.T) {
+// A subscription is lost just when the lock is handed over. The waiter learns of it when the
+// connection is back.
+func TestMessageMissedDuringAReconnectStallsNoWaiter(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	for range 5 {
 		held := must(t, locks, "missed", Request{})
-		next := inLine(t, others, "missed", Request{}, 1)
+		next := startWaiter(t, others, "missed", Request{}, 1)
 		if err := server.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,8 @@ func TestStallOfAFreeLockHangsNoWaiter(t *testing.T) {
 		select {
 		case lock := <-next.result:
 			_ = lock.Release(t.Context()) // which may be too late for its store as well
-		case err := <-next.err: // the answer was not there in time: nobody knows, and the lock is given back
+		// the answer was late: the outcome is unknown, and the lock is given back
+		case err := <-next.err:
 			wantIs(t, err, redisstore.ErrUnknownOutcome)
 		}
 		resumed.Stop()
@@ -174,14 +175,14 @@ func TestStallOfAFreeLockHangsNoWaiter(t *testing.T) {
 	}
 }
 
-// Waiters go on waiting while Redis is restarted without anything, and are all served.
+// Waiters keep waiting while Redis is restarted without data, and are all served.
 func TestWaitersOutliveARestart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	held := must(t, locks, "restart", Request{})
-	a, b := inLine(t, locks, "restart", Request{}, 1), inLine(t, others, "restart", Request{}, 2)
+	a, b := startWaiter(t, locks, "restart", Request{}, 1), startWaiter(t, others, "restart", Request{}, 2)
 	server.RestartEmpty()
 	var first, second *Lock
 	select {
@@ -215,7 +216,8 @@ func TestOutageIsAClearError(t *testing.T) {
 	}
 }
 
-// Without the replicas that were asked for a grant does not count, and is given back.
+// A grant without the acknowledgement of replicas that was asked for does not count, and is given
+// back.
 func TestGrantThatIsNotAcknowledgedDoesNotCount(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -228,7 +230,7 @@ func TestGrantThatIsNotAcknowledgedDoesNotCount(t *testing.T) {
 	}
 }
 
-// The reply to the obtaining is lost. The same token asked again gets what was granted.
+// The reply to the first request is lost. The same token asked again gets the same grant.
 func TestLostReplyIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -269,7 +271,7 @@ func TestEveryKeyOfALockExpires(t *testing.T) {
 	for i, request := range []Request{{}, {Mode: Shared}, {Capacity: 2}} {
 		name := string(rune('a' + i))
 		held = append(held, must(t, locks, name, request))
-		inLine(t, locks, name, Request{}, 1)
+		startWaiter(t, locks, name, Request{}, 1)
 	}
 	expect.Eventually(t, "the names are listed", func() bool {
 		names, err := locks.Names(t.Context(), "", "", 10)
@@ -322,8 +324,8 @@ func TestMarkersLieInTheSlotsOfTheirLocks(t *testing.T) {
 	}
 }
 
-// Within one process a release passes the whole grant on: the heir sends nothing before it holds. A
-// heir of another process claims its own.
+// Within one process a release passes the whole grant on: the heir sends nothing before it holds.
+// An heir in another process claims its own.
 func TestReleasePassesTheGrantOnWithinAProcess(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -339,8 +341,8 @@ func TestReleasePassesTheGrantOnWithinAProcess(t *testing.T) {
 	for _, request := range []Request{{Owner: "the-heir"}, {Owner: "the-heir", Mode: Shared, TTL: time.Minute}} {
 		entered.Store(0)
 		held := must(t, locks, "near", Request{})
-		next := inLine(t, locks, "near", request, 1)
-		last := inLine(t, far, "near", Request{}, 2)
+		next := startWaiter(t, locks, "near", request, 1)
+		last := startWaiter(t, far, "near", Request{}, 2)
 		asked := entered.Load()
 		release(t, held)
 		heir := next.granted(t)

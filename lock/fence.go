@@ -7,14 +7,14 @@ import (
 
 // CheckFence is for a resource that is kept in Redis: the Lua function check_fence(key, fence), to
 // be put before a script that writes the resource. It reports whether a holder with that fence may
-// write, and if so notes the fence in the key, which lies beside the resource, in the same slot,
-// and is never deleted before it:
+// write, and if so records the fence in the key. The key lies in the slot of the resource and is
+// never deleted before it:
 //
 //	if not check_fence(KEYS[1], ARGV[1]) then return 'overtaken' end
 //	redis.call('SET', KEYS[2], ARGV[2])
 //
-// A fence is below 2^53, so a Lua number holds it. Equal is allowed: one holder writes as often as
-// it likes.
+// A fence is below 2^53, so a Lua number holds it. Equal is allowed: one holder may write any
+// number of times.
 const CheckFence = `local function check_fence(key, fence)
   if tonumber(fence) < tonumber(redis.call('GET', key) or '0') then
     return false

@@ -13,9 +13,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Grant is a lock that was granted, as a value: whoever has Name, Token and Fence can renew and
-// release it, from any process. Nothing renews it by itself, and nothing tells when it ends: for
-// work in this process use [Locks.Acquire].
+// Grant is a lock that was granted, as a value: any process that has Name, Token and Fence can
+// renew and release it. It is not renewed by itself, and its end is not reported: for work in this
+// process use [Locks.Acquire].
 type Grant struct {
 	Name  string
 	Token string // secret: it proves the grant
@@ -24,8 +24,8 @@ type Grant struct {
 
 	Since, Until, Now time.Time // by the Redis server, at the last reply
 
-	sent time.Time     // the local moment before the last confirmed request was sent
-	good time.Duration // for how long from then it is good; 0 = TTL
+	sent time.Time     // the local time before the last confirmed request was sent
+	good time.Duration // how long from then it is good; 0 = TTL
 	// redislock's part of an exclusive lock; nil if another process obtained it
 	held *redislock.Lock
 	keys []string // of the lock with the name that it was granted under
@@ -38,7 +38,7 @@ func (g Grant) goodFor() time.Duration {
 	return g.good
 }
 
-// asker is a request on its way.
+// asker is a request under way.
 type asker struct {
 	Request
 
@@ -47,21 +47,21 @@ type asker struct {
 	sent time.Time       // before the newest attempt
 	held *redislock.Lock // of the attempt that was granted
 
-	alone  bool     // it is handed nothing on within this process, and hands nothing on
-	kind   sameness // what it has in common with others of its line, if it is not alone
+	alone  bool     // it takes no part in handing on within this process
+	kind   sameness // what it has in common with the others of its local queue, if it is not alone
 	placed bool     // it may have a place in the queue at Redis
-	// it may begin with what a message says, before it has asked for its grant: see accept
-	enters bool
-	looks  int64         // how often it has asked
-	waited look          // that was answered: wait
-	turn   chan struct{} // closed when it was handed a lease on; nil if it never waits for that
-	told   chan struct{} // closed when it is to ask Redis
-	asks   bool          // it does so; under the mutex of the lines, as is what follows
-	handed *lease        // what it was handed on
+	// it may begin with a notification, before it has asked for its grant: see accept
+	enters  bool
+	polls   int64         // how often it has asked
+	waited  poll          // the poll that was answered: wait
+	turn    chan struct{} // closed when a lease was handed on to it; nil if it never waits for that
+	mustAsk chan struct{} // closed when it has to ask Redis
+	asks    bool          // it does so; under the mutex of the queues, as is what follows
+	handed  *lease        // the lease that was handed on to it
 }
 
-// look is one question of a request.
-type look struct {
+// poll is one question of a request to Redis.
+type poll struct {
 	number int64
 	sent   time.Time
 }
@@ -82,29 +82,28 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 	return a, nil
 }
 
-// enter asks once. With an inbox the request waits in line.
+// enter asks once. With an inbox the request joins the queue.
 func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
-	a.looks++
+	a.polls++
 	args := []any{
-		&a.Token, &a.Owner, a.Mode.letter(), a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, &l.terms, a.looks,
+		&a.Token, &a.Owner, a.Mode.letter(), a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox, a.Permits, a.Capacity, &l.settings, a.polls,
 	}
 	a.sent = time.Now()
 	if a.Mode != Exclusive {
 		return l.run(ctx, scripts.LockEnter, a.keys, args...)
 	}
-	behind := &redisstore.Behind{Script: scripts.LockEnter, Keys: a.keys, Args: args, Done: "granted"}
-	held, err := l.client.Obtain(behind.With(ctx), a.keys[0], a.TTL, &redislock.Options{Token: a.Token, Metadata: a.Owner})
-	if err != nil && (behind.Reply == nil || !errors.Is(err, redislock.ErrNotObtained)) {
+	chained := &redisstore.Behind{Script: scripts.LockEnter, Keys: a.keys, Args: args, Done: "granted"}
+	held, err := l.client.Obtain(chained.With(ctx), a.keys[0], a.TTL, &redislock.Options{Token: a.Token, Metadata: a.Owner})
+	if err != nil && (chained.Reply == nil || !errors.Is(err, redislock.ErrNotObtained)) {
 		return nil, err
 	}
 	a.held = held
-	return behind.Reply, nil
+	return chained.Reply, nil
 }
 
-// enterInFull asks once, and waits for the answer even if the context ends meanwhile, for as long
-// as a store's call may take at most. A request that is left alone arrives when it likes: behind
-// the one that takes it back, for all anybody knows, and then the lock is held by nobody until its
-// TTL has passed.
+// enterInFull asks once. It waits for the answer even if the context ends meanwhile, for one
+// timeout of the store at most. A request that is not waited for may arrive after the one that
+// takes it back: then the lock is taken, without a holder, until its TTL has passed.
 func (l *Locks) enterInFull(ctx context.Context, a *asker, inbox string) (redisstore.Reply, error) {
 	if ctx.Err() == nil {
 		ctx = context.WithoutCancel(ctx)
@@ -112,7 +111,7 @@ func (l *Locks) enterInFull(ctx context.Context, a *asker, inbox string) (rediss
 	return l.enter(ctx, a, inbox)
 }
 
-// granted is the grant that a reply tells.
+// granted returns the grant in a reply.
 func (a *asker) granted(reply redisstore.Reply) (Grant, error) {
 	if reply.Word() != "granted" {
 		return Grant{}, refusal(reply)
@@ -129,8 +128,8 @@ func (a *asker) granted(reply redisstore.Reply) (Grant, error) {
 	}, nil
 }
 
-// Grant asks for a lock and returns the grant as a value; with wait it stands in line, as Acquire
-// does. The errors are those of Acquire.
+// Grant asks for a lock and returns the grant as a value; with wait it queues, as Acquire does. The
+// errors are those of Acquire.
 func (l *Locks) Grant(ctx context.Context, name string, request Request, wait bool) (Grant, error) {
 	a, err := l.ask(name, request)
 	if err != nil {
@@ -145,29 +144,29 @@ func (l *Locks) Grant(ctx context.Context, name string, request Request, wait bo
 
 // grant asks Redis.
 func (l *Locks) grant(ctx context.Context, a *asker, wait bool) (Grant, error) {
-	if wait && l.post.listens() {
-		told, forget := l.post.expect(a.Token)
+	if wait && l.notifier.listens() {
+		notified, forget := l.notifier.expect(a.Token)
 		defer forget()
-		return l.stand(ctx, a, told)
+		return l.waitInQueue(ctx, a, notified)
 	}
 	reply, err := l.enterInFull(ctx, a, "")
 	if err != nil {
-		l.lines.scatter(a)
+		l.queues.askAll(a)
 		l.abandon(ctx, a, err)
 		return Grant{}, err
 	}
 	if word := reply.Word(); !wait || (word != "held" && word != "doubt") {
 		return a.granted(reply)
 	}
-	told, forget := l.post.expect(a.Token)
+	notified, forget := l.notifier.expect(a.Token)
 	defer forget()
-	l.post.listen(ctx, l)
-	return l.stand(ctx, a, told)
+	l.notifier.listen(ctx, l)
+	return l.waitInQueue(ctx, a, notified)
 }
 
-// Renew moves the end of a grant's lease to one TTL from now and returns the grant as it is then.
-// Name and Token name the grant; Fence, if it is not 0, has to be its own; TTL 0 is DefaultTTL.
-// ErrLost: it has ended, was released or broken, or is another's. An ended lease is never revived.
+// Renew extends a grant's lease to one TTL from now and returns the renewed grant. Name and Token
+// name the grant; Fence, if it is not 0, has to match; TTL 0 is DefaultTTL. ErrLost: the lease has
+// ended, was released or broken, or is another holder's. An ended lease is never revived.
 func (l *Locks) Renew(ctx context.Context, grant Grant) (Grant, error) {
 	renewed, err := l.extend(ctx, grant)
 	if err == nil {
@@ -209,16 +208,16 @@ func (l *Locks) renew(ctx context.Context, grant Grant) (redisstore.Reply, error
 	if grant.held == nil {
 		return l.run(ctx, scripts.LockRenew, keys, args...)
 	}
-	behind := &redisstore.Behind{Script: scripts.LockRenew, Keys: keys, Args: args, Done: "ok"}
-	err := grant.held.Refresh(behind.With(ctx), grant.TTL, nil)
-	if behind.Reply != nil {
-		return behind.Reply, nil
+	chained := &redisstore.Behind{Script: scripts.LockRenew, Keys: keys, Args: args, Done: "ok"}
+	err := grant.held.Refresh(chained.With(ctx), grant.TTL, nil)
+	if chained.Reply != nil {
+		return chained.Reply, nil
 	}
 	return nil, err
 }
 
-// Release gives a grant back; a lock that others wait for goes to the next of them. ErrLost: it had
-// ended before, was released, or is another's.
+// Release gives a grant back; the lock goes to the next waiter, if there is one. ErrLost: the lease
+// had ended before, was released, or is another holder's.
 func (l *Locks) Release(ctx context.Context, grant Grant) error {
 	free, err := l.giveLease(ctx, l.keys(grant.Name), grant.Token)
 	if free {
@@ -227,17 +226,17 @@ func (l *Locks) Release(ctx context.Context, grant Grant) error {
 	return err
 }
 
-// leave gives back what a token has, a lock or a place in the queue, and tells those of this
-// process who have got it.
+// leave gives back a token's lock or its place in the queue, and notifies the waiters of this
+// process that have got the lock.
 func (l *Locks) leave(ctx context.Context, keys []string, token string) error {
 	_, err := l.giveLease(ctx, keys, token)
 	return err
 }
 
-// giveLease is leave, and reports whether only the token held the lock.
+// giveLease is leave, and also reports whether the token was the only holder.
 func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (free bool, err error) {
 	sent := time.Now()
-	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.post.address(), &l.terms)
+	reply, err := l.run(ctx, scripts.LockLeave, keys, token, l.notifier.address(), &l.settings)
 	if err != nil {
 		return false, err
 	}
@@ -245,12 +244,12 @@ func (l *Locks) giveLease(ctx context.Context, keys []string, token string) (fre
 	if !free && reply.Word() != "left" {
 		return false, refusal(reply)
 	}
-	return free, l.tellHeirs(reply, sent)
+	return free, l.notifyWaiters(reply, sent)
 }
 
-// tellHeirs tells the waiters of this process that have a lock by the reply to its release, which
-// was sent at that moment.
-func (l *Locks) tellHeirs(reply redisstore.Reply, sent time.Time) error {
+// notifyWaiters notifies the waiters of this process that got the lock in the reply to its release.
+// The release was sent at that time.
+func (l *Locks) notifyWaiters(reply redisstore.Reply, sent time.Time) error {
 	heirs := reply.Values()
 	if len(heirs) == 0 {
 		return nil
@@ -264,7 +263,7 @@ func (l *Locks) tellHeirs(reply redisstore.Reply, sent time.Time) error {
 		if err != nil {
 			return reply.Unexpected()
 		}
-		l.post.tell(heirs[i], news{fence: fence, now: now, sent: sent})
+		l.notifier.notify(heirs[i], notification{fence: fence, now: now, sent: sent})
 	}
 	return nil
 }

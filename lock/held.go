@@ -10,36 +10,35 @@ import (
 	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
-// Lock is a lock that this process holds and renews. Its context is the time in which it may be
-// counted on. It is safe for concurrent use.
+// Lock is a lock that this process holds and renews. Its context lasts for as long as the lock may
+// be counted on. It is safe for concurrent use.
 type Lock struct {
 	locks  *Locks
 	lease  *lease
 	turn   int   // how often the lease was handed on before
-	first  Grant // what it had of the lease at first
+	first  Grant // its grant at the beginning
 	keeper *keepalive.Keeper
 
 	release sync.Once
 	outcome error // of the release
 }
 
-// Acquire waits until the lock is granted, in the order in which those who wait have come (see the
-// package's text for who hands it on to whom), and holds it: it is renewed until Release, its loss,
-// or the end of the context. So the context is that of the work under the lock as well as of the
-// waiting; Request.Wait bounds the waiting alone. A request that is under way when the waiting ends
-// is waited for, for as long as a call of the store may take: else it could be granted behind its
-// own withdrawal.
+// Acquire waits until the lock is granted and holds it: it is renewed until Release, its loss, or
+// the end of the context. Waiters are served in the order of arrival, except for handing on: see
+// the package comment. So the context is that of the work under the lock as well as of the waiting;
+// Request.Wait bounds the waiting alone. A request that is under way when the waiting ends is
+// waited for, for one timeout of the store at most: else it could be granted after its withdrawal.
 //
-// The errors: a *Held after Request.Wait or with the context's cause, an *OtherCapacity, an
-// *InDoubt if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable (nothing
-// was done), redisstore.ErrUnknownOutcome (the lock may be held by nobody until its TTL has
-// passed).
+// The errors: a *HeldError after Request.Wait or with the context's cause, a *CapacityError, an
+// *InDoubtError if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable
+// (nothing was done), redisstore.ErrUnknownOutcome (the lock may be taken, without a holder, until
+// its TTL has passed).
 func (l *Locks) Acquire(ctx context.Context, name string, request Request) (*Lock, error) {
 	return l.hold(ctx, name, request, true)
 }
 
-// TryAcquire is Acquire without waiting: a lock that others hold, or wait for, is refused with a
-// *Held.
+// TryAcquire is Acquire without waiting: it returns a *HeldError if the lock is held or has
+// waiters.
 func (l *Locks) TryAcquire(ctx context.Context, name string, request Request) (*Lock, error) {
 	return l.hold(ctx, name, request, false)
 }
@@ -61,14 +60,14 @@ func (l *Locks) hold(ctx context.Context, name string, request Request, wait boo
 	return nil, errors.Join(err, lock.Release(ctx))
 }
 
-// begin has somebody hold a lease.
+// begin makes a Lock of a lease.
 func (l *Locks) begin(ctx context.Context, e *lease) *Lock {
-	k := &Lock{locks: l, lease: e, turn: l.lines.handings(e)}
+	k := &Lock{locks: l, lease: e, turn: l.queues.handings(e)}
 	k.first = e.current(k.turn)
 	k.keeper = keepalive.Start(ctx, k.first.sent, k.first.sent.Round(0), keepalive.Config{
 		TTL: k.first.TTL, First: k.first.good, Margin: l.config.Margin, Renew: k.renew, Strict: true, Late: errLate, Lost: isLost, Failed: k.failed,
 	})
-	l.lines.begun(k.keeper.Context(), e)
+	l.queues.begun(k.keeper.Context(), e)
 	if k.turn == 0 {
 		e.listing.start(l, e.grant)
 	}
@@ -94,21 +93,22 @@ func (k *Lock) renew(ctx context.Context) error {
 // Name is the lock's name.
 func (k *Lock) Name() string { return k.first.Name }
 
-// Token is the secret that proves the grant, until the release. A lock whose token was asked for is
-// not handed on within the process, since others may know it.
+// Token is the secret that proves the grant, until the release. Reading it ends handing on of this
+// lock within the process, since others may know the token from then on.
 func (k *Lock) Token() string {
-	if token := k.locks.lines.token(k); token != "" {
+	if token := k.locks.queues.token(k); token != "" {
 		return token
 	}
-	return secret.New() // it is the next one's, and this holder has none
+	return secret.New() // it is the next holder's, and this one has none
 }
 
-// Fence is the number that is larger for every later grant of this lock. Give it to the resource
-// with every write, so that it can refuse a holder that was overtaken: see [CheckFence].
+// Fence is a number that is larger than that of every earlier grant of this lock. Send it to the
+// resource with every write, so that the resource can refuse a holder that was overtaken: see
+// [CheckFence].
 func (k *Lock) Fence() int64 { return k.first.Fence }
 
-// Since is when it was granted, by the Redis server's clock; when it was handed on within the
-// process, by that clock as far as this one tells.
+// Since is when the lock was granted, by the Redis server's clock; if it was handed on within the
+// process, an estimate of that.
 func (k *Lock) Since() time.Time { return k.first.Since }
 
 // Context ends when the lock cannot be counted on any more. Its cause is what Err says.
@@ -117,12 +117,12 @@ func (k *Lock) Context() context.Context { return k.keeper.Context() }
 // Done is closed when the lock cannot be counted on any more.
 func (k *Lock) Done() <-chan struct{} { return k.keeper.Context().Done() }
 
-// Err is nil while the lock may be counted on, ErrReleased after Release; else it says why, and
-// wraps ErrLost unless the context that it was acquired with has ended.
+// Err is nil while the lock may be counted on, and ErrReleased after Release. Otherwise it is the
+// reason, which wraps ErrLost unless the context of Acquire has ended.
 func (k *Lock) Err() error {
 	cause := context.Cause(k.keeper.Context())
 	if cause == nil && k.keeper.Valid() <= 0 {
-		return errLate // its timer is about to say so
+		return errLate // its timer is about to end the context
 	}
 	return cause
 }
@@ -130,19 +130,19 @@ func (k *Lock) Err() error {
 // Validity is how long from now the lock may be counted on if no renewal is confirmed, by monotonic
 // and wall time; 0 or less: not any more. Just after another process has handed the lock over it is
 // less than a claim window, and soon most of the TTL: see [Request].WholeTTL. A process that was
-// paused hears of its loss late: look before each step that matters, and let the resource check the
-// fence.
+// paused learns of its loss late: check before each step that matters, and let the resource check
+// the fence.
 func (k *Lock) Validity() time.Duration { return k.keeper.Valid() }
 
-// Release ends the holding and gives the lock back, to the next who waits. It does so even if the
-// context has ended, within two seconds. ErrLost: it was not this holder's any more. After another
-// error the lock ends with its TTL. Releasing again does nothing and answers the same. Where it
-// hands the lock on within the process it asks nobody, and the error is nil unless the loss is
-// known already.
+// Release gives the lock back, to the next waiter if there is one. It does so even if the context
+// has ended, within two seconds. ErrLost: the lock had another holder, or none, by then. After
+// another error the lock ends with its TTL. Releasing again does nothing and returns the same. A
+// Release that hands the lock on within the process sends no request, and returns nil unless the
+// loss is known already.
 func (k *Lock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()
-		if !k.locks.lines.handOn(k.lease) {
+		if !k.locks.queues.handOn(k.lease) {
 			k.outcome = k.locks.release(ctx, k.lease)
 		}
 	})

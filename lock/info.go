@@ -13,23 +13,23 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// shown is how many waiters are told one by one.
+// shown is how many waiters are listed one by one.
 const shown = 100
 
-// Info is who holds a lock and who waits for it, at one moment of the server's time.
+// Info is the holders and waiters of a lock, at one instant of the server's time.
 type Info struct {
 	Now      time.Time
-	Mode     Mode     // "" if nobody holds it
+	Mode     Mode     // "" if it has no holder
 	Capacity int      // permits there are, with mode Permits
 	Fence    int64    // of the last grant that is remembered; 0 = none
-	Holders  []Holder // the one with the smallest fence first
-	Queue    int      // how many wait
+	Holders  []Holder // by fence, the smallest first
+	Queue    int      // number of waiters
 	Waiters  []Waiter // the first hundred of them, in order
 }
 
-// Holder is one who holds a lock. A plain client of redislock has no fence, no owner and no Since.
-// Where a lock was handed on within a process, Fence and Since are those with which the process got
-// it, and its holder's fence is up to sixteen larger.
+// Holder is one holder of a lock. A plain client of redislock has no fence, no owner and no Since.
+// If a lock was handed on within a process, Fence and Since are those of its first holder there,
+// and the current holder's fence is up to sixteen larger.
 type Holder struct {
 	Owner   string
 	Fence   int64
@@ -38,7 +38,7 @@ type Holder struct {
 	Permits int
 }
 
-// Waiter is one who waits for a lock.
+// Waiter is one waiter of a lock.
 type Waiter struct {
 	Owner   string
 	Mode    Mode
@@ -46,7 +46,7 @@ type Waiter struct {
 	Since   time.Time
 }
 
-// Get shows who holds a lock and who waits for it. A lock that nobody uses has no holders, and is
+// Get returns the holders and waiters of a lock. A lock that is not in use has no holders, and is
 // no error.
 func (l *Locks) Get(ctx context.Context, name string) (Info, error) {
 	if !names.Valid(name) {
@@ -79,7 +79,7 @@ func readInfo(reply redisstore.Reply) (Info, error) {
 	return info, nil
 }
 
-// read takes one record in, as lock_get shows it.
+// read adds one record of lock_get's reply.
 func (i *Info) read(words []string, holder bool) error {
 	if holder && len(words) == 5 {
 		numbers, err := numbers(words[:4])
@@ -127,14 +127,14 @@ func modeOf(letter string) Mode {
 }
 
 // Break takes a lock from the holder with that fence, as [Locks.Get] shows it; 0 is a plain client
-// of redislock. It returns a new fence, larger than the holder's: a resource that is told of it
-// refuses the holder from then on, who hears of it at its next renewal. The lock goes to the next
-// who waits. ErrNoHolder: nobody holds it with that fence.
+// of redislock. It returns a new fence, larger than the holder's: a resource that has seen it
+// refuses the holder from then on, and the holder learns of it at its next renewal. The lock goes
+// to the next waiter. ErrNoHolder: there is no holder with that fence.
 func (l *Locks) Break(ctx context.Context, name string, fence int64) (int64, error) {
 	if !names.Valid(name) {
 		return 0, fmt.Errorf("%w: name", ErrRequest)
 	}
-	reply, err := l.run(ctx, scripts.LockBreak, l.keys(name), fence, l.terms)
+	reply, err := l.run(ctx, scripts.LockBreak, l.keys(name), fence, l.settings)
 	if err != nil {
 		return 0, err
 	}

@@ -14,7 +14,7 @@ import (
 func shows(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{Owner: "ann"})
 	got := info(t, locks, "shown")
-	expect.Equal(t, "Get of a lock that nobody uses", got, Info{Now: got.Now}, cmpopts.EquateEmpty())
+	expect.Equal(t, "Get of a lock that is not in use", got, Info{Now: got.Now}, cmpopts.EquateEmpty())
 	expect.Equal(t, "it has no time of the server", got.Now.IsZero(), false)
 	held := must(t, locks, "shown", Request{TTL: time.Minute})
 	got = info(t, locks, "shown")
@@ -28,8 +28,8 @@ func shows(t *testing.T, store *redisstore.Store) {
 	if left := holder.Until.Sub(got.Now); left <= 0 || left > time.Minute {
 		t.Errorf("%v left", left)
 	}
-	writer := inLine(t, locks, "shown", Request{Owner: "bob", Capacity: 5, Permits: 2}, 1)
-	reader := inLine(t, locks, "shown", Request{Owner: "cid", Mode: Shared}, 2)
+	writer := startWaiter(t, locks, "shown", Request{Owner: "bob", Capacity: 5, Permits: 2}, 1)
+	reader := startWaiter(t, locks, "shown", Request{Owner: "cid", Mode: Shared}, 2)
 	got = info(t, locks, "shown")
 	expect.MustEqual(t, "number of waiters", got.Queue, 2)
 	first, second := got.Waiters[0], got.Waiters[1]
@@ -56,7 +56,7 @@ func breaks(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{})
 	for _, request := range []Request{{}, {Mode: Shared}} {
 		held := must(t, locks, "broken", request)
-		next := inLine(t, locks, "broken", Request{Capacity: 1}, 1)
+		next := startWaiter(t, locks, "broken", Request{Capacity: 1}, 1)
 		_, err := locks.Break(t.Context(), "broken", held.Fence()+1)
 		wantIs(t, err, ErrNoHolder)
 		_, err = locks.Break(t.Context(), "broken", 0)
@@ -80,8 +80,8 @@ func lists(t *testing.T, store *redisstore.Store) {
 	for _, name := range []string{"list.b", "list.a", "list.c", "other"} {
 		held = append(held, must(t, locks, name, Request{}))
 	}
-	names := func(prefix, behind string, n int) string {
-		names, err := locks.Names(t.Context(), prefix, behind, n)
+	names := func(prefix, after string, n int) string {
+		names, err := locks.Names(t.Context(), prefix, after, n)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,8 @@ import (
 // slow is how long a request about a lock takes from a process to Redis.
 const slow = 50 * time.Millisecond
 
-// farProcess is a process on a slow link, which knows when the last request about a lock left for
-// Redis.
+// farProcess is a process on a slow link, which records when the last request about a lock was sent
+// to Redis.
 type farProcess struct {
 	*Locks
 
@@ -46,9 +46,9 @@ func (p *farProcess) since() time.Duration {
 	return time.Since(p.left)
 }
 
-// A lease begins at Redis at some time between the request that granted it and the reply, and
-// nobody else knows when. So a holder counts from before the request was sent, whoever sent it.
-// Each row is a way of being granted a lock.
+// A lease begins at Redis at some time between the request that granted it and the reply; the
+// process cannot know when. So a holder counts from before that request was sent, also if another
+// sent it. Each row is a way of being granted a lock.
 func TestEveryGrantCountsFromBeforeItWasAskedFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -61,13 +61,13 @@ func TestEveryGrantCountsFromBeforeItWasAskedFor(t *testing.T) {
 		{"at once", 59 * time.Second, func(t *testing.T, far *farProcess, request Request) *Lock { return must(t, far.Locks, "late", request) }},
 		{"as the heir of another process, by its message", 29 * time.Second, func(t *testing.T, far *farProcess, request Request) *Lock {
 			held := must(t, near, "late", Request{})
-			heir := inLine(t, far.Locks, "late", request, 1)
+			heir := startWaiter(t, far.Locks, "late", request, 1)
 			release(t, held)
 			return heir.granted(t)
 		}},
 		{"as an heir within the process, by its release", 59 * time.Second, func(t *testing.T, far *farProcess, request Request) *Lock {
 			held := must(t, far.Locks, "late", Request{})
-			heir := inLine(t, far.Locks, "late", request, 1)
+			heir := startWaiter(t, far.Locks, "late", request, 1)
 			release(t, held)
 			return heir.granted(t)
 		}},

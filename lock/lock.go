@@ -23,17 +23,17 @@ const (
 	DefaultSkew   = time.Second
 )
 
-// AfterLoss says what to do once Redis may have lost leases that are still open: after a failover,
-// a restart without the last data, or FLUSHALL.
+// AfterLoss is what to do once Redis may have lost leases that are still open: after a failover, a
+// restart without the last data, or FLUSHALL.
 type AfterLoss string
 
-// What can be done after a loss.
+// The choices after a loss.
 const (
-	// GrantAfterLoss goes on at once. A holder whose lease was lost hears of it at its next
+	// GrantAfterLoss goes on at once. A holder whose lease was lost learns of it at its next
 	// renewal, a third of its TTL later at most; until then another may hold as well. The default:
 	// with an acknowledgement of all replicas that can become master a failover loses nothing,
-	// every resource that checks fences is safe in any case, and a service does not stand still for
-	// half a minute whenever Redis is restarted.
+	// every resource that checks fences is safe in any case, and a service does not stop for half a
+	// minute whenever Redis is restarted.
 	GrantAfterLoss AfterLoss = "grant"
 	// WaitAfterLoss grants nothing until every lease that may be open has ended: LongestTTL + Skew.
 	// Also before the very first lock of a Redis, since one that is new and one that has lost
@@ -41,23 +41,23 @@ const (
 	WaitAfterLoss AfterLoss = "wait"
 )
 
-// Config is what the users of a store's locks share. The zero value of each field means the default
-// beside it.
+// Config is the configuration of a store's locks. The zero value of each field means its documented
+// default.
 type Config struct {
-	Owner string // says for people who holds a lock, as [Request].Owner; "" = host:pid
-	// Window is how long a waiter whose turn has come may take to ask for the lock, before it goes
-	// to the next; MinTTL to a minute; 0 = DefaultWindow. Waiters look by themselves about as
-	// often.
+	Owner string // names a holder for people, as [Request].Owner; "" = host:pid
+	// Window is the claim window: how long a waiter whose turn has come may take to ask for the
+	// lock, before it goes to the next; MinTTL to a minute; 0 = DefaultWindow. Waiters also poll
+	// about as often.
 	Window time.Duration
-	// Margin is how long before the lease can end the holder's context does; 0 = a tenth of its
+	// Margin is how long before the end of the lease the holder's context ends; 0 = a tenth of its
 	// TTL, a second at most.
 	Margin    time.Duration
 	AfterLoss AfterLoss // "" = GrantAfterLoss
-	// LongestTTL is the longest TTL that may be asked for. Under WaitAfterLoss all users of a store
-	// must have it alike; 0 = DefaultTTL under WaitAfterLoss, else MaxTTL.
+	// LongestTTL is the longest TTL that may be asked for. Under WaitAfterLoss it must be the same
+	// for all users of a store; 0 = DefaultTTL under WaitAfterLoss, else MaxTTL.
 	LongestTTL time.Duration
-	// how far the clocks of two servers that can be master may differ, up to a minute; under
-	// WaitAfterLoss only; 0 = DefaultSkew
+	// Skew is how far the clocks of two servers that can be master may differ, up to a minute;
+	// under WaitAfterLoss only; 0 = DefaultSkew.
 	Skew   time.Duration
 	Logger *slog.Logger // nil = no log. It never sees a token
 }
@@ -98,7 +98,7 @@ func process() string {
 	return fmt.Sprintf("%s:%d", notInNames.ReplaceAllString(host, "-"), os.Getpid())
 }
 
-// Check tells what is wrong with a configuration, and the bound that it breaks.
+// Check returns the first fault of a configuration, with the bound that it breaks.
 func (c Config) Check() error {
 	c = c.withDefaults()
 	switch {
@@ -118,42 +118,41 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Locks are the locks of one store. It is safe for concurrent use. Close it when none is held or
+// Locks are the locks of one store. It is safe for concurrent use. Close it when no lock is held or
 // waited for any more.
 type Locks struct {
-	store  *redisstore.Store
-	config Config
-	log    *slog.Logger
-	client *redislock.Client
-	post   post
-	young  young
-	lines  lines
+	store    *redisstore.Store
+	config   Config
+	log      *slog.Logger
+	client   *redislock.Client
+	notifier notifier
+	young    young
+	queues   queues
 
-	outage  time.Duration  // how long a wait goes on while Redis does not answer
-	errands sync.WaitGroup // what is done for callers that do not wait for it
-	terms   string         // what all scripts are told alike, see scripts/lib/lock_grant.lua
+	outage     time.Duration  // how long a wait goes on while Redis does not answer
+	background sync.WaitGroup // work that no caller waits for
+	settings   string         // arguments of all scripts, see scripts/lib/lock_grant.lua
 }
 
-// New returns the locks of a store. A configuration that [Config.Check] finds fault with is a
-// programmer's mistake and panics.
+// New returns the locks of a store. It panics if [Config.Check] returns an error.
 func New(store *redisstore.Store, config Config) *Locks {
 	config = config.withDefaults()
 	if err := config.Check(); err != nil {
 		panic(err)
 	}
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(store.Scripter())}
-	l.lines.unnoticed = worthListing
+	l.queues.unnoticed = worthListing
 	l.outage = l.patience()
-	l.post.channel = store.Key("locks", "inbox", secret.New())
-	l.terms = fmt.Sprintf("%d %d %s %d", l.patience().Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
+	l.notifier.channel = store.Key("locks", "inbox", secret.New())
+	l.settings = fmt.Sprintf("%d %d %s %d", l.patience().Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
 	return l
 }
 
-// Close ends what listens for this process's waiters. Locks that are held are kept: release them
+// Close ends the subscription of this process's waiters. It keeps locks that are held: release them
 // first.
 func (l *Locks) Close() error {
-	l.errands.Wait()
-	l.post.close()
+	l.background.Wait()
+	l.notifier.close()
 	return nil
 }
 
@@ -161,8 +160,8 @@ func (l *Locks) Close() error {
 // key and ours exclude each other.
 func (l *Locks) Key(name string) string { return l.store.Key("lock", name) }
 
-// keys are those of one lock, in the order in which the scripts take them. They are cut from one
-// text, since each lock needs them twice.
+// keys are the keys of one lock, in the order in which the scripts take them. They are slices of
+// one string, since each lock needs them twice.
 func (l *Locks) keys(name string) []string {
 	key := l.Key(name)
 	all := key + key + ":fence" + key + ":queue" + key + ":waiters" + key + ":holders"
@@ -185,8 +184,8 @@ func (l *Locks) holdOff() int64 {
 	return (l.config.LongestTTL + l.config.Skew).Milliseconds()
 }
 
-// counts says to the scripts whether PUBLISH tells how many listen. In a cluster it counts those at
-// one node.
+// counts is "1" if PUBLISH returns how many listen. In a cluster it counts the subscribers of one
+// node only.
 func (l *Locks) counts() string {
 	if l.store.Mode() == redisstore.Cluster {
 		return "0"

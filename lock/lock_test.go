@@ -25,9 +25,9 @@ func TestLocksOnEveryKindOfStore(t *testing.T) {
 			"a cancelled waiter passes its lock on":      passesOn,
 			"bounded waiting":                            bounded,
 			"shared and exclusive":                       shared,
-			"readers behind a writer wait":               phaseFair,
+			"readers after a writer wait":                phaseFair,
 			"permits":                                    permits,
-			"who holds and who waits":                    shows,
+			"holders and waiters":                        shows,
 			"a broken lock":                              breaks,
 			"names of locks that are held":               lists,
 			"requests that are not valid":                refusesRequests,
@@ -49,7 +49,7 @@ func excludes(t *testing.T, store *redisstore.Store) {
 	wantHeld(t, others, "a", Request{})
 	wantHeld(t, mine, "a", Request{})
 	_, err := others.TryAcquire(t.Context(), "a", Request{})
-	held, ok := errors.AsType[*Held](err)
+	held, ok := errors.AsType[*HeldError](err)
 	if !ok || held.Left <= 0 || held.Left > DefaultTTL {
 		t.Fatalf("TryAcquire of a held lock: got error %v, want a Held with up to %v left", err, DefaultTTL)
 	}
@@ -94,7 +94,7 @@ func byValue(t *testing.T, store *redisstore.Store) {
 		expect.MustEqual(t, "error of Grant", err, nil)
 		expect.MustEqual(t, "lease that is granted", grant.Until.Sub(grant.Now), time.Minute)
 		named := Grant{Name: grant.Name, Token: grant.Token, Fence: grant.Fence, TTL: time.Hour}
-		renewed, err := others.Renew(t.Context(), named) // as another process that was told
+		renewed, err := others.Renew(t.Context(), named) // as another process that knows the grant
 		expect.MustEqual(t, "error of another process's Renew", err, nil)
 		expect.MustEqual(t, "lease after another process's Renew", renewed.Until.Sub(renewed.Now), time.Hour)
 		again, err := locks.Renew(t.Context(), grant)
@@ -154,7 +154,7 @@ func manyAtOnce(t *testing.T, store *redisstore.Store) {
 					t.Errorf("%d are inside", n)
 				}
 				if before := last.Swap(lock.Fence()); before >= lock.Fence() {
-					t.Errorf("fence %d behind %d", lock.Fence(), before)
+					t.Errorf("fence %d after %d", lock.Fence(), before)
 				}
 				inside.Add(-1)
 				if err := lock.Release(t.Context()); err != nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// What the users of a Redis that loses what it has are agreed on.
+// The configuration of the users of a Redis that loses data.
 const (
 	longest = 6 * time.Second // a failover takes half of it
 	skew    = 500 * time.Millisecond
 )
 
-// lossy is a Redis that is made to lose what it has.
+// lossy is a Redis that is made to lose data.
 type lossy struct {
 	url    string
 	master func() *redistest.Server
-	before func() // before that is granted which is to be lost
+	before func() // before the grant that is to be lost
 	lose   func()
 }
 
@@ -42,8 +42,8 @@ var losses = map[string]func(t *testing.T) lossy{
 			}
 		}}
 	},
-	// What is granted comes to no replica: they stand still, without a connection from which they
-	// could read it later. Then one of them becomes master.
+	// Grants reach no replica: the replicas are paused, without a connection from which they could
+	// read later. Then one of them becomes master.
 	"failover without the last writes": func(t *testing.T) lossy {
 		set := redistest.StartSentinel(t, 2)
 		master, replicas := set.Master(), set.Replicas()
@@ -122,7 +122,7 @@ func TestNothingIsGrantedAfterALossUntilOldLeasesHaveEnded(t *testing.T) {
 	}
 }
 
-// trust makes a Redis one that has been in use for longer than any lease.
+// trust makes a Redis look as if it had been in use for longer than any lease.
 func trust(t *testing.T, locks *Locks, server *redistest.Server) {
 	t.Helper()
 	_, err := locks.TryAcquire(t.Context(), "any", Request{})
@@ -134,7 +134,7 @@ func trust(t *testing.T, locks *Locks, server *redistest.Server) {
 	}
 }
 
-// inUse waits until all replicas there are have what was written.
+// inUse waits until all replicas have what was written.
 func inUse(t *testing.T, master *redistest.Server, locks *Locks) {
 	t.Helper()
 	ctx := t.Context()
@@ -158,7 +158,7 @@ func timeOf(t *testing.T, server *redistest.Server) time.Time {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return now.Truncate(time.Millisecond) // as grants tell it
+	return now.Truncate(time.Millisecond) // as grants report it
 }
 
 // heard asks until Redis answers.
@@ -171,8 +171,8 @@ func heard(t *testing.T, ask func() error) (err error) {
 	return err
 }
 
-// scramble has two ask for each of some locks, those that were lost and another: one who stands in
-// line, and one who tries and tries. It returns everything that was granted.
+// scramble has two ask for each of some locks, those that were lost and another: one queues, and
+// one tries repeatedly. It returns everything that was granted.
 func scramble(t *testing.T, processes []*Locks) (granted []*Lock) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if err := goleak.Find(); err != nil && code == 0 {
-		_, _ = os.Stderr.WriteString("left behind: " + err.Error() + "\n")
+		_, _ = os.Stderr.WriteString("left: " + err.Error() + "\n")
 		code = 1
 	}
 	os.Exit(code)
@@ -95,19 +95,18 @@ type waiter struct {
 	cancel context.CancelFunc
 }
 
-// wait has somebody wait at Redis: its owner is nobody else's, so that nobody of its process hands
-// the lock on to it.
+// wait starts a waiter at Redis: its owner is unique, so that no lock of its process is handed on
+// to it.
 func wait(t testing.TB, locks *Locks, name string, request Request) waiter {
 	t.Helper()
 	if request.Owner == "" {
 		request.Owner = "waiter-" + secret.New()
 	}
-	return waitHere(t, locks, name, request)
+	return waitLocal(t, locks, name, request)
 }
 
-// waitHere has somebody wait who is handed on what others of its process have, if they have asked
-// the same.
-func waitHere(t testing.TB, locks *Locks, name string, request Request) waiter {
+// waitLocal starts a waiter to which its process may hand on a lock.
+func waitLocal(t testing.TB, locks *Locks, name string, request Request) waiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := waiter{make(chan *Lock, 1), make(chan error, 1), cancel}
@@ -122,11 +121,11 @@ func waitHere(t testing.TB, locks *Locks, name string, request Request) waiter {
 	return w
 }
 
-// inLine starts a wait and returns when that many wait.
-func inLine(t testing.TB, locks *Locks, name string, request Request, queue int) waiter {
+// startWaiter starts a wait and returns when n wait.
+func startWaiter(t testing.TB, locks *Locks, name string, request Request, n int) waiter {
 	t.Helper()
 	w := wait(t, locks, name, request)
-	queued(t, locks, name, queue)
+	queued(t, locks, name, n)
 	return w
 }
 

@@ -14,7 +14,7 @@ func shared(t *testing.T, store *redisstore.Store) {
 	a, b := must(t, locks, "rw", read), must(t, others, "rw", read)
 	rising(t, a.Fence(), b.Fence())
 	wantHeld(t, others, "rw", Request{})
-	writer := inLine(t, others, "rw", Request{}, 1)
+	writer := startWaiter(t, others, "rw", Request{}, 1)
 	release(t, a)
 	writer.stillWaits(t)
 	release(t, b)
@@ -23,7 +23,7 @@ func shared(t *testing.T, store *redisstore.Store) {
 	wantHeld(t, locks, "rw", read)
 	var readers []waiter
 	for i := range 5 {
-		readers = append(readers, inLine(t, locks, "rw", read, i+1))
+		readers = append(readers, startWaiter(t, locks, "rw", read, i+1))
 	}
 	release(t, w)
 	for _, reader := range readers { // all of them at once
@@ -36,10 +36,10 @@ func phaseFair(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	read := Request{Mode: Shared}
 	a := must(t, locks, "fair", read)
-	writer := inLine(t, others, "fair", Request{}, 1)
+	writer := startWaiter(t, others, "fair", Request{}, 1)
 	wantHeld(t, locks, "fair", read)
-	late := []waiter{inLine(t, locks, "fair", read, 2), inLine(t, others, "fair", read, 3)}
-	second := inLine(t, others, "fair", Request{}, 4)
+	late := []waiter{startWaiter(t, locks, "fair", read, 2), startWaiter(t, others, "fair", read, 3)}
+	second := startWaiter(t, others, "fair", Request{}, 4)
 	release(t, a)
 	w := writer.granted(t)
 	for _, reader := range late {
@@ -50,7 +50,7 @@ func phaseFair(t *testing.T, store *redisstore.Store) {
 	second.cancel()
 	second.refused(t)
 	release(t, r1)
-	third := must(t, locks, "fair", read) // beside r2, since the writer has gone
+	third := must(t, locks, "fair", read) // together with r2, since the writer has gone
 	release(t, r2)
 	release(t, third)
 }
@@ -65,10 +65,10 @@ func permits(t *testing.T, store *redisstore.Store) {
 	wantHeld(t, locks, "sem", Request{Mode: Shared})
 	_, err := locks.Acquire(t.Context(), "sem", Request{Capacity: 4})
 	wantIs(t, err, ErrCapacity, redisstore.ErrRefused)
-	other, _ := errors.AsType[*OtherCapacity](err)
-	expect.Equal(t, "capacity that the refusal tells", other.Capacity, 3)
-	big := inLine(t, others, "sem", two, 1)
-	small := inLine(t, locks, "sem", three, 2)
+	other, _ := errors.AsType[*CapacityError](err)
+	expect.Equal(t, "capacity in the refusal", other.Capacity, 3)
+	big := startWaiter(t, others, "sem", two, 1)
+	small := startWaiter(t, locks, "sem", three, 2)
 	release(t, b)
 	big.stillWaits(t)
 	small.stillWaits(t) // it came later, although it would fit

@@ -23,10 +23,10 @@ type Multi struct {
 	outcome error
 }
 
-// AcquireAll acquires several locks, all or none, in the order of their names whatever order they
-// are given in: so no two calls can wait for each other for ever. Each lock is waited for while
-// those before it are held and renewed. Names are taken once. Request.Wait bounds the waiting in
-// all; a Token cannot be given. The errors are those of Acquire; with one nothing is held.
+// AcquireAll acquires several locks, all or none, in the order of their names, so no two calls can
+// wait for each other for ever. While it waits for a lock, the ones before it are held and renewed.
+// Duplicate names are taken once. Request.Wait bounds the waiting in all; a Token cannot be given.
+// The errors are those of Acquire; after an error nothing is held.
 //
 // There is no variant that takes all in one step, since every name is a slot of its own in a
 // cluster.
@@ -63,13 +63,13 @@ func (l *Locks) holdAll(ctx context.Context, names []string, request Request, wa
 	return m, nil
 }
 
-// add takes a lock in. When it ends, so do all.
+// add adds a lock. When it ends, all end.
 func (m *Multi) add(lock *Lock) {
 	m.held = append(m.held, lock)
 	m.watch = append(m.watch, context.AfterFunc(lock.Context(), func() { m.cancel(lock.Err()) }))
 }
 
-// lost is why one of the locks that are held has ended, if one has.
+// lost is the reason why one of the held locks has ended, or nil.
 func (m *Multi) lost() error {
 	for _, lock := range m.held {
 		if err := lock.Err(); errors.Is(err, ErrLost) {
@@ -88,7 +88,7 @@ func (m *Multi) Context() context.Context { return m.ctx }
 // Done is closed when one of the locks cannot be counted on any more.
 func (m *Multi) Done() <-chan struct{} { return m.ctx.Done() }
 
-// Err is nil while all locks may be counted on; else it says why not, as [Lock.Err] does.
+// Err is nil while all locks may be counted on; otherwise it is the reason, as of [Lock.Err].
 func (m *Multi) Err() error {
 	for _, lock := range m.held {
 		if err := lock.Err(); err != nil {

@@ -59,7 +59,7 @@ func elects(t *testing.T, store *redisstore.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	campaign := inLine(t, others, "chair", Request{Owner: "bob"}, 1)
+	campaign := startWaiter(t, others, "chair", Request{Owner: "bob"}, 1)
 	if leader, err := theirs.Leader(t.Context()); err != nil || leader.Owner != "ann" || leader.Fence != ann.Fence() {
 		t.Fatal(leader, err)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// The list of names is for people. A lock that is held for a moment is not worth a round trip, so
+// The list of names is for people. A lock that is held only briefly is not worth a round trip, so
 // only one that is held for longer gets on the list, where it stays for its lease and is taken off
-// when it is released: locks leave no name behind, however many there were.
+// when it is released: no name remains, however many locks there were.
 const (
 	worthListing = 250 * time.Millisecond
 	maxNames     = 1000
@@ -21,14 +21,14 @@ const (
 
 func (l *Locks) names() string { return l.store.Key("locks", "names") }
 
-// note puts a name on the list, or takes it off. A failure is made up for by the next renewal, or
-// by the lease's end.
+// note puts a name on the list, or takes it off. The next renewal, or the lease's end, makes up for
+// a failure.
 func (l *Locks) note(ctx context.Context, name string, life time.Duration) {
 	_, _ = l.run(ctx, scripts.LockNote, []string{l.names()}, name, life.Milliseconds())
 }
 
-// unlist takes the name of a lock off the list that was given back just now. The next holder may
-// have noted it before: then it is put back.
+// unlist takes the name of a lock that was just given back off the list. The next holder may have
+// noted it before: then it is put back.
 func (l *Locks) unlist(ctx context.Context, name string) {
 	l.note(ctx, name, 0)
 	found, err := l.Get(ctx, name)
@@ -42,12 +42,12 @@ func (l *Locks) unlist(ctx context.Context, name string) {
 	}
 }
 
-// Names lists up to n names (1 to 1000) of locks that are held, in the order of their bytes: those
-// after a name, "" for the first page, that begin with a prefix. A lock is on the list from a
-// quarter of a second after it was granted. One that was handed over, and given back within a
-// quarter of a second, may be there until that lease would have ended: Get says whether it is held.
-// Clients of redislock itself list nothing.
-func (l *Locks) Names(ctx context.Context, prefix, behind string, n int) ([]string, error) {
+// Names lists up to n names (1 to 1000) of held locks, in byte order: those after a name, "" for
+// the first page, that begin with a prefix. A lock is on the list from a quarter of a second after
+// it was granted. One that was handed over, and given back within a quarter of a second, may stay
+// until that lease would have ended: Get reports whether it is held. Clients of redislock itself
+// list nothing.
+func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]string, error) {
 	if n < 1 || n > maxNames {
 		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxNames)
 	}
@@ -58,13 +58,13 @@ func (l *Locks) Names(ctx context.Context, prefix, behind string, n int) ([]stri
 	if reply.Word() != "ok" {
 		return nil, reply.Unexpected()
 	}
-	names := slices.DeleteFunc(slices.Clone(reply.Values()), func(name string) bool { return name <= behind || !strings.HasPrefix(name, prefix) })
+	names := slices.DeleteFunc(slices.Clone(reply.Values()), func(name string) bool { return name <= after || !strings.HasPrefix(name, prefix) })
 	slices.Sort(names)
 	return names[:min(n, len(names))], nil
 }
 
-// young are the leases of this process that it has had for less than worthListing, the oldest
-// first. One timer is for all of them.
+// young are the leases of this process that are younger than worthListing, the oldest first. They
+// share one timer.
 type young struct {
 	mu            sync.Mutex
 	first, newest *listing
@@ -74,11 +74,11 @@ type young struct {
 func (y *young) add(s *listing) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	s.young, s.since, s.before = true, time.Now(), y.newest
+	s.young, s.since, s.previous = true, time.Now(), y.newest
 	if y.newest == nil {
 		y.first = s
 	} else {
-		y.newest.behind = s
+		y.newest.next = s
 	}
 	y.newest = s
 	if y.timer == nil {
@@ -96,17 +96,17 @@ func (y *young) removeLocked(s *listing) {
 	if !s.young {
 		return
 	}
-	if s.before == nil {
-		y.first = s.behind
+	if s.previous == nil {
+		y.first = s.next
 	} else {
-		s.before.behind = s.behind
+		s.previous.next = s.next
 	}
-	if s.behind == nil {
-		y.newest = s.before
+	if s.next == nil {
+		y.newest = s.previous
 	} else {
-		s.behind.before = s.before
+		s.next.previous = s.previous
 	}
-	s.young, s.before, s.behind = false, nil, nil
+	s.young, s.previous, s.next = false, nil, nil
 }
 
 // grow lists those that are old enough.
@@ -124,23 +124,23 @@ func (y *young) grow() {
 	y.timer.Reset(worthListing - time.Since(y.first.since))
 }
 
-// listing keeps the name of a lease's lock on the list, whoever of this process holds it.
+// listing keeps the name of a lease's lock on the list, for all its holders in this process.
 type listing struct {
 	locks *Locks
 	name  string
 	ttl   time.Duration
 
-	// Its place among the young ones, under their mutex.
+	// Its neighbours in young, under their mutex.
 	young          bool
-	before, behind *listing
+	previous, next *listing
 	since          time.Time
 
-	mu      sync.Mutex
-	listed  bool
-	ended   bool
-	ctx     context.Context // of the calls that put it there; nil before the first
-	cancel  context.CancelFunc
-	flights sync.WaitGroup // those under way
+	mu     sync.Mutex
+	listed bool
+	ended  bool
+	ctx    context.Context // of the calls that put it there; nil before the first
+	cancel context.CancelFunc
+	calls  sync.WaitGroup // those under way
 }
 
 func (s *listing) start(l *Locks, grant Grant) {
@@ -168,9 +168,9 @@ func (s *listing) put() {
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 	}
 	s.listed = true
-	s.flights.Add(1)
+	s.calls.Add(1)
 	s.mu.Unlock()
-	defer s.flights.Done()
+	defer s.calls.Done()
 	s.locks.note(s.ctx, s.name, s.ttl)
 }
 
@@ -184,6 +184,6 @@ func (s *listing) stop() bool {
 		return false
 	}
 	s.cancel()
-	s.flights.Wait()
+	s.calls.Wait()
 	return true
 }

@@ -13,16 +13,16 @@ import (
 func inOrder(t *testing.T, store *redisstore.Store) {
 	processes := []*Locks{open(t, store, Config{}), open(t, store, Config{}), open(t, store, Config{})}
 	held := must(t, processes[0], "line", Request{})
-	var line []waiter
+	var queue []waiter
 	for i := range 9 {
-		line = append(line, inLine(t, processes[i%3], "line", Request{}, i+1))
+		queue = append(queue, startWaiter(t, processes[i%3], "line", Request{}, i+1))
 	}
 	fences := []int64{held.Fence()}
-	for i, waiter := range line {
+	for i, waiter := range queue {
 		release(t, held)
 		held = waiter.granted(t)
 		fences = append(fences, held.Fence())
-		for _, later := range line[i+1:] {
+		for _, later := range queue[i+1:] {
 			later.stillWaits(t)
 		}
 		wantHeld(t, processes[0], "line", Request{})
@@ -39,9 +39,9 @@ func cancelled(t *testing.T, store *redisstore.Store) {
 	held := must(t, locks, "burst", Request{})
 	var burst []waiter
 	for i := range 20 {
-		burst = append(burst, inLine(t, []*Locks{locks, others}[i%2], "burst", Request{}, i+1))
+		burst = append(burst, startWaiter(t, []*Locks{locks, others}[i%2], "burst", Request{}, i+1))
 	}
-	last := inLine(t, others, "burst", Request{}, 21)
+	last := startWaiter(t, others, "burst", Request{}, 21)
 	for _, w := range burst {
 		w.cancel()
 	}
@@ -53,19 +53,18 @@ func cancelled(t *testing.T, store *redisstore.Store) {
 	release(t, last.granted(t))
 }
 
-// A waiter whose turn came, and who goes away before it has heard of it, leaves the lock to the
-// next.
+// A waiter whose turn came, and that goes away before it learns of it, leaves the lock to the next.
 func passesOn(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	held := must(t, locks, "pass", Request{})
-	first := inLine(t, others, "pass", Request{}, 1)
-	second := inLine(t, locks, "pass", Request{}, 2)
-	others.post.close() // it hears nothing
+	first := startWaiter(t, others, "pass", Request{}, 1)
+	second := startWaiter(t, locks, "pass", Request{}, 2)
+	others.notifier.close() // it gets no notification
 	release(t, held)
 	first.cancel()
 	select {
 	case <-first.err:
-	case lock := <-first.result: // it looked by itself just then
+	case lock := <-first.result: // it polled just then
 		release(t, lock)
 	}
 	release(t, second.granted(t))

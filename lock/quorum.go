@@ -10,7 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// What locks of a quorum answer besides what other locks do.
+// The answers of a quorum's locks besides those of other locks.
 var (
 	ErrQuorumMode  = fmt.Errorf("%w: a quorum grants exclusive locks only", ErrRequest)
 	errQuorumToken = fmt.Errorf("%w: a quorum makes the tokens itself", ErrRequest)
@@ -19,29 +19,29 @@ var (
 // QuorumLocks are exclusive locks that a majority of independent Redis servers grants, as Redlock
 // does, with a fence. It is safe for concurrent use.
 //
-// What it promises beyond what [Locks] do: any minority of the servers may be lost, stopped, cut
+// What it promises in addition to [Locks]: any minority of the servers may be lost, stopped, cut
 // off or without its data, and still no two hold at once, fences rise, and locks are granted and
 // renewed, without a failover and without replication that has to be trusted. On each server a lock
-// is what it is for [Locks], so its clients and plain ones of redislock on a single server and
-// these exclude each other there: whoever has a name on a majority keeps a quorum out, and one who
-// waits in line on one server gets the lock there when a quorum gives it back.
+// is one of [Locks]. So clients of [Locks] and plain ones of redislock on a single server and these
+// exclude each other there: a client that has a name on a majority keeps a quorum out, and a client
+// in the queue of one server gets the lock there when a quorum gives it back.
 //
 // What it needs, and does not do:
 //
-//   - Servers that know nothing of each other. Each may be a Sentinel set or a cluster, but then it
-//     is a failover within one server's place that has to be trusted again.
+//   - Servers that know nothing of each other. Each may be a Sentinel set or a cluster, but then a
+//     failover within that one has to be trusted again.
 //   - Servers' clocks that run alike: a lease counts 1 % of its TTL and 2 ms less than for [Locks].
 //     A server whose clock is set forward ends leases early, and counts as one that has lost them.
 //     For fences the clocks must be within Config.Skew of each other.
-//   - No server grants anything that may have lost leases, until they have ended: Config.AfterLoss
-//     is [WaitAfterLoss] unless it is said to be [GrantAfterLoss]. Then servers that restart empty
-//     may be any number. With GrantAfterLoss it is up to whoever restarts a server without its data
-//     to leave it off for LongestTTL. It holds before the first lock of all as well.
-//   - No line: whoever waits asks again after a random while, up to a fifth of Config.Window, and
-//     who is first gets it. No shared locks, no permits: ErrQuorumMode.
+//   - A server that may have lost leases grants nothing until they have ended: Config.AfterLoss is
+//     [WaitAfterLoss] unless it is set to [GrantAfterLoss]. Then any number of servers may restart
+//     empty. With GrantAfterLoss, an operator that restarts a server without its data has to keep
+//     it down for LongestTTL. This holds before the first lock of all as well.
+//   - No queue: a waiter asks again after a random while, up to a fifth of Config.Window, and the
+//     first to ask gets it. No shared locks, no permits: ErrQuorumMode.
 //   - Two round trips to grant a lock, to the slowest server of the fastest majority; one to renew
 //     it.
-//   - A paused holder is told late here as well: the resource checks the fence.
+//   - A paused holder learns of a loss late here as well: the resource checks the fence.
 //
 // # The fence
 //
@@ -53,19 +53,19 @@ var (
 //
 // # Errors
 //
-// What a lock answers is what the servers come to: a majority that has answered and not granted is
-// a *[Held] or an *[InDoubt], whatever the rest does. If fewer answer it is
+// The answer of a lock is that of the servers together: if a majority has answered and not granted,
+// it is a *[HeldError] or an *[InDoubtError], whatever the rest does. If fewer answer it is
 // redisstore.ErrUnavailable: nothing was done, or all that was done was taken back. It is
-// redisstore.ErrUnknownOutcome if it cannot be told of a majority that the request has nothing
-// there: then the lock may be held by nobody until the TTL has passed.
+// redisstore.ErrUnknownOutcome if the request may still have something at a majority: then the lock
+// may be taken, without a holder, until the TTL has passed.
 type QuorumLocks struct {
 	quorum *redisstore.Quorum
 	config Config
 	each   []*Locks // of each server
 }
 
-// NewQuorum returns the locks of a quorum. AfterLoss "" is WaitAfterLoss here. A configuration that
-// [Config.Check] finds fault with is a programmer's mistake and panics.
+// NewQuorum returns the locks of a quorum. AfterLoss "" is WaitAfterLoss here. It panics if
+// [Config.Check] returns an error.
 func NewQuorum(quorum *redisstore.Quorum, config Config) *QuorumLocks {
 	if config.AfterLoss == "" {
 		config.AfterLoss = WaitAfterLoss
@@ -77,8 +77,8 @@ func NewQuorum(quorum *redisstore.Quorum, config Config) *QuorumLocks {
 	return l
 }
 
-// Close ends what the locks have of their own. Locks that are held are kept: release them first.
-// The quorum is closed by itself.
+// Close ends what the locks have of their own. Release locks that are held first. The quorum is
+// closed separately.
 func (l *QuorumLocks) Close() error {
 	var faults []error
 	for _, locks := range l.each {
@@ -90,8 +90,8 @@ func (l *QuorumLocks) Close() error {
 // Acquire waits until a majority grants the lock, and holds it: it is renewed until Release, its
 // loss, or the end of the context. So the context is that of the work under the lock as well as of
 // the waiting; Request.Wait bounds the waiting alone. Request.Mode is Exclusive, and Token stays
-// empty: each attempt has one of its own, since the release of one that has failed can reach a
-// server late, when another has succeeded.
+// empty: each attempt has one of its own, since the release of a failed attempt can reach a server
+// after another attempt has succeeded.
 //
 // The errors are those of [Locks.Acquire]. While it waits, a majority may be away for fifteen of
 // Config.Window; for the first answer it does not wait.
@@ -105,7 +105,7 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 		waiting, cancel = context.WithTimeout(ctx, request.Wait)
 	}
 	defer cancel()
-	var last error = &Held{Left: -1}
+	var last error = &HeldError{Left: -1}
 	for first, answered := true, time.Now(); ; first = false {
 		a := l.attempt(name, request)
 		lock, err := a.acquire(ctx, waiting)
@@ -129,8 +129,8 @@ func (l *QuorumLocks) Acquire(ctx context.Context, name string, request Request)
 	}
 }
 
-// TryAcquire is Acquire with one attempt. It may be refused with a *Held where no one holds the
-// lock, if several ask at the same time.
+// TryAcquire is Acquire with one attempt. If several ask at the same time it may return a
+// *HeldError although the lock has no holder.
 func (l *QuorumLocks) TryAcquire(ctx context.Context, name string, request Request) (*QuorumLock, error) {
 	request, err := l.check(name, request)
 	if err != nil {
@@ -151,25 +151,25 @@ func (l *QuorumLocks) check(name string, request Request) (Request, error) {
 	return request, request.check(name, l.config.LongestTTL)
 }
 
-// untilAttempt is how long to wait after an attempt that came to nothing: at random, so that those
-// who got a minority each do not go on so.
+// untilAttempt is how long to wait after a failed attempt: at random, so that requests that each
+// got a minority do not collide again.
 func (l *QuorumLocks) untilAttempt(err error) time.Duration {
 	window := l.config.Window
-	pause := window/20 + rand.N(window*3/20) //nolint:gosec // it keeps those who wait apart and hides nothing
-	if held, ok := errors.AsType[*Held](err); ok && held.Left >= 0 {
+	pause := window/20 + rand.N(window*3/20) //nolint:gosec // it keeps waiters apart and hides nothing
+	if held, ok := errors.AsType[*HeldError](err); ok && held.Left >= 0 {
 		return min(pause, held.Left+window/500+rand.N(window/50)) //nolint:gosec // the same
 	}
-	if doubt, ok := errors.AsType[*InDoubt](err); ok {
+	if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 		return min(doubt.Wait+pause, slowest*window)
 	}
 	return pause
 }
 
-// brief is how long a server may take to answer: little against the lease.
+// brief is how long a server may take to answer: little compared with the lease.
 func brief(ttl time.Duration) time.Duration { return ttl / 10 }
 
-// margin is how long before the lease can end its holder's context does. Of the TTL the clocks of
-// two servers, and of this process, may each gain or lose a part.
+// margin is how long before the end of the lease the holder's context ends. The clocks of two
+// servers, and of this process, may each gain or lose a part of the TTL.
 func (l *QuorumLocks) margin(ttl time.Duration) time.Duration {
 	margin := l.config.Margin
 	if margin == 0 {

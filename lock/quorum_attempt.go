@@ -12,19 +12,19 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// attempt is one request to all servers of a quorum, with a token of its own, and what has become
-// of it: a lock that is held is an attempt that was granted.
+// attempt is one request to all servers of a quorum, with a token of its own, and its outcome: a
+// held lock is an attempt that was granted.
 type attempt struct {
-	locks *QuorumLocks
-	name  string
-	ttl   time.Duration
-	token string
-	lanes []*lane   // to each server
-	sent  time.Time // before the first request
+	locks   *QuorumLocks
+	name    string
+	ttl     time.Duration
+	token   string
+	members []*member // to each server
+	sent    time.Time // before the first request
 
-	answered bool      // by a majority, be it with a no
-	fence    int64     // the largest that a server of the majority has minted
-	since    time.Time // of that one
+	answered bool      // by a majority, also if it refused
+	fence    int64     // the largest that a server of the majority minted
+	since    time.Time // by that server
 
 	over atomic.Bool // it is being given back
 }
@@ -33,13 +33,12 @@ func (l *QuorumLocks) attempt(name string, request Request) *attempt {
 	request.Token = secret.New()
 	a := &attempt{locks: l, name: name, ttl: request.TTL, token: request.Token}
 	for _, locks := range l.each {
-		a.lanes = append(a.lanes, newLane(locks, name, request, &a.over))
+		a.members = append(a.members, newMember(locks, name, request, &a.over))
 	}
 	return a
 }
 
-// acquire asks for the lock, for as long as the second context allows, and holds it for as long as
-// the first one does.
+// acquire asks for the lock until the second context ends, and holds it until the first one does.
 func (a *attempt) acquire(ctx, waiting context.Context) (*QuorumLock, error) {
 	if err := a.run(waiting); err != nil {
 		return nil, err
@@ -47,8 +46,8 @@ func (a *attempt) acquire(ctx, waiting context.Context) (*QuorumLock, error) {
 	return a.hold(ctx)
 }
 
-// run asks for the lock. If that comes to nothing, what was granted has been given back as far as
-// that is possible, and the error tells.
+// run asks for the lock. After an error, what was granted has been given back as far as that is
+// possible, and the error says how far.
 func (a *attempt) run(ctx context.Context) error {
 	a.sent = time.Now()
 	err := a.enter(ctx)
@@ -68,20 +67,20 @@ func (a *attempt) run(ctx context.Context) error {
 	return err
 }
 
-// bid is what one server answers to a request.
-type bid struct {
+// vote is the answer of one server.
+type vote struct {
 	grant   Grant
 	refusal error
 }
 
 // enter asks all servers for the lock, and notes the fence if a majority grants it.
 func (a *attempt) enter(ctx context.Context) error {
-	answers := redisstore.Ask(ctx, a.locks.quorum, brief(a.ttl), func(ctx context.Context, i int) (bid, bool, error) {
-		grant, err := a.lanes[i].enter(ctx)
+	answers := redisstore.Ask(ctx, a.locks.quorum, brief(a.ttl), func(ctx context.Context, i int) (vote, bool, error) {
+		grant, err := a.members[i].enter(ctx)
 		if errors.Is(err, ErrHeld) || errors.Is(err, ErrInDoubt) || errors.Is(err, redisstore.ErrWrongType) {
-			return bid{refusal: err}, false, nil
+			return vote{refusal: err}, false, nil
 		}
-		return bid{grant: grant}, true, err
+		return vote{grant: grant}, true, err
 	})
 	votes := answers.Votes()
 	a.answered = votes.Answered()
@@ -91,30 +90,30 @@ func (a *attempt) enter(ctx context.Context) error {
 		}
 		return refusalOf(answers.Said, votes)
 	}
-	for _, said := range answers.Said {
-		if minted := said.Value.grant; said.Yes && minted.Fence > a.fence {
+	for _, response := range answers.Said {
+		if minted := response.Value.grant; response.Yes && minted.Fence > a.fence {
 			a.fence, a.since = minted.Fence, minted.Since
 		}
 	}
 	return nil
 }
 
-// refusalOf is why servers, of which a majority has answered, have not granted a lock. It ends for
-// a quorum when it has ended for as many as are missing.
-func refusalOf(said []redisstore.Said[bid], votes redisstore.Votes) error {
-	var held *Held
+// refusalOf is the error for the answers of servers, of which a majority has answered and not
+// granted. A quorum's lock becomes free when it does on as many servers as are missing.
+func refusalOf(response []redisstore.Said[vote], votes redisstore.Votes) error {
+	var held *HeldError
 	var wrong error
 	var spans []time.Duration
-	for _, one := range said {
+	for _, one := range response {
 		refusal := one.Value.refusal
-		if each, ok := errors.AsType[*Held](refusal); ok {
+		if each, ok := errors.AsType[*HeldError](refusal); ok {
 			if held == nil || held.Since.IsZero() || !each.Since.IsZero() && each.Since.Before(held.Since) {
-				held = &Held{Since: each.Since}
+				held = &HeldError{Since: each.Since}
 			}
 			if each.Left >= 0 {
 				spans = append(spans, each.Left)
 			}
-		} else if doubt, ok := errors.AsType[*InDoubt](refusal); ok {
+		} else if doubt, ok := errors.AsType[*InDoubtError](refusal); ok {
 			spans = append(spans, doubt.Wait)
 		} else if refusal != nil {
 			wrong = refusal
@@ -132,21 +131,21 @@ func refusalOf(said []redisstore.Said[bid], votes redisstore.Votes) error {
 	case wrong != nil:
 		return wrong
 	}
-	return &InDoubt{Wait: left}
+	return &InDoubtError{Wait: left}
 }
 
-// ask has all servers do the same.
-func (a *attempt) ask(ctx context.Context, patience time.Duration, call func(context.Context, *lane) (yes bool, err error)) redisstore.Answers[struct{}] {
+// ask sends all servers the same.
+func (a *attempt) ask(ctx context.Context, patience time.Duration, call func(context.Context, *member) (yes bool, err error)) redisstore.Answers[struct{}] {
 	return redisstore.Ask(ctx, a.locks.quorum, patience, func(ctx context.Context, i int) (struct{}, bool, error) {
-		yes, err := call(ctx, a.lanes[i])
+		yes, err := call(ctx, a.members[i])
 		return struct{}{}, yes, err
 	})
 }
 
-// raise renews the lock at all servers, each of which notes the fence if its own is smaller.
-// ErrLost: a majority has the lock no more.
+// raise renews the lock at all servers, each of which raises its fence if that is smaller. ErrLost:
+// a majority does not have the lock any more.
 func (a *attempt) raise(ctx context.Context) error {
-	answers := a.ask(ctx, brief(a.ttl), func(ctx context.Context, l *lane) (bool, error) { return l.raise(ctx, a.fence) })
+	answers := a.ask(ctx, brief(a.ttl), func(ctx context.Context, l *member) (bool, error) { return l.raise(ctx, a.fence) })
 	switch votes := answers.Votes(); {
 	case votes.Carried():
 		return nil
@@ -165,19 +164,19 @@ func (a *attempt) renew(ctx context.Context) error {
 	return err
 }
 
-// tend has the lock taken at the servers that do not have it, such as one that was restarted empty,
-// and listed at the others. Nobody waits for that, and it counts when the next renewal finds it: a
-// renewal stands on a majority that has had the lock all the time. So a lock lives on when one
-// server after the other is replaced, and one that was broken, or has ended, does not come back.
+// tend acquires the lock at the servers that do not have it, such as one that was restarted empty,
+// and lists it at the others. It does not wait, and it counts only when the next renewal finds it:
+// a renewal needs a majority that has had the lock all the time. So a lock survives the replacement
+// of one server after the other, and one that was broken, or has ended, does not come back.
 func (a *attempt) tend(ctx context.Context) {
-	a.locks.quorum.Each(ctx, brief(a.ttl), func(ctx context.Context, i int) { a.lanes[i].tend(ctx) })
+	a.locks.quorum.Each(ctx, brief(a.ttl), func(ctx context.Context, i int) { a.members[i].tend(ctx) })
 }
 
-// clear gives back what the attempt may have got anywhere, and sees to it that what has not been
-// sent yet is not. It tells why a majority may still have something of it.
+// clear gives back what the attempt may have got anywhere, and keeps requests that were not sent
+// yet from being sent. The error is the reason why a majority may still have something of it.
 func (a *attempt) clear(ctx context.Context) *redisstore.Error {
 	a.over.Store(true)
-	answers := a.ask(context.WithoutCancel(ctx), parting, func(ctx context.Context, l *lane) (bool, error) {
+	answers := a.ask(context.WithoutCancel(ctx), releaseTimeout, func(ctx context.Context, l *member) (bool, error) {
 		_, err := l.leave(ctx)
 		return true, err
 	})
@@ -190,9 +189,10 @@ func (a *attempt) clear(ctx context.Context) *redisstore.Error {
 // leave gives back a lock that was held.
 func (a *attempt) leave(ctx context.Context) error {
 	a.over.Store(true)
-	answers := a.ask(context.WithoutCancel(ctx), parting, func(ctx context.Context, l *lane) (bool, error) { return l.leave(ctx) })
+	answers := a.ask(context.WithoutCancel(ctx), releaseTimeout, func(ctx context.Context, l *member) (bool, error) { return l.leave(ctx) })
 	switch votes := answers.Votes(); {
-	case votes.Carried(), votes.Answered() && !votes.Rejected(): // a majority has it no more, and one of them had it until now
+	// a majority does not have it any more, and one of them had it until now
+	case votes.Carried(), votes.Answered() && !votes.Rejected():
 		return nil
 	case votes.Rejected():
 		return ErrLost

@@ -10,7 +10,7 @@ import (
 )
 
 // A majority of servers that know nothing of each other grants a lock. Here they are in this
-// process; else each URL is that of a server of its own.
+// process; usually each URL is that of a server of its own.
 func ExampleQuorumLocks() {
 	ctx := context.Background()
 	quorum, err := redisstore.OpenQuorum(ctx, []string{"embedded:", "embedded:", "embedded:"}, redisstore.Config{})

@@ -12,9 +12,9 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// The links of a holder are cut, however: he is told before anybody else can hold, although no
-// reply ever comes.
-func TestHolderOfAQuorumIsToldBeforeAnybodyElseCanHold(t *testing.T) {
+// The connections of a holder are cut, in any way: its context ends before another can hold,
+// although no reply ever comes.
+func TestContextOfAQuorumsHolderEndsBeforeAnotherCanHold(t *testing.T) {
 	t.Parallel()
 	for _, fate := range []redistest.Fate{redistest.Swallow, redistest.CutBefore, redistest.CutAfter} {
 		field := startField(t, 3)
@@ -25,7 +25,7 @@ func TestHolderOfAQuorumIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 			link.set(fate)
 			link.SetDeaf(fate == redistest.Swallow)
 		}
-		// what it asks for is still done, unless nothing goes there at all
+		// its requests are still done, unless nothing arrives at all
 		if fate == redistest.CutAfter {
 			<-held.Done()
 			for _, link := range field.links {
@@ -42,12 +42,12 @@ func TestHolderOfAQuorumIsToldBeforeAnybodyElseCanHold(t *testing.T) {
 		wantIs(t, held.Err(), ErrLost, ErrDeadline)
 		rising(t, held.Fence(), heir.Fence())
 		releaseQuorum(t, heir)
-		_ = held.Release(t.Context()) // to nobody
+		_ = held.Release(t.Context()) // it reaches no server
 	}
 }
 
 // The answers of servers are lost, in each of the steps: those of a minority change nothing.
-// Without a majority's the lock is not held, and is given back where that can be told.
+// Without a majority's the lock is not held, and is given back where that is known.
 func TestLostAnswersLeaveNoLockBehind(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
@@ -85,8 +85,8 @@ func TestLostAnswersLeaveNoLockBehind(t *testing.T) {
 	}
 }
 
-// A lock counts from before the first request for it was sent: what a slow server costs is gone
-// from it.
+// A lock counts from before the first request for it was sent: the time that a slow server takes is
+// gone from it.
 func TestValidityCountsFromBeforeTheFirstRequest(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)

@@ -11,7 +11,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// mints has a server go on with a fence from there, unless it is further already, as one does whose
+// mints makes a server continue with that fence, unless its own is larger, as a server does whose
 // clock is ahead.
 func mints(t testing.TB, f *field, locks *QuorumLocks, i int, name string, fence int64) {
 	t.Helper()
@@ -110,8 +110,8 @@ func end(t testing.TB, f *field, locks *QuorumLocks, i int, name string) {
 	}
 }
 
-// A server whose grant came too late to count, or that was not told of the fence, is told with the
-// next renewal.
+// A server whose grant came too late to count, or that did not get the fence, gets it with the next
+// renewal.
 func TestRenewalBringsTheFenceToEveryServer(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
@@ -138,8 +138,8 @@ func TestRenewalBringsTheFenceToEveryServer(t *testing.T) {
 	}
 }
 
-// renewedEverywhere holds a lock that the third server hears of only by renewals, until every
-// server has it and its fence. It is nil if the lease ended before that.
+// renewedEverywhere holds a lock that reaches the third server only by renewals, until every server
+// has it and its fence. It is nil if the lease ended before that.
 func renewedEverywhere(t *testing.T, field *field, locks *QuorumLocks, name string) *QuorumLock {
 	t.Helper()
 	mints(t, field, locks, 1, name, base)
@@ -160,6 +160,6 @@ func renewedEverywhere(t *testing.T, field *field, locks *QuorumLocks, name stri
 	if held.Err() == nil {
 		return held
 	}
-	_ = held.Release(t.Context()) // what is left of it
+	_ = held.Release(t.Context()) // if it still has it
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
 
-// QuorumLock is a lock of a quorum that this process holds and renews. Its context is the time in
-// which it may be counted on. It is safe for concurrent use.
+// QuorumLock is a lock of a quorum that this process holds and renews. Its context lasts for as
+// long as the lock may be counted on. It is safe for concurrent use.
 type QuorumLock struct {
 	attempt *attempt
 	keeper  *keepalive.Keeper
@@ -19,7 +19,7 @@ type QuorumLock struct {
 	outcome error // of the release
 }
 
-// hold holds what was granted, unless it came too late or the context has ended.
+// hold holds a granted lock, unless the grant came too late or the context has ended.
 func (a *attempt) hold(ctx context.Context) (*QuorumLock, error) {
 	l := a.locks
 	lock := &QuorumLock{attempt: a}
@@ -42,12 +42,12 @@ func (k *QuorumLock) Name() string { return k.attempt.name }
 // Token is the secret that proves the grant on each of the servers.
 func (k *QuorumLock) Token() string { return k.attempt.token }
 
-// Fence is the number that is larger for every later grant of this lock, by whichever majority.
-// Give it to the resource with every write: see [CheckFence]. A single server may note a larger one
-// beside the lock.
+// Fence is a number that is larger for every later grant of this lock, by any majority. Send it to
+// the resource with every write: see [CheckFence]. A single server may record a larger one for the
+// lock.
 func (k *QuorumLock) Fence() int64 { return k.attempt.fence }
 
-// Since is when it was granted, by the clock of the server that has minted the fence.
+// Since is when the lock was granted, by the clock of the server that minted the fence.
 func (k *QuorumLock) Since() time.Time { return k.attempt.since }
 
 // Context ends when the lock cannot be counted on any more. Its cause is what Err says.
@@ -60,7 +60,7 @@ func (k *QuorumLock) Done() <-chan struct{} { return k.keeper.Context().Done() }
 func (k *QuorumLock) Err() error {
 	cause := context.Cause(k.keeper.Context())
 	if cause == nil && k.keeper.Valid() <= 0 {
-		return errLate // its timer is about to say so
+		return errLate // its timer is about to end the context
 	}
 	return cause
 }
@@ -69,11 +69,11 @@ func (k *QuorumLock) Err() error {
 // less: not any more. See [Lock.Validity].
 func (k *QuorumLock) Validity() time.Duration { return k.keeper.Valid() }
 
-// Release ends the holding and gives the lock back at all servers. It returns when a majority has
-// it no more; the rest goes on by itself, and [redisstore.Quorum.Close] waits for it. It does so
-// even if the context has ended, within two seconds. ErrLost: it was not this holder's any more.
-// After another error the lock ends with its TTL. Releasing again does nothing and answers the
-// same.
+// Release gives the lock back at all servers. It returns when a majority does not have it any more;
+// the rest goes on in the background, and [redisstore.Quorum.Close] waits for it. It does so even
+// if the context has ended, within two seconds. ErrLost: the lock had another holder, or none, by
+// then. After another error the lock ends with its TTL. Releasing again does nothing and returns
+// the same.
 func (k *QuorumLock) Release(ctx context.Context) error {
 	k.release.Do(func() {
 		k.keeper.Stop()

@@ -54,8 +54,8 @@ func (d *diary) keep(ctx context.Context, locks *QuorumLocks, ttl time.Duration)
 	return nil
 }
 
-// Servers are killed and come back empty, as many as lots say, or stand still; holders believe what
-// they do one at a time, with rising fences. A history that was recorded says so.
+// Servers are killed and come back empty, as many as drawn, or stand still; holders believe to hold
+// one at a time, with rising fences. The recorded history is checked.
 func TestHistoryOfAQuorumUnderFaultsIsInOrder(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// tenure is the time in which a holder believed to hold: from when it was told so to when it last
-// looked and was.
+// tenure is the time in which a holder believed to hold: from the grant to the last check at which
+// it still held.
 type tenure struct {
 	fence     int64
 	got, last time.Time
 }
 
-// diary is what many holders of one lock have noted.
+// diary is what many holders of one lock have recorded.
 type diary struct {
 	mu      sync.Mutex
 	tenures []tenure
 }
 
-// faults tells where two believed to hold at once, and where a fence is not larger than all before:
-// in the order of fences nobody's time begins before the one's before has ended.
+// faults lists where two believed to hold at once, and where a fence is not larger than all earlier
+// ones: in the order of fences no tenure begins before the previous one has ended.
 func (d *diary) faults() (found []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// aMajorityOfTwo holds a lock at the first two of three servers, as a holder does that the third
-// never heard of.
+// aMajorityOfTwo holds a lock at the first two of three servers. The third has never had a request
+// for it.
 func aMajorityOfTwo(t *testing.T, field *field, config Config, request Request) (locks, others *QuorumLocks, held *QuorumLock) {
 	t.Helper()
 	locks, others = field.far(t, config), field.near(t, config)
@@ -59,9 +59,9 @@ func TestServerThatRestartsEmptyGrantsNothingUntilOldLeasesHaveEnded(t *testing.
 	nowhere(t, locks, "loss")
 }
 
-// All servers are restarted empty, one right after the other, while a lock is held: nobody is
-// granted it before its holder was told.
-func TestNobodyHoldsBesideAHolderWhoseServersWereAllRestartedEmpty(t *testing.T) {
+// All servers are restarted empty, one right after the other, while a lock is held: it is not
+// granted again before its holder's context has ended.
+func TestNoSecondHolderWhenAllServersRestartEmpty(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
 	careful := Config{LongestTTL: 2 * time.Second, Skew: 10 * time.Millisecond, Window: MinTTL}
@@ -86,7 +86,7 @@ func TestNobodyHoldsBesideAHolderWhoseServersWereAllRestartedEmpty(t *testing.T)
 	_ = held.Release(t.Context()) // it was lost
 }
 
-// With GrantAfterLoss the same is not safe: this is the fault that the default is for.
+// With GrantAfterLoss the same is not safe: this is the fault that the default prevents.
 func TestQuorumThatGrantsAfterALossLetsTwoHold(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)
@@ -96,13 +96,13 @@ func TestQuorumThatGrantsAfterALossLetsTwoHold(t *testing.T) {
 	if held.Err() != nil {
 		t.Errorf("%v: nothing was found", held.Err())
 	}
-	rising(t, held.Fence(), next.Fence()) // the fence still tells them apart
+	rising(t, held.Fence(), next.Fence()) // the fence still distinguishes them
 	releaseQuorum(t, next)
 	_ = held.Release(t.Context())
 }
 
-// Servers are replaced by empty ones, one after the other, each when the one before it has got what
-// is held. Whoever holds a lock does so all the time.
+// Servers are replaced by empty ones, one after the other, each when the previous one has got what
+// is held. A holder keeps its lock all the time.
 func TestLockOutlivesServersThatAreReplacedOneByOne(t *testing.T) {
 	t.Parallel()
 	field := startField(t, 3)

@@ -76,8 +76,8 @@ func (f *field) far(t testing.TB, config Config) *QuorumLocks {
 	return openQuorum(t, urls, redisstore.Config{Timeout: 500 * time.Millisecond}, config)
 }
 
-// openQuorum opens locks that are closed with the test. Where it is about something else than
-// losses, they wait for none: tests say GrantAfterLoss.
+// openQuorum opens locks that are closed with the test. Tests that are not about losses use
+// GrantAfterLoss.
 func openQuorum(t testing.TB, urls []string, store redisstore.Config, config Config) *QuorumLocks {
 	t.Helper()
 	quorum, err := redisstore.OpenQuorum(t.Context(), urls, store)

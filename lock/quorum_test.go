@@ -23,7 +23,7 @@ func TestQuorumHasOneHolder(t *testing.T) {
 		everywhere(t, mine, held)
 		_, err := others.TryAcquire(t.Context(), "one", Request{})
 		wantOnly(t, err, ErrHeld)
-		refused, _ := errors.AsType[*Held](err)
+		refused, _ := errors.AsType[*HeldError](err)
 		if refused == nil || refused.Left <= time.Second || refused.Left > time.Minute || held.Since().Sub(refused.Since).Abs() > time.Minute {
 			t.Errorf("TryAcquire of what is held since %v: got %+v, want that, give or take a minute, and up to a minute left", held.Since(), refused)
 		}
@@ -81,9 +81,9 @@ func TestQuorumAndClientsOfOneServerExcludeEachOther(t *testing.T) {
 		wantIs(t, err, redislock.ErrNotObtained)
 	}
 	alone := open(t, locks.quorum.Stores()[2], Config{})
-	line := inLine(t, alone, "both", Request{}, 1)
+	queue := startWaiter(t, alone, "both", Request{}, 1)
 	releaseQuorum(t, held)
-	heir := line.granted(t) // it stood in line at one server, and has the lock there
+	heir := queue.granted(t) // it waited at one server, and has the lock there
 	free(t, locks.each[0], "both")
 	first, err := obtain(0)
 	if err != nil {
@@ -170,7 +170,7 @@ func TestQuorumGoesOnWithoutAMinority(t *testing.T) {
 }
 
 // Without a majority nothing is granted, and what a minority has granted is given back. Servers
-// that refuse connections have done nothing; what those do that do not answer nobody knows.
+// that refuse connections have done nothing; what servers that do not answer have done is unknown.
 func TestQuorumWithoutAMajorityIsAClearError(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -24,7 +24,7 @@ func quorumBubble(t *testing.T, config Config, test func(t *testing.T, locks *Qu
 }
 
 // Servers' clocks, and this process's, may each run faster or slower: 1 % of the TTL and 2 ms are
-// not counted on, beside the margin.
+// not counted on, in addition to the margin.
 func TestValidityOfAQuorumsLockLeavesRoomForDrift(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ ttl, margin, want time.Duration }{
@@ -75,8 +75,8 @@ func TestQuorumsLockIsRenewedForAsLongAsItIsHeld(t *testing.T) {
 	})
 }
 
-// The lock is taken away at one server: its holder goes on and takes it again there. At two, by
-// whatever hand, it is lost, and does not come back at either.
+// The lock is taken away at one server: its holder goes on and takes it again there. At two, by any
+// means, it is lost, and does not come back at either.
 func TestLockThatIsBrokenAtAMajorityIsLostAndDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
@@ -98,7 +98,7 @@ func TestLockThatIsBrokenAtAMajorityIsLostAndDoesNotComeBack(t *testing.T) {
 		start := time.Now()
 		<-held.Done()
 		if took := time.Since(start); took > DefaultTTL/2 {
-			t.Errorf("told after %v", took)
+			t.Errorf("its context ended after %v", took)
 		}
 		wantIs(t, held.Err(), ErrLost)
 		synctest.Wait()
@@ -112,8 +112,7 @@ func TestLockThatIsBrokenAtAMajorityIsLostAndDoesNotComeBack(t *testing.T) {
 	})
 }
 
-// A lock that nobody holds any more is free when its lease has ended at a majority, and a waiter
-// has it then.
+// A lock without a holder is free when its lease has ended at a majority, and a waiter has it then.
 func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, Config{AfterLoss: GrantAfterLoss}, func(t *testing.T, locks *QuorumLocks) {
@@ -123,8 +122,8 @@ func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
 			}
 		}
 		_, err := locks.TryAcquire(t.Context(), "silent", Request{})
-		refused, _ := errors.AsType[*Held](err)
-		// two must end, of those that it has heard of
+		refused, _ := errors.AsType[*HeldError](err)
+		// two must end, of those that it has answers of
 		if refused == nil || refused.Left > 5*time.Second || refused.Left < 2900*time.Millisecond {
 			t.Errorf("TryAcquire of what has leases of 1s, 3s and 5s: got %+v, want between 2.9s and 5s left", refused)
 		}
@@ -147,7 +146,7 @@ func TestQuorumWaitsAfterALossByDefault(t *testing.T) {
 	quorumBubble(t, Config{LongestTTL: 10 * time.Second}, func(t *testing.T, locks *QuorumLocks) {
 		start := time.Now()
 		_, err := locks.TryAcquire(t.Context(), "new", Request{})
-		expect.Equal(t, "wait that a new quorum tells", wantDoubt(t, err).Wait, 11*time.Second)
+		expect.Equal(t, "wait of a new quorum", wantDoubt(t, err).Wait, 11*time.Second)
 		_, err = locks.Acquire(t.Context(), "new", Request{Wait: time.Second})
 		wantDoubt(t, err)
 		held, err := locks.Acquire(t.Context(), "new", Request{})
@@ -184,14 +183,14 @@ func TestContextOfTheCallerEndsAQuorumsLockAndReleaseStillGivesItBack(t *testing
 	})
 }
 
-// The release of an attempt that came to nothing may reach a server late. It ends nobody else's
-// lock, since each attempt has a token of its own.
+// The release of a failed attempt may reach a server late. It does not end another holder's lock,
+// since each attempt has a token of its own.
 func TestReleaseThatComesLateEndsNoLaterGrant(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
 		failed := locks.attempt("late", Request{TTL: time.Second}.withDefaults(locks.config))
-		for _, lane := range failed.lanes {
-			lane.has = perhaps // its request was not answered
+		for _, member := range failed.members {
+			member.has = perhaps // its request was not answered
 		}
 		held := mustQuorum(t, locks, "late", Request{TTL: time.Second})
 		if left := failed.clear(t.Context()); left == nil || !errors.Is(left, redisstore.ErrUnknownOutcome) {
@@ -203,8 +202,8 @@ func TestReleaseThatComesLateEndsNoLaterGrant(t *testing.T) {
 	})
 }
 
-// The turn of a call may come when the attempt has been given back already, since a scheduler owes
-// nobody anything: then it is not sent.
+// The turn of a call may come when the attempt has been given back already, since a scheduler
+// promises nothing: then it is not sent.
 func TestCallWhoseTurnComesAfterTheReleaseIsNotSent(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, grantAtOnce, func(t *testing.T, locks *QuorumLocks) {
@@ -212,15 +211,15 @@ func TestCallWhoseTurnComesAfterTheReleaseIsNotSent(t *testing.T) {
 		if left := failed.clear(t.Context()); left != nil {
 			t.Error(left)
 		}
-		_, err := failed.lanes[0].enter(t.Context())
+		_, err := failed.members[0].enter(t.Context())
 		wantOnly(t, err, redisstore.ErrUnavailable)
-		failed.lanes[0].missing = true
-		failed.lanes[0].tend(t.Context())
+		failed.members[0].missing = true
+		failed.members[0].tend(t.Context())
 		nowhere(t, locks, "turn")
 
 		held := mustQuorum(t, locks, "turn", Request{})
 		releaseQuorum(t, held)
-		_, err = held.attempt.lanes[1].raise(t.Context(), held.Fence())
+		_, err = held.attempt.members[1].raise(t.Context(), held.Fence())
 		wantOnly(t, err, redisstore.ErrUnavailable)
 		if err := held.Release(t.Context()); err != nil {
 			t.Error(err)

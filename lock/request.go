@@ -19,7 +19,7 @@ const (
 // Mode is how a lock is held.
 type Mode string
 
-// The modes. Whoever holds a lock in one mode excludes those of the others.
+// The modes. A lock that is held in one mode excludes holders in the others.
 const (
 	Exclusive Mode = "exclusive" // by one
 	Shared    Mode = "shared"    // by any number
@@ -39,7 +39,7 @@ func (m Mode) letter() any {
 	return nil
 }
 
-// Request says how to lock. The zero value is an exclusive lock with the defaults.
+// Request describes a lock to acquire. The zero value is an exclusive lock with the defaults.
 type Request struct {
 	// TTL is how long the lock is held without renewal, MinTTL to Config.LongestTTL; 0 =
 	// DefaultTTL.
@@ -51,20 +51,20 @@ type Request struct {
 	Mode Mode
 	// Permits is how many permits to take; 0 = 1. Only with Mode Permits.
 	Permits int
-	// Capacity is how many permits there are, which all who use the lock at one time must ask
-	// alike; 1 to MaxCapacity. Only with Mode Permits.
+	// Capacity is how many permits there are, 1 to MaxCapacity. All requests for a lock that are
+	// open at one time must state the same. Only with Mode Permits.
 	Capacity int
-	// Owner says for people who holds it, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" =
+	// Owner names the holder for people, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" =
 	// Config.Owner.
 	Owner string
-	// WholeTTL has it begin with its whole TTL: what another process hands over is asked for first,
-	// a round trip later, and nothing is handed on within the process. For those who look at
-	// Validity once, at the beginning, and for work that a Redis which does not answer must not end
-	// in its first moment.
+	// WholeTTL makes the lock begin with its whole TTL: a lock that another process hands over is
+	// asked for first, one round trip later, and it is not handed on within the process. For
+	// callers that read Validity once, at the beginning, and for work that must not end at once
+	// because Redis does not answer.
 	WholeTTL bool
 	// Token is the secret that names this request, as internal/secret makes them: 22 characters of
-	// base64url. The same token asked again gets the same grant, after a reply that was lost. Two
-	// requests must never share one. "" = a new one.
+	// base64url. The same token asked again gets the same grant, after a lost reply. Two requests
+	// must never share one. "" = a new one.
 	Token string
 }
 
@@ -92,8 +92,7 @@ func (r Request) withDefaults(config Config) Request {
 
 var errToken = fmt.Errorf("%w: token: 22 characters of base64url", ErrRequest)
 
-// check is for a request with its defaults. Its token is another matter: most are new and need no
-// look.
+// check checks a request with its defaults. It does not check the token: most are new.
 func (r Request) check(name string, longest time.Duration) error {
 	switch {
 	case !names.Valid(name):

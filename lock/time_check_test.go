@@ -4,4 +4,4 @@ package lock
 
 import "testing"
 
-func TestManyShortLivedNamesLeaveNothingBehind(t *testing.T) { leavesNothingBehind(t, 2000) }
+func TestManyShortLivedNamesLeaveNothing(t *testing.T) { leavesNothing(t, 2000) }

@@ -49,8 +49,8 @@ func TestRenewalsKeepALockForAsLongAsItIsHeld(t *testing.T) {
 	}
 }
 
-// Whoever waits is served the moment that the lock is given back, in every combination of modes,
-// with no time passing: nobody had to look by itself.
+// A waiter is served at the instant that the lock is given back, in every combination of modes,
+// with no time passing: no waiter had to poll.
 func TestHandOverTakesNoTime(t *testing.T) {
 	requests := []Request{{}, {Mode: Shared}, {Capacity: 2}, {Capacity: 2, Permits: 2}}
 	for _, one := range requests {
@@ -75,7 +75,7 @@ func TestHandOverTakesNoTime(t *testing.T) {
 	}
 }
 
-func TestLeaseThatNobodyRenewsEnds(t *testing.T) {
+func TestLeaseThatIsNotRenewedEnds(t *testing.T) {
 	for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 1}} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
@@ -97,9 +97,9 @@ func TestLeaseThatNobodyRenewsEnds(t *testing.T) {
 	}
 }
 
-// A waiter that was handed the lock and has died lets the window pass; the one behind it is served
-// right then. The same with several dead ones of one process.
-func TestDeadWaitersHoldNobodyUpForLongerThanOneWindow(t *testing.T) {
+// A waiter that was handed the lock and has died lets the window pass; the next one is served right
+// then. The same with several dead ones of one process.
+func TestDeadWaitersDelayTheQueueByOneWindowAtMost(t *testing.T) {
 	for _, dead := range []int{1, 5} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks, others := open(t, store, Config{}), open(t, store, Config{})
@@ -116,24 +116,24 @@ func TestDeadWaitersHoldNobodyUpForLongerThanOneWindow(t *testing.T) {
 	}
 }
 
-// bury puts waiters into the queue who will never hear that their turn has come, although somebody
-// listens on their channel.
+// bury puts waiters into the queue that will never learn that their turn has come, although their
+// channel has a subscriber.
 func bury(t *testing.T, locks *Locks, name string, n int) {
 	t.Helper()
-	locks.post.listen(t.Context(), locks)
+	locks.notifier.listen(t.Context(), locks)
 	for range n {
 		a, err := locks.ask(name, Request{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reply, err := locks.enter(t.Context(), a, locks.post.channel); err != nil || reply.Word() != "waiting" {
+		if reply, err := locks.enter(t.Context(), a, locks.notifier.channel); err != nil || reply.Word() != "waiting" {
 			t.Fatal(reply, err)
 		}
 	}
 }
 
 // Waiters whose process does not listen any more are passed over at once.
-func TestWaitersWhoseProcessIsGonePassUnnoticed(t *testing.T) {
+func TestWaitersWhoseProcessIsGoneArePassedOver(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, gone := open(t, store, Config{}), open(t, store, Config{})
 		held := must(t, locks, "gone", Request{})
@@ -141,7 +141,7 @@ func TestWaitersWhoseProcessIsGonePassUnnoticed(t *testing.T) {
 		middle := settle(t, wait(t, locks, "gone", Request{}))
 		bury(t, gone, "gone", 3)
 		last := settle(t, wait(t, locks, "gone", Request{}))
-		gone.post.close()
+		gone.notifier.close()
 		synctest.Wait()
 		start := time.Now()
 		release(t, held)
@@ -155,16 +155,16 @@ func TestWaitersWhoseProcessIsGonePassUnnoticed(t *testing.T) {
 	})
 }
 
-// The message that says whose turn it is does not arrive: the waiter looks by itself, soon enough
-// to claim what it was handed.
+// The message that it is a waiter's turn does not arrive: the waiter polls, soon enough to claim
+// the lock.
 func TestLostMessageCostsLessThanAWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
 		held := must(t, locks, "lost", Request{})
 		next := settle(t, wait(t, others, "lost", Request{}))
-		others.post.mu.Lock()
-		others.post.waiting = map[string]chan news{} // nobody is told
-		others.post.mu.Unlock()
+		others.notifier.mu.Lock()
+		others.notifier.waiting = map[string]chan notification{} // no waiter is notified
+		others.notifier.mu.Unlock()
 		release(t, held)
 		start := time.Now()
 		release(t, next.granted(t))
@@ -174,9 +174,9 @@ func TestLostMessageCostsLessThanAWindow(t *testing.T) {
 	})
 }
 
-// A lock that is free although somebody waits for it, as after a stall in which a message and a
-// release crossed, goes to whoever has waited for longest.
-func TestFreeLockGoesToTheFirstInLine(t *testing.T) {
+// A lock that is free although it has waiters, as after a stall in which a message and a release
+// crossed, goes to the first of them.
+func TestFreeLockGoesToTheFirstWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
 		held := must(t, locks, "free", Request{})
@@ -186,7 +186,7 @@ func TestFreeLockGoesToTheFirstInLine(t *testing.T) {
 		if _, err := store.Run(t.Context(), drop, locks.keys("free")[:1]); err != nil {
 			t.Fatal(err)
 		}
-		wantHeld(t, others, "free", Request{}) // who comes now sees to it that the first gets it
+		wantHeld(t, others, "free", Request{}) // a later request makes sure that the first gets it
 		synctest.Wait()
 		release(t, first.granted(t))
 		release(t, second.granted(t))
@@ -205,7 +205,7 @@ func TestLockThatIsBrokenEndsAtItsNextRenewal(t *testing.T) {
 			start := time.Now()
 			<-held.Done()
 			if took := time.Since(start); took > DefaultTTL/2 {
-				t.Errorf("told after %v", took)
+				t.Errorf("its context ended after %v", took)
 			}
 			wantIs(t, held.Err(), ErrLost)
 			wantIs(t, context.Cause(held.Context()), ErrLost)
@@ -253,10 +253,10 @@ func TestManyEndsWhenOneOfThemDoes(t *testing.T) {
 }
 
 // Names that are used for a moment leave nothing: the fences go a minute after their leases.
-func TestShortLivedNamesLeaveNothingBehind(t *testing.T) { leavesNothingBehind(t, 210) }
+func TestShortLivedNamesLeaveNothing(t *testing.T) { leavesNothing(t, 210) }
 
-// leavesNothingBehind uses that many names for a moment, in every mode and every way of ending.
-func leavesNothingBehind(t *testing.T, names int) {
+// leavesNothing uses that many names for a moment, in every mode and every way of ending.
+func leavesNothing(t *testing.T, names int) {
 	t.Helper()
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
@@ -309,7 +309,7 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 		start := time.Now()
 		_, err := careful.TryAcquire(t.Context(), "a", Request{})
 		doubt := wantDoubt(t, err)
-		expect.Equal(t, "wait that is told", doubt.Wait, 11*time.Second)
+		expect.Equal(t, "wait", doubt.Wait, 11*time.Second)
 		held, err := careful.Acquire(t.Context(), "a", Request{})
 		if err != nil || time.Since(start) < 11*time.Second {
 			t.Fatalf("%v after %v", err, time.Since(start))
@@ -345,10 +345,10 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 	})
 }
 
-func wantDoubt(t *testing.T, err error) *InDoubt {
+func wantDoubt(t *testing.T, err error) *InDoubtError {
 	t.Helper()
 	wantIs(t, err, ErrInDoubt, redisstore.ErrRefused)
-	doubt, _ := errors.AsType[*InDoubt](err)
+	doubt, _ := errors.AsType[*InDoubtError](err)
 	if doubt == nil || doubt.Wait <= 0 {
 		t.Fatal(err)
 	}

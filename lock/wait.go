@@ -10,77 +10,79 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// A waiter is told when its turn has come. In case nobody tells it, it looks by itself: when the
-// holder's lease can end, and about once in a claim window, less often the more are before it. Any
-// waiter's look moves the whole queue on.
+// A waiter is notified when its turn has come. In case the notification is lost, it also polls:
+// when the holder's lease can end, and about once in a claim window, less often the more waiters
+// are before it. Any waiter's poll advances the whole queue.
 const (
-	nearest = 16 // waiters that look once in a window
-	slowest = 5  // windows between two looks of those after them
-	// looks that a waiter may miss before it loses its place, which it keeps for placeKept at
+	nearest = 16 // waiters that poll once in a window
+	slowest = 5  // windows between two polls of later waiters
+	// polls that a waiter may miss before it loses its place, which it keeps for placeKept at
 	// least.
 	missed = 3
 )
 
-// placeKept is how long a waiter that does not look keeps its place at least: longer than a restart
+// placeKept is how long a waiter that does not poll keeps its place at least: longer than a restart
 // of Redis or of a service takes.
 const placeKept = 2 * time.Minute
 
-// parting is how long giving something back may take when its context has ended.
-const parting = 2 * time.Second
+// releaseTimeout bounds a release whose context has ended.
+const releaseTimeout = 2 * time.Second
 
-// parted is a context for that. It needs no timer where a call of the store ends sooner by itself.
-func (l *Locks) parted(ctx context.Context) (context.Context, context.CancelFunc) {
+// releaseContext is a context for that. It needs no timer if a call of the store ends sooner by
+// itself.
+func (l *Locks) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = context.WithoutCancel(ctx)
-	if l.store.Timeout() <= parting {
+	if l.store.Timeout() <= releaseTimeout {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, parting)
+	return context.WithTimeout(ctx, releaseTimeout)
 }
 
-// patience is how long a waiter that does not look keeps its place.
+// patience is how long a waiter that does not poll keeps its place.
 func (l *Locks) patience() time.Duration {
 	return max(missed*slowest*l.config.Window, placeKept)
 }
 
-// stand waits in line until the lock is granted. Its errors are those of Acquire.
-func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, error) {
+// waitInQueue waits in the queue at Redis until the lock is granted. Its errors are those of
+// Acquire.
+func (l *Locks) waitInQueue(ctx context.Context, a *asker, notified <-chan notification) (Grant, error) {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if a.Wait > 0 {
 		waiting, cancel = context.WithTimeout(ctx, a.Wait)
 	}
 	defer cancel()
-	var last error = &Held{Left: -1}
+	var last error = &HeldError{Left: -1}
 	a.placed = true
 	heard := false // an answer of Redis
 	for answered := time.Now(); ; {
-		reply, err := l.enterInFull(waiting, a, l.post.channel)
+		reply, err := l.enterInFull(waiting, a, l.notifier.channel)
 		pause := l.config.Window / 10
 		switch {
 		case err == nil && (reply.Word() == "granted" || reply.Word() == "capacity"):
 			return a.granted(reply)
 		case err == nil:
 			answered, heard, last = time.Now(), true, refusal(reply)
-			if pause, err = l.untilLook(a, reply); err != nil {
+			if pause, err = l.untilPoll(a, reply); err != nil {
 				return Grant{}, err
 			}
 		case waiting.Err() != nil: // sleep returns at once
 		case l.isFinal(err, answered):
-			l.lines.scatter(a)
+			l.queues.askAll(a)
 			l.abandon(ctx, a, err)
 			return Grant{}, err
 		default:
-			l.lines.scatter(a)
+			l.queues.askAll(a)
 			if !heard {
 				last = err
 			}
 		}
-		message, ok := sleep(waiting, told, a.turn, pause)
+		message, ok := sleep(waiting, notified, a.turn, pause)
 		switch {
 		case !ok:
 			return Grant{}, l.giveUp(ctx, a, last)
 		case message.handed:
 			return Grant{}, errHanded
-		case message.look != 0:
+		case message.poll != 0:
 			if grant, ok := l.accept(a, message); ok {
 				return grant, nil
 			}
@@ -90,16 +92,16 @@ func (l *Locks) stand(ctx context.Context, a *asker, told <-chan news) (Grant, e
 	}
 }
 
-// isFinal reports whether a wait ends with an error of Redis, which has last answered at that time.
+// isFinal reports whether an error of Redis ends a wait. Redis last answered at that time.
 func (l *Locks) isFinal(err error, answered time.Time) bool {
 	return errors.Is(err, redisstore.ErrWrongType) || errors.Is(err, redisstore.ErrClosed) || time.Since(answered) > l.outage
 }
 
-// untilLook is how long a waiter may sleep after a reply, if nobody tells it. One that has its
-// place in the queue is noted: see accept.
-func (l *Locks) untilLook(a *asker, reply redisstore.Reply) (time.Duration, error) {
+// untilPoll is how long a waiter may sleep after a reply without a notification. The poll of one
+// that has its place in the queue is recorded: see accept.
+func (l *Locks) untilPoll(a *asker, reply redisstore.Reply) (time.Duration, error) {
 	if reply.Word() == "doubt" {
-		doubt := &InDoubt{}
+		doubt := &InDoubtError{}
 		err := reply.Scan(&doubt.Wait)
 		return min(doubt.Wait+time.Millisecond, slowest*l.config.Window), err
 	}
@@ -110,64 +112,64 @@ func (l *Locks) untilLook(a *asker, reply redisstore.Reply) (time.Duration, erro
 	if err := reply.Scan(&place, &left); err != nil {
 		return 0, err
 	}
-	a.waited = look{a.looks, a.sent}
+	a.waited = poll{a.polls, a.sent}
 	often := min(l.config.Window*time.Duration(max(nearest, place))/nearest, slowest*l.config.Window)
-	pause := often - rand.N(often/5) //nolint:gosec // it spreads the looks of many and hides nothing
-	// one after the other, so that the first look can move all of them on
+	pause := often - rand.N(often/5) //nolint:gosec // it spreads the polls of many and hides nothing
+	// one after the other, so that the first poll can advance all of them
 	if left >= 0 {
 		pause = min(pause, left+time.Duration(1+2*min(place, nearest))*time.Millisecond)
 	}
 	return pause, nil
 }
 
-// accept is the grant that a message tells, with which its holder begins at once: he asks for the
-// rest of his TTL while he works, if that takes longer than a moment. Redis keeps the lock for him
-// for a claim window from when it handed it over, which was after it had answered the look that the
-// message names. So he counts on it for that long from when he sent that look, and on no clock of
-// another machine. If too little is left of that, more of it is wanted as a margin, or replicas are
-// to confirm the grant, he asks first.
-func (l *Locks) accept(a *asker, heard news) (Grant, bool) {
+// accept returns the grant in a notification, with which its holder begins at once: it asks for the
+// rest of its TTL while it works, if it holds for more than an instant. Redis keeps the lock for it
+// for a claim window from the handover, which was after Redis answered the poll that the
+// notification names. So the holder counts on that long from when it sent that poll, and on no
+// clock of another machine. It asks first if too little of that remains, if more of it is wanted as
+// a margin, or if replicas are to confirm the grant.
+func (l *Locks) accept(a *asker, heard notification) (Grant, bool) {
 	span := min(l.config.Window, a.TTL)
 	grant := Grant{
 		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(span), Now: heard.now.Add(-time.Since(a.waited.sent)), sent: a.waited.sent, good: span, keys: a.keys,
 	}
-	early := a.enters && heard.look == a.waited.number && age(a.waited.sent) <= span/2
+	early := a.enters && heard.poll == a.waited.number && age(a.waited.sent) <= span/2
 	return grant, early && l.config.Margin <= span/10 && l.store.Ack() == 0
 }
 
-// age is how long a moment has been over, by monotonic or wall time, whichever says more.
+// age is how long ago a time was, by monotonic or wall time, whichever is longer.
 func age(moment time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(moment), now.Round(0).Sub(moment.Round(0)))
 }
 
-// passed is the grant that Redis has passed on when another of this process gave the lock back.
-func (a *asker) passed(heard news) Grant {
+// passed is the grant that Redis passed on when another holder of this process gave the lock back.
+func (a *asker) passed(heard notification) Grant {
 	return Grant{
 		Name: a.name, Token: a.Token, Fence: heard.fence, TTL: a.TTL, Since: heard.now, Until: heard.now.Add(a.TTL), Now: heard.now, sent: heard.sent, keys: a.keys,
 	}
 }
 
-// sleep waits for news, for the turn in the line of this process, for a while, or for the context's
-// end, which it tells.
-func sleep(ctx context.Context, told <-chan news, turn <-chan struct{}, d time.Duration) (heard news, ok bool) {
+// sleep waits for a notification, for a lease that is handed on locally, for a while, or for the
+// end of the context. It reports whether the context is still open.
+func sleep(ctx context.Context, notified <-chan notification, turn <-chan struct{}, d time.Duration) (heard notification, ok bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return news{}, false
+		return notification{}, false
 	case <-turn:
 		heard.handed = true
-	case heard = <-told:
+	case heard = <-notified:
 	case <-timer.C:
 	}
 	return heard, ctx.Err() == nil
 }
 
-// giveUp ends a request that has waited long enough. It leaves nothing behind: a place in the
-// queue, or a lock that was handed over just now, is given back.
+// giveUp ends a request that has waited long enough. It gives back its place in the queue, or a
+// lock that was handed over just now.
 func (l *Locks) giveUp(ctx context.Context, a *asker, last error) error {
-	l.leaveBehind(ctx, a)
+	l.takeBack(ctx, a)
 	return refused(ctx, last)
 }
 
@@ -179,15 +181,15 @@ func refused(ctx context.Context, last error) error {
 	return last
 }
 
-// abandon gives back what a request may have got whose outcome is not known.
+// abandon gives back what a request with an unknown outcome may have got.
 func (l *Locks) abandon(ctx context.Context, a *asker, err error) {
 	if unknown(err) {
-		l.leaveBehind(ctx, a)
+		l.takeBack(ctx, a)
 	}
 }
 
-func (l *Locks) leaveBehind(ctx context.Context, a *asker) {
-	ctx, cancel := l.parted(ctx)
+func (l *Locks) takeBack(ctx context.Context, a *asker) {
+	ctx, cancel := l.releaseContext(ctx)
 	defer cancel()
 	if err := l.leave(ctx, a.keys, a.Token); err != nil && !errors.Is(err, ErrLost) {
 		l.log.WarnContext(ctx, "lock: a place in the queue could not be given back, and ends by itself", "name", a.name, "error", err)

@@ -22,8 +22,8 @@ type CalendarKey struct {
 const MaxName = 200
 
 // ParseCalendarKey reads a key and gives it a zone; nil is UTC. Its names are 1 to MaxName
-// characters of A–Z a–z 0–9 . _ : ~ @ -. The error, an ErrKey, tells the position of what is wrong
-// and what to write instead.
+// characters of A–Z a–z 0–9 . _ : ~ @ -. The error, an ErrKey, names the position of the fault and
+// what to write instead.
 func ParseCalendarKey(text string, zone *time.Location) (CalendarKey, error) {
 	k, wrong := parseKey(text, orUTC(zone))
 	if wrong != nil {
@@ -64,7 +64,7 @@ func parseKey(text string, zone *time.Location) (CalendarKey, *fault) {
 	return k, nil
 }
 
-// nameFault tells what of a part cannot stand in a counter's name.
+// nameFault is what of a part cannot stand in a counter's name.
 func nameFault(p part) *fault {
 	text := []byte(p.literal)
 	for _, piece := range p.date.pieces {
@@ -83,13 +83,13 @@ func nameFault(p part) *fault {
 // String is the key as it was parsed.
 func (k CalendarKey) String() string { return k.text }
 
-// Zone is whose clock and calendar the key follows.
+// Zone is the zone whose clock and calendar the key follows.
 func (k CalendarKey) Zone() *time.Location { return orUTC(k.zone) }
 
-// At is the counter's name at a moment, and the period in which it is the name. It says the same
-// for every moment of a label, so that all processes agree; where a clock is set back over the
-// period's end, moments before Until can have another name, so ask for each value anew. ErrTime for
-// years that cannot be written.
+// At is the counter's name at a time, and the period in which it is the name. It is the same for
+// every time of a label, so that all processes agree; where a clock is set back over the period's
+// end, times before Until can have another name, so ask for each value anew. ErrTime for years that
+// cannot be written.
 func (k CalendarKey) At(at time.Time) (name string, period Period, err error) {
 	if err := k.check(); err != nil {
 		return "", Period{}, err

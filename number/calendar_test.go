@@ -69,7 +69,7 @@ func TestParseCalendarKeySaysWhatToWriteInstead(t *testing.T) {
 	expect.Equal(t, "the length of the longest name", len(name), number.MaxName)
 }
 
-func TestCalendarKeyRefusesYearsThatItCanNotWrite(t *testing.T) {
+func TestCalendarKeyRefusesYearsThatItCannotWrite(t *testing.T) {
 	for _, k := range []string{"a{yyyy}", "a{yy}", "a{YYYYww}"} {
 		if name, period, err := key(t, k, nil).At(time.Time{}); !errors.Is(err, number.ErrTime) || name != "" || period != (number.Period{}) {
 			t.Errorf("%s in year 1: got %q, %+v and error %v, want nothing and %v", k, name, period, err, number.ErrTime)

@@ -26,7 +26,7 @@ const (
 // digits.
 var letters = [fields]string{year: "yyyy", shortYear: "yy", month: "MM", day: "dd", yearDay: "DDD", hour: "HH", weekYear: "YYYY", week: "ww"}
 
-// meant is for people who know other ways to write dates.
+// meant is for users of other notations for dates.
 var meant = map[string]string{
 	"y": "yyyy", "Y": "yyyy", "YY": "yy", "m": "MM", "mm": "MM", "M": "MM", "d": "dd", "DD": "dd for the day of the month, or DDD for that of the year", "D": "DDD",
 	"j": "DDD", "H": "HH", "h": "HH", "hh": "HH", "w": "ww", "WW": "ww", "N": "{n}", "nn": "{n}",
@@ -54,7 +54,7 @@ func (u unit) String() string {
 	return [...]string{"", "year", "month", "ISO week", "day", "hour"}[u]
 }
 
-// units says which fields name a period, by a bit for each. A year of two digits is a year.
+// units is which fields name a period, by a bit for each. A year of two digits is a year.
 var units = map[int]unit{
 	1 << year:                             yearly,
 	1<<year | 1<<month:                    monthly,
@@ -146,7 +146,7 @@ func firstPiece(text string, position int) (piece, *fault) {
 	return piece{}, faultAt(position, "%.20q is no part of a date; write %s, with %s between them, and {n} or {n:6} for the value", text, fieldNames, separators)
 }
 
-// lacks tells why some fields name no period.
+// lacks is why some fields name no period.
 func lacks(seen int) string {
 	has := func(f field) bool { return seen&(1<<f) != 0 }
 	switch {
@@ -173,7 +173,7 @@ func civilOf(at time.Time) civil {
 	return civil{year: y, shortYear: y % 100, month: int(m), day: d, yearDay: at.YearDay(), hour: at.Hour(), weekYear: wy, week: w}
 }
 
-// The years that can be written. A zero time.Time, which somebody forgot to set, is before them.
+// The years that can be written. A zero time.Time, such as one that was not set, is before them.
 const (
 	firstYear, lastYear           = 1970, 9999
 	firstShortYear, lastShortYear = 2000, 2099

@@ -7,35 +7,35 @@ import (
 
 // Why a text is no template, no calendar key or no number, or why a value cannot be written.
 var (
-	// ErrTemplate says that a text is no template, where, and what to write instead. The zero
-	// Template's methods return it too.
+	// ErrTemplate means that a text is no template. It says where, and what to write instead. The
+	// zero Template's methods return it too.
 	ErrTemplate = errors.New("number: not a template")
-	// ErrKey says that a text is no calendar key, where, and what to write instead. The zero
-	// CalendarKey's methods return it too.
+	// ErrKey means that a text is no calendar key. It says where, and what to write instead. The
+	// zero CalendarKey's methods return it too.
 	ErrKey = errors.New("number: not a calendar key")
-	// ErrCoarse says that a template writes the same text for values of different periods of a
+	// ErrCoarse means that a template writes the same text for values of different periods of a
 	// calendar key.
 	ErrCoarse = errors.New("number: the template does not tell the key's periods apart")
-	// ErrSyntax says that a text is not what the template, the label's date part or the opaque form
-	// writes.
+	// ErrSyntax means that a text is not what the template, the label's date part or the opaque
+	// form writes.
 	ErrSyntax = errors.New("number: not of this form")
-	// ErrWidth says that a value has more digits than its place. It comes as a *TooWide.
+	// ErrWidth means that a value has more digits than its place. It comes as a *TooWideError.
 	ErrWidth = errors.New("number: too large")
-	// ErrNegative says that a value is negative.
+	// ErrNegative means that a value is negative.
 	ErrNegative = errors.New("number: negative")
-	// ErrTime says that a time cannot be written, or that a date never was in its zone.
+	// ErrTime means that a time cannot be written, or that a date never was in its zone.
 	ErrTime = errors.New("number: out of the calendar")
 )
 
-// TooWide is [ErrWidth] with the largest value that can be written. It does not tell the value,
-// which an opaque number hides.
-type TooWide struct{ Max int64 }
+// TooWideError is [ErrWidth] with the largest value that can be written. It does not contain the
+// value, which an opaque number hides.
+type TooWideError struct{ Max int64 }
 
-// Error says what the largest value is.
-func (e *TooWide) Error() string { return fmt.Sprintf("%v: %d at most", ErrWidth, e.Max) }
+// Error reports the largest value.
+func (e *TooWideError) Error() string { return fmt.Sprintf("%v: %d at most", ErrWidth, e.Max) }
 
-// Unwrap gives ErrWidth.
-func (e *TooWide) Unwrap() error { return ErrWidth }
+// Unwrap returns ErrWidth.
+func (e *TooWideError) Unwrap() error { return ErrWidth }
 
 // check reports whether a value lies between 0 and most.
 func check(value, most int64) error {
@@ -43,7 +43,7 @@ func check(value, most int64) error {
 	case value < 0:
 		return ErrNegative
 	case value > most:
-		return &TooWide{most}
+		return &TooWideError{most}
 	}
 	return nil
 }

@@ -19,8 +19,7 @@ type ff1 struct {
 	left, right uint64 // how many numbers a half can be: radix^(n/2), and radix^(n-n/2)
 	// the MAC's last block without round and half, and what the blocks before it have come to
 	high, low uint64
-	// where the round's number stands in the last block, in bits from the end: behind it is the
-	// half
+	// where the round's number stands in the last block, in bits from the end: the half follows it
 	round int
 	cut   uint // how many bits of the function's block are not used
 }
@@ -67,7 +66,7 @@ func power(radix uint32, n int) uint64 {
 // scratches are blocks for AES to work in: what goes through an interface is on the heap.
 var scratches = sync.Pool{New: func() any { return new([aesBlock]byte) }}
 
-// encrypt takes both halves of a number to those of another.
+// encrypt maps both halves of a number to those of another.
 func (f *ff1) encrypt(a, b uint64) (left, right uint64) {
 	scratch := scratches.Get().(*[aesBlock]byte)
 	defer scratches.Put(scratch)
@@ -78,7 +77,7 @@ func (f *ff1) encrypt(a, b uint64) (left, right uint64) {
 	return a, b
 }
 
-// decrypt takes them back.
+// decrypt maps them back.
 func (f *ff1) decrypt(a, b uint64) (left, right uint64) {
 	scratch := scratches.Get().(*[aesBlock]byte)
 	defer scratches.Put(scratch)

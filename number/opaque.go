@@ -7,30 +7,30 @@ import (
 	"log/slog"
 )
 
-// Opaque writes values as digits of a fixed width that do not tell their order, and reads them
+// Opaque writes values as digits of a fixed width that do not reveal their order, and reads them
 // back: a permutation of all numbers of that width, chosen by a secret key and a tweak. It is the
 // cipher FF1 of NIST SP 800-38G with AES, over decimal digits, and has the million numbers at least
 // that the standard's Revision 1 asks for.
 //
-// What it hides from those who do not have the key: as well as AES does, which value is behind a
-// number, how far the values of two numbers are apart, and which of them came first. So the numbers
-// that somebody has collected do not tell how many were handed out.
+// What it hides from readers without the key: as well as AES does, which value a number has, how
+// far the values of two numbers are apart, and which of them came first. So a collection of numbers
+// does not reveal how many were handed out.
 //
 // What it does not hide, and what it is not:
 //
 //   - Equal values have equal numbers and different values different ones, as long as key, width
 //     and tweak are the same.
 //   - It proves nothing. Every text of that many digits decodes to some value. Where 100,000 of a
-//     million numbers are in use, every tenth guess finds one; and whoever may try whether numbers
-//     exist finds out in this way what share of them does, and so how many. More digits help, and
-//     asking the right of those who ask.
-//   - Whoever can have values of their choice encoded, or numbers decoded, gets a table of as many
-//     pairs as they ask for. Six digits are all known after a million.
-//   - A number does not tell which key it was made with. With another key it decodes to another
+//     million numbers are in use, every tenth guess finds one; and a client that may try whether
+//     numbers exist finds out in this way what share of them does, and so how many. More digits
+//     help, and so does authorization.
+//   - A client that can have values of its choice encoded, or numbers decoded, gets a table of as
+//     many pairs as it asks for. Six digits are all known after a million.
+//   - A number does not show which key it was made with. With another key it decodes to another
 //     value, without an error.
 //
-// It is safe for concurrent use. It is printed and logged without its key. The zero value cannot
-// be used.
+// It is safe for concurrent use. It is printed and logged without its key. The zero value cannot be
+// used.
 type Opaque struct {
 	cipher *ff1
 	digits int
@@ -46,9 +46,9 @@ const (
 // NewOpaque takes a secret key of 16, 24 or 32 bytes (AES-128, -192 or -256), how many digits each
 // number has, MinDigits to MaxDigits with 0 for MaxDigits, and a tweak of at most MaxTweak bytes.
 // The tweak is no secret: another one makes another permutation, so that equal values of two
-// counters have different numbers; give it the counter's name. Whoever changes one of the three
-// gets new numbers, and some of them are old numbers of other values. The slices are not kept. The
-// error tells no more of the key than its length.
+// counters have different numbers; give it the counter's name. A change of one of the three gives
+// new numbers, and some of them are old numbers of other values. The slices are not kept. The error
+// contains no more of the key than its length.
 func NewOpaque(key []byte, digits int, tweak []byte) (*Opaque, error) {
 	if digits == 0 {
 		digits = MaxDigits
@@ -75,7 +75,7 @@ func (o Opaque) Digits() int { return o.digits }
 func (o Opaque) Max() int64 { return largest(o.digits) }
 
 // Encode writes a value as decimal digits, always as many as Digits says. ErrNegative, and ErrWidth
-// with the largest value (see TooWide).
+// with the largest value (see TooWideError).
 func (o Opaque) Encode(value int64) (string, error) {
 	text, err := o.Append(make([]byte, 0, MaxDigits), value)
 	return string(text), err
@@ -104,10 +104,10 @@ func (o Opaque) Decode(text string) (int64, error) {
 	return int64(a*o.cipher.right + b), nil //nolint:gosec // below 10^digits
 }
 
-// String says how many digits the numbers have, and nothing of the key.
+// String returns how many digits the numbers have, and nothing of the key.
 func (o Opaque) String() string { return fmt.Sprintf("opaque numbers of %d digits", o.digits) }
 
-// Format prints what String says, whatever the verb.
+// Format prints what String returns, whatever the verb.
 func (o Opaque) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, o.String()) }
 
 // GoString is String.

@@ -167,13 +167,13 @@ func TestOpaqueRefusesWhatDoesNotFit(t *testing.T) {
 				want = number.ErrNegative
 			}
 			text, err := o.Encode(value)
-			var wide *number.TooWide
+			var wide *number.TooWideError
 			if !errors.Is(err, want) || text != "" || errors.As(err, &wide) && wide.Max != most {
 				t.Errorf("%d in %d digits: %q, %v", value, digits, text, err)
 			}
 			// The value is what the number hides.
 			if strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), fmt.Sprint(value)) {
-				t.Errorf("%d in %d digits: the error tells it: %#v", value, digits, err)
+				t.Errorf("%d in %d digits: the error contains it: %#v", value, digits, err)
 			}
 			if got, err := o.Append([]byte("before"), value); err == nil || string(got) != "before" {
 				t.Errorf("%d in %d digits: %q, %v", value, digits, got, err)

@@ -18,7 +18,7 @@ import (
 type Period struct {
 	Label string
 	From  time.Time // the first moment
-	Until time.Time // the first moment behind the last
+	Until time.Time // the first time after the last
 }
 
 // at finds the period of a moment.
@@ -41,8 +41,8 @@ func (p pattern) of(c civil, zone *time.Location) (Period, error) {
 	return Period{Label: label, From: time.Unix(from, 0).In(zone), Until: time.Unix(until, 0).In(zone)}, nil
 }
 
-// span tells between which two readings of the clock a date lies, in seconds since 1970 as if the
-// clock showed UTC.
+// span returns the two readings of the clock between which a date lies, in seconds since 1970 as if
+// the clock showed UTC.
 func (p pattern) span(c civil) (start, end int64) {
 	clock := func(y, m, d, h int) int64 { return time.Date(y, time.Month(m), d, h, 0, 0, 0, time.UTC).Unix() }
 	switch p.unit {
@@ -98,7 +98,7 @@ func stretches(from, until int64, zone *time.Location) iter.Seq[stretch] {
 				next = end.Unix()
 			}
 			if next <= from {
-				// Where only a rule tells the changes, ZoneBounds lets every year end after 365
+				// Where only a rule defines the changes, ZoneBounds lets every year end after 365
 				// days. On the last day of a leap year that is over, and no zone changes its clock
 				// on it.
 				next = from - from%secondsPerDay + secondsPerDay

@@ -25,7 +25,7 @@ type part struct {
 	date     pattern // of a date
 }
 
-// fault is what is wrong with a text, and where.
+// fault is a fault of a text, and its position.
 type fault struct {
 	position int // from 1; 0 = with the whole
 	says     string
@@ -60,7 +60,7 @@ func scan(text string) ([]part, *fault) {
 	return parts, nil
 }
 
-// scanPart reads the first part of a text, a literal up to where it may end, and tells how many
+// scanPart reads the first part of a text, a literal up to where it may end, and returns how many
 // bytes it took.
 func scanPart(text string, position int) (part, int, *fault) {
 	if double := text[:min(2, len(text))]; double == "{{" || double == "}}" {

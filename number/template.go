@@ -33,8 +33,8 @@ type Template struct {
 // MaxTemplate is how long a template can be, in characters.
 const MaxTemplate = 100
 
-// ParseTemplate reads a template. The error, an ErrTemplate, tells the position of what is wrong
-// and what to write instead.
+// ParseTemplate reads a template. The error, an ErrTemplate, names the position of the fault and
+// what to write instead.
 func ParseTemplate(text string) (Template, error) {
 	t, wrong := parseTemplate(text)
 	if wrong != nil {
@@ -43,7 +43,7 @@ func ParseTemplate(text string) (Template, error) {
 	return t, nil
 }
 
-// MustTemplate is ParseTemplate for texts that stand in a program: it panics where that fails.
+// MustTemplate is ParseTemplate for constant texts in a program: it panics if that fails.
 func MustTemplate(text string) Template {
 	t, err := ParseTemplate(text)
 	if err != nil {
@@ -99,8 +99,8 @@ func (t Template) Max() int64 { return largest(t.width) }
 
 // Format writes a value, with the date that the moment has in its own zone: give it the moment and
 // the zone that the value's calendar key was asked with. Without a date part the moment does not
-// matter. ErrNegative, ErrWidth with the largest value (see TooWide), and ErrTime for years that
-// cannot be written.
+// matter. ErrNegative, ErrWidth with the largest value (see TooWideError), and ErrTime for years
+// that cannot be written.
 func (t Template) Format(value int64, at time.Time) (string, error) {
 	text, err := t.Append(nil, value, at)
 	return string(text), err
@@ -211,9 +211,9 @@ func (t Template) PeriodOf(label string, zone *time.Location) (Period, error) {
 }
 
 // Fits reports whether values that are counted anew in each of a key's periods get different texts
-// from this template: its date part has to tell the key's periods apart, as {yyyyMMdd} does for a
-// key of days or of months. That holds if both are asked with the same moment in the same zone.
-// ErrCoarse says what to change.
+// from this template: its date part has to distinguish the key's periods, as {yyyyMMdd} does for a
+// key of days or of months. That holds if both are asked with the same moment in the same zone. The
+// error, an ErrCoarse, says what to change.
 func (t Template) Fits(key CalendarKey) error {
 	if err := errors.Join(t.check(), key.check()); err != nil {
 		return err
@@ -227,7 +227,7 @@ func (t Template) Fits(key CalendarKey) error {
 	return nil
 }
 
-// contains says of which periods a unit always lies in one: an ISO week in no month or year.
+// contains returns the periods in one of which a unit always lies: an ISO week in no month or year.
 var contains = map[unit]map[unit]bool{
 	yearly:  {yearly: true},
 	monthly: {yearly: true, monthly: true},

@@ -198,7 +198,7 @@ func TestFormatRefusesWhatDoesNotFit(t *testing.T) {
 		if got, err := template.Append([]byte("before"), row.value, row.at); err == nil || string(got) != "before" {
 			t.Errorf("%s of %d: %q, %v", row.template, row.value, got, err)
 		}
-		var wide *number.TooWide
+		var wide *number.TooWideError
 		if errors.As(err, &wide) != errors.Is(err, number.ErrWidth) || wide != nil && wide.Max != template.Max() {
 			t.Errorf("%s of %d: %+v, and Max is %d", row.template, row.value, wide, template.Max())
 		}

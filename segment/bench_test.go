@@ -42,7 +42,7 @@ func benchTag(b *testing.B, step int64) (*Segments, *Tag) {
 	return s, handle(b, s, "orders")
 }
 
-// called is a bare addition behind a call.
+// called is a bare addition in a function call.
 //
 //go:noinline
 func (p *padded) called() int64 { return p.n.Add(1) }
@@ -53,7 +53,7 @@ func (p *padded) called() int64 { return p.n.Add(1) }
 var benchLoops = map[string]struct {
 	bare, called, next func(p *padded, tag *Tag, ids []int64)
 }{
-	"kept": { // as by those who use ids
+	"kept": { // as by callers that use ids
 		bare: func(p *padded, _ *Tag, ids []int64) {
 			for i := range ids {
 				ids[i] = p.n.Add(1)
@@ -75,7 +75,7 @@ var benchLoops = map[string]struct {
 			}
 		},
 	},
-	"dropped": { // as by nobody: the loop is in registers, but for what is kept for a call
+	"dropped": { // the loop is in registers, but for what is kept for a call
 		bare: func(p *padded, _ *Tag, ids []int64) {
 			for range ids {
 				p.n.Add(1)

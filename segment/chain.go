@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// chain is the ranges of one tag: the current one, which ids are drawn from, and those that are
-// ready behind it. It begins with an empty one.
+// chain is the ranges of one tag: the current one, which ids are drawn from, and the ready ones
+// after it. It begins with an empty one.
 //
-// Callers meet the mutex only where a range ends or its mark is passed. Who holds it waits for
-// nothing. Where both are held, Segments.mu is taken first.
+// Callers meet the mutex only where a range ends or its mark is passed. A goroutine that holds it
+// waits for nothing. Where both are held, Segments.mu is taken first.
 type chain struct {
 	segments *Segments
 	name     string
-	owner    string // whose place it takes
+	owner    string // whose quota it counts against
 	tag      *Tag   // the handle that all share
 
 	mu      sync.Mutex
@@ -35,7 +35,7 @@ type chain struct {
 	counts   counts
 }
 
-// use is when a tag was used last, as far as was noticed.
+// use is when a tag was used last, as far as was observed.
 type use struct {
 	drawn int64
 	at    time.Time
@@ -49,9 +49,9 @@ func newChain(s *Segments, name, owner string, seen fences) *chain {
 	return c
 }
 
-// behind finds the node behind one that is used up, or was another chain's, and waits for it.
+// nextNode finds the node after one that is used up, or was another chain's, and waits for it.
 // errGone: there is none in this chain.
-func (c *chain) behind(ctx context.Context, n *node) (*node, error) {
+func (c *chain) nextNode(ctx context.Context, n *node) (*node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -80,7 +80,7 @@ func (c *chain) crossLocked() {
 	c.use.at = time.Now()
 }
 
-// marked sees to the next range, after the mark of a node was passed.
+// marked fetches the next range, after the mark of a node was passed.
 func (c *chain) marked(n *node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +116,7 @@ func (c *chain) leftLocked() float64 {
 	return left
 }
 
-// endLocked ends the chain: no id of it is drawn any more. It tells how many that were left are
-// lost.
+// endLocked ends the chain: no id of it is drawn any more. It returns how many ids are lost.
 func (c *chain) endLocked() (lost float64) {
 	lost = c.leftLocked()
 	c.gone = true

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What the fields of a [Config] mean when they are 0.
+// The defaults of a [Config].
 const (
 	DefaultPeriod  = 15 * time.Minute
 	DefaultMaxStep = 1_000_000
@@ -18,7 +18,7 @@ const (
 	DefaultAhead   = 0.1
 )
 
-// Config says how ranges are fetched. The zero value of each field means the default of its name.
+// Config is how ranges are fetched. The zero value of each field means the default of its name.
 type Config struct {
 	// Period is how long one range should last: the step follows the demand so that there is one
 	// fetch in that time. 1ms to 720h.
@@ -29,19 +29,18 @@ type Config struct {
 	// MaxTags is how many tags may be in use at once: 1 to 10,000,000. A tag costs about a
 	// kilobyte.
 	MaxTags int
-	// Owner says whose tag a call opens, by the call's context. With MaxTags in use, the owner of
-	// the most of them gives one up for an owner who has fewer, the one that was unused for
-	// longest. nil = all tags are one owner's.
+	// Owner returns the owner of a tag that a call opens, from the call's context. With MaxTags in
+	// use, the owner of the most of them gives one up for an owner with fewer, the one that was
+	// unused for longest. nil = all tags are one owner's.
 	Owner func(context.Context) string
-	// Idle is how long a tag is kept that nobody asks for: 1s to 8784h. Then what is left of its
-	// ranges is lost.
+	// Idle is how long an unused tag is kept: 1s to 8784h. Then the rest of its ranges is lost.
 	Idle time.Duration
 	// Timeout is how long one Take may last: 1ms to 10m. It is not the callers' limit: they wait
 	// for as long as their contexts do.
 	Timeout time.Duration
 	// Ahead is how much of a range is used before the next is fetched: above 0, up to 0.9.
 	Ahead float64
-	// Logger is told of failures and of tags that are let go; nil = no log.
+	// Logger logs failures and tags that are dropped; nil = no log.
 	Logger *slog.Logger
 }
 
@@ -69,21 +68,21 @@ func orDefault[T comparable](value, otherwise T) T {
 	return value
 }
 
-// Check tells all that is wrong with a Config.
+// Check returns all faults of a Config.
 func (c Config) Check() error {
 	c = c.withDefaults()
 	return errors.Join(
-		within("period", c.Period, time.Millisecond, 720*time.Hour),
-		within("max step", c.MaxStep, 1, 1<<40),
-		within("max tags", c.MaxTags, 1, 10_000_000),
-		within("idle", c.Idle, time.Second, 8784*time.Hour),
-		within("timeout", c.Timeout, time.Millisecond, 10*time.Minute),
-		within("ahead", c.Ahead, 0, 0.9),
+		inRange("period", c.Period, time.Millisecond, 720*time.Hour),
+		inRange("max step", c.MaxStep, 1, 1<<40),
+		inRange("max tags", c.MaxTags, 1, 10_000_000),
+		inRange("idle", c.Idle, time.Second, 8784*time.Hour),
+		inRange("timeout", c.Timeout, time.Millisecond, 10*time.Minute),
+		inRange("ahead", c.Ahead, 0, 0.9),
 	)
 }
 
-// within is written so that a float that is no number is refused.
-func within[T int | int64 | float64 | time.Duration](field string, value, least, most T) error {
+// inRange is written so that a float that is NaN is refused.
+func inRange[T int | int64 | float64 | time.Duration](field string, value, least, most T) error {
 	if value >= least && value <= most {
 		return nil
 	}

@@ -2,55 +2,75 @@
 // atomic addition, with a round trip to the store only once in a while.
 //
 // A [Source] gives half-open ranges of ids that no two of its calls share. [Segments] keeps for
-// each tag the range that ids are drawn from and the one behind it, which is fetched when a tenth
-// of the current one is used. What holds:
+// each tag the range that ids are drawn from and the next one, which is fetched when a tenth of the
+// current one is used. Everything is safe for concurrent use.
+//
+// # States
+//
+// The states of a tag, and the events that lead from one to the next:
+//
+//	unknown ── first draw ──▶ fetching ── range ──▶ drawing ── a tenth used ──▶ drawing, next is fetched
+//	   ▲                         │                     ▲                           │
+//	   │◀── no such tag ─────────┘                     │◀── end of the range ──────┤ next is ready
+//	   │                                               │                           │
+//	   │◀── idle, or its place is needed ──────────────┤◀── range ── starved ◀─────┘ next is not ready
+//	                                                                    │
+//	                                                                    └─▶ error of the source, or of the context
+//
+// # Promises
 //
 //   - No id of a tag is handed out twice by one process, whatever the source does. Across processes
-//     none is, as long as the source keeps its word. What each kind of source needs for that is
-//     said with it.
+//     none is, as long as the source keeps its promise. Each kind of source documents what it needs
+//     for that.
 //   - The ids that one caller gets rise, as far as the source's ranges rise: a striped source's
 //     ranges interleave, and rise only within each stripe.
-//   - No id is skipped, but those that are lost: what was fetched and not drawn when the process
-//     ends, when an idle tag is let go, and when a Take's answer is lost.
+//   - No id is skipped, but those that are lost: ids that were fetched and not drawn when the
+//     process ends or an idle tag is dropped, and those of a Take whose answer is lost.
 //   - A draw waits only where no range is ready. Its context ends the wait.
-//   - There is at most one Take of a tag under way, and none that nobody needs: a tag without
-//     demand causes no traffic, has no goroutine, and loses nothing but when it is let go.
+//   - There is at most one Take of a tag under way, and none without need: a tag without demand
+//     causes no traffic, has no goroutine, and loses nothing unless it is dropped.
 //
-// When the source fails: callers notice nothing while ids are left. It is asked again in the
-// background, at first within a tenth of a second, in the end two to four times a minute. Who finds
-// no id has it asked at once, and is told its answer: a refusal, in which case nothing was taken,
-// or an unknown outcome ([redisstore.ErrUnknownOutcome]), in which case a range may be taken that
-// nobody will get: a gap. Nothing that was asked for with an unknown outcome is asked for again. A
+// # Failures of the source
+//
+// Callers notice nothing while ids are left. The source is asked again in the background, at first
+// within a tenth of a second, in the end two to four times a minute. A caller that finds no id
+// makes it asked at once, and gets its answer: a refusal, in which case nothing was taken, or an
+// unknown outcome ([redisstore.ErrUnknownOutcome]), in which case a range may be taken that no
+// process gets: a gap. Nothing that was asked for with an unknown outcome is asked for again. A
 // Take that lasts for too long is given up, as an unknown outcome.
 //
-// When the source goes back, because it was restored from an old copy or lost what it had
-// confirmed: a range that has an id at or below one that this process has seen is refused with
-// [ErrWentBack] and counted, and ids are handed out again when the source is ahead of what was
-// seen. What other processes have handed out this one does not know: move the source ahead of all
-// that can be out before it serves again. Ranges with a distance are compared with those that have
-// the same remainder, since stripes interleave: ids lo, lo+delta, … with all ranges whose ids could
-// meet them, were both continued for ever. This is known of the tags in use, and of as many more
-// that were let go.
+// # A source that goes back
 //
-// The step, which is how many ids a fetch asks for, follows the demand so that a range lasts for
+// A source may go back because it was restored from an old copy or lost what it had confirmed. A
+// range that has an id at or below one that this process has seen is refused with [ErrWentBack] and
+// counted, and ids are handed out again when the source is ahead of what was seen. What other
+// processes have handed out is unknown here: move the source ahead of all ids that can be out
+// before it serves again. Ranges with a distance are compared with those that have the same
+// remainder, since stripes interleave: ids lo, lo+delta, … with all ranges whose ids could meet
+// them, were both continued for ever. This is known of the tags in use, and of as many more that
+// were dropped.
+//
+// # Step
+//
+// The step is how many ids a fetch asks for. It follows the demand so that a range lasts for
 // [Config].Period. The first fetch asks for what the source wants to give, the second for the same,
-// and from then on it changes with each by a factor of 2 at most; never below the least step that
-// the source tells, and never above [Config].MaxStep. Doubling stops where twice would be more than
-// that. It grows as soon as a fetch comes sooner than it should, doubles when the callers found no
-// id, and falls when a whole period has shown less demand. Where it may not grow and callers find
-// no id all the same, up to eight ranges are kept ready, until a period has passed without that.
+// and from then on it changes with each by a factor of 2 at most; never below the least step of the
+// source, and never above [Config].MaxStep. Doubling stops where twice would be more than that. It
+// grows as soon as a fetch comes sooner than it should, doubles when the callers found no id, and
+// falls when a whole period has shown less demand. Where it may not grow and callers find no id all
+// the same, up to eight ranges are kept ready, until a period has passed without that.
 //
-// What a restart wastes is what was fetched and not drawn: less than two ranges of a tag, the rest
-// of the current one and the one behind it; up to nine while eight are kept ready; and what a Take
-// that is under way brings.
+// # Bounds
+//
+// A restart wastes what was fetched and not drawn: less than two ranges of a tag, the rest of the
+// current one and the next one; up to nine while eight are kept ready; and the range of a Take that
+// is under way.
 //
 // Memory is bounded: at most [Config].MaxTags tags are in use, and as many names can be under way
-// to the source for the first time. Nothing is kept for a tag that the source does not have. A tag
-// that nobody asks for is let go after [Config].Idle, or, when the place is needed, after a quarter
-// of an hour. The place of a tag in use is taken only for an owner who has fewer tags, from the
-// owner who has the most ([Config].Owner), and never for a name that the source does not have. Use
-// is noticed a while later, so that it can take a quarter of an hour longer than said, or a quarter
-// of Idle if that is shorter.
-//
-// Everything is safe for concurrent use.
+// to the source for the first time. Nothing is kept for a tag that the source does not have. An
+// unused tag is dropped after [Config].Idle, or, when the place is needed, after a quarter of an
+// hour. The place of a tag in use is taken only for an owner with fewer tags, from the owner with
+// the most ([Config].Owner), and never for a name that the source does not have. Use is observed
+// late, so that it can take a quarter of an hour longer than stated, or a quarter of Idle if that
+// is shorter.
 package segment

@@ -7,20 +7,20 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Why there is no id, besides what the [Source] answers. All are refusals: the caller got nothing,
-// and may ask again.
+// Why there is no id, besides the answers of the [Source]. All are refusals: the caller got
+// nothing, and may ask again.
 var (
 	// ErrRequest means that a tag's name is not valid.
 	ErrRequest = redisstore.Refusal("segment: the request is not valid")
 	// ErrStarved means that the context ended before a range had come. It comes with the context's
 	// cause.
 	ErrStarved = redisstore.Refusal("segment: no ids were ready in time")
-	// ErrTooManyTags means that as many tags are in use as may be.
+	// ErrTooManyTags means that the maximum of tags is in use.
 	ErrTooManyTags = redisstore.Refusal("segment: too many tags are in use")
 	// ErrWentBack means that the source gave ids at or below some that this process has seen
-	// already. They are not used. See [WentBack].
+	// already. They are not used. See [WentBackError].
 	ErrWentBack = redisstore.Refusal("segment: the source went back")
-	// ErrBadRange means that what the source gave is no range of ids. It is not used.
+	// ErrBadRange means that the source's answer is no range of ids. It is not used.
 	ErrBadRange = redisstore.Refusal("segment: the source gave no range of ids")
 	// ErrDatabase means that the SQL database could not be reached, or refused the statement. It is
 	// a [redisstore.ErrUnavailable].
@@ -34,19 +34,19 @@ type databaseError struct{}
 func (databaseError) Error() string { return "segment: the database is not available" }
 func (databaseError) Unwrap() error { return redisstore.ErrUnavailable }
 
-// errGone says that a chain was let go: the tag has another one, or none.
-var errGone = errors.New("segment: let go")
+// errGone means that a chain was dropped: the tag has another one, or none.
+var errGone = errors.New("segment: dropped")
 
-// WentBack is [ErrWentBack] with what was given.
-type WentBack struct {
+// WentBackError is [ErrWentBack] with what was given.
+type WentBackError struct {
 	Range Range
 	Seen  int64 // an id at or above Range.Lo that this process has seen
 }
 
-// Error says which ids were given, and up to where they were seen.
-func (w *WentBack) Error() string {
+// Error reports which ids were given, and up to where they were seen.
+func (w *WentBackError) Error() string {
 	return fmt.Sprintf("%v: it gave %d to %d, and %d was seen before", ErrWentBack, w.Range.Lo, w.Range.Hi, w.Seen)
 }
 
-// Unwrap gives ErrWentBack.
-func (w *WentBack) Unwrap() error { return ErrWentBack }
+// Unwrap returns ErrWentBack.
+func (w *WentBackError) Unwrap() error { return ErrWentBack }

@@ -42,7 +42,7 @@ func Example() {
 	err = segments.NextN(ctx, "orders", batch)
 	fmt.Println(batch, err)
 
-	_, err = segments.Next(ctx, "nobody")
+	_, err = segments.Next(ctx, "unknown")
 	fmt.Println(err)
 	// Output:
 	// 1 <nil>
@@ -50,7 +50,7 @@ func Example() {
 	// segment: take: segment: no such tag
 }
 
-// A handle is for those who draw many ids of one tag.
+// A handle is for callers that draw many ids of one tag.
 func ExampleSegments_Tag() {
 	ctx := context.Background()
 	segments := segment.New(&memory{next: map[string]int64{"orders": 1}}, segment.Config{})

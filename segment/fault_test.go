@@ -68,7 +68,7 @@ func TestFailedFetchesInTheBackgroundAreRepeatedWithBackoff(t *testing.T) {
 }
 
 // The ids of a Take whose answer was lost are a gap. They are not asked for again, and everything
-// goes on behind them.
+// goes on after them.
 func TestUnknownOutcomeLeavesAGap(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, _, tag := drained(t, Config{}, refused)
@@ -80,7 +80,7 @@ func TestUnknownOutcomeLeavesAGap(t *testing.T) {
 	})
 }
 
-// A source that does not answer is given up after the configured time, for all who wait.
+// A source that does not answer is given up after the configured time, for all that wait.
 func TestTakeIsGivenUpAfterItsTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, _, tag := drained(t, Config{Timeout: 3 * time.Second}, newGate().wait)
@@ -98,7 +98,7 @@ func TestTakeIsGivenUpAfterItsTimeout(t *testing.T) {
 
 // Nothing is kept for a tag that the source does not have: no entry, no name, no goroutine, however
 // many ask for however many of them.
-func TestUnknownTagsLeaveNothingBehind(t *testing.T) {
+func TestUnknownTagsLeaveNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 10)
 		s := open(t, source, Config{MaxTags: 10})
@@ -133,7 +133,7 @@ func TestCallersOfAnUnknownTagShareOneTake(t *testing.T) {
 		failed := make(chan error)
 		for range 100 {
 			go func() {
-				_, err := s.Next(t.Context(), "nobody")
+				_, err := s.Next(t.Context(), "unknown")
 				failed <- err
 			}()
 		}
@@ -143,14 +143,15 @@ func TestCallersOfAnUnknownTagShareOneTake(t *testing.T) {
 			wantIs(t, <-failed, ErrUnknownTag)
 		}
 		expect.Equal(t, "Takes for 100 callers", takes, 1)
-		source.add("nobody", 5)
-		if id, err := s.Next(t.Context(), "nobody"); err != nil || id != 5 {
+		source.add("unknown", 5)
+		if id, err := s.Next(t.Context(), "unknown"); err != nil || id != 5 {
 			t.Errorf("after it was made: %d, %v", id, err)
 		}
 	})
 }
 
-// While a failed attempt's chain is discarded, somebody else may have begun another: then it stays.
+// While a failed attempt's chain is discarded, another caller may have begun another: then it
+// stays.
 func TestTagIsKeptWhileItIsAskedForAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := newGate()
@@ -194,7 +195,7 @@ func TestRemovedTagIsForgottenWhenItsIDsAreGone(t *testing.T) {
 		if got := s.Stats(); len(got) != 0 {
 			t.Errorf("kept: %+v", got)
 		}
-		source.add("orders", 5) // it came back behind what it had given
+		source.add("orders", 5) // it came back below what it had given
 		_, err = tag.Next(t.Context())
 		wantIs(t, err, ErrWentBack)
 		if id, err := tag.Next(t.Context()); err != nil || id != 15 {
@@ -217,7 +218,7 @@ func TestExhaustedTagSaysSo(t *testing.T) {
 }
 
 // A source that was restored from an old copy gives ids again. Each such range is refused and
-// counted, until one lies beyond them all; those who have ids left notice nothing.
+// counted, until one lies above them all; callers that have ids left notice nothing.
 func TestSourceThatWentBackIsRefusedUntilItIsAhead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 100)
@@ -238,16 +239,15 @@ func TestSourceThatWentBackIsRefusedUntilItIsAhead(t *testing.T) {
 				break
 			}
 			wantIs(t, err, ErrWentBack, redisstore.ErrRefused)
-			var back *WentBack
+			var back *WentBackError
 			if !errors.As(err, &back) || back.Seen != 1100 || back.Range.Lo > 1100 || !strings.Contains(err.Error(), "1100") {
 				t.Errorf("%v: want it to say that 1100 was seen", err)
 			}
 			refusals++
 		}
-		// 551, 651 … 1051 lie behind, or partly so. The first of them was refused in the
-		// background.
+		// 551, 651 … 1051 lie below, or partly so. The first of them was refused in the background.
 		if got := only(t, s).WentBack; got != 6 || s.Totals().WentBack != 6 || refusals != 5 {
-			t.Errorf("counted %d, in all %d, told %d", got, s.Totals().WentBack, refusals)
+			t.Errorf("counted %d, in all %d, refused %d", got, s.Totals().WentBack, refusals)
 		}
 	})
 }
@@ -280,8 +280,8 @@ func TestStripesMayInterleaveButNotGoBack(t *testing.T) {
 	})
 }
 
-// Many callers who find nothing, again and again, while the source fails now and then, is slow, and
-// gives little: never two Takes at once, never an id twice.
+// Many callers that find nothing, again and again, while the source fails now and then, is slow,
+// and gives little: never two Takes at once, never an id twice.
 func TestFaultyAndSlowSourceNeverGivesAnIDTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source := newShelf("orders", 1, 3)
@@ -312,7 +312,7 @@ func TestFaultyAndSlowSourceNeverGivesAnIDTwice(t *testing.T) {
 					}
 					mu.Lock()
 					if seen[id] || id <= last {
-						t.Errorf("%d came twice, or behind %d", id, last)
+						t.Errorf("%d came twice, or after %d", id, last)
 					}
 					seen[id], last = true, id
 					mu.Unlock()

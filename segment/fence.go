@@ -5,16 +5,16 @@ package segment
 type fence struct{ delta, residue, high int64 }
 
 // fences are those of one tag. A plain source has one class. A striped one has one for each stripe:
-// their numbers interleave, so that a range of one stripe may well lie below what another has
-// given, but never below what its own has.
+// their numbers interleave, so that a range of one stripe may well lie below another's, but never
+// below an earlier one of its own.
 type fences []fence
 
-// maxFences is how many classes of a tag are told apart. With more, all become one, and every range
-// must lie above all others.
+// maxFences is how many classes of a tag are distinguished. With more, all become one, and every
+// range must lie above all others.
 const maxFences = 1024
 
-// behind finds a fence that a range is not wholly beyond.
-func (f fences) behind(lo, delta int64) (seen int64, found bool) {
+// conflict finds a fence that a range does not lie wholly above.
+func (f fences) conflict(lo, delta int64) (seen int64, found bool) {
 	for _, one := range f {
 		if lo <= one.high && one.meets(lo, delta) {
 			return one.high, true

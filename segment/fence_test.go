@@ -26,11 +26,11 @@ func TestNoIDPassesTheFencesTwice(t *testing.T) {
 		for range 30 {
 			r, ids := stripe(t)
 			n := newNode(r, DefaultAhead)
-			_, behind := f.behind(r.Lo, n.delta)
-			if behind && r.Lo > high {
+			_, conflict := f.conflict(r.Lo, n.delta)
+			if conflict && r.Lo > high {
 				t.Fatalf("%+v lies above all, and was refused by %+v", r, f)
 			}
-			if behind {
+			if conflict {
 				continue
 			}
 			for _, id := range ids {
@@ -51,7 +51,7 @@ func TestStripesHaveAFenceEach(t *testing.T) {
 		passes bool
 	}{
 		{Range{Lo: 0, Hi: 300, Delta: 3}, true},
-		{Range{Lo: 1, Hi: 31, Delta: 3}, true}, // another stripe may be behind
+		{Range{Lo: 1, Hi: 31, Delta: 3}, true}, // another stripe may be lower
 		{Range{Lo: 2, Hi: 9002, Delta: 3}, true},
 		{Range{Lo: 31, Hi: 61, Delta: 3}, true},
 		{Range{Lo: 28, Hi: 61, Delta: 3}, false}, // its own must not
@@ -66,7 +66,7 @@ func TestStripesHaveAFenceEach(t *testing.T) {
 		{Range{Lo: 9010, Hi: math.MaxInt64, Delta: math.MaxInt64}, true},
 	} {
 		n := newNode(row.r, DefaultAhead)
-		if _, behind := f.behind(row.r.Lo, n.delta); behind == row.passes {
+		if _, conflict := f.conflict(row.r.Lo, n.delta); conflict == row.passes {
 			t.Fatalf("%+v passes: %v", row.r, row.passes)
 		}
 		if row.passes {
@@ -84,10 +84,10 @@ func TestFencesAreBounded(t *testing.T) {
 			t.Fatalf("there are %d", len(f))
 		}
 	}
-	if _, behind := f.behind(1_000_000, 3); !behind {
+	if _, conflict := f.conflict(1_000_000, 3); !conflict {
 		t.Error("what is below the highest passed")
 	}
-	if _, behind := f.behind(1_000_001, 3); behind {
+	if _, conflict := f.conflict(1_000_001, 3); conflict {
 		t.Error("what is above all was refused")
 	}
 }

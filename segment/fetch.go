@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// How long a fetch that failed is left alone while nobody waits: doubled from one failure to the
-// next, and drawn by lot from the upper half.
+// The pause after a failed fetch while no caller waits: doubled from one failure to the next, and
+// drawn at random from the upper half.
 const (
 	firstBackoff   = 100 * time.Millisecond
 	longestBackoff = 30 * time.Second
@@ -23,7 +23,7 @@ type attempt struct {
 	err  error
 }
 
-// urgeLocked is for a caller who found nothing: it gives the attempt that is under way, or a new
+// urgeLocked is for a caller that found nothing: it returns the attempt that is under way, or a new
 // one.
 func (c *chain) urgeLocked() *attempt {
 	if c.known && !c.starving {
@@ -44,7 +44,7 @@ func (c *chain) prefetchLocked() {
 	}
 }
 
-// dueLocked reports whether a range is missing, and nobody sees to that.
+// dueLocked reports whether a range is missing and no fetch is under way or planned.
 func (c *chain) dueLocked() bool {
 	switch {
 	case c.gone || c.attempt != nil || c.retry != nil:
@@ -79,7 +79,7 @@ func (c *chain) fetch(a *attempt) {
 	for a != nil {
 		n, least, err := c.take(a.step)
 		done := c.settle(a, n, least, err)
-		c.tell(done, err)
+		c.report(done, err)
 		if err != nil {
 			c.segments.discard(c, err)
 		}
@@ -87,7 +87,7 @@ func (c *chain) fetch(a *attempt) {
 	}
 }
 
-// take asks the source for a range, and judges it.
+// take asks the source for a range, and checks it.
 func (c *chain) take(step int64) (n *node, least int64, err error) {
 	s := c.segments
 	ctx, cancel := context.WithTimeout(s.ctx, s.config.Timeout)
@@ -106,20 +106,20 @@ func (c *chain) take(step int64) (n *node, least int64, err error) {
 	return n, r.Step, s.admit(c)
 }
 
-// see refuses a range that is not wholly beyond what was seen before.
+// see refuses a range that does not lie wholly above what was seen before.
 func (c *chain) see(r Range, n *node) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if seen, found := c.fences.behind(r.Lo, n.delta); found {
+	if seen, found := c.fences.conflict(r.Lo, n.delta); found {
 		c.counts.wentBack++
 		c.segments.totals.wentBack.Add(1)
-		return &WentBack{r, seen}
+		return &WentBackError{r, seen}
 	}
 	c.fences = c.fences.raised(n.last, n.delta)
 	return nil
 }
 
-// settled is how things stood when an attempt ended.
+// settled is the state at the end of an attempt.
 type settled struct {
 	known    bool     // the tag is in use: there was a range
 	failures int      // in a row, before this attempt
@@ -148,9 +148,9 @@ func (c *chain) settle(a *attempt, n *node, least int64, err error) settled {
 	return done
 }
 
-// tell logs the begin and the end of a row of failures. Of a tag that has never had a range the
-// callers are told.
-func (c *chain) tell(done settled, err error) {
+// report logs the begin and the end of a row of failures. Failures of a tag that has never had a
+// range are returned to the callers only.
+func (c *chain) report(done settled, err error) {
 	switch log := c.segments.config.Logger; {
 	case !done.known:
 	case err == nil && done.failures > 0:
@@ -171,7 +171,7 @@ func (c *chain) arrivedLocked(a *attempt, n *node, least int64) {
 	}
 }
 
-// failedLocked sees to another attempt. It never comes to that where the chain is discarded.
+// failedLocked plans another attempt, unless the chain is going to be discarded.
 func (c *chain) failedLocked(a *attempt) {
 	c.failures++
 	c.counts.failures++

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// farewell is what is told of a tag that was let go.
-type farewell struct {
+// dropped is what is logged of a tag that was dropped.
+type dropped struct {
 	tag    string
 	unused time.Duration
 	lost   float64 // ids
 }
 
-func (s *Segments) tell(all []farewell) {
+func (s *Segments) report(all []dropped) {
 	for _, one := range all {
 		s.config.Logger.Info("segment: let an idle tag go", "tag", one.tag, "unused", one.unused, "ids_lost", one.lost)
 	}
@@ -22,12 +22,12 @@ func (s *Segments) tell(all []farewell) {
 // admit counts a chain among those that are in use, when the source gives it the first range. The
 // tag that was unused for longest makes room, or one of the owner that has the most.
 func (s *Segments) admit(c *chain) error {
-	var gone []farewell
-	defer func() { s.tell(gone) }()
+	var gone []dropped
+	defer func() { s.report(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.known || s.closed {
-		// known is changed by this goroutine only; settle tells those who wait of the end
+		// known is changed by this goroutine only; settle wakes the waiters
 		return nil
 	}
 	if s.known >= s.config.MaxTags {
@@ -49,10 +49,9 @@ func (s *Segments) admit(c *chain) error {
 	return nil
 }
 
-// makeRoomLocked lets the tag go that was unused for longest, if that is long enough. If not, the
-// owner of the most tags lets go of the one that it has used least lately, for an owner who has
-// fewer.
-func (s *Segments) makeRoomLocked(owner string) []farewell {
+// makeRoomLocked drops the tag that was unused for longest, if that is long enough. If not, the
+// owner of the most tags loses its least recently used one, for an owner with fewer.
+func (s *Segments) makeRoomLocked(owner string) []dropped {
 	now := time.Now()
 	if longest := s.longestLocked(now, nil); longest != nil {
 		if gone := s.letGoLocked(longest, now, s.config.spare()); gone != nil {
@@ -69,12 +68,12 @@ func (s *Segments) makeRoomLocked(owner string) []farewell {
 	return nil
 }
 
-// longestLocked finds the chain that was unused for longest, of those that can be let go and are
-// among some, nil for all. It notes when one can make room at the earliest.
+// longestLocked finds the chain that was unused for longest, of those that can be dropped and are
+// among some, nil for all. It records when one can make room at the earliest.
 func (s *Segments) longestLocked(now time.Time, among func(*chain) bool) (longest *chain) {
 	oldest, oldestFree := now, now
 	for _, c := range s.chains {
-		at, known, free := c.lookAt(now)
+		at, known, free := c.lastUse(now)
 		if known && at.Before(oldest) {
 			oldest = at
 		}
@@ -86,11 +85,11 @@ func (s *Segments) longestLocked(now time.Time, among func(*chain) bool) (longes
 	return longest
 }
 
-// sweepOut lets go what was unused for too long. Looking often tells more exactly when a tag was
-// used last: a draw leaves no time behind.
+// sweepOut drops what was unused for too long. Frequent sweeps observe more exactly when a tag was
+// used last: a draw records no time.
 func (s *Segments) sweepOut() {
-	var gone []farewell
-	defer func() { s.tell(gone) }()
+	var gone []dropped
+	defer func() { s.report(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -98,7 +97,7 @@ func (s *Segments) sweepOut() {
 	}
 	now := time.Now()
 	for _, c := range s.chains {
-		if at, _, free := c.lookAt(now); free && now.Sub(at) >= s.config.Idle {
+		if at, _, free := c.lastUse(now); free && now.Sub(at) >= s.config.Idle {
 			gone = append(gone, s.letGoLocked(c, now, s.config.Idle)...)
 		}
 	}
@@ -108,10 +107,10 @@ func (s *Segments) sweepOut() {
 	}
 }
 
-// lookAt tells when a chain was used last, whether it has had a range, and whether it has and
-// nothing of it is under way. The time can be told too late, by as long as nobody has looked, but
-// never too early.
-func (c *chain) lookAt(now time.Time) (used time.Time, known, free bool) {
+// lastUse is when a chain was used last, whether it has had a range, and whether it has and nothing
+// of it is under way. The time can be too late, by as long as the chain was not observed, but never
+// too early.
+func (c *chain) lastUse(now time.Time) (used time.Time, known, free bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if drawn := c.drawnLocked(); drawn != c.use.drawn {
@@ -120,8 +119,8 @@ func (c *chain) lookAt(now time.Time) (used time.Time, known, free bool) {
 	return c.use.at, c.known, c.known && c.attempt == nil
 }
 
-// letGoLocked lets a chain go that was unused for that long and has no attempt under way.
-func (s *Segments) letGoLocked(c *chain, now time.Time, unused time.Duration) []farewell {
+// letGoLocked drops a chain that was unused for that long and has no attempt under way.
+func (s *Segments) letGoLocked(c *chain, now time.Time, unused time.Duration) []dropped {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.attempt != nil || now.Sub(c.use.at) < unused || c.drawnLocked() != c.use.drawn {
@@ -130,7 +129,7 @@ func (s *Segments) letGoLocked(c *chain, now time.Time, unused time.Duration) []
 	lost := c.endLocked()
 	s.forgetLocked(c)
 	s.totals.letGo.Add(1)
-	return []farewell{{c.name, now.Sub(c.use.at), lost}}
+	return []dropped{{c.name, now.Sub(c.use.at), lost}}
 }
 
 // discard forgets a chain without ids whose attempt has failed, if the source has no such tag or
@@ -147,8 +146,8 @@ func (s *Segments) discard(c *chain, err error) {
 	s.forgetLocked(c)
 }
 
-// forgetLocked takes a chain that has ended off the list, with its own mutex held too. What was
-// seen of the tag is kept, of as many tags as may be in use.
+// forgetLocked takes a chain that has ended off the list, with its own mutex held too. The ids seen
+// of the tag are kept, of as many tags as may be in use.
 func (s *Segments) forgetLocked(c *chain) {
 	delete(s.chains, c.name)
 	if c.known {

@@ -37,14 +37,14 @@ func uses(t *testing.T, s *Segments, from, to int, want int64) {
 	}
 }
 
-// wantTags checks how many tags there are, and how many were let go.
+// wantTags checks how many tags there are, and how many were dropped.
 func wantTags(t *testing.T, s *Segments, tags, letGo int64) {
 	t.Helper()
 	expect.Equal(t, "tags", int64(s.Totals().Tags), tags)
-	expect.Equal(t, "tags that were let go", s.Totals().LetGo, letGo)
+	expect.Equal(t, "tags that were dropped", s.Totals().LetGo, letGo)
 }
 
-func TestTagThatNobodyAsksForIsLetGo(t *testing.T) {
+func TestUnusedTagIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		log := &bytes.Buffer{}
 		s := open(t, tags(2), Config{Idle: 10 * time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil))})
@@ -96,7 +96,7 @@ func TestDrawWithoutFetchKeepsATag(t *testing.T) {
 	})
 }
 
-// A handle and the name, with both used by many while the tag is let go all the time: no id twice,
+// A handle and the name, with both used by many while the tag is dropped all the time: no id twice,
 // and none out of order for one caller.
 func TestHandlesOutliveTheirTags(t *testing.T) {
 	source := newShelf("orders", 1, 50)
@@ -108,7 +108,7 @@ func TestHandlesOutliveTheirTags(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if seen[id] || id <= last {
-			t.Errorf("%d came twice, or behind %d", id, last)
+			t.Errorf("%d came twice, or after %d", id, last)
 		}
 		seen[id] = true
 	}
@@ -137,14 +137,14 @@ func TestHandlesOutliveTheirTags(t *testing.T) {
 		s.mu.Lock()
 		if c := s.chains["orders"]; c != nil {
 			now := time.Now().Add(time.Hour)
-			c.lookAt(time.Now())
+			c.lastUse(time.Now())
 			s.letGoLocked(c, now, 0)
 		}
 		s.mu.Unlock()
 		runtime.Gosched()
 	}
 	if len(seen) != 12_000 || s.Totals().LetGo == 0 {
-		t.Errorf("%d ids, let go %d times", len(seen), s.Totals().LetGo)
+		t.Errorf("%d ids, dropped %d times", len(seen), s.Totals().LetGo)
 	}
 }
 
@@ -186,9 +186,9 @@ func TestTagsAreBounded(t *testing.T) {
 	})
 }
 
-// Names that the source does not have can neither push a tag out nor keep a new one from coming in,
-// as long as fewer than MaxTags are being looked up.
-func TestMadeUpNamesPushNobodyOut(t *testing.T) {
+// Names that the source does not have can neither evict a tag nor keep a new one from coming in, as
+// long as fewer than MaxTags are being looked up.
+func TestMadeUpNamesEvictNoTag(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, gate := tags(20), newGate()
 		s := open(t, source, Config{MaxTags: 20})
@@ -228,14 +228,14 @@ func TestMadeUpNamesPushNobodyOut(t *testing.T) {
 	})
 }
 
-// Where one more tag has room and two come at once, one of them is refused, and pushes nobody out
-// that is in use.
+// Where one more tag has room and two come at once, one of them is refused, and evicts no tag that
+// is in use.
 func TestLastRoomIsForOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, gate := tags(22), newGate()
 		s := open(t, source, Config{MaxTags: 20})
 		uses(t, s, 0, 19, 1)
-		// unused for a while, and that was noticed, but not for long enough
+		// unused for a while, and that was observed, but not for long enough
 		time.Sleep(DefaultPeriod / 3)
 		source.setBefore(gate.wait)
 		results := make(chan error)
@@ -297,7 +297,7 @@ func TestWhatWasSeenOutlivesTheTag(t *testing.T) {
 	})
 }
 
-// Of tags that were let go no more is kept than of those in use.
+// Of tags that were dropped no more is kept than of those in use.
 func TestWhatIsKeptOfOldTagsIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, tags(500), Config{MaxTags: 7, Idle: time.Second})

@@ -10,8 +10,7 @@ import (
 // atEnd ends what tests share, after the last of them.
 var atEnd []func()
 
-// AtEnd has something ended after the last test, and before it is looked for goroutines that were
-// left behind.
+// AtEnd has something ended after the last test, and before the check for goroutines that are left.
 func AtEnd(end func()) { atEnd = append(atEnd, end) }
 
 func TestMain(m *testing.M) {
@@ -20,7 +19,7 @@ func TestMain(m *testing.M) {
 		end()
 	}
 	if err := goleak.Find(); err != nil && code == 0 {
-		_, _ = os.Stderr.WriteString("left behind: " + err.Error() + "\n")
+		_, _ = os.Stderr.WriteString("left: " + err.Error() + "\n")
 		code = 1
 	}
 	os.Exit(code)

@@ -12,29 +12,29 @@ import (
 //	position   1-count  …  -1    0  |  1   2 …
 //	id          Lo      …      last |  none is left
 //
-// so that drawing one is one addition, whatever the distance of the ids, and callers who come too
-// late have 2^63 positions to draw from before the number overflows. Nobody draws twice from a node
-// that was found used up.
+// so that drawing one is one addition, whatever the distance of the ids, and callers that come too
+// late have 2^63 positions to draw from before the number overflows. No goroutine draws twice from
+// a node that it found used up.
 //
 // limit and pos are atomic by the functions that are called with them. With the types of
-// sync/atomic Next would be too large for the compiler to inline, and so would it be with limit in
+// sync/atomic Next would be too large for the compiler to inline, and so it would be with limit in
 // another place.
 type node struct {
-	// positions below it are drawn without a further look: mark, and 1 once that was passed
+	// positions below it are drawn without further checks: mark, and 1 once that was passed
 	limit int64
 	// What does not change:
 	last  int64 // the id at position 0, the highest
 	delta int64
 	count int64
-	mark  int64 // whoever draws this position, or a later one, sees to the next range
+	mark  int64 // the goroutine that draws this position, or a later one, fetches the next range
 	hi    int64
 	_     [80]byte
-	pos   int64 // that was drawn last; on cache lines that nobody else writes
+	pos   int64 // that was drawn last; on cache lines that no other field shares
 	_     [120]byte
 }
 
 // newNode makes the node of a range that was checked. ahead is how much of it is used when the mark
-// is met.
+// is reached.
 func newNode(r Range, ahead float64) *node {
 	n := &node{delta: max(r.Delta, 1), hi: r.Hi}
 	n.count = (r.Hi-r.Lo-1)/n.delta + 1
@@ -57,9 +57,9 @@ func (r Range) check() error {
 
 func (n *node) id(p int64) int64 { return n.last + p*n.delta }
 
-// next takes a position, and gives its id. Where a further look is needed, slowly has it. That is a
-// parameter because the compiler puts a function into its callers that calls a parameter, and not
-// one of this size that calls anything else.
+// next takes a position, and returns its id. Where further checks are needed, it calls slowly. That
+// is a parameter because the compiler puts a function into its callers that calls a parameter, and
+// not one of this size that calls anything else.
 func (n *node) next(ctx context.Context, t *Tag, slowly func(*Tag, context.Context, *node, int64) (int64, error)) (int64, error) {
 	p := atomic.AddInt64(&n.pos, 1)
 	if p >= atomic.LoadInt64(&n.limit) {
@@ -77,11 +77,11 @@ func (n *node) draw(k int64) (p, got int64) {
 	return before + 1, min(k, max(-before, 0))
 }
 
-// look reports whether the position p, which was drawn, is at the mark or behind it, and nobody has
-// seen to that.
-func (n *node) look(p int64) bool { return p >= atomic.LoadInt64(&n.limit) }
+// atMark reports whether the position p, which was drawn, is at the mark or after it, and the mark
+// is not handled yet.
+func (n *node) atMark(p int64) bool { return p >= atomic.LoadInt64(&n.limit) }
 
-// seen is for who sees to the mark: from now on all positions are drawn without a further look.
+// seen marks the mark as handled: from now on all positions are drawn without further checks.
 func (n *node) seen() { atomic.StoreInt64(&n.limit, 1) }
 
 // write writes the ids of the positions from p on.
@@ -101,5 +101,5 @@ func (n *node) used() int64 { return n.count - n.left() }
 // passed reports whether the mark's position was drawn.
 func (n *node) passed() bool { return atomic.LoadInt64(&n.pos) >= n.mark }
 
-// drop takes all that is left, and tells how much that was: nobody draws an id any more.
+// drop takes all that is left, and returns how much that was: no id is drawn any more.
 func (n *node) drop() (lost int64) { return max(-atomic.SwapInt64(&n.pos, 0), 0) }

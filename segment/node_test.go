@@ -74,7 +74,7 @@ func TestDrawsGiveEveryPositionOnce(t *testing.T) {
 	})
 }
 
-// Callers who come too late draw positions beyond the end. However near to 2^63 the range lies,
+// Callers that come too late draw positions beyond the end. However near to 2^63 the range lies,
 // that gives no id.
 func TestLateDrawsDoNotOverflow(t *testing.T) {
 	for _, r := range []Range{
@@ -114,7 +114,7 @@ func TestDroppedNodeGivesNothing(t *testing.T) {
 	}
 }
 
-// single draws one id as Next does. It fails where that needs a further look.
+// single draws one id as Next does. It fails where that needs further checks.
 func single(n *node) (int64, error) {
 	return n.next(context.Background(), nil, func(*Tag, context.Context, *node, int64) (int64, error) { return 0, errGone })
 }
@@ -133,7 +133,7 @@ type sourceFunc func() (Range, error)
 
 func (f sourceFunc) Take(context.Context, string, int64) (Range, error) { return f() }
 
-// script is what the ranges of one tag are, one behind the other.
+// script is the ranges of one tag, one after the other.
 type script struct {
 	ranges []Range
 	next   int

@@ -88,8 +88,8 @@ func greedy(t *testing.T, s *Segments, n int) (ids []int64) {
 	return ids
 }
 
-// Callers of many tags that come and go, while others look at the stats and in the end all is
-// closed under their hands.
+// Callers of many tags that come and go, while others read the stats and in the end all is closed
+// under their hands.
 func TestUseUntilClosedIsSafe(t *testing.T) {
 	source := tags(40)
 	s := New(source, Config{MaxTags: 30})
@@ -99,7 +99,7 @@ func TestUseUntilClosedIsSafe(t *testing.T) {
 			for n := 0; ; n++ {
 				name := "tag-" + string(rune('0'+(n+i)%10))
 				if n%17 == 0 {
-					name = "nobody"
+					name = "unknown"
 				}
 				_, err := s.Next(t.Context(), name)
 				if n%50 == 0 {

@@ -29,13 +29,13 @@ type Segments struct {
 	chains map[string]*chain
 	known  int               // chains that have had a range
 	places share.Places      // of those, by owner
-	seen   map[string]fences // of tags that were let go, or are here again
+	seen   map[string]fences // of tags that were dropped, or are here again
 	full   time.Time         // with MaxTags in use none can make room before that
 	sweep  *time.Timer       // nil = no tag is known
 }
 
-// New makes Segments. It asks the source for nothing yet. It panics if the source is nil or the
-// Config does not pass Check.
+// New makes Segments. It asks the source for nothing yet. It panics if the source is nil or
+// [Config.Check] returns an error.
 func New(source Source, config Config) *Segments {
 	if source == nil {
 		panic(errors.New("segment: there is no source"))
@@ -50,8 +50,8 @@ func New(source Source, config Config) *Segments {
 }
 
 // Close ends the Segments, and those calls that wait: they fail with [ErrClosed], as later ones do.
-// What is left of the ranges is lost. It cancels Takes that are under way, and returns when the
-// source has ended them. Closing again does nothing more.
+// The rest of the ranges is lost. It cancels Takes that are under way, and returns when the source
+// has ended them. Closing again does nothing.
 func (s *Segments) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -70,7 +70,7 @@ func (s *Segments) Close() {
 	s.jobs.Wait()
 }
 
-// Tag gives the handle of a tag. It fetches the tag's first range if there is none, waits for it,
+// Tag returns the handle of a tag. It fetches the tag's first range if there is none, waits for it,
 // and fails as [Tag.Next] does; with [ErrRequest] if the name is not 1 to 200 characters of A–Z a–z
 // 0–9 . _ : ~ @ -.
 func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
@@ -78,7 +78,7 @@ func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.tag.beyond(ctx, nil); err != nil {
+	if _, err := c.tag.following(ctx, nil); err != nil {
 		return nil, err
 	}
 	return c.tag, nil
@@ -120,8 +120,8 @@ func (s *Segments) open(ctx context.Context, name string) (*chain, error) {
 	return s.openLocked(name, owner)
 }
 
-// openLocked makes a chain unless there is one by now, or too many. Those that the source has not
-// given anything for yet make nobody give way: their names may be anybody's.
+// openLocked makes a chain unless there is one by now, or too many. Tags without a range from the
+// source displace no other: their names may be made up.
 func (s *Segments) openLocked(name, owner string) (*chain, error) {
 	c := s.chains[name]
 	switch {

@@ -12,21 +12,21 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// DefaultSequenceTable is the table of a [Sequence] that names none.
+// DefaultSequenceTable is the default of [SequenceConfig].Table.
 const DefaultSequenceTable = "segment_sequence"
 
 // ErrOtherStep is the refusal of a [Sequence] whose step is not the one that was recorded with the
 // tag. Nothing was changed.
 var ErrOtherStep = redisstore.Refusal("segment: the tag was seeded with another step")
 
-// SequenceConfig says where a [Sequence] counts. The zero value of each field means the default
-// beside it.
+// SequenceConfig is where a [Sequence] counts. The zero value of each field means its documented
+// default.
 type SequenceConfig struct {
 	Table string // its name, with or without a schema; the case counts; "" = DefaultSequenceTable
 	// how many ids each number of the sequence stands for: 1 to 2^40; 0 = DefaultStep. Alike in all
 	// processes: see [ErrOtherStep]
 	Step int64
-	// of one transaction, beside what its context says: 10ms to 10m; 0 = DefaultTimeout
+	// of one transaction, within the context's deadline: 10ms to 10m; 0 = DefaultTimeout
 	Timeout time.Duration
 }
 
@@ -37,13 +37,13 @@ func (c SequenceConfig) withDefaults() SequenceConfig {
 	return c
 }
 
-// Check tells all that is wrong with a SequenceConfig.
+// Check returns all faults of a SequenceConfig.
 func (c SequenceConfig) Check() error {
 	c = c.withDefaults()
 	return errors.Join(
 		checkTable(c.Table),
-		within("step", c.Step, 1, 1<<40),
-		within("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute),
+		inRange("step", c.Step, 1, 1<<40),
+		inRange("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute),
 	)
 }
 
@@ -63,9 +63,9 @@ type Sequence struct {
 
 var _ Source = (*Sequence)(nil)
 
-// NewSequence returns the tags of a table. It does not look at the database, which stays the
-// caller's to close. A dialect or a configuration that [SequenceConfig.Check] finds fault with is a
-// programmer's mistake and panics.
+// NewSequence returns the tags of a table. It does not read from the database, which stays the
+// caller's to close. It panics for an unknown dialect and if [SequenceConfig.Check] returns an
+// error.
 func NewSequence(db *sql.DB, dialect Dialect, config SequenceConfig) *Sequence {
 	if err := errors.Join(checkDialect(dialect), config.Check()); err != nil {
 		panic(err)
@@ -77,7 +77,7 @@ func NewSequence(db *sql.DB, dialect Dialect, config SequenceConfig) *Sequence {
 // Take takes the next number of the sequence, and returns the ids that it stands for: as many as
 // the configured step, whatever it was asked for.
 //
-// It answers [ErrUnknownTag], [ErrOtherStep], [ErrExhausted] and [ErrBadRow] with nothing handed
+// It returns [ErrUnknownTag], [ErrOtherStep], [ErrExhausted] and [ErrBadRow] with nothing handed
 // out. Other errors are [redisstore.ErrUnavailable] if the transaction has not been committed, and
 // [redisstore.ErrUnknownOutcome] if it may have been. Nothing is sent twice. Each of them may cost
 // a number: a gap.
@@ -106,7 +106,7 @@ func (s *Sequence) Take(ctx context.Context, tag string, _ int64) (taken Range, 
 	return taken, nil
 }
 
-// queue waits for all who take from a table of MySQL at the moment. Two that replace one row would
+// queue waits for all that take from a table of MySQL at the moment. Two that replace one row would
 // each wait for a lock that the other has: every second one would be refused.
 func (s *Sequence) queue(ctx context.Context, tx *transaction) error {
 	if tx.dialect != MySQL {
@@ -159,7 +159,7 @@ func (r sequenceRow) ids(number int64) (Range, error) {
 }
 
 // CreateTable creates the table if it is not there, and reports whether it has the columns that it
-// needs. It can be repeated, whatever it has answered, and called by several at once.
+// needs. It can be repeated after any answer, and called by several at once.
 func (s *Sequence) CreateTable(ctx context.Context) error {
 	const op = "sequence create table"
 	if err := s.database.create(ctx, op, s.statements.create, s.statements.probe); err != nil || s.database.dialect != MySQL {
@@ -179,7 +179,7 @@ func (s *Sequence) Seed(ctx context.Context, tag string, first int64) error {
 	}
 	return s.database.transact(ctx, "sequence seed", func(ctx context.Context, tx *transaction) error {
 		var there sequenceRow
-		err := tx.row(ctx, s.statements.look, []any{tag}, &there.step, &there.first)
+		err := tx.row(ctx, s.statements.read, []any{tag}, &there.step, &there.first)
 		switch {
 		case err == nil:
 			return fmt.Errorf("%w: with step %d, and first id %d", ErrTagExists, there.step, there.first)
@@ -191,7 +191,7 @@ func (s *Sequence) Seed(ctx context.Context, tag string, first int64) error {
 }
 
 // sequenceStatements is the SQL of one Sequence.
-type sequenceStatements struct{ create, probe, gate, queue, look, lock, next, insert string }
+type sequenceStatements struct{ create, probe, gate, queue, read, lock, next, insert string }
 
 var sequenceCreate = map[Dialect]string{
 	MySQL: `CREATE TABLE IF NOT EXISTS {table} (
@@ -224,7 +224,7 @@ func sequenceStatementsFor(dialect Dialect, table string) sequenceStatements {
 		probe:  filled("SELECT id, stub, step, first_id FROM {table} WHERE 1 = 0"),
 		gate:   filled("INSERT IGNORE INTO {table} (stub, step, first_id) VALUES ('', 0, 0)"),
 		queue:  filled("SELECT id FROM {table} WHERE stub = '' FOR UPDATE"),
-		look:   filled("SELECT step, first_id FROM {table} WHERE stub = ?"),
+		read:   filled("SELECT step, first_id FROM {table} WHERE stub = ?"),
 		lock:   filled("SELECT step, first_id FROM {table} WHERE stub = ? FOR UPDATE"),
 		next:   filled(sequenceNext[dialect]),
 		insert: filled("INSERT INTO {table} (stub, step, first_id) VALUES (?, ?, ?)"),

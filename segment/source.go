@@ -6,11 +6,11 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// DefaultStep is how many ids a [Source] takes at once when neither the caller nor the tag says how
-// many.
+// DefaultStep is how many ids a [Source] takes at once if neither the caller nor the tag states a
+// number.
 const DefaultStep = 2000
 
-// What a [Source] answers with. Both are refusals: nothing was taken.
+// The refusals of a [Source]: nothing was taken.
 var (
 	// ErrUnknownTag means that the source has no such tag.
 	ErrUnknownTag = redisstore.Refusal("segment: no such tag")

@@ -48,17 +48,17 @@ func (f *fault) sent() int {
 	return f.seen
 }
 
-// behind is the table with a proxy in front of its server that has a fault.
-func (l leafTable) behind(t *testing.T, f *fault, timeout time.Duration) *segment.LeafAlloc {
+// proxied is the table with a proxy in front of its server that has a fault.
+func (l leafTable) proxied(t *testing.T, f *fault, timeout time.Duration) *segment.LeafAlloc {
 	t.Helper()
 	proxy := redistest.StartProxy(t, l.server.Addr(), f.judge)
 	db := l.server.OpenPlain(t, proxy.Addr(), l.database)
 	return segment.NewLeafAlloc(db, dialects[l.server.Kind()], segment.LeafConfig{Timeout: timeout})
 }
 
-// Each row breaks one fetch at one of its steps. What the fetch is told must be true, and what it
-// was not told must be a gap.
-func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
+// Each row breaks one fetch at one of its steps. What the fetch returns must be true, and what it
+// did not get must be a gap.
+func TestLeafAllocReportsABrokenFetch(t *testing.T) {
 	const hang = 5 * time.Second // the steps before the one that hangs have to be done by then
 	eachServer(t, func(t *testing.T, server *sqltest.Server) {
 		l := newLeafTable(t, server)
@@ -91,7 +91,7 @@ func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
 				tag := fmt.Sprintf("tag-%d", i)
 				l.seed(t, tag, 1, 10)
 				f := &fault{words: regexp.MustCompile(row.words), fate: row.fate}
-				leaf := l.behind(t, f, timeout)
+				leaf := l.proxied(t, f, timeout)
 				first, err := leaf.Take(t.Context(), tag, 0)
 				if row.want == nil && err != nil {
 					t.Error(err)
@@ -117,19 +117,19 @@ func TestLeafAllocTellsTheTruthAboutABrokenFetch(t *testing.T) {
 	})
 }
 
-// A link that breaks without a word leaves the transaction open, and the row locked, for as long as
-// the server believes in it.
-func TestLinkThatBreaksWithoutAWordKeepsNoRowLockedForLong(t *testing.T) {
+// A link that breaks silently leaves the transaction open, and the row locked, for as long as the
+// server believes in it.
+func TestLinkThatBreaksSilentlyKeepsNoRowLockedForLong(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *sqltest.Server) {
 		l := newLeafTable(t, server)
-		// as docs/segments.md says; PostgreSQL is told so by the source
+		// as docs/segments.md says; the source sets it in PostgreSQL
 		if server.Kind() == sqltest.MariaDB {
 			setting(t, server, "idle_write_transaction_timeout", "1")
 		}
 		l.seed(t, "orders", 1, 10)
 		ended := make(chan struct{})
 		f := &fault{words: regexp.MustCompile(`COMMIT\b`), fate: redistest.CutBefore, then: func() { <-ended }}
-		leaf := l.behind(t, f, 5*time.Second) // enough to get as far as the commit
+		leaf := l.proxied(t, f, 5*time.Second) // enough to get as far as the commit
 		defer close(ended)
 		_, err := leaf.Take(t.Context(), "orders", 0)
 		refused(t, err, redisstore.ErrUnknownOutcome)
@@ -167,7 +167,7 @@ func TestKilledServerHandsOutNoIDTwice(t *testing.T) {
 		leafs.check(t)
 		numbers.check(t)
 		if leafs.faults == 0 || numbers.faults == 0 {
-			t.Error("nobody noticed that the server was killed")
+			t.Error("no taker noticed that the server was killed")
 		}
 	})
 }
@@ -178,7 +178,7 @@ func awaitMore(t *testing.T, b *book, enough int) {
 	expect.Eventually(t, fmt.Sprintf("%d ranges are taken", enough), func() bool { return b.count() >= enough })
 }
 
-// Links are cut without a word under load, at whatever step each taker is, and others come.
+// Links are cut silently under load, at whatever step each taker is, and others come.
 func TestLinksThatAreCutUnderLoadHandOutNoIDTwice(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *sqltest.Server) {
 		l := newLeafTable(t, server)

@@ -120,7 +120,7 @@ func TestStoresJoinAndLeaveWithoutAnIDTwice(t *testing.T) {
 				refused(t, err, segment.ErrRetired)
 			}
 		}
-		// by mistake, or since nobody knows whether it has ended
+		// by mistake, or since it is unknown whether it has ended
 		again, err := restripe(t, from, to, 1)
 		if err != nil || again < floor {
 			t.Errorf("a second time: %d after %d, %v", again, floor, err)
@@ -155,7 +155,7 @@ func TestRestripingThatFailsIsRepeated(t *testing.T) {
 		if !errors.Is(err, redisstore.ErrRefused) {
 			t.Errorf("with store %d broken: %v", broken, err)
 		}
-		// Whoever can take now takes on.
+		// Takers that can take now take on.
 		for _, tables := range [][]leafTable{from, to} {
 			taken.note(process(t, tables...).Take(t.Context(), "orders", 0))
 		}
@@ -172,7 +172,7 @@ func TestRestripingThatFailsIsRepeated(t *testing.T) {
 	}
 }
 
-// linkThatIsCut is an address where nobody answers.
+// linkThatIsCut is an address where no server answers.
 func linkThatIsCut(t *testing.T, target string) string {
 	t.Helper()
 	link := linktest.Start(t, target)

@@ -236,7 +236,7 @@ func (l leafTable) creates(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// One that lacks a column is told of.
+	// One that lacks a column is reported.
 	db := l.server.Open(t)
 	execute(t, db, "CREATE TABLE leaf_alloc (biz_tag VARCHAR(128) PRIMARY KEY, max_id BIGINT)")
 	if err := segment.NewLeafAlloc(db, dialects[l.server.Kind()], segment.LeafConfig{}).CreateTable(t.Context()); err == nil || !strings.Contains(err.Error(), "step") {
@@ -381,6 +381,6 @@ func TestLeafAllocOnATableWithoutTransactionsHandsOutNoIDTwice(t *testing.T) {
 	all.Wait()
 	taken.check(t)
 	if taken.faults == 0 {
-		t.Error("nobody came between: does this test still do what it says?")
+		t.Error("no taker came between: does this test still do what it says?")
 	}
 }

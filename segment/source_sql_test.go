@@ -23,7 +23,7 @@ var shared = struct {
 	servers map[sqltest.Kind]*sqltest.Server
 }{servers: map[sqltest.Kind]*sqltest.Server{}}
 
-// sharedServer is the server of a kind that all tests share which leave it as it was. Each makes
+// sharedServer is the server of a kind that all tests share which leave it unchanged. Each makes
 // databases of its own there.
 func sharedServer(t *testing.T, kind sqltest.Kind) *sqltest.Server {
 	t.Helper()
@@ -126,8 +126,8 @@ type book struct {
 	faults int
 }
 
-// keep takes ranges of orders until the context ends or enough are in the book. Failures are noted,
-// and are no reason to stop.
+// keep takes ranges of orders until the context ends or enough are in the book. Failures are
+// recorded, and are no reason to stop.
 func (b *book) keep(ctx context.Context, source segment.Source, enough int) {
 	for ctx.Err() == nil && b.count() < enough {
 		taken, err := source.Take(ctx, "orders", 0)
@@ -169,7 +169,7 @@ func (b *book) check(t *testing.T) []segment.Range {
 		}
 	}
 	if len(seen) == 0 {
-		t.Error("nobody was given anything")
+		t.Error("no range was given")
 	}
 	slices.SortFunc(b.ranges, func(a, b segment.Range) int { return cmp.Compare(a.Lo, b.Lo) })
 	return b.ranges

@@ -277,8 +277,8 @@ func TestStoreThatHangsStopsNothing(t *testing.T) {
 	})
 }
 
-// Who gives up says nothing about a store.
-func TestCallerWhoGivesUpTakesNoStoreDown(t *testing.T) {
+// A caller that gives up shows nothing about a store.
+func TestCallerThatGivesUpTakesNoStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, s := cellars(t, 1)
 		all[0].breaks(nil, true)
@@ -296,7 +296,7 @@ func TestCallerWhoGivesUpTakesNoStoreDown(t *testing.T) {
 	})
 }
 
-func TestStripedTellsTheWorstOfWhatItsStoresAnswer(t *testing.T) {
+func TestStripedReportsTheWorstAnswerOfItsStores(t *testing.T) {
 	unknown := &redisstore.Error{Op: "take", Class: redisstore.ErrUnknownOutcome, Cause: context.DeadlineExceeded}
 	for _, row := range []struct {
 		answers []error
@@ -323,7 +323,7 @@ func TestStripedTellsTheWorstOfWhatItsStoresAnswer(t *testing.T) {
 		}
 		for i := range row.answers {
 			if !strings.Contains(err.Error(), fmt.Sprintf("stripe %d: ", i)) {
-				t.Errorf("%v does not tell of stripe %d", err, i)
+				t.Errorf("%v does not name stripe %d", err, i)
 			}
 		}
 	}

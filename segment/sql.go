@@ -45,7 +45,8 @@ func checkTable(table string) error {
 	return nil
 }
 
-// quoted makes a table's name one that no word of SQL is taken for. The case of its letters counts.
+// quoted makes a table's name one that is not taken for a word of SQL. The case of its letters
+// counts.
 func (d Dialect) quoted(table string) string {
 	quote := "`"
 	if d == PostgreSQL {
@@ -66,8 +67,9 @@ func (d Dialect) rebound(statement string) string {
 	return strings.Join(parts, "")
 }
 
-// begin is how a transaction begins. PostgreSQL is told to see what others have committed, whatever its default is, or every second one of two takers would fail;
-// and to end a transaction whose client has gone silent, or a link that breaks without a word would keep the tag's row locked for hours.
+// begin is how a transaction begins. PostgreSQL is set to see what others have committed, whatever
+// its default is, or every second one of two takers would fail; and to end a transaction whose
+// client has gone silent, or a link that breaks silently would keep the tag's row locked for hours.
 func (d Dialect) begin(timeout time.Duration) string {
 	if d == PostgreSQL {
 		return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = " + strconv.FormatInt(timeout.Milliseconds()+1, 10)
@@ -82,13 +84,17 @@ type database struct {
 	timeout time.Duration // of one transaction
 }
 
-// beginnings is how often a transaction is begun. A connection of the pool may have died since its last use, and a beginning does nothing that could happen twice.
+// beginnings is how often a transaction is begun. A connection of the pool may have died since its
+// last use, and a beginning does nothing that could happen twice.
 const beginnings = 3
 
-// transact runs one transaction. It does not use [sql.Tx], whose Commit knows no context: on a database that hangs it may never return.
+// transact runs one transaction. It does not use [sql.Tx], whose Commit takes no context: on a
+// database that hangs it may never return.
 //
-// What fails before COMMIT is sent is a refusal: the database rolls back a transaction whose connection has ended. What fails from then on is an unknown outcome. No
-// statement is sent twice: database/sql repeats what a driver calls [driver.ErrBadConn] on another connection, but not on one that is held as this one is.
+// What fails before COMMIT is sent is a refusal: the database rolls back a transaction whose
+// connection has ended. What fails from then on is an unknown outcome. No statement is sent twice:
+// database/sql repeats what a driver calls [driver.ErrBadConn] on another connection, but not on
+// one that is held as this one is.
 func (d *database) transact(ctx context.Context, op string, steps func(context.Context, *transaction) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -130,19 +136,20 @@ func (d *database) begin(ctx context.Context) (*transaction, error) {
 	}
 }
 
-// create creates a table and looks whether its columns are there.
+// create creates a table and checks its columns.
 func (d *database) create(ctx context.Context, op, create, probe string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	_, created := d.db.ExecContext(ctx, create)
-	// In PostgreSQL one of two that create it at once may fail, and one without the right to create fails even if the table is there.
+	// In PostgreSQL one of two that create it at once may fail, and one without the right to create
+	// fails even if the table is there.
 	if _, err := d.db.ExecContext(ctx, probe); err != nil {
 		return failure(ctx, op, ErrDatabase, errors.Join(created, err))
 	}
 	return nil
 }
 
-// failure is an error that says what is known of its outcome. It keeps the context's error reachable.
+// failure is an error with what is known of its outcome. It keeps the context's error reachable.
 func failure(ctx context.Context, op string, class, cause error) error {
 	if ended := ctx.Err(); ended != nil && !errors.Is(cause, ended) {
 		cause = fmt.Errorf("%w (%w)", cause, ended)
@@ -154,10 +161,11 @@ func failure(ctx context.Context, op string, class, cause error) error {
 type transaction struct {
 	conn    *sql.Conn
 	dialect Dialect
-	open    bool // neither committed nor rolled back, for all that is known
+	open    bool // neither committed nor rolled back, as far as is known
 }
 
-// exec runs a statement and tells how many rows it changed, and the number that LAST_INSERT_ID remembers (MySQL).
+// exec runs a statement and returns how many rows it changed, and the number that LAST_INSERT_ID
+// remembers (MySQL).
 func (tx *transaction) exec(ctx context.Context, statement string, args ...any) (changed, number int64, err error) {
 	result, err := tx.conn.ExecContext(ctx, tx.dialect.rebound(statement), args...)
 	if err != nil {
@@ -175,7 +183,8 @@ func (tx *transaction) row(ctx context.Context, statement string, args []any, in
 	return tx.conn.QueryRowContext(ctx, tx.dialect.rebound(statement), args...).Scan(into...)
 }
 
-func (tx *transaction) rollBack(ctx context.Context) { _ = tx.close(ctx, "ROLLBACK") } // if it fails, the connection's end does the same
+// rollBack ends the transaction. If that fails, the end of the connection does the same.
+func (tx *transaction) rollBack(ctx context.Context) { _ = tx.close(ctx, "ROLLBACK") }
 
 func (tx *transaction) close(ctx context.Context, statement string) error {
 	_, err := tx.conn.ExecContext(ctx, statement)

@@ -11,10 +11,10 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// DefaultLeafTable is the table of a [LeafAlloc] that names none.
+// DefaultLeafTable is the default of [LeafConfig].Table.
 const DefaultLeafTable = "leaf_alloc"
 
-// What a source in an SQL database answers besides [ErrUnknownTag] and [ErrExhausted]. All are
+// The answers of a source in an SQL database besides [ErrUnknownTag] and [ErrExhausted]. All are
 // refusals: nothing was changed.
 var (
 	// ErrBadRow means that a tag's row holds what no range can be made of, such as a step below 0.
@@ -25,11 +25,11 @@ var (
 	ErrTagExists = redisstore.Refusal("segment: the tag exists")
 )
 
-// LeafConfig says where a [LeafAlloc] keeps its tags. The zero value of each field means the
-// default beside it.
+// LeafConfig is where a [LeafAlloc] keeps its tags. The zero value of each field means its
+// documented default.
 type LeafConfig struct {
 	Table string // its name, with or without a schema; the case counts; "" = DefaultLeafTable
-	// of one transaction, beside what its context says: 10ms to 10m; 0 = DefaultTimeout
+	// of one transaction, within the context's deadline: 10ms to 10m; 0 = DefaultTimeout
 	Timeout time.Duration
 }
 
@@ -39,10 +39,10 @@ func (c LeafConfig) withDefaults() LeafConfig {
 	return c
 }
 
-// Check tells all that is wrong with a LeafConfig.
+// Check returns all faults of a LeafConfig.
 func (c LeafConfig) Check() error {
 	c = c.withDefaults()
-	return errors.Join(checkTable(c.Table), within("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute))
+	return errors.Join(checkTable(c.Table), inRange("timeout", c.Timeout, 10*time.Millisecond, 10*time.Minute))
 }
 
 // LeafAlloc is a [Source] in an SQL database: the table leaf_alloc of Meituan's Leaf, a row for
@@ -55,9 +55,8 @@ type LeafAlloc struct {
 
 var _ Source = (*LeafAlloc)(nil)
 
-// NewLeafAlloc returns the tags of a table. It does not look at the database, which stays the
-// caller's to close. A dialect or a configuration that [LeafConfig.Check] finds fault with is a
-// programmer's mistake and panics.
+// NewLeafAlloc returns the tags of a table. It does not read from the database, which stays the
+// caller's to close. It panics for an unknown dialect and if [LeafConfig.Check] returns an error.
 func NewLeafAlloc(db *sql.DB, dialect Dialect, config LeafConfig) *LeafAlloc {
 	if err := errors.Join(checkDialect(dialect), config.Check()); err != nil {
 		panic(err)
@@ -70,7 +69,7 @@ func NewLeafAlloc(db *sql.DB, dialect Dialect, config LeafConfig) *LeafAlloc {
 // With step 0 it is the row's step, which comes back as Range.Step in any case and is never written
 // here.
 //
-// It answers [ErrUnknownTag], also where only the case of a letter differs, [ErrExhausted],
+// It returns [ErrUnknownTag], also where only the case of a letter differs, [ErrExhausted],
 // [ErrRetired], [ErrBadRow] and [ErrRequest] with nothing changed. Other errors are
 // [redisstore.ErrUnavailable] if the transaction has not been committed, and
 // [redisstore.ErrUnknownOutcome] if it may have been. Nothing is sent twice.
@@ -129,7 +128,7 @@ func (l *LeafAlloc) row(ctx context.Context, tx *transaction, tag string) (row l
 	return row, err
 }
 
-// refusal says why nothing can be taken from a row.
+// refusal is why nothing can be taken from a row.
 func (r leafRow) refusal(step int64) error {
 	switch {
 	case r.step == 0:

@@ -20,7 +20,7 @@ type LeafTag struct {
 }
 
 // CreateTable creates the table if it is not there, and reports whether it has the columns that it
-// needs. It can be repeated, whatever it has answered, and called by several at once.
+// needs. It can be repeated after any answer, and called by several at once.
 func (l *LeafAlloc) CreateTable(ctx context.Context) error {
 	return l.database.create(ctx, "leaf_alloc create table", l.statements.create, l.statements.probe)
 }
@@ -72,9 +72,9 @@ func (l *LeafAlloc) Advance(ctx context.Context, tag string, atLeast int64) (max
 	})
 }
 
-// Retire ends a tag: its step becomes 0, and whoever takes from it gets [ErrRetired]. All ids that
-// were handed out are below the max_id that it returns. It can be repeated, and returns the same
-// then. Leaf's own servers take no notice of it.
+// Retire ends a tag: its step becomes 0, and every later Take gets [ErrRetired]. All ids that were
+// handed out are below the max_id that it returns. It can be repeated, and returns the same then.
+// Leaf's own servers take no notice of it.
 func (l *LeafAlloc) Retire(ctx context.Context, tag string) (maxID int64, err error) {
 	return l.change(ctx, "leaf_alloc retire", tag, func(ctx context.Context, tx *transaction) error {
 		_, _, err := tx.exec(ctx, l.statements.retire, tag)
@@ -82,7 +82,7 @@ func (l *LeafAlloc) Retire(ctx context.Context, tag string) (maxID int64, err er
 	})
 }
 
-// change makes a change of a tag's row that can be repeated, and returns the max_id behind it. A
+// change makes a change of a tag's row that can be repeated, and returns the max_id after it. A
 // database that takes another tag for this one changes nothing: row refuses.
 func (l *LeafAlloc) change(ctx context.Context, op, tag string, steps func(context.Context, *transaction) error) (maxID int64, err error) {
 	if !tagName(tag) {
@@ -102,7 +102,7 @@ func (l *LeafAlloc) change(ctx context.Context, op, tag string, steps func(conte
 	return row.maxID, nil
 }
 
-// Open sees to it that a tag is there, is not retired and is at atLeast or beyond. It can be
+// Open makes sure that a tag is there, is not retired and is at atLeast or above. It can be
 // repeated.
 func (l *LeafAlloc) Open(ctx context.Context, tag string, atLeast, step int64, description string) error {
 	if err := checkSeed(tag, atLeast, step, description); err != nil {

@@ -22,7 +22,7 @@ const (
 	leafList     = "SELECT biz_tag, max_id, step, COALESCE(description, ''), {seconds} FROM {table} ORDER BY biz_tag"
 )
 
-// leafCreate is Leaf's own table. In MySQL its tags tell apart letters of different case.
+// leafCreate is Leaf's own table. In MySQL its tags distinguish upper and lower case.
 var leafCreate = map[Dialect]string{
 	MySQL: `CREATE TABLE IF NOT EXISTS {table} (
 	biz_tag VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
@@ -42,8 +42,8 @@ var leafCreate = map[Dialect]string{
 }
 
 // leafWords is what else stands in braces. In MySQL, LAST_INSERT_ID also remembers the new max_id
-// for the client that has made it; what is read back must be the same. It is not where another
-// taker could come in between, as in a MyISAM table, or where the column has cut the number off.
+// for the client that has made it; what is read back must be the same. It differs if another taker
+// could come in between, as in a MyISAM table, or if the column has cut the number off.
 var leafWords = map[Dialect][]string{
 	MySQL:      {"{new}", "LAST_INSERT_ID", "{seconds}", "CAST(FLOOR(UNIX_TIMESTAMP(update_time)) AS SIGNED)"},
 	PostgreSQL: {"{new}", "", "{seconds}", "CAST(FLOOR(EXTRACT(EPOCH FROM update_time)) AS BIGINT)"},

@@ -14,7 +14,7 @@ import (
 )
 
 // drained gives a tag of which 1 to 20 were drawn in two ranges, with a source that answers as
-// before says from then on.
+// before demands from then on.
 func drained(t *testing.T, config Config, before func(context.Context, string) error) (*shelf, *Segments, *Tag) {
 	t.Helper()
 	source := newShelf("orders", 1, 10)
@@ -54,7 +54,7 @@ func TestStarvedCallersWaitForTheRangeAndGoOn(t *testing.T) {
 	})
 }
 
-// It is one starvation from the first caller who finds nothing until a range comes, however many
+// It is one starvation from the first caller that finds nothing until a range comes, however many
 // wait, give up and come again.
 func TestStarvationIsCountedOnceUntilARangeComes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -133,9 +133,9 @@ func TestEndedContextStartsNoFetch(t *testing.T) {
 	})
 }
 
-// Who waits gets the error with its class and cause, at once. The next one asks again at once, and
-// gets ids as soon as the source has some.
-func TestStarvedCallerIsToldAtOnceAndTriesAtOnce(t *testing.T) {
+// A waiting caller gets the error with its class and cause, at once. The next one asks again at
+// once, and gets ids as soon as the source has some.
+func TestStarvedCallerGetsTheErrorAtOnceAndTriesAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, s, tag := drained(t, Config{}, refused)
 		time.Sleep(time.Hour) // the backoff is at its longest

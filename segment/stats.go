@@ -10,11 +10,11 @@ import (
 type Stats struct {
 	Tag         string
 	Initialised bool // there was a range; until then its first is being fetched
-	Ready       int  // ranges that are ready behind the current one
+	Ready       int  // ranges that are ready after the current one
 	Current     Part
 	Next        Part  // zero unless Ready is above 0
 	Step        int64 // asked for last; 0 = none yet
-	LeastStep   int64 // as the source told; 0 = it has no wish
+	LeastStep   int64 // as the source asks; 0 = it has no wish
 	Fetches     int64 // that brought a range
 	Failures    int64 // fetches that brought none
 	Starved     int64 // see Totals
@@ -29,8 +29,8 @@ type Part struct {
 	Delta int64 // the distance of two ids
 }
 
-// Totals are sums over all tags since New, those that were let go included. They only grow, but for
-// Tags.
+// Totals are sums over all tags since New, those that were dropped included. They only grow, but
+// for Tags.
 type Totals struct {
 	Tags     int   // in use now
 	Fetches  int64 // that brought a range
@@ -39,7 +39,7 @@ type Totals struct {
 	// range came, however many waited
 	Starved  int64
 	WentBack int64 // ranges that were refused as [ErrWentBack]
-	LetGo    int64 // tags that were let go because nobody used them
+	LetGo    int64 // unused tags that were dropped
 }
 
 type counts struct{ fetches, failures, starved, wentBack int64 }

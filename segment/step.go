@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxDepth is how many ranges are kept ready behind the current one at most.
+// maxDepth is how many ranges at most are kept ready after the current one.
 const maxDepth = 8
 
 // pace is how many ids of a tag are asked for at a time. It follows the demand, so that a range
@@ -14,14 +14,14 @@ type pace struct {
 	fetches int64 // that brought a range
 	step    int64 // of the last of them; 0 = the source's own
 	least   int64
-	depth   int       // how many ranges are to be ready behind the current one
+	depth   int       // how many ranges are to be ready after the current one
 	deep    time.Time // when the depth was changed last
 	last    sample    // at the last of the fetches
 	base    sample    // at one of them, a period ago or more once there was one
 	starved bool      // callers found nothing since
 }
 
-// sample is how many ids were drawn by when.
+// sample is how many ids were drawn up to a time.
 type sample struct {
 	at    time.Time
 	drawn int64
@@ -47,7 +47,8 @@ func (p *pace) next(config *Config, now sample) plan {
 	}
 	next.step = p.bounded(p.ideal(next, config.Period), config.MaxStep)
 	switch {
-	case next.starved && next.step <= p.step: // a longer range is not to be had, so there must be more of them
+	// longer ranges are not available, so there must be more of them
+	case next.starved && next.step <= p.step:
 		next.depth, next.deep = min(2*next.depth, maxDepth), now.at
 	case now.at.Sub(p.deep) >= config.Period:
 		next.depth, next.deep = max(next.depth/2, 1), now.at
@@ -55,12 +56,12 @@ func (p *pace) next(config *Config, now sample) plan {
 	return next
 }
 
-// ideal is the step that would last for a period. That demand has risen shows since the last fetch;
-// that it has fallen only after a whole period, or each burst would be followed by a fall.
+// ideal is the step that would last for a period. A rise of the demand shows since the last fetch;
+// a fall only after a whole period, or each burst would be followed by a fall.
 func (p *pace) ideal(now plan, period time.Duration) float64 {
 	step := float64(p.step)
 	switch recent := now.demand(p.last, period); {
-	case now.starved: // demand was cut off, and cannot be told from what was drawn
+	case now.starved: // demand was cut off, and does not show in what was drawn
 		return math.Inf(1)
 	case recent >= step:
 		return recent
@@ -87,8 +88,7 @@ func (p *pace) bounded(ideal float64, most int64) int64 {
 	return max(int64(math.Round(min(step, float64(most)))), p.least)
 }
 
-// succeed notes that a fetch brought a range of count ids, with the least step that the source
-// told.
+// succeed records that a fetch brought a range of count ids, with the source's least step.
 func (p *pace) succeed(config *Config, done plan, count, least int64) {
 	if least > 0 {
 		p.least = least
@@ -103,5 +103,5 @@ func (p *pace) succeed(config *Config, done plan, count, least int64) {
 	}
 }
 
-// fail notes that a fetch brought nothing.
+// fail records that a fetch brought nothing.
 func (p *pace) fail(done plan) { p.starved = p.starved || done.starved }

@@ -48,7 +48,7 @@ func TestTagDrainedFastMovesTheRowAsLeafDoes(t *testing.T) {
 	}
 }
 
-// As in Leaf, the next range is asked for when a tenth is used: by the draw behind that.
+// As in Leaf, the next range is asked for when a tenth is used: by the draw after that.
 func TestNextRangeIsFetchedWhenATenthIsUsed(t *testing.T) {
 	for _, row := range []struct {
 		step, before int64
@@ -72,20 +72,20 @@ func TestNextRangeIsFetchedWhenATenthIsUsed(t *testing.T) {
 	}
 }
 
-// The mark is met once for each range: draws behind it are as plain as those before, and so are
+// The mark is met once for each range: draws after it are as plain as those before, and so are
 // those of the next range.
-func TestDrawsBehindTheMarkArePlainAgain(t *testing.T) {
+func TestDrawsAfterTheMarkArePlainAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, newShelf("orders", 1, 100), Config{})
 		tag := handle(t, s, "orders")
 		for id := range int64(1000) {
 			slow(t, tag, 1)
 			n := tag.head.Load()
-			if p := n.pos; p < 0 && p >= n.mark && n.look(p+1) {
+			if p := n.pos; p < 0 && p >= n.mark && n.atMark(p+1) {
 				t.Fatalf("after %d ids position %d is not below %d", id+1, p, n.limit)
 			}
 			if n.used() == 0 {
-				t.Fatalf("after %d ids the handle is behind", id+1)
+				t.Fatalf("after %d ids the handle lags", id+1)
 			}
 		}
 	})

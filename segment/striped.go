@@ -17,16 +17,16 @@ import (
 // MaxStripes is how many stores a [Striped] can have.
 const MaxStripes = 1024
 
-// DefaultStripeTimeout is how long one store may take where a [StripedConfig] does not say.
+// DefaultStripeTimeout is the default of [StripedConfig].Timeout.
 const DefaultStripeTimeout = time.Second
 
-// StripedConfig says how a [Striped] deals with stores that are away. The zero value of each field
-// means the default beside it.
+// StripedConfig is how a [Striped] treats stores that are away. The zero value of each field means
+// its documented default.
 type StripedConfig struct {
-	// of one store, beside its share of what the context leaves: 10ms to 10m; 0 =
+	// of one store, within its share of the context's remaining time: 10ms to 10m; 0 =
 	// DefaultStripeTimeout
 	Timeout time.Duration
-	Logger  *slog.Logger // is told when a store goes and when it comes back; nil = no log
+	Logger  *slog.Logger // logs when a store goes and when it comes back; nil = no log
 }
 
 func (c StripedConfig) withDefaults() StripedConfig {
@@ -37,9 +37,9 @@ func (c StripedConfig) withDefaults() StripedConfig {
 	return c
 }
 
-// Check tells all that is wrong with a StripedConfig.
+// Check returns all faults of a StripedConfig.
 func (c StripedConfig) Check() error {
-	return within("stripe timeout", c.withDefaults().Timeout, 10*time.Millisecond, 10*time.Minute)
+	return inRange("stripe timeout", c.withDefaults().Timeout, 10*time.Millisecond, 10*time.Minute)
 }
 
 // Striped is a [Source] made of n independent stores: store i hands out the ids that leave i when
@@ -47,12 +47,11 @@ func (c StripedConfig) Check() error {
 // different stores interleave and come in no order: those of a store that was away for long are
 // smaller than the others'.
 //
-// Stores are asked in turn, so that they advance alike. Behind one that refuses the next is asked
-// at once, and so it is behind one of which nothing is known: whatever that has given is a gap. One
-// that is away is passed over for a while, up to half a minute, and asked in that time only if no
-// other answers.
+// Stores are asked in turn, so that they advance alike. After one that refuses, or whose answer is
+// unknown, the next is asked at once: whatever the unknown one has given is a gap. One that is away
+// is passed over for a while, up to half a minute, and asked in that time only if no other answers.
 //
-// Every process must have the same store under the same index, and the same n. To see to it each
+// Every process must have the same store under the same index, and the same n. To check it each
 // store keeps the tag under [StripeTag], which holds both: where they do not fit there is no such
 // tag, and the store refuses. So a store must not make up tags that it is asked for. [Restripe]
 // changes the stores and their number.
@@ -103,10 +102,10 @@ func NewStriped(stores map[int]Source, n int, config StripedConfig) (*Striped, e
 //
 // The error is that of the store which may have done most, or which may be asked again: an unknown
 // outcome before a store that is away, that before another refusal, and [ErrExhausted] and
-// [ErrUnknownTag] only if all that were asked say so. Its text tells what each of them answered.
+// [ErrUnknownTag] only if all that were asked return it. Its text has the answer of each of them.
 func (s *Striped) Take(ctx context.Context, tag string, step int64) (Range, error) {
 	order, up := s.order(tag)
-	var faults stripeFaults
+	var faults stripesError
 	for i, store := range order {
 		if err := ctx.Err(); err != nil {
 			return Range{}, append(faults, stripeFault{store.index, unavailable(err)})
@@ -132,7 +131,7 @@ func (s *Striped) order(tag string) (order []*stripeStore, up int) {
 	turn, known := s.turns[tag]
 	s.mu.Unlock()
 	if !known { // processes that start together do not all begin with the same store
-		turn = rand.IntN(len(s.stores)) //nolint:gosec // nobody gains by guessing it
+		turn = rand.IntN(len(s.stores)) //nolint:gosec // guessing it gains nothing
 	}
 	now := time.Now()
 	var down []*stripeStore
@@ -147,14 +146,14 @@ func (s *Striped) order(tag string) (order []*stripeStore, up int) {
 	return append(order, down...), len(order)
 }
 
-// took has the next call for a tag begin behind the store that has given.
+// took makes the next call for a tag begin after the store that has given.
 func (s *Striped) took(tag string, store *stripeStore) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turns[tag] = (slices.Index(s.stores, store) + 1) % len(s.stores)
 }
 
-// takeFrom asks one store, which may use its share of the time that is left for the last so many.
+// takeFrom asks one store, which may use its share of the remaining time for that many stores.
 func (s *Striped) takeFrom(ctx context.Context, store *stripeStore, tag string, step int64, left int) (Range, error) {
 	limit := s.config.Timeout
 	if end, ok := ctx.Deadline(); ok {
@@ -187,7 +186,7 @@ func interleaved(taken Range, i, n int64) (Range, error) {
 	return Range{Lo: taken.Lo*n + i, Hi: last*n + i + 1, Delta: delta * n, Step: taken.Step}, nil
 }
 
-// Stats tells what became of each store's calls, in the order of their indices.
+// Stats returns the statistics of each store's calls, in the order of their indices.
 func (s *Striped) Stats() []StripeStats {
 	now := time.Now()
 	stats := make([]StripeStats, 0, len(s.stores))

@@ -9,9 +9,9 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// stripeFaults is why no store gave a range, in the order in which they were asked. It is one error
+// stripesError is why no store gave a range, in the order in which they were asked. It is one error
 // of one class: that of its worst.
-type stripeFaults []stripeFault
+type stripesError []stripeFault
 
 type stripeFault struct {
 	index int64
@@ -25,8 +25,8 @@ func unavailable(cause error) error {
 	return &redisstore.Error{Op: "striped take", Class: redisstore.ErrUnavailable, Cause: cause}
 }
 
-// answered reports whether one of the stores has said no for a reason of its own.
-func (f stripeFaults) answered() bool {
+// answered reports whether one of the stores has refused for a reason of its own.
+func (f stripesError) answered() bool {
 	return slices.ContainsFunc(f, func(fault stripeFault) bool { return !away(fault.err) })
 }
 
@@ -35,8 +35,8 @@ func away(err error) bool {
 	return errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrUnavailable)
 }
 
-// Error says what each store answered.
-func (f stripeFaults) Error() string {
+// Error reports what each store answered.
+func (f stripesError) Error() string {
 	texts := make([]string, 0, len(f))
 	for _, fault := range f {
 		texts = append(texts, fmt.Sprintf("stripe %d: %v", fault.index, fault.err))
@@ -44,8 +44,8 @@ func (f stripeFaults) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap gives the error that says most about what to do.
-func (f stripeFaults) Unwrap() error {
+// Unwrap returns the error that matters most for what to do next.
+func (f stripesError) Unwrap() error {
 	worst := f[0].err
 	for _, fault := range f[1:] {
 		if weight(fault.err) > weight(worst) {
@@ -55,7 +55,8 @@ func (f stripeFaults) Unwrap() error {
 	return worst
 }
 
-// weight ranks what a store answered. A tag that one does not know another may, which is only away.
+// weight ranks the answers of stores. A tag that one store does not know may be known to another,
+// which is only away.
 func weight(err error) int {
 	switch {
 	case errors.Is(err, ErrUnknownTag):

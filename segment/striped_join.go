@@ -9,17 +9,18 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// ErrFloor is the refusal of [Restripe] where it cannot know from which id on the new stores may
-// hand out: one of the old ones is gone and no start was given. Nothing was opened.
+// ErrFloor is the refusal of [Restripe] if it cannot know from which id on the new stores may hand
+// out: one of the old ones is gone and no start was given. Nothing was opened.
 var ErrFloor = redisstore.Refusal("segment: the new stores have no start")
 
-// Restriping says what [Restripe] is to do.
+// Restriping is the task of [Restripe].
 type Restriping struct {
 	Tag string
-	// From is the stores that the tag has now, by index; none for a tag that is new. A nil stands
-	// for one that is gone for good: see Start.
+	// From is the stores that the tag has now, by index; none for a new tag. A nil stands for one
+	// that is gone for good: see Start.
 	From []*LeafAlloc
-	// To is the stores that it shall have, by index: any of the old ones and others, in any order.
+	// To is the stores that it is going to have, by index: any of the old ones and others, in any
+	// order.
 	To []*LeafAlloc
 	// Start is the least id that the new stores may hand out. It is needed only if one of the old
 	// ones is gone: then it must be above all that one can have given.
@@ -31,8 +32,8 @@ type Restriping struct {
 // others, or a first time. Processes that use the old stores may go on while it runs. It first
 // retires the tag in each old store, which ends what that hands out to them; only when all are
 // retired is it known which ids may have been handed out; then it opens the tag in each new store,
-// above all of those. So between the first and the last nobody is handed anything, and afterwards
-// only who knows the new stores.
+// above all of those. So between the first and the last no ids are handed out, and afterwards only
+// to processes that know the new stores.
 //
 // If it fails it can be repeated, and must be, until it returns no error: it goes on where it was.
 // It needs every old store to answer, but for those that are nil. It returns the floor: all ids

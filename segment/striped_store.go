@@ -10,7 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// StripeStats is what became of a store's calls.
+// StripeStats are the statistics of a store's calls.
 type StripeStats struct {
 	Index     int
 	Taken     uint64    // ranges
@@ -30,15 +30,15 @@ type stripeStore struct {
 	row   int // how many failures there were since the last answer
 }
 
-// downFor is how long a store is still to be passed over.
+// downFor is how long a store is going to be passed over.
 func (s *stripeStore) downFor(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, s.stats.DownUntil.Sub(now))
 }
 
-// note counts what became of a call. A store that is away, or that does not answer, is down for a
-// while; one that says no is not. given is why the caller has given up, if it has.
+// note counts a call by its outcome. A store that is away, or that does not answer, is down for a
+// while; one that refuses is not. given is why the caller has given up, if it has.
 func (s *stripeStore) note(err, given error, log *slog.Logger) {
 	now := time.Now()
 	s.mu.Lock()
@@ -60,7 +60,8 @@ func (s *stripeStore) note(err, given error, log *slog.Logger) {
 			log.Info("segment: a store is back", "stripe", s.index)
 		}
 		s.row, s.stats.DownUntil = 0, time.Time{}
-	case errors.Is(given, context.Canceled) || s.stats.DownUntil.After(now): // not its fault, or no news: many calls may fail at once
+	// not its fault, or known already: many calls may fail at once
+	case errors.Is(given, context.Canceled) || s.stats.DownUntil.After(now):
 	default:
 		if s.row == 0 {
 			log.Warn("segment: a store is away, and passed over", "stripe", s.index, "error", err)

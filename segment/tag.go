@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Tag is the handle of one tag, for those who draw many ids of it. It is safe for concurrent use,
-// and stays good when the tag was let go: the next call fetches again.
+// Tag is the handle of one tag, for callers that draw many ids of it. It is safe for concurrent
+// use, and stays valid when the tag was dropped: the next call fetches again.
 type Tag struct {
 	// head is where ids are drawn from: the chain's current node, or one that is used up.
 	head     atomic.Pointer[node]
@@ -20,25 +20,25 @@ type Tag struct {
 // Name is the tag's name.
 func (t *Tag) Name() string { return t.name }
 
-// Next draws an id. It waits only where no range is ready; ctx ends the wait, and is not looked at
+// Next draws an id. It waits only where no range is ready; ctx ends the wait, and is not checked
 // otherwise.
 //
-// The errors: what the Source answered, if this call waited for it; [ErrStarved] with the context's
+// The errors: the Source's answer, if this call waited for it; [ErrStarved] with the context's
 // cause; [ErrWentBack], [ErrBadRange], [ErrTooManyTags], [ErrClosed].
 func (t *Tag) Next(ctx context.Context) (int64, error) {
 	return t.head.Load().next(ctx, t, (*Tag).slowly)
 }
 
-// slowly ends a draw of the position p that is no plain one.
+// slowly ends a draw of the position p that is not a plain one.
 func (t *Tag) slowly(ctx context.Context, n *node, p int64) (int64, error) {
 	for p > 0 {
 		var err error
-		if n, err = t.beyond(ctx, n); err != nil {
+		if n, err = t.following(ctx, n); err != nil {
 			return 0, err
 		}
 		p = atomic.AddInt64(&n.pos, 1)
 	}
-	t.look(n, p)
+	t.prefetch(n, p)
 	return n.id(p), nil
 }
 
@@ -50,13 +50,13 @@ func (t *Tag) NextN(ctx context.Context, ids []int64) error {
 		n := t.head.Load()
 		p, got := n.draw(int64(len(ids)))
 		if got == 0 {
-			if _, err := t.beyond(ctx, n); err != nil {
+			if _, err := t.following(ctx, n); err != nil {
 				return err
 			}
 			continue
 		}
 		n.write(ids[:got], p)
-		t.look(n, p+got-1)
+		t.prefetch(n, p+got-1)
 		ids = ids[got:]
 	}
 	return nil
@@ -75,23 +75,23 @@ func (t *Tag) All(ctx context.Context) iter.Seq2[int64, error] {
 	}
 }
 
-// look sees to the next range if the position p that was drawn is at the mark or behind it.
-func (t *Tag) look(n *node, p int64) {
-	if n.look(p) {
+// prefetch fetches the next range if the position p that was drawn is at the mark or after it.
+func (t *Tag) prefetch(n *node, p int64) {
+	if n.atMark(p) {
 		t.chain.Load().marked(n)
 	}
 }
 
-// beyond finds the node behind one that is used up, nil for the first, and waits for it.
-func (t *Tag) beyond(ctx context.Context, n *node) (*node, error) {
-	next, err := t.chain.Load().behind(ctx, n)
+// following finds the node after one that is used up, nil for the first, and waits for it.
+func (t *Tag) following(ctx context.Context, n *node) (*node, error) {
+	next, err := t.chain.Load().nextNode(ctx, n)
 	for errors.Is(err, errGone) {
 		var c *chain
 		if c, err = t.segments.open(ctx, t.name); err != nil {
 			return nil, err
 		}
 		t.chain.Store(c)
-		next, err = c.behind(ctx, n)
+		next, err = c.nextNode(ctx, n)
 	}
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (s *Server) acquireLock(c echo.Context) error {
 	// the grant came after the client had hung up, or the request's time was over
 	if c.Request().Context().Err() != nil {
 		s.giveBack(ctx, grant)
-		return &lock.Held{Left: -1}
+		return &lock.HeldError{Left: -1}
 	}
 	s.metrics.LockGranted(grant.Token, grant.TTL)
 	if err := deliver(c, grant); err != nil {
@@ -161,11 +161,11 @@ func count(field string, value *int64, most int) (int, error) {
 
 // notObtained is the error of a lock that was not granted. One that is held says since when.
 func (s *Server) notObtained(ctx context.Context, name string, err error) error {
-	held, ok := errors.AsType[*lock.Held](err)
+	held, ok := errors.AsType[*lock.HeldError](err)
 	if !ok {
 		return err
 	}
-	told := &lock.Held{Since: held.Since, Left: held.Left} // not that the wait is over
+	told := &lock.HeldError{Since: held.Since, Left: held.Left} // not that the wait is over
 	if !told.Since.IsZero() && told.Left >= 0 {
 		return told
 	}
@@ -181,7 +181,7 @@ func (s *Server) notObtained(ctx context.Context, name string, err error) error 
 
 // heldSince is since when a lock is held; the zero time if that is not known.
 func heldSince(err error) time.Time {
-	if held, ok := errors.AsType[*lock.Held](err); ok {
+	if held, ok := errors.AsType[*lock.HeldError](err); ok {
 		return held.Since
 	}
 	return time.Time{}

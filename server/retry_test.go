@@ -31,13 +31,13 @@ func TestWaitThatAnErrorNamesIsToldAsRetryAfter(t *testing.T) {
 		{&workerlease.Quarantined{Wait: wait}, "3"},
 		{&stamper.TooMany{Wait: wait}, "3"},
 		{&counter.HoldOffError{Wait: wait}, "3"},
-		{&lock.InDoubt{Wait: wait}, "3"},
-		{&lock.Held{Left: wait}, "3"},
-		{&lock.Held{Left: -1}, ""},
-		{&idempotency.InProgress{Left: wait}, "3"},
+		{&lock.InDoubtError{Wait: wait}, "3"},
+		{&lock.HeldError{Left: wait}, "3"},
+		{&lock.HeldError{Left: -1}, ""},
+		{&idempotency.InProgressError{Left: wait}, "3"},
 		{&idempotency.AttemptRunningError{Left: wait}, "3"},
 		{&idempotency.QuotaError{Wait: wait}, "3"},
-		{fmt.Errorf("somewhere: %w", &lock.InDoubt{Wait: wait}), "3"},
+		{fmt.Errorf("somewhere: %w", &lock.InDoubtError{Wait: wait}), "3"},
 		{lock.ErrLost, ""},
 	} {
 		s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(string, int64) rangeOrError { return rangeOrError{err: row.err} })})

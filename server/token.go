@@ -46,14 +46,14 @@ var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
 
 // tokenOf reads the token from the path. What cannot be a token was never issued, unless it is not
 // even a name.
-func (s *Server) tokenOf(c echo.Context) (idempotency.Ref, error) {
+func (s *Server) tokenOf(c echo.Context) (idempotency.OperationKey, error) {
 	text, err := segmentOf(c, "token")
 	if err != nil {
-		return idempotency.Ref{}, err
+		return idempotency.OperationKey{}, err
 	}
 	token, err := url.PathUnescape(text)
 	if err != nil || !tokenForm.MatchString(token) {
-		return idempotency.Ref{}, &fault{wire.InvalidName, "token", "1 to 255 characters, as it was issued"}
+		return idempotency.OperationKey{}, &fault{wire.InvalidName, "token", "1 to 255 characters, as it was issued"}
 	}
 	return idempotency.IssuedToken(s.principal(c.Request()), token), nil
 }
@@ -79,7 +79,7 @@ func (s *Server) claimToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	terms, err := claimTerms(c)
+	terms, err := claimOptions(c)
 	if err != nil {
 		return err
 	}
@@ -99,23 +99,23 @@ func (s *Server) claimToken(c echo.Context) error {
 	return c.JSON(http.StatusOK, wire.Claimed{Outcome: "granted", Lease: grant.Owner, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until})
 }
 
-func claimTerms(c echo.Context) (idempotency.Terms, error) {
+func claimOptions(c echo.Context) (idempotency.ClaimOptions, error) {
 	var request wire.ClaimRequest
 	if err := body(c, &request); err != nil {
-		return idempotency.Terms{}, err
+		return idempotency.ClaimOptions{}, err
 	}
 	if n := len(request.Fingerprint); n < 1 || n > 256 {
-		return idempotency.Terms{}, invalid("fingerprint", "1 to 256 bytes that are the same for the same request, such as a SHA-256 of it")
+		return idempotency.ClaimOptions{}, invalid("fingerprint", "1 to 256 bytes that are the same for the same request, such as a SHA-256 of it")
 	}
 	policy := idempotency.Policy(request.Policy)
 	if policy != "" && policy != idempotency.Hold && policy != idempotency.Takeover {
-		return idempotency.Terms{}, invalid("policy", "hold or takeover")
+		return idempotency.ClaimOptions{}, invalid("policy", "hold or takeover")
 	}
 	if request.Owner != "" && idempotency.CheckOwner(request.Owner) != nil {
-		return idempotency.Terms{}, invalid("owner", "16 to 128 visible ASCII characters, new and random for each attempt")
+		return idempotency.ClaimOptions{}, invalid("owner", "16 to 128 visible ASCII characters, new and random for each attempt")
 	}
 	lease, err := millis("lease_ms", request.Lease, 0, idempotency.MinLease, idempotency.MaxLease)
-	return idempotency.Terms{Fingerprint: request.Fingerprint, Policy: policy, Lease: lease, Scope: idempotency.AnyScope, Owner: request.Owner}, err
+	return idempotency.ClaimOptions{Fingerprint: request.Fingerprint, Policy: policy, Lease: lease, Scope: idempotency.AnyScope, Owner: request.Owner}, err
 }
 
 func wireAnswer(answer idempotency.Answer) wire.Answer {
@@ -210,7 +210,7 @@ func (s *Server) releaseToken(c echo.Context) error {
 }
 
 // owned reads the token from the path and the proof of its claim from the header.
-func (s *Server) owned(c echo.Context) (idempotency.Ref, string, error) {
+func (s *Server) owned(c echo.Context) (idempotency.OperationKey, string, error) {
 	ref, err := s.tokenOf(c)
 	if err != nil {
 		return ref, "", err

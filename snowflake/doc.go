@@ -2,8 +2,8 @@
 // timestamp, a worker id and a sequence.
 //
 // A [Generator] stamps ids with a worker id that is its own for a window of id timestamps. It asks
-// a [Worker] for that [Lease]; package workerlease grants them, and [Static] stands in for people
-// who number their processes themselves. What holds:
+// a [Worker] for that [Lease]; package workerlease grants them, and [Static] is for processes that
+// are numbered by hand. What holds:
 //
 //   - Every id's timestamp lies wholly in a window that was confirmed for the worker id inside it.
 //     A pause between the check and the use changes nothing, since the timestamp that was checked
@@ -15,8 +15,8 @@
 //   - The ids that one goroutine gets rise strictly, also over grants.
 //   - Time is the lease's: the server's time at the grant plus monotonic time since then. No wall
 //     clock is read. An id's timestamp is at most [MaxLead] ahead of that clock. It never goes
-//     back: when a renewal comes with a clock that is behind, time stands still until that clock
-//     has come up.
+//     back: when a renewal comes with a slower clock, time stands still until that clock has caught
+//     up.
 //   - Nothing is stamped after Stop has returned, outside of the window, before the epoch, or when
 //     the timestamp's bits are used up. Those calls fail.
 //

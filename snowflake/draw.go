@@ -28,13 +28,13 @@ func (g *Generator) redeem(ctx context.Context, t *ticket) (count int64, err err
 
 func (g *Generator) isFresh() bool { return int64(time.Since(g.born)) < g.fresh.Load() }
 
-// try looks at the lease and the clock. It says how many of the ticket's positions may be stamped,
+// try checks the lease and the clock. It returns how many of the ticket's positions may be stamped,
 // or else how long to wait before trying again.
 func (g *Generator) try(t *ticket) (count int64, wait time.Duration, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	unit, wait, err := g.look(now)
+	unit, wait, err := g.check(now)
 	if err != nil || wait > 0 {
 		return 0, wait, err
 	}
@@ -53,9 +53,9 @@ func (g *Generator) try(t *ticket) (count int64, wait time.Duration, err error) 
 	return count, 0, nil
 }
 
-// look asks the worker and the clock. It tells the unit that the clock is in, if that can be
+// check asks the worker and the clock. It returns the unit that the clock is in, if that can be
 // stamped; otherwise why not, or how long to wait.
-func (g *Generator) look(now time.Time) (unit int64, wait time.Duration, err error) {
+func (g *Generator) check(now time.Time) (unit int64, wait time.Duration, err error) {
 	if g.stopped {
 		return 0, 0, ErrStopped
 	}
@@ -70,7 +70,7 @@ func (g *Generator) look(now time.Time) (unit int64, wait time.Duration, err err
 	case unit>>g.layout.Timestamp > 0:
 		err = fmt.Errorf("%w: %v since %v", ErrLayoutUsedUp, g.layout, g.epoch)
 	case unit >= g.window.end:
-		err = &WindowEnded{g.lease.lease.NotAfter}
+		err = &WindowEndedError{g.lease.lease.NotAfter}
 	case unit < g.window.first:
 		wait = g.until(g.window.first, now, 0)
 	default:
@@ -80,8 +80,8 @@ func (g *Generator) look(now time.Time) (unit int64, wait time.Duration, err err
 	return 0, wait, err
 }
 
-// allow says up to which position the clock, the lead and the window allow ids now; while calls are
-// many, that is the limit for all of them.
+// allow returns up to which position the clock, the lead and the window allow ids now; while calls
+// are many, that is the limit for all of them.
 func (g *Generator) allow(p *positions, now time.Time) (limit int64) {
 	last, _ := g.clock.read(now.Add(MaxLead), g.layout.Unit)
 	g.high = max(g.high, g.position(last+1))
@@ -97,7 +97,7 @@ func (g *Generator) allow(p *positions, now time.Time) (limit int64) {
 // by a renewal, and at the window's end it is refused.
 func (g *Generator) turn(n int64, now time.Time) time.Duration {
 	if n >= g.position(g.window.end) {
-		return min(g.until(g.window.end, now, 0), lookSoon)
+		return min(g.until(g.window.end, now, 0), renewalWait)
 	}
 	return g.until(n>>g.layout.Sequence, now, MaxLead)
 }
@@ -106,15 +106,15 @@ func (g *Generator) turn(n int64, now time.Time) time.Duration {
 // change of the lease is noticed.
 func (g *Generator) until(unit int64, now time.Time, lead time.Duration) time.Duration {
 	at, rest := g.clock.read(now, g.layout.Unit)
-	missing := min(unit-at, int64(2*lookAgain/g.layout.Unit)+1)
-	return min(max(time.Duration(missing)*g.layout.Unit-rest-lead, time.Nanosecond), lookAgain)
+	missing := min(unit-at, int64(2*leaseWait/g.layout.Unit)+1)
+	return min(max(time.Duration(missing)*g.layout.Unit-rest-lead, time.Nanosecond), leaseWait)
 }
 
-// lookAgain is the longest wait without a look at the lease.
-const lookAgain = time.Second
+// leaseWait is the longest wait without a check of the lease.
+const leaseWait = time.Second
 
-// lookSoon is the longest wait for a renewal without a look at the lease.
-const lookSoon = 10 * time.Millisecond
+// renewalWait is the longest wait for a renewal without a check of the lease.
+const renewalWait = 10 * time.Millisecond
 
 func (g *Generator) sleep(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)
@@ -123,14 +123,14 @@ func (g *Generator) sleep(ctx context.Context, wait time.Duration) error {
 	case <-ctx.Done():
 		return fmt.Errorf("snowflake: waiting: %w", context.Cause(ctx))
 	case <-g.stop:
-		return nil // the next try says so
+		return nil // the next try reports it
 	case <-timer.C:
 		return nil
 	}
 }
 
-// giveUp notes a ticket that nobody will redeem. If there are many, the positions beyond the limit
-// are wasted on callers that are gone, and new ones begin.
+// giveUp records a ticket that was abandoned. If there are many, the positions beyond the limit are
+// wasted, and new ones begin.
 func (g *Generator) giveUp(t *ticket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,7 +144,7 @@ func (g *Generator) giveUp(t *ticket) {
 
 const maxGiven = 1024
 
-// note takes down how far ids may have been stamped under a limit, and tells the next position.
+// note records how far ids may have been stamped under a limit, and returns the next position.
 func (g *Generator) note(p *positions, limit int64) int64 {
 	n := p.next.Load()
 	if n != g.clean {
@@ -153,18 +153,18 @@ func (g *Generator) note(p *positions, limit int64) int64 {
 	return n
 }
 
-// skip goes on to a position. What others draw meanwhile makes it go further.
+// skip goes on to a position. Concurrent draws make it go further.
 func (g *Generator) skip(p *positions, to int64) {
 	n := g.note(p, p.limit.Load())
 	if n >= to {
 		return
 	}
 	if g.clean = to; p.next.Add(to-n) != to {
-		g.clean = -1 // somebody drew before it
+		g.clean = -1 // another call drew before it
 	}
 }
 
-// cool takes the limit away, so that each call looks at the lease and the clock. When it has
+// cool takes the limit away, so that each call checks the lease and the clock. When it has
 // returned, used holds all that was and will be stamped without.
 func (g *Generator) cool() {
 	p := g.current.Load()
@@ -173,7 +173,7 @@ func (g *Generator) cool() {
 	g.fresh.Store(0)
 }
 
-// open begins new positions, behind all that may have been stamped.
+// open begins new positions, after all that may have been stamped.
 func (g *Generator) open(to grant) {
 	hot := g.heat.hot
 	g.cool()

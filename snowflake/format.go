@@ -39,7 +39,7 @@ func ParseFormat(name string) (Format, error) {
 // DefaultWidth is the width of a padded id where none is given: enough for every id.
 const DefaultWidth = 19
 
-// Style is what some formats need to know. Others do not look at it.
+// Style is the parameters of some formats. Others ignore it.
 type Style struct {
 	Width  int       // of Padded, 1 to MaxWidth; 0 = DefaultWidth
 	Layout Layout    // of Timed; zero = DefaultLayout

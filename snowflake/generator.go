@@ -17,7 +17,7 @@ const MaxLead = 5 * time.Millisecond
 // Config sets up a generator. The zero value is a good one. What the ids look like is not in it:
 // layout and epoch are the lease's.
 type Config struct {
-	// Spread lets the sequence of a unit start at a number drawn by lot from the lower half of the
+	// Spread lets the sequence of a unit start at a random number from the lower half of the
 	// sequence, instead of 0. Without it a generator that makes less than one id in a unit makes
 	// only ids whose low bits are 0, which all land on one shard where shards are chosen by the
 	// id's remainder. The price: of a unit that starts fresh up to half of the sequence is left
@@ -34,8 +34,9 @@ type Generator struct {
 	// current is the positions that ids are drawn from, with the worker id that they belong to. A
 	// call loads it once.
 	current atomic.Pointer[positions]
-	fresh   atomic.Int64 // until when the last look at the clock is good enough, counted from born
-	born    time.Time
+	// until when the last reading of the clock is good enough, counted from born
+	fresh atomic.Int64
+	born  time.Time
 
 	worker Worker
 	config Config
@@ -72,22 +73,22 @@ func New(worker Worker, config Config) (*Generator, error) {
 }
 
 // Next stamps an id. It waits for the next unit where a sequence and its lead are used up, and for
-// the window where that begins later; ctx ends the wait. ctx is looked at only if there is a wait.
+// the window where that begins later; ctx ends the wait. ctx is checked only if there is a wait.
 //
-// The errors: a *WindowEnded; ErrNoLease with the Worker's own; ErrMisfit; ErrReshaped; ErrStopped;
-// ErrBeforeEpoch; ErrLayoutUsedUp; the context's cause.
+// The errors: a *WindowEndedError; ErrNoLease with the Worker's own; ErrMisfit; ErrReshaped;
+// ErrStopped; ErrBeforeEpoch; ErrLayoutUsedUp; the context's cause.
 func (g *Generator) Next(ctx context.Context) (ID, error) {
 	p := g.current.Load()
 	n := p.next.Add(1) - 1
-	// The limit is read after the position was drawn: who lowers the limit and then reads what was
-	// drawn has seen all that can still be stamped.
+	// The limit is read after the position was drawn: a goroutine that lowers the limit and then
+	// reads what was drawn has seen all that can still be stamped.
 	if n < p.limit.Load() && n&sample != 0 {
 		return p.id(n), nil
 	}
 	return g.slowly(ctx, p, n)
 }
 
-// sample picks the positions whose draw looks at the clock: the ticker may be late.
+// sample picks the positions whose draw reads the clock: the ticker may be late.
 const sample = 255
 
 func (g *Generator) slowly(ctx context.Context, p *positions, n int64) (ID, error) {

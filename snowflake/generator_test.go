@@ -115,7 +115,7 @@ func TestContextEndsTheWaitForATick(t *testing.T) {
 }
 
 // Callers that come with a dead context while the sequence is full must not use up the time of
-// those who wait.
+// those that wait.
 func TestCallersThatGiveUpDoNotPushTimeAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := generator(t, granted(1, time.Hour), like{})
@@ -160,7 +160,7 @@ func TestUsedUntilIsOfTheCurrentGrant(t *testing.T) {
 	})
 }
 
-func TestStopIsForGoodAndTellsWhatWasUsed(t *testing.T) {
+func TestStopIsFinalAndReportsWhatWasUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := generator(t, granted(1, time.Hour), like{Layout: snowflake.MustLayout("31/10/2@s")})
 		nextN(t, g, 4)
@@ -187,7 +187,7 @@ func TestStopIsForGoodAndTellsWhatWasUsed(t *testing.T) {
 	})
 }
 
-// A renewal whose clock is behind must not take ids back, and time goes on when that clock has come
+// A renewal with a slower clock must not take ids back, and time goes on when that clock has caught
 // up.
 func TestClockThatIsBehindStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestClockThatIsBehindStandsStill(t *testing.T) {
 	})
 }
 
-func TestLayoutsAndEpochsThatCanNotStamp(t *testing.T) {
+func TestLayoutsAndEpochsThatCannotStamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
 		g := generator(t, d, like{Epoch: time.Now().Add(time.Second)})
@@ -342,7 +342,7 @@ func TestNextNOfNothingAndLess(t *testing.T) {
 	expect.Error(t, "NextN -1", err, snowflake.ErrRange)
 }
 
-// The lease says what the ids look like: two generators with worker ids of one pool cannot have two
+// The lease defines the form of the ids: two generators with worker ids of one pool cannot have two
 // layouts. When the pool is another than before, the generator stamps nothing.
 func TestLayoutAndEpochAreTheLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

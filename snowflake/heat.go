@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// answer is what the worker said last.
+// answer is the worker's last answer.
 type answer struct {
 	lease Lease
 	err   error
@@ -16,7 +16,7 @@ type answer struct {
 // asksPerInterval bounds how often the worker is asked.
 const asksPerInterval = 4
 
-// ask asks the worker, unless it was asked just now, and takes over what it says.
+// ask asks the worker, unless it was asked just now, and takes over its answer.
 func (g *Generator) ask(now time.Time) error {
 	if a := &g.lease; now.Sub(a.since) >= interval || a.asked == 0 {
 		a.since, a.asked = now, 0
@@ -67,11 +67,11 @@ func (g *Generator) accept(lease Lease) error {
 	return nil
 }
 
-// interval is how often a busy generator looks at the clock.
+// interval is how often a busy generator reads the clock.
 const interval = time.Millisecond
 
-// heat is how many calls there are. While they are few, each looks at the clock. While they are
-// many, a goroutine does it for them once a tick; it ends when they are few again.
+// heat is how many calls there are. While they are few, each reads the clock. While they are many,
+// a goroutine does it for them once a tick; it ends when they are few again.
 type heat struct {
 	hot     bool
 	ticking bool      // there is a goroutine
@@ -82,12 +82,12 @@ type heat struct {
 }
 
 const (
-	hotAt    = 8  // ids drawn with a look at the clock, in one tick
+	hotAt    = 8  // ids drawn with a reading of the clock, in one tick
 	idleTick = 8  // ids in a tick without which it is idle
 	idleMax  = 16 // idle ticks in a row that end the goroutine
 )
 
-// warm counts ids that were drawn with a look at the clock.
+// warm counts ids that were drawn with a reading of the clock.
 func (g *Generator) warm(now time.Time, count int64) {
 	h := &g.heat
 	if now.Sub(h.since) >= interval {
@@ -104,7 +104,7 @@ func (g *Generator) warm(now time.Time, count int64) {
 	}
 }
 
-// run looks at the clock for all while calls are many.
+// run reads the clock for all while calls are many.
 func (g *Generator) run() {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -119,12 +119,12 @@ func (g *Generator) run() {
 	}
 }
 
-// tick is one look at the clock. It says whether there is to be another.
+// tick reads the clock once. It reports whether another tick is to follow.
 func (g *Generator) tick() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	unit, wait, err := g.look(now)
+	unit, wait, err := g.check(now)
 	if err != nil || wait > 0 || !g.heat.hot || g.isIdle() {
 		g.cool()
 		g.heat.ticking = false

@@ -12,8 +12,8 @@ import (
 // refuses it.
 type ID int64 //nolint:recvcheck // what reads into an id needs a pointer, what writes one must not
 
-// maxExact is the largest number that JavaScript, and whatever else keeps JSON numbers as floats,
-// has not rounded.
+// maxExact is the largest number that JavaScript, and other software that keeps JSON numbers as
+// floats, has not rounded.
 const maxExact = 1<<53 - 1
 
 // String writes the id in decimal.
@@ -46,8 +46,8 @@ func (id ID) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads an id from a string, as Parse does, or from a whole number without fraction
-// or exponent up to 2^53-1. Larger numbers are refused: whoever wrote them may have rounded them
-// before. null changes nothing, as everywhere in encoding/json.
+// or exponent up to 2^53-1. Larger numbers are refused: their writer may have rounded them before.
+// null changes nothing, as everywhere in encoding/json.
 func (id *ID) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
 		return nil

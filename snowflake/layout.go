@@ -13,8 +13,8 @@ import (
 //
 //	0 | timestamp since the epoch, in units | datacenter | worker id | sequence
 //
-// It is written timestamp/worker/sequence or timestamp/datacenter/worker/sequence, in bits, with @s
-// behind it where the unit is a second instead of a millisecond: 41/10/12 is Twitter's Snowflake.
+// It is written timestamp/worker/sequence or timestamp/datacenter/worker/sequence, in bits,
+// followed by @s if the unit is a second instead of a millisecond: 41/10/12 is Twitter's Snowflake.
 // The zero value is no layout; ParseLayout makes one, and New checks one that was put together by
 // hand.
 type Layout struct {
@@ -47,7 +47,7 @@ var layoutForm = regexp.MustCompile(`^[0-9]{1,2}(/[0-9]{1,2}){2,3}(@s)?$`)
 
 // ParseLayout reads a layout and checks that its ids fit a positive 64-bit integer and that each
 // part has a use: a timestamp of 20 bits or more, datacenter and worker id together 1 to
-// MaxWorkerBits, a sequence from 0. The error says which bound is broken.
+// MaxWorkerBits, a sequence from 0. The error names the bound that is broken.
 func ParseLayout(text string) (Layout, error) {
 	if !layoutForm.MatchString(text) {
 		return Layout{}, fmt.Errorf("layout %.40q: timestamp/worker/sequence or timestamp/datacenter/worker/sequence in bits, and @s for seconds, such as %s", text, DefaultLayout)
@@ -55,7 +55,7 @@ func ParseLayout(text string) (Layout, error) {
 	parts, seconds := strings.CutSuffix(text, "@s")
 	var bits []int
 	for part := range strings.SplitSeq(parts, "/") {
-		n, _ := strconv.Atoi(part) // one or two digits, as the form says
+		n, _ := strconv.Atoi(part) // one or two digits, by the form
 		bits = append(bits, n)
 	}
 	layout := Layout{Timestamp: bits[0], Worker: bits[len(bits)-2], Sequence: bits[len(bits)-1], Unit: time.Millisecond}
@@ -106,7 +106,7 @@ func (l Layout) String() string {
 	return text
 }
 
-// Lasts returns the first moment that ids of this layout cannot stamp any more, counted from an
+// Lasts returns the first time that ids of this layout cannot stamp any more, counted from an
 // epoch.
 func (l Layout) Lasts(epoch time.Time) time.Time { return l.start(epoch, 1<<l.Timestamp) }
 

@@ -12,7 +12,7 @@ import (
 // their test elsewhere: a padded decimal that grows past its width
 // (TestPaddedRefusesWhatDoesNotFit), ids ahead of the clock that come again after a restart
 // (TestRestartDoesNotRepeatIDsThatRanAhead), and a clock that stands still in suspend, of which the
-// Worker knows (TestNoLeaseIsToldWithTheWorkersReason).
+// Worker knows (TestNoLeaseIsReportedWithTheWorkersReason).
 
 func TestWorkerIDsOfMoreThan16BitsStayWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

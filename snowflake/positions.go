@@ -16,10 +16,10 @@ import (
 // lead and the window's end set; drawn beyond it, it is a ticket for later.
 //
 // There are other positions, with another worker id, after each new grant, and when too many
-// tickets beyond the limit were given up. They begin behind all that may have been stamped before.
+// tickets beyond the limit were given up. They begin after all that may have been stamped before.
 // The limit of those before is 0 by then, for good.
 type positions struct {
-	_     [64]byte // next is on a cache line that nobody else writes
+	_     [64]byte // next shares its cache line with no other field
 	next  atomic.Int64
 	_     [56]byte
 	limit atomic.Int64 // 0 = ask the clock each time
@@ -31,7 +31,7 @@ type positions struct {
 	_        [24]byte
 }
 
-// grant tells one grant from another.
+// grant identifies a grant.
 type grant struct {
 	fence              int64
 	datacenter, worker int
@@ -86,7 +86,7 @@ type clock struct {
 	at   time.Time
 }
 
-// read tells the clock's unit now, and how much of the next one has passed.
+// read returns the clock's unit now, and how much of the next one has passed.
 func (c clock) read(now time.Time, unit time.Duration) (int64, time.Duration) {
 	passed := c.rest + now.Sub(c.at)
 	whole, rest := int64(passed/unit), passed%unit

@@ -40,8 +40,7 @@ func (r *ring) grant() {
 
 func (r *ring) renew() { r.set(func(l *snowflake.Lease) { r.extend(l, time.Now()) }) }
 
-// extend lets a window end some milliseconds from now, and anchors the clock anew, up to 2 ms
-// behind.
+// extend lets a window end some milliseconds from now, and anchors the clock anew, up to 2 ms late.
 func (r *ring) extend(l *snowflake.Lease, now time.Time) {
 	l.At, l.Time = now, now.Add(-time.Duration(rand.IntN(2_000_000)))
 	if end := now.Add(time.Duration(1+rand.IntN(20)) * time.Millisecond); end.After(l.NotAfter) || l.NotBefore.Equal(l.NotAfter) || end.After(r.ends[l.Worker]) {
@@ -198,7 +197,7 @@ func TestGrantsThatChangeDuringCallsAreNotMixed(t *testing.T) {
 				}
 				seen[i] = append(seen[i], id)
 				if calls.Add(1); len(seen[i])%100 == 0 {
-					runtime.Gosched() // or who changes the grants has no turn
+					runtime.Gosched() // or the goroutine that changes the grants has no turn
 				}
 			}
 		})

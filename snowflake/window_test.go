@@ -62,7 +62,7 @@ func TestWindowsEndRefusesAndRenewalGoesOn(t *testing.T) {
 		before = append(before, next(t, g))
 		time.Sleep(time.Millisecond)
 		wantError(t, g, snowflake.ErrWindowEnded)
-		var ended *snowflake.WindowEnded
+		var ended *snowflake.WindowEndedError
 		if _, err := g.Next(t.Context()); !errors.As(err, &ended) || !ended.End.Equal(d.lease.NotAfter) {
 			t.Errorf("got %v", err)
 		}
@@ -98,7 +98,7 @@ func TestBusyGeneratorStopsAtTheWindowsEnd(t *testing.T) {
 	})
 }
 
-func TestNoLeaseIsToldWithTheWorkersReason(t *testing.T) {
+func TestNoLeaseIsReportedWithTheWorkersReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := granted(1, time.Hour)
 		g := generator(t, d, like{})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Lease is what may be stamped: a worker id for a window of id timestamps, what the ids look like,
+// Lease is the permission to stamp: a worker id for a window of id timestamps, the form of the ids,
 // and a clock that was anchored when the lease was granted.
 type Lease struct {
 	// of the ids: the source of the worker id knows it, and a generator takes it from here
@@ -22,8 +22,8 @@ type Lease struct {
 	At        time.Time // local, with its monotonic reading
 }
 
-// Worker says what may be stamped now. It is safe for concurrent use. It is asked a few thousand
-// times a second at most, must not wait, and must not call the generator that asks. The error says
+// Worker returns what may be stamped now. It is safe for concurrent use. It is asked a few thousand
+// times a second at most, must not wait, and must not call the generator that asks. The error is
 // why nothing may be stamped; it is wrapped together with ErrNoLease.
 type Worker interface {
 	Lease() (Lease, error)
@@ -33,13 +33,13 @@ type Worker interface {
 // zero time = DefaultEpoch), without limits on when it may be used: the window has no end, and the
 // clock is the machine's wall clock at the moment of this call, running monotonically from then on.
 //
-// Nothing watches over it. Ids are unique only if no other process ever stamps with the same
-// datacenter and worker id in the same layout and epoch, and if, from one run of the process to the
-// next, the wall clock never goes back, by no more than MaxLead and one unit less than the pause
-// between the runs. A container image, a copied configuration file or a machine that is restored
-// from a snapshot breaks the first; a clock that is set back breaks the second. While the machine
-// is suspended the clock stands still, so that ids are behind afterwards. A leased worker id has
-// none of these faults.
+// Nothing checks it. Ids are unique only if no other process ever stamps with the same datacenter
+// and worker id in the same layout and epoch, and if, from one run of the process to the next, the
+// wall clock never goes back, by no more than MaxLead and one unit less than the pause between the
+// runs. A container image, a copied configuration file or a machine that is restored from a
+// snapshot breaks the first; a clock that is set back breaks the second. While the machine is
+// suspended the clock stands still, so that ids are late afterwards. A leased worker id has none of
+// these faults.
 //
 // The error is ErrMisfit if the layout is not valid, or datacenter or worker do not fit it.
 func Static(layout Layout, epoch time.Time, datacenter, worker int) (StaticWorker, error) {

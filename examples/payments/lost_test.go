@@ -153,7 +153,7 @@ func TestOneFenceForAnAccountWouldRefuseARightfulTransfer(t *testing.T) {
 		key   string
 		fence *int64
 	}{{"a", &earlier}, {"b", &later}} {
-		_, err := s.tokens.Do(t.Context(), idempotency.ClientKey("", "transfers", row.key), idempotency.Terms{}, func(ctx context.Context) ([]byte, error) {
+		_, err := s.tokens.Do(t.Context(), idempotency.ClientKey("", "transfers", row.key), idempotency.ClaimOptions{}, func(ctx context.Context) ([]byte, error) {
 			attempt, _ := idempotency.FromContext(ctx)
 			*row.fence = attempt.Fence
 			return nil, nil

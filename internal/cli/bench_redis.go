@@ -74,7 +74,7 @@ func tokensAtRedis(what string, tokens *idempotency.Tokens) work {
 				return err
 			}
 			ref := idempotency.IssuedToken("", token.Value)
-			outcome, err := tokens.Claim(ctx, ref, idempotency.Terms{Fingerprint: benchBody, Lease: benchLease, Retention: benchTokenTTL, Scope: name})
+			outcome, err := tokens.Claim(ctx, ref, idempotency.ClaimOptions{Fingerprint: benchBody, Lease: benchLease, Retention: benchTokenTTL, Scope: name})
 			if err != nil {
 				return err
 			}

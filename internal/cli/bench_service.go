@@ -104,7 +104,7 @@ func guardAtService(ctx context.Context, service *client.Client, name string) er
 	if err != nil {
 		return err
 	}
-	outcome, err := service.Claim(ctx, token.Value, client.Terms{Fingerprint: client.Fingerprint(name, benchBody), Lease: benchLease})
+	outcome, err := service.Claim(ctx, token.Value, client.ClaimOptions{Fingerprint: client.Fingerprint(name, benchBody), Lease: benchLease})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Close ends those who wait and the Take that they wait for, and no id is given behind it.
+// Close ends the calls that wait and the Take that they wait for, and no id is given after it.
 func TestCloseEndsEverything(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		source, s, tag := drained(t, Config{}, newGate().wait)
@@ -38,7 +38,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		expect.Equal(t, "Stats after Close", len(s.Stats()), 0)
 		expect.Equal(t, "Totals after Close: tags", s.Totals().Tags, 0)
 	})
-	// a source that does not care for its context holds Close up, but nobody else
+	// a source that does not care for its context holds Close up, but no caller
 	bubble(t, func(t *testing.T) {
 		gate := newGate()
 		_, s, tag := drained(t, Config{}, func(context.Context, string) error { return gate.wait(t.Context(), "") })
@@ -55,7 +55,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		gate.open()
 		<-closed
 	})
-	bubble(t, func(t *testing.T) { // whose failure is no news to anybody
+	bubble(t, func(t *testing.T) { // no caller gets the failure
 		_, s, tag := drained(t, Config{}, nil)
 		s.Close()
 		a := &attempt{done: make(chan struct{})}

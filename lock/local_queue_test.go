@@ -18,45 +18,44 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// here waits until that many of the process stand in line for a lock, of the requests with the
-// defaults.
-func here(t testing.TB, locks *Locks, name string, n int) {
+// localWaiters waits until n requests with the defaults wait for a lock in the process.
+func localWaiters(t testing.TB, locks *Locks, name string, n int) {
 	t.Helper()
-	expect.Eventually(t, "that many stand in line in the process", func() bool { return standing(locks, name) == n })
+	expect.Eventually(t, "the local queue has that many", func() bool { return standing(locks, name) == n })
 }
 
 func standing(locks *Locks, name string) int {
-	locks.lines.mu.Lock()
-	defer locks.lines.mu.Unlock()
-	if l := locks.lines.of[sameness{name, locks.config.Owner, DefaultTTL}]; l != nil {
+	locks.queues.mu.Lock()
+	defer locks.queues.mu.Unlock()
+	if l := locks.queues.of[sameness{name, locks.config.Owner, DefaultTTL}]; l != nil {
 		return len(l.waiting)
 	}
 	return 0
 }
 
-// noLines fails the test if the process still knows of a lock.
-func noLines(t testing.TB, locks *Locks) {
+// noQueues fails the test if the process still has a local queue.
+func noQueues(t testing.TB, locks *Locks) {
 	t.Helper()
-	locks.lines.mu.Lock()
-	defer locks.lines.mu.Unlock()
-	if n := len(locks.lines.of); n != 0 {
-		t.Errorf("%d lines are left", n)
+	locks.queues.mu.Lock()
+	defer locks.queues.mu.Unlock()
+	if n := len(locks.queues.of); n != 0 {
+		t.Errorf("%d queues are left", n)
 	}
 }
 
-// lineUp has n of the process wait, one behind the other.
-func lineUp(t testing.TB, locks *Locks, name string, n int) (line []waiter) {
+// startLocalWaiters makes n requests of the process wait, one after the other.
+func startLocalWaiters(t testing.TB, locks *Locks, name string, n int) (queue []waiter) {
 	t.Helper()
 	for i := range n {
-		line = append(line, waitHere(t, locks, name, Request{}))
-		here(t, locks, name, i+1)
+		queue = append(queue, waitLocal(t, locks, name, Request{}))
+		localWaiters(t, locks, name, i+1)
 	}
-	return line
+	return queue
 }
 
-// A lock goes sixteen times from one to the next within a process, in the order in which they have
-// come, and nobody asks Redis. The seventeenth has stood in line there, behind the one of another
-// process who came before him, and so is served after him.
+// A lock is handed on sixteen times within a process, in the order of arrival, without a request to
+// Redis. The seventeenth has waited at Redis, after the one of another process that came before it,
+// and so is served after that.
 func TestLockIsHandedOnWithinAProcessWithoutAskingRedis(t *testing.T) {
 	server := redistest.Start(t)
 	var asked atomic.Int64
@@ -68,13 +67,13 @@ func TestLockIsHandedOnWithinAProcessWithoutAskingRedis(t *testing.T) {
 	})
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL()}), Config{})
 	others := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
-	locks.lines.unnoticed = time.Hour
+	locks.queues.unnoticed = time.Hour
 	held := must(t, locks, "handed", Request{})
-	rival := inLine(t, others, "handed", Request{}, 1)
-	line := lineUp(t, locks, "handed", handings+1)
+	rival := startWaiter(t, others, "handed", Request{}, 1)
+	queue := startLocalWaiters(t, locks, "handed", handings+1)
 	before := asked.Load()
 	first, asks := held.Fence(), int64(0)
-	for i, w := range line[:handings] {
+	for i, w := range queue[:handings] {
 		release(t, held)
 		next := w.granted(t)
 		if held.Context().Err() == nil || held.Validity() > 0 {
@@ -98,39 +97,39 @@ func TestLockIsHandedOnWithinAProcessWithoutAskingRedis(t *testing.T) {
 	if asks != 0 {
 		t.Errorf("%d requests while the lock was handed on", asks)
 	}
-	queued(t, others, "handed", 2) // who is left has asked by now
+	queued(t, others, "handed", 2) // the remaining waiter has asked by now
 	release(t, held)
 	between := rival.granted(t)
-	line[handings].stillWaits(t)
+	queue[handings].stillWaits(t)
 	release(t, between)
-	last := line[handings].granted(t)
+	last := queue[handings].granted(t)
 	rising(t, held.Fence(), between.Fence(), last.Fence())
 	if between.Fence() <= first+handings {
-		t.Errorf("fence %d is one of those behind %d", between.Fence(), first)
+		t.Errorf("fence %d is one of those after %d", between.Fence(), first)
 	}
 	release(t, last)
-	noLines(t, locks)
+	noQueues(t, locks)
 }
 
-// A holder has been told before anything is handed on: here that takes its time.
-func TestHolderIsToldBeforeHeHandsTheLockOn(t *testing.T) {
+// A holder's context ends before the lock is handed on: here that takes its time.
+func TestContextOfTheHolderEndsBeforeTheLockIsHandedOn(t *testing.T) {
 	locks := open(t, embeddedStore(t), Config{})
 	held := must(t, locks, "told", Request{})
-	next := lineUp(t, locks, "told", 1)[0]
+	next := startLocalWaiters(t, locks, "told", 1)[0]
 	released := make(chan error, 1)
-	locks.lines.mu.Lock()
+	locks.queues.mu.Lock()
 	go func() { released <- held.Release(t.Context()) }()
-	expect.Eventually(t, "the holder is told", func() bool { return held.Context().Err() != nil && held.Validity() <= 0 })
+	expect.Eventually(t, "the holder's context has ended", func() bool { return held.Context().Err() != nil && held.Validity() <= 0 })
 	next.stillWaits(t)
-	locks.lines.mu.Unlock()
+	locks.queues.mu.Unlock()
 	heir := next.granted(t)
 	if err := <-released; err != nil || heir.lease != held.lease {
-		t.Errorf("%v, fence %d behind %d", err, heir.Fence(), held.Fence())
+		t.Errorf("%v, fence %d after %d", err, heir.Fence(), held.Fence())
 	}
 	release(t, heir)
 }
 
-// What is not the same is not handed on: it stands in line at Redis at once.
+// A request that is not the same is not handed the lock on: it queues at Redis at once.
 func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 	for _, row := range []struct {
 		name        string
@@ -142,15 +141,15 @@ func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 		{"a token of the holder", Request{Token: secret.New()}, Request{}},
 		{"a token of the next", Request{}, Request{Token: secret.New()}},
 		{"a reader", Request{}, Request{Mode: Shared}},
-		{"behind a reader", Request{Mode: Shared}, Request{}},
+		{"after a reader", Request{Mode: Shared}, Request{}},
 		{"permits", Request{Capacity: 1}, Request{Capacity: 1}},
 	} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
 			held := must(t, locks, "same", row.holds)
-			next := settle(t, waitHere(t, locks, "same", row.asks))
+			next := settle(t, waitLocal(t, locks, "same", row.asks))
 			if got := info(t, locks, "same"); got.Queue != 1 {
-				t.Errorf("%s: %d stand in line at Redis", row.name, got.Queue)
+				t.Errorf("%s: %d wait at Redis", row.name, got.Queue)
 			}
 			release(t, held)
 			heir := next.granted(t)
@@ -159,7 +158,7 @@ func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 			}
 			rising(t, held.Fence(), heir.Fence())
 			release(t, heir)
-			noLines(t, locks)
+			noQueues(t, locks)
 		})
 	}
 	bubble(t, func(t *testing.T, store *redisstore.Store) { // leaders are seen
@@ -187,8 +186,8 @@ func TestOnlyTheSameRequestsHandALockOn(t *testing.T) {
 	})
 }
 
-// A lease of which less than half is left, whose renewal is not confirmed, whose token others know,
-// or that was lost, is given back instead, and the first in line asks.
+// A lease of which less than half remains, whose renewal is not confirmed, whose token others know,
+// or that was lost, is given back instead, and the first waiter asks.
 func TestDoubtfulLeaseIsGivenBackInsteadOfHandedOn(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, locks *Locks, held *Lock){
 		"old": func(_ *testing.T, _ *Locks, held *Lock) {
@@ -210,7 +209,7 @@ func TestDoubtfulLeaseIsGivenBackInsteadOfHandedOn(t *testing.T) {
 			bubble(t, func(t *testing.T, store *redisstore.Store) {
 				locks := open(t, store, Config{})
 				held := must(t, locks, "doubt", Request{})
-				first, second := settle(t, waitHere(t, locks, "doubt", Request{})), settle(t, waitHere(t, locks, "doubt", Request{}))
+				first, second := settle(t, waitLocal(t, locks, "doubt", Request{})), settle(t, waitLocal(t, locks, "doubt", Request{}))
 				harm(t, locks, held)
 				if err := held.Release(t.Context()); (name == "broken") != (err != nil) {
 					t.Error(err)
@@ -224,25 +223,25 @@ func TestDoubtfulLeaseIsGivenBackInsteadOfHandedOn(t *testing.T) {
 				release(t, heir)
 				last := second.granted(t)
 				if last.lease != heir.lease || last.Fence() != heir.Fence()+1 {
-					t.Errorf("fence %d behind %d: it was not handed on", last.Fence(), heir.Fence())
+					t.Errorf("fence %d after %d: it was not handed on", last.Fence(), heir.Fence())
 				}
 				release(t, last)
 				synctest.Wait()
 				if n := info(t, locks, "doubt").Queue; n != 0 {
-					t.Errorf("%d still stand in line", n)
+					t.Errorf("%d still wait", n)
 				}
-				noLines(t, locks)
+				noQueues(t, locks)
 			})
 		})
 	}
 }
 
-// Who was handed a lock on counts on what is left of the lease, and renews it.
-func TestHandedOnLockHasWhatIsLeftAndIsRenewed(t *testing.T) {
+// A holder that was handed a lock on counts on the remaining lease, and renews it.
+func TestHandedOnLockHasTheRemainingLeaseAndIsRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
 		held := must(t, locks, "left", Request{})
-		next := settle(t, waitHere(t, locks, "left", Request{}))
+		next := settle(t, waitLocal(t, locks, "left", Request{}))
 		time.Sleep(5 * time.Second)
 		before := held.Validity()
 		release(t, held)
@@ -271,17 +270,17 @@ func TestHandedOnLockHasWhatIsLeftAndIsRenewed(t *testing.T) {
 		names, err = others.Names(t.Context(), "", "", 10)
 		expect.Error(t, "Names", err, nil)
 		expect.Equal(t, fmt.Sprintf("number of names, which are %q", names), len(names), 0)
-		noLines(t, locks)
+		noQueues(t, locks)
 	})
 }
 
-// Who waits for longer than a quarter of a second has a place at Redis, which he gives back when he
-// is handed the lock on.
-func TestFirstInLineOfAProcessStandsInLineAtRedisBeforeLong(t *testing.T) {
+// A request that waits for longer than a quarter of a second has a place at Redis, which it gives
+// back when the lock is handed on to it.
+func TestFirstLocalWaiterQueuesAtRedisBeforeLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
 		held := must(t, locks, "seen", Request{})
-		first, second := settle(t, waitHere(t, locks, "seen", Request{})), settle(t, waitHere(t, locks, "seen", Request{}))
+		first, second := settle(t, waitLocal(t, locks, "seen", Request{})), settle(t, waitLocal(t, locks, "seen", Request{}))
 		expect.Equal(t, "number of waiters for seen", info(t, locks, "seen").Queue, 0)
 		for _, w := range []waiter{first, second} {
 			time.Sleep(2 * worthListing)
@@ -300,23 +299,23 @@ func TestFirstInLineOfAProcessStandsInLineAtRedisBeforeLong(t *testing.T) {
 		}
 		release(t, held)
 		release(t, must(t, locks, "seen", Request{}))
-		noLines(t, locks)
+		noQueues(t, locks)
 	})
 }
 
 // A lock that is handed on is broken by the fence that others see, and by no other of its run: its
-// holder hears of it with its next renewal, and the new fence is larger than any that it was handed
-// on with. Those who wait in the process are served with larger ones still.
+// holder learns of it with its next renewal, and the new fence is larger than any that it was
+// handed on with. Waiters of the process are served with larger ones still.
 func TestLockThatWasHandedOnIsBrokenByTheFenceThatOthersSee(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
 		held := must(t, locks, "broken", Request{})
 		first := held.Fence()
-		line := make([]waiter, 4)
-		for i := range line {
-			line[i] = settle(t, waitHere(t, locks, "broken", Request{}))
+		queue := make([]waiter, 4)
+		for i := range queue {
+			queue[i] = settle(t, waitLocal(t, locks, "broken", Request{}))
 		}
-		for _, w := range line[:2] {
+		for _, w := range queue[:2] {
 			release(t, held)
 			held = w.granted(t)
 		}
@@ -329,44 +328,44 @@ func TestLockThatWasHandedOnIsBrokenByTheFenceThatOthersSee(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		release(t, held) // nobody here knows yet
-		held = line[2].granted(t)
+		release(t, held) // this process does not know yet
+		held = queue[2].granted(t)
 		rising(t, first, held.Fence(), minted)
 		if minted <= first+handings {
-			t.Errorf("the fence %d does not shut out those behind %d", minted, first)
+			t.Errorf("the fence %d does not shut out those after %d", minted, first)
 		}
 		<-held.Done()
 		if took := time.Since(start); took > DefaultTTL/2 {
-			t.Errorf("told after %v", took)
+			t.Errorf("its context ended after %v", took)
 		}
-		heir := line[3].granted(t) // it has waited at Redis before that
+		heir := queue[3].granted(t) // it has waited at Redis before that
 		rising(t, minted, heir.Fence())
 		wantIs(t, held.Release(t.Context()), ErrLost)
 		release(t, heir)
-		noLines(t, locks)
+		noQueues(t, locks)
 	})
 }
 
-// Who gives up leaves no trace, wherever it stands in the line.
+// A request that gives up leaves nothing, wherever it is in the queue.
 func TestCancelledWaiterOfAProcessLeavesNoTrace(t *testing.T) {
 	for gone := range 3 {
 		for _, seen := range []bool{false, true} {
 			bubble(t, func(t *testing.T, store *redisstore.Store) {
 				locks := open(t, store, Config{})
 				held := must(t, locks, "gone", Request{})
-				var line []waiter
+				var queue []waiter
 				for range 3 {
-					line = append(line, settle(t, waitHere(t, locks, "gone", Request{})))
+					queue = append(queue, settle(t, waitLocal(t, locks, "gone", Request{})))
 				}
 				if seen {
 					time.Sleep(2 * worthListing) // the first has a place at Redis
 				}
-				line[gone].cancel()
-				wantIs(t, line[gone].refused(t), ErrHeld, context.Canceled)
+				queue[gone].cancel()
+				wantIs(t, queue[gone].refused(t), ErrHeld, context.Canceled)
 				synctest.Wait()
 				_, err := locks.Acquire(t.Context(), "gone", Request{Wait: time.Millisecond})
 				wantIs(t, err, ErrHeld)
-				for i, w := range line {
+				for i, w := range queue {
 					if i != gone {
 						release(t, held)
 						held = w.granted(t)
@@ -377,18 +376,18 @@ func TestCancelledWaiterOfAProcessLeavesNoTrace(t *testing.T) {
 				got := info(t, locks, "gone")
 				expect.Equal(t, "number of waiters in the end", got.Queue, 0)
 				expect.Equal(t, "number of holders in the end", len(got.Holders), 0)
-				noLines(t, locks)
+				noQueues(t, locks)
 			})
 		}
 	}
 }
 
-// Some are cancelled at the very moment at which they are handed the lock on, which goes on to the
-// next then.
+// Some requests are cancelled at the very instant at which the lock is handed on to them; it goes
+// on to the next then.
 func TestCancellingWhileTheLockIsHandedOnLosesNothing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		processes := []*Locks{open(t, store, Config{}), open(t, store, Config{})}
-		processes[0].lines.unnoticed, processes[1].lines.unnoticed = time.Hour, time.Millisecond
+		processes[0].queues.unnoticed, processes[1].queues.unnoticed = time.Hour, time.Millisecond
 		var inside, served atomic.Int64
 		var all sync.WaitGroup
 		for i := range 24 {
@@ -417,7 +416,7 @@ func TestCancellingWhileTheLockIsHandedOnLosesNothing(t *testing.T) {
 				lock, err := locks.TryAcquire(t.Context(), "cancel", Request{})
 				return err == nil && lock.Release(t.Context()) == nil
 			})
-			noLines(t, locks)
+			noQueues(t, locks)
 		}
 		if got := info(t, processes[0], "cancel"); got.Queue != 0 || served.Load() == 0 {
 			t.Errorf("%d served; %+v", served.Load(), got)
@@ -425,7 +424,7 @@ func TestCancellingWhileTheLockIsHandedOnLosesNothing(t *testing.T) {
 	})
 }
 
-// Holders whose context has ended, and who never release, are forgotten.
+// Holders whose context has ended, and that never release, are forgotten.
 func TestHoldersThatNeverReleaseAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{})
@@ -436,28 +435,28 @@ func TestHoldersThatNeverReleaseAreForgotten(t *testing.T) {
 			}
 			cancel()
 		}
-		locks.lines.mu.Lock()
-		defer locks.lines.mu.Unlock()
-		if n := len(locks.lines.of); n > 100 {
-			t.Errorf("%d lines are left", n)
+		locks.queues.mu.Lock()
+		defer locks.queues.mu.Unlock()
+		if n := len(locks.queues.of); n > 100 {
+			t.Errorf("%d queues are left", n)
 		}
 	})
 }
 
-// While Redis does not answer, each of those who wait in a process hears so as soon as if it were
-// alone.
-func TestEveryWaiterOfAProcessHearsOfAnOutage(t *testing.T) {
+// While Redis does not answer, each of the waiters of a process gets the error as soon as if it
+// were alone.
+func TestEveryWaiterOfAProcessGetsTheErrorOfAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})
 	rival := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{Window: MinTTL})
 	held := must(t, rival, "outage", Request{})
 	locks.outage = time.Second
-	line := lineUp(t, locks, "outage", 8)
+	queue := startLocalWaiters(t, locks, "outage", 8)
 	queued(t, rival, "outage", 1)
 	server.Kill()
-	for _, w := range line {
+	for _, w := range queue {
 		wantIs(t, w.refused(t), redisstore.ErrUnavailable)
 	}
-	_ = held.Release(t.Context()) // to nobody
-	noLines(t, locks)
+	_ = held.Release(t.Context()) // it reaches no server
+	noQueues(t, locks)
 }

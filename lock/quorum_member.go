@@ -10,13 +10,13 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// lane is an attempt at one server of a quorum. Its calls go one after the other, so that a release
-// does not overtake what it releases.
-type lane struct {
+// member is an attempt at one server of a quorum. Its calls run one at a time, so that a release
+// does not overtake the request that it releases.
+type member struct {
 	locks *Locks
 	asker *asker
 	over  *atomic.Bool  // the attempt is being given back: nothing is asked for any more
-	turn  chan struct{} // has room for the one whose turn it is, and who may use what is below
+	turn  chan struct{} // holds one element while a call runs; guards what follows
 
 	has     possession
 	missing bool // the last renewal found nothing
@@ -28,22 +28,22 @@ type possession int
 
 const (
 	nothing possession = iota
-	perhaps            // a request was sent, and nobody knows whether it arrived or still will
+	perhaps            // a request was sent, and may have arrived or may still arrive
 	something
 )
 
-// errOver means that a call's turn came when it was needed no more. Nothing was sent.
+// errOver means that the attempt was over before a call could run. Nothing was sent.
 var errOver = &redisstore.Error{Op: "lock", Class: redisstore.ErrUnavailable, Cause: errors.New("it is being given back")}
 
 // errMayArrive means that a server has nothing of a token now.
 var errMayArrive = fmt.Errorf("%w: a request that was not answered may still arrive", redisstore.ErrUnknownOutcome)
 
-func newLane(locks *Locks, name string, request Request, over *atomic.Bool) *lane {
-	return &lane{locks: locks, asker: &asker{Request: request, name: name, keys: locks.keys(name)}, over: over, turn: make(chan struct{}, 1)}
+func newMember(locks *Locks, name string, request Request, over *atomic.Bool) *member {
+	return &member{locks: locks, asker: &asker{Request: request, name: name, keys: locks.keys(name)}, over: over, turn: make(chan struct{}, 1)}
 }
 
-// take waits for the lane's turn; without an error, end ends it.
-func (l *lane) take(ctx context.Context) error {
+// take waits for the call's turn; without an error, end ends it.
+func (l *member) take(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
 		return nil
@@ -52,11 +52,10 @@ func (l *lane) take(ctx context.Context) error {
 	}
 }
 
-func (l *lane) end() { <-l.turn }
+func (l *member) end() { <-l.turn }
 
-// enter asks for the lock. An error of another class than refused leaves open whether it was
-// granted.
-func (l *lane) enter(ctx context.Context) (Grant, error) {
+// enter asks for the lock. After an error of another class than refused it may have been granted.
+func (l *member) enter(ctx context.Context) (Grant, error) {
 	if err := l.take(ctx); err != nil {
 		return Grant{}, err
 	}
@@ -67,7 +66,7 @@ func (l *lane) enter(ctx context.Context) (Grant, error) {
 	return l.enterInTurn(ctx)
 }
 
-func (l *lane) enterInTurn(ctx context.Context) (Grant, error) {
+func (l *member) enterInTurn(ctx context.Context) (Grant, error) {
 	reply, err := l.locks.enter(ctx, l.asker, "")
 	var grant Grant
 	if err == nil {
@@ -83,7 +82,7 @@ func (l *lane) enterInTurn(ctx context.Context) (Grant, error) {
 }
 
 // raise renews the lock and raises its fence, and reports whether the server has it.
-func (l *lane) raise(ctx context.Context, fence int64) (bool, error) {
+func (l *member) raise(ctx context.Context, fence int64) (bool, error) {
 	if err := l.take(ctx); err != nil {
 		return false, err
 	}
@@ -106,9 +105,9 @@ func (l *lane) raise(ctx context.Context, fence int64) (bool, error) {
 	return false, reply.Unexpected()
 }
 
-// tend takes the lock if it is missing, and else puts its name on the list. What fails is tried
-// again after the next renewal.
-func (l *lane) tend(ctx context.Context) {
+// tend acquires the lock if it is missing; otherwise it puts the name on the list. After a failure
+// it is tried again with the next renewal.
+func (l *member) tend(ctx context.Context) {
 	if err := l.take(ctx); err != nil {
 		return
 	}
@@ -116,16 +115,16 @@ func (l *lane) tend(ctx context.Context) {
 	switch {
 	case l.over.Load():
 	case l.missing:
-		_, _ = l.enterInTurn(ctx) // the next renewal tells
+		_, _ = l.enterInTurn(ctx) // the next renewal finds out
 	default:
 		l.listed = true
 		l.locks.note(ctx, l.asker.name, l.asker.TTL)
 	}
 }
 
-// leave gives back what there is, and reports whether it was something. Without an error there is
-// nothing any more.
-func (l *lane) leave(ctx context.Context) (had bool, err error) {
+// leave gives back what the token has, and reports whether it had something. Without an error it
+// has nothing any more.
+func (l *member) leave(ctx context.Context) (had bool, err error) {
 	if err := l.take(ctx); err != nil {
 		return false, fmt.Errorf("%w: %w", errMayArrive, ctx.Err())
 	}

@@ -8,20 +8,20 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// vault writes answers as they are stored, encrypted where there are keys: AES-256 in
-// Galois/counter mode (NIST SP 800-38D) with a random nonce of 96 bits, which is good for 2^32
-// answers a key. The record's name is authenticated with it, so that an answer cannot be moved to
-// another token. The zero value stores answers as they are. It is safe for concurrent use.
-type vault struct {
+// sealer writes answers as they are stored, encrypted if there are keys: AES-256 in Galois/counter
+// mode (NIST SP 800-38D) with a random nonce of 96 bits, which is good for 2^32 answers a key. The
+// record's name is authenticated with it, so that an answer cannot be moved to another token. The
+// zero value stores answers unencrypted. It is safe for concurrent use.
+type sealer struct {
 	newest string // the key that encrypts; "" = none
 	keys   map[string]cipher.AEAD
 }
 
-func newVault(keys []Key) vault {
+func newSealer(keys []Key) sealer {
 	if err := checkKeys(keys); err != nil {
 		panic(fmt.Errorf("idempotency: answer keys: %w", err))
 	}
-	v := vault{keys: map[string]cipher.AEAD{}}
+	v := sealer{keys: map[string]cipher.AEAD{}}
 	for i, key := range keys {
 		block, err := aes.NewCipher(key.Secret)
 		if err != nil {
@@ -38,7 +38,7 @@ func newVault(keys []Key) vault {
 }
 
 // seal returns an answer as it is stored in a record.
-func (v vault) seal(record string, answer Answer) []byte {
+func (v sealer) seal(record string, answer Answer) []byte {
 	plain := answer.encode()
 	if v.newest == "" {
 		return plain
@@ -46,9 +46,9 @@ func (v vault) seal(record string, answer Answer) []byte {
 	return v.keys[v.newest].Seal([]byte(sealedVersion+" "+v.newest+" "), nil, plain, []byte(record)) //nolint:gosec // the cipher makes a nonce itself, and takes none
 }
 
-// open reads a stored answer. One that was stored before there were keys is read as it is; one
+// open reads a stored answer. One that was stored before there were keys is read unencrypted; one
 // under an unknown key, or that was changed, is not readable: nothing is replayed and nothing runs.
-func (v vault) open(record string, stored []byte) (Answer, error) {
+func (v sealer) open(record string, stored []byte) (Answer, error) {
 	from := storedText{rest: stored}
 	if from.word() != sealedVersion {
 		return decodeAnswer(stored)

@@ -8,59 +8,59 @@ import (
 	"time"
 )
 
-// Requests of one process that ask the same of Redis stand in one line here. Whoever is the first
-// of it asks Redis for all of them. What is granted is handed on from one to the next within the
-// process, as often as the grant has fences to itself, and nobody is asked: see [lease]. Then it is
-// given back, and the first of those who are left asks. So no other process waits for longer than
-// that many of those who may have come later.
+// Requests of one process that ask the same of Redis wait in one local queue. The first of them
+// asks Redis for all. A granted lease is handed on from one to the next within the process, without
+// a request, as often as the grant has fences of its own: see [lease]. Then it is given back, and
+// the first of the remaining waiters asks. So a waiter of another process is overtaken by at most
+// that many later ones.
 //
-// The first asks as well when it has waited for longer than is worth a round trip. So it stands in
-// line at Redis where people see it, and has its place there if the holder's lease is lost, or was
-// broken, and nobody here knows.
+// The first also asks once it has waited for longer than is worth a round trip. So people see it in
+// the queue at Redis, and it has its place there if the holder's lease is lost or broken without
+// this process knowing.
 
-// handings is how many fences behind its own a grant has to itself: run_length of
+// handings is how many fences after its own a grant has to itself: run_length of
 // scripts/lib/lock_run.lua.
 const handings = 16
 
-// sameness is what requests have in common that may hand a lock on to one another. One owner and
-// one TTL, since Redis goes on showing the one, and the lock is to be free as long after a crash as
-// the holder has asked for.
+// sameness is what requests must have in common to hand a lock on to one another. One owner and one
+// TTL, since Redis goes on showing the first owner, and the lock must become free as soon after a
+// crash as the holder has asked for.
 type sameness struct {
 	name, owner string
 	ttl         time.Duration
 }
 
-// lines are those of a process, of all locks that it holds or waits for.
-type lines struct {
-	unnoticed time.Duration // how long the first waits for others of its process alone
+// queues are the local queues of all locks that this process holds or waits for.
+type queues struct {
+	unnoticed time.Duration // how long the first waits for local holders only
 
 	mu      sync.Mutex
-	of      map[sameness]*line
-	sweepAt int // so many lines are looked through for holders that have ended and never released
+	of      map[sameness]*queue
+	sweepAt int // at this many queues, those whose holders ended without a release are dropped
 }
 
-// line is the one of some requests that are the same. It is there while it has a lease or somebody
-// who waits.
-type line struct {
-	// that will be handed on if it can; nil = none, and the first of those who wait asks Redis
+// queue is the local queue of requests that are the same. It exists while it has a lease or a
+// waiter.
+type queue struct {
+	// will be handed on if possible; nil = none, and the first waiter asks Redis
 	lease   *lease
 	waiting []*asker
 }
 
-// lease is what Redis has granted under one token, and what this process knows of it. One [Lock]
-// after the other holds it.
+// lease is what Redis has granted under one token, and what this process knows of it. Several
+// [Lock] values hold it one after the other.
 type lease struct {
 	grant   Grant
 	kind    sameness
 	listing listing
 
-	mu    sync.Mutex    // of what renewals change
+	mu    sync.Mutex    // guards what renewals change
 	sent  time.Time     // before the last request that was confirmed
-	good  time.Duration // what that is good for
-	doubt bool          // a renewal that was sent is not confirmed
+	good  time.Duration // how long from then it is good
+	doubt bool          // a renewal was sent and is not confirmed
 
-	// What follows is under the mutex of the lines.
-	holder context.Context // of the Lock that has it; nil while it goes from one to the next
+	// The following are guarded by the mutex of the queues.
+	holder context.Context // of its current Lock; nil while it goes from one to the next
 	handed int             // how often it was handed on
 }
 
@@ -68,37 +68,36 @@ func newLease(a *asker, grant Grant) *lease {
 	return &lease{grant: grant, kind: a.kind, sent: grant.sent, good: grant.goodFor()}
 }
 
-// confirmed notes that a request which was sent at that moment was granted.
+// confirmed records that a request which was sent at that time was granted.
 func (e *lease) confirmed(sent time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sent, e.good, e.doubt = sent, e.grant.TTL, false
 }
 
-// doubted notes that a renewal is about to be sent.
+// doubted records that a renewal is about to be sent.
 func (e *lease) doubted() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.doubt = true
 }
 
-// since is when the last request was sent that was confirmed, and for how long from then it is
-// good.
+// since is when the last confirmed request was sent, and how long from then it is good.
 func (e *lease) since() (sent time.Time, good time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.sent, e.good
 }
 
-// fresh reports whether at least half of the lease is left, by monotonic and wall time, and nothing
-// is in doubt.
+// fresh reports whether at least half of the lease remains, by monotonic and wall time, and no
+// renewal is unconfirmed.
 func (e *lease) fresh() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.doubt && age(e.sent) <= e.good/2
 }
 
-// current is the grant of who has the lease now: a fence of his own, and as long as is left.
+// current is the grant of the current holder: with its own fence and the remaining lease.
 func (e *lease) current(handed int) Grant {
 	grant := e.grant
 	if handed == 0 {
@@ -111,27 +110,27 @@ func (e *lease) current(handed int) Grant {
 	return grant
 }
 
-// join puts a request at the end of its line, and reports whether it is to ask Redis, which all of
-// the others leave to it.
-func (s *lines) join(a *asker) (asks bool) {
+// join puts a request at the end of its queue, and reports whether it is to ask Redis for all
+// others.
+func (s *queues) join(a *asker) (asks bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lineLocked(a.kind)
+	l := s.queueLocked(a.kind)
 	l.waiting = append(l.waiting, a)
 	if len(l.waiting) == 1 && !l.heldLocked() {
 		a.asks = true
 		return true
 	}
-	a.turn, a.told = make(chan struct{}), make(chan struct{})
+	a.turn, a.mustAsk = make(chan struct{}), make(chan struct{})
 	return false
 }
 
-func (s *lines) lineLocked(kind sameness) *line {
+func (s *queues) queueLocked(kind sameness) *queue {
 	if l := s.of[kind]; l != nil {
 		return l
 	}
 	if s.of == nil {
-		s.of = map[sameness]*line{}
+		s.of = map[sameness]*queue{}
 	}
 	if len(s.of) >= s.sweepAt {
 		for kind, l := range s.of {
@@ -139,26 +138,25 @@ func (s *lines) lineLocked(kind sameness) *line {
 		}
 		s.sweepAt = 2*len(s.of) + 64
 	}
-	l := &line{}
+	l := &queue{}
 	s.of[kind] = l
 	return l
 }
 
-// tidyLocked forgets a line that nobody is in.
-func (s *lines) tidyLocked(kind sameness, l *line) {
+// tidyLocked drops a queue without a holder and waiters.
+func (s *queues) tidyLocked(kind sameness, l *queue) {
 	if len(l.waiting) == 0 && !l.heldLocked() && s.of[kind] == l {
 		delete(s.of, kind)
 	}
 }
 
-// heldLocked reports whether somebody has a lease that he is going to hand on, as far as one can
-// tell.
-func (l *line) heldLocked() bool {
+// heldLocked reports whether the queue has a holder that can hand its lease on, as far as is known.
+func (l *queue) heldLocked() bool {
 	return l.lease != nil && (l.lease.holder == nil || l.lease.holder.Err() == nil)
 }
 
-// askLocked has the first ask Redis, unless somebody here is going to hand on what he has.
-func (l *line) askLocked() {
+// askLocked makes the first ask Redis, unless a local holder can hand its lease on.
+func (l *queue) askLocked() {
 	if len(l.waiting) > 0 && !l.heldLocked() {
 		l.waiting[0].askLocked()
 	}
@@ -167,12 +165,12 @@ func (l *line) askLocked() {
 func (a *asker) askLocked() {
 	if !a.asks {
 		a.asks = true
-		close(a.told)
+		close(a.mustAsk)
 	}
 }
 
-// first reports whether a request is the first of its line, which then asks Redis.
-func (s *lines) first(a *asker) bool {
+// first reports whether a request is the first of its queue, which then asks Redis.
+func (s *queues) first(a *asker) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.of[a.kind]; l == nil || len(l.waiting) == 0 || l.waiting[0] != a {
@@ -182,9 +180,8 @@ func (s *lines) first(a *asker) bool {
 	return true
 }
 
-// scatter has everybody who stands in a line with a request ask Redis for himself, since its own
-// question had no answer.
-func (s *lines) scatter(a *asker) {
+// askAll makes every request of a queue ask Redis for itself, since the first had no answer.
+func (s *queues) askAll(a *asker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.of[a.kind]; l != nil && slices.Contains(l.waiting, a) {
@@ -194,12 +191,12 @@ func (s *lines) scatter(a *asker) {
 	}
 }
 
-// hold takes a request, to which Redis has granted its lock, out of its line, and returns what
-// somebody here has handed on to it meanwhile: a lease that Redis has no more.
-func (s *lines) hold(a *asker, granted *lease) (stale *lease) {
+// hold takes a request, to which Redis has granted its lock, out of its queue. It returns the lease
+// that was handed on to it meanwhile, which Redis does not have any more.
+func (s *queues) hold(a *asker, granted *lease) (stale *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lineLocked(a.kind)
+	l := s.queueLocked(a.kind)
 	if at := slices.Index(l.waiting, a); at >= 0 {
 		l.waiting = slices.Delete(l.waiting, at, at+1)
 	}
@@ -207,9 +204,9 @@ func (s *lines) hold(a *asker, granted *lease) (stale *lease) {
 	return a.handed
 }
 
-// part takes a request out of its line that is given up, and returns what it was handed on just
-// then.
-func (s *lines) part(a *asker) (handed *lease) {
+// remove takes a request that is given up out of its queue, and returns the lease that was handed
+// on to it just then.
+func (s *queues) remove(a *asker) (handed *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.handed != nil {
@@ -225,23 +222,23 @@ func (s *lines) part(a *asker) (handed *lease) {
 	return nil
 }
 
-// begun notes the context of the Lock that has a lease now.
-func (s *lines) begun(holder context.Context, e *lease) {
+// begun records the context of the Lock that has a lease now.
+func (s *queues) begun(holder context.Context, e *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.holder = holder
 }
 
 // handings is how often a lease was handed on.
-func (s *lines) handings(e *lease) int {
+func (s *queues) handings(e *lease) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return e.handed
 }
 
 // token is that of a Lock's lease, which is not handed on from now on: others may know it. It is ""
-// if it was handed on already.
-func (s *lines) token(k *Lock) string {
+// if the lease was handed on already.
+func (s *queues) token(k *Lock) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k.lease.handed != k.turn {
@@ -251,8 +248,8 @@ func (s *lines) token(k *Lock) string {
 	return k.lease.grant.Token
 }
 
-// keepLocked sees to it that nobody waits for a lease to be handed on.
-func (s *lines) keepLocked(e *lease) {
+// keepLocked makes sure that no request waits for a lease to be handed on.
+func (s *queues) keepLocked(e *lease) {
 	if l := s.of[e.kind]; l != nil && l.lease == e {
 		l.lease = nil
 		l.askLocked()
@@ -260,9 +257,9 @@ func (s *lines) keepLocked(e *lease) {
 	}
 }
 
-// handOn gives a lease, whose holder has been told that he has it no more, to the first who waits
-// for it here. If it cannot, the lease is to be given back.
-func (s *lines) handOn(e *lease) bool {
+// handOn gives a lease, whose holder's context has ended, to the first local waiter. If it cannot,
+// the lease is to be given back.
+func (s *queues) handOn(e *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.of[e.kind]
@@ -278,15 +275,15 @@ func (s *lines) handOn(e *lease) bool {
 	next.handed = e
 	close(next.turn)
 	if e.handed == handings {
-		s.keepLocked(e) // the next one is in line at Redis when it is given back
+		s.keepLocked(e) // the next one has a place in the queue at Redis when it is given back
 	}
 	return true
 }
 
-// errHanded says that somebody of this process has handed a lock on.
+// errHanded means that a holder of this process has handed a lock on.
 var errHanded = errors.New("lock: handed on")
 
-// obtain asks for a lock in the way that its request says.
+// obtain asks for a lock in the way that its request asks for.
 func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error) {
 	a.enters = !a.WholeTTL
 	if a.alone || !wait {
@@ -296,12 +293,12 @@ func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error)
 		}
 		granted := newLease(a, grant)
 		if !a.alone {
-			l.lines.hold(a, granted)
+			l.queues.hold(a, granted)
 		}
 		return granted, nil
 	}
-	if !l.lines.join(a) {
-		if err := l.queue(ctx, a); err != nil {
+	if !l.queues.join(a) {
+		if err := l.waitLocal(ctx, a); err != nil {
 			return l.unless(ctx, a, err)
 		}
 	}
@@ -310,33 +307,33 @@ func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error)
 		return l.unless(ctx, a, err)
 	}
 	granted := newLease(a, grant)
-	if stale := l.lines.hold(a, granted); stale != nil {
+	if stale := l.queues.hold(a, granted); stale != nil {
 		l.later(ctx, func(ctx context.Context) { l.giveBack(ctx, stale) })
 	}
 	return granted, nil
 }
 
-// queue waits in the line of this process. Without an error the request is to ask Redis.
-func (l *Locks) queue(ctx context.Context, a *asker) error {
+// waitLocal waits in the local queue. Without an error the request is to ask Redis.
+func (l *Locks) waitLocal(ctx context.Context, a *asker) error {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	began := time.Now()
 	if a.Wait > 0 {
 		waiting, cancel = context.WithTimeout(ctx, a.Wait)
 	}
 	defer cancel()
-	looks := time.NewTicker(l.lines.unnoticed)
-	defer looks.Stop()
+	polls := time.NewTicker(l.queues.unnoticed)
+	defer polls.Stop()
 	for {
 		select {
 		case <-a.turn:
 			return errHanded
 		case <-waiting.Done():
-			return refused(ctx, &Held{Left: -1})
-		case <-looks.C:
-			if !l.lines.first(a) {
+			return refused(ctx, &HeldError{Left: -1})
+		case <-polls.C:
+			if !l.queues.first(a) {
 				continue
 			}
-		case <-a.told:
+		case <-a.mustAsk:
 		}
 		if a.Wait == 0 {
 			return nil
@@ -348,10 +345,10 @@ func (l *Locks) queue(ctx context.Context, a *asker) error {
 	}
 }
 
-// unless returns what a request was handed on within this process, if that is how its waiting
-// ended. If that came when it had been given up, the next one has it.
+// unless returns the lease that was handed on to a request within this process, if that ended its
+// wait. If the lease came after the request was given up, the next one gets it.
 func (l *Locks) unless(ctx context.Context, a *asker, err error) (*lease, error) {
-	handed := l.lines.part(a)
+	handed := l.queues.remove(a)
 	switch {
 	case handed == nil:
 		return nil, err
@@ -359,19 +356,19 @@ func (l *Locks) unless(ctx context.Context, a *asker, err error) (*lease, error)
 		l.pass(ctx, handed)
 		return nil, err
 	case a.placed:
-		l.later(ctx, func(ctx context.Context) { l.leaveBehind(ctx, a) })
+		l.later(ctx, func(ctx context.Context) { l.takeBack(ctx, a) })
 	}
 	return handed, nil
 }
 
-// pass gives a lease to the next, here or elsewhere.
+// pass gives a lease to the next waiter, here or in another process.
 func (l *Locks) pass(ctx context.Context, e *lease) {
-	if !l.lines.handOn(e) {
+	if !l.queues.handOn(e) {
 		l.giveBack(ctx, e)
 	}
 }
 
-// giveBack gives a lease back that nobody holds.
+// giveBack gives a lease back that has no holder.
 func (l *Locks) giveBack(ctx context.Context, e *lease) {
 	if err := l.release(ctx, e); err != nil && !errors.Is(err, ErrLost) {
 		l.log.WarnContext(ctx, "lock: a grant could not be given back, and ends by itself", "name", e.grant.Name, "error", err)
@@ -380,7 +377,7 @@ func (l *Locks) giveBack(ctx context.Context, e *lease) {
 
 // release gives a lease back.
 func (l *Locks) release(ctx context.Context, e *lease) error {
-	ctx, cancel := l.parted(ctx)
+	ctx, cancel := l.releaseContext(ctx)
 	defer cancel()
 	listed := e.listing.stop()
 	free, err := l.giveLease(ctx, e.grant.keys, e.grant.Token)
@@ -390,7 +387,7 @@ func (l *Locks) release(ctx context.Context, e *lease) error {
 	return err
 }
 
-// later does something that nobody has to wait for but Close.
+// later runs a function in the background. Only Close waits for it.
 func (l *Locks) later(ctx context.Context, do func(ctx context.Context)) {
-	l.errands.Go(func() { do(context.WithoutCancel(ctx)) })
+	l.background.Go(func() { do(context.WithoutCancel(ctx)) })
 }

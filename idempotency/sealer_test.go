@@ -14,32 +14,32 @@ import (
 func TestSealedAnswerIsReadWithItsKeyAndForItsRecordOnly(t *testing.T) {
 	answer := Answer{Status: 201, Header: http.Header{"Location": {"/payments/17"}}, Body: []byte("card 4711")}
 	older, newer := testKey("a", 1), testKey("b", 2)
-	sealed := newVault([]Key{older}).seal("record", answer)
+	sealed := newSealer([]Key{older}).seal("record", answer)
 	if bytes.Contains(sealed, []byte("4711")) || bytes.Contains(sealed, []byte("payments")) || !bytes.HasPrefix(sealed, []byte("2 a ")) {
 		t.Fatalf("stored as %q, want it encrypted by key a", sealed)
 	}
-	if twice := newVault([]Key{older}).seal("record", answer); bytes.Equal(twice, sealed) {
+	if twice := newSealer([]Key{older}).seal("record", answer); bytes.Equal(twice, sealed) {
 		t.Error("two encryptions are equal")
 	}
 	changed := bytes.Clone(sealed)
 	changed[len(changed)-1] ^= 1
 	for name, row := range map[string]struct {
-		vault  vault
+		sealer sealer
 		record string
 		stored []byte
 		good   bool
 	}{
-		"its key":            {newVault([]Key{older}), "record", sealed, true},
-		"after rotation":     {newVault([]Key{newer, older}), "record", sealed, true},
-		"another record":     {newVault([]Key{older}), "other", sealed, false},
-		"without its key":    {newVault([]Key{newer}), "record", sealed, false},
-		"without any key":    {newVault(nil), "record", sealed, false},
-		"another secret":     {newVault([]Key{testKey("a", 9)}), "record", sealed, false},
-		"changed":            {newVault([]Key{older}), "record", changed, false},
-		"cut":                {newVault([]Key{older}), "record", sealed[:30], false},
-		"stored in the open": {newVault([]Key{older}), "record", newVault(nil).seal("record", answer), true},
+		"its key":            {newSealer([]Key{older}), "record", sealed, true},
+		"after rotation":     {newSealer([]Key{newer, older}), "record", sealed, true},
+		"another record":     {newSealer([]Key{older}), "other", sealed, false},
+		"without its key":    {newSealer([]Key{newer}), "record", sealed, false},
+		"without any key":    {newSealer(nil), "record", sealed, false},
+		"another secret":     {newSealer([]Key{testKey("a", 9)}), "record", sealed, false},
+		"changed":            {newSealer([]Key{older}), "record", changed, false},
+		"cut":                {newSealer([]Key{older}), "record", sealed[:30], false},
+		"stored in the open": {newSealer([]Key{older}), "record", newSealer(nil).seal("record", answer), true},
 	} {
-		got, err := row.vault.open(row.record, row.stored)
+		got, err := row.sealer.open(row.record, row.stored)
 		if !row.good {
 			expect.Error(t, name, err, redisstore.ErrUnavailable)
 			continue
@@ -49,7 +49,7 @@ func TestSealedAnswerIsReadWithItsKeyAndForItsRecordOnly(t *testing.T) {
 	}
 }
 
-// What Redis holds of an answer tells nothing of it, and an answer that cannot be read is neither
+// The stored form of an answer reveals nothing of it, and an answer that cannot be read is neither
 // replayed nor made anew.
 func TestAnswersAreStoredEncrypted(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
@@ -57,7 +57,7 @@ func TestAnswersAreStoredEncrypted(t *testing.T) {
 		guarded := newTokensWith(t, store, Config{AnswerKeys: []Key{testKey("a", 1)}}).Middleware(Route{Name: "r"})(h)
 		first, again := post(guarded, "x", "Idempotency-Key: k"), post(guarded, "x", "Idempotency-Key: k")
 		wantStatus(t, "the first request", first, 201)
-		expect.Equal(t, "the request again", said(again), said(first))
+		expect.Equal(t, "the request again", statusAndBody(again), statusAndBody(first))
 		wantHeader(t, "the request again", again, "Location", "/payments/1")
 		stored := field(t, newTokens(t, store), ClientKey("", "r", "k"), "answer")
 		if strings.Contains(stored, "payments") || strings.Contains(stored, `"id":1`) {
@@ -70,12 +70,12 @@ func TestAnswersAreStoredEncrypted(t *testing.T) {
 }
 
 func FuzzStoredAnswer(f *testing.F) {
-	v := newVault([]Key{testKey("a", 1)})
+	v := newSealer([]Key{testKey("a", 1)})
 	f.Add([]byte{})
 	f.Add([]byte("2 a "))
 	f.Add([]byte("2 b xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"))
 	f.Add(v.seal("r", Answer{Status: 204}))
-	f.Add(newVault(nil).seal("r", Answer{Status: 200, Body: []byte("body")}))
+	f.Add(newSealer(nil).seal("r", Answer{Status: 200, Body: []byte("body")}))
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		answer, err := v.open("r", stored)
 		if err != nil {

@@ -1,0 +1,232 @@
+package coatcheck_test
+
+import (
+	"cmp"
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// proseWidth is the widest line of prose, in characters; a tab counts four.
+const proseWidth = 100
+
+// plainWords are expressions that prose does not have, and what to write instead. The last one
+// finds a process that is called a person, by the verb after it.
+var plainWords = []struct {
+	words   *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`(?i)\btells? whether\b`), "reports whether"},
+	{regexp.MustCompile(`(?i)\bcan not\b`), "cannot"},
+	{regexp.MustCompile(`(?i)\bof its own accord\b`), "by itself"},
+	{regexp.MustCompile(`(?i)\bwhoever\b`), "the holder, the caller, any process that"},
+	{regexp.MustCompile(`(?i)\bnobody\b`), "no process, no caller"},
+	{regexp.MustCompile(`\b[Hh]e (?:is|has|was|had|does|asks|holds|waits|counts|begins|hears|gets|gives)\b`), "the process, it"},
+}
+
+// openHits are the folders that are not rewritten yet, with the number of their hits. A number only
+// falls; a folder without hits leaves the table.
+var openHits = map[string]int{
+	".":                        15,
+	"access":                   9,
+	"bench":                    9,
+	"chaos":                    13,
+	"chaos/counters":           4,
+	"chaos/ids":                1,
+	"chaos/internal/chaostest": 1,
+	"chaos/locks":              14,
+	"chaos/segments":           3,
+	"chaos/soak":               2,
+	"cmd/coatcheck":            36,
+	"conformance":              8,
+	"console":                  3,
+	"console/static":           1,
+	"deploy":                   4,
+	"docs":                     74,
+	"doctor":                   4,
+	"examples/payments":        7,
+	"examples/remote-python":   1,
+	"gateway":                  22,
+	"internal/expect":          1,
+	"internal/frontdoor":       8,
+	"internal/health":          1,
+	"internal/holder":          7,
+	"internal/keepalive":       1,
+	"internal/leasesim":        14,
+	"internal/loadgen":         1,
+	"internal/proctest":        1,
+	"internal/redistest":       2,
+	"internal/secret":          1,
+	"internal/sqltest":         4,
+	"internal/stamper":         8,
+	"internal/tracing":         4,
+	"internal/wire":            31,
+	"metrics":                  2,
+	"redisstore":               24,
+	"scripts":                  16,
+	"scripts/lib":              7,
+	"server":                   57,
+	"workerlease":              9,
+}
+
+// prose is a line of a comment or of a document.
+type prose struct {
+	line  int
+	text  string // without the mark of a comment
+	width int    // of the whole line; 0 = it may be of any width
+}
+
+func TestProseIsNarrowAndPlain(t *testing.T) {
+	hits := map[string][]string{}
+	for suffix, read := range map[string]func(string) []prose{".go": goProse, ".lua": luaProse, ".js": jsProse, ".md": markdownProse} {
+		for _, name := range walk(t, suffix) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			folder := filepath.ToSlash(filepath.Dir(name))
+			for _, line := range read(string(text)) {
+				hits[folder] = append(hits[folder], faultsOf(name, line)...)
+			}
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(hits)) {
+		if len(hits[folder]) > openHits[folder] {
+			slices.Sort(hits[folder])
+			t.Errorf("%s has %d hits and may have %d:\n%s", folder, len(hits[folder]), openHits[folder], strings.Join(hits[folder], "\n"))
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(openHits)) {
+		if n := len(hits[folder]); n < openHits[folder] {
+			t.Errorf("%s has %d hits and may have %d: write %d into openHits, or drop it at 0", folder, n, openHits[folder], n)
+		}
+	}
+	if t.Failed() {
+		t.Log("if the hits are only fewer, openHits is now:\n" + tableOf(hits))
+	}
+}
+
+func tableOf(hits map[string][]string) string {
+	var table strings.Builder
+	for _, folder := range slices.Sorted(maps.Keys(hits)) {
+		if n := len(hits[folder]); n > 0 {
+			fmt.Fprintf(&table, "\t%q: %d,\n", folder, n)
+		}
+	}
+	return table.String()
+}
+
+// faultsOf names file, line, the words and what to write instead.
+func faultsOf(name string, line prose) (faults []string) {
+	if line.width > proseWidth {
+		faults = append(faults, fmt.Sprintf("%s:%d: %d characters wide: wrap it at %d", name, line.line, line.width, proseWidth))
+	}
+	for _, plain := range plainWords {
+		for _, words := range plain.words.FindAllString(line.text, -1) {
+			faults = append(faults, fmt.Sprintf("%s:%d: %q: write %q", name, line.line, words, plain.instead))
+		}
+	}
+	return faults
+}
+
+func widthOf(line string) int {
+	return utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+}
+
+// goProse is the comments. Directives and the output of examples may be of any width, and so may
+// comments with a link and preformatted ones; a comment that follows code counts with the code.
+func goProse(text string) (found []prose) {
+	lines := strings.Split(text, "\n")
+	files := token.NewFileSet()
+	file := files.AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, []byte(text), func(token.Position, string) {}, scanner.ScanComments)
+	output, last := false, 0
+	for {
+		at, kind, comment := s.Scan()
+		if kind == token.EOF {
+			return found
+		}
+		if kind != token.COMMENT {
+			continue
+		}
+		first := file.Line(at)
+		output = first == last+1 && output || strings.HasPrefix(comment, "// Output:")
+		for i, part := range strings.Split(comment, "\n") {
+			last = first + i
+			wide := output || strings.HasPrefix(part, "//go:") || strings.Contains(part, "//nolint") || strings.HasPrefix(part, "//\t") || strings.Contains(part, "://")
+			found = append(found, newProse(last, part, lines[last-1], wide))
+		}
+	}
+}
+
+func newProse(line int, text, whole string, wide bool) prose {
+	p := prose{line: line, text: text}
+	if !wide {
+		p.width = widthOf(whole)
+	}
+	return p
+}
+
+// scriptProse is the lines that are comments as a whole, after some mark.
+func scriptProse(text, mark string) (found []prose) {
+	for i, line := range strings.Split(text, "\n") {
+		if comment := strings.TrimSpace(line); strings.HasPrefix(comment, mark) {
+			found = append(found, newProse(i+1, comment, line, strings.Contains(line, "://")))
+		}
+	}
+	return found
+}
+
+func luaProse(text string) []prose { return scriptProse(text, "--") }
+
+func jsProse(text string) []prose { return scriptProse(text, "//") }
+
+// markdownProse is all but blocks of code; tables and lines with a link may be of any width.
+func markdownProse(text string) (found []prose) {
+	code := false
+	for i, line := range strings.Split(text, "\n") {
+		switch trimmed := strings.TrimSpace(line); {
+		case strings.HasPrefix(trimmed, "```"):
+			code = !code
+		case !code && !strings.HasPrefix(line, "    "):
+			wide := cmp.Or(strings.HasPrefix(trimmed, "|"), strings.Contains(line, "]("), strings.Contains(line, "://"), strings.HasPrefix(trimmed, "#"))
+			found = append(found, newProse(i+1, line, line, wide))
+		}
+	}
+	return found
+}
+
+func TestProseIsFoundWhereItStands(t *testing.T) {
+	wide := strings.Repeat("x", proseWidth)
+	for name, row := range map[string]struct {
+		read func(string) []prose
+		text string
+		want int
+	}{
+		"a comment":             {goProse, "package p\n\n// Nobody waits, and it can not.\n", 2},
+		"a string":              {goProse, "package p\n\nvar s = \"// nobody\"\n", 0},
+		"a wide comment":        {goProse, "package p\n\n// " + wide + "\n", 1},
+		"the output of example": {goProse, "package p\n\n// Output: " + wide + "\n// " + wide + "\n", 0},
+		"a comment after code":  {goProse, "package p\n\nvar s = 1 // he holds it, whoever asks\n", 2},
+		"a Lua comment":         {luaProse, "local a = 1\n-- tells whether\n", 1},
+		"a JS comment":          {jsProse, "  // whoever asks\n", 1},
+		"Markdown":              {markdownProse, "Nobody.\n\n```\nnobody\n```\n| " + wide + " |\n" + wide + " x\n", 2},
+	} {
+		var faults []string
+		for _, line := range row.read(row.text) {
+			faults = append(faults, faultsOf("file", line)...)
+		}
+		if len(faults) != row.want {
+			t.Errorf("%s: got %d faults, want %d: %v", name, len(faults), row.want, faults)
+		}
+	}
+}

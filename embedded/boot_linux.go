@@ -16,7 +16,8 @@ func bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// inode is the number by which the file system knows a file, 0 if it tells none. A copy has another.
+// inode is the number by which the file system knows a file, 0 if it tells none. A copy has
+// another.
 func inode(info os.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return stat.Ino

@@ -76,8 +76,8 @@ func (s *Store) loadLocked(dir *directory) (last int, err error) {
 	return last, nil
 }
 
-// beginIncarnation goes on with the incarnation that the state names if the directory is complete, and
-// else begins a new one.
+// beginIncarnation goes on with the incarnation that the state names if the directory is complete,
+// and else begins a new one.
 func (s *Store) beginIncarnation(st state, complete bool) {
 	s.cleanStart, s.incarnation = complete, st.Incarnation
 	if s.incarnation == "" || !complete {

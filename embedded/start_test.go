@@ -191,7 +191,8 @@ func TestAKilledProcessLosesNothingUntilTheMachineIsRestarted(t *testing.T) {
 		if !strings.Contains(string(text), from) {
 			t.Fatalf("%s has no %q", text, from)
 		}
-		writeFile(t, file, []byte(strings.Replace(string(text), from, to, 1))) // it stays the same file
+		// it stays the same file
+		writeFile(t, file, []byte(strings.Replace(string(text), from, to, 1)))
 	}
 	for _, row := range []struct {
 		name  string

@@ -164,8 +164,8 @@ func (s *Store) Dial(ctx context.Context) (net.Conn, error) {
 	return near, nil
 }
 
-// Incarnation names the incarnation of the state that the store holds, in 40 hex digits. With a data
-// directory it is kept across every stop that loses nothing, as CleanStart tells.
+// Incarnation names the incarnation of the state that the store holds, in 40 hex digits. With a
+// data directory it is kept across every stop that loses nothing, as CleanStart tells.
 func (s *Store) Incarnation() string { return s.incarnation }
 
 // CleanStart reports whether everything that was ever answered is certain to be here: the data

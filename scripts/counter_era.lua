@@ -1,9 +1,9 @@
 -- counter_era: reports whether the counters of a slot are still in the era that a process knows. It
--- notes a loss of everything, so that all hold off.
+-- notes a loss of everything, so that all processes hold off.
 -- Uses   clock integer incarnation int64 counter
 -- KEYS   [1] the marker of the slot (string)
 -- ARGV   [1] the era that the process knows  [2] how long to hold off after a loss of everything
--- Reply  {'same'} | {'changed', era, what is left of a hold-off}
+-- Reply  {'same'} | {'changed', era, remaining hold-off}
 -- Units  ARGV[2] and the reply's time in milliseconds
 -- Effect writes
 local era, till = read_era(KEYS[1], ARGV[1], tonumber(ARGV[2]))

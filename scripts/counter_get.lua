@@ -2,8 +2,8 @@
 -- Uses   none
 -- KEYS   [1] the counter (string, signed 64-bit decimal)
 -- ARGV   none
--- Reply  {'ok', value} the text that is stored: whether it is an integer is for the caller to judge
---        | {'unknown'} never used | {'not-an-integer'} another kind of value is there
+-- Reply  {'ok', value} the stored text: the caller judges whether it is an integer
+--        | {'unknown'} never used | {'not-an-integer'} the key holds another type
 -- Units  value is a string, since a Lua number loses digits above 2^53
 -- Effect none
 local value = redis.pcall('GET', KEYS[1])

@@ -1,12 +1,12 @@
--- counter_incr: adds to a counter where one INCRBY does not do: up to a limit, or with a request's
--- record, so that the same request asked again gets the value it got first, and adds nothing.
+-- counter_incr: adds to a counter where one INCRBY is not enough: up to a limit, or with a
+-- request's record, so that a repeat gets the first value again and adds nothing.
 -- Uses   clock integer incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)  [4] the request's record (string 'value by'), only when ARGV[2] > 0
 -- ARGV   [1] by, 1 or more  [2] retention of the request's record, 0 for none  [3] floor: a value
---        that the process has seen, '' for none  [4] the largest value that the counter may come
---        to, '' for no limit; with it no value below 0 is added  [5] the era in which the process
---        found the counter in order
+--        that the process has seen, '' for none  [4] the largest value allowed, '' for no limit;
+--        with it no value below 0 is added  [5] the era in which the process found the counter in
+--        order
 -- Reply  {'ok', value} | {'again', value} the request was made before | {'behind'} the counter is
 --        below the floor, or was not found in order in this incarnation and era | {'limit'} |
 --        {'negative'} | {'not-an-integer'} | {'overflow'} | {'mismatch'} the request was made with

@@ -1,19 +1,19 @@
--- counter_open: finds a counter in order for a process that is about to add to it by INCRBY, or
--- puts it in order: one that is behind what the process has seen, or that was last used before
--- state may have been lost, moves past everything that can have been handed out. After a loss of
--- everything it first only takes in what each process has seen.
+-- counter_open: checks that a counter is in order before a process adds to it by INCRBY, or puts it
+-- in order. A counter below the value that the process has seen, or last used before state may have
+-- been lost, moves past every value that can have been handed out. After a loss of everything the
+-- script first only collects what each process has seen.
 -- Uses   clock integer incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)
 -- ARGV   [1] floor: the largest value of this counter that the process has seen, '' for none
---        [2] the life that it was of, '' for none  [3] when it expires, '' for never
---        [4] margin: how far a counter moves  [5] past | refuse: what to do with one that is to
---        move  [6] the era that the process knows of this slot, '' for none
+--        [2] the life (generation) of that value, '' for none  [3] when it expires, '' for never
+--        [4] margin: how far a counter moves  [5] past | refuse: moves a counter that has to move,
+--        or refuses it  [6] the era that the process knows of this slot, '' for none
 --        [7] how long to hold off after a loss of everything  [8] TTL of a counter that begins or
 --        has none, 0 for none
--- Reply  {'ok', value, life, era, left, now, moved} value '' for a counter that has none yet; left
---        -1 without a TTL; moved 1 if it was moved | {'hold-off', ms, era} | {'behind', value,
---        life, era} ARGV[5] says not to move it | {'not-an-integer'} | {'overflow'}
+-- Reply  {'ok', value, life, era, left, now, moved} value '' for a counter without one; left is the
+--        TTL, -1 for none; moved 1 if it was moved | {'hold-off', ms, era} | {'behind', value,
+--        life, era} it has to move and ARGV[5] is refuse | {'not-an-integer'} | {'overflow'}
 -- Units  times and TTLs in milliseconds; ARGV[3] and now since 1970-01-01 UTC
 -- Effect writes
 local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]

@@ -1,9 +1,9 @@
--- counter_retire: ends a counter for good, so that its numbers can go on elsewhere: from now on
--- every INCRBY overflows, and the last value that was handed out is noted. Asking again tells the
--- same. Setting the counter takes it back.
+-- counter_retire: ends a counter, so that its numbers can go on elsewhere: from now on every INCRBY
+-- overflows, and the last value handed out is noted. A repeat gets the same reply. Setting the
+-- counter undoes it.
 -- Uses   clock integer incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
---        of its slot (string)  [4] what is noted (string)
+--        of its slot (string)  [4] the last value handed out (string)
 -- ARGV   none
 -- Reply  {'ok', last} the last value that was handed out | {'unknown'} never used |
 --        {'not-in-order'} state may have been lost: add to it first | {'not-an-integer'}

@@ -1,12 +1,12 @@
--- counter_set: sets a counter, or removes it. Setting it back is on purpose: processes that have
--- seen larger values learn it from the record.
+-- counter_set: sets a counter, or removes it. Processes that have seen larger values learn from the
+-- record that it was set back on purpose.
 -- Uses   clock integer incarnation int64 counter
 -- KEYS   [1] the counter (string, signed 64-bit decimal)  [2] its record (string)  [3] the marker
 --        of its slot (string)
--- ARGV   [1] value, '' to remove it  [2] TTL, 0 for none  [3] how long the record of a counter that
---        was removed is kept
--- Reply  {'ok', previous} '' for none, or for what was no integer | {'unknown'} there was none to
---        remove
+-- ARGV   [1] value, '' to remove it  [2] TTL, 0 for none  [3] retention of a removed counter's
+--        record
+-- Reply  {'ok', previous} '' for none, or for a value that is no integer | {'unknown'} there was
+--        none to remove
 -- Units  ARGV[2] and [3] milliseconds
 -- Effect writes on ok
 local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]

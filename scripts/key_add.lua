@@ -1,9 +1,9 @@
--- key_add: stores what an API key is worth, unless there is a key of that id. Asked again with the
--- same record it answers the same.
+-- key_add: stores an API key's record, unless the id has another one. A repeat with the same record
+-- gets the same reply.
 -- Uses   none
 -- KEYS   [1] the keys (hash)
 -- ARGV   [1] id  [2] record, without the second in front that this script writes
--- Reply  {'added'}, or {'there'}: a key of that id is another one, and nothing was done
+-- Reply  {'added'}, or {'there'}: the id has another record, and nothing was done
 -- Units  the second since 1970
 -- Effect writes
 local keys, id, record = KEYS[1], ARGV[1], ARGV[2]

@@ -2,7 +2,7 @@
 -- Uses   none
 -- KEYS   [1] the keys (hash, see key_add)
 -- ARGV   none
--- Reply  {'ok', then of each its id, its record with the second of its adding in front}
+-- Reply  {'ok', then for each key its id and its record, which begins with the second of adding}
 -- Units  the second since 1970
 -- Effect none
 local reply = {'ok'}

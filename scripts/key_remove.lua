@@ -1,8 +1,8 @@
--- key_remove: forgets an API key. Repeating it is harmless.
+-- key_remove: removes an API key. Repeating it is harmless.
 -- Uses   none
 -- KEYS   [1] the keys (hash, see key_add)
 -- ARGV   [1] id
--- Reply  {'removed'}, or {'none'}: there is no key of that id
+-- Reply  {'removed'}, or {'none'}: no key has that id
 -- Units  none
 -- Effect writes
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 1 then

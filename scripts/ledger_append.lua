@@ -1,5 +1,5 @@
 -- ledger_append: writes one charge of the demo's ledger. On purpose it does not look for an equal
--- one: a second charge is there to be seen.
+-- one: the demo shows a second charge.
 -- Uses   clock integer
 -- KEYS   [1] the ledger (sorted set by time, at most 10,000 entries, the oldest thousand go first)
 -- ARGV   [1] the entry, JSON with an id of its own

@@ -1,7 +1,7 @@
 -- ledger_list: the newest charges of the demo's ledger, oldest first.
 -- Uses   none
 -- KEYS   [1] the ledger (sorted set by time)
--- ARGV   [1] how many at most
+-- ARGV   [1] the largest number of charges
 -- Reply  {'ok', charges in all, entry, charged at, entry, charged at…}
 -- Units  charged at in microseconds since 1970 of this server
 -- Effect none

@@ -1,8 +1,8 @@
 -- lock_enter: asks for a lock. It is granted if there is room and no waiter; else the token joins
--- the queue, or is refused. Asking again with the same token answers the same grant, claims one
--- that was handed over meanwhile, or keeps the place in the queue. Run after redislock's own
--- script, in the same call: a lock that it has obtained gets its fence here, or goes to the token
--- that has waited longer.
+-- the queue, or is refused. A repeat with the same token gets the same grant, claims one that was
+-- handed over meanwhile, or keeps the place in the queue. It runs after redislock's own script, in
+-- the same call: a lock obtained there gets its fence here, or goes to the token that has waited
+-- longer.
 -- Uses   clock lock_run lock_line lock_enter_alone integer fence incarnation lock lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
@@ -11,13 +11,12 @@
 -- ARGV   [1] token, 22 characters  [2] owner, may be ''  [3] mode: x exclusive | s shared | p
 --        permits  [4] ttl  [5] ttl and a minute: how long the fence is remembered
 --        [6] inbox: the channel on which the waiter's process listens; '' = do not wait
---        [7] permits wanted  [8] permits there are, 0 unless mode is p
---        [9] terms, see lib/lock_grant  [10] which look of the waiter's this is, a whole number:
---        the message that hands the lock over says it
---        [11] only after redislock's script: what that has returned, true for a lock that it has
---        obtained
--- Reply  {'granted', fence, since, now} the lease ends one ttl from now | {'waiting', how many are
---        before, left} | {'held', since, left} | {'capacity', permits there are} in use with
+--        [7] permits wanted  [8] permits in all, 0 unless mode is p
+--        [9] terms, see lib/lock_grant  [10] the number of this poll of the waiter, which the
+--        message that hands the lock over repeats
+--        [11] only after redislock's script: its reply, true if it has obtained the lock
+-- Reply  {'granted', fence, since, now} the lease ends one ttl from now | {'waiting', number of
+--        waiters before, left} | {'held', since, left} | {'capacity', permits in all} in use with
 --        another number | {'doubt', wait} state may have been lost
 -- Units  spans in milliseconds; times in milliseconds since 1970 of this server; left is until a
 --        lease ends by itself, -1 = never; since is 0 if it is not known
@@ -32,8 +31,7 @@ local function granted(state)
   return {'granted', state.last.number, state.last.since, integer(now)}
 end
 
--- take is the way of a lock for which nobody else asks. Without an answer the caller has to stand
--- in line.
+-- take answers for a lock without waiters. If it returns nothing, the caller has to queue.
 local function take()
   local value = redis.call('GET', lock)
   if not value or string.sub(value, 1, 22) ~= token then
@@ -79,8 +77,7 @@ if wait > 0 then
   return {'doubt', integer(wait)}
 end
 
--- wait_in_line has the token wait in the place that it has had since it came, which it has as well
--- where it was set aside meanwhile.
+-- wait_in_line queues the token by its arrival, also if it was set aside meanwhile.
 local function wait_in_line()
   local arrival = waits and waits.arrival
   if not arrival then

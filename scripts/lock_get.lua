@@ -1,13 +1,13 @@
--- lock_get: shows who holds a lock and who waits for it. It shows no token.
+-- lock_get: shows a lock's holders and waiters. It shows no token.
 -- Uses   clock integer lock lock_line
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)
 -- ARGV   [1] how many waiters to show, 1 or more
--- Reply  {'ok', now, last fence, mode, permits there are, holders, waiters, record…} mode is '' if
---        nobody holds it; a holder's record is 'fence since until permits owner', a waiter's 'mode
---        permits since owner', in the order of arrival. A fence, a since or an until that is not
---        known is 0, and so is one that never comes
+-- Reply  {'ok', now, last fence, mode, permits in all, holders, waiters, record…} mode is '' for a
+--        free lock; a holder's record is 'fence since until permits owner', a waiter's 'mode
+--        permits since owner', in the order of arrival. An unknown fence, since or until is 0, and
+--        so is an until that never comes
 -- Units  times in milliseconds since 1970 of this server; a waiter's since in microseconds
 -- Effect none
 local state = read_lock(KEYS[1], KEYS[2], KEYS[5])

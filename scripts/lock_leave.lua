@@ -1,15 +1,15 @@
--- lock_leave: gives a lock back, or a place in its queue, whichever the token has. A lock that
--- others wait for goes to the next in line in the same step.
+-- lock_leave: releases a lock, or a place in its queue, whichever the token has. A lock with
+-- waiters goes to the next one in the same step.
 -- Uses   lock_line lock_leave_alone clock integer fence incarnation lock lock_run lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
 --        tokens by arrival)  [4] the waiters' records (hash)
 --        [5] those who hold it together (hash)  [6] the marker of lost state (string, see
 --        lib/lock_doubt); only if a hold-off is among the terms
 -- ARGV   [1] token  [2] inbox of the caller's process, '' = none  [3] terms, see lib/lock_grant
--- Reply  {'free'} only the token held it | {'left'} others did, or it was a place in the
+-- Reply  {'free'} only the token held it | {'left'} others hold it, or it was a place in the
 --        queue | {'free' or 'left', now, token, fence…} the waiters of the caller's process that
---        have the lock by this, each for the ttl that it asked for
---        | {'gone'} the token has neither: it ended, was given back before, or never had one
+--        got the lock, each for the ttl that it asked for
+--        | {'gone'} the token has neither: it ended, was released before, or never had one
 -- Units  spans in milliseconds; now in milliseconds since 1970 of this server
 -- Effect writes on left
 local lock, fences, queue, waiters, holders, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
@@ -39,7 +39,7 @@ if state.kind == '' and state.last.number then
     redis.call('PEXPIRE', fences, past)
   end
 end
-state.last.inbox = '-' -- nobody has let a window pass
+state.last.inbox = '-' -- no process has missed a window
 local reply = {'left'}
 if state.kind == '' then
   reply = {'free'}

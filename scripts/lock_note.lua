@@ -1,9 +1,8 @@
--- lock_note: keeps a lock's name on the list of those that are held, for as long as a lease of it
--- lasts, and never for less than it was to be there; or takes it off. Names whose leases have ended
--- go by themselves.
+-- lock_note: keeps a lock's name on the list of held locks, for as long as a lease of it lasts, and
+-- never shortens that; or takes it off. Names whose leases have ended go by themselves.
 -- Uses   clock integer retain
 -- KEYS   [1] the list (sorted set, names by the end of the lease)
--- ARGV   [1] name  [2] what is left of the lease; 0 = off the list
+-- ARGV   [1] name  [2] remaining lease; 0 = off the list
 -- Reply  {'ok'}
 -- Units  ARGV[2] milliseconds
 -- Effect writes

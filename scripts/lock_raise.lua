@@ -1,11 +1,11 @@
--- lock_raise: renews an exclusive lock that a majority of servers grants, on one of them, and
--- raises its fence to the largest that any of them has minted for it: so that every later majority,
--- which has one of those servers in it, mints a larger one. Both only while the lock is the token's
--- own; a fence never falls, an ended lease is never revived.
+-- lock_raise: renews an exclusive lock of a quorum on one of its servers, and raises its fence to
+-- the largest that any of them has minted for it. Every later majority includes one of these
+-- servers, and so mints a larger one. Both happen only while the token holds the lock; a fence
+-- never falls, an ended lease is never revived.
 -- Uses   clock integer fence lock lock_run lock_line lock_grant
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)
 -- ARGV   [1] token  [2] the fence to raise to, below 2^53  [3] ttl
--- Reply  {'ok', the fence that is noted now} at least that of the call | {'lost'} ended, released,
+-- Reply  {'ok', the stored fence} at least that of the call | {'lost'} ended, released,
 --        broken, lost by this server or never this token's
 -- Units  ttl in milliseconds
 -- Effect writes on ok

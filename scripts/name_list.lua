@@ -1,8 +1,8 @@
 -- name_list: a page of a list of names, in the order of their bytes.
 -- Uses   none
 -- KEYS   [1] the list (sorted set, see name_add)
--- ARGV   [1] what the names begin with, may be ''  [2] the name behind which the page begins, ''
---        for the first page  [3] how many at most
+-- ARGV   [1] prefix of the names, may be ''  [2] the name after which the page begins, '' for the
+--        first page  [3] the largest number of names
 -- Reply  {'ok', name…}
 -- Units  none
 -- Effect none

@@ -1,9 +1,8 @@
--- operation_list: a page of the operations in doubt, the one that is so for longest first.
+-- operation_list: a page of the operations in doubt, the longest in doubt first.
 -- Uses   clock integer
 -- KEYS   [1] the operations under way (sorted set, by the end of the attempt's lease)
--- ARGV   [1] the end and [2] the operation behind which the page begins, '0' and '' for the first
---        page
---        [3] how many at most
+-- ARGV   [1] the end and [2] the operation after which the page begins, '0' and '' for the first
+--        page  [3] the largest number of operations
 -- Reply  {'ok', operation, in doubt since…}, two values for each
 -- Units  times in milliseconds since 1970 of this server
 -- Effect none

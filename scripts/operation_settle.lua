@@ -1,18 +1,15 @@
--- operation_settle: ends the doubt about an operation as an operator decided after looking at its
--- effect. It is refused while an attempt may still run. The attempt in doubt has lost its claim by
--- it.
+-- operation_settle: ends the doubt about an operation as an operator decided after a look at its
+-- effect. It is refused while an attempt may still run. It ends the claim of the attempt in doubt.
 -- Uses   clock integer retain awaited under_way answer
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] completed: the answer is recorded | not-begun: the next request may begin | refused:
---        no
---        request may  [2] the answer, '' unless completed  [3] retention  [4] digest of the
---        decision
---        [5] channel of the waiting
--- Reply  {'ok'} | {'already'} it was settled so before | {'running', lease left}
+--        no request may  [2] the answer, '' unless completed  [3] retention  [4] digest of the
+--        decision  [5] channel of the waiting
+-- Reply  {'ok'} | {'already'} it was settled so before | {'running', remaining lease}
 --        | {'not-in-doubt', state} it is issued or completed | {'unknown'} no such record
 -- Units  ARGV[3] and spans in milliseconds
--- Effect writes on ok and already; a repeat writes what is there again, so that its acknowledgement
---        has something to wait for
+-- Effect writes on ok and already; a repeat writes the same again, so that its acknowledgement has
+--        something to wait for
 local outcome, decision = ARGV[1], ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'state', 'until', 'decision', 'awaited')
 local state = record[1]

@@ -1,4 +1,4 @@
--- rate_get: until when a principal's requests of the even flow are spent.
+-- rate_get: reads the theoretical arrival time of a principal's next request (GCRA).
 -- Uses   none
 -- KEYS   [1] the principal's flow (string)
 -- ARGV   none

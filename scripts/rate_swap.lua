@@ -1,10 +1,10 @@
--- rate_swap: writes until when a principal's requests are spent, if nobody else has written it
--- since it was read.
+-- rate_swap: writes the theoretical arrival time of a principal's next request, if it has not
+-- changed since it was read.
 -- Uses   none
 -- KEYS   [1] the principal's flow (string)
--- ARGV   [1] what was read, -1 for none  [2] what is to be there  [3] how long that is kept
--- Reply  {'done', now}, or {'other', what is there or -1 for none, now} and nothing was done
--- Units  nanoseconds since 1970, as text; the time that it is kept in milliseconds
+-- ARGV   [1] the value read, -1 for none  [2] the new value  [3] its TTL
+-- Reply  {'done', now}, or {'other', the present value or -1 for none, now} and nothing was done
+-- Units  nanoseconds since 1970, as text; the TTL in milliseconds
 -- Effect writes
 local flow = KEYS[1]
 local time = redis.call('TIME')

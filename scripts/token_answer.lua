@@ -1,5 +1,4 @@
--- token_answer: gives the recorded answer of an operation, for those that are too large for a
--- claim's reply.
+-- token_answer: returns the recorded answer of an operation that is too large for a claim's reply.
 -- Uses   none
 -- KEYS   [1] the token's record (hash)
 -- ARGV   none

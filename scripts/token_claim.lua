@@ -1,23 +1,23 @@
--- token_claim: looks at a token and takes it in one step. At most one owner holds a token's claim;
--- asking again as that owner answers the same grant.
+-- token_claim: reads and claims a token in one step. At most one owner holds a token's claim; a
+-- repeat by that owner gets the same grant.
 -- Uses   clock integer fence retain under_way
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner, the secret that names this attempt; a remote caller may choose it
 --        [2] fingerprint of the request  [3] lease  [4] policy: hold | takeover
 --        [5] retention  [6] scope of the route, '' for none, '*' for any  [7] 'issued': only an
---        issued token will do | 'any': the client's own key, this may be its first sight
---        [8] 'await': if the claim is another's, its end is to be told on the channel of the
+--        issued token is valid | 'any': the client's own key, which may be new
+--        [8] 'await': if the claim is another's, its end is published on the channel of the
 --        waiting | ''
 --        [9] route and [10] request id of the attempt, for people; '' for none
---        [11] 'full': the caller's quota is used up, so nothing that has no claim yet begins | ''
+--        [11] 'full': the caller's quota is used up, so nothing without a claim begins | ''
 -- Reply  {'granted', fence, attempt, lease until} | {'replay', answer} | {'replay', '', bytes} of
---        an answer over 16 KiB, which token_answer gives | {'busy', lease left} | {'in-doubt',
+--        an answer over 16 KiB, which token_answer returns | {'busy', lease left} | {'in-doubt',
 --        lease ended at, 'open' | 'refused' by an operator}
 --        | {'mismatch'} another request used it | {'unknown'} never issued, expired or lost |
 --        {'full'} it would begin, and the quota is used up
 -- Units  ARGV[3], ARGV[5] and spans in milliseconds; times in milliseconds since 1970 of this
 --        server; attempt counts from 1
--- Effect writes on granted, and on busy a mark that somebody waits
+-- Effect writes on granted, and on busy the field awaited
 local owner, fingerprint, lease, policy = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'fingerprint', 'until', 'fence', 'attempts', 'policy', 'scope', 'began', 'settled', 'size')
 local state, held_by, lease_end = record[1], record[2], tonumber(record[4] or 0)

@@ -1,13 +1,13 @@
 -- token_complete: records the answer of the attempt that holds the claim. A late owner is accepted
--- as long as nobody took over; repeating it is harmless.
+-- until another attempt has taken over; repeating it is harmless.
 -- Uses   retain awaited under_way answer
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] answer, any bytes  [3] retention  [4] channel of the waiting
--- Reply  {'ok'} | {'already'} this owner's answer is there | {'stale'} the claim is another's, or
---        was given back | {'gone'} no such record
+-- Reply  {'ok'} | {'already'} this owner's answer is recorded | {'stale'} the claim is another's,
+--        or was given back | {'gone'} no such record
 -- Units  ARGV[3] milliseconds
--- Effect writes on ok and already; a repeat writes what is there again, so that its acknowledgement
---        has something to wait for
+-- Effect writes on ok and already; a repeat writes the same again, so that its acknowledgement has
+--        something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited')
 if not record[1] then
   return {'gone'}

@@ -5,7 +5,7 @@
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] lease, '' for the one it was claimed with  [3] retention  [4] channel of
 --        the waiting
--- Reply  {'ok', lease until} | {'stale'} the claim is not this owner's any more | {'gone'} no such
+-- Reply  {'ok', lease until} | {'stale'} the claim is no longer this owner's | {'gone'} no such
 --        record
 -- Units  ARGV[2], ARGV[3] milliseconds; times in milliseconds since 1970 of this server
 -- Effect writes on ok only

@@ -1,9 +1,9 @@
--- token_get: shows where a token stands.
+-- token_get: shows the state of a token.
 -- Uses   clock integer
 -- KEYS   [1] the token's record (hash)
 -- ARGV   none
 -- Reply  {'unknown'} | {state, expires at, fence, attempts, scope, lease until}; state is issued,
---        claimed, in-doubt or completed; a fence or lease that never was is 0
+--        claimed, in-doubt or completed; without a fence or lease it is 0
 -- Units  times in milliseconds since 1970 of this server
 -- Effect none
 local record = redis.call('HMGET', KEYS[1], 'state', 'fence', 'attempts', 'scope', 'until')

@@ -1,8 +1,7 @@
 -- token_release: gives a claim back, so that the next request may begin. Only for an attempt that
--- provably never began; repeating it is harmless. A token that was issued waits for its next claim,
--- and ends then when it would have ended without the claim. A client's own key, of which there was
--- no other attempt, is forgotten: it leaves nothing behind. The clock has to be past its fence, so
--- that the next one is larger.
+-- provably never began; repeating it is harmless. An issued token waits for its next claim, and
+-- expires as it would have without the claim. A client's own key without another attempt is
+-- removed, if the clock is past its fence, so that the next fence is larger.
 -- Uses   clock integer awaited under_way
 -- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] channel of the waiting
@@ -10,7 +9,7 @@
 --        no claim can be granted
 --        | {'stale'} the claim is not this owner's, or not yet | {'gone'} no such record
 -- Units  times in milliseconds since 1970 of this server
--- Effect writes on ok and forgotten; a repeat of ok writes what is there again, so that its
+-- Effect writes on ok and forgotten; a repeat of ok writes the same again, so that its
 --        acknowledgement has something to wait for
 local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited', 'claimable', 'scope', 'attempts', 'fence')
 if not record[1] then

@@ -1,34 +1,33 @@
 -- worker_acquire: leases a worker id of a pool for a window of id timestamps, which begins where
--- the last window of that id ended. The same nonce asked again answers the same grant until its
--- window has ended; a repeat that comes later is a new lease, with a fence and a start of its own.
--- The id that this identity had last comes first, if its window has ended; then one that was never
--- used; then the one that has been free longest.
+-- the last window of that id ended. A repeat with the same nonce gets the same grant until its
+-- window has ended; a later repeat is a new lease, with its own fence and start. The last id of
+-- this identity comes first, if its window has ended; then one that was never used; then the one
+-- that has been free longest.
 -- Uses   clock incarnation moment slot_names
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] nonce, the secret that names this lease  [2] identity, may be ''  [3] skew: how far
 --        the clocks of two servers may differ
---        [4] what an unknown pool is: trust: new | wait: perhaps lost  [5] cool-down of a slot
+--        [4] an unknown pool counts as: trust: new | wait: perhaps lost  [5] cool-down of a slot
 --        after its window
 --        [6] layout, [7] epoch, [8] datacenter and [9] ttl asked for, each '' for the pool's
 --        [10] layout, [11] epoch, [12] datacenter, [13] width of a worker id and [14] ttl, for a
 --        pool that is new
---        [15] the longest ttl that the caller's settings allow; 0: they do not say
+--        [15] the longest ttl that the caller's settings allow; 0: not set
 -- Reply  {'granted', worker id, not before, not after, fence, now, the pool's head as lib/pool
 --        writes it, '1' first grant of the pool | '0'} | {'layout', layout, epoch, datacenter, ttl,
---        '1' the pool is not there | '0'} the pool's, or what a new one would have, which are
---        others | {'longest', ttl} the pool's, or the longest that others allow, is longer than
+--        '1' the pool is new | '0'} the pool's values, or those of a new one, differ from the
+--        request | {'longest', ttl} the pool's ttl, or the longest that others allow, exceeds
 --        [15] | {'exhausted', wait} | {'quarantined', wait} state may have been lost
 -- Units  skew, cool-down, ttl and wait in milliseconds; times and epoch in milliseconds since 1970
 --        of this server; width in bits
--- Effect writes on granted and on quarantined; a repeat writes what is there again, so that its
+-- Effect writes on granted and on quarantined; a repeat writes the same again, so that its
 --        acknowledgement has something to wait for
 local key, index, names, nonce, identity = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 
--- Most grants are plain: the pool is whole, of this life and not in quarantine, each of its slots
--- was used before, and the window of the slot that comes next has ended: that of this identity, or
--- the one that has been free longest. They are made here, with as little work as can be. Whatever
--- is not so goes on below, as if this were not here.
+-- The fast path, for most grants: the pool is complete, of this incarnation and not in quarantine,
+-- each of its slots was used before, and the window of the next slot has ended: that of this
+-- identity, or the one that has been free longest. Every other case goes on below.
 local function acquire_plain()
   local known = redis.call('HMGET', names, 'n:' .. nonce, 'i:' .. identity)
   local own = known[2]
@@ -96,7 +95,7 @@ local function rebuild_index()
 end
 
 -- next_slot returns the id to grant and its record, if it has one; or neither, and how long to wait
--- for one. `before` is what the names say this identity had.
+-- for one. `before` is the last id of this identity by the index of names.
 local function next_slot(before)
   local slot = before and read_slot(key, before)
   if slot and slot.identity == identity and ended(slot) then

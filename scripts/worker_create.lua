@@ -1,12 +1,12 @@
--- worker_create: declares a pool new: no worker id of it is in use anywhere, so that nothing has to
--- be waited for. It can also give a pool that is there another shape, once every window of it has
--- ended by the clock of every server, and nothing may have been lost.
+-- worker_create: declares a pool new: none of its worker ids is in use anywhere, so its first grant
+-- need not wait. It can also give an existing pool another shape, once every window of it has ended
+-- by the clock of every server, and no state may have been lost.
 -- Uses   clock integer incarnation pool examine slot
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] layout  [2] epoch  [3] datacenter  [4] width of a worker id  [5] ttl  [6] the longest
---        ttl that the caller's settings allow; 0: they do not say
---        [7] skew, as worker_acquire, to replace a pool that is there; '' leaves it as it is
+--        ttl that the caller's settings allow; 0: not set
+--        [7] skew, as worker_acquire, to replace an existing pool; '' leaves it as it is
 -- Reply  {'created', now} | {'exists', layout, epoch, datacenter, ttl, wait} it has granted worker
 --        ids, or was declared before; wait is how long windows can still be open, 0 without [7]
 -- Units  ttl, skew and wait in milliseconds; times and epoch in milliseconds since 1970 of this
@@ -15,7 +15,7 @@
 local key, index, names, skew = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[7])
 local has = read_pool(key)
 
--- open_for returns for how long a window of the pool can still be open by the clock of some server.
+-- open_for returns how long a window of the pool can still be open by the clock of any server.
 local function open_for()
   has = examine(key, index, names, tonumber(ARGV[5]), tonumber(ARGV[6]), skew, false)
   local last = has.quarantine

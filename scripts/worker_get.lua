@@ -4,7 +4,7 @@
 -- ARGV   [1] first worker id  [2] how many
 -- Reply  {'unknown'} | {'ok', layout, epoch, datacenter, width, ttl, slots ever used, wait, now,
 --        record…} one record a slot in order, as lib/slot writes it, '' for one that was never
---        used; wait is what is left of a quarantine
+--        used; wait is the remaining quarantine
 -- Units  width in bits; ttl and wait in milliseconds; times and epoch in milliseconds since 1970 of
 --        this server
 -- Effect none

@@ -1,14 +1,14 @@
 -- worker_release: ends a lease. The record stays, so that the slot waits for its turn, and the next
--- window begins behind the last timestamp used. Repeating it is harmless.
+-- window begins after the last timestamp used. Repeating it is harmless.
 -- Uses   clock integer slot
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)
 -- ARGV   [1] worker id  [2] nonce  [3] not before  [4] end of the last timestamp that was used; ''
---        if the holder does not tell  [5] how far ahead of now such a holder may have stamped
+--        if not reported  [5] how far ahead of now such a holder may have stamped
 -- Reply  {'ok', not after, now} | {'lost'} ended before, or another's
 -- Units  ARGV[5] in milliseconds; times in milliseconds since 1970 of this server
--- Effect writes on ok; a repeat writes what is there again, so that its acknowledgement has
---        something to wait for
+-- Effect writes on ok; a repeat writes the same again, so that its acknowledgement has something to
+--        wait for
 local slot = read_slot(KEYS[1], ARGV[1])
 if not slot or slot.nonce ~= ARGV[2] or slot.from ~= ARGV[3] then
   return {'lost'}

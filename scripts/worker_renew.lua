@@ -7,10 +7,10 @@
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] worker id  [2] nonce  [3] not before  [4] ttl, which must be the pool's, '' for
 --        whatever that is  [5] skew, as worker_acquire  [6] trust | wait, as worker_acquire the
---        proof, for a grant that was lost; each '' if the holder does not tell it:
+--        proof, for a grant that was lost; each '' if the holder does not send it:
 --        [7] not after, as it was confirmed last  [8] fence  [9] identity  [10] layout  [11] epoch
 --        [12] datacenter  [13] width of a worker id
---        [14] the longest ttl that the caller's settings allow; 0: they do not say
+--        [14] the longest ttl that the caller's settings allow; 0: not set
 -- Reply  {'ok', not after, ttl, now} | {'lost'} ended, released, another's, or not proven |
 --        {'layout', layout, epoch, datacenter, ttl, '0'} the pool's ttl is another
 -- Units  ttl and skew in milliseconds; times and epoch in milliseconds since 1970 of this server;
@@ -18,9 +18,8 @@
 -- Effect writes on ok, and where it notices that state may have been lost
 local key, index, names, id, nonce, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 
--- Nearly every renewal is plain: the pool is whole, of this life and not in quarantine, and the
--- record of this very grant is there and open. It is answered here, with as little work as can be.
--- Whatever is not so goes on below, as if this were not here.
+-- The fast path, for nearly every renewal: the pool is complete, of this incarnation and not in
+-- quarantine, and this grant has a record with an open window. Every other case goes on below.
 local function renew_plain()
   local found, grant = redis.call('HMGET', key, 'pool', 's:' .. id), nonce .. ' ' .. from .. ' '
   local head, record = found[1], found[2]
@@ -69,7 +68,7 @@ local function alive(till)
   return till > now
 end
 
--- vanished reports whether the record that is there, if any, is of a time before this grant.
+-- vanished reports whether the stored record, if any, is older than this grant.
 local function vanished(slot)
   return not slot or (tonumber(slot.from) < tonumber(from) and tonumber(slot.till) <= tonumber(from))
 end
@@ -79,15 +78,15 @@ local function same_pool()
     and (pool.layout == '' or (pool.layout == ARGV[10] and pool.epoch == ARGV[11] and pool.datacenter == ARGV[12] and pool.bits == ARGV[13]))
 end
 
--- plausible reports whether such a grant can have been: with numbers as this server writes them,
--- since what is restored is read again.
+-- plausible reports whether such a grant is possible: its numbers have the form that this server
+-- writes, since the restored record is read again.
 local function plausible()
   return string.match(nonce, '^%S+$') and string.match(from, '^%d+$') and string.match(id, '^%d+$') and integer(tonumber(id)) == id
     and tonumber(id) < 2 ^ tonumber(ARGV[13]) and tonumber(from) < confirmed and fence > 0 and fence <= now_us + skew * 1000
 end
 
--- restore puts a lost grant into the place of what is there. Reading the names first lets those of
--- another type end the script before anything has changed.
+-- restore writes a lost grant in place of the stored record. It reads the names first, so that a
+-- key of another type ends the script before anything has changed.
 local function restore(before)
   redis.call('HLEN', names)
   if pool.layout == '' then

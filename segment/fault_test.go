@@ -268,7 +268,8 @@ func TestStripesMayInterleaveButNotGoBack(t *testing.T) {
 			switch {
 			case err == nil:
 				got = append(got, id)
-			case !errors.Is(err, ErrWentBack): // which is told to a caller that waits, if there is one
+			// which is told to a caller that waits, if there is one
+			case !errors.Is(err, ErrWentBack):
 				t.Fatalf("id %d: got %v, want none but %v", len(got), err, ErrWentBack)
 			}
 		}

@@ -1,16 +1,16 @@
-// Calls of the HTTP interface. The key that somebody typed in is in this module's memory and
-// nowhere else: it goes into the Authorization header, and is gone with the page.
+// Calls of the HTTP interface. Only this module's memory holds the typed key: it goes into the
+// Authorization header, and is gone with the page.
 
 let key = '';
 let session = { role: 'none', names: [], access: true, readonly: true };
 
-// happened tells the page of a new session, and of a key that is needed.
+// happened notifies the page of a new session, and of a key that is needed.
 export const happened = new EventTarget();
 
 const roles = ['none', 'read', 'use', 'admin'];
 
-// may reports whether this page may show what needs a role: looking at things needs read, all that
-// changes something more.
+// may reports whether this page may show an action of a role: views need read, changes a higher
+// role.
 export function may(role) {
   return roles.indexOf(session.role) >= roles.indexOf(role) && (role === 'read' || !session.readonly);
 }
@@ -23,7 +23,7 @@ export function hasKey() {
   return key !== '';
 }
 
-// open asks who the key makes of us, and tells the page.
+// open asks for the session of the key, and notifies the page.
 export async function open(newKey) {
   key = newKey;
   session = await get('console/api/session');
@@ -40,15 +40,15 @@ export class Problem extends Error {
     this.retryAfter = retryAfter;
   }
 
-  // unknown reports whether what was asked for may have happened.
+  // unknown reports whether the request may have taken effect.
   get unknown() {
     return this.status === 0 || this.code === 'outcome-unknown';
   }
 }
 
-const base = new URL('../', new URL(document.baseURI).href.split('#')[0]); // the page may be behind a proxy that gives it a path of its own
+const base = new URL('../', new URL(document.baseURI).href.split('#')[0]); // a proxy may serve the page under another path
 
-// request sends a request and returns the response, whatever it is.
+// request sends a request and returns the response with any status.
 export async function request(method, path, { headers = {}, json, signal } = {}) {
   const all = { ...headers };
   if (json) all['Content-Type'] = 'application/json';
@@ -66,8 +66,8 @@ export function latency() {
   return { calls: sorted.length, p50: at(0.5), p99: at(0.99) };
 }
 
-// call sends a request and reads its answer; an error is thrown as a Problem. allowed are statuses
-// that are answers all the same.
+// call sends a request and reads its answer; it throws an error as a Problem. allowed are error
+// statuses that count as answers.
 export async function call(method, path, options = {}) {
   const begun = performance.now();
   let response, text;
@@ -87,7 +87,7 @@ export async function call(method, path, options = {}) {
 
 export const get = (path, options) => call('GET', path, options);
 
-// refusal makes an error of an answer. One that says that the key is not taken asks for another.
+// refusal makes an error of an answer. If the answer refuses the key, it asks for another key.
 export function refusal(response, body) {
   if (response.status === 401) {
     session = { ...session, role: 'none', refused: body?.detail ?? '' };
@@ -98,7 +98,7 @@ export function refusal(response, body) {
 }
 
 // parse reads JSON. Whole numbers beyond 2^53, which counters reach, become BigInts where the
-// browser tells their digits, and else the nearest number.
+// browser gives their digits, and otherwise the nearest number.
 export function parse(text) {
   if (!text) return null;
   try {

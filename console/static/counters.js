@@ -63,8 +63,7 @@ class Row {
     this.#last = { value, at: now };
   }
 
-  // take adds one. After an answer that did not come, the next click asks for the same value again
-  // and does not take another.
+  // take adds one. After a lost answer, the next click asks for the same value again.
   async #take() {
     this.#pending ||= crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`; // an address without TLS has no randomUUID
     this.button.setAttribute('aria-busy', 'true');

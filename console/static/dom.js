@@ -1,4 +1,4 @@
-// Small helpers to build the page. What a server answered becomes text here, never HTML.
+// Small helpers to build the page. Answers of the server become text here, never HTML.
 
 // el makes an element. Properties that begin with "on" are listeners, true is an attribute without
 // a value, null and false are none; children are nodes or text.
@@ -27,21 +27,21 @@ export function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
-// say tells something to people who listen to the page, and shows it to those who look.
+// say announces a text to screen readers, and shows it on the page.
 export function say(text, bad = false) {
   const place = document.getElementById('said');
   place.textContent = text;
   place.classList.toggle('bad', bad);
 }
 
-// setText changes a text only if it is another one, so that nothing is drawn or read out anew.
+// setText changes a text only if it differs, so that nothing is drawn or read out anew.
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 let names = 0;
 
-// fresh is an id that no other element has.
+// fresh returns an id that no other element has.
 export function fresh(word) {
   names++;
   return `${word}-${names}`;

@@ -1,5 +1,5 @@
-// Operations in doubt: the list of them, and one with the steps that end its doubt. What an
-// operator types in goes to the server only.
+// Operations in doubt: their list, and one with the steps that end its doubt. An operator's input
+// goes to the server only.
 
 import { call, get, may } from './api.js';
 import { el, facts, field, say, setText, table } from './dom.js';
@@ -49,7 +49,7 @@ class DoubtRow {
 const decisions = [
   ['completed', 'It happened', 'Its answer is recorded, and every repeat gets it.'],
   ['not-begun', 'It did not happen', 'The next request with its token or key runs it, with a larger fence.'],
-  ['refused', 'Nobody can tell, or it must not run', 'Repeats hear that an operator has closed it.'],
+  ['refused', 'It is not known, or it must not run', 'Repeats are told that an operator has closed it.'],
 ];
 
 class Doubt extends HTMLElement {
@@ -85,7 +85,7 @@ class Doubt extends HTMLElement {
     this.form.replaceChildren(...(shown.state === 'in-doubt' && may('admin') ? this.#steps(shown) : []));
   }
 
-  // steps are what to do, in order.
+  // steps are the actions in order.
   #steps(shown) {
     this.choice = el('select', { onchange: () => this.#chosen() }, ...decisions.map(([value, text]) => el('option', { value }, text)));
     this.status = el('input', { type: 'number', min: '200', max: '599', value: '201', required: true });

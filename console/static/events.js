@@ -1,4 +1,4 @@
-// What happens in the server process that this page talks to, as it happens.
+// Live events of the server process that this page talks to.
 
 import { el, field, setText } from './dom.js';
 import { feed } from './feed.js';
@@ -29,10 +29,10 @@ const words = {
 
 const grave = new Set(['counter.in-doubt', 'worker.lost', 'worker.quarantined', 'worker.exhausted', 'lock.lost', 'lock.broken', 'lock.quarantined', 'token.in-doubt', 'store.changed']);
 
-// The page remembers what it has heard while another view was open.
+// The page remembers events that came while another view was open.
 const heard = [];
 feed.addEventListener('event', ({ detail }) => remember({ at: detail.at, kind: detail.kind, text: words[detail.kind]?.(detail) ?? detail.kind }));
-feed.addEventListener('missed', ({ detail }) => remember({ at: new Date().toISOString(), kind: 'missed', text: detail.at_most ? `up to ${number(detail.at_most)} events are not told: there were too many` : 'the server began anew: what happened until then is not told' }));
+feed.addEventListener('missed', ({ detail }) => remember({ at: new Date().toISOString(), kind: 'missed', text: detail.at_most ? `up to ${number(detail.at_most)} events are missing: there were too many` : 'the server restarted: earlier events are missing' }));
 
 function remember(entry) {
   heard.unshift(entry);
@@ -74,7 +74,7 @@ class Events extends HTMLElement {
     this.state.dataset.state = feed.state;
   }
 
-  // fill adds what is new at the top, so that only that is read out.
+  // fill adds new events at the top, so that screen readers read only those.
   #fill() {
     const wanted = heard.filter((entry) => !this.group.value || entry.kind.startsWith(`${this.group.value}.`) || (this.group.value === 'worker' && entry.kind.startsWith('pool.')) || entry.kind === 'missed');
     const shown = new Set([...this.list.children].map((item) => item.entry));
@@ -86,8 +86,8 @@ class Events extends HTMLElement {
   #place(entry, wanted) {
     const item = el('li', { class: grave.has(entry.kind) || entry.kind === 'missed' ? 'grave' : null }, el('time', { datetime: entry.at }, clock(entry.at)), el('code', {}, entry.kind), el('span', {}, entry.text));
     item.entry = entry;
-    const behind = [...this.list.children].find((other) => wanted.indexOf(other.entry) > wanted.indexOf(entry));
-    this.list.insertBefore(item, behind ?? null);
+    const next = [...this.list.children].find((other) => wanted.indexOf(other.entry) > wanted.indexOf(entry));
+    this.list.insertBefore(item, next ?? null);
   }
 }
 

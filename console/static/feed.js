@@ -1,10 +1,9 @@
-// The live feed: GET /events, read with fetch so that a key can be shown, which EventSource can
-// not.
+// The live feed: GET /events, read with fetch, since EventSource cannot send a key.
 
 import { may, refusal, request } from './api.js';
 
-// Feed tells its listeners: "event", "missed", "tally", "hello" with their messages as detail, and
-// "state" when it begins or ends to listen.
+// Feed dispatches "event", "missed", "tally" and "hello" with their messages as detail, and "state"
+// when it begins or ends to listen.
 class Feed extends EventTarget {
   state = 'off'; // off, waiting, live
   tally = {};
@@ -38,7 +37,7 @@ class Feed extends EventTarget {
     this.#set('off');
   }
 
-  // restart begins anew, as somebody else.
+  // restart begins anew, for another session.
   restart() {
     this.stop();
     this.#last = '';

@@ -1,4 +1,4 @@
-// Locks: the list of those that are held, and one with its holders and its queue.
+// Locks: the list of held locks, and one with its holders and its queue.
 
 import { call, get, may } from './api.js';
 import { el, facts, say, setText, table } from './dom.js';
@@ -35,7 +35,7 @@ class Locks extends Paged {
   }
 }
 
-// until is by this page's clock when a lease ends; null = never.
+// until returns the end of a lease by this page's clock; null = never.
 function until(holder, lock) {
   return holder.until ? Date.parse(holder.until) - Date.parse(lock.server_time) + Date.now() : null;
 }
@@ -161,7 +161,7 @@ function confirmed(name, holder) {
     const yes = el('button', { type: 'button', class: 'danger', onclick: close('yes') }, 'Force release');
     const dialog = el('dialog', { 'aria-labelledby': 'force-title', 'aria-describedby': 'force-text' },
       el('h2', { id: 'force-title' }, `Take lock ${name} from ${holder.owner || 'its holder'}?`),
-      el('p', { id: 'force-text' }, `The holder with fence ${holder.fence ?? 0} hears of it at its next renewal and may work on until then. Only a resource that compares fences refuses it from now on. The lock goes to the next who waits.`),
+      el('p', { id: 'force-text' }, `The holder with fence ${holder.fence ?? 0} learns of it at its next renewal and may work on until then. Only a resource that compares fences refuses it from now on. The lock goes to the next waiter.`),
       el('div', { class: 'buttons' }, no, yes));
     dialog.addEventListener('close', () => {
       dialog.remove();

@@ -1,4 +1,4 @@
-// The page: which view is shown, who is asking, and the colours.
+// The page: the view shown, the session, and the colours.
 
 import { current, happened, hasKey, open } from './api.js';
 import { el, field, say } from './dom.js';
@@ -14,7 +14,7 @@ import './workers.js';
 
 const main = document.getElementById('main');
 
-// The views by the first part of the address behind the #; the second is a name.
+// The views by the first part of the address after the #; the second is a name.
 const views = {
   counters: () => el('cc-counters'),
   workers: (pool) => (pool ? el('cc-ring', { pool }) : el('cc-pools')),
@@ -33,7 +33,7 @@ function decoded(text) {
   }
 }
 
-// show puts the view in place that the address names.
+// show shows the view that the address names.
 function show(focus) {
   if (current().role === 'none') return;
   const [, word = '', name = ''] = location.hash.split('/');
@@ -118,7 +118,7 @@ theme.addEventListener('change', () => {
   }
 });
 
-// begin asks who we are, again and again until the server says so.
+// begin asks for the session until the server answers.
 async function begin(key) {
   try {
     await open(key);

@@ -1,5 +1,5 @@
-// A list of names that the server pages and searches: only the page that is seen is asked for, and
-// asked for again while it is seen.
+// A list of names that the server pages and searches: it asks only for the visible page, and again
+// while that is visible.
 
 import { get, query } from './api.js';
 import { el, field, say } from './dom.js';
@@ -9,8 +9,8 @@ import { number, plural } from './text.js';
 const typing = 250; // milliseconds after the last key
 
 export class Paged extends HTMLElement {
-  // What a list says of itself: path and member of the answer, how its things are called, and how
-  // often it asks.
+  // The settings of a list: path and member of the answer, the words for its entries, and how often
+  // it asks.
   path = '';
   member = '';
   word = '';
@@ -47,7 +47,7 @@ export class Paged extends HTMLElement {
     this.poller.stop();
   }
 
-  // head is what stands above the search, list what the things are shown in; show fills it.
+  // head stands above the search; list shows the entries, and show fills it.
   head() {
     return [];
   }
@@ -96,7 +96,7 @@ export class Paged extends HTMLElement {
     return this.plural || `${this.word}s`;
   }
 
-  // lock makes a button do nothing. It stays where the keyboard finds it.
+  // lock disables a button but keeps it in the keyboard's order.
   lock(button, locked) {
     button.disabled = locked;
   }
@@ -108,7 +108,7 @@ export class Paged extends HTMLElement {
 }
 
 // Rows keeps the rows of a table by name, so that a row stays the same element while its thing is
-// on the page: whoever is on its button stays there.
+// on the page: a focused button keeps the focus.
 export class Rows {
   #rows = new Map();
 

@@ -1,5 +1,5 @@
-// Poller asks again and again, while somebody can see it: not on a page that is hidden, never twice
-// at once, and less often when the server has trouble.
+// Poller asks repeatedly while the page is visible, never twice at once, and less often when the
+// server has trouble.
 
 export class Poller {
   #timer = 0;
@@ -8,7 +8,7 @@ export class Poller {
   #stopped = true;
   #failures = 0;
 
-  // ask is called with what tells it to give up; its errors slow the asking down.
+  // ask is called with an abort signal; its errors slow the polling down.
   constructor(period, ask) {
     this.period = period;
     this.ask = ask;
@@ -32,13 +32,13 @@ export class Poller {
     this.abort?.abort();
   }
 
-  // renew asks at once, and gives up what is being asked: what is wanted is another thing now.
+  // renew asks at once and aborts the present request, which is out of date.
   renew() {
     this.abort?.abort();
     return this.now();
   }
 
-  // now asks at once, or behind what is being asked.
+  // now asks at once, or after the present request.
   async now() {
     clearTimeout(this.#timer);
     if (this.#running) {

@@ -1,5 +1,5 @@
-// A line of the last values, drawn small. What it says stands beside it as a number, so it is
-// hidden from those who listen.
+// A small graph of the last values. The value stands beside it as a number, so the graph is hidden
+// from screen readers.
 
 import { svg } from './dom.js';
 

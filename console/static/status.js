@@ -1,5 +1,4 @@
-// The line at the top: whether the server is ready, what it stands on, how fast it answers, and
-// what can be lost.
+// The line at the top: readiness, kind of store, latency, and what can be lost.
 
 import { current, get, happened, latency, may } from './api.js';
 import { el, setText } from './dom.js';

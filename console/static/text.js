@@ -18,7 +18,7 @@ export function milliseconds(ms) {
   return ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms)} ms`;
 }
 
-// left writes how long something lasts yet.
+// left formats a remaining time.
 export function left(ms) {
   if (ms <= 0) return 'over';
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;

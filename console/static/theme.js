@@ -1,5 +1,5 @@
-// The colours that somebody chose, before anything is drawn. It runs ahead of the modules, so that
-// a dark page does not flash white.
+// The chosen colours. It runs before the modules and before anything is drawn, so that a dark page
+// does not flash white.
 {
   let chosen = '';
   try {

@@ -1,5 +1,5 @@
-// One-use tokens: what this server has done with them, as numbers, and how one stands. A token that
-// is looked up is in the field until the view is left, and nowhere else.
+// One-use tokens: this server's numbers, and the state of one. Only the field holds a token that is
+// looked up, until the view is left.
 
 import { get } from './api.js';
 import { el, facts, field, say, setText, table } from './dom.js';
@@ -17,9 +17,9 @@ const kinds = [
 ];
 
 const meaning = {
-  issued: 'Nobody has used it yet.',
+  issued: 'It has not been used yet.',
   claimed: 'An attempt is running.',
-  completed: 'Its answer is recorded: whoever comes again gets it.',
+  completed: 'Its answer is recorded: every repeat gets it.',
   'in-doubt': 'An attempt began and ended without an answer. It may have had its effect: look at the effect itself.',
 };
 

@@ -38,8 +38,8 @@ function poolRow({ pool }) {
   return { element, update };
 }
 
-// What a cell looks like: a colour, and a mark that tells it without colour. Marks are drawn into a
-// square of 14.
+// How a cell looks: a colour, and a mark that shows the state without colour. Marks are drawn into
+// a square of 14.
 const states = {
   free: { name: 'free', mark: '' },
   rested: { name: 'free, was leased', mark: 'M6 7a1 1 0 1 0 2 0a1 1 0 1 0-2 0' },
@@ -112,8 +112,8 @@ class Ring extends HTMLElement {
     return Date.now() + this.#ahead;
   }
 
-  // stateOf says how a slot is drawn. Expiring is one whose holder has missed its renewals: they
-  // are due at each third of the TTL.
+  // stateOf returns the state in which a slot is drawn. Expiring is a slot whose holder has missed
+  // its renewals, which are due at each third of the TTL.
   #stateOf(slot) {
     if (slot.state === 'held') return Date.parse(slot.not_after) - this.#now() < this.ring.ttl_ms / 3 ? 'expiring' : 'held';
     if (this.ring.quarantined_ms) return 'quarantined';

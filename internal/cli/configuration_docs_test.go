@@ -17,13 +17,13 @@ const configurationPage = "../../docs/configuration.md"
 // settingsTable writes settings as a table of Markdown.
 func settingsTable(table []*setting) string {
 	var text strings.Builder
-	text.WriteString("| flag | variable | in the file | default | unit | on SIGHUP | meaning |\n|---|---|---|---|---|---|---|\n")
+	text.WriteString("| flag | default | unit | on SIGHUP | meaning |\n|---|---|---|---|---|\n")
 	for _, s := range table {
 		value := "none"
 		if s.value != "" && s.value != unsaid {
 			value = "`" + s.value + "`"
 		}
-		fmt.Fprintf(&text, "| `--%s` | `%s` | `%s` | %s | %s | %s | %s |\n", s.name, s.variable(), s.name, value, cell(s.unit), reload(s.hot), cell(s.help))
+		fmt.Fprintf(&text, "| `--%s` | %s | %s | %s | %s |\n", s.name, value, cell(s.unit), reload(s.hot), cell(s.help))
 	}
 	return text.String()
 }

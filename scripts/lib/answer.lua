@@ -1,5 +1,4 @@
--- answer: records an answer, and how many bytes it has if those are too many for the reply of a
--- claim.
+-- answer: records an answer, and its size if it is too large for the reply of a claim.
 local function record_answer(text)
   redis.call('HSET', KEYS[1], 'state', 'completed', 'answer', text)
   if #text > 16384 then

@@ -1,12 +1,12 @@
--- counter: what counters share. A counter is a plain integer, so that INCRBY adds to it. Beside all
--- counters of a slot stands the marker 'incarnation era till first': an era begins when state may
--- have been lost, until `till` nothing is handed out, and `first` is 1 while nothing was ever lost.
--- Beside a counter stands, only where it has something to say, its record 'era life said ends': the
--- era in which it was last found in order; a number that changes when it is set back on purpose; a
--- value that was certainly reached, '-' for none: to which the counter was moved, or, during a
--- hold-off, that a process has said it has seen (that is not written to the counter, since INCRBY
--- would take it from there while others have more to say); and when it expires, in milliseconds, if
--- it was given a TTL after others may have used it without.
+-- counter: the parts that counters share. A counter is a plain integer, so that INCRBY adds to it.
+-- All counters of a slot share the marker 'incarnation era till first': an era begins when state
+-- may have been lost, nothing is handed out until `till`, and `first` is 1 until the first loss.
+-- A counter may have a record beside it, 'era life said ends'. era: the one in which the counter
+-- was last found in order. life: its generation, which changes when it is set back on purpose.
+-- said: a value that was certainly reached, '-' for none. It is the value to which the counter was
+-- moved or, during a hold-off, the largest that a process has reported (the counter does not get
+-- that value yet, since INCRBY would go on from it while others may report more). ends: when the
+-- counter expires, in milliseconds, if it got a TTL after others may have used it without one.
 local function read_era(marker, known, span)
   local id = incarnation()
   local noted, era, till, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
@@ -42,14 +42,14 @@ local function record_text(era, life, said, ends)
   return ends and text .. ' ' .. integer(ends) or text
 end
 
--- in_order reports whether a counter was found in order in this incarnation, and in the era that a
--- process knows, '' for any.
+-- in_order reports whether a counter was found in order in this incarnation, and in the era that
+-- the process knows, '' for any.
 local function in_order(record, marker, known)
   local noted, era, _, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
   return noted == incarnation() and (known == '' or era == known) and (first == '1' or era == read_record(record))
 end
 
--- live_for sets how long a key still lives. The embedded store keeps nothing for less than 100 ms.
+-- live_for sets a key's TTL. The embedded store has none below 100 ms.
 local function live_for(key, ms)
   redis.call('PEXPIRE', key, integer(math.max(ms, 100)))
 end
@@ -57,9 +57,9 @@ end
 -- remembered is longer than a process remembers a counter that it does not use.
 local remembered = 24 * 3600 * 1000
 
--- write_record writes it for as long as the counter lives, or for `rest` milliseconds where there
--- is none. What processes have to learn that know it otherwise is kept for as long as they remember
--- that.
+-- write_record writes the record for as long as the counter lives, or for `rest` milliseconds
+-- without a counter. A record that corrects what processes remember is kept for as long as they
+-- remember it.
 local function write_record(record, era, life, counter, rest, said, ends)
   redis.call('SET', record, record_text(era, life, said, ends))
   local left = redis.call('PTTL', counter)
@@ -73,7 +73,7 @@ local function write_record(record, era, life, counter, rest, said, ends)
   end
 end
 
--- read_counter returns the value, or nil, and whether it is fit.
+-- read_counter returns the value, or nil, and reports whether the value is an integer or absent.
 local function read_counter(counter)
   local value = redis.pcall('GET', counter)
   if type(value) == 'table' then
@@ -82,7 +82,7 @@ local function read_counter(counter)
   return value or nil, not value or is_int(value)
 end
 
--- put writes a value and keeps what the key has of a TTL.
+-- put writes a value and keeps the key's TTL.
 local function put(counter, value)
   redis.call('SET', counter, value, 'KEEPTTL')
 end

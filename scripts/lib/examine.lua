@@ -1,16 +1,15 @@
--- examine: the noticing of lost state in a worker-id pool (lib/pool).
+-- examine: detects lost state in a worker-id pool (lib/pool).
 local function write_pool(key, pool)
   redis.call('HSET', key, 'pool', head_of(pool))
 end
 
--- examine reads a pool and notices that state may have been lost: another incarnation wrote it, a
--- part of it is missing, or it is not there at all. Then it writes down that nothing is granted for
--- the longest time that a window can still be open: window + skew. A window is as long as the
--- longest ttl that the pool has, that any process allows which has used it (`longest` is the
--- caller's), or, while its layout is not known, that anybody tells. Whatever is heard of later
--- makes a quarantine longer, never shorter. A pool that is not there, nor anything beside it, is a
--- new one if `trust`, and stays unwritten. examine returns nothing, and writes nothing, where
--- neither the caller nor the pool tells a ttl.
+-- examine reads a pool and detects that state may have been lost: another incarnation wrote it, or
+-- the pool is missing, whole or in part. It then quarantines the pool for window + skew, the
+-- longest time that a window can still be open. A window is as long as the longest of these ttls:
+-- the pool's, the longest that any process using the pool allows (`longest` is the caller's), and,
+-- while the layout is not known, the caller's `ttl`. A later, longer ttl makes a quarantine longer;
+-- none makes it shorter. With `trust` a pool without any key is new, and stays unwritten. examine
+-- returns nothing, and writes nothing, if neither the caller nor the pool has a ttl.
 local function examine(key, index, names, ttl, longest, skew, trust)
   local pool, complete, unknown = read_pool(key)
   local life, before = incarnation(), math.max(pool.ttl, pool.longest)
@@ -23,8 +22,8 @@ local function examine(key, index, names, ttl, longest, skew, trust)
   if window == 0 then
     return nil
   end
-  -- Reading both comes before writing: one of another type then ends the script before anything has
-  -- changed.
+  -- Both are read before any write, so that a key of another type ends the script before anything
+  -- has changed.
   local beside = redis.call('ZCARD', index) + redis.call('HLEN', names)
   if same and pool.quarantine > 0 then
     pool.quarantine = pool.quarantine + window - before

@@ -18,11 +18,12 @@ local function smaller(a, b)
   end
   return high_a < high_b or high_a == high_b and low_a < low_b
 end
--- overflows reports whether that is what INCRBY was refused for.
+-- overflows reports whether INCRBY was refused for an overflow.
 local function overflows(refusal)
   return string.find(refusal.err, 'overflow', 1, true) ~= nil
 end
--- is_int takes them as INCRBY writes them: no plus, no leading zero, no space.
+-- is_int reports whether text is a signed 64-bit decimal as INCRBY writes it: no plus, no leading
+-- zero, no space.
 local function is_int(text)
   local sign, digits = string.match(text, '^(%-?)(%d+)$')
   if not digits or #digits > 19 or (#digits > 1 or sign == '-') and string.sub(digits, 1, 1) == '0' then

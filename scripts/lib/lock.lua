@@ -1,11 +1,11 @@
--- lock: who holds a lock. The lock is a string as redislock writes it, and expires with the lease:
--- token (22 characters) and owner of an exclusive holder; while several hold it together a mark
--- that is no holder's token, and after it how many permits there are. Those are in a hash by token:
--- 'fence since until permits owner'. The fences are a string about the last grant: 'fence token
--- since inbox', the inbox being '-' once the holder knows of it. A waiter's record is 'mode permits
--- capacity ttl until inbox look arrival owner', look being the number of its newest question,
--- arrival its score in the queue. mode: x exclusive, s shared, p permits. Every time is in
--- milliseconds since 1970 of this server.
+-- lock: reads the holders and waiters of a lock. The lock is a string as redislock writes it, and
+-- expires with the lease: the token (22 characters) and owner of an exclusive holder or, for joint
+-- holders, a sentinel that is no token, followed by the number of permits. A hash has the joint
+-- holders by token: 'fence since until permits owner'. The fences are a string about the last
+-- grant: 'fence token since inbox', with '-' for the inbox once the holder knows of the grant. A
+-- waiter's record is 'mode permits capacity ttl until inbox look arrival owner': look is the number
+-- of its newest poll, arrival its score in the queue. mode: x exclusive, s shared, p permits. Every
+-- time is in milliseconds since 1970 of this server.
 local marks = {s = '=shared' .. string.rep('=', 15), p = '=permits' .. string.rep('=', 14)}
 
 local function read_fence(fences)
@@ -27,8 +27,8 @@ local function read_waiter(waiters, token)
   return {mode = mode, permits = tonumber(permits), capacity = tonumber(capacity), ttl = tonumber(ttl), till = tonumber(till), inbox = inbox, look = look, arrival = arrival, owner = owner}
 end
 
--- read_lock tells how a lock is held: kind is a mode, or '' if nobody holds it. Of those who hold
--- it together only the ones whose lease is open count.
+-- read_lock returns the state of a lock: kind is its mode, or '' for a free lock. Of joint holders
+-- only those with an open lease count.
 local function read_lock(lock, fences, holders)
   local value = redis.call('GET', lock)
   local state = {value = value, kind = '', last = read_fence(fences), together = {}, ended = {}, used = 0, capacity = 0, soonest = math.huge}

@@ -1,7 +1,6 @@
--- lock_enter_alone: answers lock_enter before all else, and cheaply, where nobody else has to do
--- with the lock: it is exclusive, redislock's script, which has run before it in the same call, has
--- obtained it (ARGV[11], what that returned), nobody waits for it, and no loss of state has to be
--- looked for. Everywhere else the script goes on behind it, as if it were not there.
+-- lock_enter_alone: the fast path of lock_enter, for an uncontended lock: it is exclusive,
+-- redislock's script has obtained it earlier in the same call (ARGV[11], its reply), it has no
+-- waiter, and no loss of state has to be checked. In every other case the script goes on after it.
 local waited_for = first_in_line(KEYS[3])
 
 if ARGV[11] and not KEYS[6] and not waited_for then

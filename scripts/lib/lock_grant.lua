@@ -1,51 +1,51 @@
--- lock_grant: gives a lock (lib/lock) to whoever may have it, in the order of arrival. read_terms
--- reads what all calls of a user of locks have in common, 'patience window counts hold-off': how
--- long a waiter that does not ask again keeps its place; how long it may take to claim a lock that
--- was handed over to it; whether PUBLISH counts every listener, 1 or 0 (a cluster's does not); how
--- long nothing is granted after a loss, 0 = never mind.
+-- lock_grant: grants a lock (lib/lock) in the order of arrival. read_terms reads the settings that
+-- all calls of a process share, 'patience window counts hold-off': how long a waiter that does not
+-- poll keeps its place; how long it may take to claim a lock that was handed over to it; whether
+-- PUBLISH counts every listener, 1 or 0 (a cluster's does not); how long nothing is granted after a
+-- loss, 0 = no hold-off.
 local function read_terms(text)
   local patience, window, counts, span = string.match(text, '^(%d+) (%d+) ([01]) (%d+)$')
   return tonumber(patience), tonumber(window), counts == '1', tonumber(span)
 end
 
--- keep_ms is a time to live: the embedded store keeps nothing for less than 100 ms.
+-- keep_ms returns a TTL: the embedded store has none below 100 ms.
 local function keep_ms(ms)
   return integer(math.max(ms, 100))
 end
 
--- remember is how long a fence is remembered: a minute longer than its lease, and as much longer as
--- it is ahead of this server's time, a year at most. After that time alone makes the next one
--- larger.
+-- remember returns how long a fence is remembered: a minute longer than its lease, and longer by as
+-- much as it is ahead of this server's time, at most a year. After that, time alone makes the next
+-- fence larger.
 local function remember(ttl, number)
   local ahead = math.ceil((tonumber(number) + run_length - now_us) / 1000)
   return integer(ttl + 60000 + math.min(math.max(ahead, 0), 31536000000))
 end
 
-local function write_fence(fences, number, token, since, inbox, life)
-  redis.call('SET', fences, table.concat({number, token, since, inbox}, ' '), 'PX', life)
+local function write_fence(fences, number, token, since, inbox, ttl)
+  redis.call('SET', fences, table.concat({number, token, since, inbox}, ' '), 'PX', ttl)
 end
 
--- in_run reports whether a fence is that of a grant or one of those behind it. '0', of a client
--- that has none, has no run.
+-- in_run reports whether a fence is a grant's first or belongs to its run. '0', of a client without
+-- fences, has no run.
 local function in_run(first, fence)
-  local behind = tonumber(fence) - tonumber(first)
-  return behind == 0 or (first ~= '0' and behind > 0 and behind <= run_length)
+  local offset = tonumber(fence) - tonumber(first)
+  return offset == 0 or (first ~= '0' and offset > 0 and offset <= run_length)
 end
 
--- upcoming is the fence that is minted next, behind the run of the last one (lib/lock_run). Those
--- who hold a lock together hand nothing on: between them nothing is left out.
+-- upcoming returns the fence of the next grant, after the run of the last one (lib/lock_run). Joint
+-- holders hand nothing on, so their grants leave no fences out.
 local function upcoming(state)
   local together = state.kind == 's' or state.kind == 'p'
   return integer(next_fence(tonumber(state.last.number or 0) + (together and 0 or run_length)))
 end
 
--- mint writes the next fence down for a token whose lease lasts that long.
+-- mint records the next fence for a token whose lease lasts ttl milliseconds.
 local function mint(fences, state, token, inbox, ttl)
   state.last = {number = upcoming(state), token = token, since = integer(now), inbox = inbox}
   write_fence(fences, state.last.number, token, state.last.since, inbox, remember(ttl, state.last.number))
 end
 
--- room reports whether the lock can be held in that way beside those who hold it.
+-- room reports whether the lock can be granted as wanted beside its present holders.
 local function room(state, want)
   if state.kind == '' then
     return true
@@ -53,7 +53,7 @@ local function room(state, want)
   return state.kind == want.mode and (want.mode == 's' or (want.mode == 'p' and want.capacity == state.capacity and state.used + want.permits <= want.capacity))
 end
 
--- last_end is when the last of the leases ends that are held together; 0 if there is none.
+-- last_end returns the end of the last of the joint leases; 0 if there is none.
 local function last_end(state)
   local latest = 0
   for _, holder in pairs(state.together) do
@@ -62,8 +62,8 @@ local function last_end(state)
   return latest
 end
 
--- write_together writes one of those who hold the lock together, and keeps the lock until the last
--- of their leases ends.
+-- write_together writes one of the joint holders, and keeps the lock until the last of their leases
+-- ends.
 local function write_together(lock, holders, state, token, holder)
   state.together[token] = holder
   local left = keep_ms(last_end(state) - now)
@@ -75,8 +75,8 @@ local function write_together(lock, holders, state, token, holder)
   redis.call('PEXPIRE', holders, left)
 end
 
--- admit gives the lock to a token for that many milliseconds. inbox is '-' if its owner hears of it
--- from the reply. It may delete the holders: the script has seen by then that they are a hash.
+-- admit grants the lock to a token for ms milliseconds. inbox is '-' if the owner learns of it from
+-- the reply. It may delete the holders: the script has checked by then that they are a hash.
 local function admit(lock, fences, holders, state, token, want, ms, inbox)
   mint(fences, state, token, inbox, want.ttl)
   if state.kind == '' then
@@ -97,32 +97,33 @@ local function drop(queue, waiters, token)
   redis.call('HDEL', waiters, token)
 end
 
--- set_aside takes a waiter out of the line and keeps its place, until it would lose that.
+-- set_aside takes a waiter out of the order and keeps its place, until the waiter would lose it.
 local function set_aside(queue, token, want)
   redis.call('ZADD', queue, '-' .. integer(want.till), token)
 end
 
--- reaches tells a process, and whether it listens, where Redis can tell (`counts`).
+-- reaches notifies a process, and reports whether it listens; true if Redis cannot count listeners
+-- (`counts` is false).
 local function reaches(channel, message, counts)
   return redis.call('PUBLISH', channel, message) > 0 or not counts
 end
 
--- invitation tells a waiter that the lock is about to be his: 'token fence since look'.
+-- invitation returns the message that hands the lock to a waiter: 'token fence since look'.
 local function invitation(token, want, state)
   return table.concat({token, upcoming(state), integer(now), want.look}, ' ')
 end
 
--- most is how many waiters one call sets aside or serves. Where there are more the next call goes
--- on.
+-- most is the number of waiters that one call sets aside or serves. The next call goes on with the
+-- others.
 local most = 10000
 
--- hand_over gives the lock to those at the head of the line, as far as there is room, each for the
--- claim window, within which it has to ask for its grant. Set aside are waiters whose process does
--- not listen, those of a process that has let a window pass since they looked, and those that have
--- not looked for seven windows, and seven seconds at least. One of them asked is enough for all of
--- a process. me is the token of the caller, who needs no message; own is the caller's inbox:
--- waiters of that process have their whole grant at once, and are returned with their fences. The
--- second result reports whether a waiter is left whose turn it is before any newcomer's.
+-- hand_over gives the lock to the first waiters of the queue, as far as there is room, each for the
+-- claim window, within which it has to ask for its grant. It sets aside waiters whose process does
+-- not listen, those of a process that has missed a window since they polled, and those that have
+-- not polled for seven windows, at least seven seconds. One message shows this for all waiters of a
+-- process. me is the token of the caller, which needs no message. own is the caller's inbox:
+-- waiters of that process get their whole grant at once, and are returned with their fences. The
+-- second result reports whether a waiter remains whose turn comes before any newcomer's.
 local function hand_over(lock, fences, queue, waiters, holders, state, me, own, window, counts, patience)
   local told, gone, lapsed = {}, {}, state.kind == '' and state.last.inbox
   local since, silence = tonumber(state.last.since), math.max(7 * window, 7000)
@@ -160,7 +161,7 @@ local function hand_over(lock, fences, queue, waiters, holders, state, me, own, 
   return told, true
 end
 
--- withdraw takes the lock from a token that holds it with others.
+-- withdraw takes the lock from one of its joint holders.
 local function withdraw(lock, holders, state, token)
   redis.call('HDEL', holders, token)
   state.used = state.used - state.together[token].permits

@@ -1,12 +1,12 @@
--- pool: the head of a worker-id pool. The pool is a hash: its field 'pool' is the head, and there
--- is one field 's:<worker id>' for every worker id that was ever granted (lib/slot). The head is
--- one text, 'layout epoch datacenter bits ttl records next fence incarnation quarantine longest': a
--- word that is empty is written as '-', and a number that there is none of as 0. It is one field
--- because each field that a script reads or writes costs the server time. layout, epoch,
--- datacenter, bits, ttl: what the pool is; layout is '' until the first grant fixes them. records:
--- how many slot records belong there. next: no id below it was never granted. fence: the last one.
--- incarnation: the life of the server that wrote last. quarantine: until when nothing is granted.
--- longest: the longest ttl that any process which uses the pool allows; 0: none has said so.
+-- pool: the head of a worker-id pool. The pool is a hash: its field 'pool' is the head, and every
+-- worker id that was ever granted has a field 's:<worker id>' (lib/slot). The head is one text,
+-- 'layout epoch datacenter bits ttl records next fence incarnation quarantine longest', with '-'
+-- for an empty word and 0 for a missing number. It is one field because each field that a script
+-- reads or writes costs the server time. layout, epoch, datacenter, bits, ttl: the pool's shape and
+-- window; layout is '' until the first grant fixes them. records: the number of slot records.
+-- next: every id below it was granted at some time. fence: the last one. incarnation: that of the
+-- server that wrote last. quarantine: until when nothing is granted. longest: the longest ttl that
+-- any process using the pool allows; 0: not known.
 local function full(word)
   return word == '-' and '' or word
 end
@@ -15,8 +15,8 @@ local function dash(word)
   return word == '' and '-' or word
 end
 
--- read_pool returns what is there of a pool, which may be nothing; whether all of it is there; and
--- whether nothing at all is. A head that cannot be read is not there.
+-- read_pool returns the stored part of a pool, which may be empty, and reports whether it is
+-- complete, and whether it is entirely missing. A head that cannot be read counts as missing.
 local function read_pool(key)
   local head = redis.call('HGET', key, 'pool')
   local slots = redis.call('HLEN', key) - (head and 1 or 0)

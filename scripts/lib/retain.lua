@@ -1,4 +1,4 @@
--- retain: keeps a record at least `ms` longer than now; never shortens what it has.
+-- retain: keeps a record for at least `ms` milliseconds from now; it never shortens a TTL.
 local function keep_for(key, ms)
   if redis.call('PTTL', key) < tonumber(ms) then
     redis.call('PEXPIRE', key, ms)

@@ -1,6 +1,6 @@
 -- slot_names: the names of a worker-id slot (lib/slot), in a hash beside the pool: 'n:<nonce>' and,
--- where it has one, 'i:<identity>'. name_slot makes a slot known by its nonce and identity, in
--- place of those that it had before, if it had. Names that stand for another slot by now stay.
+-- with an identity, 'i:<identity>'. name_slot sets a slot's nonce and identity and removes its
+-- earlier ones. Names that belong to another slot by now stay.
 local function name_slot(names, id, nonce, identity, old_nonce, old_identity)
   if old_nonce then
     local gone, other = 'n:' .. old_nonce, 'i:' .. old_identity

@@ -2,19 +2,23 @@
 -- Uses   clock integer incarnation pool
 -- KEYS   [1] the pool (hash, see lib/pool)
 -- ARGV   [1] first worker id  [2] how many
--- Reply  {'unknown'} | {'ok', layout, epoch, datacenter, width, ttl, slots ever used, wait, now,
---        record…} one record a slot in order, as lib/slot writes it, '' for one that was never
---        used; wait is the remaining quarantine
+-- Reply  {'unknown'} | {'quarantined', wait} the pool waits and has no layout yet
+--        | {'ok', layout, epoch, datacenter, width, ttl, slots ever used, wait, now, record…} one
+--        record a slot in order, as lib/slot writes it, '' for one that was never used; wait is
+--        the remaining quarantine
 -- Units  width in bits; ttl and wait in milliseconds; times and epoch in milliseconds since 1970 of
 --        this server
 -- Effect none
 local pool, complete = read_pool(KEYS[1])
-if pool.layout == '' then
+local wait = math.max(pool.quarantine - now, 0)
+if pool.layout == '' and wait == 0 then
   return {'unknown'}
 end
-local wait = math.max(pool.quarantine - now, 0)
 if not complete or pool.incarnation ~= incarnation() then
   wait = math.max(wait, pool.ttl, pool.longest)
+end
+if pool.layout == '' then
+  return {'quarantined', integer(wait)}
 end
 local reply = {'ok', pool.layout, pool.epoch, pool.datacenter, pool.bits, integer(pool.ttl), integer(pool.records), integer(wait), integer(now)}
 local first = tonumber(ARGV[1])

@@ -290,9 +290,14 @@ func TestWorkerGetShowsAPageOfTheRing(t *testing.T) {
 func TestWorkerGetTellsWhatIsLeftOfAQuarantine(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		word(t, b.acquire(lease{nonce: "n1", newPools: "wait"}), "quarantined", 1)
-		// whatever it was, nobody knows it
-		want(t, b.run(scripts.WorkerGet, poolKeys[:1], 0, 10), "unknown")
+		// it has no layout yet, and waits
+		waits := b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)
+		word(t, waits, "quarantined", 1)
+		if left := number(t, waits[1]); left <= 0 || left > number(t, b.head()["quarantine"]) {
+			t.Errorf("worker_get of a pool that waits without a layout: got %q", waits)
+		}
 		b.do("FLUSHALL")
+		want(t, b.run(scripts.WorkerGet, poolKeys[:1], 0, 10), "unknown")
 		b.lease(lease{nonce: "n1"})
 		b.setHead("incarnation", strings.Repeat("0a", 20))
 		reply := b.run(scripts.WorkerGet, poolKeys[:1], 0, 10)

@@ -243,8 +243,8 @@ func (s *Server) listPools(c echo.Context) error {
 	page := wire.WorkerPools{Pools: []wire.WorkerPool{}}
 	for _, pool := range names {
 		ring, err := s.pools.Ring(c.Request().Context(), pool, 0, 1)
-		if errors.Is(err, workerlease.ErrUnknown) {
-			continue // it is listed and lost
+		if errors.Is(err, workerlease.ErrUnknown) || errors.Is(err, workerlease.ErrQuarantined) {
+			continue // it is listed and lost, and may wait for its first grant
 		}
 		if err != nil {
 			return err

@@ -293,3 +293,16 @@ func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
 	wantDetail(t, g.as(t, "admin", "PUT", "/worker/new?replace=yes", ""), wire.InvalidRequest, "replace", "true or false")
 	checkProblem(t, g.as(t, "use", "PUT", "/worker/new?replace=true", `{"layout":"41/5/7"}`), wire.Forbidden)
 }
+
+// A pool that waits and has no layout yet is neither missing nor an obstacle to the list.
+func TestPoolThatWaitsForItsFirstGrantSaysHowLong(t *testing.T) {
+	store := storetest.Open(t, redisstore.Config{URL: redistest.Start(t).URL()})
+	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait, LongestTTL: time.Hour}})
+	checkProblem(t, s.do(t, "GET", "/worker/early", ""), wire.NotFound)
+	checkProblem(t, s.do(t, "POST", "/worker/early", ""), wire.PoolQuarantined)
+	a := s.do(t, "GET", "/worker/early", "")
+	checkProblem(t, a, wire.PoolQuarantined)
+	a.wantRetryAfter(t, 1, 3601)
+	page := must[wire.WorkerPools](t, s, 200, "GET", "/worker", "")
+	expect.Equal(t, "pools that have a shape", page.Pools, []wire.WorkerPool{})
+}

@@ -269,9 +269,14 @@ func (g *guard) kill() {
 	_ = syscall.Kill(-g.group, syscall.SIGKILL)
 }
 
-// passed are the signals that go on to the command.
+// passed are the signals that go on to the command. SIGHUP stays ignored where it is, as under
+// nohup, and so it is for the command. It has to be called before they are caught.
 func passed() []os.Signal {
-	return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // readReports reads a guard's reports until it ends.

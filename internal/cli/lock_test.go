@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -111,7 +112,7 @@ func TestLockRunPassesSignalsOn(t *testing.T) {
 	for _, row := range []struct {
 		signal syscall.Signal
 		trap   string
-	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGHUP, "HUP"}, {syscall.SIGUSR1, "USR1"}, {syscall.SIGUSR2, "USR2"}} {
+	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGHUP, "HUP"}, {syscall.SIGQUIT, "QUIT"}, {syscall.SIGUSR1, "USR1"}, {syscall.SIGUSR2, "USR2"}} {
 		t.Run(row.trap, func(t *testing.T) {
 			r := runLocked(t, []string{"--server", p.banner.URL}, nil, `trap 'echo got; exit 42' `+row.trap+`; echo ready; while :; do sleep 0.05; done`)
 			r.ready()
@@ -120,6 +121,32 @@ func TestLockRunPassesSignalsOn(t *testing.T) {
 			}
 			r.exits(42)
 			expect.Contains(t, "stdout of the command after SIG"+row.trap, r.stdout.String(), "got")
+		})
+	}
+}
+
+// nohup has SIGHUP ignored, by lock run and worker run as well as by their commands, which outlive
+// the terminal.
+func TestCommandUnderNohupOutlivesTheTerminal(t *testing.T) {
+	t.Parallel()
+	p := serve(t)
+	const script = `echo ready; while [ ! -e "$0" ]; do sleep 0.05; done; exit 42`
+	for _, args := range [][]string{
+		{"lock", "run", "--ttl", "1h", "--server", p.banner.URL, "deploy", "--"},
+		{"worker", "run", "--server", p.banner.URL, "orders", "--"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			proceed := filepath.Join(t.TempDir(), "proceed")
+			line := append([]string{"-c", `trap '' HUP; exec "$0" "$@"`, os.Args[0]}, append(args, "sh", "-c", script, proceed)...)
+			r := startCommand(t, exec.Command("sh", line...))
+			r.ready()
+			if err := r.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				t.Fatalf("sending SIGHUP: %v", err)
+			}
+			if err := os.WriteFile(proceed, nil, 0o600); err != nil {
+				t.Fatalf("letting the command go on: %v", err)
+			}
+			r.exits(42)
 		})
 	}
 }

@@ -136,8 +136,13 @@ type running struct {
 // start starts the program as a process of its own.
 func start(t testing.TB, args ...string) *running {
 	t.Helper()
-	r := &running{t: t, stderr: &logtest.Text{}, stdout: &logtest.Text{}, ended: make(chan struct{})}
-	r.cmd = exec.Command(os.Args[0], args...)
+	return startCommand(t, exec.Command(os.Args[0], args...))
+}
+
+// startCommand starts the program by a command of its own.
+func startCommand(t testing.TB, cmd *exec.Cmd) *running {
+	t.Helper()
+	r := &running{t: t, cmd: cmd, stderr: &logtest.Text{}, stdout: &logtest.Text{}, ended: make(chan struct{})}
 	r.cmd.Env = append(os.Environ(), asProgram+"=1")
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
 	r.cmd.WaitDelay = 10 * time.Second
@@ -160,7 +165,7 @@ func (r *running) code() int {
 	r.t.Helper()
 	select {
 	case <-r.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		r.t.Fatalf("it runs on: %s", r.stderr)
 	}
 	return r.cmd.ProcessState.ExitCode()

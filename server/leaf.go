@@ -86,8 +86,7 @@ func (s *Server) leafSegment(c echo.Context) error {
 	case errors.Is(err, segment.ErrClosed):
 		return s.leafException(c, leafNotReady)
 	}
-	s.logDoor(c, err)
-	return s.leafException(c, leafEmpty)
+	return s.leafNone(c, err, leafEmpty)
 }
 
 func (s *Server) leafSnowflake(c echo.Context) error {
@@ -101,8 +100,7 @@ func (s *Server) leafSnowflake(c echo.Context) error {
 	}
 	var ids [1]snowflake.ID
 	if _, err := s.stamper.Stamp(c.Request().Context(), s.config.Leaf.pool(), ids[:]); err != nil {
-		s.logDoor(c, err)
-		return s.leafException(c, leafNotReady)
+		return s.leafNone(c, err, leafNotReady)
 	}
 	s.metrics.IDs("snowflake", 1)
 	return javaText(c, ids[0].String())
@@ -131,6 +129,14 @@ func (s *Server) leafDecode(c echo.Context) error {
 		strconv.FormatInt(at, 10) + time.UnixMilli(at).Format("(2006-01-02 15:04:05.000)"),
 		strconv.FormatInt(id>>12&1023, 10), strconv.FormatInt(id&4095, 10),
 	})
+}
+
+// leafNone is the answer without an id where one may come later. Leaf says no time to wait; a
+// client that looks for Retry-After finds it.
+func (s *Server) leafNone(c echo.Context, err error, id int) error {
+	s.logDoor(c, err)
+	problemOf(err).SetRetryAfter(c.Response().Header())
+	return s.leafException(c, id)
 }
 
 // leafException is how Leaf says that it has no id.

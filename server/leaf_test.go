@@ -137,7 +137,11 @@ func TestLeafsSnowflakeDoorWithoutALease(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
 	quarantined := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait}})
-	wantDoor(t, quarantined.do(t, "GET", "/api/snowflake/get/k", ""), 500, javaJSON, leafError("/api/snowflake/get/k", -1))
+	waits := quarantined.do(t, "GET", "/api/snowflake/get/k", "")
+	wantDoor(t, waits, 500, javaJSON, leafError("/api/snowflake/get/k", -1))
+	if seconds, err := strconv.Atoi(waits.header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 31 {
+		t.Errorf("Retry-After of a pool in quarantine: got %q, want 1 to 31 seconds", waits.header.Get("Retry-After"))
+	}
 	s := serve(t, server.Config{Store: store, Leaf: server.LeafDoor{Pool: "shared"}})
 	other := serve(t, server.Config{Store: store}) // which does not know what the pool is for
 	must[wire.WorkerPool](t, other, 201, "PUT", "/worker/shared", `{"layout":"41/5/5/12"}`)

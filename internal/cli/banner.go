@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/workerlease"
 )
 
 // started is what serve tells when it is ready.
@@ -22,7 +25,10 @@ type started struct {
 	Warnings   []string `json:"warnings,omitempty"` // what others than this machine can do
 	Hazards    []string `json:"hazards,omitempty"`  // settings of the Redis under which it loses state by itself
 	Problem    string   `json:"problem,omitempty"`  // why the store does not answer now
-	Version    string   `json:"version"`
+	// how long nothing is granted of a worker-id pool that the store does not know; 0 = it is taken
+	// for new
+	NewPoolWait int64  `json:"new_pool_wait_ms,omitempty"`
+	Version     string `json:"version"`
 }
 
 // servedAt is where a service listens.
@@ -39,6 +45,9 @@ func (p *program) banner(ctx context.Context, c *config, store *redisstore.Store
 	}
 	for _, missing := range c.exposed() {
 		s.Warnings = append(s.Warnings, "insecure: other machines can reach this service; "+missing)
+	}
+	if c.unknownPools() == workerlease.Wait {
+		s.NewPoolWait = (cmp.Or(c.workerLongest, workerlease.DefaultTTL) + cmp.Or(c.clockSkew, workerlease.DefaultSkew)).Milliseconds()
 	}
 	if err := store.Ping(ctx); err != nil {
 		s.Problem = err.Error()
@@ -58,6 +67,10 @@ func (s started) people(c *config) string {
 	fmt.Fprintf(&b, "  store       %s  %s\n", s.Store, strings.TrimPrefix(s.Address, "embedded:"))
 	fmt.Fprintf(&b, "  durability  %s\n", s.Durability)
 	fmt.Fprintf(&b, "  access      %s\n", s.Access)
+	if s.NewPoolWait > 0 {
+		fmt.Fprintf(&b, "  worker ids  a pool that this Redis does not know waits for %v, in case it was lost:\n"+
+			"              `coatcheck worker create POOL` says that it is new; if it was lost, ids can then come twice\n", time.Duration(s.NewPoolWait)*time.Millisecond)
+	}
 	for _, warning := range append(s.Warnings, s.Hazards...) {
 		fmt.Fprintf(&b, "  WARNING     %s\n", warning)
 	}

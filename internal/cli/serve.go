@@ -136,11 +136,18 @@ func (c *config) locks() lock.Config {
 
 // workers is the part of the configuration that package workerlease takes.
 func (c *config) workers() workerlease.Config {
-	newPools := workerlease.NewPools(c.newPools)
-	if embedded := c.redis == "" || c.redis == "embedded:"; newPools == "" && (c.dev || embedded) {
-		newPools = workerlease.Trust
+	return workerlease.Config{NewPools: c.unknownPools(), Skew: c.clockSkew, Cooldown: c.workerCooldown, LongestTTL: c.workerLongest, Pools: c.pools}
+}
+
+// unknownPools is what a worker-id pool is that the store knows nothing of.
+func (c *config) unknownPools() workerlease.NewPools {
+	switch {
+	case c.newPools != "":
+		return workerlease.NewPools(c.newPools)
+	case c.dev || c.redis == "" || c.redis == "embedded:":
+		return workerlease.Trust
 	}
-	return workerlease.Config{NewPools: newPools, Skew: c.clockSkew, Cooldown: c.workerCooldown, LongestTTL: c.workerLongest, Pools: c.pools}
+	return workerlease.Wait
 }
 
 // quota is what one principal may have in the store.

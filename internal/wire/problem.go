@@ -135,6 +135,13 @@ func NewProblem(code Code, detail string) Problem {
 	return Problem{Type: "/problems/" + string(code), Title: kind.Title, Status: kind.Status, Detail: detail, Code: code, Retryable: kind.Retryable}
 }
 
+// SetRetryAfter sets the header Retry-After, in whole seconds rounded up, if the wait is known.
+func (p Problem) SetRetryAfter(header http.Header) {
+	if p.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
+	}
+}
+
 // Write answers with the problem. The instance is the request id that the answer's X-Request-Id
 // header already holds.
 func (p Problem) Write(w http.ResponseWriter) {
@@ -142,9 +149,7 @@ func (p Problem) Write(w http.ResponseWriter) {
 	if id := header.Get("X-Request-Id"); id != "" {
 		p.Instance = "urn:request:" + id
 	}
-	if p.RetryAfter > 0 {
-		header.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
-	}
+	p.SetRetryAfter(header)
 	header.Set("Content-Type", "application/problem+json")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")

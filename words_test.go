@@ -70,7 +70,7 @@ var openHits = map[string]int{
 	"internal/wire":            31,
 	"metrics":                  2,
 	"redisstore":               24,
-	"scripts": 11,
+	"scripts":                  11,
 	"server":                   57,
 	"workerlease":              9,
 }

@@ -74,13 +74,13 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 		{nil, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
 		{[]string{"--redis="}, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
 		{[]string{"--data-dir", "d", "--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
-		{[]string{"--redis", "redis://h"}, workerlease.Config{NewPools: "", Skew: time.Second}, "default"},
+		{[]string{"--redis", "redis://h"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
 		{[]string{"--redis", "redis://h", "--dev"}, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
 		{[]string{"--redis", "redis://h", "--dev", "--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
 		{[]string{"--redis", "redis+cluster://h", "--new-pools", "trust", "--clock-skew", "250ms", "--worker-cooldown", "2h", "--id-pool", "orders"},
 			workerlease.Config{NewPools: workerlease.Trust, Skew: 250 * time.Millisecond, Cooldown: 2 * time.Hour}, "orders"},
-		{[]string{"--redis", "redis://h", "--worker-longest-ttl", "10m"}, workerlease.Config{Skew: time.Second, LongestTTL: 10 * time.Minute}, "default"},
-		{[]string{"--redis", "redis://h", "--id-pool=", "--worker-cooldown=0s"}, workerlease.Config{NewPools: "", Skew: time.Second}, ""},
+		{[]string{"--redis", "redis://h", "--worker-longest-ttl", "10m"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second, LongestTTL: 10 * time.Minute}, "default"},
+		{[]string{"--redis", "redis://h", "--id-pool=", "--worker-cooldown=0s"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, ""},
 	} {
 		command := &cobra.Command{}
 		l := bindFlags(command.Flags())

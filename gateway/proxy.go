@@ -15,7 +15,11 @@ import (
 	"github.com/coatcheck/coatcheck/idempotency"
 )
 
-const fenceHeader = "Idempotency-Fence"
+// What the upstream is told of the attempt that a request is.
+const (
+	fenceHeader     = "Idempotency-Fence"
+	operationHeader = "Idempotency-Operation"
+)
 
 // proxy passes requests to the upstream over a transport.
 func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
@@ -67,6 +71,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	}
 	if attempt, isGuarded := idempotency.FromContext(p.In.Context()); isGuarded {
 		p.Out.Header.Set(fenceHeader, strconv.FormatInt(attempt.Fence, 10))
+		p.Out.Header.Set(operationHeader, attempt.Operation)
 		once(p)
 	}
 	p.Out = p.Out.WithContext(httptrace.WithClientTrace(p.Out.Context(), &httptrace.ClientTrace{
@@ -93,7 +98,7 @@ func (g *Gateway) forwarded(p *httputil.ProxyRequest) {
 }
 
 // written are the headers that the gateway writes itself.
-var written = []string{fenceHeader, requestIDHeader, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+var written = []string{fenceHeader, operationHeader, requestIDHeader, "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // framing are the headers that say where a request ends and for whom it is. net/http writes them.
 var framing = []string{"Content-Length", "Transfer-Encoding", "Trailer", "Host", "Connection", "Expect"}

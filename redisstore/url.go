@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -78,12 +79,24 @@ func parseStandalone(text string) (target, error) {
 	}
 	server, err := redis.ParseURL(text)
 	if err != nil {
-		return target{}, fmt.Errorf("redis URL: %w", err)
+		return target{}, cmp.Or(wrongParameter(parsed), fmt.Errorf("redis URL: %w", err))
 	}
 	if server.DB < 0 {
 		return target{}, errors.New("redis URL: the database is not a number from 0")
 	}
 	return target{mode: Standalone, address: parsed.Scheme + "://" + server.Addr, server: server}, nil
+}
+
+// wrongParameter names the parameter whose value go-redis cannot read, and quotes nothing of it, as
+// go-redis does: a value at the wrong place may be a password. nil = it can read all of them.
+func wrongParameter(parsed *url.URL) error {
+	for name, values := range parsed.Query() {
+		alone := url.URL{Scheme: "redis", Host: "h", RawQuery: url.Values{name: values}.Encode()}
+		if _, err := redis.ParseURL(alone.String()); err != nil {
+			return fmt.Errorf("redis URL: the value of parameter %s is not of its kind", name)
+		}
+	}
+	return nil
 }
 
 var databaseForm = regexp.MustCompile(`^/?[0-9]{0,6}/?$`)

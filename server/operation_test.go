@@ -85,7 +85,17 @@ func TestSettlementIsTiedToWhoAndWhyInEventsAndLog(t *testing.T) {
 		checkProblem(t, g.as(t, caller, "GET", "/token?state=in-doubt", ""), wire.Forbidden)
 		checkProblem(t, g.as(t, caller, "POST", "/operation/"+operation+"/settle", `{"outcome":"refused"}`), wire.Forbidden)
 	}
+	events := g.listen(t, g.bearer("admin")...)
+	events.until("hello")
 	g.as(t, "admin", "POST", "/operation/"+operation+"/settle", `{"outcome":"refused","reason":"ticket 8"}`).wantStatus(t, 204)
+	for {
+		event, _ := events.event()
+		if event.Kind != "operation.settled" {
+			continue // a refusal of before
+		}
+		expect.Equal(t, "the event of the settlement", []string{event.Operation, event.Outcome, event.By, event.Reason}, []string{operation, "refused", "admin", "ticket 8"})
+		break
+	}
 	line := g.logLine(t, "an operation in doubt was settled", operation)
 	expect.Contains(t, "the line of the log", line, `outcome=refused`, `by=`, `reason="ticket 8"`)
 	if strings.Contains(g.log.String(), token) {

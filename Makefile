@@ -50,12 +50,11 @@ $(TESTRUN): $(wildcard tools/testrun/*.go tools/testrun/go.*)
 	cd tools/testrun && $(GO) build -o ../../$@ .
 
 # What takes longest begins first, so that no core is idle at the end, and two packages more than
-# there are cores run at a time, and as many parallel tests of each, since tests of servers wait for
-# most of their time. The time limit only ends what hangs: a busy machine is the normal case. go vet
-# is part of make check.
+# there are cores run at a time, since tests of servers wait for a third of their time. The time
+# limit only ends what hangs: a busy machine is the normal case. go vet is part of make check.
 test: $(TESTRUN) ## Run the tests: all domains and commands, with the race detector (needs redis-server; ARGS: more flags)
 	@tools/deps test
-	@$(TESTRUN) -race -plain=$(PLAIN) -count=1 -vet=off -p $(ATONCE) -parallel $(ATONCE) -timeout 60m $(ARGS) $(LONGEST) ./...
+	@$(TESTRUN) -race -plain=$(PLAIN) -count=1 -vet=off -p $(ATONCE) -timeout 60m $(ARGS) $(LONGEST) ./...
 
 check: deps $(TESTRUN) ## Run everything else: linter, fuzzing, browser, SQL servers, examples, bench, chaos, licences, deploy
 	@tools/check

@@ -236,7 +236,6 @@ func unfinished(path, more string, length int) string {
 var largeHeader = "X-Large: " + strings.Repeat("a", 60_000) + "\r\n"
 
 func TestMemoryUnderAttackStaysWithinThePod(t *testing.T) {
-	t.Parallel()
 	program := buildProgram(t)
 	service := startTarget(t, program, "serve")
 	const form = "Content-Type: application/x-www-form-urlencoded\r\n"
@@ -254,7 +253,6 @@ func TestMemoryUnderAttackStaysWithinThePod(t *testing.T) {
 }
 
 func TestMemoryUnderAttackByTLSStaysWithinThePod(t *testing.T) {
-	t.Parallel()
 	own := certify(t, "localhost")
 	service := startTarget(t, buildProgram(t), "serve", "--tls-cert", own.cert, "--tls-key", own.key)
 	service.secure = &tls.Config{RootCAs: own.pool(t), ServerName: "localhost", MinVersion: tls.VersionTLS12}
@@ -272,7 +270,6 @@ func TestMemoryUnderAttackByTLSStaysWithinThePod(t *testing.T) {
 }
 
 func TestMemoryOfTheGatewayUnderAttackStaysWithinThePod(t *testing.T) {
-	t.Parallel()
 	program := buildProgram(t)
 	page := strings.Repeat("a", 1<<20)
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

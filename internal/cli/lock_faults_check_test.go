@@ -104,7 +104,6 @@ func (c *rival) toldBeforeFree(r *running) {
 // Each row is a way of losing what keeps the lock. The command, and what it has started, deaf to
 // SIGTERM, must be gone before another can have the lock.
 func TestCommandNeverRunsBesideTheNextHolder(t *testing.T) {
-	t.Parallel()
 	service := func(t *testing.T, redis *redistest.Server) *process {
 		t.Helper()
 		return serveProcess(t, "--redis", redis.URL())
@@ -157,7 +156,6 @@ func TestCommandNeverRunsBesideTheNextHolder(t *testing.T) {
 }
 
 func TestCommandUnderALockNeverOutlivesThoseWhoWatchIt(t *testing.T) {
-	t.Parallel()
 	eachWatcherFault(t, func(t *testing.T) (*running, *process, func()) {
 		redis := redistest.Start(t)
 		c := startRival(t, redis)

@@ -11,11 +11,11 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 )
 
-// With default settings, payments that take twice as long as the ten seconds that a stop once waited
+// With default settings, payments that take longer than the ten seconds that a stop once waited
 // for.
 func TestOrdinaryRestartLeavesNoPaymentInDoubt(t *testing.T) {
 	t.Parallel()
-	const long = 20 * time.Second
+	const long = 12 * time.Second
 	redis := redistest.Start(t)
 	begun := make(chan struct{}, 1)
 	upstream := newTill(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -23,7 +23,6 @@ import (
 // Each row is a way of losing what grants the lease. The command that ran under it, and what it has
 // started, deaf to SIGTERM, must be gone before its window ends by the server's clock.
 func TestCommandNeverOutlivesItsWindow(t *testing.T) {
-	t.Parallel()
 	for _, row := range []struct {
 		name  string
 		begin func(t *testing.T) (flags []string, fault func())
@@ -136,7 +135,6 @@ func (o *onlooker) end() {
 func (o *onlooker) heldUp() time.Duration { return time.Duration(o.worst.Load()) }
 
 func TestCommandNeverOutlivesThoseWhoWatchIt(t *testing.T) {
-	t.Parallel()
 	eachWatcherFault(t, func(t *testing.T) (*running, *process, func()) {
 		p := serveProcess(t)
 		return workerRunBeating(t, []string{"--server", p.banner.URL, "--ttl", "2s"}, "deaf", "fork"), p, nil

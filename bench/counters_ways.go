@@ -17,7 +17,7 @@ import (
 
 // The ways to add to a counter that the counters command compares with coatcheck's.
 const (
-	// Incr; with acknowledgement, INCR and WAIT in one pipeline
+	// Incr; with acknowledgement, INCR and WAIT in one pipeline.
 	goRedisIncr       = "go-redis"
 	goRedisAutoIncr   = "go-redis-auto"              // its automatic pipeline as it comes
 	goRedisDuplexIncr = "go-redis-auto, full duplex" // the same, made for long ways

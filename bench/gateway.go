@@ -23,7 +23,7 @@ const (
 	reverseProxy = "reverse-proxy"         // httputil.ReverseProxy and nothing else
 	pooledProxy  = "reverse-proxy, pooled" // the same with a pool of buffers
 	gatewayOpen  = "gateway"               // the gateway, on a route that is not in its file
-	// the same with its log, a line of JSON for each request, written to the null device
+	// the same with its log, a line of JSON for each request, written to the null device.
 	gatewayLogging  = "gateway, logging"
 	gatewayGuarding = "gateway, guarded"
 )

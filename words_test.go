@@ -53,7 +53,7 @@ var openHits = map[string]int{
 	"examples/payments":        7,
 	"examples/remote-python":   1,
 	"gateway":                  22,
-	"internal/cli":             39,
+	"internal/cli":             38,
 	"internal/expect":          1,
 	"internal/frontdoor":       8,
 	"internal/health":          1,

@@ -32,7 +32,7 @@ const (
 	claiming
 	beginning // the handler has begun and had no effect
 	acting    // the effect is there, and the handler goes on
-	// the handler has ended: its answer is not recorded, being recorded, or recorded and on its way.
+	// the handler has ended: its answer is unrecorded, being recorded, or recorded and on its way.
 	recording
 	answered // a client has the answer
 	positions

@@ -21,13 +21,13 @@
 //
 // The states of a counter as a process sees it:
 //
-//	unknown ── first call ──▶ opened ── INCRBY ──▶ opened
-//	                           │  ▲
-//	   lower than was seen, or │  │ moved past all values (MovePast), or set
-//	   another incarnation     ▼  │
-//	                         in doubt ── Refuse ──▶ ErrBehind, until it is set
-//	                           │
-//	                           └── everything lost ──▶ ErrHoldOff, until all processes have reported
+//	unknown -- first call --> opened -- INCRBY --> opened
+//	                           |  ^
+//	   lower than was seen, or |  | moved past all values (MovePast), or set
+//	   another incarnation     v  |
+//	                         in doubt -- Refuse --> ErrBehind, until it is set
+//	                           |
+//	                           +-- everything lost --> ErrHoldOff, until all processes have reported
 //
 // # Loss of state
 //

@@ -17,7 +17,7 @@ type Severity int
 const (
 	OK   Severity = iota // as it should be
 	Note                 // worth knowing, or not to be seen
-	// Warning means that a promise is weaker than it could be, or is broken by a fault that happens.
+	// Warning means that a promise is weaker than it could be, or that a likely fault breaks it.
 	Warning
 	Critical // a promise is broken now, or by the next restart; or nothing works
 )

@@ -37,11 +37,11 @@
 //
 // The states of a store with a data directory:
 //
-//	Open ── state.json clean, or of this boot ──▶ serving, same incarnation ── Close ──▶ clean
-//	  │                               ▲        │
-//	  ├── unclean ── new incarnation, │        ├── disk fails ──▶ MISCONF until a restart
-//	  │              counters jump ───┘        └── killed ──▶ not clean, of this boot
-//	  └── damaged ──▶ ErrCorrupt; in use ──▶ ErrInUse
+//	Open -- state.json clean, or of this boot --> serving, same incarnation -- Close --> clean
+//	  |                               ^        |
+//	  +-- unclean -- new incarnation, |        +-- disk fails --> MISCONF until a restart
+//	  |              counters jump ---+        +-- killed --> not clean, of this boot
+//	  +-- damaged --> ErrCorrupt; in use --> ErrInUse
 //
 // # The data directory
 //

@@ -5,10 +5,10 @@
 //
 // A token is one record in Redis. Using it changes its state and never deletes it:
 //
-//	issued ──claim──▶ claimed(owner, fence, fingerprint, lease) ──complete──▶ completed(answer)
-//	   ▲                 │      │ lease lapsed
-//	   └──── release ────┘      ▼
-//	 (it never began)        in doubt ──late owner completes──▶ completed
+//	issued --claim--> claimed(owner, fence, fingerprint, lease) --complete--> completed(answer)
+//	   ^                 |      | lease lapsed
+//	   +---- release ----+      v
+//	 (it never began)        in doubt --late owner completes--> completed
 //
 // # Promises
 //

@@ -9,13 +9,13 @@
 //
 // The states of a tag, and the events that lead from one to the next:
 //
-//	unknown ── first draw ──▶ fetching ── range ──▶ drawing ── a tenth used ──▶ drawing, next is fetched
-//	   ▲                         │                     ▲                           │
-//	   │◀── no such tag ─────────┘                     │◀── end of the range ──────┤ next is ready
-//	   │                                               │                           │
-//	   │◀── idle, or its place is needed ──────────────┤◀── range ── starved ◀─────┘ next is not ready
-//	                                                                    │
-//	                                                                    └─▶ error of the source, or of the context
+//	unknown -- first draw --> fetching -- range --> drawing -- a tenth used --> next is fetched
+//	   ^                         |                     ^                           |
+//	   |<-- no such tag ---------+                     |<-- end of the range ------+ next is ready
+//	   |                                               |                           |
+//	   |<-- idle, or its place is needed --------------+<-- range -- starved <-----+ next is not ready
+//	                                                                    |
+//	                                                                    +-> the source's error
 //
 // # Promises
 //

@@ -32,7 +32,7 @@ const (
 	Renewed       = holder.Renewed       // its window was moved
 	RenewalFailed = holder.RenewalFailed // it was not, and it is not known to be lost: Err says why
 	Lost          = holder.Lost          // it is held no longer: Err says why
-	// Released means that it was given back. If Err is set, that failed and it ends with its window.
+	// Released means that it was given back. If Err is set, that failed: it ends with its window.
 	Released = holder.Released
 )
 

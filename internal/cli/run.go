@@ -47,7 +47,7 @@ type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// Main runs the program with the arguments, the environment, the standard streams and the signals of
+// Main runs the program with the arguments, environment, standard streams and signals of
 // the process, and returns the exit code: 0 done, 1 failed, 2 wrong usage, 75 try again later, or
 // that of the command which it ran. It is called once.
 func Main() (code int) {

@@ -15,7 +15,7 @@ const (
 	// says why.
 	RenewalFailed Kind = "renewal-failed"
 	Lost          Kind = "lost" // it is held no longer: Err says why
-	// Released means that it was given back. If Err is set, that failed and it ends with its window.
+	// Released means that it was given back. If Err is set, that failed: it ends with its window.
 	Released Kind = "released"
 )
 

@@ -81,7 +81,7 @@ var layers = map[string][]string{
 	"internal/wire":      {},
 
 	"internal/requestlog": {},
-	// whoever makes spans takes a tracer; this one place sends them
+	// a package that makes spans takes a tracer; this one place sends them
 	"internal/tracing": {"redisstore"},
 
 	"internal/stamper": {"internal/holder", "internal/share", "redisstore", "snowflake", "workerlease"},

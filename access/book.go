@@ -181,8 +181,8 @@ func (b *Book) readStoreLocked(ctx context.Context) error {
 	return nil
 }
 
-// Key finds who shows a key: [ErrBadKey], [ErrExpired] or [ErrNotRead] if nobody does whom this
-// service knows.
+// Key finds who shows a key: [ErrBadKey], [ErrExpired] or [ErrNotRead] if the key belongs to no
+// caller that this service knows.
 func (b *Book) Key(text string) (Caller, error) {
 	key, err := ParseKey(text)
 	if err != nil {
@@ -202,7 +202,7 @@ func (b *Book) Has(id string) bool {
 }
 
 // Certificate finds whose a client certificate is. It must have been verified. ok is false for one
-// that is nobody's.
+// that belongs to no caller.
 func (b *Book) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
 	return b.set.Load().certificate(of)
 }

@@ -4,7 +4,7 @@
 // What holds:
 //
 //   - A key's secret has 256 random bits and is stored nowhere: records have its SHA-256. A slow
-//     hash would add nothing: it is made for what people choose and can be guessed, and nobody
+//     hash would add nothing: it is made for what people choose and can be guessed, and no one
 //     tries 2^255 secrets, however fast. It would make each request slow instead.
 //   - A wrong secret is compared in constant time, and an id that there is not costs the same as
 //     one with a wrong secret.
@@ -18,5 +18,5 @@
 //     server counts by itself.
 //
 // What does not: a key that was refused here can still be at work in a request that began before;
-// and whoever can write to the Redis, or to the file, can give themselves any right.
+// and a process that can write to the Redis, or to the file, can give themselves any right.
 package access

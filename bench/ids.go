@@ -41,7 +41,7 @@ type idSide struct {
 }
 
 // idsCommand measures what an id costs, how close a generator comes to its layout's limit and at
-// what price, and what it costs while nobody wants an id.
+// what price, and what it costs while no id is wanted.
 func idsCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ids", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 15, "rounds, in each of which every side is measured once for each number of callers")

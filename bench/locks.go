@@ -131,8 +131,8 @@ func (m *lockMatch) rows(what, unit string, ways []string, values map[string][][
 	}
 }
 
-// pairs measures acquiring and releasing where nobody else wants the lock. Each client is there for
-// its own span alone: others that are open and idle disturb it.
+// pairs measures acquiring and releasing where no other client wants the lock. Each client is there
+// for its own span alone: others that are open and idle disturb it.
 func (m *lockMatch) pairs(ctx context.Context) error {
 	ways := []string{bareTrips, coatcheck, redislockWay, redsyncWay, rueidislockIt}
 	for _, callers := range []int{1, inFlight} {

@@ -56,7 +56,7 @@ func startRedis(ctx context.Context) (*redisServer, error) {
 	}
 }
 
-// freePort finds a port that nobody has. Somebody else may be quicker to take it; then redis-server
+// freePort finds a free port. Another process may be quicker to take it; then redis-server
 // ends and says so.
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

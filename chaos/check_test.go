@@ -168,7 +168,7 @@ func (v *verdict) mayNotBeThereYet(a answer) bool {
 }
 
 // nothing judges the answers that say that nothing was done, as long as no other came, and the one
-// behind them: nobody can have the claim then.
+// behind them: no process can have the claim then.
 func (v *verdict) nothing() {
 	n := 0
 	for n < len(v.answers) && slices.Contains([]string{storeUnavailable, upstreamUnavailable}, v.answers[n].code) {

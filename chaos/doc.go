@@ -8,7 +8,7 @@
 //     issued token that Redis has lost never runs again, under either policy.
 //   - Every request ends in time with one of the interface's answers, and one that can be right for
 //     it; only a request to a process that was killed may go without. Every client comes to know:
-//     the handler's answer, or that nobody can know.
+//     the handler's answer, or that it cannot be known.
 //   - What a client is given as the handler's answer is that of a run which had its effect. All
 //     clients of an operation are given the same one, and once it was given, later requests get
 //     nothing else.

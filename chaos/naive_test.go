@@ -15,7 +15,7 @@ import (
 )
 
 // naive guards a handler as many do: a key that expires is set if it is not there, and replaced by
-// the answer when that is known. What is wrong with it: the key expires while nobody knows what
+// the answer when that is known. What is wrong with it: the key expires while it is not known what
 // became of the first attempt, and a write counts as done before a replica has it.
 type naive struct {
 	redis *redis.Client

@@ -19,7 +19,7 @@
 //   - A check that has passed has seen what it asks for. One that could not see it, since it was
 //     not told how, is "not applicable" and says what it needs.
 //   - Checks run one after the other and leave no request behind. They have real effects on the
-//     server: point the suite at one where that is no harm, and where nobody else has effects
+//     server: point the suite at one where that is no harm, and where no other client has effects
 //     meanwhile, or the count does not tell theirs from the suite's.
 //
 // What may not: a race that a server loses once in a million requests is seen once in a million

@@ -76,8 +76,8 @@ func member(value any, name string) any {
 	return value
 }
 
-// issue gets a token from the server, for a principal or for whoever the caller's headers make of
-// it.
+// issue gets a token from the server, for a principal or for the one that the caller's headers make
+// of it.
 func (s *suite) issue(ctx context.Context, principal field) (string, error) {
 	r := request{url: s.o.at(s.o.tokenURL), method: http.MethodPost, contentType: "application/json", body: s.o.tokenBody, extra: s.o.extra}
 	a, err := s.send(ctx, r.with(principal))

@@ -48,7 +48,7 @@ func (s *suite) preflight(ctx context.Context) error {
 	return nil
 }
 
-// newKey is a key that nobody has used: one made up, or a token that the server issues where it
+// newKey is a key that was never used: one made up, or a token that the server issues where it
 // takes no others.
 func (s *suite) newKey(ctx context.Context) (string, error) {
 	if s.o.issued() {

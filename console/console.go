@@ -1,7 +1,7 @@
 // Package console is the web page for operators, embedded: plain ES modules and custom elements,
 // without a build step.
 //
-// What holds: the page asks nobody but the server that it came from, and its policy forbids the
+// What holds: the page asks no server but the one that it came from, and its policy forbids the
 // browser anything else, inline scripts and styles included; text that the server answers with is
 // shown as text and never read as HTML, which Trusted Types enforce; an API key that somebody types
 // in stays in the page's memory, and is gone with it; no token is in an address, in a log of the

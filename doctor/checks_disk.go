@@ -29,7 +29,7 @@ func persistence(_ *exam, s *redisstore.Inspected) verdict {
 	case told:
 		return asMaster(s, warning("writes to disk from time to time only (save "+rule+", appendonly no)", "a restart loses what came since: "+restart, "CONFIG SET appendonly yes, and appendonly yes in redis.conf"))
 	}
-	return warning("appendonly no; whether anything is saved cannot be seen", "a restart can lose state: "+restart, "turn on append-only persistence with whoever runs this Redis")
+	return warning("appendonly no; whether anything is saved cannot be seen", "a restart can lose state: "+restart, "turn on append-only persistence with the operator of this Redis")
 }
 
 func appendfsync(_ *exam, s *redisstore.Inspected) verdict {

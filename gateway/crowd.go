@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// crowd counts who is inside, and tells when nobody is any more. Unlike a sync.WaitGroup it may
-// fill again while somebody waits. The zero value is empty.
+// crowd counts what is under way, and tells when nothing is any more. Unlike a sync.WaitGroup it
+// may fill again while somebody waits. The zero value is empty.
 type crowd struct {
 	mu    sync.Mutex
 	n     int

@@ -19,7 +19,7 @@
 //   - If the claim cannot be made for certain, since Redis is away, nothing is sent upstream.
 //
 // What does not hold: the upstream may have had its effect without the gateway hearing of it, and
-// nobody can tell from outside. Then later requests hear "outcome unknown" (hold), or one of them
+// it cannot be told from outside. Then later requests hear "outcome unknown" (hold), or one of them
 // may run with a larger fence (takeover), which the upstream gets as the header Idempotency-Fence.
 //
 // Requests that match no guarded route are streamed in both directions, WebSocket and other

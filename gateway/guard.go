@@ -22,7 +22,7 @@ type guardedRoute struct {
 	exact, folded finder       // of this route alone, as those of the table
 }
 
-// admits refuses what cannot be guarded: an answer to an upgrade is a connection, which nobody can
+// admits refuses what cannot be guarded: an answer to an upgrade is a connection, which cannot
 // record.
 func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, x *exchange) bool {
 	if isH2C(r.Header) {

@@ -115,7 +115,7 @@ func TestCallsOfOneFlightHaveTheirOwnAnswers(t *testing.T) {
 }
 
 // A caller that gives up before its flight is told that nothing was done, and it is true; one that
-// gives up on its flight is told that nobody knows.
+// gives up on its flight is told that it is unknown.
 func TestCallerThatLeaves(t *testing.T) {
 	server := redistest.Start(t)
 	store := open(t, server.URL()+"?pool_size=20", nil)

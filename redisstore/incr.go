@@ -104,7 +104,7 @@ type increment struct {
 }
 
 // limited is a context that also has the deadline of the store, for one call to a connection that
-// nobody else waits for: go-redis gives it to the connection, and needs no timer for it. Its Done
+// no other call waits for: go-redis gives it to the connection, and needs no timer for it. Its Done
 // does not tell of that deadline.
 type limited struct {
 	context.Context

@@ -114,7 +114,7 @@ var ErrNotInspected = Refusal("the embedded store has no Redis behind it to look
 // how many replicas a write has to reach. What a server does not tell, such as its settings where
 // CONFIG is forbidden, is said in the fields for that, and a server that is away is among the
 // others as such: the error is that of a configuration that cannot be used, or of a Redis of which
-// nobody could be asked ([ErrUnavailable]).
+// no server could be asked ([ErrUnavailable]).
 //
 // It changes nothing but, without ReadOnly, one key under the store's prefix on each master, which
 // expires after ten seconds. Servers remember the text of two small scripts, as they do of all.
@@ -135,7 +135,7 @@ func Inspect(ctx context.Context, config Config, options InspectOptions) (Inspec
 	return i.found, nil
 }
 
-// away is why nobody could be asked.
+// away is why no server could be asked.
 func (f *Inspection) away() error {
 	var faults []error
 	for _, sentinel := range f.Sentinels {

@@ -27,8 +27,9 @@ type Answers[T any] struct {
 
 // Ask asks all servers of a quorum at once, and returns what they have said as soon as that
 // decides: a majority has said yes; or it cannot any more, and either a majority has answered or
-// that cannot be either. So a minority that is away or slow holds nobody up, and a no comes with
-// its reasons. When ctx ends it returns what was said by then; if that was before, nobody is asked.
+// that cannot be either. So a minority that is away or slow holds no caller up, and a no comes with
+// its reasons. When ctx ends it returns what was said by then; if that was before, no server is
+// asked.
 //
 // Calls that are late go on, up to patience, as those of [Quorum.Each] do, and what they say is not
 // heard.
@@ -110,8 +111,8 @@ func (v Votes) decided() bool {
 
 // Silence is the error for a question that too few servers have answered. It quotes their errors
 // and is none of them, but for the end of a context: what is refused by one server, or not known of
-// it, need not be so for the quorum. Its class is ErrUnavailable if nobody can have done anything,
-// else ErrUnknownOutcome.
+// it, need not be so for the quorum. Its class is ErrUnavailable if no server can have done
+// anything, else ErrUnknownOutcome.
 func (a Answers[T]) Silence(ctx context.Context, op string) *Error {
 	class, ended := ErrUnavailable, ctx.Err()
 	if len(a.Said) < len(a.quorum.stores) {

@@ -240,7 +240,7 @@ func sorted(text string) string {
 
 type asker string
 
-// Whoever asks may go, and what was asked goes on, with what the asker's context holds, until its
+// The caller may go, and what was asked goes on, with what the asker's context holds, until its
 // own time is over. Closing waits for it.
 func TestCallsGoOnUntilTheirPatienceEnds(t *testing.T) {
 	t.Parallel()

@@ -103,7 +103,7 @@ func TestNobodyJoinsAnIdleServer(t *testing.T) {
 }
 
 // Riders that ask for a replica where there is none are told that their outcome is unknown, each of
-// them: what was added counts for nobody.
+// them: what was added counts for no caller.
 func TestRidersShareTheirAcknowledgement(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})

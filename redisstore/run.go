@@ -352,8 +352,8 @@ func ackPatience(ctx context.Context, most time.Duration) time.Duration {
 	return max(most, time.Millisecond)
 }
 
-// acknowledged judges the answer to WAIT. An error of its own is only quoted, so that nobody takes
-// it for an answer to the script, which has run.
+// acknowledged judges the answer to WAIT. An error of its own is only quoted, so that no caller
+// takes it for an answer to the script, which has run.
 func acknowledged(wait *redis.Cmd, want int, execErr error) error {
 	got, err := wait.Int()
 	switch cause := errors.Join(err, execErr); {

@@ -271,7 +271,7 @@ func (t *target) tls() *tls.Config {
 var userinfoForm = regexp.MustCompile(`//[^/?]*@`)
 
 // Redact returns a store's URL without its user and password, for people and logs. Of one that is
-// written wrongly it shows at most the scheme, since nobody knows which part is the password.
+// written wrongly it shows at most the scheme, since it is not known which part is the password.
 func Redact(url string) string {
 	if _, err := parseURL(url); err != nil {
 		if scheme, _, found := strings.Cut(url, ":"); found && schemeForm.MatchString(scheme) {

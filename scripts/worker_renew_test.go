@@ -97,7 +97,7 @@ func TestVanishedLeaseIsWrittenDownAnew(t *testing.T) {
 			}
 		}
 		b.sound()
-		// And then it is a lease as any other: nobody else gets its id, in quarantine and behind
+		// And then it is a lease as any other: no other holder gets its id, in quarantine and after
 		// it.
 		b.quarantined(lease{}, g.till)
 		word(t, b.renew(g, ""), "ok", 3)

@@ -44,7 +44,7 @@ type part struct {
 // door is how another system's clients say who they are, and are refused.
 type door struct {
 	key func(echo.Context) string // where else a key may be; nil = nowhere
-	// who shows what the door itself knows; nil = nobody
+	// who shows what the door itself knows; nil = no one
 	own    func(echo.Context) (access.Caller, bool)
 	refuse func(echo.Context, error) error // nil = with a problem
 }
@@ -94,7 +94,7 @@ func (p part) Match(methods []string, path string, handler echo.HandlerFunc, mid
 	}
 }
 
-// complete lists the routes. One that was registered past the roster needs no role, which nobody
+// complete lists the routes. One that was registered past the roster needs no role, which no one
 // may have meant: it panics.
 func (r *roster) complete() (list []Route) {
 	for _, route := range r.echo.Routes() {

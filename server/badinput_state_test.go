@@ -84,7 +84,7 @@ func badStates() (rows []bad) {
 		add("idempotency-token-unknown", "POST", "/token/"+unknown+"/release", "", "Lease-Token: {lease}")
 		add("idempotency-token-unknown", "POST", "/payments", "", "Idempotency-Token: "+unknown)
 	}
-	// nobody's, or no longer to be given back
+	// no holder's, or no longer to be given back
 	for _, token := range []string{"{issued}", "{done}"} {
 		add("idempotency-superseded", "POST", "/token/"+token+"/release", "", "Lease-Token: {done-lease}")
 		add("idempotency-superseded", "POST", "/token/"+token+"/extend", "", "Lease-Token: {done-lease}")

@@ -73,7 +73,7 @@ const (
 
 // feed remembers what happened last in this process, and wakes those who listen. What a listener
 // has not had yet it reads from the memory that all share: who reads too slowly misses events and
-// is told so, and holds nobody up. It is safe for concurrent use; the zero value is not ready.
+// is told so, and holds no other up. It is safe for concurrent use; the zero value is not ready.
 type feed struct {
 	life  string // of this process: positions of another one say nothing here
 	since time.Time

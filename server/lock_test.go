@@ -184,8 +184,8 @@ func (s *service) lockWaitOver(t *testing.T) {
 	s.unlock(t, first)
 }
 
-// One who waits hangs up, then others do at the moment when the lock becomes free: nobody is kept
-// out by one who was not answered.
+// One who waits hangs up, then others do at the moment when the lock becomes free: no waiter is
+// kept out by one who was not answered.
 func (s *service) lockHangUp(t *testing.T) {
 	first := s.lock(t, "hang-up", forAnHourHeld)
 	ctx, hangUp := context.WithCancel(t.Context())

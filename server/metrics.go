@@ -122,8 +122,8 @@ func (s *Server) grantLock(ctx context.Context, name string, request lock.Reques
 	return grant, err
 }
 
-// extendLock renews a lock. What cannot be a token is nobody's: the scripts compare what they are
-// given.
+// extendLock renews a lock. What cannot be a token is no holder's: the scripts compare what they
+// are given.
 func (s *Server) extendLock(ctx context.Context, grant lock.Grant) (renewed lock.Grant, err error) {
 	err = lock.ErrLost
 	if secret.Valid(grant.Token) {

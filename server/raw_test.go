@@ -118,8 +118,8 @@ func TestCutBodyIsRefusedAndChangesNothing(t *testing.T) {
 	expect.Equal(t, "payments made with cut bodies", s.ledger(t).Total, 0)
 }
 
-// A body that is refused half read must not be taken for more requests: whoever chooses a body
-// would choose requests, too.
+// A body that is refused half read must not be taken for more requests: a client that chooses a
+// body would choose requests, too.
 func TestRestOfABodyThatIsTooLargeIsNoRequest(t *testing.T) {
 	s := onEmbedded(t)
 	hidden := "\r\n\r\nGET /incr/hidden HTTP/1.1\r\nHost: localhost\r\n"

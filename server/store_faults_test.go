@@ -245,7 +245,7 @@ func TestStoreThatComesBackEmptyIsNoticedAndForgetsNoTokenIntoASecondRun(t *test
 }
 
 // A server with --ack 1 and no replica: the write is on the master, and the client hears that
-// nobody has confirmed it.
+// no replica has confirmed it.
 func TestWriteThatNoReplicaConfirmsHasAnUnknownOutcome(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Ack: 1, Timeout: storePatience, AckTimeout: 50 * time.Millisecond})

@@ -17,7 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// TinyidToken lets whoever has it draw ids of a tag through the door for clients of Didi tinyid. A
+// TinyidToken lets its holder draw ids of a tag through the door for clients of Didi tinyid. A
 // tag can have several, and a token can be of several tags.
 type TinyidToken struct{ BizType, Token string }
 

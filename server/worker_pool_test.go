@@ -238,7 +238,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 	}
 }
 
-// Whoever has a worker id may be stamping with it while Redis has forgotten all: nobody is granted
+// The holder of a worker id may be stamping with it while Redis has forgotten all: none is granted
 // one until its window has ended.
 func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) {
 	redis := redistest.Start(t)

@@ -39,7 +39,7 @@ func (p pools) manyAtOnce(t *testing.T) {
 	}
 }
 
-// More holders than slots take, renew and give back for a while. Whoever holds an id notes it; a
+// More holders than slots take, renew and give back for a while. The holder of an id notes it; a
 // note that is there already is another holder.
 func (p pools) churn(t *testing.T) {
 	const holders, rounds, slots = 12, 25, 8

@@ -22,7 +22,7 @@ func short(bits int) workerlease.Request {
 	return request
 }
 
-// wantSame checks that holders of the pool p hold what they held, and that nobody else is granted
+// wantSame checks that holders of the pool p hold what they held, and that no other is granted
 // any of it.
 func (p pools) wantSame(t *testing.T, request workerlease.Request, holders []*workerlease.Holder, ids []int) {
 	t.Helper()

@@ -124,7 +124,7 @@ func TestRenewalThatIsNotAcknowledgedExtendsNothing(t *testing.T) {
 	}
 }
 
-// The master dies. Who holds an id goes on with it, and nobody is granted anything by the new
+// The master dies. The holder of an id goes on with it, and nothing is granted by the new
 // master until all have had time to tell.
 func TestHoldersOutliveAFailover(t *testing.T) {
 	t.Parallel()
@@ -170,7 +170,7 @@ func TestHoldersOutliveAFailover(t *testing.T) {
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
 }
 
-// A master of a cluster dies that nobody has replaced by the time its pool's holders must stop;
+// A master of a cluster dies that was not replaced by the time its pool's holders must stop;
 // theirs are the only ones to.
 func TestHoldersOfAClusterDependOnTheirShardOnly(t *testing.T) {
 	t.Parallel()

@@ -12,12 +12,11 @@
 // killed and another one comes.
 //
 // What must hold: no value of a counter is told twice, and a call that begins after another has
-// returned is told larger values. A test takes the word of nobody but the files. That it can find
-// what it looks for is shown by the same processes with go-redis's INCR and INCRBY, without
-// retries.
+// returned is told larger values. A test trusts nothing but the files. That it can find what it
+// looks for is shown by the same processes with go-redis's INCR and INCRBY, without retries.
 //
 // A cut is one of access, not of wires: clients, replicas and sentinels come as users of their own,
 // and the server ends the connections of some of these and runs no command for them any more. What
-// it confirms to the others, and what nobody else hears of, is the same as behind a link that is
-// cut. What is assumed is in docs/guarantees.md.
+// it confirms to the others, and what no other process hears of, is the same as behind a link that
+// is cut. What is assumed is in docs/guarantees.md.
 package counters

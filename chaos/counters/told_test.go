@@ -39,7 +39,7 @@ func write(file *os.File, one told) {
 	}
 }
 
-// read reads what a process was told. What it has not written whole is left out: nobody has used
+// read reads what a process was told. What it has not written whole is left out: no caller has used
 // it.
 func read(t testing.TB, file string) []told {
 	t.Helper()

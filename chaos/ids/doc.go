@@ -10,7 +10,7 @@
 // replaced, and goes on.
 //
 // What must hold: among all files no id is there twice, and in each file ids rise. A test takes the
-// word of nobody but the files. That it can find what it looks for is shown by the same processes
+// word of nothing but the files. That it can find what it looks for is shown by the same processes
 // with the allocator that many have written: INCR, a mask, and a key with a TTL for each worker id.
 //
 // What is assumed is written in docs/guarantees.md; here all servers share one machine, and so one

@@ -68,7 +68,7 @@ func TestCommandUnderANaiveLockIsFoundAlive(t *testing.T) {
 
 // cutCommand cuts the link of a process that runs a command under a lock: nothing comes through any
 // more, or no answer, or its connections end and there are no new ones. It tells nothing about a
-// machine that stands still for longer than excused: whoever is paused is too late.
+// machine that stands still for longer than excused: a paused process is too late.
 func cutCommand(t *testing.T, server *redistest.Server, i int, near locker, run func(url, name string) *exec.Cmd, excused time.Duration, found *tolds) error {
 	link := linktest.Start(t, server.Addr())
 	w := wish{name: fmt.Sprintf("command-%d", i), ttl: longer, wait: time.Minute}

@@ -14,8 +14,8 @@
 // What must hold: each history has an explanation, an order of its grants and ends in which every
 // one lies between its call and its return, and
 //
-//   - an exclusive lock goes to nobody while another has it, and nobody gives back what is not his
-//     (owner-aware mutex);
+//   - an exclusive lock goes to no process while another has it, and none gives back what it does
+//     not hold (owner-aware mutex);
 //   - every grant has a larger fence than all before it (fenced mutex), across failovers too;
 //   - readers share, and a writer is alone (read/write);
 //   - never more permits are out than there are (permits).
@@ -23,7 +23,7 @@
 // The end of a grant lies between the last moment at which its holder looked and was told that the
 // lock is his, and when he gave it back or noticed the loss. So a holder who still believes when
 // the next one has been granted leaves no explanation: he must be told before the lock is free. A
-// killed one ends at some time after his last look. A grant that nobody was told of, since its
+// killed one ends at some time after his last look. A grant that no process was told of, since its
 // process was killed or its outcome is not known, is no part of the history.
 //
 // That the check can find something is shown by the same processes with the lock that many have
@@ -39,6 +39,6 @@
 // that are killed or stand still, bursts of cancelled waiters, lost messages, and names that are
 // used once.
 //
-// What is assumed: all processes share one machine, and so one clock, which nobody sets while a
-// test runs.
+// What is assumed: all processes share one machine, and so one clock, which is not set while a test
+// runs.
 package locks

@@ -87,8 +87,8 @@ var live = []fault{
 	}},
 }
 
-// sparing are the faults that leave the master alone. Then nobody has to confirm, and who is handed
-// a lock begins with the message.
+// sparing are the faults that leave the master alone. Then no replica has to confirm, and who is
+// handed a lock begins with the message.
 var sparing = slices.DeleteFunc(slices.Clone(kinds), func(kind fault) bool { return kind.failovers != 0 })
 
 // stopped freezes processes until their leases have ended for certain.

@@ -72,7 +72,7 @@ func (h *histories) String() string {
 }
 
 // handed counts the grants that came from somebody else of the same process: their fences follow
-// upon his, and between any others there are some that nobody got.
+// upon his, and between any others there are some that no process got.
 func (h *histories) handed() (count int) {
 	for name, history := range h.of {
 		if !strings.HasPrefix(name, "exclusive") {

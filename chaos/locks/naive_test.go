@@ -23,7 +23,7 @@ func openNaive(url string) (*naive, error) {
 	if err != nil {
 		return nil, err
 	}
-	// so that nobody says that it is due to long ones
+	// so that it is not due to long ones
 	options.ReadTimeout, options.DialTimeout = time.Second, time.Second
 	options.MaxRetries, options.DialerRetries = -1, 1
 	return &naive{redis.NewClient(options)}, nil

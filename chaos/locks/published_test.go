@@ -72,7 +72,7 @@ func (l *line) process() *process {
 	return p
 }
 
-// next is a request of somebody who is nobody's equal, so that it stands in line at Redis, and
+// next is a request of a waiter that equals no other, so that it stands in line at Redis, and
 // others of its process do not hand the lock on to it.
 func (l *line) next() lock.Request {
 	return lock.Request{TTL: lineTTL, Owner: fmt.Sprint("waiter-", l.n)}

@@ -36,7 +36,7 @@ func TestReadersLetInTogetherHaveFencesOfTheirOwn(t *testing.T) {
 		})
 	}
 	l.waits(readers)
-	// as if the lease had ended, so that nobody is told
+	// as if the lease had ended, so that no waiter is told
 	chaostest.Do(t, l.server, "DEL", l.locks.locks.Key(waitedFor))
 	all.Wait()
 	_ = l.held.Release(t.Context()) // it was lost

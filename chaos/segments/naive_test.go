@@ -34,7 +34,7 @@ func (u unlocked) Take(ctx context.Context, tag string, _ int64) (segment.Range,
 }
 
 // late remembers the range that it is handing out, and the one behind it, and writes down those
-// that are done. When it is killed nobody remembers.
+// that are done. When it is killed, they are forgotten.
 type late struct {
 	db *sql.DB
 

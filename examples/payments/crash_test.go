@@ -130,7 +130,7 @@ func TestPausedTransferCanNotDoWhatANewerAttemptRefused(t *testing.T) {
 	expect.Equal(t, "the balance of bob", b["bob"], 10_000)
 }
 
-// Under hold nobody takes over, so the paused attempt goes on where it stood, and its answer is
+// Under hold no attempt takes over, so the paused attempt goes on where it stood, and its answer is
 // recorded late.
 func TestPausedPaymentGoesOnAndIsMadeOnce(t *testing.T) {
 	redis, file := redistest.Start(t), newFile(t)

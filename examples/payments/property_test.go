@@ -22,9 +22,9 @@ type request struct {
 
 // TestTransfersOfAnyOrderWithDuplicatesAndCrashesKeepTheBooks sends random transfers, each many
 // times, several at once, some of which crash on the way, to two services on one Redis that now and
-// then forgets everything. At the end each transfer was done at most once, whoever was told that it
-// was done was told the same, and the accounts hold what the transfers that were done leave in
-// them.
+// then forgets everything. At the end each transfer was done at most once, whichever client was
+// told that it was done was told the same, and the accounts hold what the transfers that were done
+// leave in them.
 func TestTransfersOfAnyOrderWithDuplicatesAndCrashesKeepTheBooks(t *testing.T) {
 	redis := redistest.Start(t)
 	file := newFile(t)

@@ -31,7 +31,7 @@ func parseStep(text string) (step, error) {
 }
 
 // crashAt returns a function that ends the process at one step as kill -9 does: nothing is cleaned
-// up, and nobody is told.
+// up, and no client is told.
 func crashAt(doomed step) func(step) {
 	return func(now step) {
 		if now != doomed {

@@ -14,8 +14,8 @@ import (
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
-// The admin listener is for whoever runs the process, not for its clients: probes, metrics, and the
-// profiles of package net/http/pprof. It asks nobody who they are, so it is on loopback unless
+// The admin listener is for the operator of the process, not for its clients: probes, metrics, and
+// the profiles of package net/http/pprof. It asks for no key, so it is on loopback unless
 // --insecure says otherwise.
 
 // adminSetting is where the admin listener of the service is; empty turns it off.

@@ -25,7 +25,7 @@ func page(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// Whoever reaches the admin listener sees probes, metrics and profiles without a key; at the
+// A client that reaches the admin listener sees probes, metrics and profiles without a key; at the
 // listener of clients there are no profiles, and metrics take a key.
 func TestProfilesAreAtTheAdminListenerAlone(t *testing.T) {
 	p := serve(t, "--admin-listen", "127.0.0.1:0", "--access-keys", "a:use:p::"+anyHash)

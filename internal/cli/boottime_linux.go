@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 const bootClock = unix.CLOCK_BOOTTIME
 
 // adoptOrphans makes this process the parent of every descendant whose own parent has ended, so
-// that none stays behind as a zombie that nobody waits for.
+// that none stays behind as a zombie that no process waits for.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // dieWithParent has a process killed when the thread that starts it ends.

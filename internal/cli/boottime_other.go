@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootClock is the clock that nobody can set. On macOS it runs while the machine sleeps; elsewhere
+// bootClock is the clock that cannot be set. On macOS it runs while the machine sleeps; elsewhere
 // it may stand still.
 const bootClock = unix.CLOCK_MONOTONIC
 

@@ -187,7 +187,7 @@ func TestTwoGatewaysRunEachOperationOnce(t *testing.T) {
 	}
 }
 
-// A gateway is killed in the middle of a request to the upstream: nobody can know whether it had
+// A gateway is killed in the middle of a request to the upstream: it cannot be known whether it had
 // its effect, so nothing runs again.
 func TestKilledGatewayLeavesTheOutcomeUnknown(t *testing.T) {
 	t.Parallel()

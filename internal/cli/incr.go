@@ -51,7 +51,7 @@ func (p *program) incrCommand() *cobra.Command {
 			}
 			got, err := service.Add(ctx, key, asked.CounterRequest)
 			if errors.Is(err, client.ErrUnknownOutcome) {
-				// nobody has those values, or who repeats the request id gets them
+				// no caller has those values, or who repeats the request id gets them
 				return laterError{err}
 			}
 			if err != nil {

@@ -315,7 +315,7 @@ func TestProcessesThatIncrAtOnceGetDifferentValues(t *testing.T) {
 	expect.Equal(t, "values of 8 commands with --by 20", len(seen), 160)
 }
 
-// A signal ends a command that waits for a service which stands still: here nobody takes its
+// A signal ends a command that waits for a service which stands still: here nothing takes its
 // connection.
 func TestASignalEndsIncr(t *testing.T) {
 	still, err := net.Listen("tcp", "127.0.0.1:0")

@@ -89,7 +89,7 @@ func (c *config) exposed() (missing []string) {
 	return missing
 }
 
-// isLoopback reports whether nobody outside of this machine can reach a host.
+// isLoopback reports whether only this machine can reach a host.
 func isLoopback(host string) bool {
 	if ip := net.ParseIP(host); ip != nil {
 		return ip.IsLoopback()

@@ -142,7 +142,7 @@ var (
 	tlsSettings    = []string{"tls-cert", "tls-key", "tls-client-ca", "tls-client-auth"}
 )
 
-// fixed tells of settings that turn access control, or TLS, on or off: nobody should do that by a
+// fixed tells of settings that turn access control, or TLS, on or off: that should not be done by a
 // slip.
 func (a changeable) fixed(name string, next *config) bool {
 	switch {

@@ -81,7 +81,7 @@ func (h *lockTenure) environment(file windowFile) []string {
 		"LOCK_NOT_AFTER_FILE="+string(file))
 }
 
-// gone reports whether a lock that was lost can be another's now: whoever keeps locks has said so.
+// gone reports whether a lock that was lost can be another's now: the store of locks has said so.
 // Then the command has no time left to end by itself.
 func (*lockTenure) gone(cause error) bool {
 	said := errors.Is(cause, client.ErrLost) || errors.Is(cause, lock.ErrLost)

@@ -49,7 +49,7 @@ func TestFiftyPostsOfOnePaymentOverTwoServersChargeOnce(t *testing.T) {
 	}
 }
 
-// The server is killed after the charge and before the answer: nobody can know from the token alone
+// The server is killed after the charge and before the answer: the token alone cannot tell
 // whether the money moved, so nothing runs again.
 func TestKilledServerLeavesTheOutcomeUnknownAndChargesOnce(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ const standardInput = 0
 
 // lend has a command started in the terminal's foreground if that is where `worker run` is, the
 // parent of this process. So the command can read from it, and Ctrl-C goes to the command. Ctrl-Z
-// does nothing: nobody could tell the shell that the command has stopped.
+// does nothing: nothing could tell the shell that the command has stopped.
 func (t *terminal) lend(sys *syscall.SysProcAttr) {
 	front, err := unix.IoctlGetInt(standardInput, unix.TIOCGPGRP)
 	if err != nil {

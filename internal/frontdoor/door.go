@@ -65,7 +65,7 @@ type Door struct {
 	mu     sync.Mutex
 	inside map[net.Conn]*visit
 	quiet  list.List // those inside of which no request is being answered, the longest first
-	// closed when a connection has ended or its state has changed; nil = nobody waits for that
+	// closed when a connection has ended or its state has changed; nil = no caller waits for that
 	change chan struct{}
 	warned time.Time
 

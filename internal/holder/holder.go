@@ -28,8 +28,8 @@ type Options struct {
 	// Strict ends the lease for good when wall time runs ahead, as it does while the machine
 	// sleeps. Without it a renewal may tell that it is still there.
 	Strict bool
-	// Observe is told of what happens, one event at a time, by whoever does it: it must return
-	// soon, and not call Release. nil = nobody.
+	// Observe is told of what happens, one event at a time, by the goroutine that does it: it must
+	// return soon, and not call Release. nil = not told.
 	Observe func(Event)
 	// Wall is the wall clock; nil = the machine's.
 	Wall func() time.Time

@@ -41,6 +41,6 @@ type Leaser interface {
 type Verdict struct {
 	Lost  bool // the lease is gone
 	Final bool // asking again does not help, such as a layout that the pool does not have
-	// a grant can be had after that long, or sooner if somebody releases; 0 = nobody knows
+	// a grant can be had after that long, or sooner after a release; 0 = not known
 	Wait time.Duration
 }

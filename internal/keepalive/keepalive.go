@@ -42,7 +42,7 @@ type Config struct {
 	Renew func(ctx context.Context) error
 	// reports whether a renewal's error says that the lease is gone
 	Lost func(err error) bool
-	// is told of a renewal that failed otherwise, by the keeper's goroutine; nil = nobody
+	// is told of a renewal that failed otherwise, by the keeper's goroutine; nil = not told
 	Failed func(err error)
 	// the cause of an end by the clock, if more is to be said: it wraps ErrDeadline; nil =
 	// ErrDeadline

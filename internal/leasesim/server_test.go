@@ -173,7 +173,7 @@ func (v *server) wake() {
 }
 
 // wait is WAIT: done hears whether enough replicas have the offset in time. A server that dies
-// tells nobody.
+// tells no process.
 func (v *server) wait(offset int64, need int, done func(bool)) {
 	if need == 0 || v.acks(offset) >= need {
 		done(true)

@@ -24,7 +24,7 @@ type Plan struct {
 	Grace       time.Duration // how long calls under way may take at the end; 0 = 10 s
 
 	Every time.Duration // length of a row; 0 = 1 s
-	// is told each row as it ends, and does not come from two goroutines at once; nil = nobody is
+	// is told each row as it ends, and does not come from two goroutines at once; nil = none is
 	Progress func(Row)
 }
 

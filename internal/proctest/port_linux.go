@@ -10,9 +10,9 @@ import (
 //
 // It is held by a socket that is bound and never listens. Linux lets a second socket bind and
 // listen there when both set SO_REUSEADDR, as Redis, MariaDB and PostgreSQL do, but gives the
-// number to nobody who asks for a free port. It also keeps a client that dials a dead server from
-// being given that very port as its own and so reaching itself, which would leave the server no
-// port to come back to.
+// number to no process that asks for a free port. It also keeps a client that dials a dead server
+// from being given that very port as its own and so reaching itself, which would leave the server
+// no port to come back to.
 type Port struct {
 	number int
 	fd     int

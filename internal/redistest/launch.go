@@ -87,7 +87,7 @@ func (s *Server) awaitReady(p *proctest.Process) error {
 }
 
 // probe returns nil when process pid answers PING on the server's address. It asks for the process
-// id since whoever else had got hold of the port might be a Redis as well. It speaks to the socket
+// id since another process that had got the port might be a Redis as well. It speaks to the socket
 // itself: a go-redis client would log every refused dial.
 func (s *Server) probe(ctx context.Context, pid int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -229,7 +229,7 @@ func (s sentinel) masterAddr(ctx context.Context) (string, error) {
 	return strings.Join(hostPort, ":"), err
 }
 
-// checkWritable returns nil when the server takes a write. It deletes a key that nobody has, so
+// checkWritable returns nil when the server takes a write. It deletes a key that is not there, so
 // nothing changes.
 func (s *Server) checkWritable(ctx context.Context) error {
 	if s.Pid() == 0 {

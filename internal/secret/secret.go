@@ -1,5 +1,5 @@
 // Package secret makes the random strings that prove something: tokens, lease owners, nonces.
-// Whoever has one has what it proves; none may be logged.
+// The holder of one has what it proves; none may be logged.
 package secret
 
 import (

@@ -38,7 +38,7 @@ func (p *Places) Yields(owner string) (from string, ok bool) {
 	return from, ok
 }
 
-// Quota bounds what cannot be taken back from who has it. It keeps room for others: an owner with
+// Quota bounds what cannot be taken back from its owner. It keeps room for others: an owner with
 // a quarter of the places gets no more of them while half of all are taken, so that a lone owner
 // may have half, and each of four a quarter. It is safe for concurrent use.
 type Quota struct {

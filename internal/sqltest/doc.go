@@ -16,7 +16,7 @@
 //   - Nothing outlives the test: the server ends with the test's cleanup, and on Linux also when
 //     the test binary is killed.
 //   - A server keeps its port through Kill and Restart, and what it has confirmed. (It would not
-//     through a crash of the machine: nobody waits for the disk.)
+//     through a crash of the machine: nothing waits for the disk.)
 //   - Servers that are installed on the machine, their configuration and their data are not
 //     touched, and servers of other tests do not disturb each other.
 //

@@ -9,7 +9,7 @@ import (
 
 // crash ends the process and all that it has started as if at once, and returns when none of them
 // runs any more. While it is stopped it starts no others, and the ids of those that have ended are
-// given to nobody.
+// given to no process.
 func crash(p *proctest.Process) {
 	if !p.Signal(syscall.SIGSTOP) { // it is gone, and its id may be another's
 		<-p.Done()

@@ -128,7 +128,7 @@ func (s *Server) start() (err error) {
 	return s.launch()
 }
 
-// makeDir makes the server's directory. It is not the test's own: into that nobody but its owner
+// makeDir makes the server's directory. It is not the test's own: into that no user but its owner
 // can look, and its name may be too long for a socket.
 func (s *Server) makeDir() (err error) {
 	if s.dir, err = os.MkdirTemp("", "coatcheck-sql-"); err != nil {

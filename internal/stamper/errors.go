@@ -33,7 +33,7 @@ func (u *Unavailable) Unwrap() error { return ErrUnavailable }
 var ErrTooMany = errors.New("stamper: too many pools at once")
 
 // TooMany is [ErrTooMany] with the time until the pool that has rested longest is given back, if
-// nobody uses it.
+// it is not in use.
 type TooMany struct {
 	Max  int // pools
 	Wait time.Duration

@@ -1,5 +1,5 @@
 // Package tracing sends traces to a collector by OTLP over HTTP. It is the only place that knows
-// the OpenTelemetry SDK; whoever makes spans uses its interface package alone.
+// the OpenTelemetry SDK; a package that makes spans uses its interface package alone.
 //
 // A request is never slowed or failed by it: spans that have ended are put into a bounded queue,
 // which a goroutine sends in batches. What the collector does not take in time is dropped, and the
@@ -73,8 +73,8 @@ type Traces struct {
 	tracer   trace.Tracer
 }
 
-// Open starts the sending, which ends with Close. It asks nobody: a collector that is away shows in
-// the log.
+// Open starts the sending, which ends with Close. It makes no request: a collector that is away
+// shows in the log.
 func Open(ctx context.Context, config Config) (*Traces, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)

@@ -46,7 +46,7 @@ var openHits = map[string]int{
 	"conformance":            4,
 	"console":                2,
 	"deploy":                 1,
-	"docs":                   4,
+	"docs":                   2,
 	"doctor":                 1,
 	"examples/payments":      3,
 	"examples/remote-python": 1,

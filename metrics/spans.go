@@ -45,8 +45,7 @@ func (s *spans) now() (n int, first time.Time) {
 	return len(s.on), first
 }
 
-// mostHolds is how many leases are remembered; of those beyond it it is not known how long they
-// were held.
+// mostHolds is how many leases are remembered. How long others were held is not known.
 const mostHolds = 100_000
 
 // holds are leases of locks that this process has granted. It keeps no token, but a hash that only

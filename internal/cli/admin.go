@@ -20,7 +20,7 @@ import (
 
 // adminSetting is where the admin listener of the service is; empty turns it off.
 func adminSetting(c *config) *setting {
-	s := optional(address("admin-listen", "", "where /livez, /readyz, /metrics and /debug/pprof/ are for whoever runs the service, who is not asked for a key; on loopback, unless --insecure is said; empty: nowhere", &c.adminListen))
+	s := optional(address("admin-listen", "", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, without a key; on loopback, unless --insecure is said; empty: nowhere", &c.adminListen))
 	parse := s.parse
 	s.parse = func(text string) error {
 		c.adminListen = ""

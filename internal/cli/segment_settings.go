@@ -71,7 +71,7 @@ func tinyidTokens(into *[]server.TinyidToken) *setting {
 		}
 		return strings.Join(shown, ",")
 	}
-	help := "tokens of the door for clients of tinyid: whoever has one gets ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
+	help := "tokens of the API for clients of tinyid: each gives ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
 	return &setting{name: "tinyid-tokens", unit: "tag=token,…", help: help, redact: tags, parse: func(s string) (err error) {
 		*into, err = parseTinyid(s)
 		return err

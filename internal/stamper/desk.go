@@ -123,6 +123,8 @@ func (d *desk) await(ctx context.Context) error {
 			return givenBack()
 		case refusal != nil:
 			return refusal
+		case ctx.Err() != nil: // also where a lease was granted at the same moment
+			return ended(ctx)
 		}
 		pause := (<-chan time.Time)(nil)
 		if !asking {
@@ -141,9 +143,14 @@ func (d *desk) await(ctx context.Context) error {
 		case <-d.holder.Done():
 			return d.refused(d.holder.Err())
 		case <-ctx.Done():
-			return &Unavailable{Reason: "no worker id was granted in the time that a request has", Cause: context.Cause(ctx)}
+			return ended(ctx)
 		}
 	}
+}
+
+// ended is the error of a request that ended before it was stamped for.
+func ended(ctx context.Context) error {
+	return &Unavailable{Reason: "no worker id was granted in the time that a request has", Cause: context.Cause(ctx)}
 }
 
 // stillLocked is the refusal as it is now: with what is left of the wait.

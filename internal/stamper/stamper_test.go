@@ -219,10 +219,18 @@ func TestFirstUseWaitsNoLongerThanItsRequest(t *testing.T) {
 		if _, ok := errors.AsType[*stamper.Unavailable](err); !ok || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("stamping more than its request waits for: got error %v, want Unavailable, and not the context's", err)
 		}
+	})
+}
+
+func TestRequestThatHasEndedGetsNoIDWhetherALeaseIsHeldOrNot(t *testing.T) {
+	bubble(t, stamper.Config{}, trust, func(t *testing.T, b bench) {
+		b.take(t, "held", 1)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = b.Stamp(ended, "never used", make([]snowflake.ID, 1))
-		expect.Error(t, "stamping for a request that has ended", err, stamper.ErrUnavailable)
+		for _, pool := range []string{"held", "never used"} {
+			_, err := b.Stamp(ended, pool, make([]snowflake.ID, 1))
+			expect.Error(t, "stamping of pool "+pool+" for a request that has ended", err, stamper.ErrUnavailable)
+		}
 	})
 }
 

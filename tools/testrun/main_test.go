@@ -41,6 +41,13 @@ var packages = map[string]string{
 		func TestA(t *testing.T) { t.Logf("%d") }`,
 	"importsnot": `import _ "nowhere/at/all"`,
 	"untested":   ``,
+	"races": `import "testing"
+		func TestA(t *testing.T) {
+			n, done := 0, make(chan bool)
+			go func() { n++; done <- true }()
+			n++
+			<-done
+		}`,
 	"tagged": `import "testing"
 		func TestA(t *testing.T) {}`,
 	"raced": `import "testing"
@@ -110,6 +117,7 @@ func TestOnlyPassingIsRight(t *testing.T) {
 		{"-race -plain=./unraced ./raced ./unraced", true, "ok   unraced, 1 tests", "2 passed, 0 failed, 0 skipped in "},
 		{"-race -plain=./unraced ./raced", true, "ok   raced, 1 tests", "1 passed, 0 failed, 0 skipped in "},
 		{"-race -plain=./fails,./raced ./passes ./fails", false, "wrong answer", "7 passed, 2 failed, 0 skipped in "},
+		{"-race ./races", false, "WARNING: DATA RACE", "0 passed, 1 failed, 0 skipped in "},
 		{"./passes ./fails ./skips ./buildsnot", false, "wrong answer", "7 passed, 3 failed, 1 skipped in "},
 	} {
 		t.Run(row.args, func(t *testing.T) {

@@ -54,6 +54,27 @@ func runs(ctx context.Context, args, packages []string) ([][]string, error) {
 	return all, nil
 }
 
+// uninstrumented are packages that the race detector does not look into: an interpreter, matchers
+// and a compressor, which take much of the tests' processor time with it. One goroutine at a time
+// works with each of their values, and they share none with our code. What calls them is looked at.
+var uninstrumented = []string{
+	"compress/flate",
+	"github.com/santhosh-tekuri/jsonschema/...",
+	"github.com/yuin/gopher-lua/...",
+	"regexp/...",
+}
+
+// raceFlags returns what `go test` is told besides args if they turn the race detector on.
+func raceFlags(args []string) []string {
+	var flags []string
+	if slices.Contains(args, "-race") {
+		for _, name := range uninstrumented {
+			flags = append(flags, "-gcflags="+name+"=-race=false")
+		}
+	}
+	return flags
+}
+
 // isPackage reports whether an argument of `go test` names packages.
 func isPackage(arg string) bool { return arg == "." || strings.HasPrefix(arg, "./") }
 
@@ -99,7 +120,8 @@ func test(ctx context.Context, runs [][]string, p *progress) (*testjson.Executio
 // goTest runs one `go test -json`. A program that was built with the race detector sleeps for a
 // second at its end, which GORACE shortens: tests start many of them.
 func goTest(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...) //nolint:gosec // as above
+	all := slices.Concat([]string{"test", "-json"}, raceFlags(args), args)
+	cmd := exec.CommandContext(ctx, "go", all...) //nolint:gosec // as above
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second

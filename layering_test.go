@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"cmd/coatcheck": {"internal/cli"},
 	"internal/cli":  {everything},
 
-	"server":  append(front, "access", "console", "openapi", "internal/stamper"),
+	"server":  append(front, "access", "console", "openapi", "internal/events", "internal/stamper"),
 	"gateway": front,
 
 	"idempotency": domain,
@@ -76,6 +76,7 @@ var layers = map[string][]string{
 	"internal/secret":    {},
 	"internal/share":     {},
 	"internal/audit":     {"internal/wire"},
+	"internal/events":    {"access", "internal/secret", "internal/share", "internal/wire"},
 	"internal/frontdoor": {},
 	"internal/health":    {"redisstore"},
 	"internal/wire":      {},

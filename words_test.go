@@ -64,7 +64,7 @@ var openHits = map[string]int{
 	"metrics":                1,
 	"redisstore":             13,
 	"scripts":                10,
-	"server":                 46,
+	"server":                 45,
 	"workerlease":            4,
 }
 

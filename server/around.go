@@ -52,7 +52,7 @@ func (s *Server) around() []echo.MiddlewareFunc {
 		plainBody,
 		s.limitBody,
 		wholePath,
-		s.overhear,
+		s.recordRefusal,
 	)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/audit"
+	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -18,20 +19,20 @@ import (
 // audited are the events that have a line in the log each. What hands out values, and what is given
 // back and taken by the thousand, has none of its own: the access log has those requests.
 var audited = map[string]bool{
-	counterSet: true, counterRemoved: true, poolCreated: true, workerGranted: true, workerReleased: true, lockBroken: true, tokenReleased: true, operationSettled: true,
+	events.CounterSet: true, events.CounterRemoved: true, events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true, events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true,
 }
 
-// did notes what a caller has done, for the feed and, if it is audited, in the log.
+// did notes what a caller has done, for the events and, if it is audited, in the log.
 func (s *Server) did(c echo.Context, event wire.Event) {
 	event.EventBy = s.by(c, "")
 	s.auditDone(c, event)
-	s.feed.tell(event)
+	s.events.Add(event)
 }
 
-// didCounted is did for what the feed only counts.
+// didCounted is did for what is only counted.
 func (s *Server) didCounted(c echo.Context, kind string) {
 	s.auditDone(c, wire.Event{Kind: kind, EventBy: s.by(c, "")})
-	s.feed.count(kind)
+	s.events.Count(kind)
 }
 
 func (s *Server) auditDone(c echo.Context, event wire.Event) {
@@ -107,7 +108,7 @@ func (s *Server) noteRefusal(c echo.Context, err error) {
 		return
 	}
 	c.Set(notedKey, true)
-	event := wire.Event{Kind: requestRefused, EventBy: s.by(c, code)}
+	event := wire.Event{Kind: events.RequestRefused, EventBy: s.by(c, code)}
 	if code != wire.Unauthorized { // what a stranger chose is not for the log
 		event.Name = nameIn(c)
 	}
@@ -115,13 +116,13 @@ func (s *Server) noteRefusal(c echo.Context, err error) {
 	if code == wire.OutcomeUnknown { // it may have been done
 		entry.Action = string(code)
 		s.audit.Done(c.Request().Context(), entry)
-		s.feed.tell(event)
+		s.events.Add(event)
 		return
 	}
 	if s.audit.Refused(c.Request().Context(), entry) {
-		s.feed.tell(event)
+		s.events.Add(event)
 	} else {
-		s.feed.count(event.Kind)
+		s.events.Count(event.Kind)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestEventsTellWhoToAdminsOfAllNamesAlone(t *testing.T) {
 	}
 }
 
-// Refusals take no more than their share of what the feed remembers.
+// Refusals take no more than their share of the events that are kept.
 func TestRefusalsOfAStrangerLeaveTheFeedToOthers(t *testing.T) {
 	g := serveKeyed(t, server.Config{}, nil)
 	l := g.listen(t, g.bearer("admin")...)

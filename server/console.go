@@ -41,7 +41,7 @@ func (c ConsoleConfig) mode() ConsoleMode {
 
 // consoleRoutes are those of the page. Its files are open to all: they hold nothing.
 func (s *Server) consoleRoutes(at *roster) {
-	at.read.GET(eventsPath, s.events, no)
+	at.read.GET(eventsPath, s.followEvents, no)
 	if s.config.Console.mode() == ConsoleOff {
 		return
 	}

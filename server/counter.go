@@ -10,6 +10,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -96,7 +97,7 @@ func (s *Server) setCounter(c echo.Context) error {
 	if err := s.counters.Set(c.Request().Context(), key, *asked.Value, ttl); err != nil {
 		return err
 	}
-	s.did(c, wire.Event{Kind: counterSet, Name: key, Value: asked.Value})
+	s.did(c, wire.Event{Kind: events.CounterSet, Name: key, Value: asked.Value})
 	return sendNumber(c, *asked.Value, wire.Counter{Key: key, Value: *asked.Value})
 }
 
@@ -121,7 +122,7 @@ func (s *Server) removeCounter(c echo.Context) error {
 	if err := s.counters.Reset(c.Request().Context(), key); err != nil {
 		return err
 	}
-	s.did(c, wire.Event{Kind: counterRemoved, Name: key})
+	s.did(c, wire.Event{Kind: events.CounterRemoved, Name: key})
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/stamper"
@@ -154,7 +155,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 // writeGuardError answers for the idempotency middleware.
 func (s *Server) writeGuardError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, idempotency.ErrInDoubt) {
-		s.feed.tellOnce(wire.Event{Kind: tokenInDoubt})
+		s.events.AddOnce(wire.Event{Kind: events.TokenInDoubt})
 	}
 	s.refuse(w, r, err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -38,15 +39,15 @@ func WithForgottenRoute() {
 func (s *Server) SetNow(now func() time.Time) { s.now = now }
 
 // Tell tells the listeners of an event.
-func (s *Server) Tell(name string) { s.feed.tell(wire.Event{Kind: counterSet, Name: name}) }
+func (s *Server) Tell(name string) { s.events.Add(wire.Event{Kind: events.CounterSet, Name: name}) }
 
 // SetBeat has a service that has not begun to serve look after those who listen to its events more
 // often.
-func (s *Server) SetBeat(every time.Duration) { s.feed.beat = every }
+func (s *Server) SetBeat(every time.Duration) { s.events.Heartbeat = every }
 
 // SetPatience has a service that has not begun to serve give those who listen to its events another
 // time to take what is sent.
-func (s *Server) SetPatience(patience time.Duration) { s.feed.patience = patience }
+func (s *Server) SetPatience(patience time.Duration) { s.events.WriteTimeout = patience }
 
 // ForgetRings has the next scrape look at the rings, however often that was done.
 func (s *Server) ForgetRings() {
@@ -56,7 +57,7 @@ func (s *Server) ForgetRings() {
 }
 
 // Listeners is how many listen to the events.
-func (s *Server) Listeners() int { return s.feed.listeningNow() }
+func (s *Server) Listeners() int { return s.events.Subscribers() }
 
 // DomainCall is what the handler of a route asks of a domain, as traces name it.
 func DomainCall(route Route) string {

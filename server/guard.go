@@ -27,7 +27,7 @@ func (s *Server) guard(route idempotency.Route) echo.MiddlewareFunc {
 			outer := c.Response()
 			defer c.SetResponse(outer)
 			began := false
-			defer func() { s.tellGuarded(outer.Header(), began) }()
+			defer func() { s.countGuarded(outer.Header(), began) }()
 			middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				began = true
 				ctx, end := s.inHandler(r.Context())

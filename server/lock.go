@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
@@ -74,7 +75,7 @@ func (s *Server) acquireLock(c echo.Context) error {
 		return err
 	}
 	s.metrics.LockAsked(metrics.Granted)
-	s.did(c, wire.Event{Kind: lockGranted, Name: name, Fence: grant.Fence, Holder: request.Owner})
+	s.did(c, wire.Event{Kind: events.LockGranted, Name: name, Fence: grant.Fence, Holder: request.Owner})
 	return nil
 }
 
@@ -261,7 +262,7 @@ func (s *Server) releaseLock(c echo.Context) error {
 	if err := s.returnLock(c.Request().Context(), grant); err != nil {
 		return err
 	}
-	s.did(c, wire.Event{Kind: lockReleased, Name: grant.Name})
+	s.did(c, wire.Event{Kind: events.LockReleased, Name: grant.Name})
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }
@@ -290,7 +291,7 @@ func (s *Server) breakLock(c echo.Context) error {
 		return err
 	}
 	s.metrics.LockBroken()
-	s.did(c, wire.Event{Kind: lockBroken, Name: name, Fence: fence})
+	s.did(c, wire.Event{Kind: events.LockBroken, Name: name, Fence: fence})
 	fresh(c)
 	return c.JSON(http.StatusOK, wire.LockBroken{Name: name, Fence: minted})
 }

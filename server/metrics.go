@@ -39,7 +39,7 @@ func (s *Server) showMetrics() {
 		})
 	s.metrics.Ask("coatcheck_bytes_in_flight", metrics.Gauge, "Memory that requests under way take, as far as it is counted: headers, bodies, and answers that wait for their clients.", nil,
 		func(tell metrics.Tell) { tell(float64(s.door.BytesInFlight())) })
-	s.metrics.Ask("coatcheck_event_listeners", metrics.Gauge, "Clients that listen to /events.", nil, func(tell metrics.Tell) { tell(float64(s.feed.listeningNow())) })
+	s.metrics.Ask("coatcheck_event_listeners", metrics.Gauge, "Clients that listen to /events.", nil, func(tell metrics.Tell) { tell(float64(s.events.Subscribers())) })
 }
 
 func (s *Server) showSegments(r *metrics.Registry) {

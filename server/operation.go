@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
@@ -101,7 +102,7 @@ func (s *Server) settleOperation(c echo.Context) error {
 // tellSettled keeps who has settled an operation, how and why.
 func (s *Server) tellSettled(c echo.Context, name string, request wire.Settlement) {
 	by := caller(c).Principal
-	s.did(c, wire.Event{Kind: operationSettled, Operation: name, Outcome: request.Outcome, By: by, Reason: request.Reason})
+	s.did(c, wire.Event{Kind: events.OperationSettled, Operation: name, Outcome: request.Outcome, By: by, Reason: request.Reason})
 	s.log.InfoContext(c.Request().Context(), "an operation in doubt was settled",
 		"operation", name, "outcome", request.Outcome, "by", by, "key_id", caller(c).KeyID, "reason", request.Reason)
 }

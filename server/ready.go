@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -18,7 +19,7 @@ func (s *Server) checker() *health.Checker {
 		Store: s.store, Logger: s.log,
 		Title: func(err error) string { return problemOf(err).Title },
 		Changed: func(ctx context.Context, found redisstore.Incarnation) {
-			s.feed.tell(wire.Event{Kind: storeChanged})
+			s.events.Add(wire.Event{Kind: events.StoreChanged})
 			s.metrics.MarkerChanged()
 			s.log.WarnContext(ctx, "the store is another incarnation: a failover, or a restart without its last data; writes that it had confirmed may be missing",
 				"incarnation", found.ID)

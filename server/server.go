@@ -18,6 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
+	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/ledger"
@@ -220,7 +221,7 @@ type Server struct {
 	outdone  outdone
 	quotas   *quotas
 	door     *frontdoor.Door
-	feed     *feed
+	events   *events.Log
 	hazards  hazards
 	metrics  *metrics.Service
 	rings    rings
@@ -243,7 +244,7 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, config.Workers), ledger: ledger.New(config.Store),
-		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), quotas: newQuotas(config), feed: newFeed(), now: time.Now,
+		guarded: []wire.RoutePolicy{}, locks: lock.New(config.Store, config.Locks), waits: newWaits(), quotas: newQuotas(config), events: events.New(), now: time.Now,
 		metrics: config.Metrics, patterns: map[string]string{},
 	}
 	s.tokens = idempotency.New(config.Store, idempotency.Config{

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -36,7 +37,7 @@ func (s *Server) issueToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s.feed.count(tokenIssued)
+	s.events.Count(events.TokenIssued)
 	fresh(c)
 	c.Response().Header().Set(echo.HeaderLocation, "/token/"+token.Value)
 	return c.JSON(http.StatusCreated, wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
@@ -90,11 +91,11 @@ func (s *Server) claimToken(c echo.Context) error {
 	}
 	fresh(c)
 	if !outcome.Granted {
-		s.feed.count(tokenReplayed)
+		s.events.Count(events.TokenReplayed)
 		answer := wireAnswer(outcome.Answer)
 		return c.JSON(http.StatusOK, wire.Claimed{Outcome: "replay", Response: &answer})
 	}
-	s.feed.count(tokenClaimed)
+	s.events.Count(events.TokenClaimed)
 	grant := outcome.Grant
 	return c.JSON(http.StatusOK, wire.Claimed{Outcome: "granted", Lease: grant.Owner, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until})
 }
@@ -139,7 +140,7 @@ func (s *Server) completeToken(c echo.Context) error {
 	if err := s.tokens.Complete(c.Request().Context(), ref, lease, answer, 0); err != nil {
 		return err
 	}
-	s.feed.count(tokenCompleted)
+	s.events.Count(events.TokenCompleted)
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }
@@ -204,7 +205,7 @@ func (s *Server) releaseToken(c echo.Context) error {
 	if err := s.tokens.Release(c.Request().Context(), ref, lease); err != nil {
 		return err
 	}
-	s.didCounted(c, tokenReleased)
+	s.didCounted(c, events.TokenReleased)
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -29,7 +30,7 @@ func (s *Server) acquireWorker(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s.did(c, wire.Event{Kind: workerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
+	s.did(c, wire.Event{Kind: events.WorkerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
 	fresh(c)
 	return c.JSON(http.StatusCreated, wire.WorkerLease{
 		WorkerID: lease.WorkerID, Lease: lease.Token, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
@@ -138,7 +139,7 @@ func (s *Server) createPool(c echo.Context) error {
 	if err := declare(c.Request().Context(), pool, request.Shape, request.TTL); err != nil {
 		return err
 	}
-	s.did(c, wire.Event{Kind: poolCreated, Name: pool})
+	s.did(c, wire.Event{Kind: events.PoolCreated, Name: pool})
 	ring, err := s.pools.Ring(c.Request().Context(), pool, 0, 1)
 	if err != nil {
 		return err
@@ -204,7 +205,7 @@ func (s *Server) releaseWorker(c echo.Context) error {
 	if err := s.pools.Release(c.Request().Context(), lease.Pool, lease.WorkerID, lease.Token, used); err != nil {
 		return err
 	}
-	s.did(c, wire.Event{Kind: workerReleased, Name: lease.Pool, WorkerID: &lease.WorkerID})
+	s.did(c, wire.Event{Kind: events.WorkerReleased, Name: lease.Pool, WorkerID: &lease.WorkerID})
 	fresh(c)
 	return c.NoContent(http.StatusNoContent)
 }

@@ -1,0 +1,51 @@
+package events
+
+// The kinds of events that are sent one by one.
+const (
+	CounterSet     = "counter.set"
+	CounterRemoved = "counter.removed"
+	// refused: the counter has gone back, or everything was lost a moment ago
+	CounterInDoubt = "counter.in-doubt"
+
+	PoolCreated       = "pool.created"
+	WorkerGranted     = "worker.granted"
+	WorkerReleased    = "worker.released"
+	WorkerLost        = "worker.lost" // a caller's lease is not the current one, or no longer
+	WorkerQuarantined = "worker.quarantined"
+	WorkerExhausted   = "worker.exhausted"
+
+	LockGranted     = "lock.granted"
+	LockReleased    = "lock.released"
+	LockLost        = "lock.lost" // as with workers
+	LockBroken      = "lock.broken"
+	LockQuarantined = "lock.quarantined"
+
+	OperationSettled = "operation.settled" // an operator has ended the doubt about it
+
+	// The caller may not do it, or not so often; of an admin's request also for other reasons.
+	RequestRefused = "request.refused"
+
+	// The token was claimed again, and its first attempt has ended without an answer.
+	TokenInDoubt = "token.in-doubt"
+	StoreChanged = "store.changed" // another incarnation: confirmed writes may be missing
+)
+
+// The kinds that are only counted: there can be thousands in a second, and a person could do
+// nothing with one.
+const (
+	TokenIssued    = "token.issued"
+	TokenClaimed   = "token.claimed"
+	TokenReplayed  = "token.replayed"
+	TokenCompleted = "token.completed"
+	TokenReleased  = "token.released"
+)
+
+var (
+	sent = []string{
+		CounterSet, CounterRemoved, CounterInDoubt,
+		PoolCreated, WorkerGranted, WorkerReleased, WorkerLost, WorkerQuarantined, WorkerExhausted,
+		LockGranted, LockReleased, LockLost, LockBroken, LockQuarantined,
+		OperationSettled, RequestRefused, TokenInDoubt, StoreChanged,
+	}
+	counted = []string{TokenIssued, TokenClaimed, TokenReplayed, TokenCompleted, TokenReleased}
+)

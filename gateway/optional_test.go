@@ -12,7 +12,7 @@ import (
 // chunked sends a body whose length no header says.
 func (r *rig) chunked(body string, headers ...string) answer {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.t.Context(), "POST", r.url+"/payments", io.MultiReader(strings.NewReader(body)))
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+"/payments", io.MultiReader(strings.NewReader(body)))
 	if err != nil {
 		r.t.Fatal(err) // names the URL
 	}

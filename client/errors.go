@@ -131,6 +131,11 @@ type Error struct {
 	Retryable bool
 	See       string // where to read on. It may hold the token: not for a log
 
+	// with ErrInDoubt, for [Client.Operation] and [Client.Settle]: the operation's name, and since
+	// when it is in doubt; "" and the zero time = not known
+	Operation string
+	Since     time.Time
+
 	class error // if the code does not determine it; nil = an unknown outcome
 	read  bool  // the call changes nothing
 	cause *cause

@@ -38,6 +38,9 @@ func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 	}
 	e.Code, e.Retryable = string(problem.Code), problem.Retryable
 	e.Title, e.Detail, e.See = call.clean(problem.Title), call.clean(problem.Detail), plain(problem.See)
+	if operationForm.MatchString(problem.Operation) {
+		e.Operation, e.Since = problem.Operation, problem.Since
+	}
 	return e
 }
 

@@ -29,6 +29,12 @@ func TestOnEveryStore(t *testing.T) {
 			t.Run("claim: its owner can go on asking, or give it back", s.claimNeverAnswered)
 			t.Run("complete, extend and release can be asked again", s.askedAgain)
 		})
+		t.Run("operations in doubt", func(t *testing.T) {
+			t.Run("listed and shown", s.doubtShown)
+			t.Run("settled with an answer", s.settledAsHappened)
+			t.Run("settled as not begun, and refused while the next attempt may run", s.settledAsNotBegun)
+			t.Run("closed", s.settledAsRefused)
+		})
 		t.Run("counters", func(t *testing.T) {
 			t.Run("added to, read, set and removed", s.counterRound)
 			t.Run("a request id", s.counterRepeated)

@@ -28,6 +28,13 @@ func (c *crowd) leave() {
 	}
 }
 
+// size is how many are inside.
+func (c *crowd) size() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
 // wait waits until nobody is inside, or the context ends.
 func (c *crowd) wait(ctx context.Context) error {
 	select {

@@ -192,12 +192,21 @@ func (g *Gateway) writeProblem(w http.ResponseWriter, r *http.Request, problem w
 	case wire.KeyMissing, wire.KeyMalformed, wire.PayloadMismatch:
 		problem.See = policyPath
 	case wire.IdempotencyUnknown, wire.InProgress, wire.OutcomeUnknown:
-		problem.See = policyPath
-		token := r.Header.Get(idempotency.TokenHeader)
-		if x.route != nil && x.route.Accept != idempotency.KeyOnly && token != "" {
-			problem.See = g.config.TokenService + "/token/" + url.PathEscape(token)
-		}
+		problem.See = g.stateLink(x, r.Header.Get(idempotency.TokenHeader), problem.Operation)
 	}
 	w.Header().Set(requestIDHeader, x.id)
 	problem.Write(w)
+}
+
+// stateLink is where the state of a request's token or key is shown. A client's own key has no page
+// of its own: the service shows the operation in doubt. A client of a gateway without a known
+// service may have none, and reads the policy.
+func (g *Gateway) stateLink(x *exchange, token, operation string) string {
+	switch {
+	case x.route != nil && x.route.Accept != idempotency.KeyOnly && token != "":
+		return g.config.TokenService + "/token/" + url.PathEscape(token)
+	case operation != "" && g.config.TokenService != "":
+		return g.config.TokenService + "/operation/" + operation
+	}
+	return policyPath
 }

@@ -57,7 +57,9 @@ type Config struct {
 	TrustForwarded bool
 	// sends the client's Host to the upstream instead of the upstream's own
 	PreserveHost bool
-	TokenService string // where clients find /token/{token}, without a slash at the end; "" = at the same address
+	// where clients find /token/{token} and /operation/{operation}, without a slash at the end; "" =
+	// tokens at the same address, operations nowhere
+	TokenService string
 	// for an https upstream; nil = the system's certificate authorities
 	TLS *tls.Config
 	// how long an unused connection for guarded requests is kept: less than the upstream keeps it.

@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -70,6 +71,41 @@ func TestLogAndMetricsNeverHoldWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 		}
 	}
 	expect.Contains(t, "log", log, `outcome=granted`, `outcome=store_error`, `outcome=key_error`, `outcome=unknown_token`, `code=idempotency-token-unknown`, `outcome=unguarded`, `method=other`, `route="POST /pay/{who}"`, "failure=broken", "failure=cut")
+}
+
+func TestLineOfARefusedRequestHasTheProblemsCodeAndTheOperation(t *testing.T) {
+	upstream := converse(t, func(int64, *http.Request, net.Conn) bool { return false })
+	r := start(t, upstream.url, payments)
+	r.wantCode(r.pay("a"), wire.OutcomeUnknown)
+	line := func(a answer, code wire.Code) string {
+		t.Helper()
+		r.wantCode(a, code)
+		id := "request_id=" + a.header.Get("X-Request-Id")
+		var found string
+		expect.Eventually(t, "the line of the request is written, which may come after the answer", func() bool {
+			for line := range strings.Lines(r.log.String()) {
+				if strings.Contains(line, "msg=request ") && strings.Contains(line, id) {
+					found = line
+				}
+			}
+			return found != ""
+		})
+		expect.Contains(t, "line of "+a.asked, found, " code="+string(code))
+		return found
+	}
+	doubt := r.pay("a")
+	name := doubt.problem().Operation
+	expect.Equal(t, "characters of the operation in the problem", len(name), 32)
+	expect.Contains(t, "line of an operation in doubt", line(doubt, wire.IdempotencyUnknown), "status=409", " operation="+name)
+	for code, headers := range map[wire.Code][]string{
+		wire.KeyMissing:      nil,
+		wire.KeyMalformed:    {"Idempotency-Key: a,b"},
+		wire.PayloadMismatch: {"Idempotency-Key: a"},
+		wire.TokenUnknown:    {"Idempotency-Token: unknown"},
+	} {
+		refused := line(r.do("POST", "/payments", "another", headers...), code)
+		expect.Equal(t, "the line of "+string(code)+" names an operation", strings.Contains(refused, "operation="), false)
+	}
 }
 
 func TestMetricsCountEveryOutcome(t *testing.T) {

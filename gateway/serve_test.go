@@ -126,6 +126,7 @@ func TestStopDrainsFinishesGuardedWorkAndLeavesNothingBehind(t *testing.T) {
 		t.Fatalf("Serve ended before the guarded work did: %v", err)
 	default:
 	}
+	expect.Contains(t, "the log of a stop with one request under way", s.log.String(), `msg="stopping: `, "requests=1 drain_delay=100ms stop_timeout="+patience.String())
 	close(proceed)
 	s.wantEnd()
 	other := start(t, upstream.URL, payments, on(store))

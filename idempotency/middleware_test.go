@@ -304,6 +304,40 @@ func TestTwoPrincipalsNeverMeet(t *testing.T) {
 	h.wantRuns(t, 2)
 }
 
+// With the zero Config two callers are two principals by their Authorization header. The same key
+// and body get each caller its own answer, and a token is the principal's for whom it was issued.
+func TestZeroConfigNeverReplaysOneCallersAnswerToAnother(t *testing.T) {
+	tokens := newTokensWith(t, storetest.Open(t, redisstore.Config{}), Config{})
+	h := &handler{serve: func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "for "+strings.Join(r.Header.Values("Authorization"), "+"))
+	}}
+	guarded := tokens.Middleware(Route{})(h)
+	callers := map[string][]string{
+		"for Bearer ann": {"Authorization: Bearer ann"}, "for Bearer bob": {"Authorization: Bearer bob"}, "for bearer ann": {"Authorization: bearer ann"},
+		"for ": nil, "for Bearer ann+Bearer bob": {"Authorization: Bearer ann", "Authorization: Bearer bob"},
+	}
+	for _, replayed := range []bool{false, true} {
+		for answer, headers := range callers {
+			w := post(guarded, "pay", append(headers, "Idempotency-Key: k")...)
+			expect.Equal(t, "the same key and body, asked as "+answer, statusAndBody(w), "200 "+answer)
+			wantReplayed(t, "the same key and body, asked as "+answer, w, replayed)
+		}
+	}
+	h.wantRuns(t, int64(len(callers)))
+
+	request := httptest.NewRequest(http.MethodPost, "/token", http.NoBody)
+	request.Header.Set("Authorization", "Bearer ann")
+	token, err := tokens.Issue(t.Context(), DefaultPrincipal(request), "", 0)
+	expect.Error(t, "Issue", err, nil)
+	for range 2 { // before ann has used it, and after
+		for _, other := range []string{"Authorization: Bearer bob", "X-None: 1"} {
+			wantCode(t, "ann's token with "+other, post(guarded, "pay", TokenHeader+": "+token.Value, other), wire.TokenUnknown)
+		}
+		expect.Equal(t, "ann's token, used by ann", statusAndBody(post(guarded, "pay", TokenHeader+": "+token.Value, "Authorization: Bearer ann")), "200 for Bearer ann")
+	}
+	h.wantRuns(t, int64(len(callers))+1)
+}
+
 func TestRouteOutOfBoundsPanicsAtStartUp(t *testing.T) {
 	defer func() {
 		if recover() == nil {

@@ -149,41 +149,48 @@ type DoubtPage struct {
 const maxScanned = 1000
 
 // InDoubt lists operations in doubt, the longest in doubt first, and the cursor of the next page,
-// "" if this is the last. Its cost grows with what is in doubt or under way, not with all tokens;
-// in a cluster it asks every slot. An operation whose doubt ends meanwhile may be missing.
-// ErrCursor: that is no cursor.
+// "" if this is the last. Its cost grows with the page, not with the tokens that there are: it
+// looks at the list at most twice, in a cluster in every slot, and reads up to 1000 operations.
+// An operation whose doubt ends meanwhile may be missing. ErrCursor: that is no cursor.
 func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation, next string, err error) {
 	after, err := parseCursor(page.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	scanned := 0
-	for len(list) < page.Max && scanned < maxScanned {
-		entries, err := t.entries(ctx, after, page.Max)
+	wanted := page.Max // of one look at the list
+	if page.Prefix != "" {
+		wanted = maxScanned
+	}
+	for scanned := 0; scanned < maxScanned; wanted = maxScanned - scanned {
+		entries, err := t.entries(ctx, after, wanted)
 		if err != nil {
 			return nil, "", err
 		}
-		if len(entries) == 0 {
-			return list, "", nil
-		}
-		found, err := t.operations(ctx, entries)
-		if err != nil {
-			return nil, "", err
-		}
-		for i, operation := range found {
-			after = entries[i]
-			if operation.State != InDoubt || !strings.HasPrefix(operation.Name, page.Prefix) && !strings.HasPrefix(operation.Route, page.Prefix) {
-				continue
+		for some := range slices.Chunk(entries, atOnce) {
+			found, err := t.operations(ctx, some)
+			if err != nil {
+				return nil, "", err
 			}
-			if list = append(list, operation); len(list) == page.Max {
-				break
+			for i, operation := range found {
+				if page.takes(operation) {
+					list = append(list, operation)
+				}
+				if after = some[i]; len(list) == page.Max && (len(entries) == wanted || after != entries[len(entries)-1]) {
+					return list, after.cursor(), nil
+				}
 			}
 		}
-		if scanned += len(entries); len(entries) < page.Max && after == entries[len(entries)-1] {
+		if len(entries) < wanted {
 			return list, "", nil
 		}
+		scanned += len(entries)
 	}
 	return list, after.cursor(), nil
+}
+
+// takes reports whether an operation belongs on the page.
+func (p DoubtPage) takes(o Operation) bool {
+	return o.State == InDoubt && (strings.HasPrefix(o.Name, p.Prefix) || strings.HasPrefix(o.Route, p.Prefix))
 }
 
 // operations returns the operations of entries. Expired ones are removed from the list.

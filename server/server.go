@@ -311,6 +311,8 @@ const closeTime = 5 * time.Second
 
 func (s *Server) stop(ctx context.Context, web *http.Server) error {
 	s.stopping.Store(true)
+	s.log.InfoContext(ctx, "stopping: after drain_delay no operation is begun, and requests under way may take up to stop_timeout",
+		"requests", s.door.UnderWay(), "drain_delay", s.config.DrainDelay, "stop_timeout", s.config.StopTimeout)
 	s.door.Drain()
 	time.Sleep(s.config.DrainDelay)
 	s.closing.Store(true)

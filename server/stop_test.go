@@ -110,6 +110,24 @@ func TestStopDrainsFinishesAndLeavesNothingBehind(t *testing.T) {
 	expect.Error(t, "Serve", s.end(t), nil)
 }
 
+func TestStopLogsHowManyRequestsItWaitsForAndHowLong(t *testing.T) {
+	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), DrainDelay: time.Millisecond, StopTimeout: patience})
+	defer s.client.CloseIdleConnections()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.send(context.Background(), call{method: "GET", path: "/wait"})
+		answered <- err
+	}()
+	<-s.begun
+	s.stop()
+	s.refusesConnections(t)
+	line := s.logLine(t, "msg=\"stopping: ")
+	expect.Contains(t, "the line of a stop with one request under way", line, "requests=1", "drain_delay=1ms", "stop_timeout="+patience.String())
+	close(s.proceed)
+	expect.Error(t, "GET /wait", <-answered, nil)
+	expect.Error(t, "Serve", s.end(t), nil)
+}
+
 // drain is how long a service that stops still takes connections. A test asks it several things in
 // that time, each of which a busy machine may keep waiting.
 const drain = 3 * time.Second

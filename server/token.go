@@ -75,6 +75,8 @@ func (s *Server) tokenStatus(c echo.Context) error {
 	})
 }
 
+// claimToken claims a token for an operation that another service runs. It checks that the server
+// is not stopping after it has read the request, so that nothing is claimed later.
 func (s *Server) claimToken(c echo.Context) error {
 	ref, err := s.tokenOf(c)
 	if err != nil {
@@ -83,6 +85,9 @@ func (s *Server) claimToken(c echo.Context) error {
 	terms, err := claimOptions(c)
 	if err != nil {
 		return err
+	}
+	if s.closing.Load() {
+		return errClosing
 	}
 	terms.RequestID = requestlog.ID(c.Request().Context())
 	outcome, err := s.tokens.Claim(c.Request().Context(), ref, terms)

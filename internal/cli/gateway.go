@@ -52,7 +52,7 @@ func gatewaySettings(c *gatewayConfig) []*setting {
 		headers("principal-headers", "Authorization", "who is asking, by these headers: keys and tokens of two principals never meet; none: everybody is the same", &c.principalHeaders),
 		toggle("trust-forwarded", "keeps the X-Forwarded headers of requests: only behind a proxy that writes them itself", &c.trustForwarded),
 		toggle("preserve-host", "sends the client's Host to the upstream instead of the upstream's own", &c.preserveHost),
-		serviceURL("token-service", "where clients find /token/{token}; empty: at the gateway's own address", &c.tokenService),
+		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own address, and no link to operations", &c.tokenService),
 		span("upstream-idle", "1s", time.Millisecond, time.Hour, "how long an unused connection for guarded requests is kept: less than the upstream keeps it", &c.upstreamIdle),
 		span("body-timeout", "30s", 100*time.Millisecond, time.Hour, "how long the body of a guarded request may take to arrive", &c.bodyTimeout),
 		maxBytes(c.config),

@@ -12,6 +12,9 @@ import (
 // elsewhere, and finds no connection closed that it is about to use.
 func (d *Door) Drain() { d.draining.Store(true) }
 
+// UnderWay is how many requests have come whole and are not answered.
+func (d *Door) UnderWay() int { return int(d.underWay.Load()) }
+
 // Stop takes no new connections, ends those that have no request under way, and waits until the
 // others have been answered. It returns the context's error if a request that had come whole was
 // still under way when the context ended.

@@ -1,0 +1,161 @@
+package idempotency
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// seed writes the records ARGV[2] to ARGV[3] as the scripts of tokens leave them, in the state
+// ARGV[4], with names that begin with ARGV[5]. Where ARGV[6] is not 0, it puts them on the list of
+// operations under way, KEYS[1]: each lease ends a millisecond after the one before.
+const seed = `
+local ends = tonumber(ARGV[6])
+for i = tonumber(ARGV[2]), tonumber(ARGV[3]) do
+  local operation, lease_end = ARGV[5] .. string.format('%031d', i), string.format('%d', ends + i)
+  redis.call('HSET', ARGV[1] .. '{' .. operation .. '}', 'state', ARGV[4], 'route', 'POST /payments', 'until', lease_end)
+  if ends > 0 then
+    redis.call('ZADD', KEYS[1], lease_end, operation)
+  end
+end`
+
+// busyRedis is a Redis with very many tokens, most of them not in doubt.
+type busyRedis struct {
+	t      *testing.T
+	server *redistest.Server
+	tokens *Tokens
+}
+
+func startBusyRedis(t *testing.T) *busyRedis {
+	t.Helper()
+	server := redistest.Start(t)
+	return &busyRedis{t, server, newTokens(t, storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: time.Minute}))}
+}
+
+// fill writes records; ends is when the first one's lease ends, 0 for records that are not listed.
+func (b *busyRedis) fill(n int, state State, name string, ends int64) {
+	b.t.Helper()
+	key := strings.Repeat(name, 32)
+	keys := b.tokens.keysOf(key)
+	prefix := strings.TrimSuffix(keys[0], "{"+key+"}")
+	if prefix == keys[0] {
+		b.t.Fatalf("the key of a token's record is %q, want it to end with the operation in braces", keys[0])
+	}
+	const some = 1000 // a script that writes all takes longer on a busy machine than a command may
+	for from := 1; from <= n; from += some {
+		err := b.server.Client().Eval(b.t.Context(), seed, keys[1:], prefix, from, min(from+some-1, n), string(state), name, ends).Err()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			b.t.Fatalf("writing %d records that are %s: %v", n, state, err)
+		}
+	}
+}
+
+var called = regexp.MustCompile(`cmdstat_(\S+):calls=(\d+)`)
+
+// setUp are the commands of new connections, and of the count itself.
+var setUp = regexp.MustCompile(`^(hello|client|auth|select|ping|script|config|info|command)(\||$)`)
+
+// commands returns how often each command was called while something was done, also by scripts.
+func (b *busyRedis) commands(do func()) map[string]int {
+	b.t.Helper()
+	count := func() map[string]int {
+		text, err := b.server.Client().Info(b.t.Context(), "commandstats").Result()
+		if err != nil {
+			b.t.Fatalf("INFO commandstats: %v", err)
+		}
+		counts := map[string]int{}
+		for _, found := range called.FindAllStringSubmatch(text, -1) {
+			counts[found[1]], _ = strconv.Atoi(found[2]) // digits
+		}
+		return counts
+	}
+	before := count()
+	do()
+	during := map[string]int{}
+	for command, n := range count() {
+		if n -= before[command]; n > 0 && !setUp.MatchString(command) {
+			during[command] = n
+		}
+	}
+	return during
+}
+
+// page reads one page.
+func (b *busyRedis) page(asked DoubtPage) (list []Operation, next string) {
+	b.t.Helper()
+	list, next, err := b.tokens.InDoubt(b.t.Context(), asked)
+	if err != nil {
+		b.t.Fatalf("InDoubt with %+v: %v", asked, err)
+	}
+	return list, next
+}
+
+const longAgo = 1_700_000_000_000 // milliseconds since 1970: a lease that ended then has lapsed
+
+func TestPageOfOperationsInDoubtCostsTheSameAmongVeryManyTokens(t *testing.T) {
+	b := startBusyRedis(t)
+	ask := func(asked DoubtPage, want int) (next string, cost map[string]int) {
+		t.Helper()
+		var list []Operation
+		cost = b.commands(func() { list, next = b.page(asked) })
+		expect.Equal(t, fmt.Sprintf("operations on the page %+v", asked), len(list), want)
+		return next, cost
+	}
+	b.fill(150, Claimed, "d", longAgo)
+	ask(DoubtPage{Max: 100}, 100) // connects, and loads the scripts
+	_, alone := ask(DoubtPage{Max: 100}, 100)
+	expect.Equal(t, "scripts of a page of 100", alone["evalsha"], 101)
+	expect.Equal(t, "looks at the list for a page of 100", alone["zrangebyscore"], 1)
+
+	b.fill(60_000, Completed, "c", 0)
+	b.fill(30_000, Claimed, "r", 4_000_000_000_000) // still running
+	b.fill(20_000, Claimed, "e", longAgo+1000)
+	next, among := ask(DoubtPage{Max: 100}, 100)
+	expect.Equal(t, "commands of the first page among 110,000 tokens", among, alone)
+	_, second := ask(DoubtPage{Max: 100, Cursor: next}, 100)
+	second["zrangebyscore"] = alone["zrangebyscore"] // a second look past the cursor itself
+	expect.Equal(t, "commands of the second page", second, alone)
+	far := entry{longAgo + 1000 + 19_950, "e" + fmt.Sprintf("%031d", 19_950)}
+	_, last := ask(DoubtPage{Max: 100, Cursor: far.cursor()}, 50)
+	expect.Equal(t, "scripts of the last page, of 50", last["evalsha"], 51)
+}
+
+func TestPageOfOperationsInDoubtIsBounded(t *testing.T) {
+	b := startBusyRedis(t)
+	b.fill(5_000, Claimed, "d", longAgo)
+	b.page(DoubtPage{Max: 1})
+	for _, size := range []int{1, 100, 1000} {
+		asked := DoubtPage{Prefix: "POST /orders", Max: size}
+		var list []Operation
+		var next string
+		cost := b.commands(func() { list, next = b.page(asked) })
+		expect.Equal(t, fmt.Sprintf("operations on the page %+v", asked), len(list), 0)
+		expect.Equal(t, fmt.Sprintf("more may follow the page %+v", asked), next != "", true)
+		if shown := cost["hmget"]; shown > maxScanned {
+			t.Errorf("InDoubt with %+v read %d operations, want %d at most: %s", asked, shown, maxScanned, cmp.Diff(nil, cost))
+		}
+		if listed := cost["evalsha"] - cost["hmget"]; listed > 2 {
+			t.Errorf("InDoubt with %+v looked at the list %d times, want twice at most: in a cluster each asks every slot", asked, listed)
+		}
+	}
+	pages := 0
+	for cursor := ""; ; pages++ {
+		_, next := b.page(DoubtPage{Prefix: "POST /orders", Cursor: cursor, Max: 1})
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	expect.Equal(t, "pages without an operation of that prefix, of 5,000 in doubt", pages, 5)
+}

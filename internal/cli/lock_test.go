@@ -82,6 +82,21 @@ func TestLockRunTellsTheCommandItsLockAndReleasesItAfterwards(t *testing.T) {
 	})
 }
 
+// A command within two locks is told of the inner one.
+func TestLockRunWithinLockRunTellsTheInnerLock(t *testing.T) {
+	t.Parallel()
+	at := []string{"--server", serve(t).banner.URL}
+	inner := slices.Concat([]string{os.Args[0], "lock", "run", "--ttl", "1h"}, at, []string{"inner", "--", "sh", "-c", `echo "$LOCK_NAME $LOCK_FENCE"`})
+	r := start(t, slices.Concat([]string{"lock", "run", "--ttl", "1h"}, at, []string{"outer", "--", "sh", "-c", `echo "$LOCK_NAME $LOCK_FENCE"; exec "$@"`, "sh"}, inner)...)
+	r.exits(done)
+	told := strings.Fields(r.stdout.String())
+	expect.MustEqual(t, "number of words that the commands were told", len(told), 4)
+	expect.Equal(t, "$LOCK_NAME of both", []string{told[0], told[2]}, []string{"outer", "inner"})
+	if told[1] == told[3] {
+		t.Errorf("$LOCK_FENCE of both: got %s twice, want one each", told[1])
+	}
+}
+
 // Each row is a script and the exit code that it ends with.
 func TestLockRunEndsAsItsCommandDoes(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"syscall"
 	"time"
 )
@@ -47,7 +48,9 @@ func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal
 	if err := adoptOrphans(); err != nil {
 		return err
 	}
-	if s.guarded, err = startGuard(command, h.environment(file), file, s.allowance); err != nil {
+	// a variable that this process has itself, as within another lock run, is there once
+	env := (&exec.Cmd{Env: h.environment(file)}).Environ()
+	if s.guarded, err = startGuard(command, env, file, s.allowance); err != nil {
 		return err
 	}
 	s.watch()

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,8 +23,9 @@ import (
 
 // What a guard finds open, besides the command's three.
 const (
-	// a line is the number of a signal to pass on; its end, which comes too when who holds the
-	// other end is killed, says to stop the command.
+	// a line is the number of a signal to pass on, or the end of the window after it has moved:
+	// 'end' and milliseconds by the boot clock. The pipe's end, which comes too when the process at
+	// the other end is killed, says to stop the command.
 	lifeline = 3
 	reports  = 4 // told, a line of JSON each, to who holds the other end
 )
@@ -58,14 +60,17 @@ func (a allowance) pause(until time.Duration) time.Duration {
 // waiting for a Redis that says nothing.
 func (p *program) guardCommand() *cobra.Command {
 	g := &guard{}
-	command := &cobra.Command{Use: "guard", Hidden: true, Short: "Used by `worker run`: runs a command until the window in a file ends"}
-	command.Flags().StringVar((*string)(&g.file), "file", "", "the window's end")
+	var end time.Duration
+	command := &cobra.Command{Use: "guard", Hidden: true, Short: "Used by `worker run`: runs a command until its window ends"}
+	command.Flags().DurationVar(&end, "end", 0, "the window's end at first, by the boot clock")
+	command.Flags().StringVar((*string)(&g.file), "file", "", "to be removed in the end")
 	command.Flags().DurationVar(&g.allowance.grace, "grace", 0, "between SIGTERM and SIGKILL")
 	command.Flags().DurationVar(&g.allowance.margin, "margin", time.Second, "between SIGKILL and the window's end")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 || g.file == "" || g.allowance.margin <= 0 {
+		if len(args) == 0 || end <= 0 || g.allowance.margin <= 0 {
 			return usageError{errors.New("guard is started by `coatcheck worker run`")}
 		}
+		g.end.Store(int64(end))
 		return g.run(args)
 	}
 	return command
@@ -74,8 +79,8 @@ func (p *program) guardCommand() *cobra.Command {
 type guard struct {
 	allowance allowance
 
-	file windowFile
-	end  atomic.Int64 // of the window by the boot clock, as the file said last
+	file windowFile   // of the command
+	end  atomic.Int64 // of the window by the boot clock, as it was told last
 
 	terminal terminal
 
@@ -116,11 +121,6 @@ func (g *guard) run(args []string) error {
 
 // begin starts the command, unless its time is over.
 func (g *guard) begin(args []string) error {
-	w, err := g.file.read()
-	if err != nil {
-		return err
-	}
-	g.end.Store(int64(w.boot))
 	if g.isDue() {
 		return errors.New("the window ended before the command began")
 	}
@@ -142,7 +142,6 @@ func (g *guard) begin(args []string) error {
 	g.orders, g.reaped = make(chan syscall.Signal), make(chan int, 1)
 	go g.listen()
 	go g.reap()
-	go g.follow()
 	return nil
 }
 
@@ -150,11 +149,20 @@ func (g *guard) begin(args []string) error {
 func (g *guard) listen() {
 	defer close(g.orders)
 	for line := bufio.NewScanner(os.NewFile(lifeline, "lifeline")); line.Scan(); {
-		if number, err := strconv.Atoi(line.Text()); err == nil {
+		end, moved := strings.CutPrefix(line.Text(), movedEnd)
+		number, err := strconv.ParseInt(end, 10, 64)
+		switch {
+		case err != nil:
+		case moved:
+			g.end.Store(int64(time.Duration(number) * time.Millisecond))
+		default:
 			g.orders <- syscall.Signal(number)
 		}
 	}
 }
+
+// movedEnd begins a line of the lifeline that has a window's new end.
+const movedEnd = "end "
 
 // reap waits for all children: the command, and orphans that were adopted.
 func (g *guard) reap() {
@@ -176,16 +184,6 @@ func exitCode(status syscall.WaitStatus) int {
 		return 128 + int(status.Signal())
 	}
 	return status.ExitStatus()
-}
-
-// follow reads the file, apart from who looks at the clock: a disk that hangs changes nothing about
-// the end that is known.
-func (g *guard) follow() {
-	for range time.Tick(g.allowance.tick()) {
-		if w, err := g.file.read(); err == nil {
-			g.end.Store(int64(w.boot))
-		}
-	}
 }
 
 // due is when the command has to be stopped, and once that was done, when it has to be killed, by
@@ -290,8 +288,8 @@ func readReports(from io.Reader, tell func(report)) {
 	}
 }
 
-// startGuard starts the guard of a command.
-func startGuard(args []string, env []string, file windowFile, a allowance) (*guarded, error) {
+// startGuard starts the guard of a command, whose window ends then.
+func startGuard(args []string, env []string, file windowFile, end time.Duration, a allowance) (*guarded, error) {
 	path, err := self()
 	if err != nil {
 		return nil, err
@@ -304,7 +302,7 @@ func startGuard(args []string, env []string, file windowFile, a allowance) (*gua
 	if err != nil {
 		return nil, errors.Join(err, line.Close(), order.Close())
 	}
-	argv := append([]string{"coatcheck", "guard", "--file", string(file), "--grace", a.grace.String(), "--margin", a.margin.String(), "--"}, args...)
+	argv := append([]string{"coatcheck", "guard", "--end", end.String(), "--file", string(file), "--grace", a.grace.String(), "--margin", a.margin.String(), "--"}, args...)
 	process, err := os.StartProcess(path, argv, &os.ProcAttr{
 		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, line, out}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
@@ -333,9 +331,22 @@ func (g *guarded) await(told *os.File) {
 
 // pass hands a signal on to the command.
 func (g *guarded) pass(s os.Signal) {
+	_ = g.say(fmt.Sprintf("%d\n", s)) // the guard may have ended
+}
+
+// move has the window end at another time.
+func (g *guarded) move(end time.Duration) error {
+	return g.say(fmt.Sprintf(movedEnd+"%d\n", end.Milliseconds()))
+}
+
+// say writes a line to the guard, whole or not at all.
+func (g *guarded) say(line string) error {
 	// a guard that is stopped reads nothing
-	_ = g.order.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	fmt.Fprintf(g.order, "%d\n", s)
+	if err := g.order.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		return err
+	}
+	_, err := g.order.WriteString(line)
+	return err
 }
 
 // stop has the command stopped.

@@ -33,7 +33,7 @@ func (r *workerRun) run(ctx context.Context, service *client.Client) error {
 		h.giveBack()
 		return errors.Join(context.Cause(ctx), err)
 	}
-	err = supervise(h, r.command, allowed(h.lease.TTL, r.grace), signals)
+	err = supervise(h, r.command, allowed(h.lease.TTL, r.grace), signals, r.warnings)
 	h.giveBack()
 	return err
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ const (
 	// 'end' and milliseconds by the boot clock. The pipe's end, which comes too when the process at
 	// the other end is killed, says to stop the command.
 	lifeline = 3
-	reports  = 4 // told, a line of JSON each, to who holds the other end
+	reports  = 4 // a line of JSON each, for the process at the other end
 )
 
 // report is what a guard tells.
@@ -86,6 +87,7 @@ type guard struct {
 
 	group   int                 // of the command
 	orders  chan syscall.Signal // from the lifeline; closed at its end
+	halted  chan syscall.Signal // what has stopped the command's process group for a while
 	reaped  chan int            // the command's exit code
 	tell    *json.Encoder       // reports
 	stopped bool                // SIGTERM was sent
@@ -98,6 +100,7 @@ type guard struct {
 func (g *guard) run(args []string) error {
 	// the command dies with the thread that starts it, so that one must last as long as the guard
 	runtime.LockOSThread()
+	keepIgnored()
 	ignored := make(chan os.Signal, 1)
 	// meant for the command, which gets them by the lifeline. Caught rather than ignored, since a
 	// command inherits that
@@ -133,13 +136,13 @@ func (g *guard) begin(args []string) error {
 	}
 	sys := &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(sys)
-	g.terminal.lend(sys)
+	g.terminal = openTerminal()
 	process, err := os.StartProcess(path, args, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys})
 	if err != nil {
 		return err
 	}
 	g.group = process.Pid
-	g.orders, g.reaped = make(chan syscall.Signal), make(chan int, 1)
+	g.orders, g.halted, g.reaped = make(chan syscall.Signal), make(chan syscall.Signal), make(chan int, 1)
 	go g.listen()
 	go g.reap()
 	return nil
@@ -168,11 +171,13 @@ const movedEnd = "end "
 func (g *guard) reap() {
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
 			return // there are no more
+		case status.Stopped():
+			g.halted <- status.StopSignal()
 		case pid == g.group:
 			g.reaped <- exitCode(status)
 		}
@@ -212,10 +217,13 @@ func (g *guard) watch() {
 			}
 			g.orders = nil
 			g.cut()
+		case by := <-g.halted:
+			g.terminal.ask(g.group, by)
 		case g.outcome.Code = <-g.reaped:
 			g.outcome.Ended = true
 			g.terminal.takeBack()
 		case <-time.After(g.allowance.pause(g.due())):
+			g.terminal.lend(g.group)
 		}
 		if !g.stopped && g.isDue() {
 			g.cut()
@@ -267,14 +275,35 @@ func (g *guard) kill() {
 	_ = syscall.Kill(-g.group, syscall.SIGKILL)
 }
 
+// interruptIgnored reports whether SIGINT was ignored when this process began, as a shell without
+// job control has it for what it starts in the background.
+var interruptIgnored = signal.Ignored(syscall.SIGINT)
+
 // passed are the signals that go on to the command. SIGHUP stays ignored where it is, as under
-// nohup, and so it is for the command. It has to be called before they are caught.
+// nohup, and SIGINT where it was at the start; so they are for the command. It has to be called
+// before they are caught.
 func passed() []os.Signal {
-	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+	signals := []os.Signal{syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+	if !interruptIgnored {
+		signals = append(signals, syscall.SIGINT)
+	}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
 	}
 	return signals
+}
+
+// keepIgnored ignores SIGINT again where it was ignored at the start: Main has caught it.
+func keepIgnored() {
+	if interruptIgnored {
+		signal.Ignore(syscall.SIGINT)
+	}
+}
+
+// untilQuit returns a context that also ends with SIGQUIT, for the time before a command runs.
+func untilQuit(ctx context.Context) (context.Context, context.CancelFunc) {
+	keepIgnored()
+	return signal.NotifyContext(ctx, syscall.SIGQUIT)
 }
 
 // readReports reads a guard's reports until it ends.

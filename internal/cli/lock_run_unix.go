@@ -17,6 +17,8 @@ import (
 
 // run acquires, runs the command, and releases.
 func (r *lockRun) run(ctx context.Context, where locks) error {
+	ctx, stop := untilQuit(ctx)
+	defer stop()
 	// of the lock: a signal is the command's affair once that runs
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()

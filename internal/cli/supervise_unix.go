@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"time"
 )
@@ -42,6 +43,11 @@ func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal
 	s.file, err = newWindowFile(s.window)
 	s.warn(err)
 	defer s.file.remove()
+	// Ctrl-Z does nothing: no renewal would be sent, and nothing could tell the shell that the
+	// command has stopped. Caught rather than ignored, since a command inherits that
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, syscall.SIGTSTP)
+	defer signal.Stop(stops)
 	if err := adoptOrphans(); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type call struct {
 	path   string // with the query
 	token  string // a secret
 	lease  string // a secret
-	owned  bool   // only the holder of lease may make the call
+	owned  bool   // lease is sent, as the proof of a lease or the name of a place in a queue
 	repeat string // what makes it the same call when it is sent again; "" = nothing
 	body   any    // nil = none
 	status int    // of success

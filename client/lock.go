@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
 // LockRequest describes a lock to acquire. The zero value is an exclusive lock with the defaults.
@@ -43,16 +43,8 @@ var (
 // errLockLate is the cause of an end by the clock.
 var errLockLate = fmt.Errorf("%w: %w", ErrLost, ErrLockDeadline)
 
-const (
-	// oneWait is how long one request waits in the queue at most. A wait that is longer is asked
-	// for anew, after requests that have come meanwhile; so is one that is longer than the service
-	// lets a request take.
-	oneWait = time.Minute
-	// patience is how long a wait goes on while no answer comes.
-	patience = 15 * time.Second
-	// releaseTimeout is how long a release may take.
-	releaseTimeout = 2 * time.Second
-)
+// releaseTimeout is how long a release may take.
+const releaseTimeout = 2 * time.Second
 
 // Lock is a lock that this process holds and renews. Its context lasts for as long as the lock may
 // be counted on. It is safe for concurrent use.
@@ -69,62 +61,49 @@ type Lock struct {
 // or the end of the context. So the context is that of the work under the lock as well as of the
 // waiting; LockRequest.Wait bounds the waiting alone.
 //
+// One wait takes several requests if it is long. It keeps its place in the queue from one to the
+// next, and for two minutes while the service does not answer. If it ends without the lock, its
+// place is given back, within two seconds.
+//
 // The errors: ErrHeld after LockRequest.Wait (RetryAfter is when the holder's lease can end),
 // ErrOtherPool if the lock has another number of permits now, ErrQuarantined while the service does
 // not know which leases are open, ErrInvalidRequest; ErrUnavailable (nothing was done);
 // ErrUnknownOutcome (the lock may be taken, without a holder, until its TTL has passed).
 func (c *Client) AcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
-	var over time.Time
+	w := &waiter{client: c, name: name, request: request, place: secret.New()}
 	if request.Wait > 0 {
-		over = time.Now().Add(request.Wait)
+		w.over = time.Now().Add(request.Wait)
 	}
-	for answered := time.Now(); ; {
-		wait := oneWait
-		if !over.IsZero() {
-			wait = min(wait, max(time.Until(over), 0))
-		}
-		lock, err := c.holdLock(ctx, name, request, wait)
+	for {
+		lock, err := w.ask(ctx)
 		if err == nil {
 			return lock, nil
 		}
-		silent := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
-		if !silent {
-			answered = time.Now()
-		}
-		again := errors.Is(err, ErrHeld) || errors.Is(err, ErrQuarantined) || silent && time.Since(answered) < patience
-		if !again || ctx.Err() != nil || !over.IsZero() && time.Until(over) <= 0 {
+		if !w.goesOn(ctx, err) {
 			return nil, err
 		}
-		breathe(ctx, over)
-	}
-}
-
-// breathe makes a pause between two requests, so that a service that answers at once is not asked
-// without a break.
-func breathe(ctx context.Context, over time.Time) {
-	pause := 100*time.Millisecond + rand.N(100*time.Millisecond) //nolint:gosec // it spreads a load, and guessing it gains nothing
-	if !over.IsZero() {
-		pause = min(pause, time.Until(over))
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause):
+		breathe(ctx, w.over)
 	}
 }
 
 // TryAcquireLock is AcquireLock without waiting: it returns ErrHeld if the lock is held or has
 // waiters.
 func (c *Client) TryAcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
-	return c.holdLock(ctx, name, request, 0)
+	return c.holdLock(ctx, name, request)
 }
 
-// holdLock asks once and holds a granted lock.
-func (c *Client) holdLock(ctx context.Context, name string, request LockRequest, wait time.Duration) (*Lock, error) {
+// holdLock asks once, without waiting, and holds a granted lock.
+func (c *Client) holdLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
 	sent := time.Now()
-	grant, err := c.grantLock(ctx, name, request, wait)
+	grant, err := c.grantLock(ctx, name, request, 0, "")
 	if err != nil {
 		return nil, err
 	}
+	return c.keepLock(ctx, grant, sent)
+}
+
+// keepLock holds a lock that was granted to a request sent at that time.
+func (c *Client) keepLock(ctx context.Context, grant lockGrant, sent time.Time) (*Lock, error) {
 	// its lease began at an unknown moment since then: it is counted anew
 	if time.Since(sent) > grant.ttl/4 {
 		sent = time.Now()
@@ -137,13 +116,13 @@ func (c *Client) holdLock(ctx context.Context, name string, request LockRequest,
 		TTL: grant.ttl, Renew: lock.renew, Strict: true, Late: errLockLate,
 		Lost: func(err error) bool { return errors.Is(err, ErrLost) },
 		Failed: func(err error) {
-			c.log.Warn("client: a renewal of a lock failed and is tried again", "name", name, "fence", grant.fence, "error", err)
+			c.log.Warn("client: a renewal of a lock failed and is tried again", "name", grant.name, "fence", grant.fence, "error", err)
 		},
 	})
 	if lock.Validity() > 0 {
 		return lock, nil
 	}
-	err = lock.Err() // the answer came too late, or the context has ended
+	err := lock.Err() // the answer came too late, or the context has ended
 	return nil, errors.Join(err, lock.Release(ctx))
 }
 

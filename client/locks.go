@@ -115,12 +115,13 @@ func (r LockRequest) wire(wait time.Duration) wire.LockRequest {
 }
 
 // grantLock asks once for a lock. The request may take as long as it waits, and the client's
-// timeout.
-func (c *Client) grantLock(ctx context.Context, name string, request LockRequest, wait time.Duration) (lockGrant, error) {
+// timeout. With a place, a secret of the caller's, it keeps its place in the queue until the next
+// request with it.
+func (c *Client) grantLock(ctx context.Context, name string, request LockRequest, wait time.Duration, place string) (lockGrant, error) {
 	patient := *c
 	patient.timeout += wait
 	var granted wire.LockGranted
-	acquire := call{op: "acquire lock", method: http.MethodPost, path: "/lock/" + name, body: request.wire(wait), status: http.StatusCreated, into: &granted}
+	acquire := call{op: "acquire lock", method: http.MethodPost, path: "/lock/" + name, lease: place, owned: place != "", body: request.wire(wait), status: http.StatusCreated, into: &granted}
 	if err := patient.onNamed(ctx, name, acquire); err != nil {
 		return lockGrant{}, err
 	}

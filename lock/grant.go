@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -71,6 +72,9 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 		return nil, errToken
 	}
 	known := request.Token != ""
+	if request.KeepPlace && !known {
+		return nil, fmt.Errorf("%w: a place is kept for a token", ErrRequest)
+	}
 	request = request.withDefaults(l.config)
 	if err := request.check(name, l.config.LongestTTL); err != nil {
 		return nil, err

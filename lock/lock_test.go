@@ -120,7 +120,7 @@ func refusesRequests(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{LongestTTL: time.Hour})
 	for _, request := range []Request{
 		{TTL: MinTTL - 1}, {TTL: time.Hour + 1}, {TTL: -1}, {Mode: "other"}, {Permits: 2}, {Mode: Shared, Capacity: 1}, {Mode: Permits}, {Capacity: -1}, {Capacity: 2, Permits: 3},
-		{Capacity: MaxCapacity + 1}, {Capacity: 2, Permits: -1}, {Owner: "a b"}, {Owner: strings.Repeat("a", 201)}, {Token: "short"}, {Wait: -1},
+		{Capacity: MaxCapacity + 1}, {Capacity: 2, Permits: -1}, {Owner: "a b"}, {Owner: strings.Repeat("a", 201)}, {Token: "short"}, {Wait: -1}, {KeepPlace: true},
 	} {
 		_, err := locks.Acquire(t.Context(), "valid", request)
 		wantIs(t, err, ErrRequest, redisstore.ErrRefused)

@@ -81,7 +81,9 @@ func (p *notifier) expect(token string) (notified <-chan notification, forget fu
 	return channel, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.waiting, token)
+		if p.waiting[token] == channel { // else the token has been asked again meanwhile
+			delete(p.waiting, token)
+		}
 	}
 }
 

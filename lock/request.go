@@ -66,6 +66,12 @@ type Request struct {
 	// base64url. The same token asked again gets the same grant, after a lost reply. Two requests
 	// must never share one. "" = a new one.
 	Token string
+	// KeepPlace keeps the place in the queue for two minutes when the wait ends without the lock,
+	// and keeps a lock whose reply came too late: the same Token asked again within that time has
+	// either. Only with a Token. Release of a Grant with that Name and Token gives up both. If the
+	// turn of the place comes while no request is under way, the waiter has the claim window to
+	// ask, and is passed over after that until it asks.
+	KeepPlace bool
 }
 
 func (r Request) withDefaults(config Config) Request {

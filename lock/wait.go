@@ -189,6 +189,9 @@ func (l *Locks) abandon(ctx context.Context, a *asker, err error) {
 }
 
 func (l *Locks) takeBack(ctx context.Context, a *asker) {
+	if a.KeepPlace {
+		return
+	}
 	ctx, cancel := l.releaseContext(ctx)
 	defer cancel()
 	if err := l.leave(ctx, a.keys, a.Token); err != nil && !errors.Is(err, ErrLost) {

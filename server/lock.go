@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
@@ -66,12 +67,12 @@ func (s *Server) acquireLock(c echo.Context) error {
 	}
 	// the grant came after the client had hung up, or the request's time was over
 	if c.Request().Context().Err() != nil {
-		s.giveBack(ctx, grant)
+		s.giveBack(ctx, request, grant)
 		return &lock.HeldError{Left: -1}
 	}
 	s.metrics.LockGranted(grant.Token, grant.TTL)
 	if err := deliver(c, grant); err != nil {
-		s.giveBack(ctx, grant)
+		s.giveBack(ctx, request, grant)
 		return err
 	}
 	s.metrics.LockAsked(metrics.Granted)
@@ -99,8 +100,26 @@ func (s *Server) lockRequest(c echo.Context) (request lock.Request, err error) {
 	if request.Owner == "" {
 		request.Owner = address(c)
 	}
+	if err := lockPlace(c, &request); err != nil {
+		return request, err
+	}
 	err = lockMode(&request, asked)
 	return request, err
+}
+
+// lockPlace reads the token by which a client keeps its place in the queue over several requests.
+func lockPlace(c echo.Context, request *lock.Request) (err error) {
+	if len(c.Request().Header.Values(leaseHeader)) == 0 {
+		return nil
+	}
+	if request.Token, err = leaseToken(c); err != nil {
+		return err
+	}
+	if !secret.Valid(request.Token) {
+		return invalid(leaseHeader, "the place in the queue: 22 characters of A–Z a–z 0–9 _ -, made at random for this lock")
+	}
+	request.KeepPlace = true
+	return nil
 }
 
 // address is where a client that does not name itself comes from.
@@ -209,9 +228,13 @@ func deliver(c echo.Context, grant lock.Grant) error {
 	return nil
 }
 
-// giveBack releases a lock that its client will never hear of.
-func (s *Server) giveBack(ctx context.Context, grant lock.Grant) {
+// giveBack releases a lock that its client will never hear of. A client that keeps its place may
+// ask again, and even have had the lock by another request: it gives back the lock itself.
+func (s *Server) giveBack(ctx context.Context, request lock.Request, grant lock.Grant) {
 	s.metrics.LockUndone(grant.Token)
+	if request.KeepPlace {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := s.locks.Release(ctx, grant); err != nil {

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,10 +24,11 @@ import (
 
 // What a guard finds open, besides the command's three.
 const (
-	// a line is the number of a signal to pass on; its end, which comes too when who holds the
-	// other end is killed, says to stop the command.
+	// a line is the number of a signal to pass on, or the end of the window after it has moved:
+	// 'end' and milliseconds by the boot clock. The pipe's end, which comes too when the process at
+	// the other end is killed, says to stop the command.
 	lifeline = 3
-	reports  = 4 // told, a line of JSON each, to who holds the other end
+	reports  = 4 // a line of JSON each, for the process at the other end
 )
 
 // report is what a guard tells.
@@ -58,14 +61,17 @@ func (a allowance) pause(until time.Duration) time.Duration {
 // waiting for a Redis that says nothing.
 func (p *program) guardCommand() *cobra.Command {
 	g := &guard{}
-	command := &cobra.Command{Use: "guard", Hidden: true, Short: "Used by `worker run`: runs a command until the window in a file ends"}
-	command.Flags().StringVar((*string)(&g.file), "file", "", "the window's end")
+	var end time.Duration
+	command := &cobra.Command{Use: "guard", Hidden: true, Short: "Used by `worker run`: runs a command until its window ends"}
+	command.Flags().DurationVar(&end, "end", 0, "the window's end at first, by the boot clock")
+	command.Flags().StringVar((*string)(&g.file), "file", "", "to be removed in the end")
 	command.Flags().DurationVar(&g.allowance.grace, "grace", 0, "between SIGTERM and SIGKILL")
 	command.Flags().DurationVar(&g.allowance.margin, "margin", time.Second, "between SIGKILL and the window's end")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 || g.file == "" || g.allowance.margin <= 0 {
+		if len(args) == 0 || end <= 0 || g.allowance.margin <= 0 {
 			return usageError{errors.New("guard is started by `coatcheck worker run`")}
 		}
+		g.end.Store(int64(end))
 		return g.run(args)
 	}
 	return command
@@ -74,13 +80,14 @@ func (p *program) guardCommand() *cobra.Command {
 type guard struct {
 	allowance allowance
 
-	file windowFile
-	end  atomic.Int64 // of the window by the boot clock, as the file said last
+	file windowFile   // of the command
+	end  atomic.Int64 // of the window by the boot clock, as it was told last
 
 	terminal terminal
 
 	group   int                 // of the command
 	orders  chan syscall.Signal // from the lifeline; closed at its end
+	halted  chan syscall.Signal // what has stopped the command's process group for a while
 	reaped  chan int            // the command's exit code
 	tell    *json.Encoder       // reports
 	stopped bool                // SIGTERM was sent
@@ -93,6 +100,7 @@ type guard struct {
 func (g *guard) run(args []string) error {
 	// the command dies with the thread that starts it, so that one must last as long as the guard
 	runtime.LockOSThread()
+	keepIgnored()
 	ignored := make(chan os.Signal, 1)
 	// meant for the command, which gets them by the lifeline. Caught rather than ignored, since a
 	// command inherits that
@@ -116,11 +124,6 @@ func (g *guard) run(args []string) error {
 
 // begin starts the command, unless its time is over.
 func (g *guard) begin(args []string) error {
-	w, err := g.file.read()
-	if err != nil {
-		return err
-	}
-	g.end.Store(int64(w.boot))
 	if g.isDue() {
 		return errors.New("the window ended before the command began")
 	}
@@ -133,16 +136,15 @@ func (g *guard) begin(args []string) error {
 	}
 	sys := &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(sys)
-	g.terminal.lend(sys)
+	g.terminal = openTerminal()
 	process, err := os.StartProcess(path, args, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys})
 	if err != nil {
 		return err
 	}
 	g.group = process.Pid
-	g.orders, g.reaped = make(chan syscall.Signal), make(chan int, 1)
+	g.orders, g.halted, g.reaped = make(chan syscall.Signal), make(chan syscall.Signal), make(chan int, 1)
 	go g.listen()
 	go g.reap()
-	go g.follow()
 	return nil
 }
 
@@ -150,21 +152,32 @@ func (g *guard) begin(args []string) error {
 func (g *guard) listen() {
 	defer close(g.orders)
 	for line := bufio.NewScanner(os.NewFile(lifeline, "lifeline")); line.Scan(); {
-		if number, err := strconv.Atoi(line.Text()); err == nil {
+		end, moved := strings.CutPrefix(line.Text(), movedEnd)
+		number, err := strconv.ParseInt(end, 10, 64)
+		switch {
+		case err != nil:
+		case moved:
+			g.end.Store(int64(time.Duration(number) * time.Millisecond))
+		default:
 			g.orders <- syscall.Signal(number)
 		}
 	}
 }
 
+// movedEnd begins a line of the lifeline that has a window's new end.
+const movedEnd = "end "
+
 // reap waits for all children: the command, and orphans that were adopted.
 func (g *guard) reap() {
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
 			return // there are no more
+		case status.Stopped():
+			g.halted <- status.StopSignal()
 		case pid == g.group:
 			g.reaped <- exitCode(status)
 		}
@@ -176,16 +189,6 @@ func exitCode(status syscall.WaitStatus) int {
 		return 128 + int(status.Signal())
 	}
 	return status.ExitStatus()
-}
-
-// follow reads the file, apart from who looks at the clock: a disk that hangs changes nothing about
-// the end that is known.
-func (g *guard) follow() {
-	for range time.Tick(g.allowance.tick()) {
-		if w, err := g.file.read(); err == nil {
-			g.end.Store(int64(w.boot))
-		}
-	}
 }
 
 // due is when the command has to be stopped, and once that was done, when it has to be killed, by
@@ -214,10 +217,13 @@ func (g *guard) watch() {
 			}
 			g.orders = nil
 			g.cut()
+		case by := <-g.halted:
+			g.terminal.ask(g.group, by)
 		case g.outcome.Code = <-g.reaped:
 			g.outcome.Ended = true
 			g.terminal.takeBack()
 		case <-time.After(g.allowance.pause(g.due())):
+			g.terminal.lend(g.group)
 		}
 		if !g.stopped && g.isDue() {
 			g.cut()
@@ -269,14 +275,35 @@ func (g *guard) kill() {
 	_ = syscall.Kill(-g.group, syscall.SIGKILL)
 }
 
+// interruptIgnored reports whether SIGINT was ignored when this process began, as a shell without
+// job control has it for what it starts in the background.
+var interruptIgnored = signal.Ignored(syscall.SIGINT)
+
 // passed are the signals that go on to the command. SIGHUP stays ignored where it is, as under
-// nohup, and so it is for the command. It has to be called before they are caught.
+// nohup, and SIGINT where it was at the start; so they are for the command. It has to be called
+// before they are caught.
 func passed() []os.Signal {
-	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+	signals := []os.Signal{syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+	if !interruptIgnored {
+		signals = append(signals, syscall.SIGINT)
+	}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
 	}
 	return signals
+}
+
+// keepIgnored ignores SIGINT again where it was ignored at the start: Main has caught it.
+func keepIgnored() {
+	if interruptIgnored {
+		signal.Ignore(syscall.SIGINT)
+	}
+}
+
+// untilQuit returns a context that also ends with SIGQUIT, for the time before a command runs.
+func untilQuit(ctx context.Context) (context.Context, context.CancelFunc) {
+	keepIgnored()
+	return signal.NotifyContext(ctx, syscall.SIGQUIT)
 }
 
 // readReports reads a guard's reports until it ends.
@@ -290,8 +317,8 @@ func readReports(from io.Reader, tell func(report)) {
 	}
 }
 
-// startGuard starts the guard of a command.
-func startGuard(args []string, env []string, file windowFile, a allowance) (*guarded, error) {
+// startGuard starts the guard of a command, whose window ends then.
+func startGuard(args []string, env []string, file windowFile, end time.Duration, a allowance) (*guarded, error) {
 	path, err := self()
 	if err != nil {
 		return nil, err
@@ -304,7 +331,7 @@ func startGuard(args []string, env []string, file windowFile, a allowance) (*gua
 	if err != nil {
 		return nil, errors.Join(err, line.Close(), order.Close())
 	}
-	argv := append([]string{"coatcheck", "guard", "--file", string(file), "--grace", a.grace.String(), "--margin", a.margin.String(), "--"}, args...)
+	argv := append([]string{"coatcheck", "guard", "--end", end.String(), "--file", string(file), "--grace", a.grace.String(), "--margin", a.margin.String(), "--"}, args...)
 	process, err := os.StartProcess(path, argv, &os.ProcAttr{
 		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, line, out}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
@@ -333,9 +360,22 @@ func (g *guarded) await(told *os.File) {
 
 // pass hands a signal on to the command.
 func (g *guarded) pass(s os.Signal) {
+	_ = g.say(fmt.Sprintf("%d\n", s)) // the guard may have ended
+}
+
+// move has the window end at another time.
+func (g *guarded) move(end time.Duration) error {
+	return g.say(fmt.Sprintf(movedEnd+"%d\n", end.Milliseconds()))
+}
+
+// say writes a line to the guard, whole or not at all.
+func (g *guarded) say(line string) error {
 	// a guard that is stopped reads nothing
-	_ = g.order.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	fmt.Fprintf(g.order, "%d\n", s)
+	if err := g.order.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		return err
+	}
+	_, err := g.order.WriteString(line)
+	return err
 }
 
 // stop has the command stopped.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"time"
 
@@ -20,10 +21,12 @@ type lockRun struct {
 	command []string
 	terms   lockTerms
 	grace   time.Duration // at most, between SIGTERM and SIGKILL
+
+	warnings io.Writer
 }
 
 func (p *program) lockRunCommand() *cobra.Command {
-	r := &lockRun{}
+	r := &lockRun{warnings: p.stderr}
 	command := &cobra.Command{
 		Use: "run NAME -- CMD…", Short: "Run a command under a lock",
 		Long: "Run CMD while holding the lock NAME. LOCK_NAME, LOCK_FENCE and the end of the lease (LOCK_NOT_AFTER_FILE) are in its environment. The lock is renewed while CMD\n" +

@@ -17,6 +17,8 @@ import (
 
 // run acquires, runs the command, and releases.
 func (r *lockRun) run(ctx context.Context, where locks) error {
+	ctx, stop := untilQuit(ctx)
+	defer stop()
 	// of the lock: a signal is the command's affair once that runs
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -33,7 +35,7 @@ func (r *lockRun) run(ctx context.Context, where locks) error {
 		h.giveBack()
 		return context.Cause(ctx)
 	}
-	err = supervise(h, r.command, allowed(r.terms.ttl, r.grace), signals)
+	err = supervise(h, r.command, allowed(r.terms.ttl, r.grace), signals, r.warnings)
 	h.giveBack()
 	return err
 }

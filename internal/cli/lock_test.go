@@ -82,6 +82,21 @@ func TestLockRunTellsTheCommandItsLockAndReleasesItAfterwards(t *testing.T) {
 	})
 }
 
+// A command within two locks is told of the inner one.
+func TestLockRunWithinLockRunTellsTheInnerLock(t *testing.T) {
+	t.Parallel()
+	at := []string{"--server", serve(t).banner.URL}
+	inner := slices.Concat([]string{os.Args[0], "lock", "run", "--ttl", "1h"}, at, []string{"inner", "--", "sh", "-c", `echo "$LOCK_NAME $LOCK_FENCE"`})
+	r := start(t, slices.Concat([]string{"lock", "run", "--ttl", "1h"}, at, []string{"outer", "--", "sh", "-c", `echo "$LOCK_NAME $LOCK_FENCE"; exec "$@"`, "sh"}, inner)...)
+	r.exits(done)
+	told := strings.Fields(r.stdout.String())
+	expect.MustEqual(t, "number of words that the commands were told", len(told), 4)
+	expect.Equal(t, "$LOCK_NAME of both", []string{told[0], told[2]}, []string{"outer", "inner"})
+	if told[1] == told[3] {
+		t.Errorf("$LOCK_FENCE of both: got %s twice, want one each", told[1])
+	}
+}
+
 // Each row is a script and the exit code that it ends with.
 func TestLockRunEndsAsItsCommandDoes(t *testing.T) {
 	t.Parallel()
@@ -149,6 +164,45 @@ func TestCommandUnderNohupOutlivesTheTerminal(t *testing.T) {
 			r.exits(42)
 		})
 	}
+}
+
+// A shell without job control has SIGINT ignored by what it starts in the background. So it stays,
+// for lock run and worker run as well as for their commands.
+func TestCommandInTheBackgroundOutlivesAnInterrupt(t *testing.T) {
+	t.Parallel()
+	p := serve(t)
+	const script = `kill -INT $$; echo ready; while [ ! -e "$0" ]; do sleep 0.05; done; exit 42`
+	for _, args := range [][]string{
+		{"lock", "run", "--ttl", "1h", "--server", p.banner.URL, "deploy", "--"},
+		{"worker", "run", "--server", p.banner.URL, "orders", "--"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			proceed := filepath.Join(t.TempDir(), "proceed")
+			line := slices.Concat([]string{"-c", `trap '' INT; exec "$0" "$@"`, os.Args[0]}, args, []string{"sh", "-c", script, proceed})
+			r := startCommand(t, exec.Command("sh", line...))
+			r.ready()
+			expect.MustEqual(t, "error of sending SIGINT", r.cmd.Process.Signal(syscall.SIGINT), nil)
+			expect.MustEqual(t, "error of letting the command go on", os.WriteFile(proceed, nil, 0o600), nil)
+			r.exits(42)
+		})
+	}
+}
+
+// SIGQUIT ends the waiting as SIGINT does, and leaves no place in the queue.
+func TestQuitEndsTheWaitForALock(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		one := runLocked(t, at, nil, `echo ready; sleep 600`)
+		one.ready()
+		two := runLocked(t, at, []string{"--wait", "1h"}, `echo ready`)
+		expect.Eventually(t, "one waits", func() bool { return lockOf(t, at).Waiting == 1 })
+		expect.MustEqual(t, "error of sending SIGQUIT", two.cmd.Process.Signal(syscall.SIGQUIT), nil)
+		two.exits(tryLater)
+		lacks(t, "stderr after SIGQUIT", two.stderr.String(), "goroutine")
+		expect.Eventually(t, "none waits", func() bool { return lockOf(t, at).Waiting == 0 })
+		_ = one.cmd.Process.Signal(syscall.SIGTERM)
+		one.exits(128 + 15)
+	})
 }
 
 // A lock that is held: who does not wait hears so, who waits gets it, and a signal ends the waiting

@@ -95,7 +95,8 @@ func (p *process) fork(args []string) io.Reader {
 	p.cmd = exec.Command(os.Args[0], args...)
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stderr = p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	dieWithParent(p.cmd.SysProcAttr)
 	stdout, into, err := os.Pipe()
 	if err != nil {
 		p.t.Fatal(err)

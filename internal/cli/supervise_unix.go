@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"os/signal"
 	"syscall"
 	"time"
 )
@@ -30,24 +33,27 @@ func allowed(ttl, grace time.Duration) allowance {
 	return allowance{grace: min(grace, ttl/4), margin: min(max(ttl/10, leastMargin), time.Second)}
 }
 
-// supervise runs the command to its end.
-func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal) error {
-	file, err := newWindowFile()
-	if err != nil {
+// supervise runs the command to its end. It warns of what the command has to do without.
+func supervise(h tenure, command []string, a allowance, signals <-chan os.Signal, warnings io.Writer) error {
+	s := &supervision{tenure: h, allowance: a, signals: signals, warnings: warnings}
+	var err error
+	if s.window, err = h.window(); err != nil {
 		return err
 	}
-	defer file.remove()
-	s := &supervision{tenure: h, file: file, allowance: a, signals: signals}
-	if s.window, err = h.window(); err == nil {
-		err = file.write(s.window)
-	}
-	if err != nil {
-		return err
-	}
+	s.file, err = newWindowFile(s.window)
+	s.warn(err)
+	defer s.file.remove()
+	// Ctrl-Z does nothing: no renewal would be sent, and nothing could tell the shell that the
+	// command has stopped. Caught rather than ignored, since a command inherits that
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, syscall.SIGTSTP)
+	defer signal.Stop(stops)
 	if err := adoptOrphans(); err != nil {
 		return err
 	}
-	if s.guarded, err = startGuard(command, h.environment(file), file, s.allowance); err != nil {
+	// a variable that this process has itself, as within another lock run, is there once
+	env := (&exec.Cmd{Env: h.environment(s.file)}).Environ()
+	if s.guarded, err = startGuard(command, env, s.file, s.window.boot, s.allowance); err != nil {
 		return err
 	}
 	s.watch()
@@ -63,8 +69,10 @@ type supervision struct {
 	file      windowFile
 	allowance allowance
 	signals   <-chan os.Signal
+	warnings  io.Writer
 
-	window  window // as the file has it
+	window  window // as the guard knows it
+	warned  bool   // the last write of the file failed
 	group   int    // of the command; 0 = not known yet
 	outcome report
 	cause   error // why the lease was lost
@@ -120,15 +128,25 @@ func (s *supervision) hear(r report) {
 	s.outcome = r
 }
 
-// refresh writes the window's end down when it has moved.
+// refresh passes the window's end on when it has moved.
 func (s *supervision) refresh() {
 	w, err := s.tenure.window()
-	if err != nil || !w.server.After(s.window.server) {
-		return
+	if err != nil || !w.server.After(s.window.server) || s.move(w.boot) != nil {
+		return // the command ends with the window that the guard knows
 	}
-	if s.file.write(w) == nil { // else the command ends with the window that the file has
-		s.window = w
+	s.window = w
+	if s.file != "" {
+		s.warn(s.file.write(w))
 	}
+}
+
+// warn says, once for each series of failures, that the end of the window could not be written for
+// the command. The command goes on: an end that is too early makes it stop too soon.
+func (s *supervision) warn(err error) {
+	if err != nil && !s.warned {
+		fmt.Fprintf(s.warnings, "coatcheck: warning: the command runs, but the file with the end of its lease cannot be written: %v\n", err)
+	}
+	s.warned = err != nil
 }
 
 // kill ends the command, and the guard that did not.

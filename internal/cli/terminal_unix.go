@@ -3,36 +3,72 @@
 package cli
 
 import (
+	"os"
 	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the terminal that a command was lent: the process group that had it before; 0 = none
-// was lent.
-type terminal struct{ owner int }
-
-const standardInput = 0
-
-// lend has a command started in the terminal's foreground if that is where `worker run` is, the
-// parent of this process. So the command can read from it, and Ctrl-C goes to the command. Ctrl-Z
-// does nothing: nothing could tell the shell that the command has stopped.
-func (t *terminal) lend(sys *syscall.SysProcAttr) {
-	front, err := unix.IoctlGetInt(standardInput, unix.TIOCGPGRP)
-	if err != nil {
-		return // not a terminal
-	}
-	if ours, err := syscall.Getpgid(syscall.Getppid()); err != nil || ours != front {
-		return
-	}
-	signal.Ignore(syscall.SIGTSTP, syscall.SIGTTOU)
-	t.owner, sys.Foreground, sys.Ctty = front, true, standardInput
+// terminal is the terminal of a guard, which its command is lent when it asks for it. Until then
+// the programs beside `lock run` in a pipeline have it.
+type terminal struct {
+	file  *os.File // nil = there is none
+	asked bool     // the command waits for it
+	owner int      // the process group that had it before; 0 = it was not lent
 }
 
-// takeBack gives the terminal to who had it.
+// openTerminal opens the terminal of this process, if it has one. Ctrl-Z then does nothing to a
+// command: nothing could tell the shell that the command has stopped.
+func openTerminal() terminal {
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return terminal{}
+	}
+	signal.Ignore(syscall.SIGTSTP) // which a command inherits
+	return terminal{file: file}
+}
+
+// ask is called when the command's process group was stopped with a signal.
+func (t *terminal) ask(group int, stopped syscall.Signal) {
+	if t.file == nil || stopped != syscall.SIGTTIN && stopped != syscall.SIGTTOU {
+		return
+	}
+	t.asked = true
+	t.lend(group)
+}
+
+// lend gives the terminal to a command that waits for it, as soon as it is where `lock run` is, the
+// parent of this process: that may be in the background of its shell. The command goes on then, and
+// Ctrl-C goes to it directly.
+func (t *terminal) lend(group int) {
+	if !t.asked {
+		return
+	}
+	front, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
+	if err != nil {
+		return
+	}
+	if ours, err := syscall.Getpgid(syscall.Getppid()); front != group && (err != nil || ours != front) {
+		return
+	}
+	if front != group {
+		// this process is in the background as well: after the command's start, which inherits it
+		signal.Ignore(syscall.SIGTTOU)
+		if unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) != nil {
+			return
+		}
+		t.owner = front
+	}
+	t.asked = false
+	_ = syscall.Kill(-group, syscall.SIGCONT)
+}
+
+// takeBack gives the terminal to the process group that had it before.
 func (t *terminal) takeBack() {
+	t.asked = false
 	if t.owner != 0 {
-		_ = unix.IoctlSetPointerInt(standardInput, unix.TIOCSPGRP, t.owner) // it may have hung up
+		// it may have hung up
+		_ = unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, t.owner)
 	}
 }

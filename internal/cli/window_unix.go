@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,22 +21,33 @@ func sinceBoot() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// window is the end of a lease's window, as the file tells it that a command finds in
-// WORKER_NOT_AFTER_FILE: two lines of milliseconds, of the server's clock since 1970 and of this
-// machine's boot clock. The second is no later than the first.
+// window is the end of a lease's window, by the server's clock since 1970 and by this machine's
+// boot clock. The second is no later than the first.
 type window struct {
 	server time.Time
 	boot   time.Duration
 }
 
-// windowFile is that file, in a folder of its own.
+// windowFile tells the end of a window to a command, which finds it in WORKER_NOT_AFTER_FILE or
+// LOCK_NOT_AFTER_FILE: two lines of milliseconds, by the server's clock and by the boot clock. The
+// file has a folder of its own. "" = none could be written, and the variable is empty. The guard
+// needs no file.
 type windowFile string
 
 const windowName = "not_after"
 
-func newWindowFile() (windowFile, error) {
+// newWindowFile writes a window to a new file.
+func newWindowFile(w window) (windowFile, error) {
 	folder, err := os.MkdirTemp("", "coatcheck-")
-	return windowFile(filepath.Join(folder, windowName)), err
+	if err != nil {
+		return "", err
+	}
+	file := windowFile(filepath.Join(folder, windowName))
+	if err := file.write(w); err != nil {
+		file.remove()
+		return "", err
+	}
+	return file, nil
 }
 
 // write puts another end in the place of the last: a reader sees the one or the other.
@@ -50,26 +59,11 @@ func (f windowFile) write(w window) error {
 	return os.Rename(string(f)+".new", string(f))
 }
 
-func (f windowFile) read() (window, error) {
-	text, err := os.ReadFile(string(f))
-	if err != nil {
-		return window{}, err
-	}
-	var numbers [2]int64
-	lines := strings.Split(string(text), "\n")
-	for i := range numbers {
-		if len(lines) != 3 {
-			return window{}, fmt.Errorf("%s: %d lines", f, len(lines)-1)
-		}
-		if numbers[i], err = strconv.ParseInt(lines[i], 10, 64); err != nil {
-			return window{}, fmt.Errorf("%s: %w", f, err)
-		}
-	}
-	return window{time.UnixMilli(numbers[0]).UTC(), time.Duration(numbers[1]) * time.Millisecond}, nil
-}
-
 // remove takes the file and its folder away, and nothing else that may be there.
 func (f windowFile) remove() {
+	if f == "" {
+		return
+	}
 	for _, name := range []string{string(f), string(f) + ".new", filepath.Dir(string(f))} {
 		_ = os.Remove(name) // another guard may have done it
 	}

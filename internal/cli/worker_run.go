@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"sync/atomic"
 	"time"
@@ -23,13 +24,15 @@ type workerRun struct {
 	request client.WorkerRequest
 	wait    time.Duration // how long the lease may take to be had
 	grace   time.Duration // at most, between SIGTERM and SIGKILL
+
+	warnings io.Writer
 }
 
 // shortestRun is the least TTL under which a process can be stopped in time with some certainty.
 const shortestRun = time.Second
 
 func (p *program) workerRunCommand() *cobra.Command {
-	r := &workerRun{}
+	r := &workerRun{warnings: p.stderr}
 	var shape poolShape
 	var identity string
 	command := &cobra.Command{

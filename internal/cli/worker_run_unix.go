@@ -17,6 +17,8 @@ import (
 
 // run leases, runs the command, and releases.
 func (r *workerRun) run(ctx context.Context, service *client.Client) error {
+	ctx, stop := untilQuit(ctx)
+	defer stop()
 	// of the lease: a signal is the command's affair once that runs
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -33,7 +35,7 @@ func (r *workerRun) run(ctx context.Context, service *client.Client) error {
 		h.giveBack()
 		return errors.Join(context.Cause(ctx), err)
 	}
-	err = supervise(h, r.command, allowed(h.lease.TTL, r.grace), signals)
+	err = supervise(h, r.command, allowed(h.lease.TTL, r.grace), signals, r.warnings)
 	h.giveBack()
 	return err
 }

@@ -229,7 +229,7 @@ func answersPing(t *testing.T, store *redisstore.Store) {
 
 func tellsItsIncarnation(t *testing.T, store *redisstore.Store) {
 	first, err := store.Incarnation(t.Context())
-	if err != nil || first.Change != redisstore.New || len(first.ID) != 40 || first.Previous != "" {
+	if err != nil || first.Change != redisstore.First || len(first.ID) != 40 || first.Previous != "" {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	for range 3 {

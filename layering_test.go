@@ -95,7 +95,7 @@ var layers = map[string][]string{
 	"internal/proctest":  {},
 	"internal/redistest": {"internal/proctest"},
 	"internal/sqltest":   {"internal/proctest"},
-	"internal/storetest": {"internal/redistest", "redisstore"},
+	"internal/storetest": {"embedded", "internal/redistest", "redisstore"},
 	"internal/supply":    {},
 }
 
@@ -107,7 +107,7 @@ var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
 	"github.com/prometheus/prometheus":        {}, // only tests
-	"github.com/redis/go-redis":               {"redisstore", "embedded", "internal/redistest"},
+	"github.com/redis/go-redis":               {"redisstore", "embedded", "internal/redistest", "internal/storetest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli"},

@@ -65,6 +65,7 @@ type Store struct {
 	nodes      nodes
 	combiners  *combiners
 	own        *embedded.Store // the embedded store, which this one ends; else nil
+	lent       *lent           // the caller's client, as nodes; else nil
 	mode       Mode
 	address    string
 	prefix     string
@@ -92,15 +93,19 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	store := &Store{
-		combiners: newCombiners(), mode: target.mode, address: target.address, prefix: config.Prefix,
-		ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
-		observers: slices.Clone(config.Observers),
-	}
+	store := config.store(target.mode, target.address)
 	if err := store.connect(target, config); err != nil {
 		return nil, err
 	}
 	return store, nil
+}
+
+// store is a store that has no nodes yet.
+func (c Config) store(mode Mode, address string) *Store {
+	return &Store{
+		combiners: newCombiners(), mode: mode, address: address, prefix: c.Prefix,
+		ack: c.Ack, ackTimeout: c.AckTimeout, timeout: c.Timeout, observers: slices.Clone(c.Observers),
+	}
 }
 
 func (c Config) withDefaults() Config {
@@ -197,7 +202,8 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // Close ends the connections, and the embedded store with them, which then writes its last
-// snapshot. Calls under way fail. Closing again does nothing.
+// snapshot. Calls under way fail. Closing again does nothing. The client that [New] was given stays
+// open: there calls under way come to their end, and only later ones fail.
 func (s *Store) Close() error {
 	err := s.nodes.Close()
 	s.combiners.flights.Wait()

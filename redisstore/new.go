@@ -27,8 +27,8 @@ func (e *ClientError) Error() string { return "redis client: " + e.Reason + "; "
 // begun, and the caller closes the client afterwards.
 //
 // The prefix, the acknowledgement, the timeouts and the observers are those of the configuration.
-// Its URL, DataDir, MaxKeys and MaxBytes stay empty, since they are about connections that the
-// store makes itself.
+// Its URL, TLS, Credentials, DataDir, MaxKeys and MaxBytes stay empty, since they are about
+// connections that the store makes itself.
 //
 // What a store promises depends on some of the client's settings, which New checks. Each fault is a
 // [*ClientError], and all of them are reported together:
@@ -76,7 +76,7 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 // DataDir is refused for every server.
 func (c Config) ownConnections() (faults []error) {
 	for name, set := range map[string]bool{
-		"URL": c.URL != "", "MaxKeys": c.MaxKeys != 0, "MaxBytes": c.MaxBytes != 0,
+		"URL": c.URL != "", "TLS": c.TLS != nil, "Credentials": c.Credentials != nil, "MaxKeys": c.MaxKeys != 0, "MaxBytes": c.MaxBytes != 0,
 	} {
 		if set {
 			faults = append(faults, fmt.Errorf("%s: leave it empty, the client is connected already", name))

@@ -34,10 +34,12 @@ var layers = map[string][]string{
 	"cmd/coatcheck": {"internal/cli"},
 	"internal/cli":  {everything},
 
-	"server":  append(front, "access", "console", "openapi", "internal/events", "internal/stamper"),
+	"server":  append(front, "access", "console", "idempotency/echov4", "openapi", "internal/events", "internal/stamper"),
 	"gateway": front,
 
 	"idempotency": domain,
+	// adapts any net/http middleware, and knows of none
+	"idempotency/echov4": {},
 	"lock":        domain,
 	"workerlease": append(domain, "internal/holder", "snowflake"),
 	"segment":     append(domain, "internal/share"),
@@ -96,7 +98,7 @@ var layers = map[string][]string{
 	"internal/proctest":  {},
 	"internal/redistest": {"internal/proctest"},
 	"internal/sqltest":   {"internal/proctest"},
-	"internal/storetest": {"internal/redistest", "redisstore"},
+	"internal/storetest": {"embedded", "internal/redistest", "redisstore"},
 	"internal/supply":    {},
 }
 
@@ -105,10 +107,10 @@ var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "inte
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
-	"github.com/labstack/echo":                {"server"},
+	"github.com/labstack/echo":                {"server", "idempotency/echov4"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
 	"github.com/prometheus/prometheus":        {}, // only tests
-	"github.com/redis/go-redis":               {"redisstore", "embedded", "internal/redistest"},
+	"github.com/redis/go-redis":               {"redisstore", "embedded", "internal/redistest", "internal/storetest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli"},
@@ -286,6 +288,9 @@ var importings = []importing{
 	{"idempotency", ours + "internal/keepalive", ""},
 	{"idempotency", ours + "counter", "idempotency may not import counter"},
 	{"idempotency", ours + "server", "idempotency may not import server"},
+	{"idempotency", "github.com/labstack/echo/v4", "idempotency may not import github.com/labstack/echo"},
+	{"idempotency/echov4", "github.com/labstack/echo/v4", ""},
+	{"idempotency/echov4", ours + "server", "idempotency/echov4 may not import server"},
 	{"lock", ours + "idempotency", "lock may not import idempotency"},
 	{"workerlease", ours + "snowflake", ""},
 	{"segment", ours + "counter", "segment may not import counter"},

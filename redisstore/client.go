@@ -62,7 +62,7 @@ func safeFailover(t target, timeout time.Duration) *redis.FailoverOptions {
 	return &redis.FailoverOptions{
 		MasterName: t.master, SentinelAddrs: t.hosts,
 		SentinelUsername: t.query.Get("sentinel_username"), SentinelPassword: t.query.Get("sentinel_password"),
-		Username: t.username, Password: t.password, DB: t.db, TLSConfig: t.tls(), PoolSize: size, PipelinePoolSize: onePool,
+		Username: t.username, Password: t.password, DB: t.db, TLSConfig: t.security, CredentialsProviderContext: t.credentials, PoolSize: size, PipelinePoolSize: onePool,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 	}
@@ -75,7 +75,7 @@ func safeCluster(t target, timeout time.Duration) *redis.ClusterOptions {
 	}
 	return &redis.ClusterOptions{
 		Addrs:    t.hosts,
-		Username: t.username, Password: t.password, TLSConfig: t.tls(), PoolSize: size, PipelinePoolSize: onePool,
+		Username: t.username, Password: t.password, TLSConfig: t.security, CredentialsProviderContext: t.credentials, PoolSize: size, PipelinePoolSize: onePool,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 		MaintNotificationsConfig: quiet(),

@@ -29,24 +29,36 @@ func flush(t *testing.T, store *redisstore.Store) {
 func TestScriptsOnEveryKindOfStore(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		for name, test := range map[string]func(*testing.T, *redisstore.Store){
-			"a script that the server does not know is sent as text, once": sendsTextOnce,
-			"replies are read":                       readsReplies,
-			"arguments arrive as they are":           passesArguments,
-			"a key of another kind is refused":       refusesOtherKinds,
-			"a script that fails":                    failsAsItsEffectSays,
-			"keys of one name live in one slot":      keepsNamesTogether,
-			"without replicas nothing is confirmed":  confirmsNothingAlone,
-			"the address names no secret":            namesItself,
-			"prefixes keep stores apart":             keepsPrefixesApart,
-			"a store that answers answers a ping":    answersPing,
-			"incarnation is new once, then the same": tellsItsIncarnation,
-			"64 callers of a counter":                countsOnce,
-		} {
-			t.Run(name, func(t *testing.T) { test(t, store) })
-		}
+		onEveryKind(t, store)
+		t.Run("the address names no secret", func(t *testing.T) { namesItself(t, store) })
+		t.Run("prefixes keep stores apart", func(t *testing.T) { keepsPrefixesApart(t, store) })
 		t.Run("a closed store is unavailable", func(t *testing.T) { closes(t, store) })
 	})
+}
+
+func TestScriptsOnACallersClient(t *testing.T) {
+	t.Parallel()
+	storetest.Clients(t, func(t *testing.T, store *redisstore.Store) {
+		onEveryKind(t, store)
+		t.Run("a closed store is unavailable", func(t *testing.T) { closes(t, store) })
+	})
+}
+
+func onEveryKind(t *testing.T, store *redisstore.Store) {
+	for name, test := range map[string]func(*testing.T, *redisstore.Store){
+		"a script that the server does not know is sent as text, once": sendsTextOnce,
+		"replies are read":                       readsReplies,
+		"arguments arrive as they are":           passesArguments,
+		"a key of another kind is refused":       refusesOtherKinds,
+		"a script that fails":                    failsAsItsEffectSays,
+		"keys of one name live in one slot":      keepsNamesTogether,
+		"without replicas nothing is confirmed":  confirmsNothingAlone,
+		"a store that answers answers a ping":    answersPing,
+		"incarnation is new once, then the same": tellsItsIncarnation,
+		"64 callers of a counter":                countsOnce,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, store) })
+	}
 }
 
 func sendsTextOnce(t *testing.T, store *redisstore.Store) {
@@ -229,7 +241,7 @@ func answersPing(t *testing.T, store *redisstore.Store) {
 
 func tellsItsIncarnation(t *testing.T, store *redisstore.Store) {
 	first, err := store.Incarnation(t.Context())
-	if err != nil || first.Change != redisstore.New || len(first.ID) != 40 || first.Previous != "" {
+	if err != nil || first.Change != redisstore.First || len(first.ID) != 40 || first.Previous != "" {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	for range 3 {

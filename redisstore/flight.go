@@ -107,6 +107,7 @@ func (f *flight) send() {
 		f.cmds = append(f.cmds, a.call.incr)
 		f.reads = f.marks.add(ctx, a.call.mark, f.reads)
 	}
+	life := f.asked(ctx, batch)
 	_ = pipe.BatchProcess(ctx, append(f.cmds, f.reads...)...) // it only takes the commands in
 	var wait *redis.Cmd
 	if f.ack > 0 {
@@ -115,6 +116,7 @@ func (f *flight) send() {
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	f.took = time.Since(now)
 	f.store.observers.flew(len(batch)+len(f.aboard), f.took)
+	untold := life != nil && f.store.nodes.life(f.node).told(life) != nil
 	var acked error
 	if wait != nil {
 		acked = acknowledged(wait, f.ack, nil)
@@ -122,13 +124,25 @@ func (f *flight) send() {
 	for _, j := range batch {
 		j.call.together = len(batch) + len(f.aboard)
 		j.reply, j.err = j.call.result(j.cmd)
-		j.call.unmarked = !f.marks.have(j.call.mark)
+		j.call.unmarked, j.call.untold = !f.marks.have(j.call.mark), untold
 		if j.err == nil {
 			j.err = acked
 		}
 		j.landed <- struct{}{}
 	}
-	f.landRiders(ctx, acked)
+	f.landRiders(ctx, acked, untold)
+}
+
+// asked has the server say its incarnation with the marks, if a call needs that.
+func (f *flight) asked(ctx context.Context, batch []*job) *redis.StringCmd {
+	asks := slices.ContainsFunc(batch, func(j *job) bool { return j.call.asks() }) ||
+		slices.ContainsFunc(f.aboard, func(a aboard) bool { return a.call.asks() })
+	if !asks {
+		return nil
+	}
+	life := asked(ctx)
+	f.reads = append(f.reads, life)
+	return life
 }
 
 // marks are what the calls of a flight have to find behind them. There are few different ones: one,

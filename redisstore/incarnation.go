@@ -20,8 +20,9 @@ type Change string
 // The changes that [Store.Incarnation] tells.
 const (
 	Same Change = "same" // the state was written under this incarnation
-	// New means that there was no marker: the first use of this Redis, or all of its state is gone.
-	New     Change = "new"
+	// First means that there was no marker: the first use of this Redis, or all of its state is
+	// gone.
+	First   Change = "new"
 	Changed Change = "changed" // a failover, or a restart without the last data
 )
 
@@ -36,7 +37,7 @@ func (s *Store) Incarnation(ctx context.Context) (Incarnation, error) {
 	}
 	found := Incarnation{Change: Change(reply.Word())}
 	switch found.Change {
-	case Same, New:
+	case Same, First:
 		err = reply.Scan(&found.ID)
 	case Changed:
 		err = reply.Scan(&found.ID, &found.Previous)

@@ -28,7 +28,7 @@ func TestServerThatComesBackEmptyIsANewIncarnation(t *testing.T) {
 	first := lives(t, store)
 	server.RestartEmpty()
 	second := lives(t, store)
-	if first.Change != redisstore.New || second.Change != redisstore.New || second.ID == first.ID || second.Previous != "" {
+	if first.Change != redisstore.First || second.Change != redisstore.First || second.ID == first.ID || second.Previous != "" {
 		t.Errorf("got %+v after %+v", second, first)
 	}
 	if again := lives(t, store); again.Change != redisstore.Same || again.ID != second.ID {
@@ -59,7 +59,7 @@ func TestFlushedServerIsANewIncarnationOfTheSameName(t *testing.T) {
 	store := open(t, server.URL(), nil)
 	first := lives(t, store)
 	do(t, server, "FLUSHALL")
-	if second := lives(t, store); second.Change != redisstore.New || second.ID != first.ID {
+	if second := lives(t, store); second.Change != redisstore.First || second.ID != first.ID {
 		t.Errorf("got %+v after %+v", second, first)
 	}
 }

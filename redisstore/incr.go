@@ -67,7 +67,7 @@ func (s *Store) incrByUnseen(ctx context.Context, key string, by int64, life Lif
 
 // verdict is what a call is answered that came to an end with this error.
 func (in *increment) verdict(ctx context.Context, s *Store, err error) (int64, error) {
-	if err == nil && in.life.Current() && !in.call.unmarked {
+	if err == nil && in.life.Current() && !in.call.unmarked && !in.call.untold {
 		return in.call.sum, nil
 	}
 	return 0, s.notAdded(ctx, err, in.call.sent.Load())
@@ -161,6 +161,7 @@ func (in *increment) start(s *Store, key string, by int64, life Life, now time.T
 	c.key, in.by, c.life, c.asking = append(c.key[:0], key...), by, life, life.asking
 	c.ack, c.ackTimeout, c.deadline = s.ack, s.ackTimeout, now.Add(s.timeout)
 	c.sum, c.unmarked, c.together = 0, false, 0
+	c.inLife, c.untold = true, false
 	c.sent.Store(false)
 	c.incr.SetVal(0)
 	c.incr.SetErr(nil)

@@ -119,7 +119,7 @@ var ErrNotInspected = Refusal("the embedded store has no Redis behind it to look
 // It changes nothing but, without ReadOnly, one key under the store's prefix on each master, which
 // expires after ten seconds. Servers remember the text of two small scripts, as they do of all.
 func Inspect(ctx context.Context, config Config, options InspectOptions) (Inspection, error) {
-	target, err := parseURL(config.URL)
+	target, err := config.target()
 	if err := errors.Join(err, config.withDefaults().check(target.mode)); err != nil {
 		return Inspection{}, err
 	}
@@ -219,18 +219,18 @@ func (t *target) loggedIn() bool {
 
 // server is how a server at an address is asked; "" is the one of the URL.
 func (i *inspector) server(addr string) *redis.Options {
-	options := &redis.Options{Username: i.target.username, Password: i.target.password, DB: i.target.db, TLSConfig: i.target.tls()}
+	options := &redis.Options{Username: i.target.username, Password: i.target.password, DB: i.target.db, TLSConfig: i.target.security}
 	if own := i.target.server; own != nil {
 		options = &redis.Options{Network: own.Network, Addr: own.Addr, Username: own.Username, Password: own.Password, DB: own.DB, TLSConfig: own.TLSConfig}
 	}
 	if addr != "" && addr != options.Addr {
 		options.Network, options.Addr = "tcp", addr
-		if options.TLSConfig != nil {
+		if options.TLSConfig != nil && (i.config.TLS == nil || i.config.TLS.ServerName == "") {
 			options.TLSConfig = options.TLSConfig.Clone()
 			options.TLSConfig.ServerName = "" // the host's that is dialed
 		}
 	}
-	options.PoolSize = 1
+	options.PoolSize, options.CredentialsProviderContext = 1, i.target.credentials
 	return safe(options, i.options.Patience)
 }
 

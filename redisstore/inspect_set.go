@@ -59,7 +59,7 @@ func (i *inspector) sentinels(ctx context.Context) []string {
 func (i *inspector) sentinel(ctx context.Context, addr string) (found InspectedSentinel, others []string) {
 	found.Addr = addr
 	options := safe(&redis.Options{
-		Addr: addr, TLSConfig: i.target.tls(), PoolSize: 1,
+		Addr: addr, TLSConfig: i.target.security, PoolSize: 1,
 		Username: i.target.query.Get("sentinel_username"), Password: i.target.query.Get("sentinel_password"),
 	}, i.options.Patience)
 	node := redis.NewSentinelClient(options)

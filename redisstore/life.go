@@ -39,22 +39,33 @@ var ErrOtherLife = Refusal("another incarnation of the server")
 // ended meanwhile.
 func (s *Store) RunFor(ctx context.Context, script *scripts.Script, keys []string, args ...any) (Reply, Life, error) {
 	trip := s.trip(script, keys, args, nil)
+	trip.call.inLife = true
 	defer s.ended(trip)
 	reply, err := s.run(ctx, keys[0], trip)
 	life := trip.call.life
+	if trip.call.abandoned || trip.call.untold {
+		return reply, Life{}, err
+	}
 	if life.n == 0 && life.of != nil {
 		life.n = 1 // it was the first to connect
 	}
 	return reply, life, err
 }
 
-// lives counts the incarnations behind one client's connections.
+// lives counts the incarnations that one client's connections have spoken to.
 type lives struct {
 	n         atomic.Uint64 // 0 = no connection yet
 	observers observers
 
-	mu sync.Mutex
-	id string
+	// inBand is for a client of the caller's, whose connections do not ask: each round trip with a
+	// call that depends on the incarnation asks for it, with its last command (asked), and the
+	// calls of one that was answered by another incarnation than the one before are of no current
+	// life.
+	inBand bool
+
+	mu    sync.Mutex
+	id    string
+	ended bool
 }
 
 var incarnationLine = regexp.MustCompile(`(?m)^master_replid:([0-9a-f]+)\r?$`)
@@ -62,7 +73,17 @@ var incarnationLine = regexp.MustCompile(`(?m)^master_replid:([0-9a-f]+)\r?$`)
 // onConnect asks a new connection which incarnation it speaks to. All servers that do not say it
 // count as one.
 func (l *lives) onConnect(ctx context.Context, conn *redis.Conn) error {
-	text, err := conn.Info(ctx, "replication").Result()
+	return l.told(conn.Info(ctx, "replication"))
+}
+
+// asked is the question of a round trip.
+func asked(ctx context.Context) *redis.StringCmd {
+	return redis.NewStringCmd(ctx, "info", "replication")
+}
+
+// told takes the answer to the question. The error says that there is none.
+func (l *lives) told(answer *redis.StringCmd) error {
+	text, err := answer.Result()
 	if reply := redis.Error(nil); err != nil && !errors.As(err, &reply) {
 		return err
 	}
@@ -76,14 +97,22 @@ func (l *lives) onConnect(ctx context.Context, conn *redis.Conn) error {
 	return nil
 }
 
-// speaksTo notes the incarnation of a new connection, and reports whether it is another than that
-// of those before.
+// end makes all lives past, those that would still begin as well.
+func (l *lives) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	l.n.Add(1)
+}
+
+// speaksTo notes the incarnation of a new connection or of a round trip, and reports whether it is
+// another than that of those before.
 func (l *lives) speaksTo(id string) (another bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begun := l.n.Load() > 0
-	if !begun || id != l.id {
-		another = begun
+	if !begun || id != l.id || l.ended {
+		another = begun && !l.ended
 		l.id = id
 		l.n.Add(1)
 	}

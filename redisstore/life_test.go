@@ -48,40 +48,47 @@ func otherLife(t testing.TB, err error) {
 
 func TestIncrByOnEveryKindOfStore(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		_, err := incrBy(t, store, "k", 1, redisstore.Life{})
-		otherLife(t, err)
-		life := lifeOf(t, store, "k")
-		mustIncr(t, store, "k", 1, life, 1)
-		mustIncr(t, store, "k", 9007199254740992, life, 9007199254740993)
-		mustIncr(t, store, "k", -9007199254740993, life, 0)
-		mustIncr(t, store, "k", 9223372036854775807, life, 9223372036854775807)
-		for range 2 {
-			_, err := incrBy(t, store, "k", 1, life)
-			expect.Error(t, "IncrBy beyond the greatest integer", err, redisstore.ErrOverflow)
-			expect.Error(t, "IncrBy beyond the greatest integer", err, redisstore.ErrRefused)
+	storetest.Each(t, incrOnEveryKind)
+}
+
+func TestIncrByOnACallersClient(t *testing.T) {
+	t.Parallel()
+	storetest.Clients(t, incrOnEveryKind)
+}
+
+func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
+	_, err := incrBy(t, store, "k", 1, redisstore.Life{})
+	otherLife(t, err)
+	life := lifeOf(t, store, "k")
+	mustIncr(t, store, "k", 1, life, 1)
+	mustIncr(t, store, "k", 9007199254740992, life, 9007199254740993)
+	mustIncr(t, store, "k", -9007199254740993, life, 0)
+	mustIncr(t, store, "k", 9223372036854775807, life, 9223372036854775807)
+	for range 2 {
+		_, err := incrBy(t, store, "k", 1, life)
+		expect.Error(t, "IncrBy beyond the greatest integer", err, redisstore.ErrOverflow)
+		expect.Error(t, "IncrBy beyond the greatest integer", err, redisstore.ErrRefused)
+	}
+	text := script("text", "redis.call('SET', KEYS[1], ARGV[1]) return {'ok'}", false)
+	list := script("list", "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false)
+	for _, spoil := range []func() error{
+		func() error {
+			_, err := store.Run(t.Context(), text, []string{store.Key("test", "k")}, "1.5")
+			return err
+		},
+		func() error { _, err := store.Run(t.Context(), list, []string{store.Key("test", "k")}); return err },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
 		}
-		text := script("text", "redis.call('SET', KEYS[1], ARGV[1]) return {'ok'}", false)
-		list := script("list", "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false)
-		for _, spoil := range []func() error{
-			func() error {
-				_, err := store.Run(t.Context(), text, []string{store.Key("test", "k")}, "1.5")
-				return err
-			},
-			func() error { _, err := store.Run(t.Context(), list, []string{store.Key("test", "k")}); return err },
-		} {
-			if err := spoil(); err != nil {
-				t.Fatal(err)
-			}
-			_, err := incrBy(t, store, "k", 1, life)
-			expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrNotAnInteger)
-			expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrRefused)
-		}
-		if !life.Current() {
-			t.Error("a refusal ended the life")
-		}
-		manyIncr(t, store)
-	})
+		_, err := incrBy(t, store, "k", 1, life)
+		expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrNotAnInteger)
+		expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrRefused)
+	}
+	if !life.Current() {
+		t.Error("a refusal ended the life")
+	}
+	manyIncr(t, store)
 }
 
 // manyIncr has callers share round trips.

@@ -54,20 +54,22 @@ func TestMain(m *testing.M) {
 }
 
 // messages counts what go-redis says, and watches what it says of dials.
-var messages counter
+var messages messageCounter
 
-type counter struct {
+type messageCounter struct {
 	records atomic.Int64
 	again   atomic.Bool // a dial was tried more than once before the call was told
 }
 
 var dials = regexp.MustCompile(`failed to dial after (\d+) attempts`)
 
-func (*counter) Enabled(_ context.Context, level slog.Level) bool { return level == slog.LevelDebug }
-func (c *counter) WithAttrs([]slog.Attr) slog.Handler             { return c }
-func (c *counter) WithGroup(string) slog.Handler                  { return c }
+func (*messageCounter) Enabled(_ context.Context, level slog.Level) bool {
+	return level == slog.LevelDebug
+}
+func (c *messageCounter) WithAttrs([]slog.Attr) slog.Handler { return c }
+func (c *messageCounter) WithGroup(string) slog.Handler      { return c }
 
-func (c *counter) Handle(_ context.Context, record slog.Record) error {
+func (c *messageCounter) Handle(_ context.Context, record slog.Record) error {
 	if record.Message == "go-redis" && record.NumAttrs() == 1 {
 		c.records.Add(1)
 		record.Attrs(func(text slog.Attr) bool {

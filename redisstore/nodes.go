@@ -23,8 +23,8 @@ type nodes interface {
 	suspect(ctx context.Context, err error)
 	// each calls f for every master.
 	each(ctx context.Context, f func(context.Context, *redis.Client) error) error
-	// subscribe listens on a channel.
-	subscribe(ctx context.Context, channel string) *redis.PubSub
+	// subscribe returns what can listen on a channel, not connected yet.
+	subscribe(ctx context.Context) *redis.PubSub
 	PoolStats() *redis.PoolStats
 	Close() error
 }
@@ -51,8 +51,8 @@ func (s single) each(ctx context.Context, f func(context.Context, *redis.Client)
 	return f(ctx, s.Client)
 }
 
-func (s single) subscribe(ctx context.Context, channel string) *redis.PubSub {
-	return s.Subscribe(ctx, channel)
+func (s single) subscribe(ctx context.Context) *redis.PubSub {
+	return s.Subscribe(ctx)
 }
 
 // cluster routes by itself instead of through ClusterClient.Process, which sends a command again
@@ -144,6 +144,6 @@ func (c *cluster) each(ctx context.Context, f func(context.Context, *redis.Clien
 	return c.ForEachMaster(ctx, f)
 }
 
-func (c *cluster) subscribe(ctx context.Context, channel string) *redis.PubSub {
-	return c.Subscribe(ctx, channel)
+func (c *cluster) subscribe(ctx context.Context) *redis.PubSub {
+	return c.Subscribe(ctx)
 }

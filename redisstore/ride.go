@@ -95,12 +95,12 @@ func (f *flight) boardRiders(now time.Time) {
 }
 
 // landRiders tells each rider what became of its addition. acked is the error of the
-// acknowledgement that all share.
-func (f *flight) landRiders(ctx context.Context, acked error) {
+// acknowledgement that all share, untold says that the server did not tell its incarnation.
+func (f *flight) landRiders(ctx context.Context, acked error, untold bool) {
 	for i := range f.aboard {
 		a := &f.aboard[i]
 		_, err := a.call.result(a.call.incr)
-		a.call.unmarked = !f.marks.have(a.call.mark)
+		a.call.unmarked, a.call.untold = !f.marks.have(a.call.mark), untold
 		if err == nil {
 			err = acked
 		}

@@ -56,6 +56,7 @@ func (s *Store) trip(script *scripts.Script, keys []string, args, more []any) *t
 		c.ack = 0
 	}
 	c.life, c.bySource, c.asking, c.together = Life{}, false, false, 0
+	c.inLife, c.untold = false, false
 	c.size, c.fault = 0, nil
 	c.sent.Store(false)
 	t.words = append(t.words[:0], "evalsha", c, len(keys))
@@ -146,6 +147,8 @@ type call struct {
 	bySource   bool          // the server did not know the hash: send the text
 	asking     bool          // the node was named by an ASK
 	incr       *redis.IntCmd // of an INCRBY
+	inLife     bool          // its caller wants to know the life in which it ran
+	untold     bool          // the server did not say its incarnation
 	mark       Mark          // of an INCRBY
 	unmarked   bool          // the mark was not there behind an INCRBY
 	job        *job          // on which it goes with others
@@ -307,13 +310,13 @@ func replyOf(answer any) (Reply, error) {
 // connection.
 func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Reply, error) {
 	c.together = 1
-	if c.of != nil && c.ack == 0 && !c.asking && c.mark.Key != "" {
+	if c.of != nil && c.ack == 0 && !c.asking && c.mark.Key != "" && !c.asks() {
 		return nil, c.of.alone(ctx, node)
 	}
 	ctx, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
 	run := c.command(ctx, words)
-	if c.ack == 0 && !c.asking && c.mark.Key == "" {
+	if c.ack == 0 && !c.asking && c.mark.Key == "" && !c.asks() {
 		_ = node.Process(ctx, run) // the command has its error
 		return c.result(run)
 	}
@@ -330,6 +333,11 @@ func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Repl
 		asking()
 		marked = pipe.Get(ctx, c.mark.Key)
 	}
+	var life *redis.StringCmd
+	if c.asks() {
+		life = asked(ctx)
+		_ = pipe.Process(ctx, life) // it only takes the command in
+	}
 	var wait *redis.Cmd
 	if c.ack > 0 {
 		wait = pipe.Do(ctx, "wait", c.ack, ackPatience(ctx, c.ackTimeout).Milliseconds())
@@ -337,11 +345,15 @@ func (c *call) alone(ctx context.Context, node *redis.Client, words []any) (Repl
 	_, execErr := pipe.Exec(ctx)
 	reply, err := c.result(run)
 	c.unmarked = marked != nil && !c.mark.in(marked)
+	c.untold = life != nil && c.life.of.told(life) != nil
 	if err != nil || wait == nil {
 		return reply, err
 	}
 	return reply, acknowledged(wait, c.ack, execErr)
 }
+
+// asks reports whether the call's round trip has to ask for the incarnation.
+func (c *call) asks() bool { return c.inLife && c.life.of != nil && c.life.of.inBand }
 
 // ackPatience is how long WAIT may take: less than the connection will wait for its answer, and at
 // least a millisecond, since 0 means for ever.

@@ -127,7 +127,7 @@ func TestFailoverChangesTheIncarnationOnce(t *testing.T) {
 	store := open(t, set.URL(), nil)
 	patient := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 30 * time.Second })
 	first, err := patient.WithAck(2).Incarnation(t.Context()) // the replicas have the marker
-	if err != nil || first.Change != redisstore.New {
+	if err != nil || first.Change != redisstore.First {
 		t.Fatalf("got %+v, %v", first, err)
 	}
 	old := set.Master()

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,8 +41,18 @@ type Config struct {
 	// | unix://[user:password@]/path/to.sock[?db=n] |
 	// redis+sentinel://[user:password@]h1[:26379],h2…/master[/db] |
 	// redis+cluster://[user:password@]h1[:6379],h2…. Query parameters: pool_size; tls=true,
-	// sentinel_username and sentinel_password for Sentinel, tls=true for Cluster.
+	// sentinel_username and sentinel_password for Sentinel, tls=true for Cluster. With TLS also
+	// tls_ca, tls_cert and tls_key, which name files in PEM: the CAs to trust in place of the
+	// system's, and the certificate and key that a server with tls-auth-clients asks for.
 	URL string
+
+	// TLS is how connections are secured, where the URL asks for TLS and names no files; its
+	// ServerName is that of the URL by default. nil = TLS 1.2 or later, and the system's CAs.
+	TLS *tls.Config
+	// Credentials are asked for with each new connection to a data server, such as tokens of a
+	// cloud's IAM that expire; the URL's user and password then count for nothing. It may be called
+	// by many goroutines at once, and an error of it is that of the call. nil = the URL's.
+	Credentials func(context.Context) (username, password string, err error)
 
 	Prefix string // before every key; "" = DefaultPrefix
 	Ack    int    // replicas that must confirm every write; 0 = none
@@ -65,6 +76,7 @@ type Store struct {
 	nodes      nodes
 	combiners  *combiners
 	own        *embedded.Store // the embedded store, which this one ends; else nil
+	lent       *lent           // the caller's client, as nodes; else nil
 	mode       Mode
 	address    string
 	prefix     string
@@ -87,20 +99,24 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	target, err := parseURL(config.URL)
+	target, err := config.target()
 	if err != nil {
 		return nil, err
 	}
 	config = config.withDefaults()
-	store := &Store{
-		combiners: newCombiners(), mode: target.mode, address: target.address, prefix: config.Prefix,
-		ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
-		observers: slices.Clone(config.Observers),
-	}
+	store := config.store(target.mode, target.address)
 	if err := store.connect(target, config); err != nil {
 		return nil, err
 	}
 	return store, nil
+}
+
+// store is a store that has no nodes yet.
+func (c Config) store(mode Mode, address string) *Store {
+	return &Store{
+		combiners: newCombiners(), mode: mode, address: address, prefix: c.Prefix,
+		ack: c.Ack, ackTimeout: c.AckTimeout, timeout: c.Timeout, observers: slices.Clone(c.Observers),
+	}
 }
 
 func (c Config) withDefaults() Config {
@@ -122,9 +138,19 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Check tells every fault of a configuration, without opening anything.
+// target is what the configuration connects to.
+func (c Config) target() (target, error) {
+	found, err := parseURL(c.URL)
+	if err != nil {
+		return found, err
+	}
+	return found, found.secure(c)
+}
+
+// Check tells every fault of a configuration, without opening anything but the files that its URL
+// names.
 func (c Config) Check() error {
-	target, err := parseURL(c.URL)
+	target, err := c.target()
 	return errors.Join(err, c.withDefaults().check(target.mode))
 }
 
@@ -197,7 +223,8 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // Close ends the connections, and the embedded store with them, which then writes its last
-// snapshot. Calls under way fail. Closing again does nothing.
+// snapshot. Calls under way fail. Closing again does nothing. The client that [New] was given stays
+// open: there calls under way come to their end, and only later ones fail.
 func (s *Store) Close() error {
 	err := s.nodes.Close()
 	s.combiners.flights.Wait()

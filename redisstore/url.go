@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,6 +27,10 @@ type target struct {
 	username, password string
 	db                 int
 	query              url.Values
+	files              map[string]string // of tlsFiles, by the parameter
+
+	security    *tls.Config // nil = no TLS; see secure
+	credentials func(context.Context) (username, password string, err error)
 }
 
 const forms = "embedded: | redis://host:port | rediss://host:port | unix:///path | redis+sentinel://h1,h2,h3/<master>[/db] | redis+cluster://h1,h2,h3"
@@ -77,6 +82,12 @@ func parseStandalone(text string) (target, error) {
 	if err := checkStandalone(parsed); err != nil {
 		return target{}, err
 	}
+	query := parsed.Query()
+	files := takeFiles(query)
+	if len(files) > 0 {
+		parsed.RawQuery = query.Encode()
+		text = parsed.String()
+	}
 	server, err := redis.ParseURL(text)
 	if err != nil {
 		return target{}, cmp.Or(wrongParameter(parsed), fmt.Errorf("redis URL: %w", err))
@@ -84,7 +95,7 @@ func parseStandalone(text string) (target, error) {
 	if server.DB < 0 {
 		return target{}, errors.New("redis URL: the database is not a number from 0")
 	}
-	return target{mode: Standalone, address: parsed.Scheme + "://" + server.Addr, server: server}, nil
+	return target{mode: Standalone, address: parsed.Scheme + "://" + server.Addr, server: server, files: files}, nil
 }
 
 // wrongParameter names the parameter whose value go-redis cannot read, and quotes nothing of it, as
@@ -230,6 +241,7 @@ func (t *target) parameters(query string) (err error) {
 	if err := checkNames(t.query); err != nil {
 		return err
 	}
+	t.files = takeFiles(t.query)
 	for name := range t.query {
 		switch {
 		case name == "tls" || name == "pool_size":
@@ -261,7 +273,11 @@ func poolSizeIn(query url.Values) (int, error) {
 	return n, nil
 }
 
+// tls is what the URL alone asks for.
 func (t *target) tls() *tls.Config {
+	if t.server != nil {
+		return t.server.TLSConfig
+	}
 	if t.query.Get("tls") == "true" {
 		return &tls.Config{MinVersion: tls.VersionTLS12}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/idempotency/echov4"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -15,30 +16,27 @@ import (
 var errClosing = redisstore.Refusal("this server is stopping; another one answers")
 
 // guard wraps the idempotency middleware for Echo. An error that the handler returns becomes its
-// answer inside the guard, so that it is recorded like any other.
+// answer inside the guard, so that it is recorded like any other, and within the handler's span.
 func (s *Server) guard(route idempotency.Route) echo.MiddlewareFunc {
 	s.guarded = append(s.guarded, route.Published())
-	middleware := s.tokens.Middleware(route)
+	guarded := echov4.Wrap(s.tokens.Middleware(route))
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if s.closing.Load() {
 				return errClosing
 			}
-			outer := c.Response()
-			defer c.SetResponse(outer)
 			began := false
-			defer func() { s.countGuarded(outer.Header(), began) }()
-			middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() { s.countGuarded(c.Response().Header(), began) }()
+			return guarded(func(c echo.Context) error {
 				began = true
-				ctx, end := s.inHandler(r.Context())
+				ctx, end := s.inHandler(c.Request().Context())
 				defer end()
-				c.SetRequest(r.WithContext(ctx))
-				c.SetResponse(echo.NewResponse(w, c.Echo()))
+				c.SetRequest(c.Request().WithContext(ctx))
 				if err := next(c); err != nil {
 					c.Error(err)
 				}
-			})).ServeHTTP(outer, c.Request())
-			return nil
+				return nil
+			})(c)
 		}
 	}
 }

@@ -112,7 +112,7 @@ type life struct{ last string }
 // this process looked, or since the state in it was written. It compares with what this process
 // knows as well, since the answer that told of a change may have been lost.
 func (l *life) changed(found redisstore.Incarnation) bool {
-	changed := found.Change == redisstore.Changed || l.last != "" && (l.last != found.ID || found.Change == redisstore.New)
+	changed := found.Change == redisstore.Changed || l.last != "" && (l.last != found.ID || found.Change == redisstore.First)
 	l.last = found.ID
 	return changed
 }

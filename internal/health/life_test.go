@@ -15,7 +15,7 @@ func TestIncarnationsTellOfEveryNewLifeOnce(t *testing.T) {
 		want  bool
 	}{
 		// the first use
-		{redisstore.Incarnation{ID: "a", Change: redisstore.New}, false},
+		{redisstore.Incarnation{ID: "a", Change: redisstore.First}, false},
 		{redisstore.Incarnation{ID: "a", Change: redisstore.Same}, false}, //
 		// a failover
 		{redisstore.Incarnation{ID: "b", Previous: "a", Change: redisstore.Changed}, true},
@@ -23,7 +23,7 @@ func TestIncarnationsTellOfEveryNewLifeOnce(t *testing.T) {
 		// another process was told of it first
 		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, true},
 		// FLUSHALL: the same server, and nothing in it
-		{redisstore.Incarnation{ID: "c", Change: redisstore.New}, true},
+		{redisstore.Incarnation{ID: "c", Change: redisstore.First}, true},
 		{redisstore.Incarnation{ID: "c", Change: redisstore.Same}, false}, //
 	} {
 		expect.Equal(t, fmt.Sprintf("look %d, which finds %+v: the state has changed", i+1, row.found), seen.changed(row.found), row.want)

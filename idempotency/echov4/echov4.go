@@ -1,0 +1,36 @@
+// Package echov4 puts net/http middleware, such as that of package idempotency, around handlers of
+// Echo v4.
+//
+// echo.WrapMiddleware does not do for a middleware that records answers: an Echo handler returns
+// its error, and Echo makes an answer of it after the middleware has ended. The client of a handler
+// that returns echo.NewHTTPError(402) would be told 200, and each repeat an empty 200. Wrap makes
+// an answer of the error inside the middleware, so that it is recorded like any other.
+package echov4
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// Wrap makes Echo middleware of net/http middleware. Where the middleware runs the handler, an
+// error that the handler returns becomes its answer there, by Echo's HTTPErrorHandler; middleware
+// outside sees no error. The handler's request is the one that the middleware passes on, with its
+// context, and its response goes to the middleware. A panic passes through the middleware. The
+// result is safe for concurrent use if the middleware is.
+func Wrap(middleware func(http.Handler) http.Handler) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			outer := c.Response()
+			defer c.SetResponse(outer)
+			middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				c.SetRequest(r)
+				c.SetResponse(echo.NewResponse(w, c.Echo()))
+				if err := next(c); err != nil {
+					c.Error(err)
+				}
+			})).ServeHTTP(outer, c.Request())
+			return nil
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package echov4_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+
+	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/idempotency/echov4"
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// answer is what a client is told.
+type answer struct {
+	Status   int
+	Body     string
+	Replayed string // the header Idempotent-Replayed
+}
+
+func send(e *echo.Echo, key string) answer {
+	request := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/payments", strings.NewReader(`{"amount": 1}`))
+	request.Header.Set("Idempotency-Key", key)
+	told := httptest.NewRecorder()
+	e.ServeHTTP(told, request)
+	return answer{told.Code, strings.TrimSpace(told.Body.String()), told.Header().Get("Idempotent-Replayed")}
+}
+
+// service is an Echo service whose payment is guarded.
+func service(t *testing.T, handler echo.HandlerFunc) *echo.Echo {
+	tokens := idempotency.New(storetest.Open(t, redisstore.Config{URL: "embedded:"}), idempotency.Config{})
+	t.Cleanup(func() { expect.Error(t, "Close", tokens.Close(context.Background()), nil) })
+	e := echo.New()
+	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: func(_ echo.Context, err error, _ []byte) error { return err }}))
+	e.POST("/payments", handler, echov4.Wrap(tokens.Middleware(idempotency.Route{Name: "payments", Lease: time.Hour})))
+	return e
+}
+
+func TestAnswerOfAHandlerIsToldAndReplayed(t *testing.T) {
+	for name, row := range map[string]struct {
+		handler echo.HandlerFunc
+		want    answer
+	}{
+		"an answer":                   {func(c echo.Context) error { return c.String(http.StatusCreated, "paid") }, answer{201, "paid", ""}},
+		"an HTTP error":               {func(echo.Context) error { return echo.NewHTTPError(402) }, answer{402, `{"message":"Payment Required"}`, ""}},
+		"an HTTP error with a text":   {func(echo.Context) error { return echo.NewHTTPError(402, "no money") }, answer{402, `{"message":"no money"}`, ""}},
+		"a plain error":               {func(echo.Context) error { return errors.New("secret") }, answer{500, `{"message":"Internal Server Error"}`, ""}},
+		"an error after the answer":   {func(c echo.Context) error { _ = c.String(202, "begun"); return errors.New("late") }, answer{202, "begun", ""}},
+		"neither answer nor an error": {func(echo.Context) error { return nil }, answer{200, "", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var runs atomic.Int64
+			e := service(t, func(c echo.Context) error { runs.Add(1); return row.handler(c) })
+			expect.Equal(t, "the first request", send(e, "k"), row.want)
+			again := row.want
+			again.Replayed = "true"
+			expect.Equal(t, "its repeat", send(e, "k"), again)
+			expect.Equal(t, "runs of the handler", runs.Load(), 1)
+		})
+	}
+}
+
+func TestPanicOfAHandlerLeavesTheOutcomeUnknown(t *testing.T) {
+	var runs atomic.Int64
+	e := service(t, func(echo.Context) error { runs.Add(1); panic("in the middle of it") })
+	expect.Equal(t, "the status of the first request", send(e, "k").Status, 500)
+	expect.Equal(t, "the status of its repeat", send(e, "k").Status, 409)
+	expect.Equal(t, "runs of the handler", runs.Load(), 1)
+}
+
+// What the middleware gives to the handler arrives, and Echo's middleware outside sees the response
+// that it knows.
+func TestHandlerHasTheMiddlewaresRequest(t *testing.T) {
+	type key struct{}
+	inner := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, "given")))
+		})
+	}
+	e := echo.New()
+	status, same := 0, false
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			before := c.Response()
+			err := next(c)
+			status, same = c.Response().Status, c.Response() == before
+			return err
+		}
+	})
+	e.POST("/payments", func(c echo.Context) error {
+		return c.String(http.StatusTeapot, c.Request().Context().Value(key{}).(string))
+	}, echov4.Wrap(inner))
+	expect.Equal(t, "the answer", send(e, ""), answer{http.StatusTeapot, "given", ""})
+	expect.Equal(t, "the status that middleware outside sees", status, http.StatusTeapot)
+	expect.Equal(t, "the response outside is the one of before", same, true)
+}

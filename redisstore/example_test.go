@@ -1,0 +1,48 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// A service that has a go-redis client already gives it to New, which says what it lacks.
+func ExampleNew() {
+	ctx := context.Background()
+	server, err := embedded.Open(embedded.Config{}) // in place of a Redis
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	options := &redis.Options{
+		Dialer:                func(ctx context.Context, _, _ string) (net.Conn, error) { return server.Dial(ctx) },
+		ContextTimeoutEnabled: true,
+	}
+
+	careless := redis.NewClient(options)
+	defer careless.Close()
+	_, err = redisstore.New(careless, redisstore.Config{Prefix: "shop:"})
+	fmt.Println(err)
+
+	options.MaxRetries = -1
+	client := redis.NewClient(options)
+	defer client.Close() // the store leaves it open
+	store, err := redisstore.New(client, redisstore.Config{Prefix: "shop:"})
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	orders := counter.New(store, counter.Config{})
+	defer orders.Close()
+	number, err := orders.Incr(ctx, "orders")
+	fmt.Println(number, err)
+	// Output:
+	// redis client: it sends a command up to 3 times again when the reply is lost, so that an increment is done more than once; set redis.Options.MaxRetries to -1
+	// 1 <nil>
+}

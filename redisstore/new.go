@@ -1,0 +1,190 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ClientError says why [New] cannot use a client, and what mends it.
+type ClientError struct {
+	Setting string // of go-redis, such as redis.Options.MaxRetries; "" = the kind of client
+	Reason  string // what is wrong with it, and what could happen
+	Fix     string // the line that mends it, such as: set redis.Options.MaxRetries to -1
+}
+
+// Error says the reason and what mends it.
+func (e *ClientError) Error() string { return "redis client: " + e.Reason + "; " + e.Fix }
+
+// New returns a store on a client that the caller has: a *redis.Client, which may be one of
+// redis.NewFailoverClient, or a *redis.ClusterClient. The store shares its connections and its
+// hooks, which see keys and arguments, tokens and the secrets of leases among them. It does not
+// wait for Redis, and it never closes the client: [Store.Close] ends what the store itself has
+// begun, and the caller closes the client afterwards.
+//
+// The prefix, the acknowledgement, the timeouts and the observers are those of the configuration.
+// Its URL, TLS, Credentials, DataDir, MaxKeys and MaxBytes stay empty, since they are about
+// connections that the store makes itself.
+//
+// What a store promises depends on some of the client's settings, which New checks. Each fault is a
+// [*ClientError], and all of them are reported together:
+//
+//   - MaxRetries is -1 (in redis.ClusterOptions 0, its default, is the same): go-redis otherwise
+//     sends a command again whose reply was lost, and an increment is done twice.
+//   - ContextTimeoutEnabled is true, and ReadTimeout and WriteTimeout are -1 or no less than
+//     [Config].Timeout, and not -2: the end of each call is that of its context, no later and no
+//     sooner.
+//   - There is no cache on the client's side, which answers with what was true before.
+//   - A cluster client routes nothing to replicas (ReadOnly, RouteByLatency, RouteRandomly), and
+//     asks the cluster for its slots (no ClusterSlots, which redis.NewFailoverClusterClient sets).
+//
+// A redis.Ring is refused: it moves a key to another server when one is away, where the key has no
+// history. So is every other type, since a store has to know each server by itself. A client of
+// redis.NewFailoverClient with ReplicaOnly cannot be told from one without; Redis refuses each
+// write on it.
+//
+// Such a store differs from one of [Open] in this: where Redis refuses connections, a call fails
+// after the client's DialerRetries, and not at once unless they are 1; and a round trip with an
+// increment of package counter also asks for INFO replication, since the store does not see when
+// the client makes connections. For the same reason observers are told of another life when such a
+// round trip finds it.
+func New(client redis.UniversalClient, config Config) (*Store, error) {
+	shared, err := share(client)
+	if err != nil {
+		return nil, err
+	}
+	if config.Timeout == 0 {
+		config.Timeout = DefaultTimeout
+	}
+	config = config.withDefaults()
+	faults := config.ownConnections()
+	faults = append(faults, config.check(shared.mode), shared.check(config.Timeout))
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	store := config.store(shared.mode, shared.address)
+	store.lent = lend(shared, store)
+	store.nodes = store.lent
+	return store, nil
+}
+
+// ownConnections names what is set and only means something where a store connects by itself.
+// DataDir is refused for every server.
+func (c Config) ownConnections() (faults []error) {
+	for name, set := range map[string]bool{
+		"URL": c.URL != "", "TLS": c.TLS != nil, "Credentials": c.Credentials != nil, "MaxKeys": c.MaxKeys != 0, "MaxBytes": c.MaxBytes != 0,
+	} {
+		if set {
+			faults = append(faults, fmt.Errorf("%s: leave it empty, the client is connected already", name))
+		}
+	}
+	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return faults
+}
+
+// shared is a caller's client, one of the two.
+type shared struct {
+	mode    Mode
+	address string // for people
+	client  *redis.Client
+	cluster *redis.ClusterClient
+}
+
+// share finds out what kind of client it is.
+func share(client redis.UniversalClient) (shared, error) {
+	const fix = "give New a *redis.Client or a *redis.ClusterClient"
+	switch client := client.(type) {
+	case *redis.Client:
+		if client == nil {
+			return shared{}, &ClientError{Reason: "it is nil", Fix: fix}
+		}
+		mode, address := named(client.Options())
+		return shared{mode: mode, address: address, client: client}, nil
+	case *redis.ClusterClient:
+		if client == nil {
+			return shared{}, &ClientError{Reason: "it is nil", Fix: fix}
+		}
+		return shared{mode: Cluster, address: "redis+cluster://" + strings.Join(client.Options().Addrs, ","), cluster: client}, nil
+	case *redis.Ring:
+		return shared{}, &ClientError{Reason: "a redis.Ring moves keys to another server when one is away", Fix: fix}
+	case nil:
+		return shared{}, &ClientError{Reason: "it is nil", Fix: fix}
+	}
+	return shared{}, &ClientError{Reason: fmt.Sprintf("a %T does not show its servers", client), Fix: fix}
+}
+
+// named is the kind of Redis that a client speaks to, and its address. go-redis keeps no sentinels
+// in the options.
+func named(options *redis.Options) (Mode, string) {
+	switch {
+	case options.Addr == "FailoverClient":
+		return Sentinel, "redis+sentinel:"
+	case options.Network == "unix":
+		return Standalone, "unix://" + options.Addr
+	case options.TLSConfig != nil:
+		return Standalone, "rediss://" + options.Addr
+	}
+	return Standalone, "redis://" + options.Addr
+}
+
+// check finds the settings of a client with which a store would not keep its promises.
+func (s shared) check(timeout time.Duration) error {
+	if s.client != nil {
+		return checkClient(s.client.Options(), timeout)
+	}
+	return checkCluster(s.cluster.Options(), timeout)
+}
+
+// clientFaults collects what is wrong with a client's options.
+type clientFaults struct {
+	of  string // redis.Options or redis.ClusterOptions
+	all []error
+}
+
+func (f *clientFaults) add(bad bool, setting, reason, fix string) {
+	if bad {
+		setting = f.of + "." + setting
+		f.all = append(f.all, &ClientError{Setting: setting, Reason: reason, Fix: strings.ReplaceAll(fix, "SETTING", setting)})
+	}
+}
+
+// checkClient looks at options as NewClient has filled them: MaxRetries -1 is 0 there, and so is a
+// timeout of -1.
+func checkClient(o *redis.Options, timeout time.Duration) error {
+	f := &clientFaults{of: "redis.Options"}
+	f.add(o.MaxRetries != 0, "MaxRetries", fmt.Sprintf("it sends a command up to %d times again when the reply is lost, so that an increment is done more than once", o.MaxRetries), "set SETTING to -1")
+	f.times(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout, timeout)
+	f.add(o.ClientSideCache != nil || o.ClientSideCacheConfig != nil, "ClientSideCacheConfig", "it answers reads from a cache", "leave SETTING and redis.Options.ClientSideCache nil")
+	return errors.Join(f.all...)
+}
+
+// checkCluster looks at options as NewClusterClient has filled them: MaxRetries stays -1 there.
+func checkCluster(o *redis.ClusterOptions, timeout time.Duration) error {
+	f := &clientFaults{of: "redis.ClusterOptions"}
+	f.add(o.MaxRetries > 0, "MaxRetries", fmt.Sprintf("it sends a command up to %d times again when the reply is lost, so that an increment is done more than once", o.MaxRetries), "set SETTING to -1")
+	f.times(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout, timeout)
+	routed := "it may read from a replica, which lags"
+	f.add(o.RouteByLatency, "RouteByLatency", routed, "set SETTING to false")
+	f.add(o.RouteRandomly, "RouteRandomly", routed, "set SETTING to false")
+	f.add(o.ReadOnly && !o.RouteByLatency && !o.RouteRandomly, "ReadOnly", routed, "set SETTING to false")
+	f.add(o.ClusterSlots != nil, "ClusterSlots", "its slots are not those of a Redis Cluster, so that two servers could hold one key", "leave SETTING nil, and use redis.NewFailoverClient for a Sentinel set")
+	return errors.Join(f.all...)
+}
+
+// times looks at what bounds a call. 0 is a connection without a limit of its own, and below that
+// it does not take the context's either.
+func (f *clientFaults) times(byContext bool, read, write, timeout time.Duration) {
+	f.add(!byContext, "ContextTimeoutEnabled", "a call does not end with its context", "set SETTING to true")
+	for _, one := range []struct {
+		setting string
+		value   time.Duration
+	}{{"ReadTimeout", read}, {"WriteTimeout", write}} {
+		f.add(one.value < 0, one.setting, "its connections take no deadline, so that a call may never end", "set SETTING to -1")
+		f.add(one.value > 0 && one.value < timeout, one.setting, fmt.Sprintf("it gives a call up after %v, before the store's timeout of %v", one.value, timeout),
+			fmt.Sprintf("set SETTING to %v or more, or redisstore.Config.Timeout to %v or less", timeout, one.value))
+	}
+}

@@ -1,0 +1,157 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/proctest"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// keyPair writes a certificate of 127.0.0.1 that is its own CA, with its key, and returns the names
+// of the files.
+func keyPair(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pemFile(t, "CERTIFICATE", signed), pemFile(t, "PRIVATE KEY", secret)
+}
+
+func pemFile(t *testing.T, kind string, content []byte) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file.pem")
+	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestServerThatAsksForACertificateGetsIt(t *testing.T) {
+	t.Parallel()
+	cert, key := keyPair(t)
+	port, err := proctest.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(port.Release)
+	redistest.Start(t, "--tls-port", strconv.Itoa(port.Number()), "--tls-auth-clients", "yes",
+		"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	address := "rediss://127.0.0.1:" + strconv.Itoa(port.Number())
+
+	named := open(t, address+"?tls_ca="+cert+"&tls_cert="+cert+"&tls_key="+key, nil)
+	mustBump(t, named, "x", 1)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AddCert(pair.Leaf)
+	given := open(t, address, func(c *redisstore.Config) {
+		c.TLS = &tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{pair}}
+	})
+	mustBump(t, given, "x", 2)
+	for name, url := range map[string]string{"no certificate": address + "?tls_ca=" + cert, "a CA that is not trusted": address + "?tls_cert=" + cert + "&tls_key=" + key} {
+		_, err := bumped(t.Context(), open(t, url, nil), "x")
+		if !errors.Is(err, redisstore.ErrUnavailable) && !errors.Is(err, redisstore.ErrUnknownOutcome) {
+			t.Errorf("%s: got error %v, want one of a connection that failed", name, err)
+		}
+	}
+	if n := counted(t, named, "x"); n != 2 {
+		t.Errorf("the server counted %d calls, want 2", n)
+	}
+	found, err := redisstore.Inspect(t.Context(), redisstore.Config{URL: address + "?tls_ca=" + cert + "&tls_cert=" + cert + "&tls_key=" + key}, redisstore.InspectOptions{Samples: 1, Patience: time.Minute})
+	expect.Error(t, "Inspect", err, nil)
+	expect.Equal(t, "TLS, as Inspect found it", found.TLS, true)
+}
+
+// A provider's user and password are asked for with each connection, and its error is the call's.
+func TestCredentialsAreAskedForWithEachConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	do(t, server, "ACL", "SETUSER", "iam", "on", ">token-1", "~*", "&*", "+@all")
+	var password atomic.Value
+	password.Store("token-1")
+	failure := errors.New("the cloud is away")
+	store := open(t, server.URL(), func(c *redisstore.Config) {
+		c.Credentials = func(context.Context) (string, string, error) {
+			if password.Load() == "" {
+				return "", "", failure
+			}
+			return "iam", password.Load().(string), nil
+		}
+	})
+	mustBump(t, store, "x", 1)
+	do(t, server, "ACL", "SETUSER", "iam", "resetpass", ">token-2")
+	password.Store("token-2")
+	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
+	expect.Eventually(t, "a call succeeds with the new password", func() bool { _, err := number(t.Context(), store, peek, "x"); return err == nil })
+	password.Store("")
+	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
+	expect.Eventually(t, "a call says that there are no credentials", func() bool {
+		_, err := number(t.Context(), store, peek, "x")
+		return strings.Contains(fmt.Sprint(err), failure.Error())
+	})
+}
+
+func TestSecurityIsTakenOrRefused(t *testing.T) {
+	cert, key := keyPair(t)
+	for _, row := range []struct{ name, url, says string }{
+		{"all three", "rediss://ann:se%40cret@h/3?pool_size=7&tls_ca=" + cert + "&tls_cert=" + cert + "&tls_key=" + key, ""},
+		{"of Sentinel", "redis+sentinel://h/main?tls=true&tls_ca=" + cert, ""},
+		{"of Cluster", "redis+cluster://h?tls=true&tls_cert=" + cert + "&tls_key=" + key, ""},
+		{"no TLS", "redis://h?tls_ca=" + cert, "rediss://"},
+		{"no TLS of a cluster", "redis+cluster://h?tls_ca=" + cert, "tls=true"},
+		{"no key", "rediss://h?tls_cert=" + cert, "belong together"},
+		{"no certificate", "rediss://h?tls_key=" + key, "belong together"},
+		{"a CA that is not there", "rediss://h?tls_ca=" + cert + ".not", "tls_ca"},
+		{"a CA that is none", "rediss://h?tls_ca=" + key, "no certificate in PEM"},
+		{"a key that is none", "rediss://h?tls_cert=" + cert + "&tls_key=" + cert, "tls_key"},
+	} {
+		err := redisstore.Config{URL: row.url}.Check()
+		if row.says == "" != (err == nil) || !strings.Contains(fmt.Sprint(err), row.says) && err != nil {
+			t.Errorf("%s: got error %v, want one that says %q", row.name, err, row.says)
+		}
+	}
+	secure := &tls.Config{}
+	for url, says := range map[string]string{
+		"embedded:": "embedded store", "redis://h": "rediss://", "redis+cluster://h": "tls=true", "rediss://h?tls_ca=" + cert: "one of both",
+	} {
+		if err := (redisstore.Config{URL: url, TLS: secure}).Check(); !strings.Contains(fmt.Sprint(err), says) {
+			t.Errorf("a configuration of TLS with %s: got error %v, want one that says %q", url, err, says)
+		}
+	}
+}

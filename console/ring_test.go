@@ -86,6 +86,36 @@ func TestCellsAreTaughtByMarksAndNotOnlyByColour(t *testing.T) {
 	}
 }
 
+// The time to a pool's next grant is counted down between two answers of the service, which say
+// the same all the time.
+func TestQuarantineOfAPoolIsCountedDown(t *testing.T) {
+	const pool = `{"pool":"p","layout":"41/10/12","epoch":"2020-01-01T00:00:00Z","size":1,"used":0,"ttl_ms":3600000,"quarantined_ms":59000`
+	at := answered(t, func(path string) string {
+		switch {
+		case strings.HasPrefix(path, "/worker/p"):
+			return pool + `,"server_time":"2026-01-01T00:00:00Z","slots":[{"worker_id":0,"state":"free"}]}`
+		case strings.HasPrefix(path, "/worker"):
+			return `{"pools":[` + pool + `}]}`
+		}
+		return ""
+	})
+	for view, says := range map[string]string{"workers": "quarantined, ", "workers/p": "none for "} {
+		b := open(t, at+"#/"+view)
+		b.until(view+" counts down", fmt.Sprintf(`Number(document.querySelector('main').textContent.match(/%s([\d.]+) s/)?.[1]) < 58.9`, says))
+	}
+}
+
+// A pool that this Redis does not know has no ring before its first grant, and is asked about all
+// the while.
+func TestPoolThatWaitsForItsFirstGrantIsCountedDown(t *testing.T) {
+	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait, LongestTTL: time.Hour}})
+	s.send(503, "POST", "/worker/fleet", "")
+	b := open(t, s.page("workers/fleet"), "status 503", "503 (Service")
+	b.until("it counts down", `document.querySelector('main').textContent.includes('none for 59 min')`)
+	s.send(201, "PUT", "/worker/fleet", `{"ttl_ms":600000}`)
+	b.shows(".legend", "free: 1,024")
+}
+
 // answered is the page before a server whose answers are made by hand; "" is as an empty server
 // would answer.
 func answered(t *testing.T, answer func(path string) string) string {

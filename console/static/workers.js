@@ -23,8 +23,27 @@ class Pools extends Paged {
     return shown.frame;
   }
 
+  connectedCallback() {
+    super.connectedCallback();
+    this.ticker = setInterval(() => !document.hidden && this.#tick(), 500);
+  }
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    clearInterval(this.ticker);
+  }
+
   show(pools) {
-    this.rows.show(pools, (pool) => pool.pool);
+    this.pools = pools;
+    this.told = performance.now();
+    this.#tick();
+  }
+
+  // tick counts the quarantines down.
+  #tick() {
+    const since = performance.now() - (this.told ?? 0);
+    const now = (this.pools ?? []).map((pool) => (pool.quarantined_ms ? { ...pool, quarantined_ms: Math.max(pool.quarantined_ms - since, 0) } : pool));
+    if (this.pools) this.rows.show(now, (pool) => pool.pool);
   }
 }
 
@@ -59,10 +78,12 @@ class Ring extends HTMLElement {
   #slots = [];
   #cells = [];
   #ahead = 0; // the server's clock less this one's, in milliseconds
+  #opens = 0; // when the quarantine ends, by this page's monotonic clock; 0 = there is none
 
   connectedCallback() {
     this.pool = this.getAttribute('pool');
     this.summary = el('div');
+    this.grants = el('span');
     this.trouble = el('p', { class: 'trouble', hidden: true });
     this.drawing = svg('svg', { class: 'ring', 'aria-hidden': 'true' });
     this.drawing.addEventListener('click', (event) => this.#click(event));
@@ -83,7 +104,7 @@ class Ring extends HTMLElement {
     );
     this.poller = new Poller(2000, (signal) => this.#load(signal));
     this.poller.start();
-    this.ticker = setInterval(() => !document.hidden && this.#showDetail(), 500);
+    this.ticker = setInterval(() => !document.hidden && this.#tick(), 500);
   }
 
   disconnectedCallback() {
@@ -98,14 +119,36 @@ class Ring extends HTMLElement {
       this.trouble.hidden = true;
       this.ring = ring;
       this.#slots = ring.slots;
+      this.#opens = ring.quarantined_ms ? performance.now() + ring.quarantined_ms : 0;
       this.#show();
     } catch (error) {
+      if (error.code === 'pool-quarantined') {
+        this.#await(error);
+        return;
+      }
       if (error.name !== 'AbortError') {
         this.trouble.textContent = error.message;
         this.trouble.hidden = false;
       }
       throw error;
     }
+  }
+
+  // await shows a pool that has no ring yet, since it waits for its first grant. It may be declared
+  // new at any time, so the page asks as often as otherwise.
+  #await(error) {
+    this.#opens = performance.now() + error.retryAfter;
+    this.summary.replaceChildren(facts([['Grants', this.grants]]));
+    this.trouble.textContent = error.message;
+    this.trouble.hidden = false;
+    this.#tick();
+  }
+
+  // tick shows what changes with time alone.
+  #tick() {
+    const wait = this.#opens - performance.now();
+    setText(this.grants, wait > 0 ? `none for ${left(wait)}: state may have been lost` : 'yes');
+    this.#showDetail();
   }
 
   #now() {
@@ -125,11 +168,11 @@ class Ring extends HTMLElement {
     const { ring } = this;
     this.summary.replaceChildren(facts([
       ['Layout', ring.layout], ['Epoch', moment(ring.epoch)], ['Slots', number(ring.size)], ['Ever leased', number(ring.used)], ['TTL', span(ring.ttl_ms)],
-      ['Grants', ring.quarantined_ms ? `none for ${left(ring.quarantined_ms)}: state may have been lost` : 'yes'],
+      ['Grants', this.grants],
     ]));
     this.#draw();
     this.#showPager();
-    this.#showDetail();
+    this.#tick();
     if (this.asTable.open) this.#fillTable();
   }
 

@@ -14,10 +14,11 @@ import (
 
 var (
 	testName = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_]+)`")
+	docFile  = regexp.MustCompile("`([a-zA-Z0-9_./*-]+/[a-zA-Z0-9_.*-]+\\.(?:go|lua|js|sh|py|yaml|yml|json))`")
 	docLink  = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 )
 
-// Every test that a document names is there, and every file that it links to.
+// Every test that a document names is there, and every file that it names or links to.
 func TestDocumentsNameTestsAndFilesThatExist(t *testing.T) {
 	tests := testNames(t)
 	named := 0
@@ -30,6 +31,13 @@ func TestDocumentsNameTestsAndFilesThatExist(t *testing.T) {
 			named++
 			if !tests[match[1]] {
 				t.Errorf("%s names %s, which there is not", name, match[1])
+			}
+		}
+		for _, match := range docFile.FindAllStringSubmatch(string(text), -1) {
+			here, _ := filepath.Glob(match[1]) // its only error is a bad pattern, which finds nothing
+			beside, _ := filepath.Glob(filepath.Join(filepath.Dir(name), match[1]))
+			if len(here)+len(beside) == 0 {
+				t.Errorf("%s names the file %s, which there is not", name, match[1])
 			}
 		}
 		for _, match := range docLink.FindAllStringSubmatch(string(text), -1) {

@@ -34,7 +34,7 @@ func TestDocumentsNameTestsAndFilesThatExist(t *testing.T) {
 			}
 		}
 		for _, match := range docFile.FindAllStringSubmatch(string(text), -1) {
-			here, _ := filepath.Glob(match[1]) // its only error is a bad pattern, which finds nothing
+			here, _ := filepath.Glob(match[1]) // a bad pattern finds nothing
 			beside, _ := filepath.Glob(filepath.Join(filepath.Dir(name), match[1]))
 			if len(here)+len(beside) == 0 {
 				t.Errorf("%s names the file %s, which there is not", name, match[1])

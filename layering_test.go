@@ -41,7 +41,7 @@ var layers = map[string][]string{
 	// adapts any net/http middleware, and knows of none
 	"idempotency/echov4": {},
 	"lock":               domain,
-	"workerlease":        append(domain, "internal/holder", "snowflake"),
+	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
 	"segment":            append(domain, "internal/share"),
 	"counter":            domain,
 	"snowflake":          {},
@@ -57,7 +57,7 @@ var layers = map[string][]string{
 	"embedded":   {},
 	"scripts":    {},
 
-	"client": {"internal/wire", "internal/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
+	"client": {"internal/wire", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
 
 	"chaos":             {}, // only tests
 	"chaos/counters":    {}, // only tests
@@ -69,7 +69,7 @@ var layers = map[string][]string{
 	"conformance":       {}, // a black box knows nothing of what it looks at
 	"examples/payments": {"idempotency", "redisstore"},
 
-	"internal/holder":    {"internal/keepalive", "internal/secret", "snowflake"},
+	"workerlease/holder": {"internal/keepalive", "internal/secret", "snowflake"},
 	"internal/keepalive": {},
 	"internal/leasesim":  {},
 	"internal/loadgen":   {},
@@ -87,7 +87,7 @@ var layers = map[string][]string{
 	// a package that makes spans takes a tracer; this one place sends them
 	"internal/tracing": {"redisstore"},
 
-	"internal/stamper": {"internal/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
+	"internal/stamper": {"workerlease/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
 
 	"chaos/internal/chaostest": {"internal/redistest", "redisstore"},
 
@@ -272,7 +272,7 @@ var importings = []importing{
 	{"server", ours + "gateway", "server may not import gateway"},
 	{"server", "github.com/redis/go-redis/v9", "server may not import github.com/redis/go-redis"},
 	{"server", ours + "internal/stamper", ""},
-	{"server", ours + "internal/holder", "server may not import internal/holder"},
+	{"server", ours + "workerlease/holder", "server may not import workerlease/holder"},
 	{"internal/stamper", ours + "workerlease", ""},
 	{"internal/stamper", ours + "internal/wire", "internal/stamper may not import internal/wire"},
 	{"gateway", ours + "internal/ledger", ""},

@@ -54,7 +54,7 @@ var openHits = map[string]int{
 	"internal/expect":        1,
 	"internal/frontdoor":     7,
 	"internal/health":        1,
-	"internal/holder":        3,
+	"workerlease/holder":     3,
 	"internal/leasesim":      11,
 	"internal/sqltest":       1,
 	"internal/stamper":       7,

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 // Holder holds a worker id: it renews the lease, ends it by its own clock if no renewal is

@@ -12,9 +12,9 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/server"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 // Every test here runs in a bubble where time passes only while everybody waits, so the times are

@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 // WorkerRequest describes a worker id to lease. Every field may be left out. A pool's TTL, layout,

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/client"
-	"github.com/coatcheck/coatcheck/internal/holder"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 // run leases, runs the command, and releases.

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 // desk is where ids of one pool are stamped.

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/snowflake"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 func TestWithoutPatienceItAsksOnce(t *testing.T) {

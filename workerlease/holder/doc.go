@@ -1,6 +1,6 @@
 // Package holder holds a worker id: it acquires a lease, keeps it alive, says what may be stamped
-// with it, and gives it back. It serves everybody who leases, by Redis or by HTTP, and knows
-// neither.
+// with it, and gives it back. Packages workerlease and client start one: by Redis, and by the HTTP
+// API.
 //
 // What it promises: [Holder.Lease] names a worker id and a window of id timestamps only while a
 // grant or renewal that was confirmed is young enough, by monotonic and wall time; the window it

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/holder"
 	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
 func TestHoldsFromTheReturnOfHoldOn(t *testing.T) {

@@ -4,7 +4,7 @@ package events
 const (
 	CounterSet     = "counter.set"
 	CounterRemoved = "counter.removed"
-	// refused: the counter has gone back, or everything was lost a moment ago
+	// CounterInDoubt is a refusal: the counter has gone back, or everything was lost a moment ago.
 	CounterInDoubt = "counter.in-doubt"
 
 	PoolCreated       = "pool.created"
@@ -22,10 +22,11 @@ const (
 
 	OperationSettled = "operation.settled" // an operator has ended the doubt about it
 
-	// The caller may not do it, or not so often; of an admin's request also for other reasons.
+	// RequestRefused: the caller may not do it, or not so often; of an admin's request also for
+	// other reasons.
 	RequestRefused = "request.refused"
 
-	// The token was claimed again, and its first attempt has ended without an answer.
+	// TokenInDoubt: the token was claimed again, and its first attempt has ended without an answer.
 	TokenInDoubt = "token.in-doubt"
 	StoreChanged = "store.changed" // another incarnation: confirmed writes may be missing
 )

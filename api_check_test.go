@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// What a public package exports shows no type of an internal one: nobody outside could name it, and
+// What a public package exports shows no type of an internal one: no other module could name it, and
 // go doc would not show its methods.
 func TestExportedNamesShowNoInternalTypes(t *testing.T) {
 	exports, public := exportData(t)

@@ -198,7 +198,8 @@ func (d *desk) stamp(ctx context.Context, ids []snowflake.ID) (Origin, error) {
 			}
 		case errors.Is(err, snowflake.ErrStopped) && d.isClosing():
 			return Origin{}, givenBack()
-		case errors.Is(err, snowflake.ErrStopped), errors.Is(err, snowflake.ErrReshaped): // another generator is made, or was by somebody else
+		case errors.Is(err, snowflake.ErrStopped), errors.Is(err, snowflake.ErrReshaped):
+			// another generator is made, or was by another call
 		case ctx.Err() != nil:
 			return Origin{}, &Unavailable{Reason: slow(g, len(ids)), Cause: err}
 		default:

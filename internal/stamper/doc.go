@@ -3,8 +3,8 @@
 // for a while, when its place is needed for another owner's pool, or at the end.
 //
 // What it promises is what its parts do: a window that was granted is this process's alone (package
-// workerlease), it is not counted on for longer than it can be (package workerlease/holder), and no id
-// is stamped outside of it or twice (package snowflake). What it adds: an id is made with the
+// workerlease), it is not counted on for longer than it can be (package workerlease/holder), and no
+// id is stamped outside of it or twice (package snowflake). What it adds: an id is made with the
 // layout and epoch of the very lease that it is stamped with. A pool that was lost and begins anew
 // with another layout gets another generator.
 //

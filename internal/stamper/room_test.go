@@ -78,7 +78,8 @@ func stampAs(t *testing.T, b bench, owner, pool string) error {
 	return err
 }
 
-// Whoever stamps at that moment in the pool that is given up hears it, and does not wait in vain.
+// A call that stamps at that moment in the pool that is given up hears it, and does not wait in
+// vain.
 func TestPoolInUseIsGivenUpForAnOwnerWithFewer(t *testing.T) {
 	bubble(t, owned(stamper.Config{Max: 2}), trust, func(t *testing.T, b bench) {
 		var stamping sync.WaitGroup

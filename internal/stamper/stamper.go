@@ -19,7 +19,7 @@ type Config struct {
 	Keep     []string      // others that are
 	Identity string        // under which this process leases; "" = none
 	Max      int           // pools at once, those included; 0 = 64
-	Idle     time.Duration // after which a pool that nobody used is given back; 0 = 10 minutes
+	Idle     time.Duration // after which a pool that was not used is given back; 0 = 10 minutes
 	Spare    time.Duration // after which it makes room for another; 0 = a minute, Idle at most
 	// Owner says whose pool a call opens, by the call's context. With Max pools open, the owner of
 	// the most of them gives one up for an owner who has fewer. nil = all pools are one owner's.
@@ -246,7 +246,7 @@ func (s *Stamper) Close(ctx context.Context) {
 	s.work.Wait()
 }
 
-// reapLocked starts the giving back of pools that nobody uses, if there can be any.
+// reapLocked starts the giving back of pools that are not in use, if there can be any.
 func (s *Stamper) reapLocked() {
 	if s.reaping {
 		return

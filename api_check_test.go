@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// What a public package exports shows no type of an internal one: no other module could name it, and
-// go doc would not show its methods.
+// What a public package exports shows no type of an internal one: no other module could name it,
+// and go doc would not show its methods.
 func TestExportedNamesShowNoInternalTypes(t *testing.T) {
 	exports, public := exportData(t)
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }

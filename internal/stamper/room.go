@@ -13,8 +13,8 @@ func (s *Stamper) closeLocked(d *desk) {
 
 // makeRoomLocked gives a pool back for one that an owner wants to open, and reports whether it did:
 // the one that has rested for longest, for the time that makes it spare, of an owner who has as
-// many as this one; else one of the owner who has the most, though it may be in use: calls that stamp
-// there are told to come again.
+// many as this one; else one of the owner who has the most, though it may be in use: calls that
+// stamp there are told to come again.
 func (s *Stamper) makeRoomLocked(owner string) bool {
 	mine := s.places.Of(owner)
 	if d := s.longestLocked(func(d *desk) bool { return s.places.Of(d.owner) >= mine }); d != nil && d.users == 0 && time.Since(d.used) >= s.config.Spare {
@@ -32,7 +32,7 @@ func (s *Stamper) makeRoomLocked(owner string) bool {
 	return false
 }
 
-// longestLocked is the pool, of some, that is not in use and that has rested for longest; if all are
+// longestLocked is the pool, of some, that is not in use and has rested for longest; if all are
 // in use, the one that was left least lately. It is nil if there is none but those that are kept.
 func (s *Stamper) longestLocked(among func(*desk) bool) (longest *desk) {
 	for _, d := range s.desks {

@@ -13,9 +13,10 @@ import (
 )
 
 var (
-	testName = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_]+)`")
-	docFile  = regexp.MustCompile("`([a-zA-Z0-9_./*-]+/[a-zA-Z0-9_.*-]+\\.(?:go|lua|js|sh|py|yaml|yml|json))`")
-	docLink  = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+	testName   = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9_]+)`")
+	docFile    = regexp.MustCompile("`([a-zA-Z0-9_./*-]+/[a-zA-Z0-9_.*-]+\\.(?:go|lua|js|sh|py|yaml|yml|json))`")
+	packageRow = regexp.MustCompile("(?m)^\\| `([a-z0-9]+)` \\| ")
+	docLink    = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 )
 
 // Every test that a document names is there, and every file that it names or links to.
@@ -48,6 +49,29 @@ func TestDocumentsNameTestsAndFilesThatExist(t *testing.T) {
 	}
 	if named == 0 {
 		t.Error("no document names a test: does this test still read them?")
+	}
+}
+
+// A newcomer looks there for what a package is.
+func TestArchitectureNamesEveryInternalPackage(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders, err := os.ReadDir("internal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		if !strings.Contains(string(text), "`"+folder.Name()+"`") {
+			t.Errorf("docs/architecture.md does not name internal/%s: add a row to its last table", folder.Name())
+		}
+	}
+	_, table, _ := strings.Cut(string(text), "## What stands in")
+	for _, match := range packageRow.FindAllStringSubmatch(table, -1) {
+		if _, err := os.Stat(filepath.Join("internal", match[1])); err != nil {
+			t.Errorf("docs/architecture.md names the package internal/%s: %v", match[1], err)
+		}
 	}
 }
 

@@ -18,7 +18,12 @@ const configurationPage = "../../docs/configuration.md"
 func settingsTable(table []*setting) string {
 	var text strings.Builder
 	text.WriteString("| flag | default | unit | on SIGHUP | meaning |\n|---|---|---|---|---|\n")
+	group := ""
 	for _, s := range table {
+		if s.group != group {
+			group = s.group
+			fmt.Fprintf(&text, "| **%s** | | | | |\n", group)
+		}
 		value := "none"
 		if s.value != "" && s.value != unsaid {
 			value = "`" + s.value + "`"

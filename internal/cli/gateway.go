@@ -42,7 +42,7 @@ type gatewayConfig struct {
 // gatewaySettings is the table of the gateway: the settings of its store, keys, log and stop are
 // those of the service.
 func gatewaySettings(c *gatewayConfig) []*setting {
-	return append([]*setting{
+	return append(in("Gateway",
 		upstreamSetting("upstream", "the service to guard: http://host:port, https://host:port or unix:///path/to/socket", c),
 		hot(text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and on SIGHUP", &c.routes)),
 		address("listen", "127.0.0.1:8081", "where clients come in; port 0 takes a free one", &c.listen),
@@ -55,13 +55,12 @@ func gatewaySettings(c *gatewayConfig) []*setting {
 		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own address, and no link to operations", &c.tokenService),
 		span("upstream-idle", "1s", time.Millisecond, time.Hour, "how long an unused connection for guarded requests is kept: less than the upstream keeps it", &c.upstreamIdle),
 		span("body-timeout", "30s", 100*time.Millisecond, time.Hour, "how long the body of a guarded request may take to arrive", &c.bodyTimeout),
-		maxBytes(c.config),
-	}, shared(c.config)...)
+	), shared(c.config)...)
 }
 
 // shared picks what the gateway has in common with the service.
 func shared(c *config) []*setting {
-	common := []string{"redis", "ack", "data-dir", "max-keys", "prefix", "store-timeout", "quota-operations", "quota-bytes", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
+	common := []string{"redis", "ack", "data-dir", "max-keys", "max-bytes", "prefix", "store-timeout", "quota-operations", "quota-bytes", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
 	return slices.DeleteFunc(settings(c), func(s *setting) bool { return !slices.Contains(common, s.name) })
 }
 

@@ -16,6 +16,7 @@ func (p *program) healthcheckCommand() *cobra.Command {
 		Long: "Ask the service on this machine, at --listen (or COATCHECK_LISTEN), for /readyz. For Docker's HEALTHCHECK, where no curl is at hand.",
 	}
 	l := bindFlags(command.Flags())
+	hideAllBut(command.Flags(), "listen", "tls-cert", "tls-key", "config")
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		if err := l.load(c.Flags(), p.getenv); err != nil {
 			return configError(err)

@@ -19,13 +19,13 @@ type serviceAt struct {
 }
 
 func (s *serviceAt) settings() []*setting {
-	return []*setting{
+	return in("Service",
 		text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &s.server),
 		hidden(text("api-key", "", "key", "the API key to show it; better in the environment, since a command line can be seen by others", &s.apiKey)),
 		text("ca", "", "file", "authorities in PEM by which its certificate is judged; empty: those of the system", &s.ca),
 		text("cert", "", "file", "a client certificate in PEM to show it, where it asks for one; what signed it may follow it", &s.cert),
 		text("key", "", "file", "the key of that certificate in PEM", &s.key),
-	}
+	)
 }
 
 // secure is how the service's certificate is judged, and which it is shown. The error tells every

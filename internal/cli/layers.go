@@ -15,7 +15,7 @@ import (
 type layers struct {
 	config config
 	table  []*setting
-	flags  map[string]*string // what the command line said
+	flags  map[string]*flagValue // what the command line said
 	file   string
 
 	line   *pflag.FlagSet // the command line and the environment that were read last
@@ -32,12 +32,13 @@ func bindFlags(flags *pflag.FlagSet) *layers {
 // bind adds the settings of a table to a command's flags. They are read as text and parsed later,
 // so that all faults can be told together.
 func (l *layers) bind(flags *pflag.FlagSet, table []*setting) {
-	l.table, l.flags = table, map[string]*string{}
+	l.table, l.flags = table, map[string]*flagValue{}
+	flags.SortFlags = false // help has them in the order of the table
 	for _, s := range l.table {
 		s.unset = s.value
-		l.flags[s.name] = flags.String(s.name, s.value, s.help)
-		flag := flags.Lookup(s.name)
-		if s.toggle {
+		value := &flagValue{setting: s, text: s.value}
+		l.flags[s.name] = value
+		if flag := flags.VarPF(value, s.name, "", s.help); s.toggle {
 			flag.NoOptDefVal = "true"
 		}
 	}
@@ -60,7 +61,7 @@ func (l *layers) load(flags *pflag.FlagSet, getenv func(string) string) error {
 			s.value, s.source = value, "environment"
 		}
 		if flags.Changed(s.name) {
-			s.value, s.source = *l.flags[s.name], "flag"
+			s.value, s.source = l.flags[s.name].text, "flag"
 		}
 		if err := s.parse(s.value); err != nil {
 			faults = append(faults, fmt.Errorf("%s (%s): %w", s.name, s.origin(l.file), err))

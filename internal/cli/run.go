@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	root.SetArgs(withOperationLast(root, args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return done
 	}
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	fmt.Fprintf(stderr, "coatcheck: %v\n", err)
 	if errors.As(err, &usageError{}) || isCobraUsage(err) {
-		fmt.Fprintln(stderr, "Try `coatcheck help`, or `coatcheck config env` for every setting.")
+		fmt.Fprintln(stderr, tryHelp(command))
 		return usage
 	}
 	if errors.As(err, &laterError{}) {
@@ -99,7 +99,12 @@ func (p *program) command() *cobra.Command {
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON for machines")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(p.serveCommand(), p.gatewayCommand(), p.configCommand(), p.keyCommand(), p.tokenCommand(), p.incrCommand(), p.counterCommand(), p.workerCommand(), p.idCommand(), p.lockCommand(), p.segmentCommand(), p.guardCommand(), p.doctorCommand(), p.benchCommand(), p.healthcheckCommand(), p.installCommand(), p.versionCommand())
+	grouped(root, "Run:", p.serveCommand(), p.gatewayCommand(), p.healthcheckCommand(), p.installCommand())
+	grouped(root, "Hand out:", p.incrCommand(), p.counterCommand(), p.idCommand(), p.segmentCommand(), p.tokenCommand(), p.lockCommand(), p.workerCommand())
+	grouped(root, "Configure and look:", p.configCommand(), p.keyCommand(), p.doctorCommand(), p.benchCommand())
+	root.AddCommand(p.guardCommand(), p.versionCommand())
+	groupFlags(root)
+	completeChoices(root)
 	return root
 }
 

@@ -12,7 +12,7 @@ import (
 
 func TestWrongUsageIsExitCodeTwo(t *testing.T) {
 	for _, args := range [][]string{{"nonsense"}, {"serve", "--nonsense"}, {"serve", "extra"}, {"version", "extra"}, {"config", "nonsense"}, {"serve", "--ack"}} {
-		execute(t, nil, args...).exits(usage, "coatcheck help")
+		execute(t, nil, args...).exits(usage, "--help`")
 	}
 }
 

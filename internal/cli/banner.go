@@ -23,7 +23,7 @@ type started struct {
 	Durability string   `json:"durability"`         // what can be lost, and when
 	Access     string   `json:"access"`             // who may ask
 	Warnings   []string `json:"warnings,omitempty"` // what others than this machine can do
-	Hazards    []string `json:"hazards,omitempty"`  // settings of the Redis under which it loses state by itself
+	Hazards    []string `json:"hazards,omitempty"`  // settings of Redis that lose state
 	Problem    string   `json:"problem,omitempty"`  // why the store does not answer now
 	// how long nothing is granted of a worker-id pool that the store does not know; 0 = it is taken
 	// for new

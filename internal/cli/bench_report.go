@@ -15,7 +15,7 @@ type benchReport struct {
 	At          string           `json:"at"`
 	Concurrency int64            `json:"concurrency"`
 	Names       int64            `json:"keys"`
-	Rate        float64          `json:"rate_per_s,omitempty"` // that was meant; none = a closed loop
+	Rate        float64          `json:"rate_per_s,omitempty"` // as asked for; 0 = a closed loop
 	Started     time.Time        `json:"started"`
 	Took        float64          `json:"took_ms"`
 	Interrupted bool             `json:"interrupted,omitempty"`
@@ -26,7 +26,7 @@ type benchReport struct {
 	Throughput  float64          `json:"throughput_per_s"`
 	Latency     benchLatencies   `json:"latency_us"`
 	Failures    *benchLatencies  `json:"failure_latency_us,omitempty"`
-	Delay       *benchLatencies  `json:"delay_us,omitempty"` // of an open loop: how much later than meant calls were begun
+	Delay       *benchLatencies  `json:"delay_us,omitempty"` // open loop: how late calls began
 	Left        string           `json:"left,omitempty"`     // what stays behind
 
 	codes []string

@@ -2,7 +2,7 @@ package cli
 
 import "golang.org/x/sys/unix"
 
-// bootClock runs while the machine sleeps, and nobody can set it.
+// bootClock runs while the machine sleeps, and cannot be set.
 const bootClock = unix.CLOCK_BOOTTIME
 
 // adoptOrphans makes this process the parent of every descendant whose own parent has ended, so

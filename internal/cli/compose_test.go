@@ -251,7 +251,7 @@ var (
 	secretOption = regexp.MustCompile(`requirepass|masterauth|auth-pass|sentinel-pass|_password=`)
 )
 
-// checkSecrets finds what nobody but the one who runs it should know.
+// checkSecrets finds what only the operator should know.
 func (d *deployment) checkSecrets(name string, s *service) {
 	for _, variable := range slices.Sorted(maps.Keys(s.Environment)) {
 		switch value := s.Environment[variable]; {

@@ -35,7 +35,7 @@ const (
 type report struct {
 	Group  int    `json:"group,omitempty"`  // the command has begun, in this process group
 	Ended  bool   `json:"ended,omitempty"`  // the command and its group have ended
-	Code   int    `json:"code,omitempty"`   // its exit code, 128 and the number of a signal that killed it
+	Code   int    `json:"code,omitempty"`   // exit code; 128 + n: killed by signal n
 	Cut    bool   `json:"cut,omitempty"`    // it was stopped before it ended by itself
 	Failed string `json:"failed,omitempty"` // it could not be started
 }
@@ -118,7 +118,7 @@ func (g *guard) run(args []string) error {
 		return g.tell.Encode(report{Failed: err.Error()})
 	}
 	told := g.tell.Encode(report{Group: g.group})
-	g.watch() // in any case: if nobody reads the reports any more, the lifeline has ended, too
+	g.watch() // in any case: if the reports are not read any more, the lifeline has ended, too
 	return errors.Join(told, g.tell.Encode(g.outcome))
 }
 

@@ -135,7 +135,7 @@ func (p *program) makeIDs(ctx context.Context, service *client.Client, pool stri
 	ids, err := service.SnowflakeIDs(ctx, pool, n)
 	switch {
 	case errors.Is(err, client.ErrUnknownOutcome):
-		return laterError{err} // nobody has those ids
+		return laterError{err} // those ids are lost
 	case errors.Is(err, client.ErrQuarantined):
 		return laterError{fmt.Errorf("%w\nIf the pool is new, declare it so: coatcheck worker create %s", err, cmp.Or(pool, "POOL"))}
 	case err != nil:

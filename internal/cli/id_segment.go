@@ -32,7 +32,7 @@ func (p *program) idSegmentCommand() *cobra.Command {
 	command.RunE = func(c *cobra.Command, args []string) error {
 		ids, err := p.segmentIDs(c, s, args[0], &n)
 		if errors.Is(err, client.ErrUnknownOutcome) {
-			return laterError{err} // nobody has those ids
+			return laterError{err} // those ids are lost
 		}
 		if err != nil {
 			return kindOf(err)

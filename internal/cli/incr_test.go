@@ -290,7 +290,7 @@ func TestIncrOfACounterThatHasGoneBack(t *testing.T) {
 	})
 }
 
-// Both ways are to one counter, and what either hands out is nobody else's.
+// Both ways are to one counter, and no value is handed out by both.
 func TestProcessesThatIncrAtOnceGetDifferentValues(t *testing.T) {
 	redis := redistest.Start(t)
 	p := serve(t, "--redis", redis.URL())

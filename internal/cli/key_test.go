@@ -57,7 +57,7 @@ func TestKeyOnALineOfTheEnvironment(t *testing.T) {
 	expect.Equal(t, "code of POST /incr/k with a key that may read", p.do("POST", "/incr/k", "", "X-API-Key: "+key).code(), wire.Forbidden)
 }
 
-// An empty element of --prefix is no key for all names, which nobody asked for.
+// An empty element of --prefix is no key for all names: that was not asked for.
 func TestEmptyElementsOfNamesAreRefused(t *testing.T) {
 	for _, names := range []string{",", "a:*,,b:*", ",a:*", "a:*,", " ", " , ", "a:*, ,b:*"} {
 		execute(t, nil, "key", "new", "--principal", "p", "--prefix", names).exits(usage, "empty element", "prefix (--prefix)")

@@ -68,7 +68,8 @@ func runOperationsPage(t *testing.T, page string, steps []step) []string {
 	script := "exec 2>&1\ntrap 'kill -KILL 0' TERM\n" // if this test dies
 	for _, step := range steps {
 		command := strings.ReplaceAll(step.command, pageMachines, machines)
-		if strings.Contains(command, "ckquorum") { // from the moment that they all know each other, they look more often than every ten seconds
+		if strings.Contains(command, "ckquorum") {
+			// once they all know each other, they look more often than every ten seconds
 			script += "for n in 1 2 3; do redis " + machines + "$n -p 26379 sentinel debug publish-period 200 info-period 1000 ping-period 300 > /dev/null; done\n"
 		}
 		script += command + "\necho; echo '" + marker + "'\n"
@@ -86,7 +87,8 @@ func runOperationsPage(t *testing.T, page string, steps []step) []string {
 		t.Fatal(err)
 	}
 	err = running.Err()
-	_ = syscall.Kill(-running.Pid(), syscall.SIGKILL) // a Redis that is asked to end does not, once its folder is gone
+	// a Redis that is asked to end does not, once its folder is gone
+	_ = syscall.Kill(-running.Pid(), syscall.SIGKILL)
 	outputs := strings.Split(strings.ReplaceAll(out.String(), machines, pageMachines), "\n"+marker+"\n")
 	if err != nil || len(outputs) != len(steps)+1 || len(steps) < 50 {
 		t.Fatalf("%v: %d outputs of %d commands; the last ones:\n%s", err, len(outputs)-1, len(steps), strings.Join(outputs[max(0, len(outputs)-4):], "\n"))
@@ -94,7 +96,8 @@ func runOperationsPage(t *testing.T, page string, steps []step) []string {
 	return outputs[:len(steps)]
 }
 
-// freeMachines begins three loopback addresses on which nobody has the ports of the page: 127.9.8.1 stands for 127.9.8.11, .12 and .13.
+// freeMachines begins three loopback addresses on which the ports of the page are free: 127.9.8.1
+// stands for 127.9.8.11, .12 and .13.
 func freeMachines(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -120,7 +123,8 @@ func free(machines string) bool {
 	return true
 }
 
-// programs is a folder with what the page calls coatcheck and redis-server: this program, and the server that the tests use.
+// programs is a folder with what the page calls coatcheck and redis-server: this program, and the
+// server that the tests use.
 func programs(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()

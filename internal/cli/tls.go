@@ -240,8 +240,8 @@ func showing(cert, key string) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// itself is the TLS settings with which the service's own machine asks it: the peer is whoever has
-// the certificate of the file, under whatever name.
+// itself is the TLS settings with which the service's own machine asks it: the peer is the process
+// that has the certificate of the file, under any name.
 func (f tlsFiles) itself() (*tls.Config, error) {
 	own, _, err := f.load()
 	if err != nil {

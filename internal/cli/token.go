@@ -38,7 +38,7 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 		return p.askRemote(c, r, func(ctx context.Context, service *client.Client) error {
 			token, err := service.Issue(ctx, scope, ttl)
 			if errors.Is(err, client.ErrUnknownOutcome) && ctx.Err() == nil {
-				return laterError{err} // nobody has that token
+				return laterError{err} // that token is lost
 			}
 			if err != nil {
 				return err

@@ -10,7 +10,7 @@ import (
 )
 
 // openTraces starts the sending of traces, of which into has the service's name and whose decisions
-// it follows; nil if nobody wants them.
+// it follows; nil if they are not wanted.
 func (p *program) openTraces(ctx context.Context, c *config, into tracing.Config) (*tracing.Traces, error) {
 	if c.traceEndpoint == "" && !tracing.Wanted(p.getenv) {
 		return nil, nil //nolint:nilnil // nil makes no traces

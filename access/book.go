@@ -14,7 +14,8 @@ import (
 
 // Config says where records come from. The zero value of each field means the default beside it.
 type Config struct {
-	File  string            // a YAML file of keys, certificates and what those may do who show nothing; "" = none
+	// a YAML file of keys, certificates and what callers without one may do
+	File  string
 	Keys  []Record          // more keys, such as those of the environment
 	Store *redisstore.Store // where keys are that were stored with Keys.Add; nil = nowhere
 	Every time.Duration     // how often file and store are read again; 0 = 5 s
@@ -207,8 +208,8 @@ func (b *Book) Certificate(of *x509.Certificate) (caller Caller, ok bool) {
 	return b.set.Load().certificate(of)
 }
 
-// Nobody is a caller who shows nothing.
-func (b *Book) Nobody() Caller { return b.set.Load().nobody() }
+// Anonymous is a caller that shows neither a key nor a certificate.
+func (b *Book) Anonymous() Caller { return b.set.Load().anonymousCaller() }
 
 // Faults are those of the last reading of the file, a line each; none if what is in force is what
 // it says.

@@ -331,11 +331,11 @@ func TestCertificatesAndNobody(t *testing.T) {
 			expect.Equal(t, asked+" has a limit of its own", caller.Limit != limit, row.principal == "bills")
 		}
 	}
-	nobody := book.Nobody()
-	expect.Equal(t, "the role of nobody", nobody.Role, access.Read)
-	expect.Equal(t, "nobody may use public:1", nobody.Names.Allow("public:1"), true)
-	expect.Equal(t, "nobody may use x", nobody.Names.Allow("x"), false)
-	expect.Equal(t, "the principal of nobody", nobody.Principal, "")
-	expect.Equal(t, "the limit of nobody", nobody.Limit, limit)
-	expect.Equal(t, "the role of nobody where the file has none", open(t, access.Config{}).Nobody().Role, access.None)
+	anonymous := book.Anonymous()
+	expect.Equal(t, "the role of an anonymous caller", anonymous.Role, access.Read)
+	expect.Equal(t, "an anonymous caller may use public:1", anonymous.Names.Allow("public:1"), true)
+	expect.Equal(t, "an anonymous caller may use x", anonymous.Names.Allow("x"), false)
+	expect.Equal(t, "the principal of an anonymous caller", anonymous.Principal, "")
+	expect.Equal(t, "the limit of an anonymous caller", anonymous.Limit, limit)
+	expect.Equal(t, "the role of an anonymous caller where the file has none", open(t, access.Config{}).Anonymous().Role, access.None)
 }

@@ -69,7 +69,7 @@ func (f *Flows) Close() { f.serving.Wait() }
 func (f *Flows) Take(ctx context.Context, principal string, limit Limit) (Flow, error) {
 	one := f.of(principal)
 	ask := &asked{limit: limit, told: make(chan struct{})}
-	if one.join(ask) { // nobody is under way: this request is
+	if one.join(ask) { // none is under way but this one
 		one.serve(context.WithoutCancel(ctx))
 	}
 	select {

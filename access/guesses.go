@@ -8,7 +8,7 @@ import (
 )
 
 // Guesses slows down those who try secrets, by address. A right secret is no guess: it is compared
-// first, so that nobody can lock its owner out by trying. A wrong one is counted by its id and its
+// first, so that no stranger can lock its owner out. A wrong one is counted by its id and its
 // address, and by its address alone, since ids can be invented: after guessFree of an id, or
 // guessFreeOfAll, there is one more each guessEvery, and those between are told to wait. It
 // remembers a bounded number. The zero value is ready, and safe for concurrent use.

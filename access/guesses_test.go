@@ -13,7 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// wrong is a key of an id with a secret that nobody has.
+// wrong is a key of an id with a secret that is none.
 func wrong(id string) string { return access.Key{ID: id, Secret: access.NewKey().Secret}.Text() }
 
 func TestGuessesOfOneKeyFromOneAddressAreSlowed(t *testing.T) {

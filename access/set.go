@@ -112,7 +112,7 @@ func (s *set) certificate(of *x509.Certificate) (Caller, bool) {
 	return Caller{}, false
 }
 
-func (s *set) nobody() Caller {
+func (s *set) anonymousCaller() Caller {
 	a := s.anonymous
 	return s.limited(Caller{Role: a.Role, Names: a.Names, Limit: Limit{a.Rate, a.Burst}})
 }

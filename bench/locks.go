@@ -165,7 +165,7 @@ func pairsOf(ctx context.Context, client lockClient, callers int, span time.Dura
 	start := time.Now()
 	for i := range callers {
 		all.Go(func() {
-			name := fmt.Sprintf("own-%d-%d", start.UnixNano(), i) // nobody has left it behind
+			name := fmt.Sprintf("own-%d-%d", start.UnixNano(), i) // a new one
 			for time.Since(start) < span && errs[i] == nil {
 				errs[i] = pairOnce(ctx, client, name)
 				counts[i]++

@@ -28,7 +28,8 @@ type tally struct {
 	Begin int64    `json:"begin"`
 	End   int64    `json:"end"`
 	Turns [][]turn `json:"turns"` // of each rival
-	Left  []int64  `json:"left"`  // how long each was waiting when the time was over, in nanoseconds
+	// how long each was waiting when the time was over, in nanoseconds
+	Left []int64 `json:"left"`
 }
 
 // contendCommand is a process of rivals, usually one: it takes a lock, has it for the length of a

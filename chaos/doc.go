@@ -12,7 +12,7 @@
 //   - What a client is given as the handler's answer is that of a run which had its effect. All
 //     clients of an operation are given the same one, and once it was given, later requests get
 //     nothing else.
-//   - While clients hear only that nothing was done, nothing has run, and nobody has the claim.
+//   - While clients hear only that nothing was done, nothing has run, and no attempt has the claim.
 //   - Under takeover no fence comes twice, none is smaller than one before it, and only the newest
 //     run's answer is recorded.
 //

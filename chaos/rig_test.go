@@ -137,7 +137,7 @@ func startRole(t testing.TB, name string, env ...string) *child {
 func (r *rig) ready() {
 	r.t.Helper()
 	if r.redis == nil {
-		return // it has a Redis that nobody breaks
+		return // its Redis is not broken
 	}
 	chaostest.Await(r.t, time.Minute, func() string { return chaostest.Confirm(r.t.Context(), r.redis.WaitForMaster(nil), 2) })
 }

@@ -41,7 +41,7 @@ type truth struct{ status, starts, effects int }
 
 var (
 	once        = truth{201, 1, 1}
-	doubtUnrun  = truth{409, 0, 0} // the handler never began, but nobody can know
+	doubtUnrun  = truth{409, 0, 0} // the handler never began, but that cannot be known
 	doubtBegun  = truth{409, 1, 0}
 	doubtBehind = truth{409, 1, 1}
 	twoBegun    = truth{201, 2, 1} // another attempt took over from one that had no effect

@@ -13,12 +13,12 @@ import (
 type fate struct {
 	orders   int
 	answers  int // the last client got the handler's answer
-	doubts   int // … or heard that nobody knows
+	doubts   int // … or heard that it is not known
 	unstarts int // of these: the handler had never begun
 	lost     int // … or that the token is unknown
 	reruns   int // the handler began more than once
-	gone     int // a client had been given the answer, and the last one heard that nobody knows
-	late     int // a client heard that nobody knows, and a later one got the answer
+	gone     int // a client had been given the answer, and the last one heard "not known"
+	late     int // a client heard "not known", and a later one got the answer
 	others   int // clients were given two answers of the handler
 }
 

@@ -74,7 +74,7 @@ func (s *suite) atOnce(ctx context.Context, r request) ([]answer, error) {
 	for i := range answers {
 		senders.Go(func() {
 			held := start.hold(r.body)
-			defer held.ready() // one that fails keeps nobody waiting
+			defer held.ready() // one that fails does not keep others waiting
 			if r.body == "" {
 				held.await()
 			}

@@ -53,7 +53,7 @@ func raceChecks() []check {
 		{"hang-up", must, "a client that hangs up does not get its operation run again: its retry gets the first answer", []need{slowHandler}, hangUp},
 		{"half-sent-body", must, "a client that hangs up in the middle of its body has nothing run and no key used up", nil, halfSent},
 		{"slow-owner", must, "a handler that takes longer than its lease is not overlapped: a retry gets 409 until the answer is there", []need{slowHandler, lease}, slowOwner},
-		{"principals", must, "the same key of two principals is two operations: nobody gets the other's answer", []need{principals}, twoPrincipals},
+		{"principals", must, "the same key of two principals is two operations: neither gets the other's answer", []need{principals}, twoPrincipals},
 	}
 }
 
@@ -62,7 +62,7 @@ func tokenChecks() []check {
 	return []check{
 		{"token-once", promise, "an issued token works once, and its repeat is a replay", issued, tokenOnce},
 		{"token-burst", promise, "of many duplicates at once with one issued token exactly one runs", issued, tokenBurst},
-		{"token-made-up", promise, "a token that nobody issued is refused with 410 or another 4xx, and runs nothing", issued, tokenMadeUp},
+		{"token-made-up", promise, "a token that was never issued is refused with 410 or another 4xx, and runs nothing", issued, tokenMadeUp},
 		{"token-mismatch", promise, "a used token with another payload is refused with 422, and keeps its answer", issued, tokenMismatch},
 		{"token-of-another", promise, "a token that was issued to one principal is refused to another, and runs nothing", []need{tokens, principals}, tokenOfAnother},
 		{"tokens-differ", promise, "no token is issued twice", issued, tokensDiffer},

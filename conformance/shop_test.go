@@ -234,7 +234,7 @@ func (s *shop) takeLong() {
 	if s.is(leaseOnly, leaseDoubts) {
 		select {
 		case <-s.lapsed:
-		case <-time.After(5 * time.Second): // nobody looks
+		case <-time.After(5 * time.Second): // the other end does not look
 		}
 	}
 }

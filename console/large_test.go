@@ -66,7 +66,7 @@ func TestTenThousandCountersArePagedAndSearchedOnTheServer(t *testing.T) {
 	}
 }
 
-// What nobody sees is not asked for. The browser's clock is moved on by a minute.
+// What is not seen is not asked for. The browser's clock is moved on by a minute.
 func TestHiddenPageAsksForNothing(t *testing.T) {
 	s := serve(t, server.Config{})
 	s.send(200, "POST", "/incr/orders", "")

@@ -73,7 +73,7 @@ func TestLocksShowHoldersAndQueue(t *testing.T) {
 	b.shows("main table", "worker-7")
 }
 
-// The button asks first. Whoever does not confirm changes nothing.
+// The button asks first. Without a confirmation nothing changes.
 func TestForceReleaseAsksAndThenTakesTheLock(t *testing.T) {
 	s := serve(t, server.Config{})
 	held := s.send(201, "POST", "/lock/nightly", `{"owner":"worker-7","ttl_ms":600000}`)

@@ -23,7 +23,7 @@ import (
 // programs are the metrics of both programs, each with all that it has.
 type programs struct{ service, gateway *metrics.Registry }
 
-// open starts a service and a gateway of which nobody asks anything.
+// open starts a service and a gateway without clients.
 func open(t *testing.T) programs {
 	t.Helper()
 	store, err := redisstore.Open(t.Context(), "embedded:")

@@ -64,7 +64,7 @@ func TestEachCheckOfAServiceFindsItsFact(t *testing.T) {
 			t.Errorf("of a healthy service: %+v", f)
 		}
 	}
-	// On this host nobody listens on the way.
+	// On this host there is no listener on the way.
 	facts := healthyService()
 	facts.Certificate, facts.Loopback = nil, true
 	expect.Equal(t, "service-tls of a service on this host", of("service-tls", ExamineService(facts, Settings{})), nil)

@@ -49,7 +49,7 @@ func TestDisguisedRequestsDoNotPassTheGuard(t *testing.T) {
 	r.wantEnd()
 }
 
-// A client that takes no compressed answer gets none: nobody asks for one on the way, to unpack it.
+// A client that takes no compressed answer gets none: none is asked for on the way, to unpack it.
 func TestNobodyAsksForCompressionOnTheWay(t *testing.T) {
 	upstream := newShop(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, strings.Join(r.Header.Values("Accept-Encoding"), ",")+"|")

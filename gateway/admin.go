@@ -34,13 +34,17 @@ type Readiness struct {
 	Store       string `json:"store"` // embedded, standalone, sentinel or cluster
 	Ack         int    `json:"ack"`
 	Incarnation string `json:"incarnation,omitempty"` // on this machine alone
-	Reason      string `json:"reason,omitempty"`      // why it is not ready; on this machine with figures
+	// why it is not ready; on this machine with figures
+	Reason string `json:"reason,omitempty"`
 
-	Routes       int       `json:"routes"`                       // guarded routes in force
-	LoadedAt     time.Time `json:"routes_loaded_at"`             // when they were read
-	FaultCount   int       `json:"routes_fault_count,omitempty"` // faults of the file as it is now: why it is not in force
-	Version      string    `json:"routes_version,omitempty"`     // of the file that the routes were read from; on this machine alone
-	RoutesFaults []string  `json:"routes_faults,omitempty"`      // those faults; on this machine alone
+	Routes   int       `json:"routes"`           // guarded routes in force
+	LoadedAt time.Time `json:"routes_loaded_at"` // when they were read
+	// faults of the file as it is now: why it is not in force
+	FaultCount int `json:"routes_fault_count,omitempty"`
+	// of the file that the routes were read from; on this machine alone
+	Version string `json:"routes_version,omitempty"`
+	// those faults; on this machine alone
+	RoutesFaults []string `json:"routes_faults,omitempty"`
 }
 
 // stopping is why a process that is about to end is not ready.

@@ -10,7 +10,7 @@ import (
 type crowd struct {
 	mu    sync.Mutex
 	n     int
-	empty chan struct{} // closed when the last one leaves; nil while nobody waits
+	empty chan struct{} // closed when the last one leaves; nil while no call waits
 }
 
 func (c *crowd) enter() {
@@ -35,7 +35,7 @@ func (c *crowd) size() int {
 	return c.n
 }
 
-// wait waits until nobody is inside, or the context ends.
+// wait waits until none is inside, or the context ends.
 func (c *crowd) wait(ctx context.Context) error {
 	select {
 	case <-c.gone():
@@ -45,7 +45,7 @@ func (c *crowd) wait(ctx context.Context) error {
 	}
 }
 
-// gone is closed when nobody is inside.
+// gone is closed when none is inside.
 func (c *crowd) gone() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

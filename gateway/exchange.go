@@ -26,7 +26,7 @@ type exchange struct {
 	contact contact
 	granted context.Context // of the attempt: its cause tells how it ended
 	span    trace.Span      // nil if the request is not traced
-	onSend  func()          // called when the answer starts to be sent; nil = nobody wants to know
+	onSend  func()          // called when the answer starts to be sent; nil = not wanted
 }
 
 // outcome is how a request came out, for metrics and the log.

@@ -35,9 +35,12 @@ type Config struct {
 	Tracer trace.Tracer
 	Debug  http.Handler // is at /debug/ of the admin side; nil = nothing is
 	// nil = no log. It never sees a token, a key, a path or what the upstream answers
-	Logger    *slog.Logger
-	AccessLog string // which requests have a line in the log: all, those on the admin side included, no-health or none; "" = no-health
-	AuditLog  string // which lines say who was refused: names, no-names (here the same) or none; "" = names
+	Logger *slog.Logger
+	// which requests have a line in the log: all, those on the admin side included, no-health or
+	// none; "" = no-health
+	AccessLog string
+	// which lines say who was refused: names, no-names (here the same) or none; "" = names
+	AuditLog string
 
 	// who is asking, as [idempotency.Config].Principal; nil = [idempotency.DefaultPrincipal]
 	Principal func(*http.Request) string
@@ -57,8 +60,8 @@ type Config struct {
 	TrustForwarded bool
 	// sends the client's Host to the upstream instead of the upstream's own
 	PreserveHost bool
-	// where clients find /token/{token} and /operation/{operation}, without a slash at the end; "" =
-	// tokens at the same address, operations nowhere
+	// where clients find /token/{token} and /operation/{operation}, without a slash at the end;
+	// "" = tokens at the same address, operations nowhere
 	TokenService string
 	// for an https upstream; nil = the system's certificate authorities
 	TLS *tls.Config
@@ -85,7 +88,8 @@ type Config struct {
 	// quarter of GOMEMLIMIT, else 256 MiB
 	MaxBytes   int64
 	WatchEvery time.Duration // how often the routes file is looked at; 0 = 2 s
-	DrainDelay time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
+	// how long /readyz says "stopping" before the listener closes; 0 = not at all
+	DrainDelay time.Duration
 	// how long requests under way may take to end; 0 = the longest UpstreamTimeout of the routes,
 	// and 5 s
 	StopTimeout time.Duration

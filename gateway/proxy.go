@@ -44,7 +44,7 @@ type bufferPool struct{ free sync.Pool }
 
 const bufferSize = 32 << 10 // as ReverseProxy takes
 
-// Get returns a buffer that nobody else uses.
+// Get returns a buffer that is not in use.
 func (p *bufferPool) Get() []byte {
 	if buffer, ok := p.free.Get().(*[bufferSize]byte); ok {
 		return buffer[:]

@@ -17,7 +17,9 @@ import (
 
 // Route is one guarded route of a routes file.
 type Route struct {
-	idempotency.Route // Name is the pattern: method and path as net/http.ServeMux takes them, such as "POST /payments/{id}"
+	// Name is the pattern: method and path as net/http.ServeMux takes them, such as "POST
+	// /payments/{id}"
+	idempotency.Route
 
 	// from the request's first byte to the answer's last; then the attempt is in doubt
 	UpstreamTimeout time.Duration

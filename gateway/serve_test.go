@@ -264,7 +264,7 @@ func asksUntilTold(t *testing.T, conn net.Conn, path string) {
 	}
 }
 
-// Whoever has not sent what it announced loses nothing.
+// A client that has not sent what it announced loses nothing.
 func TestStopIsNotHeldByABodyThatDoesNotCome(t *testing.T) {
 	upstream := newShop(t, nil)
 	s := serve(t, upstream.URL, payments, func(c *Config) { c.BodyTimeout, c.StallTimeout = time.Hour, time.Hour })

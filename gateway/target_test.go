@@ -142,7 +142,7 @@ func (r *rig) keyed(line string) int {
 }
 
 // Two routes that differ only in what one of them does not tell apart would be two scopes for one
-// operation: whoever means it says so.
+// operation: the file has to say that it is meant.
 func TestRoutesThatDifferOnlyInCaseSayThatTheyDo(t *testing.T) {
 	t.Parallel()
 	_, err := ParseRoutes([]byte("routes:\n- match: POST /pay\n- match: POST /Pay\n"))

@@ -142,7 +142,7 @@ func TestNoRequestLineLeadsPastTheGuard(t *testing.T) {
 	}
 }
 
-// FuzzRequestLines looks for lines that nobody has thought of.
+// FuzzRequestLines looks for lines that no test has.
 func FuzzRequestLines(f *testing.F) {
 	for _, line := range targets {
 		f.Add(line, "x")

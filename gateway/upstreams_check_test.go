@@ -47,7 +47,7 @@ type service struct {
 	framework
 
 	url  string
-	runs string // the path that tells them, which nobody guesses
+	runs string // the path that tells them, which cannot be guessed
 }
 
 // startAll starts a service of each of some frameworks.

@@ -108,7 +108,7 @@ func (s *Service) RequestBegan() { s.inFlight.Inc() }
 // that HTTP knows, else other. A negative duration is that of an answer without an end of its own,
 // and is not observed.
 func (s *Service) RequestEnded(route, method string, status int, took time.Duration) {
-	defer s.inFlight.Dec() // last, so that who sees nobody under way sees all of them counted
+	defer s.inFlight.Dec() // last, so that with none under way all are counted
 	if route == "" {
 		route = "-"
 	}

@@ -140,7 +140,8 @@ func (c *combiner) waitLocked() int { return len(c.waiting) + len(c.riders) }
 // for one to land.
 func (c *combiner) calledLocked() {
 	switch n := c.waitLocked(); {
-	case c.flights == 0, len(c.waiting) >= crowd && c.flights < maxFlights: // so that the server works on one while this process writes and reads others
+	// so that the server works on one while this process writes and reads others
+	case c.flights == 0, len(c.waiting) >= crowd && c.flights < maxFlights:
 		c.flights++
 		c.running.Go(c.fly)
 	case n == 1, len(c.waiting) == 1:

@@ -178,7 +178,7 @@ func TestCallsOfOneFlightShareTheAcknowledgement(t *testing.T) {
 	}
 }
 
-// A flight that hangs holds up nobody for long: others go out beside it.
+// A flight that hangs holds up no call for long: others go out beside it.
 func TestFlightThatHangsIsOvertaken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

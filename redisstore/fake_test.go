@@ -21,7 +21,8 @@ type fake struct {
 	addr   string
 	answer func(words []string) string // to EVALSHA, EVAL and WAIT, as it goes over the wire
 	runs   atomic.Int32                // EVALSHA and EVAL
-	named  string                      // the server that it names as the cluster's only one, or as the sentinels' master; "" = itself
+	// the server that it names as the cluster's only one, or as the sentinels' master; "" = itself
+	named string
 
 	serving sync.WaitGroup
 }

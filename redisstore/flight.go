@@ -20,7 +20,7 @@ type flight struct {
 	cmds   []redis.Cmder
 	reads  []redis.Cmder // of the marks
 	marks  marks
-	took   time.Duration // from boarding to landing; 0 = nobody flew
+	took   time.Duration // from boarding to landing; 0 = none was aboard
 	far    bool          // the way is long
 }
 

@@ -35,8 +35,9 @@ type Inspected struct {
 
 	Info map[string]string // INFO, by its names
 
-	Config       map[string]string // of ConfigNames, those that it told; of requirepass only whether there is one: "set" or ""
-	ConfigUnseen string            // why there is no Config
+	// of ConfigNames, those that it told; of requirepass only whether there is one: "set" or ""
+	Config       map[string]string
+	ConfigUnseen string // why there is no Config
 
 	Missing []string // commands that a store needs and the server does not know; upper case
 	// those that our user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
@@ -90,7 +91,7 @@ type InspectOptions struct {
 	Samples  int
 	ReadOnly bool                            // writes nothing: no Reach is measured
 	Patience time.Duration                   // how long one question may take; 0 = 3 s
-	Progress func(doing string, of, all int) // is told before each server is asked; nil = nobody is
+	Progress func(doing string, of, all int) // is told before each server is asked; nil = none is
 }
 
 func (o InspectOptions) withDefaults() InspectOptions {

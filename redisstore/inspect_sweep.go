@@ -17,9 +17,9 @@ const sweepPage = 1000
 
 // Sweep removes every record of every kind whose name begins with a text of at least three
 // characters, and the names themselves from the lists of the kinds that are named, such as workers;
-// it returns how many keys there were. It is for what a test or a measurement has left: whoever
-// still uses such a name has lost it without being told. It looks at every key of every master, in
-// steps, and does not hold others up. The error is an [*Error]; asked again it goes on.
+// it returns how many keys there were. It is for what a test or a measurement has left: a process
+// that still uses such a name has lost it without being told. It looks at every key of every
+// master, in steps, and does not hold others up. The error is an [*Error]; asked again it goes on.
 func (s *Store) Sweep(ctx context.Context, beginning string, kinds ...string) (removed int, err error) {
 	if !sweepForm.MatchString(beginning) {
 		return 0, &Error{Op: "sweep", Class: ErrRefused, Cause: errors.New("a beginning of names has three characters or more, of those that names have")}

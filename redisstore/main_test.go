@@ -163,7 +163,7 @@ func refused(t testing.TB, err error, causes ...error) {
 	hasCauses(t, err, causes)
 }
 
-// unknown fails the test unless the error says that nobody knows, and why.
+// unknown fails the test unless the error says that the outcome is unknown, and why.
 func unknown(t testing.TB, err error, causes ...error) {
 	t.Helper()
 	if !errors.Is(err, redisstore.ErrUnknownOutcome) || errors.Is(err, redisstore.ErrRefused) {

@@ -34,8 +34,10 @@ type Call struct {
 	Op   string // the name of the script's file without .lua, or [OpIncrBy]
 	N    int    // how many calls; more than 1 only for riders of one flight
 	Took time.Duration
-	Word string // the outcome that a script has answered, of those that its header names; "" if it has not, and for OpIncrBy
-	Err  error  // what the caller is told: an [*Error], or a sentinel of one of the three classes
+	// the outcome that a script has answered, of those that its header names; "" if it has not, and
+	// for OpIncrBy
+	Word string
+	Err  error // what the caller is told: an [*Error], or a sentinel of one of the three classes
 
 	// how many calls shared its round trip, itself among them; 0 = that is not known, since its
 	// caller did not wait for it or it never left

@@ -31,7 +31,7 @@ func openQuorum(t testing.TB, urls ...string) *redisstore.Quorum {
 	return q
 }
 
-// none are URLs at which nobody answers, so that all that can be wrong is in them.
+// none are URLs at which no server answers, so that all that can be wrong is in them.
 func none(n int) (urls []string) {
 	for i := range n {
 		urls = append(urls, fmt.Sprintf("redis://127.0.0.1:%d", i+1))

@@ -107,7 +107,7 @@ func denied(t *testing.T, url string) []string {
 	return denied
 }
 
-// Looking for rights changes nothing, whoever looks.
+// Looking for rights changes nothing, with any rights.
 func TestDeniedChangesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -68,7 +68,7 @@ type Config struct {
 	MaxBytes int64        // embedded: how much memory what it holds may take; 0 = its own default
 	Logger   *slog.Logger // nil = no log
 
-	Observers []Observer // are told what the store does, in this order; nil = nobody is
+	Observers []Observer // are told what the store does, in this order; nil = none is
 }
 
 // Store runs scripts on one Redis. It is safe for concurrent use.

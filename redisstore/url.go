@@ -144,7 +144,7 @@ func checkStandalone(parsed *url.URL) error {
 
 var parameterForm = regexp.MustCompile(`^[a-z_]{1,30}$`)
 
-// checkNames refuses parameters that nobody can mean. Any other may be quoted in an error.
+// checkNames refuses parameters that cannot be meant. Any other may be quoted in an error.
 func checkNames(query url.Values) error {
 	for name := range query {
 		if !parameterForm.MatchString(name) {

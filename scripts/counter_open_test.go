@@ -267,7 +267,7 @@ func TestHoldOffEnds(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.heldOff(opening{era: "1", span: 200})
 		expect.Eventually(t, "the hold-off of 200 ms ends", func() bool { return b.open(opening{era: "1", span: 200})[0] == "ok" })
-		b.at(opening{era: "1"}, "", false) // nobody had seen anything
+		b.at(opening{era: "1"}, "", false) // no process had seen a value
 		want(t, b.incr(1), "ok", "1")
 		b.at(opening{}, "1", false)
 	})

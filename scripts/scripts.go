@@ -19,7 +19,8 @@ type Script struct {
 	// further parts where it says so
 	Source string
 	SHA    string // SHA-1 of Source in hex, as EVALSHA takes it
-	Reads  bool   // the header says "Effect none": running it again, or not knowing whether it ran, harms nothing
+	// the header says "Effect none": running it again, or not knowing whether it ran, harms nothing
+	Reads bool
 }
 
 // The operations. Each file's header says what its script decides, its KEYS and ARGV, its replies

@@ -56,8 +56,8 @@ func TestPromotedReplicaGrantsNothingUntilTheWindowsOfTheOldMasterHaveEnded(t *t
 	p := g.proof()
 	p.bits, p.skew = 1, minute
 	word(t, replica.prove(p), "ok", 3) // the holder that is known there stays
-	// The one that is not known proves its grant. Had it not, nobody would have got its id before
-	// the window's end.
+	// The one that is not known proves its grant. Had it not, no client would have got its id
+	// before the window's end.
 	p = unseen.proof()
 	p.bits, p.skew = 1, minute
 	word(t, replica.prove(p), "ok", 3)

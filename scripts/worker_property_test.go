@@ -151,7 +151,7 @@ func (l *life) failover() {
 	l.otherClock()
 }
 
-// readable reports whether the pool has a head that nobody has spoilt.
+// readable reports whether the pool has a head that is not spoilt.
 func (l *life) readable() bool {
 	head, _ := l.b.do("HGET", poolKeys[0], "pool").(string)
 	return len(strings.Fields(head)) == len(headParts)

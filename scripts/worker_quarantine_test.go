@@ -242,7 +242,7 @@ func TestRepeatOfAcquireInQuarantineAndBehindIt(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		g := b.lease(lease{nonce: "n0"})
 		b.setHead("incarnation", "before")
-		word(t, b.acquire(lease{nonce: "n0"}), "quarantined", 1) // nobody knows whether it stands
+		word(t, b.acquire(lease{nonce: "n0"}), "quarantined", 1) // whether it stands is unknown
 		b.pass(2 * hour)
 		if again := b.lease(lease{nonce: "n0"}); again.id == g.id || again.fence <= g.fence || again.till <= b.now() {
 			t.Errorf("a repeat after its lease has ended: got %+v, want another id, a larger fence and an open window; it was %+v", again, g)

@@ -72,8 +72,8 @@ func TestNextWindowBeginsBehindTheLastTimestampUsed(t *testing.T) {
 	}
 }
 
-// Whoever notices a loss waits for ttl + skew. No window may end later than that, however late it
-// begins: see TestLossAfterLateWindows.
+// A client that notices a loss waits for ttl + skew. No window may end later than that, however
+// late it begins: see TestLossAfterLateWindows.
 func TestWindowEndsAtMostOneTTLFromNow(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		for i := range 10 {

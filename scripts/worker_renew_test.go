@@ -276,8 +276,8 @@ func TestRenewalThatProvesNothingLeavesNothingUnderTrust(t *testing.T) {
 	})
 }
 
-// Without a ttl nobody knows how long to wait, so nothing is said of the pool. The next who tells
-// one is heard.
+// Without a ttl it is not known how long to wait, so nothing is said of the pool. The next that
+// tells one is heard.
 func TestRenewalWithoutATTLSaysNothingOfAPoolWithoutAHead(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		g := b.lease(lease{nonce: "n0"})

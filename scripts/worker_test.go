@@ -196,7 +196,7 @@ func TestEndedLeaseIsNeverRevived(t *testing.T) {
 		g := b.lease(lease{nonce: "n1", ttl: 100})
 		expect.Eventually(t, "the lease of 100 ms ends", func() bool { return b.now() >= g.till })
 		before := b.look(poolKeys...)
-		want(t, b.renew(g, "100"), "lost") // though nobody took its slot
+		want(t, b.renew(g, "100"), "lost") // though its slot was not taken
 		want(t, b.prove(g.proof()), "lost")
 		want(t, b.giveBack(g), "lost")
 		b.same(before)

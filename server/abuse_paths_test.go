@@ -44,7 +44,7 @@ func hex(c byte) string {
 
 // What a caller may do is decided on the path by which the handler is found: however a path is
 // written, who may not ask for it gets nothing of it. One that goes on where a route ends is found
-// by no handler, so that nobody is told what would be there.
+// by no handler, so that no caller is told what would be there.
 func TestDisguisedPathsReachNoRouteThatTheCallerMayNotAskFor(t *testing.T) {
 	redis := redistest.Start(t)
 	g := serveKeyed(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Dev: true}, nil)

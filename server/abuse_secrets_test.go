@@ -10,7 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// What somebody holds can be ended by their lease's secret, and by nobody's key alone; and no
+// What somebody holds can be ended by their lease's secret, and by no key alone; and no
 // answer, event or line of the log tells that secret to others.
 func TestLeaseSecretsAreNeededToEndALease(t *testing.T) {
 	g := serveKeyed(t, server.Config{Dev: true}, map[string]access.Record{"thief": {Role: access.Use, Principal: "thief"}})

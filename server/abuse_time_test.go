@@ -95,7 +95,7 @@ func TestClientThatSendsLetterByLetterIsCutOff(t *testing.T) {
 	}
 }
 
-// wantNothingDone makes sure that nothing was counted and nobody charged.
+// wantNothingDone makes sure that nothing was counted and no payment made.
 func wantNothingDone(t *testing.T, s *service) {
 	t.Helper()
 	s.do(t, "GET", "/counter/k", "").wantStatus(t, 404)

@@ -114,7 +114,7 @@ func (s *Server) admits(role access.Role, at door) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if role == access.None {
-				if s.config.Access != nil { // nobody is anybody here
+				if s.config.Access != nil { // every caller is the zero Caller here
 					c.SetRequest(c.Request().WithContext(access.With(c.Request().Context(), access.Caller{})))
 				}
 				return next(c)
@@ -173,8 +173,8 @@ func (s *Server) admit(c echo.Context, role access.Role, at door) (access.Caller
 }
 
 // identify finds the caller by the key that is shown, else by the certificate of the connection,
-// else as nobody. What is shown and wrong is refused, a certificate that has ended since the
-// connection began included. Where access is not controlled it is everybody.
+// else as an anonymous one. What is shown and wrong is refused, a certificate that has ended since
+// the connection began included. Where access is not controlled it is everybody.
 func (s *Server) identify(c echo.Context, at door) (access.Caller, error) {
 	if err := s.checkCertificate(c); err != nil {
 		return access.Caller{}, err
@@ -200,10 +200,10 @@ func (s *Server) identify(c echo.Context, at door) (access.Caller, error) {
 			return caller, nil
 		}
 	}
-	return s.config.Access.Nobody(), nil
+	return s.config.Access.Anonymous(), nil
 }
 
-// recognized is who shows a key or a certificate that is known, or nobody; the zero Caller for a
+// recognized is who shows a key or a certificate that is known, or anonymous; the zero Caller for a
 // wrong key, and where access is not controlled. It refuses and counts nothing.
 func (s *Server) recognized(request *http.Request) access.Caller {
 	if s.config.Access == nil {
@@ -216,11 +216,11 @@ func (s *Server) recognized(request *http.Request) access.Caller {
 	if caller, ok := s.byCertificate(request); ok {
 		return caller
 	}
-	return s.config.Access.Nobody()
+	return s.config.Access.Anonymous()
 }
 
-// byCertificate finds whose the client certificate of a connection is. ok is false if nobody's, or
-// there is none.
+// byCertificate finds whose the client certificate of a connection is. ok is false if it is not
+// known, or there is none.
 func (s *Server) byCertificate(request *http.Request) (caller access.Caller, ok bool) {
 	if connection := request.TLS; connection != nil && len(connection.VerifiedChains) > 0 && s.certificateFault(request) == "" {
 		return s.config.Access.Certificate(connection.PeerCertificates[0])

@@ -59,7 +59,7 @@ func serveKeyed(t *testing.T, config server.Config, more map[string]access.Recor
 	return g
 }
 
-// bearer is the header that shows a caller's key; none for nobody.
+// bearer is the header that shows a caller's key; none for a caller without a key.
 func (g *keyed) bearer(caller string) []string {
 	if caller == "nobody" {
 		return nil

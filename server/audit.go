@@ -54,7 +54,7 @@ func (s *Server) by(c echo.Context, code wire.Code) wire.EventBy {
 	return found
 }
 
-// shownKeyID is the id of a key that was shown with another secret. One that nobody has is what a
+// shownKeyID is the id of a key that was shown with another secret. An unknown one is what a
 // stranger chose, and not for the log.
 func shownKeyID(book *access.Book, header http.Header) string {
 	if book == nil {
@@ -88,7 +88,7 @@ func certificateName(of *x509.Certificate) string {
 
 const notedKey = "coatcheck.audit"
 
-// refusals has a line for whoever is refused, and for what an admin asked for and did not get.
+// refusals has a line for each refused caller, and for what an admin asked for and did not get.
 func (s *Server) refusals(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)

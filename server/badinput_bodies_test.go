@@ -27,14 +27,18 @@ var takers = []call{
 func badDocuments() (rows []bad) {
 	for _, taker := range takers {
 		for document, field := range map[string]string{
-			"null": "body", "[]": "body", "[{}]": "body", `"x"`: "body", "5": "body", "true": "body", // other kinds than an object
-			"{": "body", "}": "body", `{"`: "body", `{"a`: "body", "{,}": "body", "{a:1}": "body", "{'a':1}": "body", "nul": "body", "by=5": "body", // no JSON
+			// other kinds than an object
+			"null": "body", "[]": "body", "[{}]": "body", `"x"`: "body", "5": "body", "true": "body",
+			// no JSON
+			"{": "body", "}": "body", `{"`: "body", `{"a`: "body", "{,}": "body", "{a:1}": "body", "{'a':1}": "body", "nul": "body", "by=5": "body",
 			// other encodings
 			"\x00": "body", "{}\x00": "body", "\ufeff{}": "body", "\xff": "body", "{\"\xff\":1}": "body", "{}\xff": "body", "<a/>": "body",
 			// more than one
 			"{}{}": "body", "{} {}": "body", "{},{}": "body", "{}x": "body", "{}\nnull": "body", "{}]": "body",
-			`{"bogus":1}`: "bogus", `{"bogus":null}`: "bogus", `{"":1}`: "", "{\"\\u0000\":1}": `\x00`, `{"Bogus":{}} `: "Bogus", // unknown
-			strings.Repeat("[", 20_000): "body", strings.Repeat(`{"bogus":`, 20_000): "bogus", `{"bogus":` + strings.Repeat("[", 20_000): "bogus", // deep
+			// unknown
+			`{"bogus":1}`: "bogus", `{"bogus":null}`: "bogus", `{"":1}`: "", "{\"\\u0000\":1}": `\x00`, `{"Bogus":{}} `: "Bogus",
+			// deep
+			strings.Repeat("[", 20_000): "body", strings.Repeat(`{"bogus":`, 20_000): "bogus", `{"bogus":` + strings.Repeat("[", 20_000): "bogus",
 		} {
 			c := taker
 			c.body = document
@@ -126,9 +130,11 @@ func badShapes(taker call) (rows []bad) {
 		`""`, "0", "1577836800000", `"1577836800000"`, `"2020"`, `"2020-01-01"`, `"2020-01-01 00:00:00"`, `"2020-01-01T00:00:00"`, `"2020-13-01T00:00:00Z"`,
 		`"2020-02-30T00:00:00Z"`, `"2020-01-01T24:00:00Z"`, `"2020-01-01T00:00:00z"`, `"2999-01-01T00:00:00Z"`, `"9999-12-31T23:59:59Z"`, `"10000-01-01T00:00:00Z"`,
 		`"1969-12-31T23:59:59.999Z"`, `"0001-01-01T00:00:00Z"`, `"2020-01-01T00:00:00.0005Z"`, `"now"`, "[]", "{}", "true", "1.5"))
-	add(badField(taker, "datacenter", `{"datacenter":*}`, append(notWhole, "-1", "1", "9223372036854775807")...)) // this layout has none
+	// this layout has none
+	add(badField(taker, "datacenter", `{"datacenter":*}`, append(notWhole, "-1", "1", "9223372036854775807")...))
 	add(badField(taker, "datacenter", `{"layout":"41/5/5/12","datacenter":*}`, "-1", "32", "1048576"))
-	add(badField(taker, "layout", `{"layout":*}`, `"20/10/12"`, `"30/10/12@s","epoch":"1970-01-01T00:00:00Z"`)) // used up
+	// used up
+	add(badField(taker, "layout", `{"layout":*}`, `"20/10/12"`, `"30/10/12@s","epoch":"1970-01-01T00:00:00Z"`))
 	return rows
 }
 
@@ -155,6 +161,7 @@ func badPayments() (rows []bad) {
 	add("currency", `{"amount":5,"currency":*,"to":"a"}`, `""`, `"eur"`, `"EURO"`, `"EU"`, `"E R"`, `"ÉUR"`, "5", "null", "[]")
 	add("to", `{"amount":5,"currency":"EUR","to":*}`, append(notName, `""`, "null")...)
 	add("Amount", `{"Amount":*,"currency":"EUR","to":"a"}`, "5")
-	add("fence", `{"amount":5,"currency":"EUR","to":"a","fence":*}`, "1") // of the answer, not of the request
+	// of the answer, not of the request
+	add("fence", `{"amount":5,"currency":"EUR","to":"a","fence":*}`, "1")
 	return rows
 }

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-var moving = regexp.MustCompile(`"(server_time|expires_at)":"[^"]*"`) // the clock, and what is told by two clocks
+// the clock, and what is told by two clocks
+var moving = regexp.MustCompile(`"(server_time|expires_at)":"[^"]*"`)
 
 // badName is what cannot be a name, as it stands in a path.
 var badName = []string{
@@ -14,7 +15,8 @@ var badName = []string{
 	"a%252Fb", "a%2500", "a%2561", "a%25", // decoded twice each of these would be a name or a slash
 	"a%20b", "a+b", "%20", "a%2Bb", "a,b", "a;b", "a=b", "a&b", "a!b", "a$b", "a'b", "(a)", "a*", "a%3Fb", "a%23b", "a%22b", "a%3Cb", "a%5Cb", "a%7Bb%7D", "a%5Bb%5D",
 	"a|b", "a^b", "{a}", "a\\b", "a`b", "a%2Fb|c", // not encoded as they should be
-	"%C3%A9", "é", "%D0%BA%D0%BB", "%F0%9F%8E%AB", "%E2%80%93", "%FF", "%EF%BC%8F", "a%CC%81", // not ASCII, or not UTF-8
+	// not ASCII, or not UTF-8
+	"%C3%A9", "é", "%D0%BA%D0%BB", "%F0%9F%8E%AB", "%E2%80%93", "%FF", "%EF%BC%8F", "a%CC%81",
 	strings.Repeat("a", 10_000), strings.Repeat("%61", 10_000), strings.Repeat("%2F", 3000),
 }
 

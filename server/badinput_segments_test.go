@@ -19,7 +19,8 @@ func badSegments() (rows []bad) {
 		add("/id/segment/t?n="+n, "invalid-request", "n")
 		add("/id/uuid?n="+n, "invalid-request", "n")
 	}
-	for _, format := range []string{"", "hex", "timed", "DECIMAL", "base64", "Opaque", "%00", "opaque" /* without a key */} {
+	// opaque takes a key, which this service has not
+	for _, format := range []string{"", "hex", "timed", "DECIMAL", "base64", "Opaque", "%00", "opaque"} {
 		add("/id/segment/t?format="+format, "invalid-request", "format")
 	}
 	for _, width := range []string{"", "0", "65", "x", "018"} {

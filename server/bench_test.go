@@ -14,7 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// sink is a response that nobody reads.
+// sink is a response that is not read.
 type sink struct {
 	header http.Header
 	status int

@@ -30,7 +30,7 @@ func under(t *testing.T, s *service, host, path string, header ...string) int {
 }
 
 // Under DNS rebinding the page of an attacker is of the service's own origin, but has its own name
-// as Host. A service that asks nobody for a key does not answer under it, whatever the route.
+// as Host. A service that asks for no key does not answer under it, whatever the route.
 func TestServiceWithoutKeysAnswersUnderItsOwnNamesAlone(t *testing.T) {
 	unnamed := onEmbedded(t)
 	named := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), AllowedHosts: []string{"coatcheck.internal"}})

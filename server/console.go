@@ -28,8 +28,9 @@ const (
 
 // ConsoleConfig sets the web page up. The zero value is a page with buttons.
 type ConsoleConfig struct {
-	Mode       ConsoleMode // "" = ConsoleWrite
-	Durability string      // what can be lost with this store, and when: a line for people; "" = none
+	Mode ConsoleMode // "" = ConsoleWrite
+	// what can be lost with this store, and when: a line for people; "" = none
+	Durability string
 }
 
 func (c ConsoleConfig) mode() ConsoleMode {
@@ -92,7 +93,7 @@ type hazards struct {
 
 const hazardsEvery = time.Minute
 
-// of asks the Redis, if nobody has for a while. One that does not answer has none that are known.
+// of asks Redis, if that was not done for a while. One that does not answer has none known.
 func (h *hazards) of(ctx context.Context, s *Server) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -52,7 +52,8 @@ func (s *Server) snowflakes(c echo.Context) error {
 	if err := asked.check(ids[len(ids)-1], "the pool's ids"); err != nil {
 		return err
 	}
-	head := `{"pool":"` + pool + `","worker_id":` + strconv.Itoa(origin.WorkerID) // a name needs no quoting
+	// a name needs no quoting
+	head := `{"pool":"` + pool + `","worker_id":` + strconv.Itoa(origin.WorkerID)
 	return sendIDs(c, asked, head, func(dst []byte, i int) ([]byte, error) { return asked.format.Append(dst, ids[i], asked.style) })
 }
 

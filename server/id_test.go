@@ -90,7 +90,8 @@ func (s *service) idsOfTheDefaultPool(t *testing.T) {
 }
 
 func (s *service) idsOfAPool(t *testing.T) {
-	must[wire.WorkerLease](t, s, 201, "POST", "/worker/shared", `{"ttl_ms":3600000}`) // another has worker id 0
+	// another has worker id 0
+	must[wire.WorkerLease](t, s, 201, "POST", "/worker/shared", `{"ttl_ms":3600000}`)
 	got := s.ids(t, "/id/snowflake/shared?n=3")
 	expect.Equal(t, "GET /id/snowflake/shared?n=3: number of ids", len(numbers(t, got)), 3)
 	expect.Equal(t, "GET /id/snowflake/shared?n=3", got, wire.Snowflakes{Pool: "shared", WorkerID: 1, IDs: got.IDs})

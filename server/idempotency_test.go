@@ -112,7 +112,8 @@ func (g *guarded) sameKey(t *testing.T) {
 		wantReplay(t, g.do(t, "POST", "/payments", payment, "Idempotency-Key: "+quoted), first)
 		wantReplay(t, g.do(t, "POST", "/payments", payment, "Idempotency-Key:  "+quoted+" "), first)
 	}
-	for escaped, plain := range map[string]string{`"q\"q"`: `"q\"q"`, `"s\\s"`: ` "s\\s"`, `"with space"`: `"with space"`, `"a,b;c"`: `"a,b;c"`} { // only quoted
+	// only quoted
+	for escaped, plain := range map[string]string{`"q\"q"`: `"q\"q"`, `"s\\s"`: ` "s\\s"`, `"with space"`: `"with space"`, `"a,b;c"`: `"a,b;c"`} {
 		first := g.do(t, "POST", "/payments", payment, "Idempotency-Key: "+escaped)
 		decode[wire.Payment](t, first, 201)
 		wantReplay(t, g.do(t, "POST", "/payments", payment, "Idempotency-Key: "+plain), first)

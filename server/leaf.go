@@ -21,8 +21,9 @@ import (
 // LeafDoor says what the door for clients of Meituan Leaf gives. The zero value gives all that Leaf
 // does.
 type LeafDoor struct {
-	NoSegment, NoSnowflake bool   // modes that are switched off: they answer 0
-	Pool                   string // of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
+	NoSegment, NoSnowflake bool // modes that are switched off: they answer 0
+	// of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
+	Pool string
 }
 
 func (l LeafDoor) pool() string {

@@ -231,7 +231,8 @@ func (s *service) lockShared(t *testing.T) {
 	const reader = `{"ttl_ms":3600000,"mode":"shared"}`
 	one, two := s.lock(t, "shared", reader), s.lock(t, "shared", reader)
 	writer := s.waiting(t.Context(), t, "shared", anHoursWait, 0)
-	late := s.waiting(t.Context(), t, "shared", `{"ttl_ms":3600000,"wait_ms":3600000,"mode":"shared"}`, 1) // it came after the writer
+	// it came after the writer
+	late := s.waiting(t.Context(), t, "shared", `{"ttl_ms":3600000,"wait_ms":3600000,"mode":"shared"}`, 1)
 	info := s.lockInfo(t, "shared")
 	expect.Equal(t, "GET /lock/shared: mode", info.Mode, "shared")
 	expect.MustEqual(t, "GET /lock/shared: number of holders", len(info.Holders), 2)

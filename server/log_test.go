@@ -107,7 +107,8 @@ func TestLogNeverHoldsWhatAClientChoseOrMustKeepSecret(t *testing.T) {
 	redis.Kill()
 	walk()
 
-	log := regexp.MustCompile(`(msg=audit .*) name=Zpool `).ReplaceAllString(s.log.String(), "$1 ") // the audit names what was changed
+	// the audit names what was changed
+	log := regexp.MustCompile(`(msg=audit .*) name=Zpool `).ReplaceAllString(s.log.String(), "$1 ")
 	if lines := strings.Count(log, "msg=request"); lines < 50 {
 		t.Errorf("the log has %d lines of requests, want 50 at least:\n%s", lines, log)
 	}

@@ -58,7 +58,7 @@ func (s *Server) showSegments(r *metrics.Registry) {
 			"coatcheck_segment_went_back_total", metrics.Counter, "Ranges that were refused, since they were not wholly beyond those before: the source has gone back.",
 			func(t segment.Totals) float64 { return float64(t.WentBack) },
 		},
-		{"coatcheck_segment_let_go_total", metrics.Counter, "Tags that were let go because nobody used them.", func(t segment.Totals) float64 { return float64(t.LetGo) }},
+		{"coatcheck_segment_let_go_total", metrics.Counter, "Tags that were let go because they were not used.", func(t segment.Totals) float64 { return float64(t.LetGo) }},
 	} {
 		r.Ask(one.name, one.kind, one.help, nil, func(tell metrics.Tell) { tell(one.of(s.segments.Totals())) })
 	}

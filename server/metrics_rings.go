@@ -74,7 +74,7 @@ func (s *Server) showWorkers(r *metrics.Registry) {
 	})
 }
 
-// occupied is what the rings are, or were a moment ago; false if nobody knows.
+// occupied is what the rings are, or were a moment ago; false if that is not known.
 func (s *Server) occupied() (occupancy, bool) {
 	s.rings.mu.Lock()
 	defer s.rings.mu.Unlock()

@@ -45,7 +45,7 @@ func (s *Server) listOperations(c echo.Context) error {
 	return c.JSON(http.StatusOK, page)
 }
 
-// showOperation shows one operation to those who know its name, which nobody can guess.
+// showOperation shows one operation to those who know its name, which cannot be guessed.
 func (s *Server) showOperation(c echo.Context) error {
 	name, err := operationOf(c)
 	if err != nil {

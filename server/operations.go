@@ -31,7 +31,7 @@ func (s *Server) index(c echo.Context) error {
 	return c.String(http.StatusOK, about+"\n"+strings.Join(lines, "\n")+"\n")
 }
 
-// live says that the process answers. It asks nobody else.
+// live says that the process answers. It asks no server.
 func (s *Server) live(c echo.Context) error {
 	fresh(c)
 	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})

@@ -40,7 +40,7 @@ func (s *Server) pay(c echo.Context) error {
 		return err
 	}
 	if err := linger(c.Request().Context(), s.config.PaymentDelay); err != nil {
-		attempt.InDoubt() // the money may have moved, and nobody can say what the provider answered
+		attempt.InDoubt() // the money may have moved, and what the provider answered is unknown
 		return err
 	}
 	fresh(c)

@@ -66,7 +66,8 @@ func TestPaymentLongerThanARequestMayTakeIsToldAsUnknownAndDoesNotRunAgain(t *te
 		cut := s.pay()
 		checkProblem(t, cut, wire.OutcomeUnknown)
 		expect.Equal(t, "how long POST /payments took", time.Since(begin), 5*time.Second)
-		checkProblem(t, s.pay(), wire.IdempotencyUnknown) // and not the same 503 all day, which says "ask again"
+		// and not the same 503 all day, which says "ask again"
+		checkProblem(t, s.pay(), wire.IdempotencyUnknown)
 		ledger := decode[wire.Ledger](t, s.ask("GET", "/payments", ""), 200)
 		expect.Equal(t, "GET /payments: total", ledger.Total, 1)
 	})

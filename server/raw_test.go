@@ -24,7 +24,7 @@ func (s *service) raw(t *testing.T, request string) (answers []answer) {
 		_, _ = io.WriteString(conn, request) // the service may stop reading before its end
 	}()
 	defer func() { <-written }()
-	defer conn.Close() // ends a write that nobody reads
+	defer conn.Close() // ends a write that is not read
 	reader := bufio.NewReader(conn)
 	for {
 		response, err := http.ReadResponse(reader, nil)

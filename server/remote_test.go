@@ -57,7 +57,8 @@ func (s *service) remoteRound(t *testing.T) {
 	const done = `{"status":201,"headers":{"location":"/bills/1","Set-Cookie":"session=secret","Content-Length":"3"},"body_base64":"AP8K"}`
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", done, mine)
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", done, mine)
-	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":500}`, mine) // harmless: the first answer stays
+	// harmless: the first answer stays
+	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":500}`, mine)
 	for range 2 {
 		replay := must[wire.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
 		expect.Equal(t, "a claim of what is completed", replay, wire.Claimed{

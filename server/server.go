@@ -138,8 +138,9 @@ type Config struct {
 	MaxPerAddress int
 	// memory that requests under way may take; 0 = a quarter of GOMEMLIMIT, else 256 MiB, and four
 	// bodies at least
-	MaxBytes   int64
-	DrainDelay time.Duration // how long /readyz says "stopping" before the listener closes; 0 = not at all
+	MaxBytes int64
+	// how long /readyz says "stopping" before the listener closes; 0 = not at all
+	DrainDelay time.Duration
 	// how long requests under way may take to end; 0 = RequestTimeout and 5 s
 	StopTimeout time.Duration
 }

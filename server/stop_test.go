@@ -132,7 +132,7 @@ func TestStopLogsHowManyRequestsItWaitsForAndHowLong(t *testing.T) {
 // that time, each of which a busy machine may keep waiting.
 const drain = 3 * time.Second
 
-// refusesConnections waits until nobody listens at the service's address.
+// refusesConnections waits until there is no listener at the service's address.
 func (s *stoppable) refusesConnections(t *testing.T) {
 	t.Helper()
 	expect.Eventually(t, "new connections are refused", func() bool {
@@ -265,7 +265,7 @@ func asksUntilTold(t *testing.T, conn net.Conn) {
 	}
 }
 
-// Whoever has not sent what it announced loses nothing.
+// A client that has not sent what it announced loses nothing.
 func TestStopIsNotHeldByABodyThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := serveInside(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})

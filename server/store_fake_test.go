@@ -58,7 +58,8 @@ func (i *impostor) serve(conn net.Conn) {
 		switch strings.ToLower(name) {
 		case "hello", "client":
 			say = "-ERR unknown command\r\n"
-		case "info": // a connection is asked for it before it is used; nothing depends on the answer
+		// a connection is asked for it before it is used; nothing depends on the answer
+		case "info":
 			say = "$0\r\n\r\n"
 		case "evalsha", "eval":
 			i.ran.Add(1)

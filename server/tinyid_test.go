@@ -71,7 +71,8 @@ func TestTinyidsRanges(t *testing.T) {
 	wantDoor(t, s.do(t, "POST", "/tinyid/id/nextSegmentIdSimple?"+tinyidTest, ""), 200, javaText, `1,20001,100001,1,0`)
 	wantDoor(t, s.do(t, "GET", "/tinyid/id/nextSegmentId?"+tinyidTest+"&batchSize=abc", ""), 200, javaJSON,
 		`{"data":{"maxId":200001,"loadingId":120001,"currentId":100001,"delta":1,"remainder":0},"code":200,"message":""}`)
-	wantDoor(t, s.do(t, "GET", "/tinyid/id/nextIdSimple?"+tinyidTest, ""), 200, javaText, `200002`) // nobody's range is drawn from
+	// a range of its own
+	wantDoor(t, s.do(t, "GET", "/tinyid/id/nextIdSimple?"+tinyidTest, ""), 200, javaText, `200002`)
 
 	// A stripe: the client begins at currentId + delta and ends at maxId; ids are congruent to the
 	// remainder.

@@ -42,7 +42,8 @@ func (s *service) workerRound(t *testing.T) {
 	if renewed.NotAfter.Before(lease.NotAfter) {
 		t.Errorf("PUT /worker/round/0: got a window until %v, want it to end no earlier than before, at %v", renewed.NotAfter, lease.NotAfter)
 	}
-	checkProblem(t, s.do(t, "PUT", "/worker/round/0", `{"ttl_ms":7200000}`, mine), wire.LayoutMismatch) // the ttl is the pool's
+	// the ttl is the pool's
+	checkProblem(t, s.do(t, "PUT", "/worker/round/0", `{"ttl_ms":7200000}`, mine), wire.LayoutMismatch)
 	slot := must[wire.WorkerRing](t, s, 200, "GET", "/worker/round?n=1", "").Slots[0]
 	expect.Equal(t, "GET /worker/round?n=1: slot", slot, wire.WorkerSlot{WorkerID: 0, State: "held", Holder: "orders-0", Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: renewed.NotAfter})
 	for range 2 { // a repeat is harmless

@@ -91,7 +91,7 @@ func TestHoldersOutliveTheLossOfTheirPool(t *testing.T) {
 	}
 }
 
-// Whoever could not renew before the quarantine's end has lost its id.
+// A holder that could not renew before the quarantine's end has lost its id.
 func TestHolderThatDoesNotTellInTimeLosesItsID(t *testing.T) {
 	inBubble(t, func(t *testing.T, p pools) {
 		silent := p.acquire(t, "p", of(1))

@@ -185,7 +185,7 @@ func TestHoldersOfAClusterDependOnTheirShardOnly(t *testing.T) {
 			break
 		}
 	}
-	for _, node := range cluster.Nodes() { // whoever depends on another shard is not to notice
+	for _, node := range cluster.Nodes() { // another shard is not to notice
 		if err := node.Client().ConfigSet(t.Context(), "cluster-node-timeout", "120000").Err(); err != nil {
 			t.Fatalf("CONFIG SET cluster-node-timeout: %v", err)
 		}

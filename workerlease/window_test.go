@@ -41,7 +41,7 @@ func TestLeaseEndsWithItsWindowAndIsNeverRevived(t *testing.T) {
 			t.Errorf("at its end it is %s", got)
 		}
 		for range 3 {
-			p.wantLost(t, "p", lease.WorkerID, lease.Token) // although nobody has taken the slot
+			p.wantLost(t, "p", lease.WorkerID, lease.Token) // although the slot was not taken
 			time.Sleep(time.Hour)
 		}
 	})

@@ -184,7 +184,7 @@ func (r Request) check(layout snowflake.Layout) error {
 // present second would lie in none.
 func ShortestTTL(layout snowflake.Layout) time.Duration { return max(MinTTL, 3*layout.Unit) }
 
-// Lease is a granted worker id. It is a value: whoever has its Token holds the lease.
+// Lease is a granted worker id. It is a value: the caller that has its Token holds the lease.
 type Lease = holder.Lease
 
 // Acquire leases a worker id. The errors: an *Exhausted, a *Quarantined, an *OtherPool, a

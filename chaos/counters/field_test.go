@@ -101,7 +101,7 @@ func (f *field) addresses() (all []string) {
 	return all
 }
 
-// as speaks to a server as the processes do, whoever else is cut off.
+// as speaks to a server as the processes do, whatever else is cut off.
 func (f *field) as(server *redistest.Server, do func(ctx context.Context, client *redis.Client) error) error {
 	user, password, _ := strings.Cut(login, ":")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: password, MaxRetries: -1})

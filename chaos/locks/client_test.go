@@ -242,7 +242,7 @@ func (c *client) keep(ctx context.Context, held holding) {
 		c.end(c.number, "released", at, now())
 	case c.locks.lost(err):
 		c.end(c.number, "lost", at, now())
-	default: // it was given back, or ends by itself: nobody knows when
+	default: // it was given back, or ends by itself, at an unknown time
 		c.end(c.number, "unknown", at, never)
 	}
 }

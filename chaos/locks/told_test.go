@@ -47,8 +47,8 @@ func (s *tolds) String() string {
 	return fmt.Sprintf("%d trials: in %d of them two believed to hold, for %v in all; told %v before the next grant at least", s.trials, s.twice, s.both, s.nearest)
 }
 
-// add takes a trial in: when one was seen to know that it is over, when he was last seen to believe
-// that he holds, and when the next one got it.
+// add takes a trial in: when a holder was seen to know that its lock is over, when it was last seen
+// to count on it, and when the next one got it.
 func (s *tolds) add(told, believed, got int64) {
 	s.Lock()
 	defer s.Unlock()
@@ -94,7 +94,7 @@ func (s *tolds) sometimes(t *testing.T) {
 	}
 }
 
-// A holder's link is cut, whenever and however: he is told before the next one holds.
+// A holder's link is cut, whenever and however: it is told before the next one holds.
 func TestHolderIsToldBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -26,7 +26,7 @@ type field struct {
 	processes []*process
 	finished  map[string]bool // that have ended in order
 	started   int
-	lost      int // Takes of a tag whose answer nobody may have got
+	lost      int // Takes of a tag whose answer may be lost
 }
 
 // store is a server that ids come from.

@@ -50,7 +50,8 @@ func TestNoIDIsHandedOutTwiceWhateverIsKilled(t *testing.T) {
 			switch {
 			case found.faulty():
 				t.Errorf("%v\n%s", found, found.samples())
-			case f.role == "leaf" && found.gaps > f.lost: // in a row of its own a tag has no others than these
+			// in a row of its own a tag has no others than these
+			case f.role == "leaf" && found.gaps > f.lost:
 				t.Errorf("%v, where no more than %d Takes were cut off", found, f.lost)
 			case found.ids < 1000:
 				t.Errorf("%v: too few to say anything", found)

@@ -38,7 +38,7 @@ type part struct {
 	turn  func(l *load)
 }
 
-// bad are clients as nobody wants them.
+// bad are clients that misbehave.
 var bad = []part{
 	{"unused connection, kept for a while", 300, 0, (*load).idle},
 	{"connection without a word", 50, 0, (*load).silent},

@@ -50,7 +50,7 @@ func (p *process) look() (figures, error) {
 	return f, nil
 }
 
-// goroutines asks the process for the figure that nobody sees from outside.
+// goroutines asks the process for the figure that cannot be seen from outside.
 func (p *process) goroutines() int {
 	request, err := http.NewRequest(http.MethodGet, p.metrics, nil)
 	if err != nil {

@@ -156,7 +156,7 @@ func changed(result sql.Result, err error) (bool, error) {
 	return rows > 0, err
 }
 
-// newID returns a name that nobody can guess, such as pay_4GX….
+// newID returns a name that cannot be guessed, such as pay_4GX….
 func newID(prefix string) string { return prefix + rand.Text() }
 
 // moment is the time in a ledger's row.

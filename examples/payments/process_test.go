@@ -175,7 +175,7 @@ func (p *process) ask(method, path, body string, headers ...string) answer {
 	return a
 }
 
-// settled asks until nobody is at work on the operation any more, and Redis is there.
+// settled asks until no attempt is under way any more, and Redis is there.
 func (p *process) settled(path, body string, headers ...string) (a answer) {
 	p.t.Helper()
 	expect.Eventually(p.t, "the operation is settled", func() bool {

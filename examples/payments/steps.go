@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// step is a point of a charge at which the tests, and whoever wants to see it, let the process die.
+// step is a point of a charge at which the tests, and a curious reader, let the process die.
 type step string
 
 const (

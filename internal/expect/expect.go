@@ -1,5 +1,5 @@
 // Package expect compares what a test got with what it wanted. A failure says what was asked,
-// what came and what was wanted, so that nobody has to open the test to understand it.
+// what came and what was wanted, so that it is understood without the test.
 package expect
 
 import (

@@ -108,7 +108,7 @@ func (a *answer) linger(c *conn) {
 	a.body.abandon() // net/http reads on before it closes the connection
 }
 
-// answers has a request answered without waiting for a body that nobody reads, and counts the
+// answers has a request answered without waiting for a body that is not read, and counts the
 // memory that it takes.
 func (d *Door) answers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

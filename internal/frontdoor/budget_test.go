@@ -67,7 +67,7 @@ func TestHeadersInFlightAreBounded(t *testing.T) {
 	h.holds(0)
 }
 
-// Whoever does not take its answer while there is no memory for it loses it.
+// A client that does not take its answer while there is no memory for it loses it.
 func TestAnswersThatAreNotTakenAreBounded(t *testing.T) {
 	answer := bytes.Repeat([]byte("a"), 1<<20)
 	h := openHandler(t, frontdoor.Config{MaxBytes: 1 << 19}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -84,7 +84,7 @@ type Door struct {
 	bytes atomic.Int64 // in flight
 }
 
-// New returns a door that nobody has come through.
+// New returns a door without connections.
 func New(config Config) *Door {
 	return &Door{config: config.withDefaults(), inside: map[net.Conn]*visit{}, bodies: map[*body]struct{}{}, unsent: map[*answer]struct{}{}, addresses: map[netip.Prefix]int{}}
 }

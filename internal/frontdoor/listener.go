@@ -65,7 +65,7 @@ func (d *Door) welcome(conn net.Conn) bool {
 	return d.config.MaxPerAddress == 0 || d.addresses[addressOf(conn)] < d.config.MaxPerAddress
 }
 
-// addressOf is where a connection comes from: one host, or one network of IPv6, since whoever has
+// addressOf is where a connection comes from: one host, or one network of IPv6, since the owner of
 // one has all of its addresses.
 func addressOf(conn net.Conn) netip.Prefix {
 	from, err := netip.ParseAddrPort(conn.RemoteAddr().String())

@@ -47,9 +47,9 @@ func (o *Origins) Foreign(r *http.Request) bool {
 
 var noOrigins http.CrossOriginProtection
 
-// ForOperators has a handler for whoever runs the process refuse what a browser may have been made
-// to send: a request under a name that is none of hosts, or of a page of another origin. Nobody is
-// asked who they are there. Its answers are hardened.
+// ForOperators has a handler for the operator refuse what a browser may have been made
+// to send: a request under a name that is none of hosts, or of a page of another origin. No key is
+// asked for there. Its answers are hardened.
 func ForOperators(hosts func() Hosts, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		Harden(w, r)
@@ -66,5 +66,5 @@ func ForOperators(hosts func() Hosts, next http.Handler) http.Handler {
 	})
 }
 
-// HostRule tells whoever was refused for their Host what to do.
+// HostRule says what to do to a caller that was refused for its Host.
 const HostRule = "this name is not one of the server's: it answers under its addresses, under localhost, and under the names of --allowed-hosts"

@@ -33,8 +33,9 @@ type Config struct {
 // Answer says whether the store answers and takes writes.
 type Answer struct {
 	Incarnation string // of the store, if it works
-	Class       string // why it does not work, in words that are the same for all stores; "" = it works
-	Reason      string // the same, with how many replicas have confirmed
+	// why it does not work, in words that are the same for all stores; "" = it works
+	Class  string
+	Reason string // the same, with how many replicas have confirmed
 }
 
 // Checker looks at a store. It is safe for concurrent use.

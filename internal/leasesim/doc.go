@@ -11,7 +11,7 @@
 //   - Fences grow: a grant that was made later has a larger one, in the whole pool.
 //   - A stamp is not ahead of the truth by more than S/2 and the generator's lead, and not behind
 //     it by more than TTL + S.
-//   - Nobody counts on a lease more than S after the worker id was granted to another one.
+//   - No client counts on a lease more than S after the worker id was granted to another one.
 //   - While one server serves all the time, no renewal in time is refused, and slots rest for the
 //     cool-down.
 //

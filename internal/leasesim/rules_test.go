@@ -91,8 +91,9 @@ const (
 	cooling      // the pool has a cool-down
 	coarse       // a timestamp of an id stands for a long time
 	twoTTLs      // half of the clients ask for another TTL
-	defaultTTLs  // clients ask for no TTL, and half of them would give a new pool a shorter one than it had
-	shapes       // the pool has another shape than the default
+	// clients ask for no TTL, and half of them would give a new pool a shorter one than it had
+	defaultTTLs
+	shapes // the pool has another shape than the default
 	// processes are killed and begin again under their name, some while another of that name lives.
 	twins
 	classes

@@ -30,12 +30,12 @@ var mutations = []mutation{
 	{"longestTTL", longestTTL, "the longest TTL is the longest that is allowed", "the one that is known of, or asked for", flush | pauses | churn | defaultTTLs, 4, false, repeat},
 	{"renewalNotices", renewalNotices, "renewals notice loss, too", "only acquires do", staleFailover | restartOld | serverClocks | everyday | suspends, 1, true, repeat},
 	{"replidMarker", replidMarker, "the marker is the replication id", "the process's run_id", thereAndBack | staleFailover | everyday, 4, false, repeat},
-	{"countedRecords", countedRecords, "a wrong number of records is a loss", "nobody counts", deleteRecord | churn, 4, false, repeat},
+	{"countedRecords", countedRecords, "a wrong number of records is a loss", "it is not counted", deleteRecord | churn, 4, false, repeat},
 	{"unknownIsLost", unknownIsLost, "an unknown pool is a lost one", "a new one (`--new-pools trust`)", flush | churn, 4, false, repeat},
 	{"declareKept", declareKept, "declaring a pool new changes nothing where there is one", "it ends the quarantine", staleFailover | declare | churn, 4, false, repeat},
-	{"proofNonce", proofNonce, "a renewal is for the nonce in the record", "whoever names the slot renews", flush | everyday, 4, false, repeat},
+	{"proofNonce", proofNonce, "a renewal is for the nonce in the record", "the name of the slot is enough", flush | everyday, 4, false, repeat},
 	{"proofBegin", proofBegin, "and for the begin in the record", "the nonce is enough", everyday, 2, false, repeat},
-	{"neverRevived", neverRevived, "an ended window is never renewed", "it is while nobody took the slot", loss | everyday | suspends, 4, false, repeat},
+	{"neverRevived", neverRevived, "an ended window is never renewed", "it is while the slot is not taken", loss | everyday | suspends, 4, false, repeat},
 	{"aliveSkew", aliveSkew, "in quarantine a renewal needs a window that is open for S more", "one that is open", staleFailover | restartOld | serverClocks | everyday | suspends, 1, true, repeat},
 	{"restoreProof", restoreProof, "a vanished record is restored while its confirmed window is open", "whenever its holder asks", flush | everyday, 4, false, repeat},
 	{"restoreSkew", restoreSkew, "and for S more", "no longer than that", restartEmpty | everyday | suspends, 1, false, repeat},
@@ -61,8 +61,8 @@ var mutations = []mutation{
 	{"coolDown", coolDown, "a slot rests behind its window", "the longest free is granted", cooling | churn, 4, false, warm},
 	{"clocksAgree", clocksAgree, "A2: servers' clocks are within S/2 of one time base", "within a TTL", flush | serverClocks | churn, 4, false, repeat},
 	{"alike", alike, "A3: all clients of a pool allow one longest TTL", "half of them a shorter one, and all state is lost", flush | churn | pauses, 4, false, repeat},
-	{"handsOff", handsOff, "A4: nobody edits a pool", "a record is deleted and the count put right", deleteRecord | churn, 4, false, repeat},
-	{"declaredUnused", declaredUnused, "A5: a pool is declared new only while nobody uses it", "after a loss as well", flush | declare | churn, 4, false, repeat},
+	{"handsOff", handsOff, "A4: no operator edits a pool", "a record is deleted and the count put right", deleteRecord | churn, 4, false, repeat},
+	{"declaredUnused", declaredUnused, "A5: a pool is declared new only while it is not in use", "after a loss as well", flush | declare | churn, 4, false, repeat},
 }
 
 // rulesNamed reads names as -remove has them.

@@ -93,7 +93,7 @@ func Start(t testing.TB, kind Kind) *Server {
 	return s
 }
 
-// Launch runs a private server for several tests. Whoever launches it ends it.
+// Launch runs a private server for several tests. The caller ends it.
 func Launch(kind Kind) (*Server, error) {
 	s := &Server{kind: kind}
 	if err := s.start(); err != nil {

@@ -40,7 +40,7 @@ type Config struct {
 	Sample *float64
 	// Known reports whether the caller of a request, by its context, is one whose decision to keep
 	// a trace is followed, unless Sample is 0. That of all others counts as far as Sample allows.
-	// nil = nobody is.
+	// nil = no caller is.
 	Known   func(context.Context) bool
 	Service string // the name under which the traces appear, unless the environment has another
 	Version string
@@ -106,7 +106,7 @@ func Open(ctx context.Context, config Config) (*Traces, error) {
 }
 
 // Tracer makes spans; nil if there are no traces.
-func (t *Traces) Tracer() trace.Tracer { //nolint:ireturn // the tracer is the SDK's, and whoever uses it must not know that
+func (t *Traces) Tracer() trace.Tracer { //nolint:ireturn // the tracer is the SDK's, which callers must not know
 	if t == nil {
 		return nil
 	}

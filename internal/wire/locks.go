@@ -4,12 +4,13 @@ import "time"
 
 // LockRequest is the body of POST /lock/{name}; all of it is optional.
 type LockRequest struct {
-	TTL     *int64 `json:"ttl_ms"`
-	Wait    *int64 `json:"wait_ms"`
-	Owner   string `json:"owner"`   // for people
-	Mode    string `json:"mode"`    // exclusive, shared or permits
-	Permits *int64 `json:"permits"` // how many there are: with more than one, as many may hold at once
-	Take    *int64 `json:"take"`    // how many of them this request takes
+	TTL   *int64 `json:"ttl_ms"`
+	Wait  *int64 `json:"wait_ms"`
+	Owner string `json:"owner"` // for people
+	Mode  string `json:"mode"`  // exclusive, shared or permits
+	// how many there are: with more than one, as many may hold at once
+	Permits *int64 `json:"permits"`
+	Take    *int64 `json:"take"` // how many of them this request takes
 }
 
 // LockGranted answers POST /lock/{name}.
@@ -47,13 +48,15 @@ type LockBroken struct {
 // Lock is who holds a lock and who waits for it: it answers GET /lock/{name}, and is a part of
 // Locks.
 type Lock struct {
-	Name       string       `json:"name"`
-	Mode       string       `json:"mode,omitempty"`    // exclusive, shared or permits; none if nobody holds it
-	Permits    int          `json:"permits,omitempty"` // how many there are, with mode permits
-	Fence      int64        `json:"fence,omitempty"`   // of the last grant that is remembered
-	Holders    []LockHolder `json:"holders"`           // the one with the smallest fence first
-	Waiting    int          `json:"waiting"`           // how many wait
-	Queue      []LockWaiter `json:"queue,omitempty"`   // the first hundred of them, in order; not in Locks
+	Name string `json:"name"`
+	// exclusive, shared or permits; none if it is free
+	Mode    string       `json:"mode,omitempty"`
+	Permits int          `json:"permits,omitempty"` // how many there are, with mode permits
+	Fence   int64        `json:"fence,omitempty"`   // of the last grant that is remembered
+	Holders []LockHolder `json:"holders"`           // the one with the smallest fence first
+	Waiting int          `json:"waiting"`           // how many wait
+	// the first hundred of them, in order; not in Locks
+	Queue      []LockWaiter `json:"queue,omitempty"`
 	ServerTime time.Time    `json:"server_time"`
 }
 

@@ -51,25 +51,28 @@ type Answer struct {
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers"`
 	Body    []byte            `json:"body_base64"`
-	NotKept bool              `json:"body_not_kept,omitempty"` // the body was too large to keep, and is not there
+	// the body was too large to keep, and is not there
+	NotKept bool `json:"body_not_kept,omitempty"`
 }
 
 // Operation is what an operator may know of an operation: it answers GET /operation/{operation},
 // and is a part of Operations. It holds no token and no key.
 type Operation struct {
-	Operation  string    `json:"operation"` // its name, which handlers get as well
-	State      string    `json:"state"`     // issued, claimed, completed or in-doubt
-	Route      string    `json:"route,omitempty"`
-	Since      time.Time `json:"since,omitzero"`       // since when it is in doubt
-	RanFor     *int64    `json:"ran_for_ms,omitempty"` // of one in doubt: from its attempt's claim to the end of the lease
+	Operation string    `json:"operation"` // its name, which handlers get as well
+	State     string    `json:"state"`     // issued, claimed, completed or in-doubt
+	Route     string    `json:"route,omitempty"`
+	Since     time.Time `json:"since,omitzero"` // since when it is in doubt
+	// of one in doubt: from its attempt's claim to the end of the lease
+	RanFor     *int64    `json:"ran_for_ms,omitempty"`
 	Attempts   int       `json:"attempts"`
 	Fence      int64     `json:"fence"`                // of the newest attempt, as all that follows
 	RequestID  string    `json:"request_id,omitempty"` // under which the service's log has it
 	Policy     string    `json:"policy,omitempty"`
 	Began      time.Time `json:"began,omitzero"`
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
-	ExpiresAt  time.Time `json:"expires_at"`         // when the record goes
-	Decision   string    `json:"decision,omitempty"` // of an operator, the last one: completed, not-begun or refused
+	ExpiresAt  time.Time `json:"expires_at"` // when the record goes
+	// of an operator, the last one: completed, not-begun or refused
+	Decision string `json:"decision,omitempty"`
 }
 
 // Operations answers GET /token?state=in-doubt.
@@ -80,8 +83,9 @@ type Operations struct {
 
 // Settlement is the body of POST /operation/{operation}/settle.
 type Settlement struct {
-	Outcome string            `json:"outcome"`               // completed, not-begun or refused
-	Status  int               `json:"status,omitempty"`      // of the answer, with completed, as what follows
+	Outcome string `json:"outcome"` // completed, not-begun or refused
+	// of the answer, with completed, as what follows
+	Status  int               `json:"status,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`     //
 	Body    []byte            `json:"body_base64,omitempty"` //
 	Reason  string            `json:"reason,omitempty"`      // kept in the event feed and the log
@@ -127,7 +131,8 @@ type CounterRequest struct {
 // Counters answers GET /counter.
 type Counters struct {
 	Counters []ListedCounter `json:"counters"`
-	Next     string          `json:"next,omitempty"` // the cursor of the next page; none if this is the last
+	// the cursor of the next page; none if this is the last
+	Next string `json:"next,omitempty"`
 }
 
 // ListedCounter is one of a list.
@@ -193,14 +198,15 @@ type WorkerRenewed struct {
 // WorkerPool is what a pool is: it answers PUT /worker/{pool}, and is a part of WorkerRing and
 // WorkerPools.
 type WorkerPool struct {
-	Pool        string    `json:"pool"`
-	Layout      string    `json:"layout"`
-	Epoch       time.Time `json:"epoch"`
-	Datacenter  int       `json:"datacenter"`
-	Size        int       `json:"size"` // slots of the ring
-	Used        int       `json:"used"` // slots that were leased at least once
-	TTL         int64     `json:"ttl_ms"`
-	Quarantined int64     `json:"quarantined_ms,omitempty"` // nothing is granted for that long, since state may have been lost
+	Pool       string    `json:"pool"`
+	Layout     string    `json:"layout"`
+	Epoch      time.Time `json:"epoch"`
+	Datacenter int       `json:"datacenter"`
+	Size       int       `json:"size"` // slots of the ring
+	Used       int       `json:"used"` // slots that were leased at least once
+	TTL        int64     `json:"ttl_ms"`
+	// nothing is granted for that long, since state may have been lost
+	Quarantined int64 `json:"quarantined_ms,omitempty"`
 }
 
 // WorkerPools answers GET /worker.
@@ -287,7 +293,8 @@ type Payment struct {
 
 // Ledger answers GET /payments.
 type Ledger struct {
-	Total    int       `json:"total"` // charges in the ledger; the newest of them follow, oldest first
+	// charges in the ledger; the newest of them follow, oldest first
+	Total    int       `json:"total"`
 	Payments []Payment `json:"payments"`
 }
 
@@ -297,7 +304,8 @@ type Readiness struct {
 	Store       string `json:"store"` // embedded, standalone, sentinel or cluster
 	Ack         int    `json:"ack"`
 	Incarnation string `json:"incarnation,omitempty"` // for those who may read
-	Reason      string `json:"reason,omitempty"`      // why it is not ready; for those who may read with figures
+	// why it is not ready; for those who may read with figures
+	Reason string `json:"reason,omitempty"`
 
 	// WorkerIDs counts the worker ids that this server stamps with itself. One that is waited for
 	// makes the server unready only where its pool is configured and another process has one.
@@ -330,16 +338,20 @@ type Policies struct {
 
 // RoutePolicy is what a client may know of a guarded route.
 type RoutePolicy struct {
-	Route       string   `json:"route"`
-	Headers     []string `json:"headers"`   // one of them belongs in the request
-	UniqueBy    []string `json:"unique_by"` // what makes a key one of its own: the same key elsewhere is another operation
-	Required    bool     `json:"required"`
-	Policy      string   `json:"policy"`
-	Lease       int64    `json:"lease_ms"`
-	Retention   int64    `json:"retention_ms"`
-	Fingerprint []string `json:"fingerprint"`    // what has to be the same for two requests to be the same
-	Keep        []string `json:"keep,omitempty"` // statuses whose answers are kept; none = all but 401, 403, 407 and 429
-	MaxBody     int64    `json:"max_body_bytes"`
-	MaxWait     int64    `json:"max_wait_ms"`     // how long a request with Prefer: wait=n may wait
-	Scope       string   `json:"scope,omitempty"` // tokens that were issued for another scope are refused
+	Route   string   `json:"route"`
+	Headers []string `json:"headers"` // one of them belongs in the request
+	// what makes a key one of its own: the same key elsewhere is another operation
+	UniqueBy  []string `json:"unique_by"`
+	Required  bool     `json:"required"`
+	Policy    string   `json:"policy"`
+	Lease     int64    `json:"lease_ms"`
+	Retention int64    `json:"retention_ms"`
+	// what has to be the same for two requests to be the same
+	Fingerprint []string `json:"fingerprint"`
+	// statuses whose answers are kept; none = all but 401, 403, 407 and 429
+	Keep    []string `json:"keep,omitempty"`
+	MaxBody int64    `json:"max_body_bytes"`
+	MaxWait int64    `json:"max_wait_ms"` // how long a request with Prefer: wait=n may wait
+	// tokens that were issued for another scope are refused
+	Scope string `json:"scope,omitempty"`
 }

@@ -115,8 +115,10 @@ type Problem struct {
 	Field     string `json:"field,omitempty"` // the part of the request that is wrong
 	See       string `json:"see,omitempty"`   // where to read on: a route's policy, a token's state
 
-	Since     time.Time `json:"since,omitzero"`      // since when a lock is held, or an operation is in doubt
-	Operation string    `json:"operation,omitempty"` // the name of an operation in doubt, by which an operator finds it
+	// since when a lock is held, or an operation is in doubt
+	Since time.Time `json:"since,omitzero"`
+	// the name of an operation in doubt, by which an operator finds it
+	Operation string `json:"operation,omitempty"`
 
 	RetryAfter time.Duration `json:"-"` // 0 = not known
 }

@@ -105,7 +105,7 @@ func (h *Holder) begin(lease Lease, layout snowflake.Layout, sent, wall time.Tim
 	return nil
 }
 
-// farewell is how long the giving back of a grant that nobody waits for may take.
+// farewell is how long the giving back of a grant without a waiting caller may take.
 const farewell = time.Second
 
 // giveBack releases a grant with which nothing was stamped.

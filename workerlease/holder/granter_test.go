@@ -68,7 +68,7 @@ type released struct {
 
 func (g *granter) now() time.Time { return time.Now().Add(g.ahead).Round(0).Truncate(time.Millisecond) }
 
-// travel waits as long as a message takes, or less if nobody waits for it any more.
+// travel waits as long as a message takes, or less if it is not waited for any more.
 func (g *granter) travel(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Lease is a granted worker id. It is a value: whoever has its Token holds the lease.
+// Lease is a granted worker id. It is a value: the caller that has its Token holds the lease.
 type Lease struct {
 	Pool       string
 	WorkerID   int

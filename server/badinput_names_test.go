@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// the clock, and what is told by two clocks
+// moving are the server's clock, and what is told by two clocks.
 var moving = regexp.MustCompile(`"(server_time|expires_at)":"[^"]*"`)
 
 // badName is what cannot be a name, as it stands in a path.

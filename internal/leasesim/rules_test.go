@@ -91,7 +91,7 @@ const (
 	cooling      // the pool has a cool-down
 	coarse       // a timestamp of an id stands for a long time
 	twoTTLs      // half of the clients ask for another TTL
-	// clients ask for no TTL, and half of them would give a new pool a shorter one than it had
+	// clients ask for no TTL, and half of them would give a new pool a shorter one than it had.
 	defaultTTLs
 	shapes // the pool has another shape than the default
 	// processes are killed and begin again under their name, some while another of that name lives.

@@ -85,6 +85,9 @@ type guard struct {
 
 	terminal terminal
 
+	line  *bufio.Reader    // the lifeline
+	early []syscall.Signal // what it said before the command began
+
 	group   int                 // of the command
 	orders  chan syscall.Signal // from the lifeline; closed at its end
 	halted  chan syscall.Signal // what has stopped the command's process group for a while
@@ -124,6 +127,9 @@ func (g *guard) run(args []string) error {
 
 // begin starts the command, unless its time is over.
 func (g *guard) begin(args []string) error {
+	if err := g.catchUp(); err != nil {
+		return err
+	}
 	if g.isDue() {
 		return errors.New("the window ended before the command began")
 	}
@@ -148,20 +154,54 @@ func (g *guard) begin(args []string) error {
 	return nil
 }
 
-// listen reads the lifeline.
-func (g *guard) listen() {
-	defer close(g.orders)
-	for line := bufio.NewScanner(os.NewFile(lifeline, "lifeline")); line.Scan(); {
-		end, moved := strings.CutPrefix(line.Text(), movedEnd)
-		number, err := strconv.ParseInt(end, 10, 64)
-		switch {
-		case err != nil:
-		case moved:
-			g.end.Store(int64(time.Duration(number) * time.Millisecond))
-		default:
-			g.orders <- syscall.Signal(number)
+// catchUp reads the lifeline where the window seems over: on a busy machine its end may have moved
+// while this process began.
+func (g *guard) catchUp() error {
+	if err := syscall.SetNonblock(lifeline, true); err != nil {
+		return err
+	}
+	file := os.NewFile(lifeline, "lifeline")
+	g.line = bufio.NewReader(file)
+	if err := file.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		return err
+	}
+	for g.isDue() {
+		text, err := g.line.ReadString('\n')
+		if err != nil {
+			break // said nothing more: listen finds an end of the lifeline again
+		}
+		if order, ok := g.heed(text); ok {
+			g.early = append(g.early, order)
 		}
 	}
+	return file.SetReadDeadline(time.Time{})
+}
+
+// listen reads the lifeline to its end.
+func (g *guard) listen() {
+	defer close(g.orders)
+	for _, order := range g.early {
+		g.orders <- order
+	}
+	for {
+		text, err := g.line.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if order, ok := g.heed(text); ok {
+			g.orders <- order
+		}
+	}
+}
+
+// heed takes a line of the lifeline: a new end of the window, or a signal for the command.
+func (g *guard) heed(line string) (order syscall.Signal, ok bool) {
+	end, moved := strings.CutPrefix(strings.TrimSuffix(line, "\n"), movedEnd)
+	number, err := strconv.ParseInt(end, 10, 64)
+	if err == nil && moved {
+		g.end.Store(int64(time.Duration(number) * time.Millisecond))
+	}
+	return syscall.Signal(number), err == nil && !moved
 }
 
 // movedEnd begins a line of the lifeline that has a window's new end.

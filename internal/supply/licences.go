@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/licensecheck"
 )
@@ -156,21 +157,40 @@ func (h *held) check() error {
 // page is the list for people.
 func page(all []held) string {
 	var b strings.Builder
-	b.WriteString("# Licences\n\nThe modules whose code is in the binary `coatcheck`, as it is built for Linux, beside Go's standard library (BSD-3-Clause) and this repository itself (Apache-2.0). ")
-	b.WriteString("`make licences` writes this page, and a test fails where a module is missing, or has a licence that is not one of " + strings.Join(allowed, ", "))
-	b.WriteString(" and is not excepted below. What is only in tests, benchmarks, examples and tools is not in the binary, and not here.\n\n")
-	b.WriteString("Most of these licences want their text to go along with a binary: `make release` writes all of them into `bin/licences.txt`.\n\n| module | version | licence |\n|---|---|---|\n")
+	b.WriteString("# Licences\n\n" + wrapped("The modules whose code is in the binary `coatcheck`, as it is built for Linux, beside Go's standard library (BSD-3-Clause) and this repository itself (Apache-2.0). "+
+		"`make licences` writes this page, and a test fails where a module is missing, or has a licence that is not one of "+strings.Join(allowed, ", ")+
+		" and is not excepted below. What is only in tests, benchmarks, examples and tools is not in the binary, and not here.", "") + "\n\n")
+	b.WriteString(wrapped("Most of these licences want their text to go along with a binary: `make release` writes all of them into `bin/licences.txt`.", "") + "\n\n| module | version | licence |\n|---|---|---|\n")
 	for _, one := range all {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", one.path, one.version, strings.Join(one.licences, ", "))
 	}
 	b.WriteString("\n## Exceptions\n")
 	for _, one := range all {
 		if e, ok := excepted[one.path]; ok {
-			fmt.Fprintf(&b, "\n- %s: %s", one.path, e.why)
+			b.WriteString("\n" + wrapped("- "+one.path+": "+e.why, "  "))
 		}
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// wrapped breaks a text into lines of at most 100 characters, as all documents have them. Lines
+// after the first are indented.
+func wrapped(text, indent string) string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line+" "+word) > 100:
+			lines = append(lines, line)
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	return strings.Join(append(lines, line), "\n")
 }
 
 func writeLicences(ctx context.Context, root, file string) error {

@@ -1,0 +1,28 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+)
+
+// A lease can have been renewed several times before a busy machine lets the guard begin.
+func TestCommandBeginsInAWindowThatMovedWhileItsGuardBegan(t *testing.T) {
+	expect.Eventually(t, "the guard hears of the new end in time, and its command begins", func() bool {
+		g, err := startGuard([]string{"true"}, os.Environ(), "", sinceBoot(), allowance{time.Second, time.Second})
+		if err != nil {
+			t.Fatalf("starting a guard: %v", err)
+		}
+		defer g.stop()
+		if err := g.move(sinceBoot() + time.Hour); err != nil {
+			t.Fatalf("moving the window's end: %v", err)
+		}
+		first := <-g.reports
+		<-g.ended
+		return first.Group != 0
+	})
+}

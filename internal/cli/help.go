@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -72,14 +73,19 @@ func newGroup() *pflag.FlagSet {
 	return group
 }
 
+// addGroupedFlags makes groupedFlags known to cobra, which has one table of functions for all
+// programs of a process.
+var addGroupedFlags = sync.OnceFunc(func() { cobra.AddTemplateFunc("groupedFlags", groupedFlags) })
+
 // groupFlags has help write flags under headings: cobra's template with that one change.
 func groupFlags(root *cobra.Command) {
-	cobra.AddTemplateFunc("groupedFlags", groupedFlags)
+	addGroupedFlags()
 	template := root.UsageTemplate()
 	root.SetUsageTemplate(strings.ReplaceAll(template, ".LocalFlags.FlagUsages", "groupedFlags .LocalFlags"))
 }
 
-// completeChoices has the shell offer the values of flags that have a fixed list of them.
+// completeChoices has the shell offer the values of flags that have a fixed list of them. cobra
+// keeps what is registered for as long as the process lives, so that is done where the shell asks.
 func completeChoices(command *cobra.Command) {
 	command.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		if value, ok := flag.Value.(*flagValue); ok && value.setting.choices != nil {

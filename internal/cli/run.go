@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -61,6 +62,9 @@ func Main() (code int) {
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
 	root := p.command()
+	if len(args) > 0 && slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, args[0]) {
+		completeChoices(root)
+	}
 	root.SetArgs(withOperationLast(root, args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -104,7 +108,6 @@ func (p *program) command() *cobra.Command {
 	grouped(root, "Configure and look:", p.configCommand(), p.keyCommand(), p.doctorCommand(), p.benchCommand())
 	root.AddCommand(p.guardCommand(), p.versionCommand())
 	groupFlags(root)
-	completeChoices(root)
 	return root
 }
 

@@ -1,0 +1,88 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// readReports reads a guard's reports until it ends.
+func readReports(from io.Reader, tell func(report)) {
+	for lines := json.NewDecoder(from); ; {
+		var r report
+		if err := lines.Decode(&r); err != nil {
+			return
+		}
+		tell(r)
+	}
+}
+
+// startGuard starts the guard of a command, whose window ends then.
+func startGuard(args []string, env []string, file windowFile, end time.Duration, a allowance) (*guarded, error) {
+	path, err := self()
+	if err != nil {
+		return nil, err
+	}
+	line, order, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	told, out, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, line.Close(), order.Close())
+	}
+	argv := append([]string{"coatcheck", "guard", "--end", end.String(), "--file", string(file), "--grace", a.grace.String(), "--margin", a.margin.String(), "--"}, args...)
+	process, err := os.StartProcess(path, argv, &os.ProcAttr{
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, line, out}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err = errors.Join(err, line.Close(), out.Close()); err != nil {
+		return nil, errors.Join(fmt.Errorf("the command's guard: %w", err), order.Close(), told.Close())
+	}
+	g := &guarded{process: process, order: order, reports: make(chan report, 2), ended: make(chan struct{})}
+	go g.await(told)
+	return g, nil
+}
+
+// guarded is a command under a guard, as who started it sees it.
+type guarded struct {
+	process *os.Process // the guard
+	order   *os.File    // its lifeline
+	reports chan report
+	ended   chan struct{} // closed when the guard has ended, and its reports are read
+}
+
+func (g *guarded) await(told *os.File) {
+	readReports(told, func(r report) { g.reports <- r })
+	_ = told.Close()
+	_, _ = g.process.Wait() // its reports have said all; without them it was killed
+	close(g.ended)
+}
+
+// pass hands a signal on to the command.
+func (g *guarded) pass(s os.Signal) {
+	_ = g.say(fmt.Sprintf("%d\n", s)) // the guard may have ended
+}
+
+// move has the window end at another time.
+func (g *guarded) move(end time.Duration) error {
+	return g.say(fmt.Sprintf(movedEnd+"%d\n", end.Milliseconds()))
+}
+
+// say writes a line to the guard, whole or not at all.
+func (g *guarded) say(line string) error {
+	// a guard that is stopped reads nothing
+	if err := g.order.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		return err
+	}
+	_, err := g.order.WriteString(line)
+	return err
+}
+
+// stop has the command stopped.
+func (g *guarded) stop() { _ = g.order.Close() }

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/idempotency/echov4"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -106,20 +107,6 @@ func guardWithCoatcheck(ctx context.Context, redisURL string) (guard, error) {
 		return guard{}, err
 	}
 	tokens := idempotency.New(store, idempotency.Config{})
-	middleware := tokens.Middleware(idempotency.Route{Name: "POST /pay"})
-	wrapped := func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			outer := c.Response()
-			defer c.SetResponse(outer)
-			middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				c.SetRequest(r)
-				c.SetResponse(echo.NewResponse(w, c.Echo()))
-				if err := next(c); err != nil {
-					c.Error(err)
-				}
-			})).ServeHTTP(outer, c.Request())
-			return nil
-		}
-	}
+	wrapped := echov4.Wrap(tokens.Middleware(idempotency.Route{Name: "POST /pay"}))
 	return guard{middleware: wrapped, close: func() error { return errors.Join(tokens.Close(ctx), store.Close()) }}, nil
 }

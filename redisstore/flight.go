@@ -83,7 +83,7 @@ func (f *flight) board() bool {
 	return true
 }
 
-// send runs a batch in one pipeline, with one WAIT behind it if its calls ask for acknowledgement,
+// send runs a batch in one pipeline, with one WAIT after it if its calls ask for acknowledgement,
 // and tells each call what became of it.
 func (f *flight) send() {
 	now := time.Now()
@@ -145,7 +145,7 @@ func (f *flight) asked(ctx context.Context, batch []*job) *redis.StringCmd {
 	return life
 }
 
-// marks are what the calls of a flight have to find behind them. There are few different ones: one,
+// marks are what the calls of a flight have to find after them. There are few different ones: one,
 // except in a cluster.
 type marks struct {
 	read  map[string]*redis.StringCmd // by key
@@ -154,7 +154,7 @@ type marks struct {
 	found bool                        // whether it was there
 }
 
-// add has a mark read behind the commands, once for all calls that have it.
+// add has a mark read after the commands, once for all calls that have it.
 func (m *marks) add(ctx context.Context, mark Mark, reads []redis.Cmder) []redis.Cmder {
 	if mark.Key == "" || mark.Key == m.key || m.read[mark.Key] != nil {
 		return reads

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -21,6 +22,8 @@ type Script struct {
 	SHA    string // SHA-1 of Source in hex, as EVALSHA takes it
 	// the header says "Effect none": running it again, or not knowing whether it ran, harms nothing
 	Reads bool
+
+	trusting *Script // see Trusting; nil: it is the same
 }
 
 // The operations. Each file's header says what its script decides, its KEYS and ARGV, its replies
@@ -81,9 +84,19 @@ var (
 // From here on: …` names come in its place: a server spends no time on what only such requests need
 // that get there. A missing file is a programmer's mistake and panics at start-up.
 func load(name string) *Script {
+	text := read(name + ".lua")
+	script := assemble(name, text, parts)
+	if trusting := assemble(name, text, trustingParts); trusting.SHA != script.SHA {
+		script.trusting = trusting
+	}
+	return script
+}
+
+// assemble puts a script together with its library parts.
+func assemble(name, text string, parts func(names string) string) *Script {
 	var before, body strings.Builder
 	reads := false
-	for line := range strings.Lines(read(name + ".lua")) {
+	for line := range strings.Lines(text) {
 		text := strings.TrimSuffix(line, "\n")
 		if uses, is := strings.CutPrefix(text, "-- Uses "); is && before.Len() == 0 && strings.TrimSpace(uses) != "none" {
 			before.WriteString(parts(uses))
@@ -96,6 +109,16 @@ func load(name string) *Script {
 	}
 	source := before.String() + body.String()
 	return &Script{Name: name, Source: source, SHA: hash(source), Reads: reads}
+}
+
+// Trusting returns the script as a store runs it that trusts restarts: state that is there counts
+// as complete, also under another incarnation of the server (lib/trusted). It is the script itself
+// if that does not ask for the incarnation.
+func (s *Script) Trusting() *Script {
+	if s.trusting == nil {
+		return s
+	}
+	return s.trusting
 }
 
 // Names lists all operations, by the names of their files, in the order of the alphabet.
@@ -112,13 +135,22 @@ func Names() (names []string) {
 	return names
 }
 
-// parts are the texts of library parts, one behind the other.
+// parts are the texts of library parts, one after the other.
 func parts(names string) string {
 	var texts strings.Builder
 	for name := range strings.FieldsSeq(names) {
 		texts.WriteString(read("lib/" + name + ".lua"))
 	}
 	return texts.String()
+}
+
+// trustingParts are these parts as a store has them that trusts restarts.
+func trustingParts(names string) string {
+	fields := strings.Fields(names)
+	if at := slices.Index(fields, "incarnation"); at >= 0 {
+		fields = slices.Insert(fields, at+1, "trusted")
+	}
+	return parts(strings.Join(fields, " "))
 }
 
 func hash(source string) string {
@@ -133,7 +165,11 @@ func hash(source string) string {
 // ends both.
 func (s *Script) Behind(text string, keys, own, args int) *Script {
 	source := fmt.Sprintf("ARGV[%d] = ", own+1) + "(function(KEYS, ARGV)\n" + text + "\nend)({" + elements("KEYS", 0, keys) + "}, {" + elements("ARGV", own, args) + "})\n" + s.Source
-	return &Script{Name: s.Name, Source: source, SHA: hash(source)}
+	chained := &Script{Name: s.Name, Source: source, SHA: hash(source)}
+	if s.trusting != nil {
+		chained.trusting = s.trusting.Behind(text, keys, own, args)
+	}
+	return chained
 }
 
 // elements names n elements of a table behind the first few, separated by commas.

@@ -39,7 +39,7 @@ local function acquire_plain()
   local head, record = found[1], found[2]
   local layout, epoch, datacenter, bits, ttl, records, next_id, at, fence, behind, life, quarantine, longest =
     string.match(head, '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) ()(%d+)() (%S+) (%d+) (%d+)$')
-  if life ~= incarnation() or redis.call('HLEN', key) ~= records + 1 or tonumber(quarantine) > now or layout == '-' or (ARGV[6] ~= '' and ARGV[6] ~= layout)
+  if life ~= incarnation(life) or redis.call('HLEN', key) ~= records + 1 or tonumber(quarantine) > now or layout == '-' or (ARGV[6] ~= '' and ARGV[6] ~= layout)
     or (ARGV[7] ~= '' and ARGV[7] ~= epoch) or (ARGV[8] ~= '' and ARGV[8] ~= datacenter) or (ARGV[9] ~= '' and ARGV[9] ~= ttl)
     or (ARGV[15] ~= '0' and (ARGV[15] ~= longest or tonumber(ttl) > tonumber(longest))) then
     return nil

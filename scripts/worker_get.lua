@@ -14,7 +14,7 @@ local wait = math.max(pool.quarantine - now, 0)
 if pool.layout == '' and wait == 0 then
   return {'unknown'}
 end
-if not complete or pool.incarnation ~= incarnation() then
+if not complete or pool.incarnation ~= incarnation(pool.incarnation) then
   wait = math.max(wait, pool.ttl, pool.longest)
 end
 if pool.layout == '' then

@@ -27,7 +27,7 @@ local function renew_plain()
     return nil
   end
   local ttl, records, life, quarantine = string.match(head, '^%S+ %S+ %S+ %d+ (%d+) (%d+) %d+ %d+ (%S+) (%d+) %d+$')
-  if life ~= incarnation() or redis.call('HLEN', key) ~= records + 1 or tonumber(quarantine) > now or (ARGV[4] ~= '' and ARGV[4] ~= ttl) then
+  if life ~= incarnation(life) or redis.call('HLEN', key) ~= records + 1 or tonumber(quarantine) > now or (ARGV[4] ~= '' and ARGV[4] ~= ttl) then
     return nil
   end
   local till, rest = string.match(record, '^(%d+)( %d+ h .*)$', #grant + 1)

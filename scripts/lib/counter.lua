@@ -8,9 +8,8 @@
 -- that value yet, since INCRBY would go on from it while others may report more). ends: when the
 -- counter expires, in milliseconds, if it got a TTL after others may have used it without one.
 local function read_era(marker, known, span)
-  local id = incarnation()
   local noted, era, till, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
-  local changed = false
+  local id, changed = incarnation(noted), false
   if not era then
     changed, noted, till, first = true, id, 0, known == '' and '1' or '0'
   elseif noted ~= id then
@@ -46,7 +45,7 @@ end
 -- the process knows, '' for any.
 local function in_order(record, marker, known)
   local noted, era, _, first = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+) (%d+) ([01])$')
-  return noted == incarnation() and (known == '' or era == known) and (first == '1' or era == read_record(record))
+  return noted == incarnation(noted) and (known == '' or era == known) and (first == '1' or era == read_record(record))
 end
 
 -- live_for sets a key's TTL. The embedded store has none below 100 ms.

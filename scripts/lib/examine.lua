@@ -12,7 +12,7 @@ end
 -- returns nothing, and writes nothing, if neither the caller nor the pool has a ttl.
 local function examine(key, index, names, ttl, longest, skew, trust)
   local pool, complete, unknown = read_pool(key)
-  local life, before = incarnation(), math.max(pool.ttl, pool.longest)
+  local life, before = incarnation(pool.incarnation), math.max(pool.ttl, pool.longest)
   local told = pool.layout ~= '' and pool.ttl or math.max(pool.ttl, ttl or 0)
   local window = math.max(told, pool.longest, longest)
   local same = complete and pool.incarnation == life

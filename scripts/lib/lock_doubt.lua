@@ -6,8 +6,8 @@ local function in_doubt(marker, span)
   if span == 0 then
     return 0
   end
-  local current = incarnation()
   local noted, till = string.match(redis.call('GET', marker) or '', '^(%S+) (%d+)$')
+  local current = incarnation(noted)
   if noted ~= current then
     till = integer(now + span)
     redis.call('SET', marker, current .. ' ' .. till)

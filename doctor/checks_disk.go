@@ -53,6 +53,26 @@ func appendfsync(_ *exam, s *redisstore.Inspected) verdict {
 	return v
 }
 
+// restarts judges whether this server keeps what a store that trusts restarts takes for granted.
+func restarts(x *exam, s *redisstore.Inspected) verdict {
+	if x.Restarts != redisstore.TrustRestarts {
+		return verdict{}
+	}
+	const risk = "--restarts trust takes old state for the latest one: ids, values and fences are handed out twice"
+	heirs := x.heirsOf(s)
+	switch {
+	case s.Info["aof_enabled"] == "0":
+		return critical("--restarts trust, and appendonly no", "after a restart "+risk, "appendonly yes and appendfsync always in redis.conf, or --restarts wait")
+	case s.Config["appendfsync"] != "" && s.Config["appendfsync"] != "always":
+		return critical("--restarts trust, and appendfsync "+s.Config["appendfsync"], "after a loss of power "+risk, "CONFIG SET appendfsync always, and the same in redis.conf, or --restarts wait")
+	case s.Master && heirs > x.Ack:
+		return critical(fmt.Sprintf("--restarts trust, and --ack %d of %d replicas that can become master", x.Ack, heirs), "after a failover "+risk, fmt.Sprintf("--ack %d, or --restarts wait", heirs))
+	case s.Info["aof_enabled"] == "" || s.Config["appendfsync"] == "":
+		return warning("--restarts trust; whether each write is on disk before it is confirmed cannot be seen", "if it is not, "+risk, "ask the operator of this Redis for appendfsync always, or --restarts wait")
+	}
+	return fine("--restarts trust, and appendfsync always")
+}
+
 func diskErrors(_ *exam, s *redisstore.Inspected) verdict {
 	for _, name := range []string{"aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"} {
 		if s.Info[name] == "err" {

@@ -54,6 +54,8 @@ type Finding struct {
 // zero value of each field but Ack means the default beside it.
 type Settings struct {
 	Ack int // replicas that have to confirm each write
+	// what the store takes a restart for; "" = redisstore.WaitAfterRestart
+	Restarts redisstore.Restarts
 	// how far the clocks of two servers that can be master may differ; 0 = 1 s
 	ClockSkew    time.Duration
 	StoreTimeout time.Duration // how long a call may take; 0 = 1 s
@@ -167,6 +169,7 @@ var checks = []check{
 
 	{id: "persistence", server: persistence},
 	{id: "appendfsync", server: appendfsync},
+	{id: "restarts", server: restarts},
 	{id: "disk-errors", server: diskErrors},
 	{id: "eviction", server: eviction},
 	{id: "memory", server: memory},

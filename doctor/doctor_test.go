@@ -72,6 +72,14 @@ func onMaster(change func(s *redisstore.Inspected)) func(*redisstore.Inspection,
 	return func(facts *redisstore.Inspection, _ *Settings) { change(&facts.Servers[0]) }
 }
 
+// trusting changes the master of a store that trusts restarts.
+func trusting(change func(s *redisstore.Inspected)) func(*redisstore.Inspection, *Settings) {
+	return func(facts *redisstore.Inspection, settings *Settings) {
+		settings.Restarts = redisstore.TrustRestarts
+		change(&facts.Servers[0])
+	}
+}
+
 func onReplica(change func(s *redisstore.Inspected)) func(*redisstore.Inspection, *Settings) {
 	return func(facts *redisstore.Inspection, _ *Settings) { change(&facts.Servers[1]) }
 }
@@ -141,6 +149,13 @@ var symptoms = []symptom{
 	{"appendfsync", "rewritten", Warning, onMaster(func(s *redisstore.Inspected) {
 		s.Config["appendfsync"], s.Config["no-appendfsync-on-rewrite"] = "everysec", "yes"
 	})},
+	{"restarts", "and appendonly no", Critical, trusting(info("aof_enabled", "0"))},
+	{"restarts", "and appendfsync everysec", Critical, trusting(setTo("appendfsync", "everysec"))},
+	{"restarts", "cannot be seen", Warning, trusting(func(s *redisstore.Inspected) { delete(s.Config, "appendfsync") })},
+	{"restarts", "--ack 1 of 2 replicas", Critical, trusting(func(s *redisstore.Inspected) {
+		s.Replicas = append(s.Replicas, redisstore.InspectedReplica{Addr: "10.0.0.3:6379", State: "online"})
+	})},
+	{"restarts", "and appendfsync always", OK, trusting(func(*redisstore.Inspected) {})},
 	{"disk-errors", "err", Critical, onMaster(info("aof_last_write_status", "err"))},
 	{"eviction", "allkeys-lru", Critical, onMaster(info("maxmemory_policy", "allkeys-lru"))},
 	{"eviction", "no limit", Warning, onMaster(func(s *redisstore.Inspected) { s.Info["maxmemory_policy"], s.Info["maxmemory"] = "volatile-ttl", "0" })},

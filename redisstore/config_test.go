@@ -48,6 +48,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		{"the longest times", Config{URL: "redis://h", Timeout: time.Minute, AckTimeout: time.Minute - 1}, nil},
 		{"a prefix", Config{Prefix: "team-a.B_7:~@"}, nil},
 		{"a long prefix", Config{Prefix: long}, nil},
+		{"trusted restarts", Config{URL: "redis://h", Restarts: TrustRestarts}, nil},
 		{"embedded with a directory", Config{URL: "embedded:", DataDir: "/var/lib/x", MaxKeys: 5}, nil},
 
 		{"a wrong URL", Config{URL: "redis://"}, []string{"host is empty"}},
@@ -65,6 +66,8 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		{"ack timeout below a millisecond", Config{URL: "redis://h", AckTimeout: time.Millisecond - 1}, []string{"ack timeout"}},
 		{"ack timeout as long as the timeout", Config{URL: "redis://h", AckTimeout: time.Second}, []string{"ack timeout"}},
 		{"ack on the embedded store", Config{URL: "embedded:", Ack: 1}, []string{"embedded store has no replicas"}},
+		{"restarts of another kind", Config{URL: "redis://h", Restarts: "hope"}, []string{`restarts "hope": wait or trust`}},
+		{"trusted restarts of the embedded store", Config{URL: "embedded:", Restarts: TrustRestarts}, []string{"knows by itself"}},
 		{"a directory for a server", Config{URL: "redis://h", DataDir: "/x"}, []string{"data directory"}},
 		{"a directory for a cluster", Config{URL: "redis+cluster://h", DataDir: "/x"}, []string{"data directory"}},
 		{"all at once", Config{URL: "redis+cluster://h/main", DataDir: "/x", Prefix: "{", Ack: -1, Timeout: time.Hour, AckTimeout: 2 * time.Hour},

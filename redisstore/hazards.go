@@ -32,7 +32,7 @@ func (s *Store) Hazards(ctx context.Context) ([]Hazard, error) {
 	var mu sync.Mutex
 	var all []Hazard
 	err := s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error {
-		found, err := hazards(ctx, node)
+		found, err := hazards(ctx, node, s.restarts)
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, found...)
@@ -45,7 +45,7 @@ func (s *Store) Hazards(ctx context.Context) ([]Hazard, error) {
 	return all, nil
 }
 
-func hazards(ctx context.Context, node *redis.Client) ([]Hazard, error) {
+func hazards(ctx context.Context, node *redis.Client, restarts Restarts) ([]Hazard, error) {
 	text, err := node.Info(ctx).Result()
 	if err != nil {
 		return nil, err
@@ -65,6 +65,11 @@ func hazards(ctx context.Context, node *redis.Client) ([]Hazard, error) {
 		rule, told := save["save"]
 		note(err == nil && told && rule == "", "keeps nothing on disk: a restart loses all state", "appendonly yes")
 		note(err == nil && rule != "", "writes to disk from time to time only: a restart loses what came since", "appendonly yes")
+	} else if restarts == TrustRestarts {
+		fsync, err := node.ConfigGet(ctx, "appendfsync").Result()
+		rule := fsync["appendfsync"]
+		note(err == nil && rule != "" && rule != "always",
+			"restarts are trusted, and a machine that loses power loses what was not on its disk yet (appendfsync "+rule+"): ids and values can be handed out twice", "appendfsync always")
 	}
 	return found, nil
 }

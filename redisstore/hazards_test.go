@@ -7,6 +7,8 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Each row is how a server was started, and what can be lost by it.
@@ -35,6 +37,20 @@ func TestHazardsTellWhatARedisCanLose(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestHazardsOfTrustedRestartsAreWritesThatAreNotOnDisk(t *testing.T) {
+	t.Parallel()
+	for rule, hazards := range map[string]int{"always": 0, "everysec": 1, "no": 1} {
+		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", rule)
+		store := storetest.Open(t, redisstore.Config{URL: server.URL(), Restarts: redisstore.TrustRestarts})
+		found, err := store.Hazards(t.Context())
+		expect.Error(t, "Hazards", err, nil)
+		expect.MustEqual(t, fmt.Sprintf("number of hazards with appendfsync %s, which are %q", rule, found), len(found), hazards)
+		if hazards > 0 && (!strings.Contains(found[0].Risk, "restarts are trusted") || found[0].Fix != "appendfsync always") {
+			t.Errorf("with appendfsync %s: %+v, want the risk of trusted restarts and what ends it", rule, found[0])
+		}
 	}
 }
 

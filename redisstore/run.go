@@ -50,6 +50,9 @@ func (s *Store) trip(script *scripts.Script, keys []string, args, more []any) *t
 		t.job = job{call: &t.call, landed: make(chan struct{}, 1)}
 		t.call.job = &t.job
 	}
+	if s.restarts == TrustRestarts {
+		script = script.Trusting()
+	}
 	c := &t.call
 	c.script, c.ack, c.ackTimeout, c.deadline = script, s.ack, s.ackTimeout, time.Now().Add(s.timeout)
 	if script.Reads {

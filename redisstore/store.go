@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -59,6 +60,7 @@ type Config struct {
 	// how long a write waits for them, at most; 0 = half a second, or half of Timeout if that is
 	// less
 	AckTimeout time.Duration
+	Restarts   Restarts // what a restart or a failover of Redis is taken for; "" = WaitAfterRestart
 	// how long a call may take in all, the acknowledgement included; 0 = DefaultTimeout, embedded:
 	// EmbeddedTimeout
 	Timeout time.Duration
@@ -82,6 +84,7 @@ type Store struct {
 	prefix     string
 	ack        int
 	ackTimeout time.Duration
+	restarts   Restarts
 	timeout    time.Duration
 	observers  observers
 }
@@ -115,7 +118,7 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 func (c Config) store(mode Mode, address string) *Store {
 	return &Store{
 		combiners: newCombiners(), mode: mode, address: address, prefix: c.Prefix,
-		ack: c.Ack, ackTimeout: c.AckTimeout, timeout: c.Timeout, observers: slices.Clone(c.Observers),
+		ack: c.Ack, ackTimeout: c.AckTimeout, restarts: c.Restarts, timeout: c.Timeout, observers: slices.Clone(c.Observers),
 	}
 }
 
@@ -123,6 +126,7 @@ func (c Config) withDefaults() Config {
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
 	}
+	c.Restarts = cmp.Or(c.Restarts, WaitAfterRestart)
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 		if c.URL == "" || strings.HasPrefix(c.URL, "embedded:") {
@@ -164,6 +168,8 @@ func (c Config) check(mode Mode) error {
 	fault(c.Ack < 0 || c.Ack > 100, "ack %d: 0 to 100 replicas", c.Ack)
 	fault(c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute, "timeout %v: 10ms to 1m", c.Timeout)
 	fault(c.AckTimeout < time.Millisecond || c.AckTimeout >= c.Timeout, "ack timeout %v: at least 1ms, and less than the timeout of %v", c.AckTimeout, c.Timeout)
+	fault(c.Restarts != WaitAfterRestart && c.Restarts != TrustRestarts, "restarts %q: %s or %s", c.Restarts, WaitAfterRestart, TrustRestarts)
+	fault(mode == Embedded && c.Restarts == TrustRestarts, "restarts %q: the embedded store knows by itself whether it lost anything; give the URL of a Redis", c.Restarts)
 	fault(mode == Embedded && c.Ack > 0, "ack %d: the embedded store has no replicas; give the URL of a Redis that has", c.Ack)
 	fault(mode != "" && mode != Embedded && c.DataDir != "", "data directory: only the embedded store keeps its data itself; a Redis is told in its own configuration")
 	return errors.Join(faults...)

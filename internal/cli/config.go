@@ -76,7 +76,7 @@ func (p *program) configCheck(*layers) error {
 // store is the part of the configuration that package redisstore takes.
 func (c *config) store() redisstore.Config {
 	return redisstore.Config{
-		URL: c.redis, Prefix: c.prefix, Ack: int(c.ack), Timeout: c.storeTimeout, DataDir: c.dataDir, MaxKeys: int(c.maxKeys), MaxBytes: c.maxBytes,
+		URL: c.redis, Prefix: c.prefix, Ack: int(c.ack), Restarts: redisstore.Restarts(c.restarts), Timeout: c.storeTimeout, DataDir: c.dataDir, MaxKeys: int(c.maxKeys), MaxBytes: c.maxBytes,
 	}
 }
 

@@ -60,7 +60,7 @@ func (p *program) doctorCommand() *cobra.Command {
 
 // settings are what the findings are held against.
 func (e *examination) settings() doctor.Settings {
-	return doctor.Settings{Ack: int(e.config.ack), ClockSkew: e.config.clockSkew, StoreTimeout: cmp.Or(e.config.storeTimeout, redisstore.DefaultTimeout), WorkerTTL: e.workerTTL}
+	return doctor.Settings{Ack: int(e.config.ack), Restarts: redisstore.Restarts(e.config.restarts), ClockSkew: e.config.clockSkew, StoreTimeout: cmp.Or(e.config.storeTimeout, redisstore.DefaultTimeout), WorkerTTL: e.workerTTL}
 }
 
 // examined answers `doctor --json`.

@@ -60,7 +60,7 @@ func gatewaySettings(c *gatewayConfig) []*setting {
 
 // shared picks what the gateway has in common with the service.
 func shared(c *config) []*setting {
-	common := []string{"redis", "ack", "data-dir", "max-keys", "max-bytes", "prefix", "store-timeout", "quota-operations", "quota-bytes", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
+	common := []string{"redis", "ack", "restarts", "data-dir", "max-keys", "max-bytes", "prefix", "store-timeout", "quota-operations", "quota-bytes", "token-keys", "answer-keys", "drain-delay", "stop-timeout", "idle-timeout", "max-connections", "max-connections-per-address", "max-bytes-in-flight", "trace-endpoint", "trace-sample", "access-log", "audit-log", "log-format", "log-level"}
 	return slices.DeleteFunc(settings(c), func(s *setting) bool { return !slices.Contains(common, s.name) })
 }
 

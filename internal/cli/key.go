@@ -41,7 +41,7 @@ func bindKeys(flags *pflag.FlagSet, own ...*setting) *keyStore {
 		case s.name == "redis":
 			s.help = "the Redis that keys are kept in, for services with --access-store: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
 			own = append(own, s)
-		case slices.Contains([]string{"access", "ack", "prefix", "store-timeout"}, s.name):
+		case slices.Contains([]string{"access", "ack", "restarts", "prefix", "store-timeout"}, s.name):
 			own = append(own, s)
 		default:
 			rest = append(rest, s)

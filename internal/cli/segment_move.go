@@ -65,7 +65,7 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 // storeSettings are those of the service that say how its store is used.
 func storeSettings(c *config) (own []*setting) {
 	for _, setting := range settings(c) {
-		if slices.Contains([]string{"prefix", "ack", "store-timeout"}, setting.name) {
+		if slices.Contains([]string{"prefix", "ack", "restarts", "store-timeout"}, setting.name) {
 			own = append(own, setting)
 		}
 	}

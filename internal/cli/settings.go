@@ -28,6 +28,7 @@ type config struct {
 	dev            bool
 	console        string
 	ack            int64
+	restarts       string
 	dataDir        string
 	prefix         string
 	maxKeys        int64
@@ -156,6 +157,7 @@ func redisSettings(c *config) []*setting {
 	return in("Store",
 		storeURL(text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.redis)),
 		number("ack", "0", 0, 100, "replicas", "replicas that must confirm every write before it counts", &c.ack),
+		choice("restarts", string(redisstore.WaitAfterRestart), []string{string(redisstore.WaitAfterRestart), string(redisstore.TrustRestarts)}, "a restart or a failover of Redis: wait, since it may have lost what it had confirmed, or trust that it has all of it. Trust needs appendfsync always, --ack of all replicas, and no start from a copy or a backup while processes of the old one live; alike in all that use a prefix", &c.restarts),
 		text("prefix", "coatcheck:", "text", "before every key in Redis", &c.prefix),
 		optional(span("store-timeout", unsaid, 10*time.Millisecond, time.Minute, fmt.Sprintf("how long one call to the store may take; empty: %v, on the embedded store %v", redisstore.DefaultTimeout, redisstore.EmbeddedTimeout), &c.storeTimeout)),
 		text("data-dir", "", "directory", "embedded store: where it keeps its data; empty keeps nothing", &c.dataDir),

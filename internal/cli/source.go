@@ -26,7 +26,7 @@ func bindStraight(flags *pflag.FlagSet, also []string, own []*setting) *source {
 	for _, setting := range own {
 		mine[setting.name] = true
 	}
-	also = append([]string{"redis", "ack", "prefix", "store-timeout"}, also...)
+	also = append([]string{"redis", "ack", "restarts", "prefix", "store-timeout"}, also...)
 	var rest []*setting
 	for _, setting := range settings(&s.config) {
 		switch {

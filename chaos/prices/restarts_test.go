@@ -19,6 +19,7 @@ type scene struct {
 	t       *testing.T
 	program string
 	redis   *redistest.Server
+	flags   []string // of the service
 	service *service
 	ended   time.Time // of the last service that was stopped
 }
@@ -27,7 +28,7 @@ type scene struct {
 func (s *scene) start() { s.startAs(name) }
 
 func (s *scene) startAs(identity string) {
-	s.service = serve(s.t, s.program, "--redis", s.redis.URL(), "--identity", identity)
+	s.service = serve(s.t, s.program, append([]string{"--redis", s.redis.URL(), "--identity", identity}, s.flags...)...)
 }
 
 // stop ends the service in order.
@@ -42,6 +43,13 @@ func (s *scene) again() {
 	s.start()
 }
 
+// restartBoth restarts Redis while no service runs.
+func (s *scene) restartBoth() {
+	s.stop()
+	s.redis.Restart()
+	s.start()
+}
+
 // restart is a row of the table of restarts and losses.
 type restart struct {
 	name   string
@@ -49,6 +57,7 @@ type restart struct {
 	quick  bool // it is measured beside other tests, too
 	fresh  bool // nothing was there before
 	idle   bool // the service has stamped nothing with its lease
+	trust  bool // the service trusts restarts, which needs appendfsync always
 	strike func(s *scene)
 
 	// sinceEnd counts from the end of the old process, since the wait does so, and a slow start of
@@ -74,11 +83,12 @@ var restarts = []restart{
 		s.redis.Kill()
 		s.redis.Restart()
 	}},
-	{name: "Redis and the service restart in order, at once", redis: true, strike: func(s *scene) {
-		s.stop()
+	{name: "Redis is killed, and starts again, the service goes on, `--restarts trust`", redis: true, trust: true, strike: func(s *scene) {
+		s.redis.Kill()
 		s.redis.Restart()
-		s.start()
 	}},
+	{name: "Redis and the service restart in order, at once", redis: true, strike: (*scene).restartBoth},
+	{name: "Redis and the service restart in order, at once, `--restarts trust`", redis: true, trust: true, quick: true, strike: (*scene).restartBoth},
 	{name: "Redis and the service stop in order, and start 45 s later", redis: true, strike: func(s *scene) {
 		s.stop()
 		s.redis.Stop()
@@ -112,7 +122,7 @@ func TestPricesOfRestarts(t *testing.T) {
 	t.Run("rows", func(t *testing.T) {
 		for _, row := range restarts {
 			for _, fsync := range []string{"everysec", "always"} {
-				if (!*all && !row.quick) || !wanted(row.name) || (fsync == "always" && !row.redis) {
+				if (!*all && !row.quick) || !wanted(row.name) || (fsync == "always" && !row.redis) || (fsync == "everysec" && row.trust) {
 					continue
 				}
 				t.Run(row.name+", "+fsync, func(t *testing.T) {
@@ -145,6 +155,9 @@ func (row restart) least(t *testing.T, program, fsync string) figure {
 // measure plays a row, and says what it came to.
 func (row restart) measure(t *testing.T, program, fsync string) figure {
 	s := &scene{t: t, program: program, redis: redistest.Start(t, "--appendonly", "yes", "--appendfsync", fsync)}
+	if row.trust {
+		s.flags = []string{"--restarts", "trust"}
+	}
 	if !row.fresh {
 		declare(t, program, "--redis", s.redis.URL())
 	}

@@ -33,7 +33,11 @@ func (s *sim) schedule(end int64) {
 		},
 		restartOld: func() {
 			s.tellf(-1, "server %d restarts from an old file", s.master.name)
-			s.master.restart(s.master.file)
+			s.master.restart(s.master.disk())
+		},
+		restartWhole: func() {
+			s.tellf(-1, "server %d restarts with all that it had", s.master.name)
+			s.master.restart(s.master.state)
 		},
 		declare: func() {
 			if s.master.state.fixed || !s.has(declaredUnused) {
@@ -97,7 +101,7 @@ func (s *sim) failover(heir *server, stale bool) {
 	if stale {
 		s.tellf(-1, "server %d restarts from an old file", heir.name)
 		heir.master = false
-		heir.restart(heir.file)
+		heir.restart(heir.disk())
 	}
 	s.after(s.upTo(100), func() {
 		if s.master == old && heir.up && heir.side == 0 {
@@ -114,7 +118,7 @@ func (s *sim) revive(v *server) {
 	s.tellf(-1, "server %d is back", v.name)
 	was := v.master
 	v.master = v == s.master && was
-	v.restart(v.file)
+	v.restart(v.disk())
 	if v != s.master {
 		v.attach(s.master)
 	}
@@ -128,7 +132,7 @@ func (s *sim) thereAndBack() {
 	}
 	if s.oneIn(2) && s.faulty(staleFailover) {
 		s.tellf(-1, "server %d restarts from an old file", b.name)
-		b.restart(b.file)
+		b.restart(b.disk())
 	}
 	a.master = false
 	s.promote(b)

@@ -10,12 +10,13 @@ import (
 )
 
 var (
-	rounds = flag.Int("rounds", usual, "how many seeds of mixed faults; of other tests accordingly more or fewer")
-	seed   = flag.Uint64("seed", 0, "the only seed for TestOne")
-	ring   = flag.Int("ring", maxSlots, "worker ids of the pool, for TestOne")
-	bursts = flag.Bool("bursts", false, "faults come close together, for TestOne")
-	remove = flag.String("remove", "", "the rules to remove, for TestOne: names of the README's table, with commas between")
-	faults = flag.String("faults", "all", "the classes of faults, for TestOne: names of the README's table, with commas between")
+	rounds  = flag.Int("rounds", usual, "how many seeds of mixed faults; of other tests accordingly more or fewer")
+	seed    = flag.Uint64("seed", 0, "the only seed for TestOne")
+	ring    = flag.Int("ring", maxSlots, "worker ids of the pool, for TestOne")
+	durable = flag.Bool("durable", false, "whatever a server has is on its disk at once, for TestOne")
+	bursts  = flag.Bool("bursts", false, "faults come close together, for TestOne")
+	remove  = flag.String("remove", "", "the rules to remove, for TestOne: names of the README's table, with commas between")
+	faults  = flag.String("faults", "all", "the classes of faults, for TestOne: names of the README's table, with commas between")
 )
 
 const (
@@ -44,6 +45,9 @@ func (c config) rerun() string {
 	command := fmt.Sprintf("go test ./internal/leasesim -run TestOne -seed %d -ring %d -faults '%v'", c.seed, c.ring, c.faults)
 	if c.bursts {
 		command += " -bursts"
+	}
+	if c.durable {
+		command += " -durable"
 	}
 	if c.removed != 0 {
 		command += fmt.Sprintf(" -remove %v", c.removed)
@@ -126,6 +130,19 @@ func TestClientsThatAskForTwoTTLs(t *testing.T) {
 	})
 }
 
+// TestTrustedRestartsHoldWhereNoneLosesAnything trusts restarts where every server has all that it
+// confirmed on its disk, under all faults.
+func TestTrustedRestartsHoldWhereNoneLosesAnything(t *testing.T) {
+	t.Parallel()
+	holds(t, scaled(20), func(seed uint64) config {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		return config{
+			seed: seed, faults: class(rnd.Uint64())&everyFault | restartWhole, removed: restartDoubted, durable: true,
+			ring: []int{1, 4, maxSlots}[rnd.IntN(3)], bursts: rnd.IntN(2) == 0,
+		}
+	})
+}
+
 // TestOne runs one seed, as a failure's command has it, and tells its history.
 func TestOne(t *testing.T) {
 	removed, err := rulesNamed(*remove)
@@ -136,7 +153,7 @@ func TestOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := config{seed: max(*seed, 1), faults: classes, removed: removed, ring: *ring, bursts: *bursts, length: length, trace: -1}
+	c := config{seed: max(*seed, 1), faults: classes, removed: removed, ring: *ring, bursts: *bursts, durable: *durable, length: length, trace: -1}
 	if s := run(c); s.check.violation != "" {
 		t.Fatal(story(c, s))
 	}

@@ -57,6 +57,7 @@ const (
 	shapePinned
 	// an identity gets its worker id again only when its last window has ended.
 	identityEnded
+	restartDoubted // a pool that another incarnation has written may have lost something
 	clocksAgree    // assumption: servers' clocks are within S/2 of one time base
 	alike          // assumption: clients are configured with one longest TTL
 	declaredUnused // assumption: a pool is declared new only if it is not in use
@@ -96,6 +97,7 @@ const (
 	shapes // the pool has another shape than the default
 	// processes are killed and begin again under their name, some while another of that name lives.
 	twins
+	restartWhole // the master restarts with all that it had
 	classes
 )
 
@@ -108,4 +110,5 @@ const (
 var classNames = []string{
 	"lag", "failover", "staleFailover", "twice", "thereAndBack", "splitAlone", "splitWith", "flush", "deleteRecord", "restartEmpty", "restartOld", "declare",
 	"serverClocks", "clientClocks", "pauses", "suspends", "messages", "churn", "cooling", "coarse", "twoTTLs", "defaultTTLs", "shapes", "twins",
+	"restartWhole",
 }

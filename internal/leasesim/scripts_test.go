@@ -69,7 +69,7 @@ func (x *exec) examine(asked terms) {
 	}
 	p, n := &x.p, x.p.count()
 	complete := p.known && (p.records == n || !x.has(countedRecords))
-	same := complete && p.life == x.life()
+	same := complete && (p.life == x.life() || !x.has(restartDoubted))
 	before, told, allowed := max(p.ttl, p.longest), p.ttl, asked.longest
 	if !x.has(longestTTL) {
 		allowed = 0

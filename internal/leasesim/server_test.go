@@ -223,6 +223,14 @@ func (v *server) die() {
 	v.s.tellf(-1, "server %d dies", v.name)
 }
 
+// disk is what the server finds when it starts again.
+func (v *server) disk() pool {
+	if v.s.durable {
+		return v.state
+	}
+	return v.file
+}
+
 // restart begins another life with a state.
 func (v *server) restart(state pool) {
 	v.up = true

@@ -17,6 +17,7 @@ type config struct {
 	ring    int    // worker ids of the pool
 	length  int64  // of the run
 	bursts  bool   // faults come close together, and then none for a while
+	durable bool   // whatever a server has is on its disk at once, as with appendfsync always
 	trace   int    // the worker whose history is told, or -1
 }
 

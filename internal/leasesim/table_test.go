@@ -30,6 +30,7 @@ var mutations = []mutation{
 	{"longestTTL", longestTTL, "the longest TTL is the longest that is allowed", "the one that is known of, or asked for", flush | pauses | churn | defaultTTLs, 4, false, repeat},
 	{"renewalNotices", renewalNotices, "renewals notice loss, too", "only acquires do", staleFailover | restartOld | serverClocks | everyday | suspends, 1, true, repeat},
 	{"replidMarker", replidMarker, "the marker is the replication id", "the process's run_id", thereAndBack | staleFailover | everyday, 4, false, repeat},
+	{"restartDoubted", restartDoubted, "another incarnation may have lost something", "it has all that is there (`--restarts trust`)", restartOld | churn, 4, false, repeat},
 	{"countedRecords", countedRecords, "a wrong number of records is a loss", "it is not counted", deleteRecord | churn, 4, false, repeat},
 	{"unknownIsLost", unknownIsLost, "an unknown pool is a lost one", "a new one (`--new-pools trust`)", flush | churn, 4, false, repeat},
 	{"declareKept", declareKept, "declaring a pool new changes nothing where there is one", "it ends the quarantine", staleFailover | declare | churn, 4, false, repeat},

@@ -103,7 +103,7 @@ const (
 
 const (
 	everyFault = classes - 1 - twoTTLs
-	everyLoss  = failover | staleFailover | twice | thereAndBack | splitAlone | splitWith | flush | deleteRecord | restartEmpty | restartOld | declare
+	everyLoss  = failover | staleFailover | twice | thereAndBack | splitAlone | splitWith | flush | deleteRecord | restartEmpty | restartOld | restartWhole | declare
 	everyday   = pauses | messages | churn
 )
 

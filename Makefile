@@ -13,7 +13,7 @@ ARGS     ?=
 
 .DEFAULT_GOAL := help
 SHELL    := bash
-.PHONY: help run build test check check-modules test-busy test-go lint fmt browser fuzz chaos prices bench deps clean vuln licences sbom release release-check deploy-check
+.PHONY: help run build test check check-modules test-busy test-go lint fmt browser fuzz chaos prices bench deps clean vuln licences sbom release release-check workflows deploy-check
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,9 +27,13 @@ build: ## Build bin/coatcheck, static and without paths of this machine
 sbom: build ## Build, and write the bill of materials of the binary, bin/sbom.json (CycloneDX)
 	$(GO) run ./internal/supply sbom bin/coatcheck > bin/sbom.json
 
-release: sbom ## Build bin/coatcheck with what goes along: sbom.json, licences.txt, SHA256SUMS
-	$(GO) run ./internal/supply texts > bin/licences.txt
-	cd bin && sha256sum coatcheck sbom.json licences.txt > SHA256SUMS
+release: ## Build bin/release: an archive for each system with its licences, bills of materials, SHA256SUMS
+	rm -rf bin/release
+	$(GO) run ./internal/supply release bin/release
+
+# A module file of its own: its YAML library is another one than the linter's.
+workflows: ## Check the files under .github/workflows (actionlint; nothing of them is run)
+	$(GO) tool -modfile=tools/actionlint.mod actionlint
 
 release-check: ## Build twice from nothing, in two folders, and compare the bytes (a few minutes)
 	$(GO) run ./internal/supply reproduce

@@ -65,8 +65,8 @@ var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([-._].
 
 // licencesOf finds the licences of every module in the binary, and what may not be there. The list
 // is whole even if there is an error.
-func licencesOf(ctx context.Context, root string) ([]held, error) {
-	modules, err := modulesOf(ctx, root)
+func licencesOf(ctx context.Context, root string, t target) ([]held, error) {
+	modules, err := modulesOf(ctx, root, t)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func page(all []held) string {
 	b.WriteString("# Licences\n\n" + wrapped("The modules whose code is in the binary `coatcheck`, as it is built for Linux, beside Go's standard library (BSD-3-Clause) and this repository itself (Apache-2.0). "+
 		"`make licences` writes this page, and a test fails where a module is missing, or has a licence that is not one of "+strings.Join(allowed, ", ")+
 		" and is not excepted below. What is only in tests, benchmarks, examples and tools is not in the binary, and not here.", "") + "\n\n")
-	b.WriteString(wrapped("Most of these licences want their text to go along with a binary: `make release` writes all of them into `bin/licences.txt`.", "") + "\n\n| module | version | licence |\n|---|---|---|\n")
+	b.WriteString(wrapped("Most of these licences want their text to go along with a binary: `make release` writes all of them into each archive.", "") + "\n\n| module | version | licence |\n|---|---|---|\n")
 	for _, one := range all {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", one.path, one.version, strings.Join(one.licences, ", "))
 	}
@@ -194,7 +194,7 @@ func wrapped(text, indent string) string {
 }
 
 func writeLicences(ctx context.Context, root, file string) error {
-	all, faults := licencesOf(ctx, root)
+	all, faults := licencesOf(ctx, root, linux)
 	if len(all) == 0 {
 		return faults
 	}
@@ -202,8 +202,8 @@ func writeLicences(ctx context.Context, root, file string) error {
 }
 
 // printTexts prints the licences of all modules, and of Go itself.
-func printTexts(ctx context.Context, root string, out io.Writer) error {
-	all, err := licencesOf(ctx, root)
+func printTexts(ctx context.Context, root string, t target, out io.Writer) error {
+	all, err := licencesOf(ctx, root, t)
 	if err != nil {
 		return err
 	}

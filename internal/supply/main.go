@@ -4,6 +4,7 @@
 //	go run ./internal/supply texts > FILE        prints the texts of those licences, which go along with a binary
 //	go run ./internal/supply sbom BINARY > FILE  prints a bill of materials of a binary, as CycloneDX 1.6 in JSON
 //	go run ./internal/supply reproduce           builds twice, in two folders and without a cache, and compares the bytes
+//	go run ./internal/supply release FOLDER      builds for every system: archives, bills of materials, sums
 //
 // It is run in the root of the repository. The Makefile has a target for each.
 package main
@@ -28,18 +29,20 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("one of these belongs here: licences, texts, sbom BINARY, reproduce")
+var errUsage = errors.New("one of these belongs here: licences, texts, sbom BINARY, reproduce, release FOLDER")
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	switch {
 	case len(args) == 1 && args[0] == "licences":
 		return writeLicences(ctx, ".", licencesPage)
 	case len(args) == 1 && args[0] == "texts":
-		return printTexts(ctx, ".", out)
+		return printTexts(ctx, ".", linux, out)
 	case len(args) == 2 && args[0] == "sbom":
-		return printBill(ctx, args[1], out)
+		return printBill(ctx, ".", args[1], out)
 	case len(args) == 1 && args[0] == "reproduce":
 		return reproduce(ctx, ".", out)
+	case len(args) == 2 && args[0] == "release":
+		return release(ctx, ".", args[1], targets, out)
 	}
 	return errUsage
 }

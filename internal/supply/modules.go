@@ -34,11 +34,22 @@ type listed struct {
 	} `json:"module"`
 }
 
+// target is a system that the program is built for.
+type target struct{ os, arch string }
+
+// linux is the target of which docs/licences.md lists the modules.
+var linux = target{"linux", "amd64"}
+
+// environment is that of a go command that builds for the target.
+func (t target) environment() []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.os, "GOARCH="+t.arch)
+}
+
 // modulesOf lists the modules in the binary of the repository at root, but its own, as it is built
-// for Linux, in the order of their paths.
-func modulesOf(ctx context.Context, root string) ([]module, error) {
+// for a target, in the order of their paths.
+func modulesOf(ctx context.Context, root string, t target) ([]module, error) {
 	list := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Dir,Standard,Module", "./cmd/coatcheck")
-	list.Dir, list.Env = root, append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	list.Dir, list.Env = root, t.environment()
 	var complaint bytes.Buffer
 	list.Stderr = &complaint
 	out, err := list.Output()

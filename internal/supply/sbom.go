@@ -55,12 +55,12 @@ type dependency struct {
 
 // printBill prints the bill of a binary: what the Go tool wrote into it. Licences are those of the
 // modules that this repository uses now, where the version is the same.
-func printBill(ctx context.Context, binary string, out io.Writer) error {
+func printBill(ctx context.Context, root, binary string, out io.Writer) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return err
 	}
-	all, err := licencesOf(ctx, ".")
+	all, err := licencesOf(ctx, root, targetOf(info))
 	if err != nil {
 		return err
 	}
@@ -71,6 +71,20 @@ func printBill(ctx context.Context, binary string, out io.Writer) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(billOf(info, known))
+}
+
+// targetOf is what a binary was built for.
+func targetOf(info *debug.BuildInfo) target {
+	t := linux
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "GOOS":
+			t.os = setting.Value
+		case "GOARCH":
+			t.arch = setting.Value
+		}
+	}
+	return t
 }
 
 // billOf makes a bill of what is in a binary, with the licences of modules by path@version.

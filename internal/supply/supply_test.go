@@ -23,7 +23,7 @@ const root = "../.."
 // Every module in the binary is in docs/licences.md, with its version and a licence that may be
 // there.
 func TestListOfLicencesIsWhatTheBinaryHolds(t *testing.T) {
-	all, err := licencesOf(t.Context(), root)
+	all, err := licencesOf(t.Context(), root, linux)
 	if err != nil {
 		t.Error(err)
 	}
@@ -108,7 +108,7 @@ func TestModulesThatMayNotBeInTheBinaryAreFound(t *testing.T) {
 // Whatever has to go along with the binary is printed: the licence of each module, and Go's.
 func TestTextsOfAllLicencesArePrinted(t *testing.T) {
 	var texts bytes.Buffer
-	if err := printTexts(t.Context(), root, &texts); err != nil {
+	if err := printTexts(t.Context(), root, linux, &texts); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Go, its standard library", "github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0, licenses/ftl.txt", "github.com/redis/go-redis/v9"} {
@@ -158,14 +158,14 @@ func TestBillOfABinary(t *testing.T) {
 		t.Fatal("this test holds no build information")
 	}
 	var out bytes.Buffer
-	if err := printBill(t.Context(), os.Args[0], &out); err != nil {
+	if err := printBill(t.Context(), ".", os.Args[0], &out); err != nil {
 		t.Fatal(err)
 	}
 	var b bill
 	if err := json.Unmarshal(out.Bytes(), &b); err != nil || len(b.Components) != len(info.Deps)+1 || b.Components[0].Name != "stdlib" {
 		t.Errorf("%d components of %d modules and Go, %v", len(b.Components), len(info.Deps), err)
 	}
-	if err := printBill(t.Context(), "main.go", io.Discard); err == nil {
+	if err := printBill(t.Context(), root, "main.go", io.Discard); err == nil {
 		t.Error("a file that is no binary has a bill")
 	}
 }

@@ -33,13 +33,12 @@ type cost struct {
 	user, system time.Duration
 }
 
-func costOf(name string, state *os.ProcessState) cost {
-	return cost{name, state.UserTime(), state.SystemTime()}
+func (c cost) plus(other cost) cost {
+	return cost{c.name, c.user + other.user, c.system + other.system}
 }
 
-func (c *cost) add(other cost, times time.Duration) {
-	c.user += times * other.user
-	c.system += times * other.system
+func (c cost) minus(other cost) cost {
+	return cost{c.name, c.user - other.user, c.system - other.system}
 }
 
 func (c cost) String() string {
@@ -91,7 +90,7 @@ func (l *ledger) ended(state *os.ProcessState) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.whole.add(costOf("", state), 1)
+	l.whole = l.whole.plus(cost{user: state.UserTime(), system: state.SystemTime()})
 }
 
 // print prints the dearest packages, if there is more than one, and what else took time.
@@ -108,11 +107,11 @@ func (l *ledger) print(out io.Writer) error {
 	build.name = "compiling and linking"
 	fmt.Fprintln(out, "processor seconds, user + system:")
 	for i, each := range packages {
-		build.add(each, -1)
+		build = build.minus(each)
 		if i < dearest {
 			fmt.Fprintln(out, each)
 		} else {
-			others.add(each, 1)
+			others = others.plus(each)
 		}
 	}
 	l.whole.name = "in all"
@@ -156,7 +155,7 @@ func timed(file string, command []string) int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM)
 	if err := cmd.Start(); err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	go func() {
@@ -166,12 +165,12 @@ func timed(file string, command []string) int {
 	}()
 	err := cmd.Wait()
 	if err := note(file, cmd.ProcessState); err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || !exit.Exited()) {
-		fmt.Println(err) // such as a signal, which nothing else shows
+		fmt.Fprintln(os.Stderr, err) // such as a signal, which nothing else shows
 	}
 	if err != nil {
 		return max(1, cmd.ProcessState.ExitCode())
@@ -185,7 +184,7 @@ func note(name string, state *os.ProcessState) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0) //nolint:gosec // newLedger has made it
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ func TestOnlyWhatChangedIsLinkedAnew(t *testing.T) {
 	binaries := t.TempDir()
 	const args = "-count=1 ./fails ./passes ./untested"
 	run(t.Context(), strings.Fields(args), binaries, io.Discard)
-	passes, fails := stat(t, filepath.Join(binaries, "tests", "passes.test")), stat(t, filepath.Join(binaries, "tests", "fails.test"))
+	passes, fails := stat(t, filepath.Join(binaries, "plain", "passes.test")), stat(t, filepath.Join(binaries, "plain", "fails.test"))
 
 	for _, row := range []struct {
 		change     string // the test file of package passes, if it changes
@@ -34,13 +34,13 @@ func TestOnlyWhatChangedIsLinkedAnew(t *testing.T) {
 			t.Errorf("after %q: got ok = %v, want %v", row.change, ok, row.ok)
 		}
 		wantOutput(t, out.String(), row.says, row.last)
-		now := stat(t, filepath.Join(binaries, "tests", "passes.test"))
+		now := stat(t, filepath.Join(binaries, "plain", "passes.test"))
 		if anew := !os.SameFile(passes, now); anew != row.anew {
 			t.Errorf("after %q: got linked anew = %v, want %v", row.change, anew, row.anew)
 		}
 		passes = now
 	}
-	if !os.SameFile(fails, stat(t, filepath.Join(binaries, "tests", "fails.test"))) {
+	if !os.SameFile(fails, stat(t, filepath.Join(binaries, "plain", "fails.test"))) {
 		t.Error("the test binary of a package that was not asked for is another")
 	}
 }

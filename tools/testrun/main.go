@@ -28,17 +28,28 @@ func main() {
 	if len(os.Args) > 3 && os.Args[1] == timedFlag {
 		os.Exit(timed(os.Args[2], os.Args[3:]))
 	}
-	program, err := os.Executable()
+	binaries, err := binariesOf()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	passed := run(ctx, os.Args[1:], filepath.Dir(program), os.Stdout)
+	passed := run(ctx, os.Args[1:], binaries, os.Stdout)
 	stop()
 	if !passed {
 		os.Exit(1)
 	}
+}
+
+// binariesOf returns the directory where the test binaries of this module stay: beside this
+// program.
+func binariesOf() (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	module, err := os.Getwd()
+	return filepath.Join(filepath.Dir(program), "tests", filepath.Base(module)), err
 }
 
 // run runs the tests, with test binaries that stay in a directory, and reports whether all of them

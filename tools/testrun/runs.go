@@ -74,13 +74,16 @@ func isRace(arg string) bool { return arg == "-race" }
 // they were not kept, without the tables that only a debugger reads. There is a directory for each
 // way to build them, so that two ways by turns do not link them anew.
 func kept(flags []string, binaries string) []string {
-	way := "tests"
+	var way []string
 	for _, flag := range flags {
 		if isRace(flag) || strings.HasPrefix(flag, "-tags=") {
-			way += "," + strings.TrimLeft(flag, "-")
+			way = append(way, strings.TrimLeft(flag, "-"))
 		}
 	}
-	return []string{"-ldflags=-s -w", "-o", filepath.Join(binaries, way) + string(filepath.Separator)}
+	if way == nil {
+		way = []string{"plain"}
+	}
+	return []string{"-ldflags=-s -w", "-o", filepath.Join(binaries, strings.Join(way, ",")) + string(filepath.Separator)}
 }
 
 // distinct sorts packages into groups in which the test binary of each has another name, since

@@ -135,7 +135,7 @@ func TestBenchForPeople(t *testing.T) {
 		"--requests 30":                       {"incr at " + p.banner.URL + ": closed loop, 16 callers", "requests     30\n", "p50 ", "p99.9 ", "errors       0\n", "--rate measures", "Left behind: counters"},
 		"--requests 5 --rate 50":              {"50.0/s, open loop", "from the moment that each call was meant for"},
 		"--requests 5 --what token":           {"token at"},
-		"--duration 3s --rate 20 --what lock": {"lock at"}, // so long that a busy machine makes a call
+		"--duration 3s --rate 20 --what lock": {"lock at"}, // a busy machine makes a call in that
 		"--requests 5 --what guard":           {"until the service forgets its answer.\n"},
 		"--requests 3 --concurrency 1 ":       {"1 callers"},
 	} {

@@ -49,7 +49,8 @@ vuln: ## Look for known vulnerabilities in what the code calls (asks vuln.go.dev
 deploy-check: ## Have Compose's loader, Helm's engine and Kubernetes' types read what is under deploy
 	cd deploy/check && $(GO) vet ./... && $(GO) test -count=1 ./...
 
-# The runner of tests says how far it is, and refuses skips. It is a module of its own, as bench is.
+# The runner of tests says how far it is, refuses skips, and tells at the end which packages took most of the processors. Test binaries stay in bin/tests, so that
+# the next run links only what changed. It is a module of its own, as bench is.
 $(TESTRUN): $(wildcard tools/testrun/*.go tools/testrun/go.*)
 	cd tools/testrun && $(GO) build -o ../../$@ .
 
@@ -80,19 +81,18 @@ fmt: ## Format the Go code and order its imports
 	$(LINT) fmt ./...
 
 # Each package with a FuzzXxx is built once, with the coverage of our own code alone, and its fuzz tests run from that program: go test would link it again for each of
-# them, and compile everything that it imports for a coverage that nobody asks for.
+# them, and compile everything that it imports for a coverage that nobody asks for. The programs stay in bin, and only what changed is linked anew.
 fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
-	@work=$$(mktemp -d) || exit 1; \
-	trap 'rm -rf "$$work"' EXIT; \
-	module=$$($(GO) list -m); \
+	@module=$$($(GO) list -m); \
 	cache=$$($(GO) env GOCACHE)/fuzz; \
 	found=0; failed=; \
 	for package in $$(grep -rl --include='*_test.go' --exclude-dir=bench '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
-		$(GO) test -c -tags=check -gcflags="$$module/...=-d=libfuzzer" -o "$$work/fuzz.test" $$package || exit 1; \
-		for name in $$("$$work/fuzz.test" -test.list '^Fuzz'); do \
+		program=$$PWD/bin/fuzz/$$package/fuzz.test; mkdir -p "$${program%/*}"; \
+		$(GO) test -c -vet=off -tags=check -gcflags="$$module/...=-d=libfuzzer" -ldflags='-s -w' -o "$$program" $$package || exit 1; \
+		for name in $$("$$program" -test.list '^Fuzz'); do \
 			found=$$((found + 1)); \
 			echo "$$package $$name"; \
-			(cd $$package && "$$work/fuzz.test" -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir "$$cache/coatcheck/$$package") || failed="$$failed $$name"; \
+			(cd $$package && "$$program" -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir "$$cache/coatcheck/$$package") || failed="$$failed $$name"; \
 		done; \
 	done; \
 	echo "$$found fuzz tests, each for $(FUZZTIME)"; \

@@ -138,20 +138,21 @@ func TestKeyMayExpireWhileTheDirectoryIsOpened(t *testing.T) {
 // reads.
 func TestPipelineOfManyLargeRepliesIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const large, replies = 4 << 20, maxUnread/(4<<20) + 2
 		s := open(t, Config{})
-		do(t, client(t, s), "SET", "large", strings.Repeat("x", 4<<20))
+		do(t, client(t, s), "SET", "large", strings.Repeat("x", large))
 		conn, err := s.Dial(t.Context())
 		expectNone(t, "dialing", err)
 		defer conn.Close()
-		for range 40 {
+		for range replies {
 			_, err := conn.Write(appendCommand(nil, "GET", "large"))
 			expectNone(t, "sending one more GET while nothing is read", err)
 		}
 		synctest.Wait()
-		one := int64(len(appendHead(nil, '$', 4<<20)) + 4<<20 + 2)
-		read, err := io.CopyN(io.Discard, conn, 40*one)
+		want := replies * int64(len(appendHead(nil, '$', large))+large+2)
+		read, err := io.CopyN(io.Discard, conn, want)
 		if err != nil {
-			t.Fatalf("40 replies of 4 MiB: got %d bytes and error %v, want %d bytes", read, err, 40*one)
+			t.Fatalf("%d replies of 4 MiB: got %d bytes and error %v, want %d bytes", replies, read, err, want)
 		}
 	})
 }

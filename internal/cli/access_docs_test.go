@@ -55,12 +55,12 @@ func runAccessPage(t *testing.T, steps []step) []string {
 func runOnPort(t *testing.T, steps []step, pageAddress string) []string {
 	t.Helper()
 	address := freeAddress(t)
-	script := "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\ncoatcheck() { " + asProgram + "=1 '" + os.Args[0] + "' \"$@\"; }\n"
+	script := "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\ncoatcheck() { " + asProgram + "=1 '" + built(t) + "' \"$@\"; }\n"
 	for _, step := range steps {
 		command := strings.ReplaceAll(step.command, pageAddress, address)
 		// so that $! is the service itself and not a shell around it
 		if strings.HasPrefix(command, "coatcheck serve") {
-			command = "env " + asProgram + "=1 '" + os.Args[0] + "'" + strings.TrimPrefix(command, "coatcheck")
+			command = "env " + asProgram + "=1 '" + built(t) + "'" + strings.TrimPrefix(command, "coatcheck")
 		}
 		script += command + "\necho; echo '" + marker + "'\n"
 	}

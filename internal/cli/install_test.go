@@ -15,7 +15,7 @@ func TestInstallCopiesAProgramThatRuns(t *testing.T) {
 	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	install := exec.Command(os.Args[0], "install", file)
+	install := exec.Command(built(t), "install", file)
 	install.Env = append(os.Environ(), asProgram+"=1")
 	if out, err := install.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%v: %s", err, out)

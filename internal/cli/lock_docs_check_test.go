@@ -41,7 +41,7 @@ func TestCommandsOfTheLocksPage(t *testing.T) {
 // what each printed.
 func runPage(t *testing.T, url string, steps []step) []string {
 	t.Helper()
-	script := "exec 2>&1\ncoatcheck() { " + asProgram + "=1 '" + os.Args[0] + "' \"$@\"; }\n"
+	script := "exec 2>&1\ncoatcheck() { " + asProgram + "=1 '" + built(t) + "' \"$@\"; }\n"
 	for _, step := range steps {
 		script += strings.ReplaceAll(step.command, pageURL, url) + "\necho; echo '" + marker + "'\n"
 	}

@@ -86,7 +86,7 @@ func TestLockRunTellsTheCommandItsLockAndReleasesItAfterwards(t *testing.T) {
 func TestLockRunWithinLockRunTellsTheInnerLock(t *testing.T) {
 	t.Parallel()
 	at := []string{"--server", serve(t).banner.URL}
-	inner := slices.Concat([]string{os.Args[0], "lock", "run", "--ttl", "1h"}, at, []string{"inner", "--", "sh", "-c", `echo "$LOCK_NAME $LOCK_FENCE"`})
+	inner := slices.Concat([]string{built(t), "lock", "run", "--ttl", "1h"}, at, []string{"inner", "--", "sh", "-c", `echo "$LOCK_NAME $LOCK_FENCE"`})
 	r := start(t, slices.Concat([]string{"lock", "run", "--ttl", "1h"}, at, []string{"outer", "--", "sh", "-c", `echo "$LOCK_NAME $LOCK_FENCE"; exec "$@"`, "sh"}, inner)...)
 	r.exits(done)
 	told := strings.Fields(r.stdout.String())
@@ -152,7 +152,7 @@ func TestCommandUnderNohupOutlivesTheTerminal(t *testing.T) {
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			proceed := filepath.Join(t.TempDir(), "proceed")
-			line := append([]string{"-c", `trap '' HUP; exec "$0" "$@"`, os.Args[0]}, append(args, "sh", "-c", script, proceed)...)
+			line := append([]string{"-c", `trap '' HUP; exec "$0" "$@"`, built(t)}, append(args, "sh", "-c", script, proceed)...)
 			r := startCommand(t, exec.Command("sh", line...))
 			r.ready()
 			if err := r.cmd.Process.Signal(syscall.SIGHUP); err != nil {
@@ -178,7 +178,7 @@ func TestCommandInTheBackgroundOutlivesAnInterrupt(t *testing.T) {
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			proceed := filepath.Join(t.TempDir(), "proceed")
-			line := slices.Concat([]string{"-c", `trap '' INT; exec "$0" "$@"`, os.Args[0]}, args, []string{"sh", "-c", script, proceed})
+			line := slices.Concat([]string{"-c", `trap '' INT; exec "$0" "$@"`, built(t)}, args, []string{"sh", "-c", script, proceed})
 			r := startCommand(t, exec.Command("sh", line...))
 			r.ready()
 			expect.MustEqual(t, "error of sending SIGINT", r.cmd.Process.Signal(syscall.SIGINT), nil)

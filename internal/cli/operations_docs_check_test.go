@@ -137,7 +137,7 @@ func programs(t *testing.T) string {
 		t.Fatalf("%v; make deps installs it", err)
 	}
 	for name, line := range map[string]string{
-		"coatcheck":    "exec env " + asProgram + "=1 '" + os.Args[0] + "' \"$@\"",
+		"coatcheck":    "exec env " + asProgram + "=1 '" + built(t) + "' \"$@\"",
 		"redis-server": "exec '" + server + "' \"$@\"",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+line+"\n"), 0o700); err != nil {

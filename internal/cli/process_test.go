@@ -92,7 +92,7 @@ func (p *process) run(args []string) io.Reader {
 // fork runs the program in a process of its own, and returns its standard output.
 func (p *process) fork(args []string) io.Reader {
 	p.t.Helper()
-	p.cmd = exec.Command(os.Args[0], args...)
+	p.cmd = exec.Command(built(p.t), args...)
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stderr = p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{}

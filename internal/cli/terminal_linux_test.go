@@ -36,7 +36,7 @@ func startAtTerminal(t *testing.T, script string, lockRun ...string) *atTerminal
 	expect.MustEqual(t, "error of unlocking the terminal", unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0), nil)
 	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
 	expect.MustEqual(t, "error of opening the terminal's other end", err, nil)
-	shell := exec.Command("sh", slices.Concat([]string{"-c", "set -m; " + script, "sh", os.Args[0], "lock", "run", "--ttl", "1h"}, lockRun)...)
+	shell := exec.Command("sh", slices.Concat([]string{"-c", "set -m; " + script, "sh", built(t), "lock", "run", "--ttl", "1h"}, lockRun)...)
 	shell.Env = append(os.Environ(), asProgram+"=1")
 	shell.Stdin, shell.Stdout, shell.Stderr = slave, slave, slave
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -80,7 +80,7 @@ func runWalk(t *testing.T, url string, steps []step) []string {
 		t.Fatalf("the page has %d steps", len(steps))
 	}
 	url = apitest.Proxy(t, url)
-	script := "exec 2>&1\nexport COATCHECK_SERVER=" + url + "\ncoatcheck() { " + asProgram + "=1 '" + os.Args[0] + "' \"$@\"; }\n"
+	script := "exec 2>&1\nexport COATCHECK_SERVER=" + url + "\ncoatcheck() { " + asProgram + "=1 '" + built(t) + "' \"$@\"; }\n"
 	short := strings.TrimPrefix(pageURL, "http://127.0.0.1") // localhost:8080 in the README
 	for _, step := range steps {
 		command := strings.NewReplacer(pageURL, url, "localhost"+short, url).Replace(step.command)

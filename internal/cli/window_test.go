@@ -26,7 +26,7 @@ func TestCommandRunsWithoutAFolderForTemporaryFiles(t *testing.T) {
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			cmd := exec.Command("env", append([]string{
-				"TMPDIR=" + filepath.Join(t.TempDir(), "absent"), "LOCK_NOT_AFTER_FILE=of another lock", "WORKER_NOT_AFTER_FILE=of another lease", os.Args[0],
+				"TMPDIR=" + filepath.Join(t.TempDir(), "absent"), "LOCK_NOT_AFTER_FILE=of another lock", "WORKER_NOT_AFTER_FILE=of another lease", built(t),
 			}, append(args, "sh", "-c", `echo "[$LOCK_NOT_AFTER_FILE$WORKER_NOT_AFTER_FILE]"; exit 42`)...)...)
 			r := startCommand(t, cmd)
 			r.exits(42, noFile)

@@ -136,7 +136,7 @@ type running struct {
 // start starts the program as a process of its own.
 func start(t testing.TB, args ...string) *running {
 	t.Helper()
-	return startCommand(t, exec.Command(os.Args[0], args...))
+	return startCommand(t, exec.Command(built(t), args...))
 }
 
 // startCommand starts the program by a command of its own.

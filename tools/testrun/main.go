@@ -16,7 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -25,38 +25,63 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 3 && os.Args[1] == timedFlag {
+		os.Exit(timed(os.Args[2], os.Args[3:]))
+	}
+	binaries, err := binariesOf()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	passed := run(ctx, os.Args[1:], os.Stdout)
+	passed := run(ctx, os.Args[1:], binaries, os.Stdout)
 	stop()
 	if !passed {
 		os.Exit(1)
 	}
 }
 
-// run runs the tests and reports whether all of them passed.
-func run(ctx context.Context, args []string, out io.Writer) bool {
+// binariesOf returns the directory where the test binaries of this module stay: beside this
+// program.
+func binariesOf() (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	module, err := os.Getwd()
+	return filepath.Join(filepath.Dir(program), "tests", filepath.Base(module)), err
+}
+
+// run runs the tests, with test binaries that stay in a directory, and reports whether all of them
+// passed.
+func run(ctx context.Context, args []string, binaries string, out io.Writer) bool {
 	packages, tested, err := list(ctx, args)
 	var each [][]string
 	if err == nil {
-		each, err = runs(ctx, args, packages)
+		each, err = runs(ctx, args, packages, binaries)
 	}
 	if err != nil {
 		fmt.Fprintf(out, "go list: %v\n", err)
 		return false
 	}
+	costs, err := newLedger(args)
+	if err != nil {
+		fmt.Fprintf(out, "a file for the costs: %v\n", err)
+		return false
+	}
+	defer costs.remove()
 	p := newProgress(out, tested)
 	stop := p.sayEvery(30 * time.Second)
-	execution, err := test(ctx, each, p)
+	execution, err := test(ctx, each, p, costs)
 	stop()
-	return verdict(p, execution, errors.Join(err, p.incomplete()))
+	err = errors.Join(err, p.incomplete(), costs.print(out))
+	return verdict(p, execution, err)
 }
 
 // list returns the packages that the arguments name, and how many of them have tests.
 func list(ctx context.Context, args []string) (packages []string, tested int, err error) {
 	query := []string{"-e", "-f", "{{.ImportPath}}{{if or .TestGoFiles .XTestGoFiles}} tested{{end}}"}
-	if at := slices.IndexFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == "args" }); at >= 0 {
-		args = args[:at]
-	}
+	args, _ = cutArgs(args)
 	for _, arg := range args {
 		if strings.HasPrefix(strings.TrimLeft(arg, "-"), "tags=") || isPackage(arg) {
 			query = append(query, arg)

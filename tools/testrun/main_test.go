@@ -12,6 +12,14 @@ import (
 	"gotest.tools/gotestsum/testjson"
 )
 
+// The tests start themselves in place of the program.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == timedFlag {
+		os.Exit(timed(os.Args[2], os.Args[3:]))
+	}
+	os.Exit(m.Run())
+}
+
 // The test file of each package of the module that the tests here run.
 var packages = map[string]string{
 	"passes": `import "testing"
@@ -91,6 +99,7 @@ func write(t *testing.T, file, text string) {
 
 func TestOnlyPassingIsRight(t *testing.T) {
 	inModule(t)
+	binaries := t.TempDir()
 	for _, row := range []struct {
 		args string
 		ok   bool
@@ -103,11 +112,11 @@ func TestOnlyPassingIsRight(t *testing.T) {
 		{"-tags=check ./tagged", true, "[1 of 1, ", "1 passed, 0 failed, 0 skipped in "},
 		{"./fails", false, "wrong answer", "1 passed, 2 failed, 0 skipped in "},
 		{"./skips", false, "no server here", "0 passed, 0 failed, 1 skipped in "},
-		{"./panics", false, "panic: boom [recovered, repanicked]", "0 passed, 1 failed, 0 skipped in "},
-		{"./exits", false, "FAIL: m/exits TestA", "0 passed, 1 failed, 0 skipped in "},
-		{"-timeout=1s ./hangs", false, "FAIL: m/hangs TestA", "0 passed, 2 failed, 0 skipped in "},
-		{"./leaves", false, "FAIL leaves, 0 tests", "0 passed, 1 failed, 0 skipped in "},
-		{"./runsnone", false, "passed without having run a test: m/runsnone", "0 passed, 1 failed, 0 skipped in "},
+		{"-count=1 ./panics", false, "panic: boom [recovered, repanicked]", "0 passed, 1 failed, 0 skipped in "},
+		{"-count=1 ./exits", false, "FAIL: m/exits TestA", "0 passed, 1 failed, 0 skipped in "},
+		{"-count=1 -timeout=1s ./hangs", false, "FAIL: m/hangs TestA", "0 passed, 2 failed, 0 skipped in "},
+		{"-count=1 ./leaves", false, "FAIL leaves, 0 tests", "0 passed, 1 failed, 0 skipped in "},
+		{"-count=1 ./runsnone", false, "passed without having run a test: m/runsnone", "0 passed, 1 failed, 0 skipped in "},
 		{"./buildsnot", false, "undefined: missing", "0 passed, 1 failed, 0 skipped in "},
 		{"./vetsnot", false, "but call has 0 args", "0 passed, 1 failed, 0 skipped in "},
 		{"./importsnot", false, "nowhere/at/all", "0 passed, 1 failed, 0 skipped in "},
@@ -117,12 +126,12 @@ func TestOnlyPassingIsRight(t *testing.T) {
 		{"-race -plain=./unraced ./raced ./unraced", true, "ok   unraced, 1 tests", "2 passed, 0 failed, 0 skipped in "},
 		{"-race -plain=./unraced ./raced", true, "ok   raced, 1 tests", "1 passed, 0 failed, 0 skipped in "},
 		{"-race -plain=./fails,./raced ./passes ./fails", false, "wrong answer", "7 passed, 2 failed, 0 skipped in "},
-		{"-race ./races", false, "WARNING: DATA RACE", "0 passed, 1 failed, 0 skipped in "},
+		{"-count=1 -race ./races", false, "WARNING: DATA RACE", "0 passed, 1 failed, 0 skipped in "},
 		{"./passes ./fails ./skips ./buildsnot", false, "wrong answer", "7 passed, 3 failed, 1 skipped in "},
 	} {
 		t.Run(row.args, func(t *testing.T) {
 			var out strings.Builder
-			if ok := run(t.Context(), strings.Fields(row.args), &out); ok != row.ok {
+			if ok := run(t.Context(), strings.Fields(row.args), binaries, &out); ok != row.ok {
 				t.Errorf("got ok = %v, want %v", ok, row.ok)
 			}
 			wantOutput(t, out.String(), row.says, row.last)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,37 +23,84 @@ import (
 const plainFlag = "-plain="
 
 // runs returns the arguments of each `go test` that tests what args say, all at once. packages are
-// the import paths that args name.
-func runs(ctx context.Context, args, packages []string) ([][]string, error) {
-	at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, plainFlag) })
-	if at < 0 {
-		return [][]string{args}, nil
-	}
-	plain, err := goList(ctx, append([]string{"-e"}, strings.Split(args[at][len(plainFlag):], ",")...)...)
-	if err != nil {
-		return nil, err
-	}
-	var flags, others, found []string
+// the import paths that args name, and binaries is where test binaries stay from run to run.
+func runs(ctx context.Context, args, packages []string, binaries string) ([][]string, error) {
+	args, rest := cutArgs(args)
+	var flags, plain []string
 	for _, arg := range args {
-		if !strings.HasPrefix(arg, plainFlag) && !isPackage(arg) {
+		switch names, isPlain := strings.CutPrefix(arg, plainFlag); {
+		case isPlain:
+			found, err := goList(ctx, append([]string{"-e"}, strings.Split(names, ",")...)...)
+			if err != nil {
+				return nil, err
+			}
+			plain = append(plain, found...)
+		case !isPackage(arg):
 			flags = append(flags, arg)
 		}
 	}
+	var with, without []string
 	for _, name := range packages {
 		if slices.Contains(plain, name) {
-			found = append(found, name)
+			without = append(without, name)
 		} else {
-			others = append(others, name)
+			with = append(with, name)
 		}
 	}
 	var all [][]string
-	if len(others) > 0 {
-		all = append(all, slices.Concat(flags, others))
+	for _, group := range distinct(with) {
+		all = append(all, slices.Concat(kept(flags, binaries), flags, group, rest))
 	}
-	if len(found) > 0 {
-		all = append(all, slices.Concat(slices.DeleteFunc(flags, func(arg string) bool { return arg == "-race" }), found))
+	flags = slices.DeleteFunc(flags, isRace)
+	for _, group := range distinct(without) {
+		all = append(all, slices.Concat(kept(flags, binaries), flags, group, rest))
 	}
 	return all, nil
+}
+
+// cutArgs cuts what goes to the tests, -args and all that follows, from the arguments of `go test`.
+func cutArgs(args []string) (before, rest []string) {
+	at := slices.IndexFunc(args, func(arg string) bool { return strings.TrimLeft(arg, "-") == "args" })
+	if at < 0 {
+		return args, nil
+	}
+	return args[:at], args[at:]
+}
+
+func isRace(arg string) bool { return arg == "-race" }
+
+// kept returns the flags that have `go test` keep its test binaries, and not link one that is up to
+// date. Linking all of them takes minutes of processor time. They are linked as they would be if
+// they were not kept, without the tables that only a debugger reads. There is a directory for each
+// way to build them, so that two ways by turns do not link them anew.
+func kept(flags []string, binaries string) []string {
+	var way []string
+	for _, flag := range flags {
+		if isRace(flag) || strings.HasPrefix(flag, "-tags=") {
+			way = append(way, strings.TrimLeft(flag, "-"))
+		}
+	}
+	if way == nil {
+		way = []string{"plain"}
+	}
+	return []string{"-ldflags=-s -w", "-o", filepath.Join(binaries, strings.Join(way, ",")) + string(filepath.Separator)}
+}
+
+// distinct sorts packages into groups in which the test binary of each has another name, since
+// those of one `go test` lie in one directory.
+func distinct(packages []string) (groups [][]string) {
+next:
+	for _, name := range packages {
+		same := func(other string) bool { return path.Base(other) == path.Base(name) }
+		for i, group := range groups {
+			if !slices.ContainsFunc(group, same) {
+				groups[i] = append(group, name)
+				continue next
+			}
+		}
+		groups = append(groups, []string{name})
+	}
+	return groups
 }
 
 // uninstrumented are packages that the race detector does not look into: an interpreter, matchers
@@ -67,7 +116,7 @@ var uninstrumented = []string{
 // raceFlags returns what `go test` is told besides args if they turn the race detector on.
 func raceFlags(args []string) []string {
 	var flags []string
-	if slices.Contains(args, "-race") {
+	if slices.ContainsFunc(args, isRace) {
 		for _, name := range uninstrumented {
 			flags = append(flags, "-gcflags="+name+"=-race=false")
 		}
@@ -92,7 +141,11 @@ func goList(ctx context.Context, args ...string) ([]string, error) {
 }
 
 // test runs each `go test -json` and hands the events of all to the progress.
-func test(ctx context.Context, runs [][]string, p *progress) (*testjson.Execution, error) {
+func test(ctx context.Context, runs [][]string, p *progress, costs *ledger) (*testjson.Execution, error) {
+	through, err := costs.flags()
+	if err != nil {
+		return nil, err
+	}
 	stdout, out := io.Pipe()
 	stderr, errs := io.Pipe()
 	var all sync.WaitGroup
@@ -101,7 +154,7 @@ func test(ctx context.Context, runs [][]string, p *progress) (*testjson.Executio
 	for i, args := range runs {
 		all.Go(func() {
 			events, said := &wholeLines{to: out, mu: &mu}, &wholeLines{to: errs, mu: &mu}
-			faults[i] = errors.Join(goTest(ctx, args, events, said), events.end(), said.end())
+			faults[i] = errors.Join(goTest(ctx, slices.Concat(through, args), events, said, costs), events.end(), said.end())
 		})
 	}
 	go func() {
@@ -119,14 +172,16 @@ func test(ctx context.Context, runs [][]string, p *progress) (*testjson.Executio
 
 // goTest runs one `go test -json`. A program that was built with the race detector sleeps for a
 // second at its end, which GORACE shortens: tests start many of them.
-func goTest(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func goTest(ctx context.Context, args []string, stdout, stderr io.Writer, costs *ledger) error {
 	all := slices.Concat([]string{"test", "-json"}, raceFlags(args), args)
 	cmd := exec.CommandContext(ctx, "go", all...) //nolint:gosec // as above
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	return cmd.Run()
+	err := cmd.Run()
+	costs.ended(cmd.ProcessState)
+	return err
 }
 
 // wholeLines passes on whole lines, so that those of several commands do not mix.

@@ -1,0 +1,33 @@
+//go:build check
+
+package cli
+
+import "testing"
+
+func init() { withRaces = true } // before any test runs
+
+// Races in a process of its own make it end with another code, and write to standard error.
+func TestProcessesOfTheirOwnHaveNoRaces(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"lock run that shares":           TestLockRunSharedAndWithPermits,
+		"lock run in vain":               TestLockRunWithoutALockToBeHad,
+		"lock run and its command":       TestLockRunEndsAsItsCommandDoes,
+		"lock run and signals":           TestLockRunPassesSignalsOn,
+		"lock run that is quit":          TestQuitEndsTheWaitForALock,
+		"lock that is broken":            TestCommandIsKilledWhenItsLockIsBroken,
+		"lock within a lock":             TestLockRunWithinLockRunTellsTheInnerLock,
+		"worker run in vain":             TestWorkerRunWithoutAnIdToBeHad,
+		"worker run and its command":     TestWorkerRunEndsAsItsCommandDoes,
+		"worker run and signals":         TestWorkerRunPassesSignalsOn,
+		"both lines of the file":         TestBothLinesOfTheFileAreOneMoment,
+		"whole group":                    TestLeaseIsKeptUntilTheWholeGroupHasEnded,
+		"terminal":                       TestCommandOfLockRunReadsTheTerminal,
+		"settings that are read again":   TestSettingsAreReadAgainOnHangup,
+		"certificate that is read again": TestCertificateIsReadAgainWithoutDroppingConnections,
+		"embedded store that is killed":  TestKilledEmbeddedServerKeepsWhatItAnswered,
+		"gateway that is killed":         TestKilledGatewayLeavesTheOutcomeUnknown,
+		"incr":                           TestProcessesThatIncrAtOnceGetDifferentValues,
+	} {
+		t.Run(name, test)
+	}
+}

@@ -53,7 +53,7 @@ var layers = map[string][]string{
 	"doctor": {"redisstore"},
 
 	"metrics":    {"redisstore", "scripts"},
-	"redisstore": {"scripts", "embedded"},
+	"redisstore": {"scripts", "embedded", "internal/redisconn"},
 	"embedded":   {},
 	"scripts":    {},
 
@@ -83,6 +83,7 @@ var layers = map[string][]string{
 	"internal/health":    {"redisstore"},
 	"internal/wire":      {},
 
+	"internal/redisconn":  {"embedded"},
 	"internal/requestlog": {},
 	// a package that makes spans takes a tracer; this one place sends them
 	"internal/tracing": {"redisstore"},
@@ -110,7 +111,7 @@ var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server", "idempotency/echov4"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
 	"github.com/prometheus/prometheus":        {}, // only tests
-	"github.com/redis/go-redis":               {"redisstore", "embedded", "internal/redistest", "internal/storetest"},
+	"github.com/redis/go-redis":               {"redisstore", "internal/redisconn", "embedded", "internal/redistest", "internal/storetest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli"},

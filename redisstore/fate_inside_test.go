@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -44,7 +45,7 @@ func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		node := redis.NewClient(safe(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(context.Context, string, string) (net.Conn, error) {
+		node := redis.NewClient(redisconn.Safe(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(context.Context, string, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			go late(far)
 			return near, nil
@@ -76,7 +77,7 @@ func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 
 // go-redis closes the client of a node that has left a cluster. Nothing of it stays here.
 func TestClientsOfNodesThatLeftAreForgotten(t *testing.T) {
-	options := safeCluster(target{hosts: []string{"127.0.0.1:1"}}, time.Second)
+	options := redisconn.ClusterOptions(redisconn.Target{Hosts: []string{"127.0.0.1:1"}}, time.Second)
 	c := newCluster(options, nil)
 	defer c.Close()
 	store := &Store{combiners: newCombiners()}

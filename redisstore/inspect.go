@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
 
 // Inspection is what a Redis says of itself, and what was measured of it: facts, without a
@@ -121,14 +123,14 @@ var ErrNotInspected = Refusal("the embedded store has no Redis behind it to look
 // expires after ten seconds. Servers remember the text of two small scripts, as they do of all.
 func Inspect(ctx context.Context, config Config, options InspectOptions) (Inspection, error) {
 	target, err := config.target()
-	if err := errors.Join(err, config.withDefaults().check(target.mode)); err != nil {
+	if err := errors.Join(err, config.withDefaults().check(Mode(target.Mode))); err != nil {
 		return Inspection{}, err
 	}
-	if target.mode == Embedded {
+	if Mode(target.Mode) == Embedded {
 		return Inspection{}, ErrNotInspected
 	}
 	i := &inspector{target: target, config: config.withDefaults(), options: options.withDefaults()}
-	i.found = Inspection{Mode: target.mode, Address: target.address, LoggedIn: target.loggedIn(), TLS: i.server("").TLSConfig != nil, Database: i.server("").DB}
+	i.found = Inspection{Mode: Mode(target.Mode), Address: target.Address, LoggedIn: target.LoggedIn(), TLS: i.server("").TLSConfig != nil, Database: i.server("").DB}
 	i.inspect(ctx)
 	if !slices.ContainsFunc(i.found.Servers, func(s Inspected) bool { return s.Away == "" }) {
 		return i.found, &Error{Op: "inspect", Class: ErrUnavailable, Cause: i.found.away()}
@@ -155,7 +157,7 @@ func (f *Inspection) away() error {
 
 // inspector is one inspection under way.
 type inspector struct {
-	target  target
+	target  redisconn.Target
 	config  Config
 	options InspectOptions
 	found   Inspection
@@ -170,7 +172,7 @@ func (i *inspector) inspect(ctx context.Context) {
 		}
 		servers[addr] = tag
 	}
-	switch i.target.mode {
+	switch Mode(i.target.Mode) {
 	case Sentinel:
 		for _, addr := range i.sentinels(ctx) {
 			add(addr, "doctor")
@@ -180,7 +182,7 @@ func (i *inspector) inspect(ctx context.Context) {
 			add(node.Addr, node.tag())
 		}
 	default:
-		add(i.target.server.Addr, "doctor")
+		add(i.target.Server.Addr, "doctor")
 	}
 	at := 0
 	for at < len(order) { // it grows by the replicas that masters tell of
@@ -188,7 +190,7 @@ func (i *inspector) inspect(ctx context.Context) {
 		server := i.ask(ctx, order[at], servers[order[at]])
 		i.found.Servers = append(i.found.Servers, server)
 		for _, replica := range server.Replicas {
-			if i.target.mode != Cluster && !i.same(order, replica.Addr) {
+			if Mode(i.target.Mode) != Cluster && !i.same(order, replica.Addr) {
 				add(replica.Addr, "doctor")
 			}
 		}
@@ -211,17 +213,10 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func (t *target) loggedIn() bool {
-	if t.server != nil {
-		return t.server.Password != ""
-	}
-	return t.password != ""
-}
-
 // server is how a server at an address is asked; "" is the one of the URL.
 func (i *inspector) server(addr string) *redis.Options {
-	options := &redis.Options{Username: i.target.username, Password: i.target.password, DB: i.target.db, TLSConfig: i.target.security}
-	if own := i.target.server; own != nil {
+	options := &redis.Options{Username: i.target.Username, Password: i.target.Password, DB: i.target.DB, TLSConfig: i.target.Security}
+	if own := i.target.Server; own != nil {
 		options = &redis.Options{Network: own.Network, Addr: own.Addr, Username: own.Username, Password: own.Password, DB: own.DB, TLSConfig: own.TLSConfig}
 	}
 	if addr != "" && addr != options.Addr {
@@ -231,8 +226,8 @@ func (i *inspector) server(addr string) *redis.Options {
 			options.TLSConfig.ServerName = "" // the host's that is dialed
 		}
 	}
-	options.PoolSize, options.CredentialsProviderContext = 1, i.target.credentials
-	return safe(options, i.options.Patience)
+	options.PoolSize, options.CredentialsProviderContext = 1, i.target.Credentials
+	return redisconn.Safe(options, i.options.Patience)
 }
 
 // dial returns a client of a server at an address.

@@ -85,7 +85,7 @@ func (i *inspector) settings(ctx context.Context, node *redis.Client, s *Inspect
 
 // try finds out which commands the server does not have, and which our user may not run.
 func (i *inspector) try(ctx context.Context, node *redis.Client, s *Inspected, tag string) {
-	tried, err := try(ctx, node, commandsOf(i.target.mode), i.key(tag)+":none", i.config.Prefix+"doctor:none")
+	tried, err := try(ctx, node, commandsOf(Mode(i.target.Mode)), i.key(tag)+":none", i.config.Prefix+"doctor:none")
 	if err != nil {
 		s.Untried = err.Error()
 		return

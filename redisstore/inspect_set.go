@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
 
 // InspectedSentinel is one sentinel, and what it says of the master that the URL names.
@@ -35,7 +37,7 @@ type InspectedSentinel struct {
 // sentinels asks the sentinels of the URL, and those that they know of, and returns the addresses
 // of the data servers that they name.
 func (i *inspector) sentinels(ctx context.Context) []string {
-	queue := slices.Clone(i.target.hosts)
+	queue := slices.Clone(i.target.Hosts)
 	var servers []string
 	for at := 0; at < len(queue); at++ {
 		i.options.Progress("asking sentinel "+queue[at], at+1, len(queue))
@@ -58,19 +60,19 @@ func (i *inspector) sentinels(ctx context.Context) []string {
 // sentinel asks one sentinel.
 func (i *inspector) sentinel(ctx context.Context, addr string) (found InspectedSentinel, others []string) {
 	found.Addr = addr
-	options := safe(&redis.Options{
-		Addr: addr, TLSConfig: i.target.security, PoolSize: 1,
-		Username: i.target.query.Get("sentinel_username"), Password: i.target.query.Get("sentinel_password"),
+	options := redisconn.Safe(&redis.Options{
+		Addr: addr, TLSConfig: i.target.Security, PoolSize: 1,
+		Username: i.target.Query.Get("sentinel_username"), Password: i.target.Query.Get("sentinel_password"),
 	}, i.options.Patience)
 	node := redis.NewSentinelClient(options)
 	defer node.Close()
 	if i.sentinelDenies(ctx, options, &found) {
-		if named, err := node.GetMasterAddrByName(ctx, i.target.master).Result(); err == nil {
+		if named, err := node.GetMasterAddrByName(ctx, i.target.Master).Result(); err == nil {
 			found.Master = net.JoinHostPort(named[0], named[1])
 		}
 		return found, nil
 	}
-	master, err := node.Master(ctx, i.target.master).Result()
+	master, err := node.Master(ctx, i.target.Master).Result()
 	if err != nil {
 		found.Away = err.Error()
 		return found, nil
@@ -84,12 +86,12 @@ func (i *inspector) sentinel(ctx context.Context, addr string) (found InspectedS
 	found.Quorum, found.Others = number("quorum"), number("num-other-sentinels")
 	found.DownAfter = time.Duration(number("down-after-milliseconds")) * time.Millisecond
 	found.FailoverTimeout = time.Duration(number("failover-timeout")) * time.Millisecond
-	if err := node.CkQuorum(ctx, i.target.master).Err(); err != nil {
+	if err := node.CkQuorum(ctx, i.target.Master).Err(); err != nil {
 		found.NoQuorum = err.Error()
 	}
-	replicas, err := node.Replicas(ctx, i.target.master).Result()
+	replicas, err := node.Replicas(ctx, i.target.Master).Result()
 	found.Replicas = addresses(replicas, err)
-	list, err := node.Sentinels(ctx, i.target.master).Result()
+	list, err := node.Sentinels(ctx, i.target.Master).Result()
 	return found, addresses(list, err)
 }
 
@@ -97,7 +99,7 @@ func (i *inspector) sentinel(ctx context.Context, addr string) (found InspectedS
 func (i *inspector) sentinelDenies(ctx context.Context, options *redis.Options, found *InspectedSentinel) bool {
 	node := redis.NewClient(options)
 	defer node.Close()
-	tried, err := try(ctx, node, sentinelCommands, i.target.master, sentinelChannels[0])
+	tried, err := try(ctx, node, sentinelCommands, i.target.Master, sentinelChannels[0])
 	found.Denied = tried.denied
 	return err == nil && len(found.Denied) > 0
 }
@@ -145,7 +147,7 @@ func (n ClusterNode) tag() string {
 func (i *inspector) cluster(ctx context.Context) []ClusterNode {
 	found := &InspectedCluster{States: map[string]string{}}
 	var faults error
-	for _, addr := range i.target.hosts {
+	for _, addr := range i.target.Hosts {
 		i.options.Progress("asking "+addr+" for the cluster's nodes", 1, 1)
 		nodes, err := i.nodesOf(ctx, addr)
 		if err == nil {
@@ -175,7 +177,7 @@ func (i *inspector) cluster(ctx context.Context) []ClusterNode {
 
 // hosts are the nodes that the URL names, of which no more is known.
 func (i *inspector) hosts() (nodes []ClusterNode) {
-	for _, addr := range i.target.hosts {
+	for _, addr := range i.target.Hosts {
 		nodes = append(nodes, ClusterNode{Addr: addr})
 	}
 	i.found.Servers = nil

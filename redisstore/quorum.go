@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
 
 // Quorum is several Redis servers that know nothing of each other, each a store of its own, of
@@ -64,29 +65,14 @@ func checkQuorum(urls []string, config Config) error {
 	fault(config.URL != "" || config.DataDir != "", "neither a URL nor a data directory for all servers: each has its own")
 	names := make([][]string, len(urls))
 	for i, url := range urls {
-		found, err := parseURL(url)
+		found, err := redisconn.Parse(url)
 		fault(err != nil, "server %d: %w", i+1, err)
-		names[i] = found.names()
+		names[i] = found.Names()
 	}
 	if i, j := common(names); j > 0 {
 		fault(true, "servers %d and %d are one", i+1, j+1)
 	}
 	return errors.Join(faults...)
-}
-
-// names are what a URL calls its servers: two that have one in common name the same Redis. The
-// embedded store has none, since each is another.
-func (t *target) names() (names []string) {
-	if t.server != nil {
-		return []string{t.server.Addr}
-	}
-	for _, host := range t.hosts {
-		names = append(names, strings.ToLower(host)+"/"+t.master)
-	}
-	if t.mode == Cluster {
-		return t.hosts
-	}
-	return names
 }
 
 // common finds the first two lists that share something; without, j is 0.

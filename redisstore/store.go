@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
 
 // Mode is the kind of Redis behind a store.
@@ -21,10 +22,10 @@ type Mode string
 
 // The kinds of Redis that a store's URL can name.
 const (
-	Embedded   Mode = "embedded"
-	Standalone Mode = "standalone"
-	Sentinel   Mode = "sentinel"
-	Cluster    Mode = "cluster"
+	Embedded   Mode = redisconn.Embedded
+	Standalone Mode = redisconn.Standalone
+	Sentinel   Mode = redisconn.Sentinel
+	Cluster    Mode = redisconn.Cluster
 )
 
 // DefaultTimeout is how long a call may take by default. The embedded store has EmbeddedTimeout: it
@@ -107,7 +108,7 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	store := config.store(target.mode, target.address)
+	store := config.store(Mode(target.Mode), target.Address)
 	if err := store.connect(target, config); err != nil {
 		return nil, err
 	}
@@ -143,19 +144,19 @@ func (c Config) withDefaults() Config {
 }
 
 // target is what the configuration connects to.
-func (c Config) target() (target, error) {
-	found, err := parseURL(c.URL)
+func (c Config) target() (redisconn.Target, error) {
+	found, err := redisconn.Parse(c.URL)
 	if err != nil {
 		return found, err
 	}
-	return found, found.secure(c)
+	return found, found.Secure(c.TLS, c.Credentials)
 }
 
 // Check tells every fault of a configuration, without opening anything but the files that its URL
 // names.
 func (c Config) Check() error {
 	target, err := c.target()
-	return errors.Join(err, c.withDefaults().check(target.mode))
+	return errors.Join(err, c.withDefaults().check(Mode(target.Mode)))
 }
 
 func (c Config) check(mode Mode) error {
@@ -175,22 +176,22 @@ func (c Config) check(mode Mode) error {
 	return errors.Join(faults...)
 }
 
-func (s *Store) connect(target target, config Config) error {
-	switch target.mode {
+func (s *Store) connect(target redisconn.Target, config Config) error {
+	switch Mode(target.Mode) {
 	case Embedded:
 		own, err := embedded.Open(embedded.Config{Dir: config.DataDir, MaxKeys: config.MaxKeys, MaxBytes: config.MaxBytes, Logger: config.Logger})
 		if err != nil {
 			return fmt.Errorf("embedded store: %w", err)
 		}
-		s.own, s.nodes = own, one(inProcess(own, config.Timeout), s.observers)
+		s.own, s.nodes = own, one(redisconn.InProcess(own, config.Timeout), s.observers)
 	case Sentinel:
-		lives, options := &lives{observers: s.observers}, safeFailover(target, config.Timeout)
+		lives, options := &lives{observers: s.observers}, redisconn.Failover(target, config.Timeout)
 		options.OnConnect = lives.onConnect
 		s.nodes = single{redis.NewFailoverClient(options), lives}
 	case Cluster:
-		s.nodes = newCluster(safeCluster(target, config.Timeout), s.observers)
+		s.nodes = newCluster(redisconn.ClusterOptions(target, config.Timeout), s.observers)
 	default:
-		s.nodes = one(safe(target.server, config.Timeout), s.observers)
+		s.nodes = one(redisconn.Safe(target.Server, config.Timeout), s.observers)
 	}
 	return nil
 }

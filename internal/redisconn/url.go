@@ -1,4 +1,4 @@
-package redisstore
+package redisconn
 
 import (
 	"cmp"
@@ -15,22 +15,53 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// target is what a URL names.
-type target struct {
-	mode    Mode
-	address string // for people
+// The modes of a Target: the kinds of Redis that a URL can name.
+const (
+	Embedded   = "embedded"
+	Standalone = "standalone"
+	Sentinel   = "sentinel"
+	Cluster    = "cluster"
+)
 
-	server *redis.Options // standalone
+// Target is what a URL names.
+type Target struct {
+	Mode    string
+	Address string // for people
 
-	hosts              []string // sentinel and cluster
-	master             string   // sentinel: the name of the set
-	username, password string
-	db                 int
-	query              url.Values
+	Server *redis.Options // standalone
+
+	Hosts              []string // sentinel and cluster
+	Master             string   // sentinel: the name of the set
+	Username, Password string
+	DB                 int
+	Query              url.Values
 	files              map[string]string // of tlsFiles, by the parameter
 
-	security    *tls.Config // nil = no TLS; see secure
-	credentials func(context.Context) (username, password string, err error)
+	Security    *tls.Config // nil = no TLS; see Secure
+	Credentials func(context.Context) (username, password string, err error)
+}
+
+// LoggedIn reports whether the URL has a password.
+func (t *Target) LoggedIn() bool {
+	if t.Server != nil {
+		return t.Server.Password != ""
+	}
+	return t.Password != ""
+}
+
+// Names are what a URL calls its servers: two that have one in common name the same Redis. The
+// embedded store has none, since each is another.
+func (t *Target) Names() (names []string) {
+	if t.Server != nil {
+		return []string{t.Server.Addr}
+	}
+	for _, host := range t.Hosts {
+		names = append(names, strings.ToLower(host)+"/"+t.Master)
+	}
+	if t.Mode == Cluster {
+		return t.Hosts
+	}
+	return names
 }
 
 const forms = "embedded: | redis://host:port | rediss://host:port | unix:///path | redis+sentinel://h1,h2,h3/<master>[/db] | redis+cluster://h1,h2,h3"
@@ -38,17 +69,17 @@ const forms = "embedded: | redis://host:port | rediss://host:port | unix:///path
 // maxPoolSize is the most that pool_size may ask for.
 const maxPoolSize = 10_000
 
-// parseURL reads a store's URL. Its errors quote nothing of it but parameters' names and a known
+// Parse reads a store's URL. Its errors quote nothing of it but parameters' names and a known
 // form of scheme, since any other part of one that is written wrongly may be a password.
-func parseURL(text string) (target, error) {
+func Parse(text string) (Target, error) {
 	scheme, rest, found := strings.Cut(text, ":")
 	switch {
 	case text == "" || scheme == "embedded" && found && rest == "":
-		return target{mode: Embedded, address: "embedded:"}, nil
+		return Target{Mode: Embedded, Address: "embedded:"}, nil
 	case !found || !schemeForm.MatchString(scheme):
-		return target{}, fmt.Errorf("redis URL: no scheme; use %s", forms)
+		return Target{}, fmt.Errorf("redis URL: no scheme; use %s", forms)
 	case strayAt(rest) && !strings.HasPrefix(text, "unix:///"): // a socket's name may have one
-		return target{}, errors.New("redis URL: an @ behind the hosts: in a user, password or parameter / ? # @ are written as %2F %3F %23 %40")
+		return Target{}, errors.New("redis URL: an @ behind the hosts: in a user, password or parameter / ? # @ are written as %2F %3F %23 %40")
 	}
 	switch scheme {
 	case "redis", "rediss", "unix":
@@ -58,7 +89,7 @@ func parseURL(text string) (target, error) {
 	case "redis+cluster":
 		return parseSet(Cluster, rest, "6379")
 	}
-	return target{}, fmt.Errorf("redis URL: unknown scheme %q; use %s", scheme, forms)
+	return Target{}, fmt.Errorf("redis URL: unknown scheme %q; use %s", scheme, forms)
 }
 
 var schemeForm = regexp.MustCompile(`^[a-z][a-z+]{0,20}$`)
@@ -74,13 +105,13 @@ func strayAt(rest string) bool {
 // unsafe are go-redis's URL parameters that would undo what this package promises.
 var unsafe = []string{"max_retries", "min_retry_backoff", "max_retry_backoff", "dial_timeout", "read_timeout", "write_timeout", "dialer_retries", "dialer_retry_timeout"}
 
-func parseStandalone(text string) (target, error) {
+func parseStandalone(text string) (Target, error) {
 	parsed, err := url.Parse(text)
 	if err != nil {
-		return target{}, errors.New("redis URL: host, port, user or password is not written as in a URL; use " + forms)
+		return Target{}, errors.New("redis URL: host, port, user or password is not written as in a URL; use " + forms)
 	}
 	if err := checkStandalone(parsed); err != nil {
-		return target{}, err
+		return Target{}, err
 	}
 	query := parsed.Query()
 	files := takeFiles(query)
@@ -90,12 +121,12 @@ func parseStandalone(text string) (target, error) {
 	}
 	server, err := redis.ParseURL(text)
 	if err != nil {
-		return target{}, cmp.Or(wrongParameter(parsed), fmt.Errorf("redis URL: %w", err))
+		return Target{}, cmp.Or(wrongParameter(parsed), fmt.Errorf("redis URL: %w", err))
 	}
 	if server.DB < 0 {
-		return target{}, errors.New("redis URL: the database is not a number from 0")
+		return Target{}, errors.New("redis URL: the database is not a number from 0")
 	}
-	return target{mode: Standalone, address: parsed.Scheme + "://" + server.Addr, server: server, files: files}, nil
+	return Target{Mode: Standalone, Address: parsed.Scheme + "://" + server.Addr, Server: server, files: files}, nil
 }
 
 // wrongParameter names the parameter whose value go-redis cannot read, and quotes nothing of it, as
@@ -160,32 +191,32 @@ func portInRange(text string) bool {
 }
 
 // parseSet reads //[user:password@]h1[:port],h2…[/path][?query], which net/url takes for one host.
-func parseSet(mode Mode, rest, port string) (target, error) {
-	found := target{mode: mode}
+func parseSet(mode string, rest, port string) (Target, error) {
+	found := Target{Mode: mode}
 	authority, ok := strings.CutPrefix(rest, "//")
 	if !ok {
-		return target{}, fmt.Errorf("redis URL: // belongs behind the scheme; use %s", forms)
+		return Target{}, fmt.Errorf("redis URL: // belongs behind the scheme; use %s", forms)
 	}
 	authority, query, _ := strings.Cut(authority, "?")
 	authority, path, _ := strings.Cut(authority, "/")
 	if at := strings.LastIndex(authority, "@"); at >= 0 {
 		if err := found.login(authority[:at]); err != nil {
-			return target{}, err
+			return Target{}, err
 		}
 		authority = authority[at+1:]
 	}
 	err := errors.Join(found.servers(authority, port), found.parameters(query), found.path(path))
-	found.address = "redis+" + string(mode) + "://" + strings.Join(found.hosts, ",")
-	if found.master != "" {
-		found.address += "/" + found.master
+	found.Address = "redis+" + mode + "://" + strings.Join(found.Hosts, ",")
+	if found.Master != "" {
+		found.Address += "/" + found.Master
 	}
 	return found, err
 }
 
-func (t *target) login(userinfo string) (err error) {
+func (t *Target) login(userinfo string) (err error) {
 	username, password, _ := strings.Cut(userinfo, ":")
-	if t.username, err = url.PathUnescape(username); err == nil {
-		t.password, err = url.PathUnescape(password)
+	if t.Username, err = url.PathUnescape(username); err == nil {
+		t.Password, err = url.PathUnescape(password)
 	}
 	if err != nil {
 		return errors.New("redis URL: user or password is not percent-encoded as it should be")
@@ -196,7 +227,7 @@ func (t *target) login(userinfo string) (err error) {
 // hostForm is a name, an IPv4 or an IPv6 address, perhaps with a zone.
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9._:%-]+$`)
 
-func (t *target) servers(authority, port string) error {
+func (t *Target) servers(authority, port string) error {
 	for host := range strings.SplitSeq(authority, ",") {
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
@@ -208,44 +239,44 @@ func (t *target) servers(authority, port string) error {
 		case err != nil || !portInRange(number) || !hostForm.MatchString(name):
 			return errors.New("redis URL: a host is not written as host:port with a port from 1 to 65535")
 		}
-		t.hosts = append(t.hosts, host)
+		t.Hosts = append(t.Hosts, host)
 	}
 	return nil
 }
 
 // path reads what follows the hosts: the master's name and the database for Sentinel, nothing for
 // Cluster.
-func (t *target) path(path string) (err error) {
-	if t.mode == Cluster {
+func (t *Target) path(path string) (err error) {
+	if t.Mode == Cluster {
 		if path != "" {
 			return errors.New("redis URL: a cluster has neither a master's name nor a database number")
 		}
 		return nil
 	}
 	master, db, _ := strings.Cut(path, "/")
-	if t.master = master; master == "" {
+	if t.Master = master; master == "" {
 		return errors.New("redis URL: Sentinel needs the master's name: redis+sentinel://h1,h2,h3/<master>[/db]")
 	}
 	if db != "" {
-		if t.db, err = strconv.Atoi(db); err != nil || !databaseForm.MatchString(db) {
+		if t.DB, err = strconv.Atoi(db); err != nil || !databaseForm.MatchString(db) {
 			return errors.New("redis URL: the database is not a number from 0")
 		}
 	}
 	return nil
 }
 
-func (t *target) parameters(query string) (err error) {
-	if t.query, err = url.ParseQuery(query); err != nil {
+func (t *Target) parameters(query string) (err error) {
+	if t.Query, err = url.ParseQuery(query); err != nil {
 		return errors.New("redis URL: the parameters are not percent-encoded as they should be")
 	}
-	if err := checkNames(t.query); err != nil {
+	if err := checkNames(t.Query); err != nil {
 		return err
 	}
-	t.files = takeFiles(t.query)
-	for name := range t.query {
+	t.files = takeFiles(t.Query)
+	for name := range t.Query {
 		switch {
 		case name == "tls" || name == "pool_size":
-		case t.mode == Sentinel && (name == "sentinel_username" || name == "sentinel_password"):
+		case t.Mode == Sentinel && (name == "sentinel_username" || name == "sentinel_password"):
 		default:
 			return fmt.Errorf("redis URL: unknown parameter %s", name)
 		}
@@ -253,13 +284,13 @@ func (t *target) parameters(query string) (err error) {
 	if _, err := t.poolSize(); err != nil {
 		return err
 	}
-	if tls := t.query.Get("tls"); tls != "" && tls != "true" && tls != "false" {
+	if tls := t.Query.Get("tls"); tls != "" && tls != "true" && tls != "false" {
 		return errors.New("redis URL: tls: true or false")
 	}
 	return nil
 }
 
-func (t *target) poolSize() (int, error) { return poolSizeIn(t.query) }
+func (t *Target) poolSize() (int, error) { return poolSizeIn(t.Query) }
 
 func poolSizeIn(query url.Values) (int, error) {
 	text := query.Get("pool_size")
@@ -274,11 +305,11 @@ func poolSizeIn(query url.Values) (int, error) {
 }
 
 // tls is what the URL alone asks for.
-func (t *target) tls() *tls.Config {
-	if t.server != nil {
-		return t.server.TLSConfig
+func (t *Target) tls() *tls.Config {
+	if t.Server != nil {
+		return t.Server.TLSConfig
 	}
-	if t.query.Get("tls") == "true" {
+	if t.Query.Get("tls") == "true" {
 		return &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	return nil
@@ -289,7 +320,7 @@ var userinfoForm = regexp.MustCompile(`//[^/?]*@`)
 // Redact returns a store's URL without its user and password, for people and logs. Of one that is
 // written wrongly it shows at most the scheme, since it is not known which part is the password.
 func Redact(url string) string {
-	if _, err := parseURL(url); err != nil {
+	if _, err := Parse(url); err != nil {
 		if scheme, _, found := strings.Cut(url, ":"); found && schemeForm.MatchString(scheme) {
 			return scheme + ":***"
 		}

@@ -1,4 +1,4 @@
-package redisstore
+package redisconn
 
 import (
 	"crypto/tls"
@@ -34,20 +34,20 @@ func TestURLNamesAServer(t *testing.T) {
 		},
 	} {
 		t.Run(url, func(t *testing.T) {
-			target, err := parseURL(url)
+			target, err := Parse(url)
 			if want.address == "" {
 				if err == nil {
-					t.Errorf("got %+v, want an error", target.server)
+					t.Errorf("got %+v, want an error", target.Server)
 				}
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			server := target.server
-			if target.mode != Standalone || target.address != want.address || server.Addr != want.addr || server.Username != want.user ||
+			server := target.Server
+			if target.Mode != Standalone || target.Address != want.address || server.Addr != want.addr || server.Username != want.user ||
 				server.Password != want.password || server.DB != want.db || server.PoolSize != want.pool {
-				t.Errorf("got %s %s with %+v, want %+v", target.mode, target.address, server, want)
+				t.Errorf("got %s %s with %+v, want %+v", target.Mode, target.Address, server, want)
 			}
 			if want.network != "" && server.Network != want.network {
 				t.Errorf("network %s, want %s", server.Network, want.network)
@@ -64,7 +64,7 @@ func TestURLNamesAServer(t *testing.T) {
 
 func TestURLNamesASentinelSetOrACluster(t *testing.T) {
 	for url, want := range map[string]struct {
-		mode                             Mode
+		mode                             string
 		address, master, user, password  string
 		hosts                            string
 		db, pool                         int
@@ -91,15 +91,15 @@ func TestURLNamesASentinelSetOrACluster(t *testing.T) {
 		"redis+cluster://h1?tls=true&pool_size=1": {mode: Cluster, address: "redis+cluster://h1:6379", hosts: "h1:6379", tls: true, pool: 1},
 	} {
 		t.Run(url, func(t *testing.T) {
-			target, err := parseURL(url)
+			target, err := Parse(url)
 			if err != nil {
 				t.Fatal(err)
 			}
 			pool, _ := target.poolSize()
-			if target.mode != want.mode || target.address != want.address || target.master != want.master || target.username != want.user ||
-				target.password != want.password || strings.Join(target.hosts, " ") != want.hosts || target.db != want.db || pool != want.pool ||
-				(target.tls() != nil) != want.tls || target.query.Get("sentinel_username") != want.sentinelUsername ||
-				target.query.Get("sentinel_password") != want.sentinelSecret {
+			if target.Mode != want.mode || target.Address != want.address || target.Master != want.master || target.Username != want.user ||
+				target.Password != want.password || strings.Join(target.Hosts, " ") != want.hosts || target.DB != want.db || pool != want.pool ||
+				(target.tls() != nil) != want.tls || target.Query.Get("sentinel_username") != want.sentinelUsername ||
+				target.Query.Get("sentinel_password") != want.sentinelSecret {
 				t.Errorf("got %+v, want %+v", target, want)
 			}
 		})
@@ -108,7 +108,7 @@ func TestURLNamesASentinelSetOrACluster(t *testing.T) {
 
 func TestURLOfTheEmbeddedStore(t *testing.T) {
 	for _, url := range []string{"", "embedded:"} {
-		if target, err := parseURL(url); err != nil || target.mode != Embedded || target.address != "embedded:" {
+		if target, err := Parse(url); err != nil || target.Mode != Embedded || target.Address != "embedded:" {
 			t.Errorf("%q: got %+v, %v", url, target, err)
 		}
 	}
@@ -206,7 +206,7 @@ var wrongURLs = []struct{ name, url, says string }{
 func TestWrongURLIsRefusedWithoutItsPassword(t *testing.T) {
 	for _, row := range wrongURLs {
 		t.Run(row.name, func(t *testing.T) {
-			_, err := Open(t.Context(), row.url)
+			_, err := Parse(row.url)
 			if err == nil {
 				t.Fatal("it was taken")
 			}
@@ -221,7 +221,7 @@ func TestWrongURLIsRefusedWithoutItsPassword(t *testing.T) {
 }
 
 func TestWrongSetTellsAllItsFaults(t *testing.T) {
-	_, err := parseURL("redis+sentinel://h1:0/?colour=red")
+	_, err := Parse("redis+sentinel://h1:0/?colour=red")
 	for _, says := range []string{"host:port", "master's name", "colour"} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got the error %v, want one that says %q", err, says)
@@ -257,9 +257,9 @@ func TestRedactShowsEverythingButSecrets(t *testing.T) {
 	}
 }
 
-// FuzzParseURL looks for a URL that panics, or whose password comes out: in an error, in what is
+// FuzzParse looks for a URL that panics, or whose password comes out: in an error, in what is
 // shown to people, or in the store's address.
-func FuzzParseURL(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "http", ""} {
 		for _, around := range []string{"", "/", "?", "#", "12/", "12?", "%zz", "@", ":", " ", "[", "12?tls=", "12/3?", "\x00"} {
 			f.Add(scheme, "ann", around, "", "h:6379/main?pool_size=3")
@@ -267,13 +267,13 @@ func FuzzParseURL(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, scheme, user, before, after, rest string) {
-		_, _ = parseURL(rest)
+		_, _ = Parse(rest)
 		if scheme == "unix" && strings.ContainsAny(user, "/?#") {
 			return // what follows is a path and no password
 		}
 		url := scheme + "://" + user + ":" + before + password + after + "@" + rest
-		target, err := parseURL(url)
-		shown := Redact(url) + target.address
+		target, err := Parse(url)
+		shown := Redact(url) + target.Address
 		if err != nil {
 			shown += err.Error()
 		}

@@ -1,6 +1,7 @@
-package redisstore
+package redisconn
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -25,27 +26,27 @@ func takeFiles(query url.Values) (files map[string]string) {
 	return files
 }
 
-// secure puts what the configuration says of TLS and credentials into the target. It reads the
-// files that the URL names.
-func (t *target) secure(c Config) error {
-	if t.mode == Embedded {
-		if c.TLS != nil || c.Credentials != nil {
+// Secure puts TLS and credentials, each nil by default, into the target. It reads the files that
+// the URL names.
+func (t *Target) Secure(secure *tls.Config, credentials func(context.Context) (username, password string, err error)) error {
+	if t.Mode == Embedded {
+		if secure != nil || credentials != nil {
 			return errors.New("TLS and Credentials: the embedded store has no connections that leave the process")
 		}
 		return nil
 	}
-	t.credentials = c.Credentials
+	t.Credentials = credentials
 	own := t.tls()
 	switch {
-	case own == nil && c.TLS != nil:
+	case own == nil && secure != nil:
 		return errors.New("TLS: the URL does not ask for it: rediss://, or tls=true for Sentinel and Cluster")
 	case own == nil && len(t.files) > 0:
 		return errors.New("redis URL: tls_ca, tls_cert and tls_key need TLS: rediss://, or tls=true for Sentinel and Cluster")
-	case c.TLS != nil && len(t.files) > 0:
+	case secure != nil && len(t.files) > 0:
 		return errors.New("TLS: the URL names files as well: give one of both")
-	case c.TLS != nil:
+	case secure != nil:
 		name := own.ServerName
-		own = c.TLS.Clone()
+		own = secure.Clone()
 		if own.ServerName == "" {
 			own.ServerName = name
 		}
@@ -53,9 +54,9 @@ func (t *target) secure(c Config) error {
 	if err := readFiles(own, t.files); err != nil {
 		return err
 	}
-	t.security = own
-	if t.server != nil {
-		t.server.TLSConfig, t.server.CredentialsProviderContext = own, c.Credentials
+	t.Security = own
+	if t.Server != nil {
+		t.Server.TLSConfig, t.Server.CredentialsProviderContext = own, credentials
 	}
 	return nil
 }

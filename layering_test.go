@@ -21,7 +21,7 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/audit", "internal/frontdoor", "internal/health", "internal/names", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/audit", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
@@ -84,6 +84,7 @@ var layers = map[string][]string{
 	"internal/wire":      {},
 
 	"internal/redisconn":  {"embedded"},
+	"internal/redisprobe": {"doctor", "internal/redisconn", "redisstore"},
 	"internal/requestlog": {},
 	// a package that makes spans takes a tracer; this one place sends them
 	"internal/tracing": {"redisstore"},
@@ -99,7 +100,7 @@ var layers = map[string][]string{
 	"internal/proctest":  {},
 	"internal/redistest": {"internal/proctest"},
 	"internal/sqltest":   {"internal/proctest"},
-	"internal/storetest": {"embedded", "internal/redistest", "redisstore"},
+	"internal/storetest": {"embedded", "internal/redisprobe", "internal/redistest", "redisstore"},
 	"internal/supply":    {},
 }
 
@@ -111,7 +112,7 @@ var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server", "idempotency/echov4"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
 	"github.com/prometheus/prometheus":        {}, // only tests
-	"github.com/redis/go-redis":               {"redisstore", "internal/redisconn", "embedded", "internal/redistest", "internal/storetest"},
+	"github.com/redis/go-redis":               {"redisstore", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli"},

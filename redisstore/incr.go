@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
 
 // What INCRBY can refuse, besides what every call can.
@@ -22,7 +24,7 @@ type Mark struct{ Key, Word string }
 
 func (m Mark) in(read *redis.StringCmd) bool {
 	text, err := read.Result()
-	if _, elsewhere := redirect(err); elsewhere != "" {
+	if _, elsewhere := redisconn.Redirect(err); elsewhere != "" {
 		return true
 	}
 	_, text, _ = strings.Cut(text, " ")
@@ -75,7 +77,7 @@ func (in *increment) verdict(ctx context.Context, s *Store, err error) (int64, e
 
 // notAdded is the answer to who gets no sum. Without an error that is one that was added in vain.
 func (s *Store) notAdded(ctx context.Context, err error, sent bool) error {
-	if _, elsewhere := redirect(err); err == nil || elsewhere != "" {
+	if _, elsewhere := redisconn.Redirect(err); err == nil || elsewhere != "" {
 		s.nodes.suspect(ctx, err)
 		return ErrOtherLife
 	}

@@ -60,7 +60,7 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 	if config.Timeout == 0 {
 		config.Timeout = DefaultTimeout
 	}
-	config = config.withDefaults()
+	config = config.WithDefaults()
 	faults := config.ownConnections()
 	faults = append(faults, config.check(shared.mode), shared.check(config.Timeout))
 	if err := errors.Join(faults...); err != nil {

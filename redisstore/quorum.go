@@ -46,7 +46,7 @@ func OpenQuorum(ctx context.Context, urls []string, config Config) (*Quorum, err
 		}
 		q.stores = append(q.stores, store)
 	}
-	if err := q.checkApart(ctx, config.withDefaults()); err != nil {
+	if err := q.checkApart(ctx, config.WithDefaults()); err != nil {
 		return nil, errors.Join(err, q.Close())
 	}
 	return q, nil
@@ -117,19 +117,16 @@ func (s *Store) histories(ctx context.Context) (ids []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var mu sync.Mutex
-	err = s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error {
+	err = s.EachMaster(ctx, "info", func(ctx context.Context, node *redis.Client) error {
 		text, err := node.Info(ctx, "replication").Result()
-		if id := parseInfo(text)["master_replid"]; id != "" {
+		if id := redisconn.ParseInfo(text)["master_replid"]; id != "" {
 			mu.Lock()
 			defer mu.Unlock()
 			ids = append(ids, id)
 		}
 		return err
 	})
-	if err != nil {
-		return ids, classify(ctx, "info", err, false, true)
-	}
-	return ids, nil
+	return ids, err
 }
 
 // Stores are the quorum's servers, in the order of their URLs. They are closed with the quorum.

@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -185,7 +184,7 @@ func (s *Store) route(ctx context.Context, key string, call *call, words []any) 
 	var last error
 	for range redirects {
 		answer, err := s.send(ctx, node, call, words)
-		target, kind := redirect(err)
+		target, kind := redisconn.Redirect(err)
 		if kind == "" {
 			return answer, err
 		}
@@ -221,37 +220,6 @@ func (s *Store) send(ctx context.Context, node *redis.Client, call *call, words 
 		return call.alone(ctx, node, words)
 	}
 	return s.combiners.to(destination{node, call.ack}, s).do(ctx, call, words)
-}
-
-// redirect tells what kind of "not run here" an error is, and where to go instead. An unknown kind
-// is "".
-func redirect(err error) (target, kind string) {
-	if err == nil {
-		return "", ""
-	}
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return "", ""
-	}
-	words := strings.Fields(reply.Error())
-	switch {
-	case len(words) == 0:
-		return "", ""
-	case (words[0] == "MOVED" || words[0] == "ASK") && len(words) == 3:
-		return address(words[2]), words[0]
-	case words[0] == "NOSCRIPT" || words[0] == "TRYAGAIN":
-		return "", words[0]
-	}
-	return "", ""
-}
-
-// address writes an address as clients are known by: Redis names an IPv6 address without brackets.
-func address(named string) string {
-	colon := strings.LastIndex(named, ":")
-	if colon < 0 {
-		return named
-	}
-	return net.JoinHostPort(strings.Trim(named[:colon], "[]"), named[colon+1:])
 }
 
 func pause(ctx context.Context, d time.Duration) bool {

@@ -107,7 +107,7 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	config = config.withDefaults()
+	config = config.WithDefaults()
 	store := config.store(Mode(target.Mode), target.Address)
 	if err := store.connect(target, config); err != nil {
 		return nil, err
@@ -123,7 +123,8 @@ func (c Config) store(mode Mode, address string) *Store {
 	}
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults returns the configuration with each default in its place.
+func (c Config) WithDefaults() Config {
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
 	}
@@ -156,7 +157,7 @@ func (c Config) target() (redisconn.Target, error) {
 // names.
 func (c Config) Check() error {
 	target, err := c.target()
-	return errors.Join(err, c.withDefaults().check(Mode(target.Mode)))
+	return errors.Join(err, c.WithDefaults().check(Mode(target.Mode)))
 }
 
 func (c Config) check(mode Mode) error {
@@ -210,8 +211,14 @@ func (s *Store) Mode() Mode { return s.mode }
 // Address names the Redis for people: the URL's hosts without user, password or parameters.
 func (s *Store) Address() string { return s.address }
 
+// Prefix begins the name of every key.
+func (s *Store) Prefix() string { return s.prefix }
+
 // Ack is how many replicas confirm a write before it counts.
 func (s *Store) Ack() int { return s.ack }
+
+// Restarts says what a restart or a failover of the Redis is taken for.
+func (s *Store) Restarts() Restarts { return s.restarts }
 
 // Timeout is how long a call of the store takes at most.
 func (s *Store) Timeout() time.Duration { return s.timeout }
@@ -225,6 +232,16 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err != nil {
 		s.nodes.suspect(ctx, err)
 		return classify(ctx, "ping", err, false, true)
+	}
+	return nil
+}
+
+// EachMaster calls f with a client of every master, in a cluster of several at once, within the
+// context. What f runs goes past all that a store does for its callers, and must be harmless if it
+// is done twice. The error is an [*Error] of class [ErrUnavailable] that says what was done.
+func (s *Store) EachMaster(ctx context.Context, what string, f func(ctx context.Context, master *redis.Client) error) error {
+	if err := s.nodes.each(ctx, f); err != nil {
+		return classify(ctx, what, err, false, true)
 	}
 	return nil
 }

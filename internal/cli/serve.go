@@ -16,6 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
@@ -116,7 +117,7 @@ func (c *config) openStore(ctx context.Context, log *slog.Logger, observers ...r
 // checkRights refuses a store whose user may not run all that is needed: a call would fail in its
 // middle. A store that does not answer now is not judged: the banner and /readyz tell of it.
 func checkRights(ctx context.Context, store *redisstore.Store) error {
-	denied, _ := store.Denied(ctx)
+	denied, _ := redisprobe.Denied(ctx, store)
 	if len(denied) == 0 {
 		return nil
 	}

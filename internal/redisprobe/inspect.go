@@ -1,4 +1,4 @@
-package redisstore
+package redisprobe
 
 import (
 	"context"
@@ -11,84 +11,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/doctor"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Inspection is what a Redis says of itself, and what was measured of it: facts, without a
-// judgement. It holds no password.
-type Inspection struct {
-	Mode     Mode
-	Address  string // the URL's hosts, without user or password
-	LoggedIn bool   // the URL has a password
-	TLS      bool
-	Database int
-
-	Servers   []Inspected // masters and replicas, as far as they are known
-	Sentinels []InspectedSentinel
-	Cluster   *InspectedCluster // nil = not a cluster, or no node could be asked
-}
-
-// Inspected is one server of a Redis.
-type Inspected struct {
-	Addr     string
-	Loopback bool   // it is on this host
-	Master   bool   // it says that it is one
-	Away     string // why it could not be asked; then only Addr and Loopback are known
-
-	Info map[string]string // INFO, by its names
-
-	// of ConfigNames, those that it told; of requirepass only whether there is one: "set" or ""
-	Config       map[string]string
-	ConfigUnseen string // why there is no Config
-
-	Missing []string // commands that a store needs and the server does not know; upper case
-	// those that our user may not run; upper case, with their subcommand, such as CLUSTER|SLOTS
-	Denied  []string
-	Untried string // why neither is known
-	// what a script that does no more than TIME and INFO was answered, if that was an error
-	ScriptFails string
-
-	Clock  Clock
-	Ping   Latency
-	Script Latency // of a script that only reads TIME
-
-	Replicas []InspectedReplica // as the master lists them
-	Reach    *Reach             // of masters; nil = it was not to be written
-}
-
-// Clock is how a server's clock stands to this host's.
-type Clock struct {
-	Offset time.Duration // the server's time less this host's, at the middle of a round trip
-	Within time.Duration // the offset is off by this at most: half of the shortest round trip
-	Err    string        // why it is not known
-}
-
-// Latency is how long round trips took.
-type Latency struct {
-	N             int
-	P50, P99, Max time.Duration
-}
-
-// InspectedReplica is a replica as its master sees it.
-type InspectedReplica struct {
-	Addr  string
-	State string // online, or how far it has come
-	Lag   time.Duration
-	// Behind is how many bytes of the master's history it has not confirmed. Under load that is
-	// never quite nothing.
-	Behind int64
-}
-
-// Reach is what became of one small write, and of a WAIT behind it.
-type Reach struct {
-	Asked int // for so many replicas
-	Got   int
-	Took  time.Duration // the write and the WAIT
-	Err   string        // what the write, or the WAIT, was refused with
-}
-
-// InspectOptions says how to inspect. The zero value of each field means the default beside it.
-type InspectOptions struct {
+// Options says how to inspect. The zero value of each field means the default beside it.
+type Options struct {
 	// of each latency; 0 = 200. There are fewer where they would take more than a second
 	Samples  int
 	ReadOnly bool                            // writes nothing: no Reach is measured
@@ -96,7 +25,7 @@ type InspectOptions struct {
 	Progress func(doing string, of, all int) // is told before each server is asked; nil = none is
 }
 
-func (o InspectOptions) withDefaults() InspectOptions {
+func (o Options) withDefaults() Options {
 	if o.Samples == 0 {
 		o.Samples = 200
 	}
@@ -110,36 +39,39 @@ func (o InspectOptions) withDefaults() InspectOptions {
 }
 
 // ErrNotInspected is the refusal to inspect a store that has no Redis behind it.
-var ErrNotInspected = Refusal("the embedded store has no Redis behind it to look at")
+var ErrNotInspected = redisstore.Refusal("the embedded store has no Redis behind it to look at")
 
 // Inspect asks every server of the Redis that the configuration names: the one, or the master of a
 // Sentinel set with its replicas and the sentinels, or all nodes of a cluster. Config.Ack says for
 // how many replicas a write has to reach. What a server does not tell, such as its settings where
 // CONFIG is forbidden, is said in the fields for that, and a server that is away is among the
 // others as such: the error is that of a configuration that cannot be used, or of a Redis of which
-// no server could be asked ([ErrUnavailable]).
+// no server could be asked ([redisstore.ErrUnavailable]).
 //
 // It changes nothing but, without ReadOnly, one key under the store's prefix on each master, which
 // expires after ten seconds. Servers remember the text of two small scripts, as they do of all.
-func Inspect(ctx context.Context, config Config, options InspectOptions) (Inspection, error) {
-	target, err := config.target()
-	if err := errors.Join(err, config.withDefaults().check(Mode(target.Mode))); err != nil {
-		return Inspection{}, err
+func Inspect(ctx context.Context, config redisstore.Config, options Options) (doctor.Inspection, error) {
+	if err := config.Check(); err != nil {
+		return doctor.Inspection{}, err
 	}
-	if Mode(target.Mode) == Embedded {
-		return Inspection{}, ErrNotInspected
+	target, err := redisconn.Parse(config.URL)
+	if err := errors.Join(err, target.Secure(config.TLS, config.Credentials)); err != nil {
+		return doctor.Inspection{}, err
 	}
-	i := &inspector{target: target, config: config.withDefaults(), options: options.withDefaults()}
-	i.found = Inspection{Mode: Mode(target.Mode), Address: target.Address, LoggedIn: target.LoggedIn(), TLS: i.server("").TLSConfig != nil, Database: i.server("").DB}
+	if target.Mode == redisconn.Embedded {
+		return doctor.Inspection{}, ErrNotInspected
+	}
+	i := &inspector{target: target, config: config.WithDefaults(), options: options.withDefaults()}
+	i.found = doctor.Inspection{Mode: redisstore.Mode(target.Mode), Address: target.Address, LoggedIn: target.LoggedIn(), TLS: i.server("").TLSConfig != nil, Database: i.server("").DB}
 	i.inspect(ctx)
-	if !slices.ContainsFunc(i.found.Servers, func(s Inspected) bool { return s.Away == "" }) {
-		return i.found, &Error{Op: "inspect", Class: ErrUnavailable, Cause: i.found.away()}
+	if !slices.ContainsFunc(i.found.Servers, func(s doctor.Inspected) bool { return s.Away == "" }) {
+		return i.found, &redisstore.Error{Op: "inspect", Class: redisstore.ErrUnavailable, Cause: away(&i.found)}
 	}
 	return i.found, nil
 }
 
 // away is why no server could be asked.
-func (f *Inspection) away() error {
+func away(f *doctor.Inspection) error {
 	var faults []error
 	for _, sentinel := range f.Sentinels {
 		if sentinel.Away != "" {
@@ -158,9 +90,9 @@ func (f *Inspection) away() error {
 // inspector is one inspection under way.
 type inspector struct {
 	target  redisconn.Target
-	config  Config
-	options InspectOptions
-	found   Inspection
+	config  redisstore.Config
+	options Options
+	found   doctor.Inspection
 }
 
 func (i *inspector) inspect(ctx context.Context) {
@@ -172,14 +104,14 @@ func (i *inspector) inspect(ctx context.Context) {
 		}
 		servers[addr] = tag
 	}
-	switch Mode(i.target.Mode) {
-	case Sentinel:
+	switch i.target.Mode {
+	case redisconn.Sentinel:
 		for _, addr := range i.sentinels(ctx) {
 			add(addr, "doctor")
 		}
-	case Cluster:
+	case redisconn.Cluster:
 		for _, node := range i.cluster(ctx) {
-			add(node.Addr, node.tag())
+			add(node.Addr, slotTag(node))
 		}
 	default:
 		add(i.target.Server.Addr, "doctor")
@@ -190,7 +122,7 @@ func (i *inspector) inspect(ctx context.Context) {
 		server := i.ask(ctx, order[at], servers[order[at]])
 		i.found.Servers = append(i.found.Servers, server)
 		for _, replica := range server.Replicas {
-			if Mode(i.target.Mode) != Cluster && !i.same(order, replica.Addr) {
+			if i.target.Mode != redisconn.Cluster && !i.same(order, replica.Addr) {
 				add(replica.Addr, "doctor")
 			}
 		}

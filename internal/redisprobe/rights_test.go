@@ -1,4 +1,4 @@
-package redisstore_test
+package redisprobe_test
 
 import (
 	"maps"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -28,7 +29,7 @@ func TestRightsAreWhatScriptsCall(t *testing.T) {
 		called[name] = "a store"
 	}
 	call := regexp.MustCompile(`redis\.p?call\(\s*['"](\w+)['"]`)
-	for _, files := range []string{"../scripts/*.lua", "../scripts/lib/*.lua", strings.TrimSpace(string(module)) + "/*.lua"} {
+	for _, files := range []string{"../../scripts/*.lua", "../../scripts/lib/*.lua", strings.TrimSpace(string(module)) + "/*.lua"} {
 		found, err := filepath.Glob(files)
 		if err != nil || len(found) < 4 {
 			t.Fatalf("files %s: got %d, %v, want four or more", files, len(found), err)
@@ -41,7 +42,7 @@ func TestRightsAreWhatScriptsCall(t *testing.T) {
 			}
 		}
 	}
-	needed := redisstore.NeededCommands()
+	needed := redisprobe.NeededCommands()
 	slices.Sort(needed)
 	expect.Equal(t, "the commands that a store needs", needed, slices.Sorted(maps.Keys(called)))
 }
@@ -49,12 +50,12 @@ func TestRightsAreWhatScriptsCall(t *testing.T) {
 // The page for operators has the rights as they are.
 func TestOperationsPageHasTheRights(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../../docs/operations.md")
 	expect.Error(t, "reading the page", err, nil)
 	const user = "user coatcheck on >PASSWORD "
-	standalone, cluster := redisstore.Rights(redisstore.Standalone, "coatcheck:"), redisstore.Rights(redisstore.Cluster, "coatcheck:")
+	standalone, cluster := redisprobe.Rights(redisstore.Standalone, "coatcheck:"), redisprobe.Rights(redisstore.Cluster, "coatcheck:")
 	more := slices.DeleteFunc(cluster, func(right string) bool { return slices.Contains(standalone, right) })
-	for _, line := range []string{user + strings.Join(standalone, " "), strings.Join(more, " "), user + strings.Join(redisstore.SentinelRights(), " ")} {
+	for _, line := range []string{user + strings.Join(standalone, " "), strings.Join(more, " "), user + strings.Join(redisprobe.SentinelRights(), " ")} {
 		expect.Contains(t, "docs/operations.md", string(page), "\n"+line+"\n")
 	}
 }
@@ -76,7 +77,7 @@ func TestDeniedNamesEachMissingRight(t *testing.T) {
 		nodes []*redistest.Server
 	}{cluster.URL(), cluster.Nodes()}
 	for mode, at := range servers {
-		rights := redisstore.Rights(mode, "coatcheck:")
+		rights := redisprobe.Rights(mode, "coatcheck:")
 		expect.Equal(t, "rights denied to a user that has all of "+string(mode), denied(t, redistest.MakeUser(t, at.url, "all", rights, at.nodes...)), nil)
 		for _, right := range rights {
 			// the last finds the masters
@@ -102,7 +103,7 @@ func words(rules []string) (words []any) {
 
 func denied(t *testing.T, url string) []string {
 	t.Helper()
-	denied, err := open(t, url, nil).Denied(t.Context())
+	denied, err := redisprobe.Denied(t.Context(), open(t, url))
 	expect.Error(t, "Denied", err, nil)
 	return denied
 }
@@ -115,17 +116,17 @@ func TestDeniedChangesNothing(t *testing.T) {
 	expect.Equal(t, "keys", do(t, server, "KEYS", "*"), any([]any{}))
 	expect.Equal(t, "rights denied by the embedded store", denied(t, "embedded:"), nil)
 	server.Kill()
-	_, err := open(t, server.URL(), nil).Denied(t.Context())
-	refused(t, err)
+	_, err := redisprobe.Denied(t.Context(), open(t, server.URL()))
+	expect.Error(t, "a server that is down", err, redisstore.ErrUnavailable)
 }
 
 // A user with the rights can look at everything but settings.
 func TestInspectNeedsNoMoreThanTheRights(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 1)
-	url := redistest.MakeUser(t, set.URL(), "service", append(redisstore.Rights(redisstore.Sentinel, "coatcheck:"), "+config|get"), append(set.Replicas(), set.Master())...)
-	redistest.MakeUser(t, set.URL(), "watcher", redisstore.SentinelRights(), set.Sentinels()...)
-	facts := inspect(t, redisstore.Config{URL: url + "?sentinel_username=watcher&sentinel_password=word", Ack: 1}, redisstore.InspectOptions{})
+	url := redistest.MakeUser(t, set.URL(), "service", append(redisprobe.Rights(redisstore.Sentinel, "coatcheck:"), "+config|get"), append(set.Replicas(), set.Master())...)
+	redistest.MakeUser(t, set.URL(), "watcher", redisprobe.SentinelRights(), set.Sentinels()...)
+	facts := inspect(t, redisstore.Config{URL: url + "?sentinel_username=watcher&sentinel_password=word", Ack: 1}, redisprobe.Options{})
 	expect.MustEqual(t, "sentinels", len(facts.Sentinels), 3)
 	expect.MustEqual(t, "servers", len(facts.Servers), 2)
 	for _, s := range facts.Sentinels {
@@ -140,7 +141,7 @@ func TestInspectNeedsNoMoreThanTheRights(t *testing.T) {
 	for _, sentinel := range set.Sentinels() {
 		do(t, sentinel, "ACL", "SETUSER", "blind", "on", ">word", "+ping", "+sentinel|get-master-addr-by-name")
 	}
-	facts = inspect(t, redisstore.Config{URL: url + "?sentinel_username=blind&sentinel_password=word"}, redisstore.InspectOptions{})
+	facts = inspect(t, redisstore.Config{URL: url + "?sentinel_username=blind&sentinel_password=word"}, redisprobe.Options{})
 	want := []string{"INFO", "SUBSCRIBE", "UNSUBSCRIBE", "SENTINEL|SENTINELS", "SENTINEL|MASTER", "SENTINEL|REPLICAS", "SENTINEL|CKQUORUM"}
 	expect.Equal(t, "what a sentinel denies", facts.Sentinels[0].Denied, want)
 	if len(facts.Servers) == 0 || !facts.Servers[0].Master {

@@ -1,4 +1,4 @@
-package redisstore
+package redisprobe
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // needed is a command that a store runs, in scripts or beside them. Its arguments are such that the
@@ -80,8 +82,8 @@ var sentinelCommands = []needed{
 var sentinelChannels = []string{"+switch-master", "+replica-reconf-done"}
 
 // commandsOf are the commands that a store needs of a kind of Redis.
-func commandsOf(mode Mode) []needed {
-	if mode == Cluster {
+func commandsOf(mode redisstore.Mode) []needed {
+	if mode == redisstore.Cluster {
 		return append(slices.Clip(neededCommands), clusterCommands...)
 	}
 	return neededCommands
@@ -89,9 +91,9 @@ func commandsOf(mode Mode) []needed {
 
 // Rights are the rules of an ACL user (ACL SETUSER) that can do all that a store does on a kind of
 // Redis, and nothing more. [Inspect] sees the settings of a server, too, with +config|get.
-func Rights(mode Mode, prefix string) []string {
+func Rights(mode redisstore.Mode, prefix string) []string {
 	rules := []string{"~" + prefix + "*", "&" + prefix + "*"}
-	if mode != Cluster {
+	if mode != redisstore.Cluster {
 		rules = append(rules, "+select") // of another database than 0
 	}
 	return append(rules, granted(commandsOf(mode))...)
@@ -142,25 +144,25 @@ func (n needed) words(key, channel string) []any {
 
 // Denied tries, on every master, whether the store's user may run the commands that the store
 // needs, and returns those that it may not run, such as GET and CLUSTER|SLOTS, in the order of the
-// alphabet. It changes nothing. The embedded store denies none. The error is an [*Error] of class
-// [ErrUnavailable].
-func (s *Store) Denied(ctx context.Context) ([]string, error) {
-	if s.mode == Embedded {
+// alphabet. It changes nothing. The embedded store denies none. The error is that of
+// [redisstore.Store.EachMaster].
+func Denied(ctx context.Context, store *redisstore.Store) ([]string, error) {
+	if store.Mode() == redisstore.Embedded {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout())
 	defer cancel()
 	var mu sync.Mutex
 	var all []string
-	err := s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error {
-		tried, err := try(ctx, node, commandsOf(s.mode), s.Key("doctor", "none"), s.Key("doctor", "none"))
+	err := store.EachMaster(ctx, "rights", func(ctx context.Context, node *redis.Client) error {
+		tried, err := try(ctx, node, commandsOf(store.Mode()), store.Key("doctor", "none"), store.Key("doctor", "none"))
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, tried.denied...)
 		return err
 	})
 	if err != nil {
-		return nil, classify(ctx, "rights", err, false, true)
+		return nil, err
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil

@@ -1,4 +1,4 @@
-package redisstore
+package redisprobe
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/doctor"
 )
 
 const (
@@ -25,7 +27,7 @@ const clockScript = "return redis.call('TIME')"
 const infoScript = "redis.call('TIME') return redis.call('INFO', 'replication')"
 
 // measure takes the times of a server.
-func (i *inspector) measure(ctx context.Context, node *redis.Client, s *Inspected) {
+func (i *inspector) measure(ctx context.Context, node *redis.Client, s *doctor.Inspected) {
 	s.Clock = clock(ctx, node)
 	s.Ping = i.latency(func() error { return node.Ping(ctx).Err() })
 	if err := node.Eval(ctx, infoScript, nil).Err(); err != nil {
@@ -44,8 +46,8 @@ func (i *inspector) measure(ctx context.Context, node *redis.Client, s *Inspecte
 // clock compares a server's clock with this host's. The server read its clock between the moment
 // before the question and the one behind the answer, so the shortest of several round trips bounds
 // the offset best.
-func clock(ctx context.Context, node *redis.Client) Clock {
-	best := Clock{Err: "not asked"}
+func clock(ctx context.Context, node *redis.Client) doctor.Clock {
+	best := doctor.Clock{Err: "not asked"}
 	for range clockSamples {
 		before := time.Now()
 		at, err := serverTime(ctx, node)
@@ -58,7 +60,7 @@ func clock(ctx context.Context, node *redis.Client) Clock {
 		}
 		// TIME is cut to microseconds
 		if half := trip/2 + time.Microsecond; best.Err != "" || half < best.Within {
-			best = Clock{Offset: at.Sub(before.Round(0).Add(trip / 2)), Within: half}
+			best = doctor.Clock{Offset: at.Sub(before.Round(0).Add(trip / 2)), Within: half}
 		}
 	}
 	return best
@@ -69,7 +71,7 @@ func serverTime(ctx context.Context, node *redis.Client) (time.Time, error) {
 }
 
 // latency takes samples of a round trip.
-func (i *inspector) latency(trip func() error) Latency {
+func (i *inspector) latency(trip func() error) doctor.Latency {
 	var took []time.Duration
 	for end := time.Now().Add(sampleLimit); len(took) < i.options.Samples && (len(took) == 0 || time.Now().Before(end)); {
 		start := time.Now()
@@ -79,16 +81,16 @@ func (i *inspector) latency(trip func() error) Latency {
 		took = append(took, time.Since(start))
 	}
 	if len(took) == 0 {
-		return Latency{}
+		return doctor.Latency{}
 	}
 	slices.Sort(took)
 	at := func(share float64) time.Duration { return took[min(int(share*float64(len(took))), len(took)-1)] }
-	return Latency{N: len(took), P50: at(0.5), P99: at(0.99), Max: took[len(took)-1]}
+	return doctor.Latency{N: len(took), P50: at(0.5), P99: at(0.99), Max: took[len(took)-1]}
 }
 
 // reach writes a key that expires, and waits for replicas on the same connection.
-func (i *inspector) reach(ctx context.Context, node *redis.Client, tag string, listed int) *Reach {
-	reach := &Reach{Asked: max(i.config.Ack, listed)}
+func (i *inspector) reach(ctx context.Context, node *redis.Client, tag string, listed int) *doctor.Reach {
+	reach := &doctor.Reach{Asked: max(i.config.Ack, listed)}
 	start := time.Now()
 	pipe := node.Pipeline()
 	write := pipe.Set(ctx, i.key(tag), strconv.FormatInt(start.UnixMilli(), 10), reachLife)

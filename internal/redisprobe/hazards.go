@@ -1,4 +1,4 @@
-package redisstore
+package redisprobe
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redisconn"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Hazard is a setting of a Redis under which it can lose what it has confirmed.
@@ -22,35 +25,35 @@ func (h Hazard) String() string { return fmt.Sprintf("%s: %s (%s)", h.Server, h.
 
 // Hazards asks every master for the settings under which it loses state by itself: eviction, and no
 // or rare writing to disk. None is found on the embedded store. A server that does not tell its
-// settings is not guessed at. The error is an [*Error] of class [ErrUnavailable].
-func (s *Store) Hazards(ctx context.Context) ([]Hazard, error) {
-	if s.mode == Embedded {
+// settings is not guessed at. The error is that of [redisstore.Store.EachMaster].
+func Hazards(ctx context.Context, store *redisstore.Store) ([]Hazard, error) {
+	if store.Mode() == redisstore.Embedded {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout())
 	defer cancel()
 	var mu sync.Mutex
 	var all []Hazard
-	err := s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error {
-		found, err := hazards(ctx, node, s.restarts)
+	err := store.EachMaster(ctx, "settings", func(ctx context.Context, node *redis.Client) error {
+		found, err := hazards(ctx, node, store.Restarts())
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, found...)
 		return err
 	})
 	if err != nil {
-		return nil, classify(ctx, "settings", err, false, true)
+		return nil, err
 	}
 	slices.SortFunc(all, func(a, b Hazard) int { return strings.Compare(a.String(), b.String()) })
 	return all, nil
 }
 
-func hazards(ctx context.Context, node *redis.Client, restarts Restarts) ([]Hazard, error) {
+func hazards(ctx context.Context, node *redis.Client, restarts redisstore.Restarts) ([]Hazard, error) {
 	text, err := node.Info(ctx).Result()
 	if err != nil {
 		return nil, err
 	}
-	info := parseInfo(text)
+	info := redisconn.ParseInfo(text)
 	var found []Hazard
 	note := func(is bool, risk, fix string) {
 		if is {
@@ -65,22 +68,11 @@ func hazards(ctx context.Context, node *redis.Client, restarts Restarts) ([]Haza
 		rule, told := save["save"]
 		note(err == nil && told && rule == "", "keeps nothing on disk: a restart loses all state", "appendonly yes")
 		note(err == nil && rule != "", "writes to disk from time to time only: a restart loses what came since", "appendonly yes")
-	} else if restarts == TrustRestarts {
+	} else if restarts == redisstore.TrustRestarts {
 		fsync, err := node.ConfigGet(ctx, "appendfsync").Result()
 		rule := fsync["appendfsync"]
 		note(err == nil && rule != "" && rule != "always",
 			"restarts are trusted, and a machine that loses power loses what was not on its disk yet (appendfsync "+rule+"): ids and values can be handed out twice", "appendfsync always")
 	}
 	return found, nil
-}
-
-// parseInfo reads the answer to INFO: lines of name:value.
-func parseInfo(text string) map[string]string {
-	info := map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			info[name] = value
-		}
-	}
-	return info
 }

@@ -1,4 +1,4 @@
-package redisstore_test
+package redisprobe_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -28,7 +29,7 @@ func TestHazardsTellWhatARedisCanLose(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t, row.args...)
-			found, err := open(t, server.URL(), nil).Hazards(t.Context())
+			found, err := redisprobe.Hazards(t.Context(), open(t, server.URL()))
 			expect.Error(t, "Hazards", err, nil)
 			expect.MustEqual(t, fmt.Sprintf("number of hazards, which are %q", found), len(found), len(row.want))
 			for i, want := range row.want {
@@ -45,7 +46,7 @@ func TestHazardsOfTrustedRestartsAreWritesThatAreNotOnDisk(t *testing.T) {
 	for rule, hazards := range map[string]int{"always": 0, "everysec": 1, "no": 1} {
 		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", rule)
 		store := storetest.Open(t, redisstore.Config{URL: server.URL(), Restarts: redisstore.TrustRestarts})
-		found, err := store.Hazards(t.Context())
+		found, err := redisprobe.Hazards(t.Context(), store)
 		expect.Error(t, "Hazards", err, nil)
 		expect.MustEqual(t, fmt.Sprintf("number of hazards with appendfsync %s, which are %q", rule, found), len(found), hazards)
 		if hazards > 0 && (!strings.Contains(found[0].Risk, "restarts are trusted") || found[0].Fix != "appendfsync always") {
@@ -57,7 +58,7 @@ func TestHazardsOfTrustedRestartsAreWritesThatAreNotOnDisk(t *testing.T) {
 func TestHazardsAreThoseOfEveryMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
-	found, err := open(t, cluster.URL(), nil).Hazards(t.Context())
+	found, err := redisprobe.Hazards(t.Context(), open(t, cluster.URL()))
 	expect.Error(t, "Hazards of a cluster", err, nil)
 	expect.MustEqual(t, fmt.Sprintf("number of hazards, which are %q", found), len(found), 3)
 	if found[0].Server == found[1].Server {
@@ -70,17 +71,17 @@ func TestHazardsOfASilentServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	do(t, server, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-config")
-	found, err := open(t, strings.Replace(server.URL(), "redis://", "redis://app:pw@", 1), nil).Hazards(t.Context())
+	found, err := redisprobe.Hazards(t.Context(), open(t, strings.Replace(server.URL(), "redis://", "redis://app:pw@", 1)))
 	expect.Error(t, "Hazards without a right to CONFIG", err, nil)
 	expect.Equal(t, "Hazards without a right to CONFIG", found, nil)
 	server.Kill()
-	_, err = open(t, server.URL(), nil).Hazards(t.Context())
-	refused(t, err)
+	_, err = redisprobe.Hazards(t.Context(), open(t, server.URL()))
+	expect.Error(t, "a server that is down", err, redisstore.ErrUnavailable)
 }
 
 func TestHazardsOfTheEmbeddedStore(t *testing.T) {
 	t.Parallel()
-	found, err := open(t, "embedded:", nil).Hazards(t.Context())
+	found, err := redisprobe.Hazards(t.Context(), open(t, "embedded:"))
 	expect.Error(t, "Hazards", err, nil)
 	expect.Equal(t, "Hazards", found, nil)
 }

@@ -1,4 +1,4 @@
-package redisstore_test
+package redisprobe_test
 
 import (
 	"bufio"
@@ -15,18 +15,20 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/coatcheck/coatcheck/doctor"
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // inspect looks at a Redis, with few samples.
-func inspect(t *testing.T, config redisstore.Config, options redisstore.InspectOptions) redisstore.Inspection {
+func inspect(t *testing.T, config redisstore.Config, options redisprobe.Options) doctor.Inspection {
 	t.Helper()
 	options.Samples = 5
 	options.Patience = patience
-	facts, err := redisstore.Inspect(t.Context(), config, options)
+	facts, err := redisprobe.Inspect(t.Context(), config, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +40,10 @@ func TestInspectTellsTheFactsOfAServer(t *testing.T) {
 	srv := redistest.Start(t, "--appendonly", "yes", "--maxmemory", "100mb", "--requirepass", "secret-word", "--notify-keyspace-events", "KEA")
 	url := strings.Replace(srv.URL(), "redis://", "redis://:secret-word@", 1)
 	var told []string
-	facts := inspect(t, redisstore.Config{URL: url + "/3"}, redisstore.InspectOptions{Progress: func(doing string, _, _ int) { told = append(told, doing) }})
+	facts := inspect(t, redisstore.Config{URL: url + "/3"}, redisprobe.Options{Progress: func(doing string, _, _ int) { told = append(told, doing) }})
 	about := facts
 	about.Servers = nil
-	expect.Equal(t, "inspection of the whole", about, redisstore.Inspection{Mode: redisstore.Standalone, Address: about.Address, LoggedIn: true, Database: 3})
+	expect.Equal(t, "inspection of the whole", about, doctor.Inspection{Mode: redisstore.Standalone, Address: about.Address, LoggedIn: true, Database: 3})
 	expect.Equal(t, "calls of Progress", len(told), 1)
 	expect.MustEqual(t, "number of servers", len(facts.Servers), 1)
 	s := facts.Servers[0]
@@ -68,7 +70,7 @@ func TestInspectTellsTheFactsOfAServer(t *testing.T) {
 	if s.Ping.P50 > s.Ping.P99 || s.Script.Max == 0 {
 		t.Errorf("round trips: got PING %+v, script %+v, want P50 up to P99, and a longest", s.Ping, s.Script)
 	}
-	expect.Equal(t, "what became of a write", s.Reach, &redisstore.Reach{}, cmpopts.IgnoreFields(redisstore.Reach{}, "Took"))
+	expect.Equal(t, "what became of a write", s.Reach, &doctor.Reach{}, cmpopts.IgnoreFields(doctor.Reach{}, "Took"))
 }
 
 func values(m map[string]string) func(yield func(string) bool) {
@@ -85,12 +87,12 @@ func values(m map[string]string) func(yield func(string) bool) {
 func TestInspectLeavesNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	facts := inspect(t, redisstore.Config{URL: srv.URL()}, redisstore.InspectOptions{ReadOnly: true})
+	facts := inspect(t, redisstore.Config{URL: srv.URL()}, redisprobe.Options{ReadOnly: true})
 	expect.Equal(t, "what became of a write that is not to be", facts.Servers[0].Reach, nil)
 	if n := srv.Client().DBSize(t.Context()).Val(); n != 0 {
 		t.Errorf("%d keys", n)
 	}
-	inspect(t, redisstore.Config{URL: srv.URL(), Prefix: "mine:"}, redisstore.InspectOptions{})
+	inspect(t, redisstore.Config{URL: srv.URL(), Prefix: "mine:"}, redisprobe.Options{})
 	keys := srv.Client().Keys(t.Context(), "*").Val()
 	expect.MustEqual(t, fmt.Sprintf("number of keys, which are %q", keys), len(keys), 1)
 	if ttl := srv.Client().TTL(t.Context(), keys[0]).Val(); !strings.HasPrefix(keys[0], "mine:doctor:{") || ttl > 10*time.Second || ttl < 0 {
@@ -103,7 +105,7 @@ func TestInspectFindsTheReplicasOfASetAndItsSentinels(t *testing.T) {
 	set := redistest.StartSentinel(t, 2)
 	// one sentinel names the others
 	url := strings.Split(strings.TrimPrefix(set.URL(), "redis+sentinel://"), ",")
-	facts := inspect(t, redisstore.Config{URL: "redis+sentinel://" + url[0] + "/coatcheck", Ack: 2}, redisstore.InspectOptions{})
+	facts := inspect(t, redisstore.Config{URL: "redis+sentinel://" + url[0] + "/coatcheck", Ack: 2}, redisprobe.Options{})
 	if len(facts.Sentinels) != 3 || len(facts.Servers) != 3 {
 		t.Fatalf("%d sentinels, %d servers: %+v", len(facts.Sentinels), len(facts.Servers), facts)
 	}
@@ -111,13 +113,13 @@ func TestInspectFindsTheReplicasOfASetAndItsSentinels(t *testing.T) {
 		asked := "what sentinel " + s.Addr + " says"
 		expect.Equal(t, asked+": replicas", len(s.Replicas), 2)
 		s.Replicas = nil
-		expect.Equal(t, asked, s, redisstore.InspectedSentinel{Addr: s.Addr, Master: set.Master().Addr(), Quorum: 2, Others: 2, DownAfter: 500 * time.Millisecond, FailoverTimeout: 3 * time.Second})
+		expect.Equal(t, asked, s, doctor.InspectedSentinel{Addr: s.Addr, Master: set.Master().Addr(), Quorum: 2, Others: 2, DownAfter: 500 * time.Millisecond, FailoverTimeout: 3 * time.Second})
 	}
 	masters := 0
 	for _, s := range facts.Servers {
 		if s.Master {
 			masters++
-			expect.Equal(t, "what became of the master's write", s.Reach, &redisstore.Reach{Asked: 2, Got: 2}, cmpopts.IgnoreFields(redisstore.Reach{}, "Took"))
+			expect.Equal(t, "what became of the master's write", s.Reach, &doctor.Reach{Asked: 2, Got: 2}, cmpopts.IgnoreFields(doctor.Reach{}, "Took"))
 			expect.MustEqual(t, "number of the master's replicas", len(s.Replicas), 2)
 			expect.Equal(t, "state of its first replica", s.Replicas[0].State, "online")
 		} else {
@@ -134,7 +136,7 @@ func TestInspectFindsTheReplicasOfASetAndItsSentinels(t *testing.T) {
 	// A master that is known by its own URL tells of its replicas as well, and one that is down is
 	// told as away.
 	set.Replicas()[0].Kill()
-	facts = inspect(t, redisstore.Config{URL: set.Master().URL()}, redisstore.InspectOptions{})
+	facts = inspect(t, redisstore.Config{URL: set.Master().URL()}, redisprobe.Options{})
 	if len(facts.Servers) < 2 || !facts.Servers[0].Master {
 		t.Errorf("servers that the master's URL leads to: got %+v, want the master and its replicas", facts.Servers)
 	}
@@ -143,7 +145,7 @@ func TestInspectFindsTheReplicasOfASetAndItsSentinels(t *testing.T) {
 func TestInspectReadsAClustersSlots(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
-	facts := inspect(t, redisstore.Config{URL: cluster.URL(), Ack: 1}, redisstore.InspectOptions{})
+	facts := inspect(t, redisstore.Config{URL: cluster.URL(), Ack: 1}, redisprobe.Options{})
 	expect.MustEqual(t, "number of servers", len(facts.Servers), 6)
 	if facts.Cluster == nil {
 		t.Fatal("got no cluster, want one")
@@ -156,7 +158,7 @@ func TestInspectReadsAClustersSlots(t *testing.T) {
 	expect.Equal(t, "nodes that fail", len(about.Failing), 0)
 	for _, s := range facts.Servers {
 		if s.Master {
-			expect.Equal(t, "what became of a write to "+s.Addr, s.Reach, &redisstore.Reach{Asked: 1, Got: 1}, cmpopts.IgnoreFields(redisstore.Reach{}, "Took"))
+			expect.Equal(t, "what became of a write to "+s.Addr, s.Reach, &doctor.Reach{Asked: 1, Got: 1}, cmpopts.IgnoreFields(doctor.Reach{}, "Took"))
 		}
 		expect.Equal(t, "commands denied by "+s.Addr, s.Denied, nil)
 		expect.Equal(t, "commands unknown to "+s.Addr, s.Missing, nil)
@@ -178,7 +180,7 @@ func TestInspectReadsAClustersSlots(t *testing.T) {
 		for _, node := range cluster.Nodes() {
 			_ = node.Client().ClusterDelSlots(t.Context(), lost).Err()
 		}
-		facts = inspect(t, redisstore.Config{URL: cluster.URL()}, redisstore.InspectOptions{})
+		facts = inspect(t, redisstore.Config{URL: cluster.URL()}, redisprobe.Options{})
 		return facts.Cluster.Uncovered == 1
 	})
 	expect.Equal(t, "the slots that move", facts.Cluster.Moving, []int{int(slot)})
@@ -198,8 +200,8 @@ func TestInspectFindsWhatAUserMayNotDo(t *testing.T) {
 		}
 		return strings.Replace(srv.URL(), "redis://", "redis://"+name+":word@", 1)
 	}
-	look := func(url string) redisstore.Inspected {
-		return inspect(t, redisstore.Config{URL: url}, redisstore.InspectOptions{}).Servers[0]
+	look := func(url string) doctor.Inspected {
+		return inspect(t, redisstore.Config{URL: url}, redisprobe.Options{}).Servers[0]
 	}
 	s := look(user("unscripted", "~*", "&*", "+@all", "-eval", "-evalsha"))
 	expect.Equal(t, "commands denied to unscripted", s.Denied, []string{"EVAL", "EVALSHA"})
@@ -221,7 +223,7 @@ func TestInspectFindsWhatAUserMayNotDo(t *testing.T) {
 	s = look(user("mute", "+ping"))
 	expect.Equal(t, "why the server is away for mute", s.Away, "")
 	expect.Equal(t, "INFO seen by mute", len(s.Info), 0)
-	if len(s.Denied) != len(redisstore.NeededCommands())-1 || s.Clock.Err == "" || s.ScriptFails == "" {
+	if len(s.Denied) != len(redisprobe.NeededCommands())-1 || s.Clock.Err == "" || s.ScriptFails == "" {
 		t.Errorf("seen by mute: got %+v, want everything but PING denied, and why clock and scripts are not known", s)
 	}
 }
@@ -229,7 +231,7 @@ func TestInspectFindsWhatAUserMayNotDo(t *testing.T) {
 func TestInspectFindsCommandsThatWereRenamed(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--rename-command", "INCRBY", "incrby-hidden", "--rename-command", "CONFIG", "")
-	s := inspect(t, redisstore.Config{URL: srv.URL()}, redisstore.InspectOptions{}).Servers[0]
+	s := inspect(t, redisstore.Config{URL: srv.URL()}, redisprobe.Options{}).Servers[0]
 	expect.Equal(t, "commands that the server does not know", s.Missing, []string{"INCRBY"})
 	expect.Equal(t, "commands that it denies", s.Denied, nil)
 	if s.ConfigUnseen == "" {
@@ -239,16 +241,16 @@ func TestInspectFindsCommandsThatWereRenamed(t *testing.T) {
 
 func TestInspectRefusesWhatHasNoRedis(t *testing.T) {
 	t.Parallel()
-	if _, err := redisstore.Inspect(t.Context(), redisstore.Config{URL: "embedded:"}, redisstore.InspectOptions{}); !errors.Is(err, redisstore.ErrNotInspected) || !errors.Is(err, redisstore.ErrRefused) {
+	if _, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: "embedded:"}, redisprobe.Options{}); !errors.Is(err, redisprobe.ErrNotInspected) || !errors.Is(err, redisstore.ErrRefused) {
 		t.Error(err)
 	}
-	if _, err := redisstore.Inspect(t.Context(), redisstore.Config{URL: "nonsense"}, redisstore.InspectOptions{}); err == nil {
+	if _, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: "nonsense"}, redisprobe.Options{}); err == nil {
 		t.Error("nonsense is inspected")
 	}
 	srv := redistest.Start(t)
 	srv.Kill()
 	for _, url := range []string{srv.URL(), "redis+sentinel://" + srv.Addr() + "/m", "redis+cluster://" + srv.Addr()} {
-		_, err := redisstore.Inspect(t.Context(), redisstore.Config{URL: url}, redisstore.InspectOptions{})
+		_, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: url}, redisprobe.Options{})
 		expect.Error(t, "Inspect of "+url, err, redisstore.ErrUnavailable)
 		expect.Contains(t, "Inspect of "+url, fmt.Sprint(err), "refused")
 	}
@@ -268,7 +270,7 @@ func TestSweepRemovesWhatBeginsWithAText(t *testing.T) {
 		if _, err := store.Run(t.Context(), list, []string{store.Key("workers", "names")}, "bench:a", "bench:b", "bench", "orders", "zebra"); err != nil {
 			t.Fatal(err)
 		}
-		removed, err := store.Sweep(t.Context(), "bench:", "workers")
+		removed, err := redisprobe.Sweep(t.Context(), store, "bench:", "workers")
 		expect.Error(t, "Sweep", err, nil)
 		expect.MustEqual(t, "keys swept", removed, 2)
 		for name, want := range map[string]int64{"bench:a": 0, "bench:b": 0, "bench": 3, "orders": 3, "xbench:a": 3} {
@@ -281,7 +283,7 @@ func TestSweepRemovesWhatBeginsWithAText(t *testing.T) {
 		expect.Error(t, "ZRANGE of the names", err, nil)
 		expect.Equal(t, "names left", []string(left), []string{"bench", "orders", "zebra"})
 		for _, wrong := range []string{"", "a", "*", "ab*", "a{b"} {
-			_, err := store.Sweep(t.Context(), wrong)
+			_, err := redisprobe.Sweep(t.Context(), store, wrong)
 			expect.Error(t, fmt.Sprintf("Sweep(%q)", wrong), err, redisstore.ErrRefused)
 		}
 	})
@@ -293,7 +295,7 @@ func TestInspectMeasuresTheOffsetOfAClock(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{7 * time.Second, -7 * time.Second} {
 		srv := clockOff(t, off)
-		s := inspect(t, redisstore.Config{URL: "redis://" + srv}, redisstore.InspectOptions{}).Servers[0]
+		s := inspect(t, redisstore.Config{URL: "redis://" + srv}, redisprobe.Options{}).Servers[0]
 		expect.Equal(t, "why the clock is not known", s.Clock.Err, "")
 		// this host's may be stepped
 		if s.Clock.Within < time.Millisecond || (s.Clock.Offset-off).Abs() > s.Clock.Within+100*time.Millisecond {
@@ -318,7 +320,7 @@ func clockOff(t *testing.T, off time.Duration) (addr string) {
 		defer conn.Close()
 		in := bufio.NewReader(conn)
 		for {
-			words, err := command(in)
+			words, err := redistest.ReadCommand(in)
 			if err != nil {
 				return
 			}

@@ -1,4 +1,4 @@
-package redisstore
+package redisprobe
 
 import (
 	"cmp"
@@ -12,27 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/doctor"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
-
-// InspectedSentinel is one sentinel, and what it says of the master that the URL names.
-type InspectedSentinel struct {
-	Addr string
-	Away string // why it could not be asked, or that it does not know the master
-
-	// Denied are the commands that our user may not run there, such as SENTINEL|MASTER. If there
-	// are any, nothing else but Master is known.
-	Denied []string
-
-	Master          string // address
-	Down            bool   // it holds the master to be down
-	Quorum          int    // sentinels that have to agree that it is
-	Others          int    // other sentinels that it knows
-	DownAfter       time.Duration
-	FailoverTimeout time.Duration
-	Replicas        []string // addresses
-	NoQuorum        string   // why no failover would be possible now
-}
 
 // sentinels asks the sentinels of the URL, and those that they know of, and returns the addresses
 // of the data servers that they name.
@@ -58,7 +40,7 @@ func (i *inspector) sentinels(ctx context.Context) []string {
 }
 
 // sentinel asks one sentinel.
-func (i *inspector) sentinel(ctx context.Context, addr string) (found InspectedSentinel, others []string) {
+func (i *inspector) sentinel(ctx context.Context, addr string) (found doctor.InspectedSentinel, others []string) {
 	found.Addr = addr
 	options := redisconn.Safe(&redis.Options{
 		Addr: addr, TLSConfig: i.target.Security, PoolSize: 1,
@@ -96,7 +78,7 @@ func (i *inspector) sentinel(ctx context.Context, addr string) (found InspectedS
 }
 
 // sentinelDenies reports whether our user may not run all that we need at a sentinel.
-func (i *inspector) sentinelDenies(ctx context.Context, options *redis.Options, found *InspectedSentinel) bool {
+func (i *inspector) sentinelDenies(ctx context.Context, options *redis.Options, found *doctor.InspectedSentinel) bool {
 	node := redis.NewClient(options)
 	defer node.Close()
 	tried, err := try(ctx, node, sentinelCommands, i.target.Master, sentinelChannels[0])
@@ -116,36 +98,17 @@ func addresses(list []map[string]string, err error) (addrs []string) {
 	return addrs
 }
 
-// InspectedCluster is a cluster as its nodes see it.
-type InspectedCluster struct {
-	Nodes     []ClusterNode
-	Uncovered int               // slots that no master serves
-	Moving    []int             // slots that are on their way to another node
-	Failing   []string          // nodes that others hold to be down, or may be
-	States    map[string]string // what each node that could be asked says of the whole: ok or fail
-}
-
-// ClusterNode is one node of a cluster, as the first node that could be asked lists it.
-type ClusterNode struct {
-	Addr   string
-	ID     string
-	Master bool
-	Of     string // a replica's master, by its ID
-	Flags  []string
-	Slots  [][2]int // first and last of each range that it serves
-}
-
-// tag is a hash tag of a slot that the node serves; "" if it serves none.
-func (n ClusterNode) tag() string {
+// slotTag is a hash tag of a slot that the node serves; "" if it serves none.
+func slotTag(n doctor.ClusterNode) string {
 	if len(n.Slots) == 0 {
 		return ""
 	}
-	return tags()[n.Slots[0][0]]
+	return redisconn.SlotTags()[n.Slots[0][0]]
 }
 
 // cluster asks for the cluster's nodes, and each of them how it sees the whole.
-func (i *inspector) cluster(ctx context.Context) []ClusterNode {
-	found := &InspectedCluster{States: map[string]string{}}
+func (i *inspector) cluster(ctx context.Context) []doctor.ClusterNode {
+	found := &doctor.InspectedCluster{States: map[string]string{}}
 	var faults error
 	for _, addr := range i.target.Hosts {
 		i.options.Progress("asking "+addr+" for the cluster's nodes", 1, 1)
@@ -158,16 +121,16 @@ func (i *inspector) cluster(ctx context.Context) []ClusterNode {
 			return i.hosts()
 		}
 		faults = errors.Join(faults, err)
-		i.found.Servers = append(i.found.Servers, Inspected{Addr: addr, Away: err.Error()})
+		i.found.Servers = append(i.found.Servers, doctor.Inspected{Addr: addr, Away: err.Error()})
 	}
 	if found.Nodes == nil {
 		return nil
 	}
 	// they are asked again, as nodes
-	i.found.Servers = slices.DeleteFunc(i.found.Servers, func(s Inspected) bool {
-		return slices.ContainsFunc(found.Nodes, func(n ClusterNode) bool { return n.Addr == s.Addr })
+	i.found.Servers = slices.DeleteFunc(i.found.Servers, func(s doctor.Inspected) bool {
+		return slices.ContainsFunc(found.Nodes, func(n doctor.ClusterNode) bool { return n.Addr == s.Addr })
 	})
-	found.look()
+	look(found)
 	for _, node := range found.Nodes {
 		i.state(ctx, found, node.Addr)
 	}
@@ -176,16 +139,16 @@ func (i *inspector) cluster(ctx context.Context) []ClusterNode {
 }
 
 // hosts are the nodes that the URL names, of which no more is known.
-func (i *inspector) hosts() (nodes []ClusterNode) {
+func (i *inspector) hosts() (nodes []doctor.ClusterNode) {
 	for _, addr := range i.target.Hosts {
-		nodes = append(nodes, ClusterNode{Addr: addr})
+		nodes = append(nodes, doctor.ClusterNode{Addr: addr})
 	}
 	i.found.Servers = nil
 	return nodes
 }
 
 // nodesOf asks a node for all that it knows.
-func (i *inspector) nodesOf(ctx context.Context, addr string) (nodes []ClusterNode, err error) {
+func (i *inspector) nodesOf(ctx context.Context, addr string) (nodes []doctor.ClusterNode, err error) {
 	node := i.dial(addr)
 	defer node.Close()
 	text, err := node.ClusterNodes(ctx).Result()
@@ -197,7 +160,7 @@ func (i *inspector) nodesOf(ctx context.Context, addr string) (nodes []ClusterNo
 			nodes = append(nodes, known)
 		}
 	}
-	slices.SortFunc(nodes, func(a, b ClusterNode) int { // masters first
+	slices.SortFunc(nodes, func(a, b doctor.ClusterNode) int { // masters first
 		if a.Master != b.Master {
 			return cmp.Compare(a.Of, b.Of) // a master's is ""
 		}
@@ -208,16 +171,16 @@ func (i *inspector) nodesOf(ctx context.Context, addr string) (nodes []ClusterNo
 
 // parseNode reads "id ip:port@bus[,host] flags master ping pong epoch link slot…". A node that does
 // not know its own address is the one that was asked.
-func parseNode(line, asked string) (ClusterNode, bool) {
+func parseNode(line, asked string) (doctor.ClusterNode, bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 8 {
-		return ClusterNode{}, false
+		return doctor.ClusterNode{}, false
 	}
 	addr, _, _ := strings.Cut(fields[1], "@")
-	if addr = address(addr); strings.HasPrefix(addr, ":") {
+	if addr = redisconn.Address(addr); strings.HasPrefix(addr, ":") {
 		addr = asked
 	}
-	node := ClusterNode{Addr: addr, ID: fields[0], Flags: strings.Split(fields[2], ",")}
+	node := doctor.ClusterNode{Addr: addr, ID: fields[0], Flags: strings.Split(fields[2], ",")}
 	node.Master = slices.Contains(node.Flags, "master")
 	if !node.Master {
 		node.Of = fields[3]
@@ -238,12 +201,12 @@ func slotRange(field string) (from, to int, ok bool) {
 	}
 	from, errFrom := strconv.Atoi(first)
 	to, errTo := strconv.Atoi(last)
-	return from, to, errFrom == nil && errTo == nil && from >= 0 && from <= to && to < slots
+	return from, to, errFrom == nil && errTo == nil && from >= 0 && from <= to && to < redisconn.Slots
 }
 
 // look adds up what the list of nodes says.
-func (c *InspectedCluster) look() {
-	covered := make([]bool, slots)
+func look(c *doctor.InspectedCluster) {
+	covered := make([]bool, redisconn.Slots)
 	for _, node := range c.Nodes {
 		bad := slices.ContainsFunc(node.Flags, func(flag string) bool { return strings.HasPrefix(flag, "fail") || flag == "noaddr" })
 		if bad {
@@ -264,28 +227,28 @@ func (c *InspectedCluster) look() {
 
 // state asks one node how it sees the whole, and which of its slots are on the move: only the node
 // itself tells that.
-func (i *inspector) state(ctx context.Context, found *InspectedCluster, addr string) {
+func (i *inspector) state(ctx context.Context, found *doctor.InspectedCluster, addr string) {
 	node := i.dial(addr)
 	defer node.Close()
 	text, err := node.ClusterInfo(ctx).Result()
 	if err != nil {
 		return // it is told as a server that is away
 	}
-	found.States[addr] = parseInfo(text)["cluster_state"]
+	found.States[addr] = redisconn.ParseInfo(text)["cluster_state"]
 	lines, err := node.ClusterNodes(ctx).Result()
 	if err != nil {
 		return
 	}
 	for line := range strings.Lines(lines) {
 		if strings.Contains(line, "myself") {
-			found.note(line)
+			note(found, line)
 		}
 	}
 }
 
 // note keeps the slots that a node's own line has in brackets: [slot->-node] goes away,
 // [slot-<-node] comes, and each may be there without the other.
-func (c *InspectedCluster) note(line string) {
+func note(c *doctor.InspectedCluster, line string) {
 	for field := range strings.FieldsSeq(line) {
 		text, open := strings.CutPrefix(field, "[")
 		text, _, _ = strings.Cut(text, "-")

@@ -1,4 +1,4 @@
-package redisstore
+package redisprobe
 
 import (
 	"context"
@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/redisconn"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // configNames are the settings of a server that matter to what is kept there.
@@ -21,9 +25,9 @@ var configNames = []string{
 }
 
 // ask looks at one server.
-func (i *inspector) ask(ctx context.Context, addr, tag string) Inspected {
+func (i *inspector) ask(ctx context.Context, addr, tag string) doctor.Inspected {
 	host, _, _ := net.SplitHostPort(addr)
-	s := Inspected{Addr: addr, Loopback: loopback(host) || strings.HasPrefix(addr, "/")}
+	s := doctor.Inspected{Addr: addr, Loopback: loopback(host) || strings.HasPrefix(addr, "/")}
 	node := i.dial(addr)
 	defer node.Close()
 	text, err := node.Info(ctx).Result()
@@ -31,7 +35,7 @@ func (i *inspector) ask(ctx context.Context, addr, tag string) Inspected {
 		s.Away = err.Error()
 		return s
 	}
-	s.Info = parseInfo(text)
+	s.Info = redisconn.ParseInfo(text)
 	s.Replicas = replicas(s.Info)
 	s.Master = s.Info["role"] != "slave"
 	i.settings(ctx, node, &s)
@@ -56,7 +60,7 @@ func isUnknown(err error) bool {
 }
 
 // settings reads one setting at a time, since Redis 6.2 takes no more, all in one round trip.
-func (i *inspector) settings(ctx context.Context, node *redis.Client, s *Inspected) {
+func (i *inspector) settings(ctx context.Context, node *redis.Client, s *doctor.Inspected) {
 	pipe := node.Pipeline()
 	answers := make([]*redis.MapStringStringCmd, len(configNames))
 	for at, name := range configNames {
@@ -84,8 +88,8 @@ func (i *inspector) settings(ctx context.Context, node *redis.Client, s *Inspect
 }
 
 // try finds out which commands the server does not have, and which our user may not run.
-func (i *inspector) try(ctx context.Context, node *redis.Client, s *Inspected, tag string) {
-	tried, err := try(ctx, node, commandsOf(Mode(i.target.Mode)), i.key(tag)+":none", i.config.Prefix+"doctor:none")
+func (i *inspector) try(ctx context.Context, node *redis.Client, s *doctor.Inspected, tag string) {
+	tried, err := try(ctx, node, commandsOf(redisstore.Mode(i.target.Mode)), i.key(tag)+":none", i.config.Prefix+"doctor:none")
 	if err != nil {
 		s.Untried = err.Error()
 		return
@@ -97,7 +101,7 @@ func (i *inspector) try(ctx context.Context, node *redis.Client, s *Inspected, t
 func (i *inspector) key(tag string) string { return i.config.Prefix + "doctor:{" + tag + "}" }
 
 // replicas reads what a master says of its replicas.
-func replicas(info map[string]string) (list []InspectedReplica) {
+func replicas(info map[string]string) (list []doctor.InspectedReplica) {
 	written, _ := strconv.ParseInt(info["master_repl_offset"], 10, 64)
 	for n := 0; ; n++ {
 		line, ok := info["slave"+strconv.Itoa(n)]
@@ -111,7 +115,7 @@ func replicas(info map[string]string) (list []InspectedReplica) {
 		}
 		lag, _ := strconv.Atoi(facts["lag"])
 		confirmed, _ := strconv.ParseInt(facts["offset"], 10, 64)
-		list = append(list, InspectedReplica{
+		list = append(list, doctor.InspectedReplica{
 			Addr: net.JoinHostPort(facts["ip"], facts["port"]), State: facts["state"],
 			Lag: time.Duration(lag) * time.Second, Behind: max(written-confirmed, 0),
 		})

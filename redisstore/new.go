@@ -67,8 +67,7 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 		return nil, err
 	}
 	store := config.store(shared.mode, shared.address)
-	store.lent = lend(shared, store)
-	store.nodes = store.lent
+	store.engine.Lend(shared.client, shared.cluster, func(node *redis.Options) error { return checkClient(node, config.Timeout) })
 	return store, nil
 }
 

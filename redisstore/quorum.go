@@ -114,7 +114,7 @@ func (s *Store) histories(ctx context.Context) (ids []string, err error) {
 	if s.mode == Embedded {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout())
 	defer cancel()
 	var mu sync.Mutex
 	err = s.EachMaster(ctx, "info", func(ctx context.Context, node *redis.Client) error {

@@ -21,6 +21,7 @@ import (
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -101,7 +102,7 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 }
 
 // openStore opens the store that the configuration names.
-func (c *config) openStore(ctx context.Context, log *slog.Logger, observers ...redisstore.Observer) (*redisstore.Store, error) {
+func (c *config) openStore(ctx context.Context, log *slog.Logger, observers ...observe.Observer) (*redisstore.Store, error) {
 	config := c.store()
 	config.Logger, config.Observers = log, observers
 	store, err := redisstore.OpenConfig(ctx, config)

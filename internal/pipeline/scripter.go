@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -13,61 +13,61 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// Behind is a script of ours that runs behind a library's own, in one call and as one decision. See
-// [Store.Scripter]. It is for one call.
-type Behind struct {
+// Chained is a script of ours that runs after a library's own, in one call and as one decision. See
+// [Engine.Scripter]. It is for one call.
+type Chained struct {
 	Script *scripts.Script
 	Keys   []string // the library's come first, in its order
 	Args   []any
 	// the outcome that the library is told of as success; any other is a nil reply to it
 	Done  string
-	Reply Reply // what the script answered; nil if it did not
+	Reply []string // what the script answered; nil if it did not
 }
 
-type behindKey struct{}
+type chainedKey struct{}
 
 // With returns a context that carries the script to the [Scripter]. It has a deadline, if only one
 // that no call of a store comes to, so that a library which sees to it that there is one need not
 // set a timer.
-func (b *Behind) With(ctx context.Context) context.Context {
+func (b *Chained) With(ctx context.Context) context.Context {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(2 * maxTimeout)
 	}
-	return behindContext{ctx, b, deadline}
+	return chainedContext{ctx, b, deadline}
 }
 
 // maxTimeout is the longest that a store's timeout can be.
 const maxTimeout = time.Minute
 
-type behindContext struct {
+type chainedContext struct {
 	context.Context
 
-	behind   *Behind
+	chained  *Chained
 	deadline time.Time
 }
 
 // Deadline implements context.Context.
-func (c behindContext) Deadline() (time.Time, bool) { return c.deadline, true }
+func (c chainedContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // Value implements context.Context.
-func (c behindContext) Value(key any) any {
-	if key == (behindKey{}) {
-		return c.behind
+func (c chainedContext) Value(key any) any {
+	if key == (chainedKey{}) {
+		return c.chained
 	}
 	return c.Context.Value(key)
 }
 
 // Scripter is the client for a library that runs scripts of its own through go-redis's interface of
-// that name. Each of its scripts runs with the script behind it that the call's context carries
-// ([Behind.With]), in one script, so that both see one state, one reply says what came of it, and
-// everything that [Store.Run] promises holds for both: the acknowledgement, the classes of errors,
+// that name. Each of its scripts runs followed by the script that the call's context carries
+// ([Chained.With]), in one script, so that both see one state, one reply says what came of it, and
+// everything that [Engine.Run] promises holds for both: the acknowledgement, the classes of errors,
 // no repeats. It is safe for concurrent use.
 //
 // A library's text becomes known when it falls back to EVAL, as go-redis's Script.Run does for a
 // hash that a server does not know.
 type Scripter struct {
-	store *Store
+	store *Engine
 	known sync.Map // the library's texts by their hash
 	built sync.Map // *scripts.Script by join
 }
@@ -80,9 +80,9 @@ type join struct {
 }
 
 // Scripter returns a client of the store's for a library.
-func (s *Store) Scripter() *Scripter { return &Scripter{store: s} }
+func (s *Engine) Scripter() *Scripter { return &Scripter{store: s} }
 
-var errNoBehind = errors.New("a library's script runs only with one of ours behind it")
+var errNotChained = errors.New("a library's script runs only with one of ours after it")
 
 // notKnown is the answer of a server that has not seen a script.
 type notKnown struct{}
@@ -148,26 +148,26 @@ func (s *Scripter) ScriptLoad(ctx context.Context, text string) *redis.StringCmd
 	return cmd
 }
 
-// run runs the library's text with the context's script behind it, and reports whether that has
+// run runs the library's text with the context's script chained it, and reports whether that has
 // come to its Done.
 func (s *Scripter) run(ctx context.Context, sha, text string, keys []string, args []any) (bool, error) {
-	behind, _ := ctx.Value(behindKey{}).(*Behind)
-	if behind == nil {
-		return false, &Error{Op: "library's script", Class: ErrUnavailable, Cause: errNoBehind}
+	chained, _ := ctx.Value(chainedKey{}).(*Chained)
+	if chained == nil {
+		return false, s.store.classify(ctx, "library's script", errNotChained, false, true)
 	}
-	if len(keys) > len(behind.Keys) || !slices.Equal(keys, behind.Keys[:len(keys)]) {
-		cause := fmt.Errorf("the library's keys are not the first of %s", behind.Script.Name)
-		return false, &Error{Op: behind.Script.Name, Class: ErrUnavailable, Cause: cause}
+	if len(keys) > len(chained.Keys) || !slices.Equal(keys, chained.Keys[:len(keys)]) {
+		cause := fmt.Errorf("the library's keys are not the first of %s", chained.Script.Name)
+		return false, s.store.classify(ctx, chained.Script.Name, cause, false, true)
 	}
-	both := s.both(join{sha, behind.Script, len(keys), len(behind.Args), len(args)}, text)
-	trip := s.store.trip(both, behind.Keys, behind.Args, args)
+	both := s.both(join{sha, chained.Script, len(keys), len(chained.Args), len(args)}, text)
+	trip := s.store.trip(both, chained.Keys, chained.Args, args)
 	defer s.store.ended(trip)
-	reply, err := s.store.run(ctx, behind.Keys[0], trip)
+	reply, err := s.store.run(ctx, chained.Keys[0], trip)
 	if err != nil {
 		return false, err
 	}
-	behind.Reply = reply
-	return reply.Word() == behind.Done, nil
+	chained.Reply = reply
+	return reply[0] == chained.Done, nil
 }
 
 func (s *Scripter) both(of join, text string) *scripts.Script {

@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -8,13 +8,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
 // What INCRBY can refuse, besides what every call can.
 var (
-	ErrNotAnInteger = Refusal("the value is not a signed 64-bit integer")
-	ErrOverflow     = Refusal("the value would overflow 64 bits")
+	ErrNotAnInteger = fault.Refusal("the value is not a signed 64-bit integer")
+	ErrOverflow     = fault.Refusal("the value would overflow 64 bits")
 )
 
 // Mark is a word that has to be the second in the text of a key beside the one that is added to, in
@@ -36,9 +38,9 @@ func (m Mark) in(read *redis.StringCmd) bool {
 // returns the sum. It is for a key whose state a script has found in order during this life and
 // under this mark: where the life is over before it is sent, or the key is at another server, it
 // adds nothing and answers [ErrOtherLife]; where the life ends before the reply is there, or the
-// mark is gone, the answer is the same, and what was added is a gap. It promises what [Store.Run]
+// mark is gone, the answer is the same, and what was added is a gap. It promises what [Engine.Run]
 // does.
-func (s *Store) IncrBy(ctx context.Context, key string, by int64, life Life, mark Mark) (int64, error) {
+func (s *Engine) IncrBy(ctx context.Context, key string, by int64, life Life, mark Mark) (int64, error) {
 	if !life.Current() {
 		return 0, ErrOtherLife
 	}
@@ -47,13 +49,13 @@ func (s *Store) IncrBy(ctx context.Context, key string, by int64, life Life, mar
 		sum, _, err := s.incrByUnseen(ctx, key, by, life, mark, began)
 		return sum, err
 	}
-	ctx = s.observers.started(ctx, OpIncrBy)
+	ctx = s.observers.started(ctx, observe.OpIncrBy)
 	sum, together, err := s.incrByUnseen(ctx, key, by, life, mark, began)
-	s.observers.ended(ctx, Call{Op: OpIncrBy, N: 1, Took: time.Since(began), Err: err, Together: together})
+	s.observers.ended(ctx, observe.Call{Op: observe.OpIncrBy, N: 1, Took: time.Since(began), Err: err, Together: together})
 	return sum, err
 }
 
-func (s *Store) incrByUnseen(ctx context.Context, key string, by int64, life Life, mark Mark, began time.Time) (sum int64, together int, err error) {
+func (s *Engine) incrByUnseen(ctx context.Context, key string, by int64, life Life, mark Mark, began time.Time) (sum int64, together int, err error) {
 	in := s.increment()
 	in.start(s, key, by, life, began)
 	in.call.mark = mark
@@ -68,7 +70,7 @@ func (s *Store) incrByUnseen(ctx context.Context, key string, by int64, life Lif
 }
 
 // verdict is what a call is answered that came to an end with this error.
-func (in *increment) verdict(ctx context.Context, s *Store, err error) (int64, error) {
+func (in *increment) verdict(ctx context.Context, s *Engine, err error) (int64, error) {
 	if err == nil && in.life.Current() && !in.call.unmarked && !in.call.untold {
 		return in.call.sum, nil
 	}
@@ -76,7 +78,7 @@ func (in *increment) verdict(ctx context.Context, s *Store, err error) (int64, e
 }
 
 // notAdded is the answer to who gets no sum. Without an error that is one that was added in vain.
-func (s *Store) notAdded(ctx context.Context, err error, sent bool) error {
+func (s *Engine) notAdded(ctx context.Context, err error, sent bool) error {
 	if _, elsewhere := redisconn.Redirect(err); err == nil || elsewhere != "" {
 		s.nodes.suspect(ctx, err)
 		return ErrOtherLife
@@ -85,7 +87,7 @@ func (s *Store) notAdded(ctx context.Context, err error, sent bool) error {
 		return refused
 	}
 	s.suspect(ctx, err)
-	return classify(ctx, "incrby", err, sent, false)
+	return s.classify(ctx, "incrby", err, sent, false)
 }
 
 // increment is an INCRBY with all that it needs, which is used again: there are many of them, and
@@ -145,7 +147,7 @@ func (in *increment) alone(ctx context.Context, node *redis.Client) error {
 }
 
 // increment takes one that is used no more, or makes one.
-func (s *Store) increment() *increment {
+func (s *Engine) increment() *increment {
 	if in, _ := s.combiners.increments.Get().(*increment); in != nil {
 		return in
 	}
@@ -157,7 +159,7 @@ func (s *Store) increment() *increment {
 	return in
 }
 
-func (in *increment) start(s *Store, key string, by int64, life Life, now time.Time) {
+func (in *increment) start(s *Engine, key string, by int64, life Life, now time.Time) {
 	c := &in.call
 	in.life = life
 	c.key, in.by, c.life, c.asking = append(c.key[:0], key...), by, life, life.asking
@@ -178,7 +180,7 @@ func refusedSum(err error) error {
 		return nil
 	case strings.Contains(reply.Error(), "overflow"):
 		return ErrOverflow
-	case strings.Contains(reply.Error(), "not an integer"), wrongType.MatchString(reply.Error()):
+	case strings.Contains(reply.Error(), "not an integer"), fault.IsWrongType(reply):
 		return ErrNotAnInteger
 	}
 	return nil

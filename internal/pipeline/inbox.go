@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -18,12 +18,12 @@ type Inbox struct {
 // Subscribe listens on a channel of the store, a name that Key made. When it returns, every message
 // that is published from now on arrives, unless the connection is lost; on a cluster a message that
 // any node gets arrives. The error is an [*Error] of class [ErrUnavailable].
-func (s *Store) Subscribe(ctx context.Context, channel string) (*Inbox, error) {
+func (s *Engine) Subscribe(ctx context.Context, channel string) (*Inbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	pubsub := s.nodes.subscribe(ctx)
 	if err := s.lent.hold(pubsub); err != nil {
-		return nil, classify(ctx, "subscribe", err, false, true)
+		return nil, s.classify(ctx, "subscribe", err, false, true)
 	}
 	err := pubsub.Subscribe(ctx, channel)
 	if err == nil {
@@ -32,7 +32,7 @@ func (s *Store) Subscribe(ctx context.Context, channel string) (*Inbox, error) {
 	if err != nil {
 		s.lent.drop(pubsub)
 		_ = pubsub.Close() // it has received nothing
-		return nil, classify(ctx, "subscribe", err, false, true)
+		return nil, s.classify(ctx, "subscribe", err, false, true)
 	}
 	return &Inbox{pubsub, pubsub.ChannelWithSubscriptions(), s.lent}, nil
 }

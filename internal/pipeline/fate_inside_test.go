@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"bufio"
@@ -40,10 +40,9 @@ func late(conn net.Conn) {
 // its answer.
 func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, err := OpenConfig(t.Context(), Config{URL: "redis://127.0.0.1:1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		engine := New(Config{Timeout: time.Second, Classify: func(_ context.Context, _ string, err error, _, _ bool) error { return err }})
+		engine.Serve(redisconn.Safe(&redis.Options{Addr: "127.0.0.1:1"}, time.Second))
+		store := &engine
 		defer store.Close()
 		node := redis.NewClient(redisconn.Safe(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(context.Context, string, string) (net.Conn, error) {
 			near, far := net.Pipe()
@@ -80,7 +79,7 @@ func TestClientsOfNodesThatLeftAreForgotten(t *testing.T) {
 	options := redisconn.ClusterOptions(redisconn.Target{Hosts: []string{"127.0.0.1:1"}}, time.Second)
 	c := newCluster(options, nil)
 	defer c.Close()
-	store := &Store{combiners: newCombiners()}
+	store := &Engine{combiners: newCombiners()}
 	for i := range 20 {
 		addr := fmt.Sprint("127.0.0.1:", 10+i)
 		node := options.NewClient(&redis.Options{Addr: addr})

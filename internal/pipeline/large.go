@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -19,10 +19,10 @@ const (
 	largeTurn   = 10 * time.Second // how long a call waits for its turn, at most
 )
 
-// RunLarge is [Store.Run] for a script whose reply takes about so many bytes. If that is much, the
+// RunLarge is [Engine.Run] for a script whose reply takes about so many bytes. If that is much, the
 // script goes out by itself, one of a few at a time, and has a second more for each 4 MiB; it waits
 // up to ten seconds for its turn before that. Run does the same where the arguments are large.
-func (s *Store) RunLarge(ctx context.Context, size int, script *scripts.Script, keys []string, args ...any) (Reply, error) {
+func (s *Engine) RunLarge(ctx context.Context, size int, script *scripts.Script, keys []string, args ...any) ([]string, error) {
 	trip := s.trip(script, keys, args, nil)
 	trip.call.size += size
 	defer s.ended(trip)
@@ -30,7 +30,7 @@ func (s *Store) RunLarge(ctx context.Context, size int, script *scripts.Script, 
 }
 
 // sendLarge sends a large call when it has its turn.
-func (s *Store) sendLarge(ctx context.Context, node *redis.Client, call *call, words []any) (Reply, error) {
+func (s *Engine) sendLarge(ctx context.Context, node *redis.Client, call *call, words []any) ([]string, error) {
 	select {
 	case s.combiners.large <- struct{}{}:
 	case <-ctx.Done():

@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -33,11 +34,11 @@ func (l Life) Current() bool { return l.of != nil && l.n > 0 && l.of.n.Load() ==
 
 // ErrOtherLife is the refusal of a call that was meant for a life that is over, or for a server
 // that the key is no longer at.
-var ErrOtherLife = Refusal("another incarnation of the server")
+var ErrOtherLife = fault.Refusal("another incarnation of the server")
 
-// RunFor is [Store.Run], and tells the life in which the script ran: not a current one if that
+// RunFor is [Engine.Run], and tells the life in which the script ran: not a current one if that
 // ended meanwhile.
-func (s *Store) RunFor(ctx context.Context, script *scripts.Script, keys []string, args ...any) (Reply, Life, error) {
+func (s *Engine) RunFor(ctx context.Context, script *scripts.Script, keys []string, args ...any) ([]string, Life, error) {
 	trip := s.trip(script, keys, args, nil)
 	trip.call.inLife = true
 	defer s.ended(trip)

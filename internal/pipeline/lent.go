@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -28,15 +28,16 @@ type lent struct {
 	heard  map[*redis.PubSub]struct{} // subscriptions that are open
 }
 
-// lend makes the nodes of a client.
-func lend(client shared, store *Store) *lent {
-	l := &lent{heard: map[*redis.PubSub]struct{}{}}
-	if client.client != nil {
-		l.servers = lentSingle{single{client.client, &lives{observers: store.observers, inBand: true}}}
-		return l
+// Lend gives the engine a client of the caller's: of one server or of the master that Sentinel
+// names, or else of a cluster, of which it uses no node that check finds a fault in.
+func (s *Engine) Lend(client *redis.Client, cluster *redis.ClusterClient, check func(*redis.Options) error) {
+	s.lent = &lent{heard: map[*redis.PubSub]struct{}{}}
+	s.nodes = s.lent
+	if client != nil {
+		s.lent.servers = lentSingle{single{client, &lives{observers: s.observers, inBand: true}}}
+		return
 	}
-	l.servers = &lentCluster{ClusterClient: client.cluster, observers: store.observers, timeout: store.timeout, known: map[*redis.Client]*lentNode{}}
-	return l
+	s.lent.servers = &lentCluster{ClusterClient: cluster, observers: s.observers, timeout: s.timeout, check: check, known: map[*redis.Client]*lentNode{}}
 }
 
 func (l *lent) open() error {
@@ -124,6 +125,7 @@ type lentCluster struct {
 
 	observers observers
 	timeout   time.Duration // of the store
+	check     func(*redis.Options) error
 	mu        sync.Mutex
 	known     map[*redis.Client]*lentNode
 }
@@ -143,7 +145,7 @@ func (c *lentCluster) node(client *redis.Client) *lentNode {
 		return found
 	}
 	maps.DeleteFunc(c.known, func(known *redis.Client, _ *lentNode) bool { return isClosed(known) })
-	found := &lentNode{&lives{observers: c.observers, inBand: true}, checkClient(client.Options(), c.timeout)}
+	found := &lentNode{&lives{observers: c.observers, inBand: true}, c.check(client.Options())}
 	c.known[client] = found
 	return found
 }

@@ -1,8 +1,10 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
 	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
 // Rider is a key whose increments go out with those of other keys, in one flight and without a
@@ -12,11 +14,11 @@ type Rider interface {
 	// Board is called when the flight is about to leave, and tells what to add now. Where it says
 	// no, nothing is added, and Land is not called.
 	Board() (Addition, bool)
-	// Land is called once for each addition, with what [Store.IncrBy] would have answered.
+	// Land is called once for each addition, with what [Engine.IncrBy] would have answered.
 	Land(sum int64, err error)
 }
 
-// Addition is one INCRBY: of a key, in a life and under a mark, as [Store.IncrBy] takes them.
+// Addition is one INCRBY: of a key, in a life and under a mark, as [Engine.IncrBy] takes them.
 type Addition struct {
 	Key  string
 	By   int64
@@ -30,7 +32,7 @@ type Line struct{ to *combiner }
 
 // Line returns the way to the server of a life. Where a cluster is moving the key away from it,
 // that leads nowhere.
-func (s *Store) Line(life Life) Line {
+func (s *Engine) Line(life Life) Line {
 	if life.node == nil || life.asking {
 		return Line{}
 	}
@@ -125,9 +127,9 @@ func (f *flight) showRiders(ctx context.Context) {
 			added++
 			continue
 		}
-		f.store.observers.ended(ctx, Call{Op: OpIncrBy, N: 1, Took: f.took, Err: a.err})
+		f.store.observers.ended(ctx, observe.Call{Op: observe.OpIncrBy, N: 1, Took: f.took, Err: a.err})
 	}
 	if added > 0 {
-		f.store.observers.ended(ctx, Call{Op: OpIncrBy, N: added, Took: f.took})
+		f.store.observers.ended(ctx, observe.Call{Op: observe.OpIncrBy, N: added, Took: f.took})
 	}
 }

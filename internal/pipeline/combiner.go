@@ -1,4 +1,4 @@
-package redisstore
+package pipeline
 
 import (
 	"context"
@@ -50,7 +50,7 @@ type destination struct {
 	ack  int
 }
 
-func (c *combiners) to(d destination, store *Store) *combiner {
+func (c *combiners) to(d destination, store *Engine) *combiner {
 	c.mu.RLock()
 	found := c.by[d]
 	c.mu.RUnlock()
@@ -70,7 +70,7 @@ func (c *combiners) to(d destination, store *Store) *combiner {
 type combiner struct {
 	destination
 
-	store   *Store          // or another view of it that waits for as many replicas
+	store   *Engine         // or another view of it that waits for as many replicas
 	running *sync.WaitGroup // the goroutines that fly
 
 	mu      sync.Mutex
@@ -88,7 +88,7 @@ type job struct {
 	words  []any
 	cmd    redis.Cmder  // nil until it flies
 	state  atomic.Int32 // queued, then boarded or left
-	reply  Reply
+	reply  []string
 	err    error
 	landed chan struct{} // has room for the one message that tells it
 	late   *time.Timer   // of the call's deadline; nil until it waits
@@ -108,7 +108,7 @@ const (
 )
 
 // do sends a call, by itself or with others, and returns what Redis answered.
-func (c *combiner) do(ctx context.Context, call *call, words []any) (Reply, error) {
+func (c *combiner) do(ctx context.Context, call *call, words []any) ([]string, error) {
 	c.mu.Lock()
 	if c.flights == 0 {
 		c.flights++
@@ -124,7 +124,7 @@ func (c *combiner) do(ctx context.Context, call *call, words []any) (Reply, erro
 }
 
 // direct sends a call by itself.
-func (c *combiner) direct(ctx context.Context, call *call, words []any) (Reply, error) {
+func (c *combiner) direct(ctx context.Context, call *call, words []any) ([]string, error) {
 	if len(c.store.observers) == 0 {
 		return call.alone(ctx, c.node, words)
 	}
@@ -158,7 +158,7 @@ func (c *combiner) landedLocked(took time.Duration) {
 // wait returns the job's reply, within the context and the call's own deadline: the flight may have
 // calls that were asked for later, and ends with the last of them. A caller that gives up leaves a
 // job that has not boarded; one that has may be sent at any time, so it counts as sent.
-func (j *job) wait(ctx context.Context) (Reply, error) {
+func (j *job) wait(ctx context.Context) ([]string, error) {
 	if j.late == nil {
 		j.late = time.NewTimer(time.Until(j.call.deadline))
 	} else {

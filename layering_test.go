@@ -21,11 +21,11 @@ const everything = "*"
 
 // front is what stands between the network and the domains.
 var front = []string{
-	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/audit", "internal/frontdoor", "internal/health", "internal/names", "internal/requestlog", "metrics", "redisstore",
+	"idempotency", "lock", "workerlease", "segment", "counter", "number", "snowflake", "internal/wire", "internal/ledger", "internal/secret", "internal/share", "internal/audit", "internal/frontdoor", "internal/health", "internal/names", "internal/redisprobe", "internal/requestlog", "metrics", "redisstore",
 }
 
 // domain is what a domain may use: never another domain.
-var domain = []string{"redisstore", "scripts", "internal/wire", "internal/secret", "internal/keepalive", "internal/names"}
+var domain = []string{"redisstore", "internal/pipeline", "scripts", "internal/wire", "internal/secret", "internal/keepalive", "internal/names"}
 
 // layers says for each folder of Go code which of our packages it may import. A new package has to
 // be placed here before it compiles in the tests. Some are places kept for packages to come.
@@ -52,10 +52,11 @@ var layers = map[string][]string{
 
 	"doctor": {"redisstore"},
 
-	"metrics":    {"redisstore", "scripts"},
-	"redisstore": {"scripts", "embedded"},
-	"embedded":   {},
-	"scripts":    {},
+	"metrics":            {"redisstore", "redisstore/observe", "scripts"},
+	"redisstore":         {"scripts", "embedded", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
+	"redisstore/observe": {},
+	"embedded":           {},
+	"scripts":            {},
 
 	"client": {"internal/wire", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
 
@@ -83,9 +84,13 @@ var layers = map[string][]string{
 	"internal/health":    {"redisstore"},
 	"internal/wire":      {},
 
+	"internal/redisconn":  {"embedded"},
+	"internal/fault":      {},
+	"internal/pipeline":   {"internal/fault", "internal/redisconn", "redisstore/observe", "scripts"},
+	"internal/redisprobe": {"doctor", "internal/redisconn", "redisstore"},
 	"internal/requestlog": {},
 	// a package that makes spans takes a tracer; this one place sends them
-	"internal/tracing": {"redisstore"},
+	"internal/tracing": {"redisstore", "redisstore/observe"},
 
 	"internal/stamper": {"workerlease/holder", "internal/share", "redisstore", "snowflake", "workerlease"},
 
@@ -98,7 +103,7 @@ var layers = map[string][]string{
 	"internal/proctest":  {},
 	"internal/redistest": {"internal/proctest"},
 	"internal/sqltest":   {"internal/proctest"},
-	"internal/storetest": {"embedded", "internal/redistest", "redisstore"},
+	"internal/storetest": {"embedded", "internal/redisprobe", "internal/redistest", "redisstore"},
 	"internal/supply":    {},
 }
 
@@ -110,7 +115,7 @@ var libraries = map[string][]string{
 	"github.com/labstack/echo":                {"server", "idempotency/echov4"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
 	"github.com/prometheus/prometheus":        {}, // only tests
-	"github.com/redis/go-redis":               {"redisstore", "embedded", "internal/redistest", "internal/storetest"},
+	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest"},
 	"github.com/alicebob/miniredis":           {"embedded"},
 	"github.com/spf13/cobra":                  {"internal/cli"},
 	"github.com/spf13/pflag":                  {"internal/cli"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -117,15 +118,15 @@ func (e *entry) landLocked() {
 }
 
 // Board takes the waiting calls into the batch that calls it.
-func (e *entry) Board() (redisstore.Addition, bool) {
+func (e *entry) Board() (pipeline.Addition, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.readyLocked(e.pending.ttl) {
 		go e.goAlone()
-		return redisstore.Addition{}, false
+		return pipeline.Addition{}, false
 	}
 	e.aboard, e.pending, e.under = e.pending, batch{}, e.stateLocked()
-	return redisstore.Addition{Key: e.redisKey, By: e.aboard.sum, Life: e.open, Mark: redisstore.Mark{Key: e.marker, Word: e.era}}, true
+	return pipeline.Addition{Key: e.redisKey, By: e.aboard.sum, Life: e.open, Mark: pipeline.Mark{Key: e.marker, Word: e.era}}, true
 }
 
 // Land gives the calls of a batch their results. What takes longer has a goroutine of its own.
@@ -147,7 +148,7 @@ func (e *entry) Land(sum int64, err error) {
 	case fits:
 		b.distribute(sum-b.sum+1, nil)
 		e.counters.flights.Done()
-	case err == nil, errors.Is(err, redisstore.ErrOtherLife):
+	case err == nil, errors.Is(err, pipeline.ErrOtherLife):
 		e.doubt()
 		go e.alone(b, attempts-1, sum)
 	default:
@@ -214,14 +215,14 @@ func (c *Counters) fly(ctx context.Context, e *entry, f flying) (Range, error) {
 		}
 		sum := f.stray
 		if sum == 0 || !now.anew || now.floor != sum || sum != f.by {
-			sum, err = c.store.IncrBy(ctx, e.redisKey, f.by, now.life, redisstore.Mark{Key: e.marker, Word: now.era})
+			sum, err = c.engine.IncrBy(ctx, e.redisKey, f.by, now.life, pipeline.Mark{Key: e.marker, Word: now.era})
 			if err == nil && !now.before(sum, f.by) {
 				f.stray = sum
 				e.doubt()
 				continue
 			}
 		}
-		if errors.Is(err, redisstore.ErrOtherLife) {
+		if errors.Is(err, pipeline.ErrOtherLife) {
 			e.doubt()
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -26,6 +27,7 @@ const requestRetention = 24 * time.Hour
 // longer used.
 type Counters struct {
 	store  *redisstore.Store
+	engine *pipeline.Engine // of the store
 	config Config
 	log    *slog.Logger
 
@@ -47,7 +49,7 @@ func New(store *redisstore.Store, config Config) *Counters {
 		panic(err)
 	}
 	config = config.withDefaults(store.Ack())
-	return &Counters{store: store, config: config, log: config.Logger}
+	return &Counters{store: store, engine: pipeline.Of(store), config: config, log: config.Logger}
 }
 
 // Close waits for what is under way. Counters are not used after it.

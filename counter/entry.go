@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 )
 
 // forgetting is after how long without use a process forgets what it has seen of a key. It is less
@@ -35,11 +35,11 @@ type entry struct {
 	ends    int64         // when the counter expires by Redis's clock, in milliseconds; 0 = never
 	endsBy  time.Duration // no later than that, by this process's clock
 	ttl     time.Duration // that was asked for when it was opened
-	open    redisstore.Life
-	line    redisstore.Line // to the server of that incarnation
-	used    time.Duration   // when it was last used, by this process's clock
-	listed  bool            // it was put on the list of names since it was opened
-	dropped bool            // it is in the table no more
+	open    pipeline.Life
+	line    pipeline.Line // to the server of that incarnation
+	used    time.Duration // when it was last used, by this process's clock
+	listed  bool          // it was put on the list of names since it was opened
+	dropped bool          // it is in the table no more
 }
 
 // start is the origin of this package's clock, which runs monotonically.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -54,9 +55,9 @@ func (e *BehindError) Unwrap() error { return ErrBehind }
 // known gives an error of the store its name in this package.
 func known(err error) error {
 	switch {
-	case errors.Is(err, redisstore.ErrNotAnInteger):
+	case errors.Is(err, pipeline.ErrNotAnInteger):
 		return ErrNotAnInteger
-	case errors.Is(err, redisstore.ErrOverflow):
+	case errors.Is(err, pipeline.ErrOverflow):
 		return ErrOverflow
 	}
 	return err

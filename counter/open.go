@@ -7,13 +7,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // state is what a call needs to know of a counter that is in order.
 type state struct {
-	life  redisstore.Life
+	life  pipeline.Life
 	seen  bool
 	floor int64
 	era   string
@@ -57,11 +58,12 @@ func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state
 		what = "refuse"
 	}
 	asked := clock()
-	reply, in, err := c.store.RunFor(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
+	words, in, err := c.engine.RunFor(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
 		floor, life, ends, c.config.Margin, what, era, c.config.HoldOff.Milliseconds(), ttl.Milliseconds())
 	if err != nil {
 		return state{}, err
 	}
+	reply := redisstore.Reply(words)
 	if reply.Word() != "ok" {
 		e.doubt() // it may have been in order before
 	}
@@ -82,7 +84,7 @@ func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state
 
 // opening is what a counter was opened with.
 type opening struct {
-	life   redisstore.Life
+	life   pipeline.Life
 	marker string
 	ttl    time.Duration
 	asked  time.Duration // when, by this process's clock
@@ -102,7 +104,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	e.mu.Lock()
 	anew := e.seen && e.life != life
 	e.listed = false
-	e.life, e.era, e.open, e.line, e.ttl, e.used = life, era, with.life, c.store.Line(with.life), with.ttl, clock()
+	e.life, e.era, e.open, e.line, e.ttl, e.used = life, era, with.life, c.engine.Line(with.life), with.ttl, clock()
 	e.seen, e.floor = value != "", at
 	e.ends, e.endsBy = 0, 0
 	if left >= 0 {
@@ -150,7 +152,7 @@ func behind(reply redisstore.Reply, floor string) error {
 func (e *entry) doubt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.open = redisstore.Life{}
+	e.open = pipeline.Life{}
 }
 
 // failed is for an INCRBY that did not add, or may not have.

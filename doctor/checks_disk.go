@@ -7,7 +7,7 @@ import (
 )
 
 // asMaster softens what is found at a replica: it counts there once the replica is master.
-func asMaster(s *redisstore.Inspected, v verdict) verdict {
+func asMaster(s *Inspected, v verdict) verdict {
 	if !s.Master && v.severity > Warning {
 		return v.at(Warning)
 	}
@@ -16,7 +16,7 @@ func asMaster(s *redisstore.Inspected, v verdict) verdict {
 
 const restart = "issued tokens are refused and operations that were done can be done again under clients' own keys; worker ids are in quarantine; counters jump; locks are free"
 
-func persistence(_ *exam, s *redisstore.Inspected) verdict {
+func persistence(_ *exam, s *Inspected) verdict {
 	if s.Info["aof_enabled"] == "1" {
 		return fine("appendonly yes")
 	}
@@ -32,7 +32,7 @@ func persistence(_ *exam, s *redisstore.Inspected) verdict {
 	return warning("appendonly no; whether anything is saved cannot be seen", "a restart can lose state: "+restart, "turn on append-only persistence with the operator of this Redis")
 }
 
-func appendfsync(_ *exam, s *redisstore.Inspected) verdict {
+func appendfsync(_ *exam, s *Inspected) verdict {
 	if s.Info["aof_enabled"] != "1" {
 		return verdict{}
 	}
@@ -54,7 +54,7 @@ func appendfsync(_ *exam, s *redisstore.Inspected) verdict {
 }
 
 // restarts judges whether this server keeps what a store that trusts restarts takes for granted.
-func restarts(x *exam, s *redisstore.Inspected) verdict {
+func restarts(x *exam, s *Inspected) verdict {
 	if x.Restarts != redisstore.TrustRestarts {
 		return verdict{}
 	}
@@ -73,7 +73,7 @@ func restarts(x *exam, s *redisstore.Inspected) verdict {
 	return fine("--restarts trust, and appendfsync always")
 }
 
-func diskErrors(_ *exam, s *redisstore.Inspected) verdict {
+func diskErrors(_ *exam, s *Inspected) verdict {
 	for _, name := range []string{"aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"} {
 		if s.Info[name] == "err" {
 			return asMaster(s, critical(name+": err", "Redis refuses writes (MISCONF), or confirms what a restart will lose", "make room on the disk, or mend it: the log of Redis says why it could not write"))
@@ -85,7 +85,7 @@ func diskErrors(_ *exam, s *redisstore.Inspected) verdict {
 	return fine("the last writes to disk went well")
 }
 
-func eviction(_ *exam, s *redisstore.Inspected) verdict {
+func eviction(_ *exam, s *Inspected) verdict {
 	policy := s.Info["maxmemory_policy"]
 	switch {
 	case policy == "":
@@ -106,7 +106,7 @@ const (
 	full       = 0.98
 )
 
-func memory(_ *exam, s *redisstore.Inspected) verdict {
+func memory(_ *exam, s *Inspected) verdict {
 	used, most := number(s.Info["used_memory"]), number(s.Info["maxmemory"])
 	if s.Info["used_memory"] == "" {
 		return verdict{}

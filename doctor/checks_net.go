@@ -2,13 +2,11 @@ package doctor
 
 import (
 	"fmt"
-
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 const readers = "whoever reaches it can read and change everything: take leases and locks, see answers, set counters back"
 
-func password(x *exam, s *redisstore.Inspected) verdict {
+func password(x *exam, s *Inspected) verdict {
 	switch {
 	case x.LoggedIn:
 		return fine("asks for a password")
@@ -22,7 +20,7 @@ func password(x *exam, s *redisstore.Inspected) verdict {
 	return warning(found, readers, "CONFIG SET requirepass <password>, and the password in --redis")
 }
 
-func encrypted(x *exam, s *redisstore.Inspected) verdict {
+func encrypted(x *exam, s *Inspected) verdict {
 	switch {
 	case x.TLS:
 		return fine("TLS")
@@ -32,7 +30,7 @@ func encrypted(x *exam, s *redisstore.Inspected) verdict {
 	return warning("no TLS", "who can listen on the way reads passwords, leases and stored answers, and can change what is written", "tls-port in redis.conf, and rediss:// (or ?tls=true) in --redis")
 }
 
-func settingsSeen(_ *exam, s *redisstore.Inspected) verdict {
+func settingsSeen(_ *exam, s *Inspected) verdict {
 	if s.ConfigUnseen == "" && len(s.Info) > 0 {
 		return fine("tells its settings")
 	}
@@ -45,7 +43,7 @@ func settingsSeen(_ *exam, s *redisstore.Inspected) verdict {
 		"ACL SETUSER <user> +config|get +info, where you run it yourself")
 }
 
-func clients(_ *exam, s *redisstore.Inspected) verdict {
+func clients(_ *exam, s *Inspected) verdict {
 	most, now := number(s.Config["maxclients"]), number(s.Info["connected_clients"])
 	if most == 0 {
 		return verdict{}
@@ -56,7 +54,7 @@ func clients(_ *exam, s *redisstore.Inspected) verdict {
 	return fine("%d connections at most", most)
 }
 
-func idleTimeout(_ *exam, s *redisstore.Inspected) verdict {
+func idleTimeout(_ *exam, s *Inspected) verdict {
 	text, told := s.Config["timeout"]
 	if !told {
 		return verdict{}
@@ -67,7 +65,7 @@ func idleTimeout(_ *exam, s *redisstore.Inspected) verdict {
 	return fine("keeps connections that rest")
 }
 
-func keepalive(_ *exam, s *redisstore.Inspected) verdict {
+func keepalive(_ *exam, s *Inspected) verdict {
 	text, told := s.Config["tcp-keepalive"]
 	if !told {
 		return verdict{}
@@ -79,7 +77,7 @@ func keepalive(_ *exam, s *redisstore.Inspected) verdict {
 }
 
 // scriptLimit is after how long Redis answers BUSY to others while a script runs.
-func scriptLimit(x *exam, s *redisstore.Inspected) verdict {
+func scriptLimit(x *exam, s *Inspected) verdict {
 	text, told := s.Config["busy-reply-threshold"]
 	name := "busy-reply-threshold"
 	if !told {
@@ -95,7 +93,7 @@ func scriptLimit(x *exam, s *redisstore.Inspected) verdict {
 	return fine("%s %s ms", name, text)
 }
 
-func notifications(_ *exam, s *redisstore.Inspected) verdict {
+func notifications(_ *exam, s *Inspected) verdict {
 	text, told := s.Config["notify-keyspace-events"]
 	if !told {
 		return verdict{}
@@ -106,7 +104,7 @@ func notifications(_ *exam, s *redisstore.Inspected) verdict {
 	return fine("no keyspace notifications")
 }
 
-func hugePages(_ *exam, s *redisstore.Inspected) verdict {
+func hugePages(_ *exam, s *Inspected) verdict {
 	if s.Config["disable-thp"] != "no" {
 		return verdict{}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-func enoughReplicas(x *exam, s *redisstore.Inspected) verdict {
+func enoughReplicas(x *exam, s *Inspected) verdict {
 	if !s.Master || s.Info["role"] == "" {
 		return verdict{}
 	}
@@ -26,7 +26,7 @@ func enoughReplicas(x *exam, s *redisstore.Inspected) verdict {
 }
 
 // ackCoversHeirs asks whether each replica that can become master has every confirmed write.
-func ackCoversHeirs(x *exam, s *redisstore.Inspected) verdict {
+func ackCoversHeirs(x *exam, s *Inspected) verdict {
 	heirs := x.heirsOf(s)
 	if !s.Master || x.Ack == 0 || heirs == 0 || len(s.Replicas) < x.Ack {
 		return verdict{}
@@ -49,7 +49,7 @@ func (x *exam) uncovered() string {
 }
 
 // absentReplica says what it costs that every replica has to confirm.
-func absentReplica(x *exam, s *redisstore.Inspected) verdict {
+func absentReplica(x *exam, s *Inspected) verdict {
 	has := len(s.Replicas)
 	switch {
 	case !s.Master || x.Ack == 0 || has < x.Ack:
@@ -72,7 +72,7 @@ func replicasOf(n int) string {
 	return fmt.Sprintf("%d replicas", n)
 }
 
-func minReplicas(x *exam, s *redisstore.Inspected) verdict {
+func minReplicas(x *exam, s *Inspected) verdict {
 	text, told := s.Config["min-replicas-to-write"]
 	least, lag := number(text), s.Config["min-replicas-max-lag"]
 	switch {
@@ -95,7 +95,7 @@ func minReplicas(x *exam, s *redisstore.Inspected) verdict {
 	return fine("min-replicas-to-write %d within %s s", least, lag)
 }
 
-func waitReach(x *exam, s *redisstore.Inspected) verdict {
+func waitReach(x *exam, s *Inspected) verdict {
 	r := s.Reach
 	switch {
 	case r == nil, r.Err != "", r.Asked == 0:
@@ -112,7 +112,7 @@ func waitReach(x *exam, s *redisstore.Inspected) verdict {
 // slowReplica is a lag that no healthy replica has: they confirm once a second.
 const slowReplica = 5 * time.Second
 
-func replicaLag(_ *exam, s *redisstore.Inspected) verdict {
+func replicaLag(_ *exam, s *Inspected) verdict {
 	for _, replica := range s.Replicas {
 		risk := "it confirms nothing: with --ack writes wait for it, without it a failover to it loses what it lacks"
 		switch {
@@ -128,7 +128,7 @@ func replicaLag(_ *exam, s *redisstore.Inspected) verdict {
 	return fine("its replicas are in step")
 }
 
-func replicaLink(_ *exam, s *redisstore.Inspected) verdict {
+func replicaLink(_ *exam, s *Inspected) verdict {
 	if s.Master || s.Info["master_link_status"] == "" {
 		return verdict{}
 	}
@@ -154,7 +154,7 @@ func replicaPriority(x *exam) []verdict {
 	return []verdict{fine("%d replicas can become master", len(heirs))}
 }
 
-func replicaWrites(_ *exam, s *redisstore.Inspected) verdict {
+func replicaWrites(_ *exam, s *Inspected) verdict {
 	if s.Master || s.Config["replica-read-only"] == "" {
 		return verdict{}
 	}
@@ -164,7 +164,7 @@ func replicaWrites(_ *exam, s *redisstore.Inspected) verdict {
 	return fine("a replica that takes no writes")
 }
 
-func replicaStale(_ *exam, s *redisstore.Inspected) verdict {
+func replicaStale(_ *exam, s *Inspected) verdict {
 	if s.Master || s.Config["replica-serve-stale-data"] != "yes" {
 		return verdict{}
 	}
@@ -174,7 +174,7 @@ func replicaStale(_ *exam, s *redisstore.Inspected) verdict {
 // smallBacklog is Redis's default, which a busy service fills in seconds.
 const smallBacklog = 1 << 20
 
-func backlog(_ *exam, s *redisstore.Inspected) verdict {
+func backlog(_ *exam, s *Inspected) verdict {
 	bytes := number(s.Config["repl-backlog-size"])
 	if !s.Master || len(s.Replicas) == 0 || bytes == 0 {
 		return verdict{}
@@ -187,7 +187,7 @@ func backlog(_ *exam, s *redisstore.Inspected) verdict {
 }
 
 // syncDelay is about how long a master waits before it begins to copy everything to a replica.
-func syncDelay(x *exam, s *redisstore.Inspected) verdict {
+func syncDelay(x *exam, s *Inspected) verdict {
 	delay := number(s.Config["repl-diskless-sync-delay"])
 	switch {
 	case s.Config["repl-diskless-sync-delay"] == "" || s.Config["repl-diskless-sync"] == "no" || len(s.Replicas) == 0 && x.Ack == 0:

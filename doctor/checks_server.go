@@ -9,7 +9,7 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-func away(x *exam, s *redisstore.Inspected) verdict {
+func away(x *exam, s *Inspected) verdict {
 	if s.Away == "" {
 		return verdict{}
 	}
@@ -50,7 +50,7 @@ func role(x *exam) []verdict {
 
 // version accepts 6.2 and later, and Valkey, which calls itself Redis 7.2.4 besides its own
 // version.
-func version(_ *exam, s *redisstore.Inspected) verdict {
+func version(_ *exam, s *Inspected) verdict {
 	if valkey := s.Info["valkey_version"]; valkey != "" {
 		return fine("Valkey %s", valkey)
 	}
@@ -69,7 +69,7 @@ func version(_ *exam, s *redisstore.Inspected) verdict {
 	return fine("Redis %s", text)
 }
 
-func commands(_ *exam, s *redisstore.Inspected) verdict {
+func commands(_ *exam, s *Inspected) verdict {
 	switch {
 	case s.Untried != "":
 		return note("what the user may do cannot be seen: "+s.Untried, "a command or a key that is forbidden shows in the first call that needs it", "")
@@ -80,7 +80,7 @@ func commands(_ *exam, s *redisstore.Inspected) verdict {
 	return fine("all commands are there")
 }
 
-func rights(_ *exam, s *redisstore.Inspected) verdict {
+func rights(_ *exam, s *Inspected) verdict {
 	switch {
 	case s.Untried != "":
 		return verdict{}
@@ -91,7 +91,7 @@ func rights(_ *exam, s *redisstore.Inspected) verdict {
 	return fine("the user may do all that is needed")
 }
 
-func scriptsRun(_ *exam, s *redisstore.Inspected) verdict {
+func scriptsRun(_ *exam, s *Inspected) verdict {
 	if s.ScriptFails == "" {
 		return fine("scripts run")
 	}
@@ -100,7 +100,7 @@ func scriptsRun(_ *exam, s *redisstore.Inspected) verdict {
 }
 
 // writes is about a write that was refused.
-func writes(_ *exam, s *redisstore.Inspected) verdict {
+func writes(_ *exam, s *Inspected) verdict {
 	switch {
 	case s.Reach == nil:
 		return verdict{}
@@ -137,7 +137,7 @@ func (x *exam) heirs() (heirs, replicas []string) {
 	return heirs, replicas
 }
 
-func priority(s *redisstore.Inspected) string {
+func priority(s *Inspected) string {
 	if told, ok := s.Config["replica-priority"]; ok {
 		return told
 	}
@@ -146,7 +146,7 @@ func priority(s *redisstore.Inspected) string {
 
 // heirsOf are the replicas of one master that may take its place: those that it lists, less those
 // that are known not to be able to.
-func (x *exam) heirsOf(master *redisstore.Inspected) int {
+func (x *exam) heirsOf(master *Inspected) int {
 	heirs, replicas := x.heirs()
 	count := len(master.Replicas)
 	for _, replica := range master.Replicas {

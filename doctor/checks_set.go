@@ -13,7 +13,7 @@ import (
 // leastSentinels can lose one and still agree.
 const leastSentinels = 3
 
-func (x *exam) sentinels() (here []redisstore.InspectedSentinel, gone []string) {
+func (x *exam) sentinels() (here []InspectedSentinel, gone []string) {
 	for _, s := range x.Sentinels {
 		if s.Away != "" {
 			gone = append(gone, s.Addr+" ("+s.Away+")")
@@ -72,7 +72,7 @@ func sentinelQuorum(x *exam) []verdict {
 		}
 	}
 	quorum, most := here[0].Quorum, len(x.Sentinels)
-	alike := !slices.ContainsFunc(here, func(s redisstore.InspectedSentinel) bool { return s.Quorum != quorum })
+	alike := !slices.ContainsFunc(here, func(s InspectedSentinel) bool { return s.Quorum != quorum })
 	switch {
 	case !alike:
 		all = append(all, warning("sentinels have different quorums", "which of them sees a failure decides what happens", "SENTINEL SET <master> quorum "+fmt.Sprint(most/2+1)+", at each"))
@@ -124,7 +124,7 @@ func sentinelDownAfter(x *exam) []verdict {
 	if len(here) == 0 {
 		return nil
 	}
-	slowest := slices.MaxFunc(here, func(a, b redisstore.InspectedSentinel) int { return cmp.Compare(a.DownAfter, b.DownAfter) })
+	slowest := slices.MaxFunc(here, func(a, b InspectedSentinel) int { return cmp.Compare(a.DownAfter, b.DownAfter) })
 	if slowest.DownAfter >= x.WorkerTTL {
 		return []verdict{warning(fmt.Sprintf("down-after-milliseconds %d, and worker ids have a TTL of %v", slowest.DownAfter.Milliseconds(), x.WorkerTTL),
 			"with each loss of the master all leases end before there is a new one: services stop stamping ids, and holders of locks stop",
@@ -184,7 +184,7 @@ func clusterMoving(x *exam) []verdict {
 		"calls for names in them follow the slot, and some are refused meanwhile; if nobody is moving slots now, a migration was left half done", "redis-cli --cluster fix <host:port>, if nobody is moving them")}
 }
 
-func clusterCoverage(x *exam, s *redisstore.Inspected) verdict {
+func clusterCoverage(x *exam, s *Inspected) verdict {
 	if x.Cluster == nil || s.Config["cluster-require-full-coverage"] == "" {
 		return verdict{}
 	}
@@ -195,7 +195,7 @@ func clusterCoverage(x *exam, s *redisstore.Inspected) verdict {
 	return fine("cluster-require-full-coverage no")
 }
 
-func clusterMigration(x *exam, s *redisstore.Inspected) verdict {
+func clusterMigration(x *exam, s *Inspected) verdict {
 	if x.Cluster == nil || x.Ack == 0 || s.Config["cluster-allow-replica-migration"] == "" {
 		return verdict{}
 	}

@@ -3,14 +3,12 @@ package doctor
 import (
 	"fmt"
 	"time"
-
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // clocksApart compares the clocks of servers that can be master with each other: worker ids and
 // fences count on them.
 func clocksApart(x *exam) []verdict {
-	var first, last *redisstore.Inspected
+	var first, last *Inspected
 	var within time.Duration
 	known := 0
 	for i := range x.Servers {
@@ -43,7 +41,7 @@ func clocksApart(x *exam) []verdict {
 	return []verdict{fine("clocks of servers agree to %s (±%s)", short(apart), short(doubt))}
 }
 
-func clockHere(x *exam, s *redisstore.Inspected) verdict {
+func clockHere(x *exam, s *Inspected) verdict {
 	if s.Clock.Err != "" {
 		return note("its clock cannot be seen: "+s.Clock.Err, "scripts need TIME as well", "ACL SETUSER <user> +time")
 	}
@@ -71,7 +69,7 @@ func agreement(d time.Duration) time.Duration {
 	return d.Round(100*time.Millisecond) + 100*time.Millisecond
 }
 
-func latency(x *exam, s *redisstore.Inspected) verdict {
+func latency(x *exam, s *Inspected) verdict {
 	took := s.Script
 	if took.N == 0 {
 		return verdict{}

@@ -70,7 +70,7 @@ func (s Settings) withDefaults() Settings {
 }
 
 // Examine judges a Redis, the worst first. What is found at several servers alike is one finding.
-func Examine(facts redisstore.Inspection, settings Settings) []Finding {
+func Examine(facts Inspection, settings Settings) []Finding {
 	x := &exam{Inspection: facts, Settings: settings.withDefaults()}
 	var found []Finding
 	for _, check := range checks {
@@ -101,14 +101,14 @@ func Worst(findings []Finding) Severity {
 
 // exam is one examination: facts, and what they are held against.
 type exam struct {
-	redisstore.Inspection
+	Inspection
 	Settings
 }
 
 // check is a row of the table of all that is looked at: at each server, or at the whole.
 type check struct {
 	id     string
-	server func(x *exam, s *redisstore.Inspected) verdict
+	server func(x *exam, s *Inspected) verdict
 	whole  func(x *exam) []verdict
 	away   bool // it is for servers that could not be asked, too
 }

@@ -25,8 +25,8 @@ type Service struct {
 	Version string // "" = it does not tell us
 	Ours    string // this program's
 
-	Clock   redisstore.Clock
-	Latency redisstore.Latency // of /livez, with connections that are open
+	Clock   Clock
+	Latency Latency // of /livez, with connections that are open
 
 	Anonymous int // the status that who shows no key gets for reading counters
 	WithKey   int // and the one with the key that was given; 0 = there is none

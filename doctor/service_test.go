@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 var today = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -14,7 +13,7 @@ var today = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func healthyService() Service {
 	return Service{
 		URL: "https://coatcheck.example", Now: today, Ready: true, ReadyStatus: 200, Store: "sentinel", Ack: 1, Version: "v1", Ours: "v1",
-		Clock: redisstore.Clock{Within: 20 * time.Millisecond}, Latency: redisstore.Latency{N: 20, P50: time.Millisecond, P99: 2 * time.Millisecond},
+		Clock: Clock{Within: 20 * time.Millisecond}, Latency: Latency{N: 20, P50: time.Millisecond, P99: 2 * time.Millisecond},
 		Anonymous: 401, WithKey: 200, Certificate: &Certificate{NotAfter: today.AddDate(1, 0, 0)}, Problems: 200,
 	}
 }

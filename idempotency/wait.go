@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 )
 
 // Waiting for a running attempt: a request with Prefer: wait=n (RFC 7240) waits for the attempt's
@@ -126,7 +128,7 @@ func (w *notifier) listenLocked(t *Tokens) {
 // listen passes on what is published until the context ends. What was published before, or while
 // the connection was lost, is lost: then all requests poll.
 func (w *notifier) listen(ctx context.Context, t *Tokens) error {
-	inbox, err := t.store.Subscribe(ctx, t.done)
+	inbox, err := pipeline.Of(t.store).Subscribe(ctx, t.done)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bsm/redislock"
 
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -96,7 +97,7 @@ func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (redisstore.R
 	if a.Mode != Exclusive {
 		return l.run(ctx, scripts.LockEnter, a.keys, args...)
 	}
-	chained := &redisstore.Behind{Script: scripts.LockEnter, Keys: a.keys, Args: args, Done: "granted"}
+	chained := &pipeline.Chained{Script: scripts.LockEnter, Keys: a.keys, Args: args, Done: "granted"}
 	held, err := l.client.Obtain(chained.With(ctx), a.keys[0], a.TTL, &redislock.Options{Token: a.Token, Metadata: a.Owner})
 	if err != nil && (chained.Reply == nil || !errors.Is(err, redislock.ErrNotObtained)) {
 		return nil, err
@@ -212,7 +213,7 @@ func (l *Locks) renew(ctx context.Context, grant Grant) (redisstore.Reply, error
 	if grant.held == nil {
 		return l.run(ctx, scripts.LockRenew, keys, args...)
 	}
-	chained := &redisstore.Behind{Script: scripts.LockRenew, Keys: keys, Args: args, Done: "ok"}
+	chained := &pipeline.Chained{Script: scripts.LockRenew, Keys: keys, Args: args, Done: "ok"}
 	err := grant.held.Refresh(chained.With(ctx), grant.TTL, nil)
 	if chained.Reply != nil {
 		return chained.Reply, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/bsm/redislock"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -140,7 +141,7 @@ func New(store *redisstore.Store, config Config) *Locks {
 	if err := config.Check(); err != nil {
 		panic(err)
 	}
-	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(store.Scripter())}
+	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(pipeline.Of(store).Scripter())}
 	l.queues.unnoticed = worthListing
 	l.outage = l.patience()
 	l.notifier.channel = store.Key("locks", "inbox", secret.New())

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 )
 
 // notifier receives what is published to this process, on one channel for all its waiters, and
@@ -156,7 +158,7 @@ func (p *notifier) set(ready bool) {
 // read passes on published messages until the context ends. Messages that were published while the
 // connection was lost are lost: then all waiters poll.
 func (p *notifier) read(ctx context.Context, l *Locks) error {
-	inbox, err := l.store.Subscribe(ctx, p.channel)
+	inbox, err := pipeline.Of(l.store).Subscribe(ctx, p.channel)
 	if err != nil {
 		return err
 	}

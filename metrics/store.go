@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -88,10 +89,10 @@ var decisions = []struct {
 }
 
 // Store are the metrics of a program that uses a store: a registry, and what follows the store's
-// calls. It is a [redisstore.Observer], for [redisstore.Config]. It is safe for concurrent use.
+// calls. It is a [observe.Observer], for [redisstore.Config]. It is safe for concurrent use.
 type Store struct {
 	*Registry
-	redisstore.Unobserved
+	observe.None
 
 	calls      map[string]series // by op; it does not change
 	shortfalls prometheus.Counter
@@ -117,7 +118,7 @@ func NewStore(version string) *Store {
 			"it), unavailable (nothing was done), unknown (it may have been done).", "script", "outcome")
 	took := r.Histogram("coatcheck_redis_call_duration_seconds",
 		"How long a script took, with the wait for a connection, for the flight and for replicas. Increments of different counters in one flight are one observation.", Quick, "script")
-	for _, op := range append(scripts.Names(), redisstore.OpIncrBy) {
+	for _, op := range append(scripts.Names(), observe.OpIncrBy) {
 		one := series{outcomes: map[Outcome]prometheus.Counter{}, took: sync.OnceValue(func() prometheus.Observer { return took.WithLabelValues(op) })}
 		for _, outcome := range outcomes {
 			one.outcomes[outcome] = calls.WithLabelValues(op, string(outcome))
@@ -158,8 +159,8 @@ func (s *Store) flown(r *Registry) {
 	}
 }
 
-// CallEnded implements [redisstore.Observer].
-func (s *Store) CallEnded(_ context.Context, call redisstore.Call) {
+// CallEnded implements [observe.Observer].
+func (s *Store) CallEnded(_ context.Context, call observe.Call) {
 	op, known := s.calls[call.Op]
 	if !known {
 		return
@@ -181,7 +182,7 @@ func (s *Store) CallEnded(_ context.Context, call redisstore.Call) {
 	}
 }
 
-func outcomeOf(call redisstore.Call) Outcome {
+func outcomeOf(call observe.Call) Outcome {
 	switch err := call.Err; {
 	case err == nil && slices.Contains(losses, call.Word):
 		return Lost
@@ -197,13 +198,13 @@ func outcomeOf(call redisstore.Call) Outcome {
 	return Unknown
 }
 
-// FlightEnded implements [redisstore.Observer].
-func (s *Store) FlightEnded(flight redisstore.Flight) {
+// FlightEnded implements [observe.Observer].
+func (s *Store) FlightEnded(flight observe.Flight) {
 	s.shared.Observe(float64(flight.Calls))
 	s.flights.Observe(flight.Took.Seconds())
 }
 
-// LifeBegan implements [redisstore.Observer].
+// LifeBegan implements [observe.Observer].
 func (s *Store) LifeBegan() { s.changes.WithLabelValues("connection").Inc() }
 
 // MarkerChanged notes that the marker of the incarnation was another, or gone.
@@ -238,7 +239,7 @@ func ShowConnections(r *Registry, store *redisstore.Store) {
 	})
 }
 
-var _ redisstore.Observer = (*Store)(nil)
+var _ observe.Observer = (*Store)(nil)
 
 // since is how long ago something was, in seconds.
 func since(then time.Time) float64 { return time.Since(then).Seconds() }

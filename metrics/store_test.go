@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -44,20 +46,20 @@ func TestEveryDecisionOfAScriptIsCounted(t *testing.T) {
 
 func TestCallsAreCountedByWhatBecameOfThem(t *testing.T) {
 	s := NewStore("v1")
-	for _, call := range []redisstore.Call{
+	for _, call := range []observe.Call{
 		{Op: "token_claim", N: 1, Word: "in-doubt"},
 		{Op: "token_complete", N: 1, Word: "stale"},
 		{Op: "worker_renew", N: 1, Word: "lost"},
 		{Op: "token_claim", N: 1, Err: &redisstore.Error{Op: "token_claim", Class: redisstore.ErrUnavailable, Cause: redisstore.ErrUnavailable}},
 		{Op: "token_claim", N: 1, Err: &redisstore.Error{Op: "token_claim", Class: redisstore.ErrUnknownOutcome, Cause: &redisstore.Shortfall{Want: 2, Got: 1}}},
-		{Op: redisstore.OpIncrBy, N: 7},
-		{Op: redisstore.OpIncrBy, N: 1, Err: redisstore.ErrOverflow},
+		{Op: observe.OpIncrBy, N: 7},
+		{Op: observe.OpIncrBy, N: 1, Err: pipeline.ErrOverflow},
 		{Op: "no script", N: 1},
 		{Op: "token_claim", N: 1, Word: "a word of another version"},
 	} {
 		s.CallEnded(t.Context(), call)
 	}
-	s.FlightEnded(redisstore.Flight{Calls: 8, Took: time.Millisecond})
+	s.FlightEnded(observe.Flight{Calls: 8, Took: time.Millisecond})
 	s.LifeBegan()
 	text := scraped(s.Registry)
 	for _, want := range []string{
@@ -90,11 +92,11 @@ func scraped(r *Registry) string {
 // A call costs nothing that the collector has to fetch.
 func TestAnObservedCallAllocatesNothing(t *testing.T) {
 	s := NewStore("v1")
-	call := redisstore.Call{Op: "token_claim", N: 1, Word: "granted", Took: time.Millisecond}
+	call := observe.Call{Op: "token_claim", N: 1, Word: "granted", Took: time.Millisecond}
 	s.CallEnded(t.Context(), call) // makes its histogram
 	if n := testing.AllocsPerRun(100, func() {
 		s.CallEnded(t.Context(), call)
-		s.FlightEnded(redisstore.Flight{Calls: 1, Took: time.Millisecond})
+		s.FlightEnded(observe.Flight{Calls: 1, Took: time.Millisecond})
 	}); n > 0 {
 		t.Errorf("observing a call and a flight: got %v allocations, want 0", n)
 	}

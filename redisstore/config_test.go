@@ -11,7 +11,7 @@ func TestZeroConfigIsSound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for url, timeout := range map[string]time.Duration{"": EmbeddedTimeout, "embedded:": EmbeddedTimeout, "redis://h": DefaultTimeout} {
-		c := Config{URL: url}.withDefaults()
+		c := Config{URL: url}.WithDefaults()
 		if c.Prefix != "coatcheck:" || c.AckTimeout != 500*time.Millisecond || c.Timeout != timeout || c.Logger == nil {
 			t.Errorf("defaults with URL %q: got %+v, want prefix coatcheck:, ack timeout 500ms, timeout %v and a logger", url, c, timeout)
 		}
@@ -29,7 +29,7 @@ func TestAckTimeoutByDefaultFitsAShorterTimeout(t *testing.T) {
 		if err := c.Check(); err != nil {
 			t.Errorf("timeout %v: %v", timeout, err)
 		}
-		if got := c.withDefaults().AckTimeout; got != want {
+		if got := c.WithDefaults().AckTimeout; got != want {
 			t.Errorf("timeout %v: the acknowledgement may take %v, want %v", timeout, got, want)
 		}
 	}

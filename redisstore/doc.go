@@ -14,9 +14,9 @@
 //     before its bytes were written is a refusal.
 //   - A user of Redis who may not run a command, and a command that Redis does not have, are
 //     refusals as well. Redis looks at the rights for each command of a script: one that lacks some
-//     of the [Rights] can stop a script in its middle, and what it wrote before that stays.
-//     [Store.Denied] says before the first call which rights are missing; the programs do not start
-//     without them.
+//     of those that docs/operations.md lists can stop a script in its middle, and what it wrote
+//     before that stays. The programs look for missing rights before the first call, and do not
+//     start without them.
 //   - Every call ends: with the context's deadline or after [Config.Timeout], whichever is sooner.
 //   - With an acknowledgement of n, a call succeeds only if n replicas have confirmed the write;
 //     fewer is [ErrUnknownOutcome] with a [*Shortfall]. What Redis loses in spite of that (all

@@ -20,7 +20,7 @@ import (
 // flush makes every server behind a store forget its scripts.
 func flush(t *testing.T, store *redisstore.Store) {
 	t.Helper()
-	err := store.Masters(t.Context(), func(ctx context.Context, node *redis.Client) error { return node.ScriptFlush(ctx).Err() })
+	err := store.EachMaster(t.Context(), "test", func(ctx context.Context, node *redis.Client) error { return node.ScriptFlush(ctx).Err() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func keepsNamesTogether(t *testing.T, store *redisstore.Store) {
 			continue
 		}
 		slots := map[int64]bool{}
-		err := store.Masters(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		err := store.EachMaster(t.Context(), "test", func(ctx context.Context, node *redis.Client) error {
 			for _, key := range keys {
 				slot, err := node.ClusterKeySlot(ctx, key).Result()
 				if err != nil {
@@ -186,7 +186,7 @@ func keepsNamesTogether(t *testing.T, store *redisstore.Store) {
 	}
 }
 
-var slotsMu sync.Mutex // Masters asks all at once
+var slotsMu sync.Mutex // EachMaster asks all at once
 
 func storeSlot(slots map[int64]bool, slot int64) {
 	slotsMu.Lock()

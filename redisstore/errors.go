@@ -4,49 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 )
 
 // The three classes of failure. Every error of a store, and every domain error that a script's
 // answer stands for, is one of them under errors.Is.
 var (
 	// ErrRefused means that nothing happened: asking again is harmless and may help.
-	ErrRefused = errors.New("refused, nothing was done")
+	ErrRefused = fault.ErrRefused
 	// ErrLost means that what the caller held is no longer theirs: stop using it.
-	ErrLost = errors.New("lost, no longer held")
+	ErrLost = fault.ErrLost
 	// ErrUnknownOutcome means that the write may or may not have happened, or may be lost again.
 	// Ask again with the same owner, nonce or request id, or treat it as both done and not done.
-	ErrUnknownOutcome = errors.New("outcome unknown")
+	ErrUnknownOutcome = fault.ErrUnknownOutcome
 )
 
 // ErrUnavailable is the refusal of a store that cannot be reached, is loading, read-only, out of
 // memory or otherwise takes no writes now.
-var ErrUnavailable = Refusal("store unavailable")
+var ErrUnavailable = fault.ErrUnavailable
 
 // ErrClosed is the cause of each error of a store that was closed, beside its class.
 var ErrClosed = redis.ErrClosed
 
 // ErrWrongType is the refusal of a script that found a key holding another kind of value than it
 // keeps there. Nothing was changed.
-var ErrWrongType = Refusal("the key holds another kind of value")
+var ErrWrongType = fault.ErrWrongType
 
 // Refusal returns a sentinel error of the class [ErrRefused]. Domains declare their own with it.
-func Refusal(text string) error { return &sentinel{text, ErrRefused} }
+func Refusal(text string) error { return fault.Refusal(text) }
 
 // Loss returns a sentinel error of the class [ErrLost].
-func Loss(text string) error { return &sentinel{text, ErrLost} }
-
-type sentinel struct {
-	text  string
-	class error
-}
-
-func (s *sentinel) Error() string { return s.text }
-func (s *sentinel) Unwrap() error { return s.class }
+func Loss(text string) error { return fault.Loss(text) }
 
 // Error is what a call to the store failed with: which operation, the class, and the cause as
 // go-redis or Redis gave it.
@@ -73,42 +66,22 @@ func (s *Shortfall) Error() string {
 	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
 }
 
-// refusals finds the replies with which Redis says that it did not run a command. Before Redis 7 a
-// script's inner refusal is quoted inside another text with a dash before its code; since then some
-// have a text of their own. A user's rights are looked at for each command of a script: see the
-// package's comment.
-var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients|unknown command)\b` +
-	`|The user executing the script can't |Unknown Redis command called from `)
-
-var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)
-
 // classify turns what go-redis answered into an *Error. sent reports whether the command's bytes
 // were handed to a connection, harmless whether running it changes nothing.
 func classify(ctx context.Context, op string, err error, sent, harmless bool) error {
-	class := ErrUnknownOutcome
-	var reply redis.Error
-	switch {
-	case errors.As(err, &reply) && wrongType.MatchString(reply.Error()):
-		class = ErrWrongType
-	case !sent, harmless, errors.As(err, &reply) && refusals.MatchString(reply.Error()):
-		class = ErrUnavailable
+	class := fault.Class(err, sent, harmless)
+	if short, is := errors.AsType[*pipeline.Shortfall](err); is {
+		err = &Shortfall{Want: short.Want, Got: short.Got}
 	}
 	if text, _, quotes := strings.Cut(err.Error(), ", with args beginning with:"); quotes {
 		err = errors.New(text) // what follows are keys and arguments, which can be secret
 	}
 	ctxErr := ctx.Err()
-	if ctxErr == nil && timedOut(err) {
+	if ctxErr == nil && fault.TimedOut(err) {
 		ctxErr = context.DeadlineExceeded
 	}
 	if ctxErr != nil && !errors.Is(err, ctxErr) {
 		err = fmt.Errorf("%w (%w)", err, ctxErr)
 	}
 	return &Error{Op: op, Class: class, Cause: err}
-}
-
-// timedOut reports whether a connection or the pool ended a call. Every time limit of theirs is the
-// call's own, but their clocks may be a moment ahead of the context's.
-func timedOut(err error) bool {
-	var timeout net.Error
-	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &timeout) && timeout.Timeout()
 }

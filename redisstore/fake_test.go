@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -55,7 +55,7 @@ func (f *fake) serve(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for {
-		words, err := command(in)
+		words, err := redistest.ReadCommand(in)
 		if err != nil {
 			return
 		}
@@ -88,34 +88,6 @@ func (f *fake) reply(words []string) string {
 		return "+OK\r\n"
 	}
 	return "-ERR unknown command\r\n" // HELLO of an old server, too
-}
-
-// command reads one command: an array of bulk strings.
-func command(in *bufio.Reader) ([]string, error) {
-	number := func() (int, error) {
-		line, err := in.ReadString('\n')
-		if err != nil {
-			return 0, err
-		}
-		return strconv.Atoi(strings.TrimSpace(line[1:]))
-	}
-	n, err := number()
-	if err != nil {
-		return nil, err
-	}
-	words := make([]string, n)
-	for i := range words {
-		size, err := number()
-		if err != nil {
-			return nil, err
-		}
-		word := make([]byte, size+2)
-		if _, err := io.ReadFull(in, word); err != nil {
-			return nil, err
-		}
-		words[i] = string(word[:size])
-	}
-	return words, nil
 }
 
 func TestEndlessRedirectsAreRefused(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -25,7 +26,7 @@ func TestInboxReceivesWhatIsPublished(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		channel := store.Key("test", "channel")
-		inbox, err := store.Subscribe(t.Context(), channel)
+		inbox, err := pipeline.Of(store).Subscribe(t.Context(), channel)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,7 @@ func TestInboxTellsThatItMayHaveMissedSomething(t *testing.T) {
 	server := redistest.Start(t)
 	store := open(t, server.URL(), nil)
 	channel := store.Key("test", "channel")
-	inbox, err := store.Subscribe(t.Context(), channel)
+	inbox, err := pipeline.Of(store).Subscribe(t.Context(), channel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,13 +80,13 @@ func TestSubscribeToAServerThatIsAwayIsRefused(t *testing.T) {
 	store := open(t, server.URL(), func(c *redisstore.Config) { c.Timeout = brief })
 	server.Kill()
 	soon(t, func() {
-		_, err := store.Subscribe(t.Context(), "x")
+		_, err := pipeline.Of(store).Subscribe(t.Context(), "x")
 		refused(t, err)
 	})
 	server.Restart()
 	server.Pause()
 	soon(t, func() {
-		_, err := store.Subscribe(t.Context(), "x")
+		_, err := pipeline.Of(store).Subscribe(t.Context(), "x")
 		refused(t, err)
 	})
 }

@@ -9,30 +9,31 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // lifeOf runs a script on a record and tells in which life.
-func lifeOf(t testing.TB, store *redisstore.Store, name string) redisstore.Life {
+func lifeOf(t testing.TB, store *redisstore.Store, name string) pipeline.Life {
 	t.Helper()
-	var life redisstore.Life
+	var life pipeline.Life
 	expect.Eventually(t, "a script runs", func() bool {
 		var err error
-		_, life, err = store.RunFor(t.Context(), peek, []string{store.Key("test", name)})
+		_, life, err = pipeline.Of(store).RunFor(t.Context(), peek, []string{store.Key("test", name)})
 		return err == nil && life.Current()
 	})
 	return life
 }
 
-func incrBy(t testing.TB, store *redisstore.Store, name string, by int64, life redisstore.Life) (int64, error) {
+func incrBy(t testing.TB, store *redisstore.Store, name string, by int64, life pipeline.Life) (int64, error) {
 	t.Helper()
-	return store.IncrBy(t.Context(), store.Key("test", name), by, life, redisstore.Mark{})
+	return pipeline.Of(store).IncrBy(t.Context(), store.Key("test", name), by, life, pipeline.Mark{})
 }
 
 // mustIncr adds and fails the test unless the sum is as wanted.
-func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, life redisstore.Life, want int64) {
+func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, life pipeline.Life, want int64) {
 	t.Helper()
 	if sum, err := incrBy(t, store, name, by, life); err != nil || sum != want {
 		t.Fatalf("got %d, %v, want %d", sum, err, want)
@@ -41,8 +42,8 @@ func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, life
 
 func otherLife(t testing.TB, err error) {
 	t.Helper()
-	if !errors.Is(err, redisstore.ErrOtherLife) || !errors.Is(err, redisstore.ErrRefused) || errors.Is(err, redisstore.ErrUnknownOutcome) {
-		t.Fatalf("got %v, want %v", err, redisstore.ErrOtherLife)
+	if !errors.Is(err, pipeline.ErrOtherLife) || !errors.Is(err, redisstore.ErrRefused) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.Fatalf("got %v, want %v", err, pipeline.ErrOtherLife)
 	}
 }
 
@@ -57,7 +58,7 @@ func TestIncrByOnACallersClient(t *testing.T) {
 }
 
 func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
-	_, err := incrBy(t, store, "k", 1, redisstore.Life{})
+	_, err := incrBy(t, store, "k", 1, pipeline.Life{})
 	otherLife(t, err)
 	life := lifeOf(t, store, "k")
 	mustIncr(t, store, "k", 1, life, 1)
@@ -66,7 +67,7 @@ func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
 	mustIncr(t, store, "k", 9223372036854775807, life, 9223372036854775807)
 	for range 2 {
 		_, err := incrBy(t, store, "k", 1, life)
-		expect.Error(t, "IncrBy beyond the greatest integer", err, redisstore.ErrOverflow)
+		expect.Error(t, "IncrBy beyond the greatest integer", err, pipeline.ErrOverflow)
 		expect.Error(t, "IncrBy beyond the greatest integer", err, redisstore.ErrRefused)
 	}
 	text := script("text", "redis.call('SET', KEYS[1], ARGV[1]) return {'ok'}", false)
@@ -82,7 +83,7 @@ func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
 			t.Fatal(err)
 		}
 		_, err := incrBy(t, store, "k", 1, life)
-		expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrNotAnInteger)
+		expect.Error(t, "IncrBy of what is no integer", err, pipeline.ErrNotAnInteger)
 		expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrRefused)
 	}
 	if !life.Current() {
@@ -155,9 +156,9 @@ func TestIncrByWhoseConnectionTurnsOutToBeNewIsNobodys(t *testing.T) {
 		if err == nil {
 			t.Fatal("a sum of another incarnation is given out")
 		}
-		return errors.Is(err, redisstore.ErrOtherLife)
+		return errors.Is(err, pipeline.ErrOtherLife)
 	})
-	_, ran, err := store.RunFor(t.Context(), peek, []string{store.Key("test", "k")})
+	_, ran, err := pipeline.Of(store).RunFor(t.Context(), peek, []string{store.Key("test", "k")})
 	expect.Error(t, "RunFor in the new life", err, nil)
 	if !ran.Current() || ran == life {
 		t.Errorf("life after the change: got %+v, current %v, want a current one that is not %+v", ran, ran.Current(), life)
@@ -166,7 +167,7 @@ func TestIncrByWhoseConnectionTurnsOutToBeNewIsNobodys(t *testing.T) {
 	was := ran
 	server.RestartEmpty()
 	expect.Eventually(t, "a script runs", func() bool {
-		_, ran, err = store.RunFor(t.Context(), peek, []string{store.Key("test", "k")})
+		_, ran, err = pipeline.Of(store).RunFor(t.Context(), peek, []string{store.Key("test", "k")})
 		return err == nil
 	})
 	if ran == was && ran.Current() {
@@ -188,7 +189,7 @@ func TestFailoverBeginsALife(t *testing.T) {
 		if err == nil {
 			t.Fatal("a sum of another master is given out")
 		}
-		return errors.Is(err, redisstore.ErrOtherLife)
+		return errors.Is(err, pipeline.ErrOtherLife)
 	})
 	now := lifeOf(t, store, "k")
 	if _, err := incrBy(t, store, "k", 1, now); err != nil {
@@ -234,7 +235,7 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 	for _, row := range []redistest.Fate{redistest.CutBefore, redistest.CutAfter, redistest.Swallow} {
 		fate.Store(int32(row))
 		before := seen.Load()
-		_, err := store.IncrBy(hurried(t), store.Key("test", "k"), 1, life, redisstore.Mark{})
+		_, err := pipeline.Of(store).IncrBy(hurried(t), store.Key("test", "k"), 1, life, pipeline.Mark{})
 		unknown(t, err)
 		if n := seen.Load() - before; n != 1 {
 			t.Errorf("it was sent %d times", n)

@@ -6,17 +6,8 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
-
-func TestSlotsAreThoseOfACluster(t *testing.T) {
-	// the check value of CRC16/XMODEM
-	expect.Equal(t, "slot of 123456789", slot("123456789"), 0x31C3%slots)
-	for n, tag := range tags() {
-		if slot(tag) != n {
-			t.Fatalf("tag %q of slot %d lies in %d", tag, n, slot(tag))
-		}
-	}
-}
 
 func TestMarkerLiesInTheSlotOfTheName(t *testing.T) {
 	alone, cluster := &Store{mode: Standalone, prefix: DefaultPrefix}, &Store{mode: Cluster, prefix: DefaultPrefix}
@@ -27,8 +18,8 @@ func TestMarkerLiesInTheSlotOfTheName(t *testing.T) {
 	for _, name := range []string{"a", "b", "orders", "x:y", "~"} {
 		marker := cluster.Marker("counter", name)
 		_, tag, _ := strings.Cut(marker, "{")
-		if tag, _, _ = strings.Cut(tag, "}"); slot(tag) != slot(name) {
-			t.Errorf("%s of %s lies in slot %d, not %d", marker, name, slot(tag), slot(name))
+		if tag, _, _ = strings.Cut(tag, "}"); redisconn.Slot(tag) != redisconn.Slot(name) {
+			t.Errorf("%s of %s lies in slot %d, not %d", marker, name, redisconn.Slot(tag), redisconn.Slot(name))
 		}
 		seen[marker] = true
 	}

@@ -60,15 +60,14 @@ func New(client redis.UniversalClient, config Config) (*Store, error) {
 	if config.Timeout == 0 {
 		config.Timeout = DefaultTimeout
 	}
-	config = config.withDefaults()
+	config = config.WithDefaults()
 	faults := config.ownConnections()
 	faults = append(faults, config.check(shared.mode), shared.check(config.Timeout))
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
 	store := config.store(shared.mode, shared.address)
-	store.lent = lend(shared, store)
-	store.nodes = store.lent
+	store.engine.Lend(shared.client, shared.cluster, func(node *redis.Options) error { return checkClient(node, config.Timeout) })
 	return store, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -122,7 +123,7 @@ func TestClosedStoreLeavesTheClientOpen(t *testing.T) {
 		}
 		prefix, _, _ := strings.Cut(own.Key("test", "x"), "test:")
 		first, second := storetest.Share(t, client, prefix), storetest.Share(t, client, prefix)
-		inbox, err := first.Subscribe(t.Context(), first.Key("test", "channel"))
+		inbox, err := pipeline.Of(first).Subscribe(t.Context(), first.Key("test", "channel"))
 		expect.Error(t, "Subscribe", err, nil)
 		life := lifeOf(t, first, "x")
 		expect.Error(t, "Close", first.Close(), nil)
@@ -131,7 +132,7 @@ func TestClosedStoreLeavesTheClientOpen(t *testing.T) {
 		expect.Error(t, "Next after the store was closed", err, redisstore.ErrClosed)
 		_, err = bumped(t.Context(), first, "x")
 		refused(t, err, redisstore.ErrClosed)
-		_, err = first.Subscribe(t.Context(), "x")
+		_, err = pipeline.Of(first).Subscribe(t.Context(), "x")
 		refused(t, err, redisstore.ErrClosed)
 		refused(t, first.Ping(t.Context()), redisstore.ErrClosed)
 		_, err = incrBy(t, first, "x", 1, life)
@@ -140,8 +141,8 @@ func TestClosedStoreLeavesTheClientOpen(t *testing.T) {
 			t.Errorf("the client after the store was closed: %v", err)
 		}
 		mustBump(t, second, "x", 1)
-		_, err = second.Denied(t.Context())
-		expect.Error(t, "Denied at another store of the client", err, nil)
+		err = second.EachMaster(t.Context(), "test", func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() })
+		expect.Error(t, "EachMaster of another store of the client", err, nil)
 	})
 }
 
@@ -162,7 +163,7 @@ func TestIncrementOnACallersClientKnowsItsIncarnation(t *testing.T) {
 		if err == nil {
 			t.Fatalf("the sum %d of another incarnation is given out", sum)
 		}
-		return errors.Is(err, redisstore.ErrOtherLife)
+		return errors.Is(err, pipeline.ErrOtherLife)
 	})
 	if life.Current() {
 		t.Error("the life goes on after the server has lost its data")
@@ -185,7 +186,7 @@ func TestCallOnACallersClientEndsWithTheStoresTimeout(t *testing.T) {
 	soon(t, func() {
 		_, err := bumped(t.Context(), store, "x")
 		expect.Error(t, "a call to a server that hangs", err, context.DeadlineExceeded)
-		_, err = store.Subscribe(t.Context(), "x")
+		_, err = pipeline.Of(store).Subscribe(t.Context(), "x")
 		refused(t, err)
 	})
 

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -20,8 +22,8 @@ type watcher struct {
 	mu      sync.Mutex
 	name    string
 	began   []string
-	calls   []redisstore.Call
-	flights []redisstore.Flight
+	calls   []observe.Call
+	flights []observe.Flight
 	lives   int
 	marked  []bool // whether each call ended with a context that it had marked
 }
@@ -35,14 +37,14 @@ func (w *watcher) CallStarted(ctx context.Context, op string) context.Context {
 	return context.WithValue(ctx, watcherKey{w.name}, op)
 }
 
-func (w *watcher) CallEnded(ctx context.Context, call redisstore.Call) {
+func (w *watcher) CallEnded(ctx context.Context, call observe.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, call)
 	w.marked = append(w.marked, ctx.Value(watcherKey{w.name}) == call.Op)
 }
 
-func (w *watcher) FlightEnded(flight redisstore.Flight) {
+func (w *watcher) FlightEnded(flight observe.Flight) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flights = append(w.flights, flight)
@@ -56,7 +58,7 @@ func (w *watcher) LifeBegan() {
 
 // take returns what was told since it was asked last: the calls without their durations, which are
 // only looked at, and how many calls flew.
-func (w *watcher) take(t testing.TB) (calls []redisstore.Call, flown int) {
+func (w *watcher) take(t testing.TB) (calls []observe.Call, flown int) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,13 +79,13 @@ func (w *watcher) take(t testing.TB) (calls []redisstore.Call, flown int) {
 func TestObserversAreToldOfEveryCall(t *testing.T) {
 	server := redistest.Start(t)
 	first, second := &watcher{name: "first"}, &watcher{name: "second"}
-	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 10 * time.Second, Observers: []redisstore.Observer{first, second}})
+	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 10 * time.Second, Observers: []observe.Observer{first, second}})
 	ctx := t.Context()
 	warm(t, store, 1)
 	first.take(t)
 	second.take(t)
 
-	_, life, err := store.RunFor(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
+	_, life, err := pipeline.Of(store).RunFor(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +94,8 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, refusal := incrBy(t, store, "text", 1, life)
-	want := []redisstore.Call{
-		{Op: "incarnation", N: 1, Word: "new", Together: 1}, {Op: redisstore.OpIncrBy, N: 1, Together: 1}, {Op: redisstore.OpIncrBy, N: 1, Err: refusal, Together: 1},
+	want := []observe.Call{
+		{Op: "incarnation", N: 1, Word: "new", Together: 1}, {Op: observe.OpIncrBy, N: 1, Together: 1}, {Op: observe.OpIncrBy, N: 1, Err: refusal, Together: 1},
 	}
 	if !slices.Equal(first.marked, []bool{true, true, true}) || !slices.Equal(first.began, []string{"incarnation", "incrby", "incrby"}) {
 		t.Errorf("calls ended with contexts that were begun %v for %v", first.marked, first.began)
@@ -126,16 +128,16 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 func TestObserversAreToldOfRidersTogether(t *testing.T) {
 	server := redistest.Start(t)
 	watch := &watcher{}
-	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Observers: []redisstore.Observer{watch}})
+	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Observers: []observe.Observer{watch}})
 	life := lifeOf(t, store, "k")
 	if err := server.Client().Set(t.Context(), "text", "text", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	watch.take(t)
-	line := store.Line(life)
+	line := pipeline.Of(store).Line(life)
 	riders := make([]*rider, 5)
 	for i, key := range []string{"a", "b", "text", "c", "d"} {
-		riders[i] = &rider{redisstore.Addition{Key: key, By: 1, Life: life}, false, make(chan landing, 1), make(chan struct{})}
+		riders[i] = &rider{pipeline.Addition{Key: key, By: 1, Life: life}, false, make(chan landing, 1), make(chan struct{})}
 		line.Ride(riders[i])
 	}
 	for _, r := range riders {
@@ -144,7 +146,7 @@ func TestObserversAreToldOfRidersTogether(t *testing.T) {
 	calls, flown := watch.take(t)
 	added, refused := 0, 0
 	for _, call := range calls {
-		expect.Equal(t, "operation of a call", call.Op, redisstore.OpIncrBy)
+		expect.Equal(t, "operation of a call", call.Op, observe.OpIncrBy)
 		if call.Err != nil {
 			refused += call.N
 		} else {
@@ -160,7 +162,7 @@ func TestObserversAreToldOfRidersTogether(t *testing.T) {
 func TestFlightsCarryEveryCallOnce(t *testing.T) {
 	server := redistest.Start(t)
 	watch := &watcher{}
-	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Observers: []redisstore.Observer{watch}})
+	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Observers: []observe.Observer{watch}})
 	warm(t, store, 1)
 	watch.take(t)
 	const calls = 200

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
 
 // Quorum is several Redis servers that know nothing of each other, each a store of its own, of
@@ -45,7 +46,7 @@ func OpenQuorum(ctx context.Context, urls []string, config Config) (*Quorum, err
 		}
 		q.stores = append(q.stores, store)
 	}
-	if err := q.checkApart(ctx, config.withDefaults()); err != nil {
+	if err := q.checkApart(ctx, config.WithDefaults()); err != nil {
 		return nil, errors.Join(err, q.Close())
 	}
 	return q, nil
@@ -64,29 +65,14 @@ func checkQuorum(urls []string, config Config) error {
 	fault(config.URL != "" || config.DataDir != "", "neither a URL nor a data directory for all servers: each has its own")
 	names := make([][]string, len(urls))
 	for i, url := range urls {
-		found, err := parseURL(url)
+		found, err := redisconn.Parse(url)
 		fault(err != nil, "server %d: %w", i+1, err)
-		names[i] = found.names()
+		names[i] = found.Names()
 	}
 	if i, j := common(names); j > 0 {
 		fault(true, "servers %d and %d are one", i+1, j+1)
 	}
 	return errors.Join(faults...)
-}
-
-// names are what a URL calls its servers: two that have one in common name the same Redis. The
-// embedded store has none, since each is another.
-func (t *target) names() (names []string) {
-	if t.server != nil {
-		return []string{t.server.Addr}
-	}
-	for _, host := range t.hosts {
-		names = append(names, strings.ToLower(host)+"/"+t.master)
-	}
-	if t.mode == Cluster {
-		return t.hosts
-	}
-	return names
 }
 
 // common finds the first two lists that share something; without, j is 0.
@@ -128,22 +114,19 @@ func (s *Store) histories(ctx context.Context) (ids []string, err error) {
 	if s.mode == Embedded {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout())
 	defer cancel()
 	var mu sync.Mutex
-	err = s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error {
+	err = s.EachMaster(ctx, "info", func(ctx context.Context, node *redis.Client) error {
 		text, err := node.Info(ctx, "replication").Result()
-		if id := parseInfo(text)["master_replid"]; id != "" {
+		if id := redisconn.ParseInfo(text)["master_replid"]; id != "" {
 			mu.Lock()
 			defer mu.Unlock()
 			ids = append(ids, id)
 		}
 		return err
 	})
-	if err != nil {
-		return ids, classify(ctx, "info", err, false, true)
-	}
-	return ids, nil
+	return ids, err
 }
 
 // Stores are the quorum's servers, in the order of their URLs. They are closed with the quorum.

@@ -250,7 +250,7 @@ func TestFullEmbeddedStoreRefuses(t *testing.T) {
 	_, err := bumped(t.Context(), store, "z")
 	refused(t, err)
 	mustBump(t, store, "x", 2)
-	err = store.Masters(t.Context(), func(ctx context.Context, own *redis.Client) error {
+	err = store.EachMaster(t.Context(), "test", func(ctx context.Context, own *redis.Client) error {
 		if n := own.DBSize(ctx).Val(); n != 2 {
 			t.Errorf("it holds %d keys", n)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -13,7 +14,7 @@ import (
 
 // rider adds once.
 type rider struct {
-	addition redisstore.Addition
+	addition pipeline.Addition
 	stays    bool
 	landed   chan landing // has room for one
 	boarded  chan struct{}
@@ -24,7 +25,7 @@ type landing struct {
 	err error
 }
 
-func (r *rider) Board() (redisstore.Addition, bool) {
+func (r *rider) Board() (pipeline.Addition, bool) {
 	close(r.boarded)
 	return r.addition, !r.stays
 }
@@ -37,7 +38,7 @@ func TestRidersOfOneFlightAreAnsweredOneByOne(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
 	ctx := t.Context()
-	_, life, err := store.RunFor(ctx, scripts.NameAdd, []string{"names"}, "name")
+	_, life, err := pipeline.Of(store).RunFor(ctx, scripts.NameAdd, []string{"names"}, "name")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,23 +47,23 @@ func TestRidersOfOneFlightAreAnsweredOneByOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mark := redisstore.Mark{Key: "mark", Word: "era"}
+	mark := pipeline.Mark{Key: "mark", Word: "era"}
 	rows := []struct {
 		name     string
-		addition redisstore.Addition
+		addition pipeline.Addition
 		stays    bool
 		sum      int64
 		err      error
 	}{
-		{"added", redisstore.Addition{Key: "a", By: 3, Life: life, Mark: mark}, false, 7, nil},
-		{"no integer", redisstore.Addition{Key: "text", By: 1, Life: life, Mark: mark}, false, 0, redisstore.ErrNotAnInteger},
-		{"another word", redisstore.Addition{Key: "b", By: 1, Life: life, Mark: redisstore.Mark{Key: "mark", Word: "other"}}, false, 0, redisstore.ErrOtherLife},
-		{"no mark", redisstore.Addition{Key: "c", By: 1, Life: life, Mark: redisstore.Mark{Key: "none", Word: "era"}}, false, 0, redisstore.ErrOtherLife},
-		{"no life", redisstore.Addition{Key: "d", By: 1, Mark: mark}, false, 0, redisstore.ErrOtherLife},
-		{"stays", redisstore.Addition{Key: "e", By: 1, Life: life, Mark: mark}, true, 0, nil},
-		{"added last", redisstore.Addition{Key: "f", By: 1, Life: life, Mark: mark}, false, 1, nil},
+		{"added", pipeline.Addition{Key: "a", By: 3, Life: life, Mark: mark}, false, 7, nil},
+		{"no integer", pipeline.Addition{Key: "text", By: 1, Life: life, Mark: mark}, false, 0, pipeline.ErrNotAnInteger},
+		{"another word", pipeline.Addition{Key: "b", By: 1, Life: life, Mark: pipeline.Mark{Key: "mark", Word: "other"}}, false, 0, pipeline.ErrOtherLife},
+		{"no mark", pipeline.Addition{Key: "c", By: 1, Life: life, Mark: pipeline.Mark{Key: "none", Word: "era"}}, false, 0, pipeline.ErrOtherLife},
+		{"no life", pipeline.Addition{Key: "d", By: 1, Mark: mark}, false, 0, pipeline.ErrOtherLife},
+		{"stays", pipeline.Addition{Key: "e", By: 1, Life: life, Mark: mark}, true, 0, nil},
+		{"added last", pipeline.Addition{Key: "f", By: 1, Life: life, Mark: mark}, false, 1, nil},
 	}
-	line := store.Line(life)
+	line := pipeline.Of(store).Line(life)
 	riders := make([]*rider, len(rows))
 	for i, row := range rows {
 		riders[i] = &rider{row.addition, row.stays, make(chan landing, 1), make(chan struct{})}
@@ -89,15 +90,15 @@ func TestRidersOfOneFlightAreAnsweredOneByOne(t *testing.T) {
 func TestNobodyJoinsAnIdleServer(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
-	_, life, err := store.RunFor(t.Context(), scripts.NameAdd, []string{"names"}, "name")
+	_, life, err := pipeline.Of(store).RunFor(t.Context(), scripts.NameAdd, []string{"names"}, "name")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &rider{landed: make(chan landing, 1), boarded: make(chan struct{})}
-	if store.Line(life).Join(r) {
+	if pipeline.Of(store).Line(life).Join(r) {
 		t.Error("joined a flight though none was under way")
 	}
-	if (redisstore.Line{}).Join(r) || (redisstore.Line{}).Ride(r) {
+	if (pipeline.Line{}).Join(r) || (pipeline.Line{}).Ride(r) {
 		t.Error("rode on a line that leads nowhere")
 	}
 }
@@ -110,14 +111,14 @@ func TestRidersShareTheirAcknowledgement(t *testing.T) {
 	if err := server.Client().Set(t.Context(), "mark", "1 era x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, life, err := store.RunFor(t.Context(), scripts.NameAdd, []string{"names"}, "name")
+	_, life, err := pipeline.Of(store).RunFor(t.Context(), scripts.NameAdd, []string{"names"}, "name")
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := store.WithAck(1).Line(life)
+	line := pipeline.Of(store.WithAck(1)).Line(life)
 	riders := make([]*rider, 3)
 	for i := range riders {
-		riders[i] = &rider{addition: redisstore.Addition{Key: "k", By: 1, Life: life, Mark: redisstore.Mark{Key: "mark", Word: "era"}}, landed: make(chan landing, 1), boarded: make(chan struct{})}
+		riders[i] = &rider{addition: pipeline.Addition{Key: "k", By: 1, Life: life, Mark: pipeline.Mark{Key: "mark", Word: "era"}}, landed: make(chan landing, 1), boarded: make(chan struct{})}
 		if !line.Ride(riders[i]) {
 			t.Fatal("the line leads nowhere")
 		}

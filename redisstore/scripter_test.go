@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -21,10 +22,10 @@ var library = redis.NewScript("-- a comment\nlocal key = KEYS[1]\nif redis.call(
 // follow tells what it finds, which the library has written.
 var follow = script("follow", "local mine = redis.call('GET', KEYS[1]) == ARGV[1]\nreturn {mine and 'mine' or 'theirs', tostring(#KEYS), tostring(#ARGV), redis.call('INCR', KEYS[2]) .. ''}", false)
 
-func takes(t *testing.T, store *redisstore.Store, scripter redis.Scripter, name, value string) (*redisstore.Behind, error) {
+func takes(t *testing.T, store *redisstore.Store, scripter redis.Scripter, name, value string) (*pipeline.Chained, error) {
 	t.Helper()
 	keys := []string{store.Key("test", name), store.Key("test", name, "count")}
-	behind := &redisstore.Behind{Script: follow, Keys: keys, Args: []any{value}, Done: "mine"}
+	behind := &pipeline.Chained{Script: follow, Keys: keys, Args: []any{value}, Done: "mine"}
 	return behind, library.Run(behind.With(t.Context()), scripter, keys[:1], value).Err()
 }
 
@@ -33,7 +34,7 @@ func takes(t *testing.T, store *redisstore.Store, scripter redis.Scripter, name,
 func TestLibrarysScriptRunsWithOursBehindIt(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		scripter := store.Scripter()
+		scripter := pipeline.Of(store).Scripter()
 		var all sync.WaitGroup
 		for _, name := range []string{"a", "b", "c", "d"} {
 			all.Go(func() {
@@ -42,7 +43,7 @@ func TestLibrarysScriptRunsWithOursBehindIt(t *testing.T) {
 				expect.Equal(t, "first take of "+name, first.Reply, redisstore.Reply{"mine", "2", "2", "1"})
 				second, err := takes(t, store, scripter, name, "you")
 				expect.Error(t, "take of what another has", err, redis.Nil)
-				expect.Equal(t, "take of what another has", second.Reply.Word(), "theirs")
+				expect.Equal(t, "take of what another has", second.Reply[0], "theirs")
 				expect.Equal(t, "takes of "+name, second.Reply[3], "2")
 			})
 		}
@@ -58,13 +59,13 @@ func TestLibrarysScriptKeepsTheClassesOfErrors(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), func(c *redisstore.Config) { c.Timeout = brief })
-	scripter := store.Scripter()
-	_, err := takes(t, store.WithAck(1), store.WithAck(1).Scripter(), "a", "me")
+	scripter := pipeline.Of(store).Scripter()
+	_, err := takes(t, store.WithAck(1), pipeline.Of(store.WithAck(1)).Scripter(), "a", "me")
 	unknown(t, err)
 	if err := library.Run(t.Context(), scripter, []string{"a"}, "me").Err(); !errors.Is(err, redisstore.ErrRefused) {
 		t.Errorf("with nothing behind it: %v", err)
 	}
-	behind := &redisstore.Behind{Script: follow, Keys: []string{"x"}, Done: "mine"}
+	behind := &pipeline.Chained{Script: follow, Keys: []string{"x"}, Done: "mine"}
 	if err := library.Run(behind.With(t.Context()), scripter, []string{"a"}, "me").Err(); !errors.Is(err, redisstore.ErrRefused) || behind.Reply != nil {
 		t.Errorf("with other keys: %v", err)
 	}
@@ -80,7 +81,7 @@ func TestLibrarysScriptKeepsTheClassesOfErrors(t *testing.T) {
 
 func TestScripterKnowsTheTextsThatItWasTold(t *testing.T) {
 	t.Parallel()
-	scripter := open(t, "embedded:", nil).Scripter()
+	scripter := pipeline.Of(open(t, "embedded:", nil)).Scripter()
 	known := scripter.ScriptExists(t.Context(), library.Hash()).Val()
 	expect.Equal(t, "SCRIPT EXISTS before its text came", known, []bool{false})
 	if err := scripter.EvalShaRO(t.Context(), library.Hash(), nil).Err(); !redis.HasErrorPrefix(err, "NOSCRIPT") {

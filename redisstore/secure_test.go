@@ -23,6 +23,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/internal/proctest"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -93,7 +94,7 @@ func TestServerThatAsksForACertificateGetsIt(t *testing.T) {
 	if n := counted(t, named, "x"); n != 2 {
 		t.Errorf("the server counted %d calls, want 2", n)
 	}
-	found, err := redisstore.Inspect(t.Context(), redisstore.Config{URL: address + "?tls_ca=" + cert + "&tls_cert=" + cert + "&tls_key=" + key}, redisstore.InspectOptions{Samples: 1, Patience: time.Minute})
+	found, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: address + "?tls_ca=" + cert + "&tls_cert=" + cert + "&tls_key=" + key}, redisprobe.Options{Samples: 1, Patience: time.Minute})
 	expect.Error(t, "Inspect", err, nil)
 	expect.Equal(t, "TLS, as Inspect found it", found.TLS, true)
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/internal/pipeline"
+	"github.com/coatcheck/coatcheck/internal/redisconn"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
 // Mode is the kind of Redis behind a store.
@@ -21,10 +24,10 @@ type Mode string
 
 // The kinds of Redis that a store's URL can name.
 const (
-	Embedded   Mode = "embedded"
-	Standalone Mode = "standalone"
-	Sentinel   Mode = "sentinel"
-	Cluster    Mode = "cluster"
+	Embedded   Mode = redisconn.Embedded
+	Standalone Mode = redisconn.Standalone
+	Sentinel   Mode = redisconn.Sentinel
+	Cluster    Mode = redisconn.Cluster
 )
 
 // DefaultTimeout is how long a call may take by default. The embedded store has EmbeddedTimeout: it
@@ -70,23 +73,25 @@ type Config struct {
 	MaxBytes int64        // embedded: how much memory what it holds may take; 0 = its own default
 	Logger   *slog.Logger // nil = no log
 
-	Observers []Observer // are told what the store does, in this order; nil = none is
+	Observers []observe.Observer // are told what the store does, in this order; nil = none is
 }
 
 // Store runs scripts on one Redis. It is safe for concurrent use.
 type Store struct {
-	nodes      nodes
-	combiners  *combiners
-	own        *embedded.Store // the embedded store, which this one ends; else nil
-	lent       *lent           // the caller's client, as nodes; else nil
-	mode       Mode
-	address    string
-	prefix     string
-	ack        int
-	ackTimeout time.Duration
-	restarts   Restarts
-	timeout    time.Duration
-	observers  observers
+	engine   pipeline.Engine
+	own      *embedded.Store // the embedded store, which this one ends; else nil
+	mode     Mode
+	address  string
+	prefix   string
+	restarts Restarts
+}
+
+var _ = bind()
+
+// bind lets our packages make the calls of a store that have no use for others.
+func bind() struct{} {
+	pipeline.Of = func(store any) *pipeline.Engine { return &store.(*Store).engine }
+	return struct{}{}
 }
 
 // Open returns a store on the Redis that the URL names, with the defaults of [Config]. It does not
@@ -106,23 +111,22 @@ func OpenConfig(_ context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	config = config.withDefaults()
-	store := config.store(target.mode, target.address)
+	config = config.WithDefaults()
+	store := config.store(Mode(target.Mode), target.Address)
 	if err := store.connect(target, config); err != nil {
 		return nil, err
 	}
 	return store, nil
 }
 
-// store is a store that has no nodes yet.
+// store is a store that has no servers yet.
 func (c Config) store(mode Mode, address string) *Store {
-	return &Store{
-		combiners: newCombiners(), mode: mode, address: address, prefix: c.Prefix,
-		ack: c.Ack, ackTimeout: c.AckTimeout, restarts: c.Restarts, timeout: c.Timeout, observers: slices.Clone(c.Observers),
-	}
+	engine := pipeline.New(pipeline.Config{Ack: c.Ack, AckTimeout: c.AckTimeout, Timeout: c.Timeout, Trusting: c.Restarts == TrustRestarts, Observers: slices.Clone(c.Observers), Classify: classify})
+	return &Store{engine: engine, mode: mode, address: address, prefix: c.Prefix, restarts: c.Restarts}
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults returns the configuration with each default in its place.
+func (c Config) WithDefaults() Config {
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
 	}
@@ -143,19 +147,19 @@ func (c Config) withDefaults() Config {
 }
 
 // target is what the configuration connects to.
-func (c Config) target() (target, error) {
-	found, err := parseURL(c.URL)
+func (c Config) target() (redisconn.Target, error) {
+	found, err := redisconn.Parse(c.URL)
 	if err != nil {
 		return found, err
 	}
-	return found, found.secure(c)
+	return found, found.Secure(c.TLS, c.Credentials)
 }
 
 // Check tells every fault of a configuration, without opening anything but the files that its URL
 // names.
 func (c Config) Check() error {
 	target, err := c.target()
-	return errors.Join(err, c.withDefaults().check(target.mode))
+	return errors.Join(err, c.WithDefaults().check(Mode(target.Mode)))
 }
 
 func (c Config) check(mode Mode) error {
@@ -175,22 +179,21 @@ func (c Config) check(mode Mode) error {
 	return errors.Join(faults...)
 }
 
-func (s *Store) connect(target target, config Config) error {
-	switch target.mode {
+func (s *Store) connect(target redisconn.Target, config Config) error {
+	switch Mode(target.Mode) {
 	case Embedded:
 		own, err := embedded.Open(embedded.Config{Dir: config.DataDir, MaxKeys: config.MaxKeys, MaxBytes: config.MaxBytes, Logger: config.Logger})
 		if err != nil {
 			return fmt.Errorf("embedded store: %w", err)
 		}
-		s.own, s.nodes = own, one(inProcess(own, config.Timeout), s.observers)
+		s.own = own
+		s.engine.Serve(redisconn.InProcess(own, config.Timeout))
 	case Sentinel:
-		lives, options := &lives{observers: s.observers}, safeFailover(target, config.Timeout)
-		options.OnConnect = lives.onConnect
-		s.nodes = single{redis.NewFailoverClient(options), lives}
+		s.engine.Failover(redisconn.Failover(target, config.Timeout))
 	case Cluster:
-		s.nodes = newCluster(safeCluster(target, config.Timeout), s.observers)
+		s.engine.Cluster(redisconn.ClusterOptions(target, config.Timeout))
 	default:
-		s.nodes = one(safe(target.server, config.Timeout), s.observers)
+		s.engine.Serve(redisconn.Safe(target.Server, config.Timeout))
 	}
 	return nil
 }
@@ -199,7 +202,7 @@ func (s *Store) connect(target target, config Config) error {
 // connections; closing one closes both.
 func (s *Store) WithAck(replicas int) *Store {
 	view := *s
-	view.ack = replicas
+	view.engine = s.engine.WithAck(replicas)
 	return &view
 }
 
@@ -209,21 +212,37 @@ func (s *Store) Mode() Mode { return s.mode }
 // Address names the Redis for people: the URL's hosts without user, password or parameters.
 func (s *Store) Address() string { return s.address }
 
+// Prefix begins the name of every key.
+func (s *Store) Prefix() string { return s.prefix }
+
 // Ack is how many replicas confirm a write before it counts.
-func (s *Store) Ack() int { return s.ack }
+func (s *Store) Ack() int { return s.engine.Ack() }
+
+// Restarts says what a restart or a failover of the Redis is taken for.
+func (s *Store) Restarts() Restarts { return s.restarts }
 
 // Timeout is how long a call of the store takes at most.
-func (s *Store) Timeout() time.Duration { return s.timeout }
+func (s *Store) Timeout() time.Duration { return s.engine.Timeout() }
 
 // Ping reports whether every master answers within the context and the store's timeout. The error
 // is an [*Error] of class [ErrUnavailable].
 func (s *Store) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout())
 	defer cancel()
-	err := s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
+	err := s.engine.EachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
 	if err != nil {
-		s.nodes.suspect(ctx, err)
+		s.engine.Suspect(ctx, err)
 		return classify(ctx, "ping", err, false, true)
+	}
+	return nil
+}
+
+// EachMaster calls f with a client of every master, in a cluster of several at once, within the
+// context. What f runs goes past all that a store does for its callers, and must be harmless if it
+// is done twice. The error is an [*Error] of class [ErrUnavailable] that says what was done.
+func (s *Store) EachMaster(ctx context.Context, what string, f func(ctx context.Context, master *redis.Client) error) error {
+	if err := s.engine.EachMaster(ctx, f); err != nil {
+		return classify(ctx, what, err, false, true)
 	}
 	return nil
 }
@@ -232,11 +251,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // snapshot. Calls under way fail. Closing again does nothing. The client that [New] was given stays
 // open: there calls under way come to their end, and only later ones fail.
 func (s *Store) Close() error {
-	err := s.nodes.Close()
-	s.combiners.flights.Wait()
-	if errors.Is(err, redis.ErrClosed) {
-		err = nil
-	}
+	err := s.engine.Close()
 	if s.own != nil {
 		err = errors.Join(err, s.own.Close())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/console"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -100,7 +101,7 @@ func (h *hazards) of(ctx context.Context, s *Server) []string {
 	if !h.read.IsZero() && time.Since(h.read) < hazardsEvery {
 		return h.found
 	}
-	found, err := s.store.Hazards(ctx)
+	found, err := redisprobe.Hazards(ctx, s.store)
 	if err != nil {
 		return h.found
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -39,7 +40,7 @@ func measure(t *testing.T, config server.Config, store redisstore.Config) *measu
 func measureOn(t *testing.T, redis *redistest.Server, config server.Config, store redisstore.Config) *service {
 	t.Helper()
 	config.Metrics = metrics.NewService("v1.2.3")
-	store.URL, store.Observers = redis.URL(), []redisstore.Observer{config.Metrics}
+	store.URL, store.Observers = redis.URL(), []observe.Observer{config.Metrics}
 	config.Store = storetest.Open(t, store)
 	return serve(t, config)
 }
@@ -372,7 +373,7 @@ func TestMetricsOfRequests(t *testing.T) {
 // Everything that a request can hold holds the same word, which no metric may.
 func TestNoMetricHoldsWhatAClientSent(t *testing.T) {
 	store := metrics.NewService("v1.2.3")
-	config := server.Config{Metrics: store, Dev: true, Store: storetest.Open(t, redisstore.Config{Observers: []redisstore.Observer{store}})}
+	config := server.Config{Metrics: store, Dev: true, Store: storetest.Open(t, redisstore.Config{Observers: []observe.Observer{store}})}
 	s := serveKeyed(t, config, map[string]access.Record{"zebra": {Role: access.Admin}})
 	who := s.bearer("zebra")
 	secrets := []string{s.keys["zebra"].Secret}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -94,7 +95,7 @@ func (s started) people(c *config) string {
 
 // hazards asks the Redis for settings under which it loses state by itself, and logs them.
 func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (found []string) {
-	list, err := store.Hazards(ctx)
+	list, err := redisprobe.Hazards(ctx, store)
 	if err != nil {
 		log.Warn("the settings of the Redis cannot be read", "error", err)
 	}

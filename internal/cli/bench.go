@@ -13,6 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/loadgen"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -238,7 +239,7 @@ func writeFile(name string, write func(*os.File) error) error {
 var benchLists = []string{"counters", "segments", "workers"}
 
 func sweep(ctx context.Context, store *redisstore.Store) error {
-	_, err := store.Sweep(ctx, benchNames, benchLists...)
+	_, err := redisprobe.Sweep(ctx, store, benchNames, benchLists...)
 	return err
 }
 
@@ -252,7 +253,7 @@ func (p *program) benchCleanCommand() *cobra.Command {
 		return p.either(c, s, func(*client.Client) error {
 			return usageError{errors.New("a service does not remove names: --redis URL of its Redis")}
 		}, func(store *redisstore.Store) error {
-			removed, err := store.Sweep(c.Context(), benchNames, benchLists...)
+			removed, err := redisprobe.Sweep(c.Context(), store, benchNames, benchLists...)
 			if err != nil {
 				return kindOf(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -90,7 +91,7 @@ func (p *program) examineRedis(ctx context.Context, e *examination) error {
 	}
 	redisstore.LogTo(p.logger(&e.config))
 	live := p.live()
-	facts, err := redisstore.Inspect(ctx, config, redisstore.InspectOptions{
+	facts, err := redisprobe.Inspect(ctx, config, redisprobe.Options{
 		ReadOnly: e.readOnly, Progress: func(doing string, at, all int) { live.show(fmt.Sprintf("%s (%d of %d)", doing, at, all)) },
 	})
 	live.clear()
@@ -107,7 +108,7 @@ func (p *program) examineRedis(ctx context.Context, e *examination) error {
 	return p.tell(e, found)
 }
 
-func serverOf(s *redisstore.Inspected) examinedServer {
+func serverOf(s *doctor.Inspected) examinedServer {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	shown := examinedServer{Addr: s.Addr, Role: "replica", OffsetMS: ms(s.Clock.Offset), WithinMS: ms(s.Clock.Within), P50MS: ms(s.Script.P50), P99MS: ms(s.Script.P99)}
 	switch {

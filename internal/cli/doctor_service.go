@@ -16,7 +16,6 @@ import (
 
 	"github.com/coatcheck/coatcheck/doctor"
 	"github.com/coatcheck/coatcheck/internal/wire"
-	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // examineService looks at a running service from outside, as its clients do.
@@ -169,11 +168,11 @@ func (l *look) times(ctx context.Context) {
 		}
 		pause(ctx, lookEvery-after.Sub(before))
 	}
-	if l.facts.Clock = (redisstore.Clock{Offset: (least + most) / 2, Within: (most - least) / 2}); most-least < 0 || most == 1<<62 {
-		l.facts.Clock = redisstore.Clock{Err: "its answers have no Date that one can use"}
+	if l.facts.Clock = (doctor.Clock{Offset: (least + most) / 2, Within: (most - least) / 2}); most-least < 0 || most == 1<<62 {
+		l.facts.Clock = doctor.Clock{Err: "its answers have no Date that one can use"}
 	}
 	if slices.Sort(took); len(took) > 0 {
-		l.facts.Latency = redisstore.Latency{N: len(took), P50: took[len(took)/2], P99: took[len(took)-1], Max: took[len(took)-1]}
+		l.facts.Latency = doctor.Latency{N: len(took), P50: took[len(took)/2], P99: took[len(took)-1], Max: took[len(took)-1]}
 	}
 }
 

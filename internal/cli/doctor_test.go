@@ -15,6 +15,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/doctor"
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -269,7 +270,7 @@ func TestDoctorNamesTheKindOfServer(t *testing.T) {
 func TestMissingRightsOfTheRedisUserAreNamed(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--appendonly", "yes")
-	rights := redisstore.Rights(redisstore.Standalone, "coatcheck:")
+	rights := redisprobe.Rights(redisstore.Standalone, "coatcheck:")
 	at := func(name string, rules ...string) []string {
 		words := []any{"ACL", "SETUSER", name, "on", ">word"}
 		for _, rule := range rules {

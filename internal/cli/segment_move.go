@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
@@ -115,7 +116,7 @@ func redactHome(url string) string {
 	if isSQL(url) {
 		return redactSQL(url)
 	}
-	return redisstore.Redact(url)
+	return redisconn.Redact(url)
 }
 
 func (p *program) home(ctx context.Context, m *tagMove, url string) (tagHome, error) {

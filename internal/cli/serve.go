@@ -16,10 +16,12 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -100,7 +102,7 @@ func (p *program) serve(ctx context.Context, l *layers) (err error) {
 }
 
 // openStore opens the store that the configuration names.
-func (c *config) openStore(ctx context.Context, log *slog.Logger, observers ...redisstore.Observer) (*redisstore.Store, error) {
+func (c *config) openStore(ctx context.Context, log *slog.Logger, observers ...observe.Observer) (*redisstore.Store, error) {
 	config := c.store()
 	config.Logger, config.Observers = log, observers
 	store, err := redisstore.OpenConfig(ctx, config)
@@ -116,7 +118,7 @@ func (c *config) openStore(ctx context.Context, log *slog.Logger, observers ...r
 // checkRights refuses a store whose user may not run all that is needed: a call would fail in its
 // middle. A store that does not answer now is not judged: the banner and /readyz tell of it.
 func checkRights(ctx context.Context, store *redisstore.Store) error {
-	denied, _ := store.Denied(ctx)
+	denied, _ := redisprobe.Denied(ctx, store)
 	if len(denied) == 0 {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/internal/redisconn"
 )
 
 func text(name, value, unit, help string, into *string) *setting {
@@ -42,7 +42,7 @@ func hot(s *setting) *setting {
 }
 
 func storeURL(s *setting) *setting {
-	s.redact = redisstore.Redact
+	s.redact = redisconn.Redact
 	return s
 }
 

@@ -16,11 +16,12 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
 // looks counts calls to the store.
 type looks struct {
-	redisstore.Unobserved
+	observe.None
 
 	mu sync.Mutex
 	n  int
@@ -46,7 +47,7 @@ func checker(store *redisstore.Store, log *slog.Logger) *health.Checker {
 
 func TestManyChecksAreOneLookASecond(t *testing.T) {
 	count := &looks{}
-	store := storetest.Open(t, redisstore.Config{URL: redistest.Start(t).URL(), Observers: []redisstore.Observer{count}})
+	store := storetest.Open(t, redisstore.Config{URL: redistest.Start(t).URL(), Observers: []observe.Observer{count}})
 	c := checker(store, slog.New(slog.DiscardHandler))
 	began := time.Now()
 	var crowd sync.WaitGroup

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -21,7 +22,7 @@ const patience = time.Minute
 // Each runs the test on the embedded store, on a redis-server and on a cluster of three masters.
 // The servers are those of [redistest.Shared]: the store's prefix keeps the test's keys apart, and
 // the test must leave the servers as they are. There the store runs as a user that has
-// [redisstore.Rights] and no more, and the test fails if the user is denied anything.
+// [redisprobe.Rights] and no more, and the test fails if the user is denied anything.
 func Each(t *testing.T, test func(t *testing.T, store *redisstore.Store)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -47,7 +48,7 @@ func inSpace(t testing.TB, space redistest.Space, mode redisstore.Mode) *redisst
 	t.Helper()
 	url := space.URL
 	if !AllRights {
-		url = space.User(t, redisstore.Rights(mode, space.Prefix))
+		url = space.User(t, redisprobe.Rights(mode, space.Prefix))
 	}
 	return Open(t, redisstore.Config{URL: url, Prefix: space.Prefix, Timeout: patience})
 }

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
 // flightCalls is how many calls shared a call's round trip, itself among them.
@@ -18,28 +19,28 @@ const flightCalls = attribute.Key("coatcheck.flight.calls")
 // calls makes a span of each call to the store that a request is behind. What the process does by
 // itself, such as renewals, has none.
 type calls struct {
-	redisstore.Unobserved
+	observe.None
 
 	tracer trace.Tracer
 }
 
 type callKey struct{}
 
-// CallStarted implements [redisstore.Observer].
+// CallStarted implements [observe.Observer].
 func (c calls) CallStarted(ctx context.Context, op string) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
 	}
 	about := []attribute.KeyValue{semconv.DBSystemNameRedis, semconv.DBOperationName("EVALSHA"), semconv.DBStoredProcedureName(op)}
-	if op == redisstore.OpIncrBy {
+	if op == observe.OpIncrBy {
 		about = []attribute.KeyValue{semconv.DBSystemNameRedis, semconv.DBOperationName("INCRBY")}
 	}
 	ctx, span := c.tracer.Start(ctx, "redis "+op, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(about...)) //nolint:spancheck // CallEnded ends it
 	return context.WithValue(ctx, callKey{}, span)                                                                          //nolint:spancheck // as above
 }
 
-// CallEnded implements [redisstore.Observer].
-func (c calls) CallEnded(ctx context.Context, call redisstore.Call) {
+// CallEnded implements [observe.Observer].
+func (c calls) CallEnded(ctx context.Context, call observe.Call) {
 	span, ok := ctx.Value(callKey{}).(trace.Span)
 	if !ok {
 		return

@@ -24,7 +24,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
 // scope names who makes the spans.
@@ -114,11 +114,11 @@ func (t *Traces) Tracer() trace.Tracer { //nolint:ireturn // the tracer is the S
 }
 
 // Observers are what a store needs to be in the traces.
-func (t *Traces) Observers() []redisstore.Observer {
+func (t *Traces) Observers() []observe.Observer {
 	if t == nil {
 		return nil
 	}
-	return []redisstore.Observer{calls{tracer: t.tracer}}
+	return []observe.Observer{calls{tracer: t.tracer}}
 }
 
 // closeWithin is how long the last spans may take to be sent.

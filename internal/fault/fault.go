@@ -1,0 +1,78 @@
+// Package fault has the classes of failure of package redisstore, which every error of a call to
+// Redis has one of, and finds the class of what Redis or go-redis answered.
+package fault
+
+import (
+	"errors"
+	"net"
+	"regexp"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The three classes of failure. Every error of a store, and every domain error that a script's
+// answer stands for, is one of them under errors.Is.
+var (
+	// ErrRefused means that nothing happened: asking again is harmless and may help.
+	ErrRefused = errors.New("refused, nothing was done")
+	// ErrLost means that what the caller held is no longer theirs: stop using it.
+	ErrLost = errors.New("lost, no longer held")
+	// ErrUnknownOutcome means that the write may or may not have happened, or may be lost again.
+	// Ask again with the same owner, nonce or request id, or treat it as both done and not done.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+)
+
+// ErrUnavailable is the refusal of a store that cannot be reached, is loading, read-only, out of
+// memory or otherwise takes no writes now.
+var ErrUnavailable = Refusal("store unavailable")
+
+// ErrWrongType is the refusal of a script that found a key holding another kind of value than it
+// keeps there. Nothing was changed.
+var ErrWrongType = Refusal("the key holds another kind of value")
+
+// Refusal returns a sentinel error of the class [ErrRefused]. Domains declare their own with it.
+func Refusal(text string) error { return &sentinel{text, ErrRefused} }
+
+// Loss returns a sentinel error of the class [ErrLost].
+func Loss(text string) error { return &sentinel{text, ErrLost} }
+
+type sentinel struct {
+	text  string
+	class error
+}
+
+func (s *sentinel) Error() string { return s.text }
+func (s *sentinel) Unwrap() error { return s.class }
+
+// Class returns the class of what go-redis answered: ErrUnavailable, ErrWrongType or
+// ErrUnknownOutcome. sent reports whether the command's bytes were handed to a connection, harmless
+// whether running it changes nothing.
+func Class(err error, sent, harmless bool) error {
+	var reply redis.Error
+	switch {
+	case errors.As(err, &reply) && IsWrongType(reply):
+		return ErrWrongType
+	case !sent, harmless, errors.As(err, &reply) && refusals.MatchString(reply.Error()):
+		return ErrUnavailable
+	}
+	return ErrUnknownOutcome
+}
+
+// IsWrongType reports whether Redis answered that a key holds another kind of value.
+func IsWrongType(reply redis.Error) bool { return wrongType.MatchString(reply.Error()) }
+
+// refusals finds the replies with which Redis says that it did not run a command. Before Redis 7 a
+// script's inner refusal is quoted inside another text with a dash before its code; since then some
+// have a text of their own. A user's rights are looked at for each command of a script: see the
+// package's comment.
+var refusals = regexp.MustCompile(`(?:^|[ :]-|^ERR )(?:LOADING|READONLY|NOREPLICAS|MISCONF|OOM|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|MOVED|ASK|CROSSSLOT|NOAUTH|NOPERM|WRONGPASS|BUSY|NOSCRIPT|max number of clients|unknown command)\b` +
+	`|The user executing the script can't |Unknown Redis command called from `)
+
+var wrongType = regexp.MustCompile(`\bWRONGTYPE\b`)
+
+// TimedOut reports whether a connection or the pool ended a call. Every time limit of theirs is the
+// call's own, but their clocks may be a moment ahead of the context's.
+func TimedOut(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &timeout) && timeout.Timeout()
+}

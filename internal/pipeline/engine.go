@@ -1,0 +1,106 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/redisstore/observe"
+)
+
+// Config says how an engine makes its calls.
+type Config struct {
+	Ack        int           // replicas that must confirm every write; 0 = none
+	AckTimeout time.Duration // how long a write waits for them, at most
+	Timeout    time.Duration // how long a call may take in all
+	Trusting   bool          // scripts run as those of a store that trusts restarts
+	Observers  []observe.Observer
+	// makes of what go-redis answered the error that a caller is told: sent reports whether the
+	// command's bytes were handed to a connection, harmless whether running it changes nothing
+	Classify func(ctx context.Context, op string, err error, sent, harmless bool) error
+}
+
+// Engine makes the calls of a store to its servers. It has none before one of Serve, Failover,
+// Cluster and Lend was called. It is safe for concurrent use then.
+type Engine struct {
+	nodes      nodes
+	combiners  *combiners
+	lent       *lent // the caller's client, as nodes; else nil
+	ack        int
+	ackTimeout time.Duration
+	timeout    time.Duration
+	trusting   bool
+	observers  observers
+	classify   func(ctx context.Context, op string, err error, sent, harmless bool) error
+}
+
+// New returns an engine that has no servers yet.
+func New(config Config) Engine {
+	return Engine{
+		combiners: newCombiners(), ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
+		trusting: config.Trusting, observers: config.Observers, classify: config.Classify,
+	}
+}
+
+// Of returns the engine of a store. Package redisstore sets it: the methods of a store show no
+// internal type, and its calls that only domains have a use for are those of the engine.
+var Of func(store any) *Engine
+
+// Serve connects to one server.
+func (s *Engine) Serve(options *redis.Options) { s.nodes = one(options, s.observers) }
+
+// Failover connects to the master that sentinels name.
+func (s *Engine) Failover(options *redis.FailoverOptions) {
+	lives := &lives{observers: s.observers}
+	options.OnConnect = lives.onConnect
+	s.nodes = single{redis.NewFailoverClient(options), lives}
+}
+
+// Cluster connects to a cluster.
+func (s *Engine) Cluster(options *redis.ClusterOptions) { s.nodes = newCluster(options, s.observers) }
+
+// WithAck returns a view of the engine that waits for another number of replicas.
+func (s *Engine) WithAck(replicas int) Engine {
+	view := *s
+	view.ack = replicas
+	return view
+}
+
+// Ack is how many replicas confirm a write before it counts.
+func (s *Engine) Ack() int { return s.ack }
+
+// Timeout is how long a call takes at most.
+func (s *Engine) Timeout() time.Duration { return s.timeout }
+
+// EachMaster calls f with a client of every master, in a cluster of several at once.
+func (s *Engine) EachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	return s.nodes.each(ctx, f)
+}
+
+// Suspect has the topology looked at again after an error.
+func (s *Engine) Suspect(ctx context.Context, err error) { s.nodes.suspect(ctx, err) }
+
+// PoolStats are the connections to all servers.
+func (s *Engine) PoolStats() *redis.PoolStats { return s.nodes.PoolStats() }
+
+// Close ends the connections, and waits for the goroutines that send. A client that was lent stays
+// open.
+func (s *Engine) Close() error {
+	err := s.nodes.Close()
+	s.combiners.flights.Wait()
+	if errors.Is(err, redis.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Shortfall is the error of a write that fewer replicas than asked confirmed in time.
+type Shortfall struct{ Want, Got int }
+
+// Error says how many replicas were asked for and how many confirmed.
+func (s *Shortfall) Error() string {
+	return fmt.Sprintf("acknowledged by %d of %d replicas", s.Got, s.Want)
+}

@@ -1,0 +1,104 @@
+package pipeline
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/internal/redisconn"
+	"github.com/coatcheck/coatcheck/scripts"
+)
+
+// late is a server that answers each script after half a second.
+func late(conn net.Conn) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for {
+		line, err := in.ReadString('\n')
+		switch {
+		case err != nil:
+			return
+		case line == "evalsha\r\n":
+			time.AfterFunc(500*time.Millisecond, func() { _, _ = io.WriteString(conn, "*1\r\n$2\r\nok\r\n") })
+		case strings.EqualFold(line, "hello\r\n"):
+			_, _ = io.WriteString(conn, "-ERR unknown command\r\n")
+		}
+	}
+}
+
+// Two calls of one flight have each their own time: one is told at its end, and the other one gets
+// its answer.
+func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := New(Config{Timeout: time.Second, Classify: func(_ context.Context, _ string, err error, _, _ bool) error { return err }})
+		engine.Serve(redisconn.Safe(&redis.Options{Addr: "127.0.0.1:1"}, time.Second))
+		store := &engine
+		defer store.Close()
+		node := redis.NewClient(redisconn.Safe(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(context.Context, string, string) (net.Conn, error) {
+			near, far := net.Pipe()
+			go late(far)
+			return near, nil
+		}}, time.Second))
+		defer node.Close()
+		shared := store.combiners.to(destination{node, 0}, store)
+		began := time.Now()
+		var all sync.WaitGroup
+		for _, call := range []struct{ limit, ends time.Duration }{{300 * time.Millisecond, 300 * time.Millisecond}, {time.Second, 500 * time.Millisecond}} {
+			trip := store.trip(scripts.TokenGet, []string{"k"}, nil, nil)
+			trip.call.deadline = began.Add(call.limit)
+			job := trip.call.boarding(trip.words)
+			shared.waiting = append(shared.waiting, job)
+			all.Go(func() {
+				reply, err := job.wait(t.Context())
+				if took := time.Since(began).Round(time.Millisecond); took != call.ends {
+					t.Errorf("a call with %v: ended after %v with %q and error %v, want it to end after %v", call.limit, took, reply, err, call.ends)
+				}
+				if inTime := call.limit > 500*time.Millisecond; errors.Is(err, context.DeadlineExceeded) == inTime {
+					t.Errorf("a call with %v: got %q and error %v, want that it is answered: %v", call.limit, reply, err, inTime)
+				}
+			})
+		}
+		shared.flights++
+		shared.fly()
+		all.Wait()
+	})
+}
+
+// go-redis closes the client of a node that has left a cluster. Nothing of it stays here.
+func TestClientsOfNodesThatLeftAreForgotten(t *testing.T) {
+	options := redisconn.ClusterOptions(redisconn.Target{Hosts: []string{"127.0.0.1:1"}}, time.Second)
+	c := newCluster(options, nil)
+	defer c.Close()
+	store := &Engine{combiners: newCombiners()}
+	for i := range 20 {
+		addr := fmt.Sprint("127.0.0.1:", 10+i)
+		node := options.NewClient(&redis.Options{Addr: addr})
+		store.combiners.to(destination{node, 0}, store)
+		store.combiners.to(destination{node, 1}, store)
+		if err := node.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if known := c.known(addr); known != nil {
+			t.Errorf("the node at %s has left: got its client, want none", addr)
+		}
+	}
+	stays := options.NewClient(&redis.Options{Addr: "127.0.0.1:9"})
+	defer stays.Close()
+	store.combiners.to(destination{stays, 0}, store)
+	if len(c.byAddr) != 1 || len(c.lives) != 1 || len(store.combiners.by) != 1 {
+		t.Errorf("after 20 nodes came and left, and one stays: got %d addresses, %d lives and %d combiners, want 1 of each", len(c.byAddr), len(c.lives), len(store.combiners.by))
+	}
+	if c.known("127.0.0.1:9") != stays {
+		t.Error("the node that stays is not known any more")
+	}
+}

@@ -1,0 +1,204 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// servers are the servers of a caller's client.
+type servers interface {
+	nodes
+	// all are the lives of all servers that were used.
+	all() []*lives
+}
+
+// lent is a caller's client: it stays open when the store is closed, so the store itself refuses
+// what comes later.
+type lent struct {
+	servers
+
+	mu     sync.Mutex
+	closed bool
+	heard  map[*redis.PubSub]struct{} // subscriptions that are open
+}
+
+// Lend gives the engine a client of the caller's: of one server or of the master that Sentinel
+// names, or else of a cluster, of which it uses no node that check finds a fault in.
+func (s *Engine) Lend(client *redis.Client, cluster *redis.ClusterClient, check func(*redis.Options) error) {
+	s.lent = &lent{heard: map[*redis.PubSub]struct{}{}}
+	s.nodes = s.lent
+	if client != nil {
+		s.lent.servers = lentSingle{single{client, &lives{observers: s.observers, inBand: true}}}
+		return
+	}
+	s.lent.servers = &lentCluster{ClusterClient: cluster, observers: s.observers, timeout: s.timeout, check: check, known: map[*redis.Client]*lentNode{}}
+}
+
+func (l *lent) open() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return redis.ErrClosed
+	}
+	return nil
+}
+
+func (l *lent) of(ctx context.Context, key string) (*redis.Client, error) {
+	if err := l.open(); err != nil {
+		return nil, err
+	}
+	return l.servers.of(ctx, key)
+}
+
+func (l *lent) at(ctx context.Context, addr string) (*redis.Client, error) {
+	if err := l.open(); err != nil {
+		return nil, err
+	}
+	return l.servers.at(ctx, addr)
+}
+
+func (l *lent) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	if err := l.open(); err != nil {
+		return err
+	}
+	return l.servers.each(ctx, f)
+}
+
+// hold keeps a subscription in mind, to end it with the store. On a store that is closed it ends at
+// once. A store with a client of its own, which is nil here, needs neither.
+func (l *lent) hold(pubsub *redis.PubSub) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errors.Join(redis.ErrClosed, pubsub.Close())
+	}
+	l.heard[pubsub] = struct{}{}
+	return nil
+}
+
+// drop forgets a subscription that has ended.
+func (l *lent) drop(pubsub *redis.PubSub) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.heard, pubsub)
+}
+
+// Close ends the store's part of the client: its subscriptions, and all lives, so that no increment
+// goes out any more.
+func (l *lent) Close() error {
+	l.mu.Lock()
+	heard := l.heard
+	l.closed, l.heard = true, nil
+	l.mu.Unlock()
+	for _, lives := range l.all() {
+		lives.end()
+	}
+	var faults []error
+	for pubsub := range heard {
+		if err := pubsub.Close(); !errors.Is(err, redis.ErrClosed) {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// lentSingle is a client of one server, or of the master that Sentinel names.
+type lentSingle struct{ single }
+
+func (s lentSingle) all() []*lives { return []*lives{s.lives} }
+
+// lentCluster is a cluster client whose nodes were made by go-redis.
+type lentCluster struct {
+	*redis.ClusterClient
+
+	observers observers
+	timeout   time.Duration // of the store
+	check     func(*redis.Options) error
+	mu        sync.Mutex
+	known     map[*redis.Client]*lentNode
+}
+
+// lentNode is a server of a cluster.
+type lentNode struct {
+	lives *lives
+	fault error // why it cannot be used: ClusterOptions.NewClient may change a node's options
+}
+
+// node is what is known of a server; one that is new is checked. Those that have left the cluster
+// are forgotten.
+func (c *lentCluster) node(client *redis.Client) *lentNode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found := c.known[client]; found != nil {
+		return found
+	}
+	maps.DeleteFunc(c.known, func(known *redis.Client, _ *lentNode) bool { return isClosed(known) })
+	found := &lentNode{&lives{observers: c.observers, inBand: true}, c.check(client.Options())}
+	c.known[client] = found
+	return found
+}
+
+func (c *lentCluster) of(ctx context.Context, key string) (*redis.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	client, err := c.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return client, c.node(client).fault
+}
+
+// at finds a node by its address, after it has read the topology again if need be.
+func (c *lentCluster) at(ctx context.Context, addr string) (*redis.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var mu sync.Mutex
+	var found *redis.Client
+	err := c.ForEachShard(ctx, func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if node.Options().Addr == addr {
+			found = node
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return nil, &net.AddrError{Err: "MOVED to a node that the cluster does not list", Addr: addr}
+	}
+	return found, c.node(found).fault
+}
+
+func (c *lentCluster) life(node *redis.Client) *lives       { return c.node(node).lives }
+func (c *lentCluster) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
+
+func (c *lentCluster) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	return c.ForEachMaster(ctx, f)
+}
+
+func (c *lentCluster) subscribe(ctx context.Context) *redis.PubSub {
+	return c.Subscribe(ctx)
+}
+
+func (c *lentCluster) all() (all []*lives) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, node := range c.known {
+		all = append(all, node.lives)
+	}
+	return all
+}

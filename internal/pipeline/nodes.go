@@ -1,0 +1,149 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// nodes finds the server for a key. Implementations are safe for concurrent use.
+type nodes interface {
+	// of returns the client of the server that holds the key, as far as this process knows.
+	of(ctx context.Context, key string) (*redis.Client, error)
+	// at returns the client of the server at an address that Redis named.
+	at(ctx context.Context, addr string) (*redis.Client, error)
+	// life follows the incarnations of a server that of or at returned.
+	life(node *redis.Client) *lives
+	// suspect is told of an error: the topology may have changed.
+	suspect(ctx context.Context, err error)
+	// each calls f for every master.
+	each(ctx context.Context, f func(context.Context, *redis.Client) error) error
+	// subscribe returns what can listen on a channel, not connected yet.
+	subscribe(ctx context.Context) *redis.PubSub
+	PoolStats() *redis.PoolStats
+	Close() error
+}
+
+// single is one server, or the master that Sentinel names; go-redis follows +switch-master by
+// itself.
+type single struct {
+	*redis.Client
+
+	lives *lives
+}
+
+func one(options *redis.Options, observers observers) single {
+	lives := &lives{observers: observers}
+	options.OnConnect = lives.onConnect
+	return single{redis.NewClient(options), lives}
+}
+
+func (s single) of(context.Context, string) (*redis.Client, error) { return s.Client, nil }
+func (s single) at(context.Context, string) (*redis.Client, error) { return s.Client, nil }
+func (s single) life(*redis.Client) *lives                         { return s.lives }
+func (s single) suspect(context.Context, error)                    {}
+func (s single) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	return f(ctx, s.Client)
+}
+
+func (s single) subscribe(ctx context.Context) *redis.PubSub {
+	return s.Subscribe(ctx)
+}
+
+// cluster routes by itself instead of through ClusterClient.Process, which sends a command again
+// after a lost connection.
+type cluster struct {
+	*redis.ClusterClient
+	timeout time.Duration // of finding a node
+	mu      sync.Mutex
+	byAddr  map[string]*redis.Client
+	lives   map[*redis.Client]*lives
+}
+
+func newCluster(options *redis.ClusterOptions, observers observers) *cluster {
+	c := &cluster{timeout: options.DialTimeout, byAddr: map[string]*redis.Client{}, lives: map[*redis.Client]*lives{}}
+	options.NewClient = func(node *redis.Options) *redis.Client {
+		life := &lives{observers: observers}
+		node.OnConnect = life.onConnect
+		client := redis.NewClient(node)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.lives, c.byAddr[node.Addr])
+		maps.DeleteFunc(c.lives, func(known *redis.Client, _ *lives) bool { return isClosed(known) })
+		maps.DeleteFunc(c.byAddr, func(_ string, known *redis.Client) bool { return isClosed(known) })
+		c.byAddr[node.Addr], c.lives[client] = client, life
+		return client
+	}
+	c.ClusterClient = redis.NewClusterClient(options)
+	return c
+}
+
+func (c *cluster) of(ctx context.Context, key string) (*redis.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.MasterForKey(ctx, key)
+}
+
+// at returns the client of a node that is known by its address; for one that is new, it reads the
+// topology again first.
+func (c *cluster) at(ctx context.Context, addr string) (*redis.Client, error) {
+	if client := c.known(addr); client != nil {
+		return client, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	if err := c.ForEachShard(ctx, func(context.Context, *redis.Client) error { return nil }); err != nil {
+		return nil, err
+	}
+	if client := c.known(addr); client != nil {
+		return client, nil
+	}
+	return nil, &net.AddrError{Err: "MOVED to a node that the cluster does not list", Addr: addr}
+}
+
+func (c *cluster) known(addr string) *redis.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if client := c.byAddr[addr]; client != nil && !isClosed(client) {
+		return client
+	}
+	return nil
+}
+
+// over is a context that has ended.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// isClosed reports whether a client was closed: go-redis does that to a node that has left a
+// cluster. An open client does nothing within a context that has ended.
+func isClosed(node *redis.Client) bool { return errors.Is(node.Ping(over).Err(), redis.ErrClosed) }
+
+func (c *cluster) life(node *redis.Client) *lives {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.lives[node]; known != nil {
+		return known
+	}
+	return &lives{} // the node has been replaced
+}
+
+// suspect has the topology read again, in the background and at most five times a second. Without
+// it the client of a dead master's slots stays without service until the next periodic read, about
+// a minute.
+func (c *cluster) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
+
+func (c *cluster) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	return c.ForEachMaster(ctx, f)
+}
+
+func (c *cluster) subscribe(ctx context.Context) *redis.PubSub {
+	return c.Subscribe(ctx)
+}

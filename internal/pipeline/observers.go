@@ -1,0 +1,36 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore/observe"
+)
+
+// observers are those of a store; none cost a comparison.
+type observers []observe.Observer
+
+func (o observers) started(ctx context.Context, op string) context.Context {
+	for _, each := range o {
+		ctx = each.CallStarted(ctx, op)
+	}
+	return ctx
+}
+
+func (o observers) ended(ctx context.Context, call observe.Call) {
+	for _, each := range o {
+		each.CallEnded(ctx, call)
+	}
+}
+
+func (o observers) flew(calls int, took time.Duration) {
+	for _, each := range o {
+		each.FlightEnded(observe.Flight{Calls: calls, Took: took})
+	}
+}
+
+func (o observers) lifeBegan() {
+	for _, each := range o {
+		each.LifeBegan()
+	}
+}

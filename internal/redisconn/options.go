@@ -1,0 +1,82 @@
+package redisconn
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/coatcheck/coatcheck/embedded"
+)
+
+// poolSize is how many connections to one server a client may hold where the URL does not say.
+// Calls beyond it wait for one, within their own deadline.
+const poolSize = 64
+
+// onePool keeps go-redis from opening a second pool of ten connections for pipelines, beside the
+// one that pool_size limits.
+const onePool = -1
+
+// Safe sets what go-redis leaves unsafe by default: commands are not repeated, a context's deadline
+// holds, a dial is tried once, and nothing is sent that Valkey or an old Redis does not know.
+func Safe(options *redis.Options, timeout time.Duration) *redis.Options {
+	options.Protocol = 2
+	options.MaxRetries = -1
+	options.DialerRetries = 1
+	options.DialTimeout = timeout
+	options.ReadTimeout = timeout
+	options.WriteTimeout = timeout
+	options.PoolTimeout = timeout
+	options.ContextTimeoutEnabled = true
+	options.DisableIdentity = true
+	options.MaintNotificationsConfig = quiet()
+	options.PipelinePoolSize = onePool
+	if options.PoolSize == 0 {
+		options.PoolSize = poolSize
+	}
+	return options
+}
+
+func quiet() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// InProcess are the options of a client of an embedded store.
+func InProcess(own *embedded.Store, timeout time.Duration) *redis.Options {
+	return Safe(&redis.Options{
+		Addr:   "127.0.0.1:0", // never dialed; an IP, so that nothing looks up a name
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return own.Dial(ctx) },
+	}, timeout)
+}
+
+// Failover are the options of a client of the master that sentinels name.
+func Failover(t Target, timeout time.Duration) *redis.FailoverOptions {
+	size, _ := t.poolSize()
+	if size == 0 {
+		size = poolSize
+	}
+	return &redis.FailoverOptions{
+		MasterName: t.Master, SentinelAddrs: t.Hosts,
+		SentinelUsername: t.Query.Get("sentinel_username"), SentinelPassword: t.Query.Get("sentinel_password"),
+		Username: t.Username, Password: t.Password, DB: t.DB, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials, PoolSize: size, PipelinePoolSize: onePool,
+		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
+	}
+}
+
+// ClusterOptions are the options of a client of a cluster.
+func ClusterOptions(t Target, timeout time.Duration) *redis.ClusterOptions {
+	size, _ := t.poolSize()
+	if size == 0 {
+		size = poolSize
+	}
+	return &redis.ClusterOptions{
+		Addrs:    t.Hosts,
+		Username: t.Username, Password: t.Password, TLSConfig: t.Security, CredentialsProviderContext: t.Credentials, PoolSize: size, PipelinePoolSize: onePool,
+		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
+		MaintNotificationsConfig: quiet(),
+	}
+}

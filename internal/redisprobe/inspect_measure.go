@@ -1,0 +1,111 @@
+package redisprobe
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // the name that Redis gives a script; it guards nothing
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coatcheck/coatcheck/doctor"
+)
+
+const (
+	clockSamples = 9           // round trips of which the shortest tells most
+	sampleLimit  = time.Second // for the samples of one latency
+	reachLife    = 10 * time.Second
+)
+
+// clockScript reads the time, as every script of ours does.
+const clockScript = "return redis.call('TIME')"
+
+// infoScript is what a script of ours needs of a server besides its keys.
+const infoScript = "redis.call('TIME') return redis.call('INFO', 'replication')"
+
+// measure takes the times of a server.
+func (i *inspector) measure(ctx context.Context, node *redis.Client, s *doctor.Inspected) {
+	s.Clock = clock(ctx, node)
+	s.Ping = i.latency(func() error { return node.Ping(ctx).Err() })
+	if err := node.Eval(ctx, infoScript, nil).Err(); err != nil {
+		s.ScriptFails = err.Error()
+		return
+	}
+	if err := node.Eval(ctx, clockScript, nil).Err(); err != nil {
+		s.ScriptFails = err.Error()
+		return
+	}
+	sum := sha1.Sum([]byte(clockScript)) //nolint:gosec // as above
+	sha := hex.EncodeToString(sum[:])
+	s.Script = i.latency(func() error { return node.EvalSha(ctx, sha, nil).Err() })
+}
+
+// clock compares a server's clock with this host's. The server read its clock between the moment
+// before the question and the one behind the answer, so the shortest of several round trips bounds
+// the offset best.
+func clock(ctx context.Context, node *redis.Client) doctor.Clock {
+	best := doctor.Clock{Err: "not asked"}
+	for range clockSamples {
+		before := time.Now()
+		at, err := serverTime(ctx, node)
+		trip := time.Since(before) // monotonic: a step of the clock meanwhile does not shorten it
+		if err != nil {
+			if best.Err != "" {
+				best.Err = err.Error()
+			}
+			continue
+		}
+		// TIME is cut to microseconds
+		if half := trip/2 + time.Microsecond; best.Err != "" || half < best.Within {
+			best = doctor.Clock{Offset: at.Sub(before.Round(0).Add(trip / 2)), Within: half}
+		}
+	}
+	return best
+}
+
+func serverTime(ctx context.Context, node *redis.Client) (time.Time, error) {
+	return node.Time(ctx).Result()
+}
+
+// latency takes samples of a round trip.
+func (i *inspector) latency(trip func() error) doctor.Latency {
+	var took []time.Duration
+	for end := time.Now().Add(sampleLimit); len(took) < i.options.Samples && (len(took) == 0 || time.Now().Before(end)); {
+		start := time.Now()
+		if trip() != nil {
+			break
+		}
+		took = append(took, time.Since(start))
+	}
+	if len(took) == 0 {
+		return doctor.Latency{}
+	}
+	slices.Sort(took)
+	at := func(share float64) time.Duration { return took[min(int(share*float64(len(took))), len(took)-1)] }
+	return doctor.Latency{N: len(took), P50: at(0.5), P99: at(0.99), Max: took[len(took)-1]}
+}
+
+// reach writes a key that expires, and waits for replicas on the same connection.
+func (i *inspector) reach(ctx context.Context, node *redis.Client, tag string, listed int) *doctor.Reach {
+	reach := &doctor.Reach{Asked: max(i.config.Ack, listed)}
+	start := time.Now()
+	pipe := node.Pipeline()
+	write := pipe.Set(ctx, i.key(tag), strconv.FormatInt(start.UnixMilli(), 10), reachLife)
+	var wait *redis.Cmd
+	if reach.Asked > 0 {
+		wait = pipe.Do(ctx, "wait", reach.Asked, i.config.AckTimeout.Milliseconds())
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	reach.Took = time.Since(start)
+	err := write.Err()
+	if err == nil && wait != nil {
+		reach.Got, err = wait.Int()
+	}
+	if err != nil {
+		reach.Err = strings.TrimSpace(err.Error())
+	}
+	return reach
+}

@@ -1,0 +1,352 @@
+package redisprobe_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redisprobe"
+	"github.com/coatcheck/coatcheck/internal/redistest"
+	"github.com/coatcheck/coatcheck/internal/storetest"
+	"github.com/coatcheck/coatcheck/redisstore"
+)
+
+// inspect looks at a Redis, with few samples.
+func inspect(t *testing.T, config redisstore.Config, options redisprobe.Options) doctor.Inspection {
+	t.Helper()
+	options.Samples = 5
+	options.Patience = patience
+	facts, err := redisprobe.Inspect(t.Context(), config, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts
+}
+
+func TestInspectTellsTheFactsOfAServer(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--appendonly", "yes", "--maxmemory", "100mb", "--requirepass", "secret-word", "--notify-keyspace-events", "KEA")
+	url := strings.Replace(srv.URL(), "redis://", "redis://:secret-word@", 1)
+	var told []string
+	facts := inspect(t, redisstore.Config{URL: url + "/3"}, redisprobe.Options{Progress: func(doing string, _, _ int) { told = append(told, doing) }})
+	about := facts
+	about.Servers = nil
+	expect.Equal(t, "inspection of the whole", about, doctor.Inspection{Mode: redisstore.Standalone, Address: about.Address, LoggedIn: true, Database: 3})
+	expect.Equal(t, "calls of Progress", len(told), 1)
+	expect.MustEqual(t, "number of servers", len(facts.Servers), 1)
+	s := facts.Servers[0]
+	expect.Equal(t, "why the server is away", s.Away, "")
+	expect.Equal(t, "it is a master", s.Master, true)
+	expect.Equal(t, "it is on this host", s.Loopback, true)
+	expect.Equal(t, "INFO: aof_enabled", s.Info["aof_enabled"], "1")
+	expect.Equal(t, "CONFIG: maxmemory", s.Config["maxmemory"], "104857600")
+	expect.Equal(t, "why its configuration is not known", s.ConfigUnseen, "")
+	expect.Equal(t, "commands that it does not know", s.Missing, nil)
+	expect.Equal(t, "commands that are denied", s.Denied, nil)
+	expect.Equal(t, "why neither is known", s.Untried, "")
+	expect.Equal(t, "failure of a script", s.ScriptFails, "")
+	if s.Config["requirepass"] != "set" || strings.Contains(strings.Join(slices.Collect(values(s.Config)), " "), "secret-word") {
+		t.Errorf("the password is told: %q", s.Config)
+	}
+	expect.Equal(t, "why the clock is not known", s.Clock.Err, "")
+	// one clock, which may be stepped
+	if s.Clock.Within <= 0 || s.Clock.Offset.Abs() > s.Clock.Within+100*time.Millisecond {
+		t.Errorf("clock of a server on this host: got %+v, want an offset of Within or less", s.Clock)
+	}
+	expect.Equal(t, "samples of PING", s.Ping.N, 5)
+	expect.Equal(t, "samples of a script", s.Script.N, 5)
+	if s.Ping.P50 > s.Ping.P99 || s.Script.Max == 0 {
+		t.Errorf("round trips: got PING %+v, script %+v, want P50 up to P99, and a longest", s.Ping, s.Script)
+	}
+	expect.Equal(t, "what became of a write", s.Reach, &doctor.Reach{}, cmpopts.IgnoreFields(doctor.Reach{}, "Took"))
+}
+
+func values(m map[string]string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, value := range m {
+			if !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// What is written expires by itself, and with ReadOnly nothing is.
+func TestInspectLeavesNothing(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	facts := inspect(t, redisstore.Config{URL: srv.URL()}, redisprobe.Options{ReadOnly: true})
+	expect.Equal(t, "what became of a write that is not to be", facts.Servers[0].Reach, nil)
+	if n := srv.Client().DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("%d keys", n)
+	}
+	inspect(t, redisstore.Config{URL: srv.URL(), Prefix: "mine:"}, redisprobe.Options{})
+	keys := srv.Client().Keys(t.Context(), "*").Val()
+	expect.MustEqual(t, fmt.Sprintf("number of keys, which are %q", keys), len(keys), 1)
+	if ttl := srv.Client().TTL(t.Context(), keys[0]).Val(); !strings.HasPrefix(keys[0], "mine:doctor:{") || ttl > 10*time.Second || ttl < 0 {
+		t.Errorf("Inspect left %q for %v, want a key that begins with mine:doctor:{ for 10s at most", keys[0], ttl)
+	}
+}
+
+func TestInspectFindsTheReplicasOfASetAndItsSentinels(t *testing.T) {
+	t.Parallel()
+	set := redistest.StartSentinel(t, 2)
+	// one sentinel names the others
+	url := strings.Split(strings.TrimPrefix(set.URL(), "redis+sentinel://"), ",")
+	facts := inspect(t, redisstore.Config{URL: "redis+sentinel://" + url[0] + "/coatcheck", Ack: 2}, redisprobe.Options{})
+	if len(facts.Sentinels) != 3 || len(facts.Servers) != 3 {
+		t.Fatalf("%d sentinels, %d servers: %+v", len(facts.Sentinels), len(facts.Servers), facts)
+	}
+	for _, s := range facts.Sentinels {
+		asked := "what sentinel " + s.Addr + " says"
+		expect.Equal(t, asked+": replicas", len(s.Replicas), 2)
+		s.Replicas = nil
+		expect.Equal(t, asked, s, doctor.InspectedSentinel{Addr: s.Addr, Master: set.Master().Addr(), Quorum: 2, Others: 2, DownAfter: 500 * time.Millisecond, FailoverTimeout: 3 * time.Second})
+	}
+	masters := 0
+	for _, s := range facts.Servers {
+		if s.Master {
+			masters++
+			expect.Equal(t, "what became of the master's write", s.Reach, &doctor.Reach{Asked: 2, Got: 2}, cmpopts.IgnoreFields(doctor.Reach{}, "Took"))
+			expect.MustEqual(t, "number of the master's replicas", len(s.Replicas), 2)
+			expect.Equal(t, "state of its first replica", s.Replicas[0].State, "online")
+		} else {
+			expect.Equal(t, "what became of a replica's write", s.Reach, nil)
+			expect.Equal(t, "INFO of a replica: master_link_status", s.Info["master_link_status"], "up")
+			if s.Script.N == 0 {
+				t.Errorf("round trips of scripts to replica %s: got none, want some", s.Addr)
+			}
+		}
+	}
+	if masters != 1 {
+		t.Errorf("%d masters", masters)
+	}
+	// A master that is known by its own URL tells of its replicas as well, and one that is down is
+	// told as away.
+	set.Replicas()[0].Kill()
+	facts = inspect(t, redisstore.Config{URL: set.Master().URL()}, redisprobe.Options{})
+	if len(facts.Servers) < 2 || !facts.Servers[0].Master {
+		t.Errorf("servers that the master's URL leads to: got %+v, want the master and its replicas", facts.Servers)
+	}
+}
+
+func TestInspectReadsAClustersSlots(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 1)
+	facts := inspect(t, redisstore.Config{URL: cluster.URL(), Ack: 1}, redisprobe.Options{})
+	expect.MustEqual(t, "number of servers", len(facts.Servers), 6)
+	if facts.Cluster == nil {
+		t.Fatal("got no cluster, want one")
+	}
+	about := facts.Cluster
+	expect.Equal(t, "nodes of the cluster", len(about.Nodes), 6)
+	expect.Equal(t, "states that nodes tell", len(about.States), 6)
+	expect.Equal(t, "slots that no node serves", about.Uncovered, 0)
+	expect.Equal(t, "slots that are on the move", len(about.Moving), 0)
+	expect.Equal(t, "nodes that fail", len(about.Failing), 0)
+	for _, s := range facts.Servers {
+		if s.Master {
+			expect.Equal(t, "what became of a write to "+s.Addr, s.Reach, &doctor.Reach{Asked: 1, Got: 1}, cmpopts.IgnoreFields(doctor.Reach{}, "Took"))
+		}
+		expect.Equal(t, "commands denied by "+s.Addr, s.Denied, nil)
+		expect.Equal(t, "commands unknown to "+s.Addr, s.Missing, nil)
+		expect.Equal(t, "why they are not known", s.Untried, "")
+	}
+	owner, other := cluster.MasterOf("a"), cluster.Nodes()[0]
+	if other == owner {
+		other = cluster.Nodes()[1]
+	}
+	slot := owner.Client().ClusterKeySlot(t.Context(), "a").Val()
+	id := other.Client().ClusterMyID(t.Context()).Val()
+	if err := owner.Client().Do(t.Context(), "CLUSTER", "SETSLOT", slot, "MIGRATING", id).Err(); err != nil {
+		t.Fatal(err)
+	}
+	lost := int(owner.Client().ClusterKeySlot(t.Context(), "b").Val())
+	expect.Eventually(t, "one slot is missed", func() bool {
+		// Each time anew: a node takes a slot back that another has still announced. One without it
+		// refuses.
+		for _, node := range cluster.Nodes() {
+			_ = node.Client().ClusterDelSlots(t.Context(), lost).Err()
+		}
+		facts = inspect(t, redisstore.Config{URL: cluster.URL()}, redisprobe.Options{})
+		return facts.Cluster.Uncovered == 1
+	})
+	expect.Equal(t, "the slots that move", facts.Cluster.Moving, []int{int(slot)})
+}
+
+// A user that may do little is told of as that, with the commands that are denied.
+func TestInspectFindsWhatAUserMayNotDo(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	user := func(name string, rules ...string) string {
+		words := []any{"ACL", "SETUSER", name, "on", ">word"}
+		for _, rule := range rules {
+			words = append(words, rule)
+		}
+		if err := srv.Client().Do(t.Context(), words...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Replace(srv.URL(), "redis://", "redis://"+name+":word@", 1)
+	}
+	look := func(url string) doctor.Inspected {
+		return inspect(t, redisstore.Config{URL: url}, redisprobe.Options{}).Servers[0]
+	}
+	s := look(user("unscripted", "~*", "&*", "+@all", "-eval", "-evalsha"))
+	expect.Equal(t, "commands denied to unscripted", s.Denied, []string{"EVAL", "EVALSHA"})
+	expect.Contains(t, "failure of a script of unscripted", s.ScriptFails, "NOPERM")
+	s = look(user("elsewhere", "~other:*", "&*", "+@all"))
+	if !slices.Contains(s.Denied, "GET") || slices.Contains(s.Denied, "TIME") {
+		t.Errorf("commands denied to elsewhere: got %q, want GET among them and TIME not", s.Denied)
+	}
+	expect.Contains(t, "failure of a write by elsewhere", s.Reach.Err, "NOPERM")
+	// as hosted Redis is
+	s = look(user("managed", "~*", "&*", "+@all", "-@admin", "-@dangerous", "+info"))
+	expect.Equal(t, "configuration seen by managed", len(s.Config), 0)
+	expect.Equal(t, "failure of a script of managed", s.ScriptFails, "")
+	expect.Equal(t, "failure of a write by managed", s.Reach.Err, "")
+	expect.Equal(t, "commands denied to managed", s.Denied, nil)
+	if s.ConfigUnseen == "" || s.Info["redis_version"] == "" {
+		t.Errorf("seen by managed: got %+v, want a version, and why the configuration is not known", s)
+	}
+	s = look(user("mute", "+ping"))
+	expect.Equal(t, "why the server is away for mute", s.Away, "")
+	expect.Equal(t, "INFO seen by mute", len(s.Info), 0)
+	if len(s.Denied) != len(redisprobe.NeededCommands())-1 || s.Clock.Err == "" || s.ScriptFails == "" {
+		t.Errorf("seen by mute: got %+v, want everything but PING denied, and why clock and scripts are not known", s)
+	}
+}
+
+func TestInspectFindsCommandsThatWereRenamed(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--rename-command", "INCRBY", "incrby-hidden", "--rename-command", "CONFIG", "")
+	s := inspect(t, redisstore.Config{URL: srv.URL()}, redisprobe.Options{}).Servers[0]
+	expect.Equal(t, "commands that the server does not know", s.Missing, []string{"INCRBY"})
+	expect.Equal(t, "commands that it denies", s.Denied, nil)
+	if s.ConfigUnseen == "" {
+		t.Error("no reason is told for the configuration that is not seen")
+	}
+}
+
+func TestInspectRefusesWhatHasNoRedis(t *testing.T) {
+	t.Parallel()
+	if _, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: "embedded:"}, redisprobe.Options{}); !errors.Is(err, redisprobe.ErrNotInspected) || !errors.Is(err, redisstore.ErrRefused) {
+		t.Error(err)
+	}
+	if _, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: "nonsense"}, redisprobe.Options{}); err == nil {
+		t.Error("nonsense is inspected")
+	}
+	srv := redistest.Start(t)
+	srv.Kill()
+	for _, url := range []string{srv.URL(), "redis+sentinel://" + srv.Addr() + "/m", "redis+cluster://" + srv.Addr()} {
+		_, err := redisprobe.Inspect(t.Context(), redisstore.Config{URL: url}, redisprobe.Options{})
+		expect.Error(t, "Inspect of "+url, err, redisstore.ErrUnavailable)
+		expect.Contains(t, "Inspect of "+url, fmt.Sprint(err), "refused")
+	}
+}
+
+func TestSweepRemovesWhatBeginsWithAText(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		for _, name := range []string{"bench:a", "bench:b", "bench", "orders", "xbench:a"} {
+			for range 3 {
+				if _, err := bumped(t.Context(), store, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		list := script("list", "for _, name in ipairs(ARGV) do redis.call('ZADD', KEYS[1], 0, name) end return {'ok'}", false)
+		if _, err := store.Run(t.Context(), list, []string{store.Key("workers", "names")}, "bench:a", "bench:b", "bench", "orders", "zebra"); err != nil {
+			t.Fatal(err)
+		}
+		removed, err := redisprobe.Sweep(t.Context(), store, "bench:", "workers")
+		expect.Error(t, "Sweep", err, nil)
+		expect.MustEqual(t, "keys swept", removed, 2)
+		for name, want := range map[string]int64{"bench:a": 0, "bench:b": 0, "bench": 3, "orders": 3, "xbench:a": 3} {
+			if n := counted(t, store, name); n != want {
+				t.Errorf("%s is %d", name, n)
+			}
+		}
+		names := script("names", "return redis.call('ZRANGE', KEYS[1], 0, -1)", true)
+		left, err := store.Run(t.Context(), names, []string{store.Key("workers", "names")})
+		expect.Error(t, "ZRANGE of the names", err, nil)
+		expect.Equal(t, "names left", []string(left), []string{"bench", "orders", "zebra"})
+		for _, wrong := range []string{"", "a", "*", "ab*", "a{b"} {
+			_, err := redisprobe.Sweep(t.Context(), store, wrong)
+			expect.Error(t, fmt.Sprintf("Sweep(%q)", wrong), err, redisstore.ErrRefused)
+		}
+	})
+}
+
+// A server whose clock is another is found to be as far off as it is, also where the way to it
+// takes longer than the way back.
+func TestInspectMeasuresTheOffsetOfAClock(t *testing.T) {
+	t.Parallel()
+	for _, off := range []time.Duration{7 * time.Second, -7 * time.Second} {
+		srv := clockOff(t, off)
+		s := inspect(t, redisstore.Config{URL: "redis://" + srv}, redisprobe.Options{}).Servers[0]
+		expect.Equal(t, "why the clock is not known", s.Clock.Err, "")
+		// this host's may be stepped
+		if s.Clock.Within < time.Millisecond || (s.Clock.Offset-off).Abs() > s.Clock.Within+100*time.Millisecond {
+			t.Errorf("clock that is off by %v: got %+v, want that, give or take Within of 1ms or more", off, s.Clock)
+		}
+	}
+}
+
+// clockOff is a server that tells another time, after a pause, and knows little else.
+func clockOff(t *testing.T, off time.Duration) (addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		_ = listener.Close()
+		serving.Wait()
+	})
+	answer := func(conn net.Conn) {
+		defer conn.Close()
+		in := bufio.NewReader(conn)
+		for {
+			words, err := redistest.ReadCommand(in)
+			if err != nil {
+				return
+			}
+			reply := "-ERR unknown command\r\n"
+			switch strings.ToLower(words[0]) {
+			case "ping":
+				reply = "+PONG\r\n"
+			case "time":
+				time.Sleep(2 * time.Millisecond)
+				now := time.Now().Add(off)
+				seconds, micros := strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond()/1000)
+				reply = fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(seconds), seconds, len(micros), micros)
+			}
+			if _, err := io.WriteString(conn, reply); err != nil {
+				return
+			}
+		}
+	}
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { answer(conn) })
+		}
+	})
+	return listener.Addr().String()
+}

@@ -1,0 +1,69 @@
+// Package observe is what those are told who watch a store of package redisstore, for metrics and
+// traces.
+package observe
+
+import (
+	"context"
+	"time"
+)
+
+// Observer is told what a store does, for metrics and traces. Its methods are called where the work
+// is done, at once and by many goroutines: they must be quick and must not call the store. What
+// they are told holds no key, no argument and no value. Embed [None] for the methods that an
+// observer has no use for.
+type Observer interface {
+	// CallStarted is called before a script or an INCRBY goes out. The call goes on with the
+	// context that it returns.
+	CallStarted(ctx context.Context, op string) context.Context
+	// CallEnded is called once for each CallStarted with the context that it returned, or one made
+	// of that by a later observer. It is called without a CallStarted, and with a context that says
+	// nothing, for increments of package counter that go out together: once for all of a flight
+	// that were added, and once for each that was not.
+	CallEnded(ctx context.Context, call Call)
+	// FlightEnded is called after each round trip that carried calls.
+	FlightEnded(flight Flight)
+	// LifeBegan is called when a connection has found another incarnation of a server than those
+	// before it: a failover, or a restart without the last data.
+	LifeBegan()
+}
+
+// OpIncrBy is the op of an increment, which is a command of its own. All others are names of
+// scripts.
+const OpIncrBy = "incrby"
+
+// Call is a script or an INCRBY that has ended.
+type Call struct {
+	Op   string // the name of the script's file without .lua, or [OpIncrBy]
+	N    int    // how many calls; more than 1 only for riders of one flight
+	Took time.Duration
+	// the outcome that a script has answered, of those that its header names; "" if it has not, and
+	// for OpIncrBy
+	Word string
+	Err  error // what the caller is told: an [*Error], or a sentinel of one of the three classes
+
+	// how many calls shared its round trip, itself among them; 0 = that is not known, since its
+	// caller did not wait for it or it never left
+	Together int
+}
+
+// Flight is a round trip to one server and what it carried. Calls that come while others are under
+// way go together.
+type Flight struct {
+	Calls int // scripts and increments
+	Took  time.Duration
+}
+
+// None is an [Observer] that does nothing.
+type None struct{}
+
+// CallStarted implements [Observer].
+func (None) CallStarted(ctx context.Context, _ string) context.Context { return ctx }
+
+// CallEnded implements [Observer].
+func (None) CallEnded(context.Context, Call) {}
+
+// FlightEnded implements [Observer].
+func (None) FlightEnded(Flight) {}
+
+// LifeBegan implements [Observer].
+func (None) LifeBegan() {}

@@ -109,7 +109,9 @@ func TestTokenIssuedStraightOnRedisIsUsedAtTheService(t *testing.T) {
 	p := serve(t, "--dev", "--redis", redis.URL(), "--token-keys", aKey("t", 1))
 	issued := execute(t, env, append([]string{"token", "issue", "--scope", ""}, straight...)...).exits(done)
 	token := strings.TrimSuffix(issued.stdout, "\n")
-	show := func(at ...string) []string { return slices.Concat([]string{"token", "show"}, at, []string{"--", token}) }
+	show := func(at ...string) []string {
+		return slices.Concat([]string{"token", "show"}, at, []string{"--", token})
+	}
 	execute(t, env, show("--server", p.banner.URL)...).exits(done).prints("issued")
 	p.answers(201, "POST", "/payments", payment, "Idempotency-Token: "+token)
 	execute(t, env, show(straight...)...).exits(done).prints("completed")

@@ -136,8 +136,9 @@ func (m *lockMatch) crowdedContests(ctx context.Context) error {
 	return nil
 }
 
-// contest is one span of it, of so many processes with so many rivals each: owner changes and acquisitions a second, the 99th percentile of the
-// waits in ms, and the least served one's part of the most served one's.
+// contest is one span of it, of so many processes with so many rivals each: owner changes and
+// acquisitions a second, the 99th percentile of the waits in ms, and the least served one's part of
+// the most served one's.
 func (m *lockMatch) contest(ctx context.Context, way string, section time.Duration, processes, each int) ([]float64, error) {
 	name := "contested-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	span := 4 * m.span

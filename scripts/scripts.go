@@ -130,7 +130,8 @@ func Names() (names []string) {
 // libraries are the texts of the library parts that were read.
 var libraries = map[string]string{}
 
-// library reads a library part. It is called while the package is initialized, and at no other time.
+// library reads a library part. It is called while the package is initialized, and at no other
+// time.
 func library(name string) string {
 	text, is := libraries[name]
 	if !is {

@@ -7,8 +7,9 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"regexp"
 	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 // Key is an API key, taken apart. It is written cck_<id>_<secret>.
@@ -20,8 +21,8 @@ type Key struct {
 const keyStart = "cck_"
 
 var (
-	idForm     = regexp.MustCompile(`^[a-z0-9]{1,32}$`)
-	secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
+	idForm     = names.NewForm("a-z0-9", 1, 32)
+	secretForm = names.NewForm("A-Za-z0-9_-", 43, 43)
 )
 
 var errKeyForm = errors.New("access: not an API key: cck_<id>_<secret>, the secret of 43 characters")

@@ -2,9 +2,10 @@ package access
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 // Names are the names that a caller may touch: counter keys, pools, tags, locks, scopes. Each is
@@ -15,8 +16,6 @@ type Names []string
 // maxNames is how many entries a record can have.
 const maxNames = 100
 
-var namesForm = regexp.MustCompile(`^(?:[A-Za-z0-9._:~@-]{1,200}|[A-Za-z0-9._:~@-]{0,199}\*)$`)
-
 // check tells what is wrong with names.
 func (n Names) check() (faults []string) {
 	if n != nil && len(n) == 0 {
@@ -26,7 +25,7 @@ func (n Names) check() (faults []string) {
 		faults = append(faults, fmt.Sprintf("up to %d entries", maxNames))
 	}
 	for i, one := range n {
-		if !namesForm.MatchString(one) {
+		if begin := strings.TrimSuffix(one, "*"); one != "*" && !names.Valid(begin) || len(one) > names.Max {
 			faults = append(faults, fmt.Sprintf("entry %d is neither a name nor the beginning of names with a star behind it, such as orders:*", i+1))
 		}
 	}

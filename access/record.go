@@ -6,6 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 // Record says what a key is worth. It holds no secret.
@@ -22,8 +25,8 @@ type Record struct {
 }
 
 var (
-	principalForm = regexp.MustCompile(`^[A-Za-z0-9._~@/+-][A-Za-z0-9._:~@/+-]{0,199}$`)
-	labelForm     = regexp.MustCompile(`^[^\x00-\x1f\x7f]{0,200}$`)
+	principalForm = names.NewForm("A-Za-z0-9._:~@/+-", 1, 200)
+	labelForm     = regexp.MustCompile(`^[^\x00-\x1f\x7f]*$`)
 )
 
 // Check finds every fault of a record.
@@ -46,14 +49,14 @@ func (r Record) faults() (found []fieldFault) {
 	}
 	fault(!idForm.MatchString(r.ID), "id", "1 to 32 characters of a–z 0–9")
 	fault(r.Hash == Hash{}, "sha256", "missing: the SHA-256 of the key's secret, as coatcheck key hash prints it")
-	fault(!principalForm.MatchString(r.Principal), "principal", principalRule)
+	fault(!principalForm.MatchString(r.Principal) || strings.HasPrefix(r.Principal, ":"), "principal", principalRule)
 	fault(r.Role < Read || r.Role > Admin, "role", errRole.Error())
 	for _, text := range r.Names.check() {
 		fault(true, "prefixes", text)
 	}
 	fault(r.Burst < 0 || r.Burst > maxBurst, "burst", fmt.Sprintf("1 to %d requests", maxBurst))
 	fault(r.Burst > 0 && r.Rate.N == 0, "burst", "only with a rate")
-	fault(!labelForm.MatchString(r.Label), "label", "up to 200 characters on one line")
+	fault(!labelForm.MatchString(r.Label) || utf8.RuneCountInString(r.Label) > 200, "label", "up to 200 characters on one line")
 	return found
 }
 

@@ -29,6 +29,7 @@ var lockParts = []struct {
 	{"pairs", (*lockMatch).pairs},
 	{"hand-off", (*lockMatch).handOffs},
 	{"processes", (*lockMatch).contests},
+	{"gate", (*lockMatch).crowdedContests},
 	{"crowd", (*lockMatch).crowds},
 }
 
@@ -39,7 +40,7 @@ func locksCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wri
 	rounds := flags.Int("rounds", 7, "rounds, in each of which every side is measured once")
 	seconds := flags.Float64("seconds", 0.5, "length of each measured span; four times that where processes contend")
 	hands := flags.Int("hand-offs", 12, "hand-offs in each round")
-	parts := flags.String("parts", "", "which parts to measure, with commas between them: pairs, hand-off, processes, crowd; all if empty")
+	parts := flags.String("parts", "", "which parts to measure, with commas between them: pairs, hand-off, processes, gate, crowd; all if empty")
 	var out output
 	out.flags(flags)
 	if err := parse(flags, args); err != nil {

@@ -97,7 +97,12 @@ func contend(ctx context.Context, client lockClient, name string, section time.D
 func (m *lockMatch) contests(ctx context.Context) error {
 	ways := []string{syncMutex, coatcheck, redislockWay, redislockFast, redsyncWay, rueidislockIt}
 	for _, section := range []time.Duration{time.Millisecond, 0} {
-		values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) { return m.contest(ctx, way, section) })
+		values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {
+			if way == syncMutex {
+				return m.contest(ctx, way, section, 1, rivals)
+			}
+			return m.contest(ctx, way, section, rivals, 1)
+		})
 		if err != nil {
 			return err
 		}
@@ -113,13 +118,28 @@ func (m *lockMatch) contests(ctx context.Context) error {
 	return nil
 }
 
-// contest is one span of it: owner changes and acquisitions a second, the 99th percentile of the
-// waits in ms, and the least served one's part of the most served one's.
-func (m *lockMatch) contest(ctx context.Context, way string, section time.Duration) ([]float64, error) {
-	processes, each := rivals, 1
-	if way == syncMutex {
-		processes, each = 1, rivals
+// crowdedContests has two processes with many waiters in each contend: what handing a lock on
+// within a process gives beside a gate that lets one waiter of a process ask at a time.
+func (m *lockMatch) crowdedContests(ctx context.Context) error {
+	ways := []string{coatcheck, coatcheckGate, rueidislockIt}
+	for _, section := range []time.Duration{time.Millisecond, 0} {
+		values, err := m.turns(ctx, ways, func(ctx context.Context, way string) ([]float64, error) {
+			return m.contest(ctx, way, section, 2, rivals)
+		})
+		if err != nil {
+			return err
+		}
+		what := fmt.Sprintf("2 processes of %d, %v section", rivals, section)
+		m.rows(what+": owner changes", "per s", ways, values, 0, coatcheckGate)
+		m.rows(what+": p99 wait", "ms", ways, values, 2, coatcheckGate)
 	}
+	return nil
+}
+
+// contest is one span of it, of so many processes with so many rivals each: owner changes and
+// acquisitions a second, the 99th percentile of the waits in ms, and the least served one's part of
+// the most served one's.
+func (m *lockMatch) contest(ctx context.Context, way string, section time.Duration, processes, each int) ([]float64, error) {
 	name := "contested-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	span := 4 * m.span
 	var children []*child

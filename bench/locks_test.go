@@ -11,7 +11,7 @@ import (
 )
 
 func TestLocksComparesEveryWay(t *testing.T) {
-	result := command(t, "locks", "-rounds", "1", "-seconds", "0.2", "-hand-offs", "1", "-parts", "pairs,hand-off,processes")
+	result := command(t, "locks", "-rounds", "1", "-seconds", "0.2", "-hand-offs", "1", "-parts", "pairs,hand-off,processes,gate")
 	seen := map[string][]string{}
 	for _, row := range result.Rows {
 		what, way := cell(row[0]), cell(row[1])

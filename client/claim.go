@@ -5,15 +5,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
-	"regexp"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
 const claimTries = 5 // of one claim whose reply does not come
 
-var ownerForm = regexp.MustCompile(`^[!-~]{16,128}$`)
+var ownerForm = names.NewForm("!-~", 16, 128)
 
 // Claim checks a token and claims it in one step. The errors: ErrInProgress (RetryAfter is the
 // remaining lease of the running attempt), ErrInDoubt, ErrMismatch, ErrUnknownToken; ErrUnavailable

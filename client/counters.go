@@ -6,11 +6,11 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -89,7 +89,7 @@ func (c *Client) Add(ctx context.Context, key string, request CounterRequest) (g
 	return got, err
 }
 
-var requestForm = regexp.MustCompile(`^[ -~]{1,255}$`)
+var requestForm = names.NewForm(" -~", 1, 255)
 
 func (c *Client) add(ctx context.Context, key string, request CounterRequest) (CounterRange, error) {
 	var added struct {

@@ -5,9 +5,9 @@ import (
 	"context"
 	"iter"
 	"net/http"
-	"regexp"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -80,7 +80,7 @@ func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	})
 }
 
-var operationForm = regexp.MustCompile(`^[A-Za-z0-9_-]{32}$`)
+var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 
 // onOperation makes a call about an operation whose name can stand in a path.
 func (c *Client) onOperation(ctx context.Context, name string, asked call) error {

@@ -5,12 +5,12 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -20,8 +20,8 @@ const (
 )
 
 var (
-	codeForm = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
-	idForm   = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
+	codeForm = names.NewForm("a-z0-9-", 1, 64)
+	idForm   = names.NewForm("A-Za-z0-9._:@/+=-", 1, 128)
 )
 
 // problem completes an error with an answer. The code counts only if it is the service's own.

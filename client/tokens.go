@@ -6,9 +6,9 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
-	"regexp"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -185,8 +185,8 @@ func (c *Client) Release(ctx context.Context, token, lease string) error {
 }
 
 var (
-	tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
-	leaseForm = regexp.MustCompile(`^[!-~]{1,512}$`)
+	tokenForm = names.NewForm("A-Za-z0-9._~-", 1, 255)
+	leaseForm = names.NewForm("!-~", 1, 512)
 )
 
 // onToken makes a call about one token. A text that cannot be one is not sent: it would be another

@@ -3,11 +3,11 @@ package gateway
 import (
 	"context"
 	"net/http"
-	"regexp"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -79,7 +79,7 @@ func (x *exchange) sending() {
 	}
 }
 
-var saneID = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
+var saneID = names.NewForm("A-Za-z0-9._:@/+=-", 1, 128)
 
 // requestID is the client's X-Request-Id if it sent a sane one, else a new one.
 func requestID(r *http.Request) string {

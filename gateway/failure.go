@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
@@ -103,9 +102,7 @@ func (failed failure) problem(ctx context.Context) wire.Problem {
 	}[failed]
 	switch {
 	case failed == unreachable:
-		problem := wire.NewProblem(wire.UpstreamUnavailable, "")
-		problem.RetryAfter = time.Second
-		return problem
+		return wire.NewProblem(wire.UpstreamUnavailable, "")
 	case failed == claimLost && errors.Is(context.Cause(ctx), redisstore.ErrLost):
 		return wire.NewProblem(wire.Superseded, "")
 	case detail == "":
@@ -148,7 +145,6 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	problem, _ := idempotency.Problem(err)
 	if x.outcome == overloaded {
 		problem = wire.NewProblem(wire.Overloaded, "")
-		problem.RetryAfter = time.Second
 	}
 	if x.outcome == storeError {
 		g.log.ErrorContext(r.Context(), "request failed", "code", string(problem.Code), "error", err)

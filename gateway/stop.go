@@ -46,7 +46,5 @@ func (g *Gateway) warnOfStop(longest Route) {
 // claimed for it.
 func (g *Gateway) refuseAtStop(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.outcome = atStop
-	problem := wire.NewProblem(wire.UpstreamUnavailable, "The gateway is stopping, and nothing was done. Ask again: another one answers.")
-	problem.RetryAfter = time.Second
-	g.writeProblem(w, r, problem)
+	g.writeProblem(w, r, wire.NewProblem(wire.UpstreamUnavailable, "The gateway is stopping, and nothing was done. Ask again: another one answers."))
 }

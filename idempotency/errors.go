@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -134,15 +135,12 @@ func Problem(err error) (problem wire.Problem, ok bool) {
 			continue
 		}
 		problem = wire.NewProblem(known.code, detail(err, known.err))
-		problem.RetryAfter = redisstore.RetryAfter(err)
+		problem.RetryAfter = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter)
 		if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 			explain(&problem, doubt)
 		}
 		if errors.Is(known.err, redisstore.ErrWrongType) {
 			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. Find out what else writes it, or take another name."
-		}
-		if known.code == wire.StoreUnavailable {
-			problem.RetryAfter = time.Second
 		}
 		return problem, true
 	}

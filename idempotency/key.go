@@ -3,10 +3,11 @@ package idempotency
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/dunglas/httpsfv"
+
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 // The headers that carry a token and a client's own key.
@@ -28,8 +29,8 @@ const (
 const maxKey = 255 // characters of a client's key or a token
 
 var (
-	tokenForm  = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
-	headerForm = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,100}$`)
+	tokenForm  = names.NewForm("A-Za-z0-9._~-", 1, 255)
+	headerForm = names.NewForm("A-Za-z0-9!#$%&'*+.^_|~-", 1, 100)
 )
 
 // bare reports whether a value is a key without quotes: visible ASCII without quote, comma,

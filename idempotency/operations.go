@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -135,7 +135,7 @@ func scanOperation(reply redisstore.Reply, name string) (Operation, error) {
 }
 
 // operationForm is the form of an operation's name: see [redisstore.Digest].
-var operationForm = regexp.MustCompile(`^[A-Za-z0-9_-]{32}$`)
+var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 
 // DoubtPage asks for a page of the operations in doubt.
 type DoubtPage struct {
@@ -295,7 +295,7 @@ func inDoubt(reply redisstore.Reply, operation string) error {
 // shownRoute is a route as operators see it. One from a client's path may be long.
 func shownRoute(route string) string { return route[:min(len(route), 200)] }
 
-var requestForm = regexp.MustCompile(`^[!-~]{1,128}$`)
+var requestForm = names.NewForm("!-~", 1, 128)
 
 // shownRequest is a request's id as operators see it.
 func shownRequest(id string) string {

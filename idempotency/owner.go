@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-var ownerForm = regexp.MustCompile(`^[!-~]{16,128}$`)
+var ownerForm = names.NewForm("!-~", 16, 128)
 
 // CheckOwner reports what is wrong with an owner that a caller of [Tokens.Claim] has chosen.
 func CheckOwner(owner string) error {

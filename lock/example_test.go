@@ -72,7 +72,7 @@ func ExampleCheckFenceSQL() {
 	}
 
 	// it is not renewed, as if its process were paused
-	paused, err := locks.Grant(ctx, "ann", lock.Request{TTL: lock.MinTTL}, false)
+	paused, err := locks.TryGrant(ctx, "ann", lock.Request{TTL: lock.MinTTL})
 	if err != nil {
 		log.Fatal(err)
 	}

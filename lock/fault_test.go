@@ -86,17 +86,17 @@ func TestOldTokenDoesNotMeetAPlainClientsLock(t *testing.T) {
 	server := redistest.Start(t)
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
 	request := Request{Token: secret.New(), TTL: MinTTL}
-	if _, err := locks.Grant(t.Context(), "old", request, false); err != nil {
+	if _, err := locks.TryGrant(t.Context(), "old", request); err != nil {
 		t.Fatal(err)
 	}
 	expect.Eventually(t, "the lease has ended", func() bool { return len(info(t, locks, "old").Holders) == 0 })
 	if _, err := redislock.Obtain(t.Context(), server.Client(), locks.Key("old"), time.Minute, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err := locks.Grant(t.Context(), "old", request, false)
+	_, err := locks.TryGrant(t.Context(), "old", request)
 	wantIs(t, err, ErrHeld)
 	request.Wait = 20 * time.Millisecond
-	_, err = locks.Grant(t.Context(), "old", request, true)
+	_, err = locks.Grant(t.Context(), "old", request)
 	wantIs(t, err, ErrHeld)
 }
 
@@ -252,7 +252,7 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 		_, err = locks.enter(t.Context(), a, "")
 		wantIs(t, err, redisstore.ErrUnknownOutcome)
 		granted := info(t, locks, "reply").Holders[0].Fence
-		grant, err := locks.Grant(t.Context(), "reply", a.Request, false)
+		grant, err := locks.TryGrant(t.Context(), "reply", a.Request)
 		if err != nil || grant.Fence != granted {
 			t.Fatalf("%+v %v, want the fence %d", grant, err, granted)
 		}

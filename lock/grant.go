@@ -133,23 +133,29 @@ func (a *asker) granted(reply redisstore.Reply) (Grant, error) {
 	}, nil
 }
 
-// Grant asks for a lock and returns the grant as a value; with wait it queues, as Acquire does. The
-// errors are those of Acquire.
-func (l *Locks) Grant(ctx context.Context, name string, request Request, wait bool) (Grant, error) {
+// Grant waits for a lock, as Acquire does, and returns the grant as a value. The errors are those
+// of Acquire.
+func (l *Locks) Grant(ctx context.Context, name string, request Request) (Grant, error) {
 	a, err := l.ask(name, request)
 	if err != nil {
 		return Grant{}, err
 	}
-	grant, err := l.grant(ctx, a, wait)
+	grant, err := l.grant(ctx, a)
 	if err == nil {
 		l.note(ctx, name, grant.TTL)
 	}
 	return grant, err
 }
 
+// TryGrant is Grant without waiting.
+func (l *Locks) TryGrant(ctx context.Context, name string, request Request) (Grant, error) {
+	request.once = true
+	return l.Grant(ctx, name, request)
+}
+
 // grant asks Redis.
-func (l *Locks) grant(ctx context.Context, a *asker, wait bool) (Grant, error) {
-	if wait && l.notifier.listens() {
+func (l *Locks) grant(ctx context.Context, a *asker) (Grant, error) {
+	if !a.once && l.notifier.listens() {
 		notified, forget := l.notifier.expect(a.Token)
 		defer forget()
 		return l.waitInQueue(ctx, a, notified)
@@ -160,7 +166,7 @@ func (l *Locks) grant(ctx context.Context, a *asker, wait bool) (Grant, error) {
 		l.abandon(ctx, a, err)
 		return Grant{}, err
 	}
-	if word := reply.Word(); !wait || (word != "held" && word != "doubt") {
+	if word := reply.Word(); a.once || (word != "held" && word != "doubt") {
 		return a.granted(reply)
 	}
 	notified, forget := l.notifier.expect(a.Token)

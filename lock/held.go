@@ -34,21 +34,22 @@ type Lock struct {
 // (nothing was done), redisstore.ErrUnknownOutcome (the lock may be taken, without a holder, until
 // its TTL has passed).
 func (l *Locks) Acquire(ctx context.Context, name string, request Request) (*Lock, error) {
-	return l.hold(ctx, name, request, true)
+	return l.hold(ctx, name, request)
 }
 
 // TryAcquire is Acquire without waiting: it returns a *HeldError if the lock is held or has
 // waiters.
 func (l *Locks) TryAcquire(ctx context.Context, name string, request Request) (*Lock, error) {
-	return l.hold(ctx, name, request, false)
+	request.once = true
+	return l.hold(ctx, name, request)
 }
 
-func (l *Locks) hold(ctx context.Context, name string, request Request, wait bool) (*Lock, error) {
+func (l *Locks) hold(ctx context.Context, name string, request Request) (*Lock, error) {
 	a, err := l.ask(name, request)
 	if err != nil {
 		return nil, err
 	}
-	lease, err := l.obtain(ctx, a, wait)
+	lease, err := l.obtain(ctx, a)
 	if err != nil {
 		return nil, err
 	}

@@ -284,10 +284,10 @@ func (s *queues) handOn(e *lease) bool {
 var errHanded = errors.New("lock: handed on")
 
 // obtain asks for a lock in the way that its request asks for.
-func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error) {
+func (l *Locks) obtain(ctx context.Context, a *asker) (*lease, error) {
 	a.enters = !a.WholeTTL
-	if a.alone || !wait {
-		grant, err := l.grant(ctx, a, wait)
+	if a.alone || a.once {
+		grant, err := l.grant(ctx, a)
 		if err != nil {
 			return nil, err
 		}
@@ -302,7 +302,7 @@ func (l *Locks) obtain(ctx context.Context, a *asker, wait bool) (*lease, error)
 			return l.unless(ctx, a, err)
 		}
 	}
-	grant, err := l.grant(ctx, a, true)
+	grant, err := l.grant(ctx, a)
 	if err != nil {
 		return l.unless(ctx, a, err)
 	}

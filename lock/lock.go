@@ -127,7 +127,6 @@ type Locks struct {
 	log      *slog.Logger
 	client   *redislock.Client
 	notifier notifier
-	young    young
 	queues   queues
 
 	outage     time.Duration  // how long a wait goes on while Redis does not answer

@@ -68,12 +68,12 @@ func repeats(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{})
 	for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 3, Permits: 2}} {
 		request.Token = secret.New()
-		first, err := locks.Grant(t.Context(), "again", request, false)
+		first, err := locks.TryGrant(t.Context(), "again", request)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			again, err := locks.Grant(t.Context(), "again", request, false)
+			again, err := locks.TryGrant(t.Context(), "again", request)
 			expect.MustEqual(t, "error of a Grant that is asked for again", err, nil)
 			expect.MustEqual(t, "fence of a Grant that is asked for again", again.Fence, first.Fence)
 			expect.MustEqual(t, "since when the Grant holds that is asked for again", again.Since, first.Since)
@@ -90,7 +90,7 @@ func repeats(t *testing.T, store *redisstore.Store) {
 func byValue(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
 	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}} {
-		grant, err := locks.Grant(t.Context(), "value", request, false)
+		grant, err := locks.TryGrant(t.Context(), "value", request)
 		expect.MustEqual(t, "error of Grant", err, nil)
 		expect.MustEqual(t, "lease that is granted", grant.Until.Sub(grant.Now), time.Minute)
 		named := Grant{Name: grant.Name, Token: grant.Token, Fence: grant.Fence, TTL: time.Hour}

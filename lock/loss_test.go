@@ -83,7 +83,7 @@ func TestNothingIsGrantedAfterALossUntilOldLeasesHaveEnded(t *testing.T) {
 			r.before()
 			held := must(t, locks, "lost", Request{})
 			readers := must(t, others, "readers", Request{Mode: Shared})
-			grant, err := locks.Grant(t.Context(), "grant", Request{}, false)
+			grant, err := locks.TryGrant(t.Context(), "grant", Request{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,8 +182,12 @@ func scramble(t *testing.T, processes []*Locks) (granted []*Lock) {
 	for name, request := range map[string]Request{"lost": {}, "readers": {}, "grant": {Mode: Shared}, "never-used": {Capacity: 1}} {
 		for i, locks := range processes {
 			all.Go(func() {
-				lock, err := locks.hold(ctx, name, request, i == 0)
-				for ; errors.Is(err, ErrInDoubt) && ctx.Err() == nil; lock, err = locks.hold(ctx, name, request, i == 0) {
+				acquire := locks.Acquire
+				if i > 0 {
+					acquire = locks.TryAcquire
+				}
+				lock, err := acquire(ctx, name, request)
+				for ; errors.Is(err, ErrInDoubt) && ctx.Err() == nil; lock, err = acquire(ctx, name, request) {
 					sleep(ctx, nil, nil, 10*time.Millisecond)
 				}
 				if i > 0 && errors.Is(err, ErrHeld) {

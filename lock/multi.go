@@ -31,15 +31,16 @@ type Multi struct {
 // There is no variant that takes all in one step, since every name is a slot of its own in a
 // cluster.
 func (l *Locks) AcquireAll(ctx context.Context, names []string, request Request) (*Multi, error) {
-	return l.holdAll(ctx, names, request, true)
+	return l.holdAll(ctx, names, request)
 }
 
 // TryAcquireAll is AcquireAll without waiting.
 func (l *Locks) TryAcquireAll(ctx context.Context, names []string, request Request) (*Multi, error) {
-	return l.holdAll(ctx, names, request, false)
+	request.once = true
+	return l.holdAll(ctx, names, request)
 }
 
-func (l *Locks) holdAll(ctx context.Context, names []string, request Request, wait bool) (*Multi, error) {
+func (l *Locks) holdAll(ctx context.Context, names []string, request Request) (*Multi, error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) == 0 || len(names) > MaxNames || request.Token != "" {
 		return nil, fmt.Errorf("%w: 1 to %d names, and no token", ErrRequest, MaxNames)
@@ -51,7 +52,7 @@ func (l *Locks) holdAll(ctx context.Context, names []string, request Request, wa
 		if bound > 0 {
 			request.Wait = max(bound-time.Since(began), time.Millisecond)
 		}
-		lock, err := l.hold(m.ctx, name, request, wait)
+		lock, err := l.hold(m.ctx, name, request)
 		if err != nil {
 			return nil, errors.Join(err, m.lost(), m.Release(ctx))
 		}

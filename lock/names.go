@@ -63,77 +63,13 @@ func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]strin
 	return names[:min(n, len(names))], nil
 }
 
-// young are the leases of this process that are younger than worthListing, the oldest first. They
-// share one timer.
-type young struct {
-	mu            sync.Mutex
-	first, newest *listing
-	timer         *time.Timer // nil = none is under way
-}
-
-func (y *young) add(s *listing) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	s.young, s.since, s.previous = true, time.Now(), y.newest
-	if y.newest == nil {
-		y.first = s
-	} else {
-		y.newest.next = s
-	}
-	y.newest = s
-	if y.timer == nil {
-		y.timer = time.AfterFunc(worthListing, y.grow)
-	}
-}
-
-func (y *young) remove(s *listing) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.removeLocked(s)
-}
-
-func (y *young) removeLocked(s *listing) {
-	if !s.young {
-		return
-	}
-	if s.previous == nil {
-		y.first = s.next
-	} else {
-		s.previous.next = s.next
-	}
-	if s.next == nil {
-		y.newest = s.previous
-	} else {
-		s.next.previous = s.previous
-	}
-	s.young, s.previous, s.next = false, nil, nil
-}
-
-// grow lists those that are old enough.
-func (y *young) grow() {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	for s := y.first; s != nil && time.Since(s.since) >= worthListing; s = y.first {
-		y.removeLocked(s)
-		go s.put()
-	}
-	if y.first == nil {
-		y.timer = nil
-		return
-	}
-	y.timer.Reset(worthListing - time.Since(y.first.since))
-}
-
 // listing keeps the name of a lease's lock on the list, for all its holders in this process.
 type listing struct {
 	locks *Locks
 	name  string
 	ttl   time.Duration
 
-	// Its neighbours in young, under their mutex.
-	young          bool
-	previous, next *listing
-	since          time.Time
+	first *time.Timer // puts it there; nil = no holder has begun
 
 	mu     sync.Mutex
 	listed bool
@@ -145,7 +81,7 @@ type listing struct {
 
 func (s *listing) start(l *Locks, grant Grant) {
 	s.locks, s.name, s.ttl = l, grant.Name, grant.TTL
-	l.young.add(s)
+	s.first = time.AfterFunc(worthListing, s.put)
 }
 
 // extend keeps the name for another TTL, if it is on the list.
@@ -176,7 +112,9 @@ func (s *listing) put() {
 
 // stop ends it, and a call that is under way, and reports whether the name may be on the list.
 func (s *listing) stop() bool {
-	s.locks.young.remove(s)
+	if s.first != nil {
+		s.first.Stop()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true

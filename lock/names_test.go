@@ -25,7 +25,7 @@ func TestLockThatIsRenewedAsAValueStaysListed(t *testing.T) {
 	for _, mode := range []Mode{Exclusive, Shared} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
-			grant, err := locks.Grant(t.Context(), "renewed", Request{Mode: mode, TTL: 30 * time.Second}, false)
+			grant, err := locks.TryGrant(t.Context(), "renewed", Request{Mode: mode, TTL: 30 * time.Second})
 			expect.Error(t, "Grant", err, nil)
 			for range 10 {
 				time.Sleep(10 * time.Second)
@@ -45,7 +45,7 @@ func TestLockThatIsRenewedAsAValueStaysListed(t *testing.T) {
 func TestLockIsListedUntilTheLastHolderLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
-		grant, err := locks.Grant(t.Context(), "shared", Request{Mode: Shared, TTL: time.Hour}, false)
+		grant, err := locks.TryGrant(t.Context(), "shared", Request{Mode: Shared, TTL: time.Hour})
 		expect.Error(t, "Grant", err, nil)
 		held, last := must(t, locks, "shared", Request{Mode: Shared}), must(t, others, "shared", Request{Mode: Shared})
 		time.Sleep(2 * worthListing)
@@ -64,7 +64,7 @@ func TestLockIsListedUntilTheLastHolderLeaves(t *testing.T) {
 func TestLockThatIsHandedOverStaysListed(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
-		grant, err := locks.Grant(t.Context(), "handed", Request{TTL: time.Hour}, false)
+		grant, err := locks.TryGrant(t.Context(), "handed", Request{TTL: time.Hour})
 		expect.Error(t, "Grant", err, nil)
 		next := settle(t, wait(t, others, "handed", Request{TTL: time.Hour}))
 		expect.Error(t, "Release", locks.Release(t.Context(), grant), nil)

@@ -102,7 +102,7 @@ func ready(t testing.TB, locks *QuorumLocks) {
 	expect.Eventually(t, "every server grants", func() bool {
 		all := true // each is asked, so that all of them wait at the same time
 		for _, each := range locks.each {
-			grant, err := each.Grant(t.Context(), "ready", Request{TTL: MinTTL}, false)
+			grant, err := each.TryGrant(t.Context(), "ready", Request{TTL: MinTTL})
 			all = err == nil && each.Release(t.Context(), grant) == nil && all
 		}
 		return all

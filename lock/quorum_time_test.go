@@ -117,7 +117,7 @@ func TestWaiterOfAQuorumHasTheLockWhenTheLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	quorumBubble(t, Config{AfterLoss: GrantAfterLoss}, func(t *testing.T, locks *QuorumLocks) {
 		for i, ttl := range []time.Duration{time.Second, 3 * time.Second, 5 * time.Second} {
-			if _, err := locks.each[i].Grant(t.Context(), "silent", Request{TTL: ttl}, false); err != nil {
+			if _, err := locks.each[i].TryGrant(t.Context(), "silent", Request{TTL: ttl}); err != nil {
 				t.Fatal(err)
 			}
 		}

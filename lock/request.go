@@ -72,6 +72,8 @@ type Request struct {
 	// turn of the place comes while no request is under way, the waiter has the claim window to
 	// ask, and is passed over after that until it asks.
 	KeepPlace bool
+
+	once bool // it does not wait: it is asked once
 }
 
 func (r Request) withDefaults(config Config) Request {

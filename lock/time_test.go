@@ -80,7 +80,7 @@ func TestLeaseThatIsNotRenewedEnds(t *testing.T) {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
 			request.TTL = 3 * time.Second
-			grant, err := locks.Grant(t.Context(), "silent", request, false)
+			grant, err := locks.TryGrant(t.Context(), "silent", request)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -327,7 +327,7 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 		_, err = careful.TryAcquire(t.Context(), "s", Request{Mode: Shared})
 		wantDoubt(t, err)
 		expect.Equal(t, "number of holders after a refusal", len(info(t, careful, "b").Holders), 0)
-		again, err := careful.Grant(t.Context(), "a", Request{Token: held.Token(), TTL: held.first.TTL}, false)
+		again, err := careful.TryGrant(t.Context(), "a", Request{Token: held.Token(), TTL: held.first.TTL})
 		expect.Error(t, "Grant of what is held, asked for again", err, nil)
 		expect.Equal(t, "fence of what is held", again.Fence, held.Fence())
 		_, err = careful.Acquire(t.Context(), "b", Request{Wait: time.Second})

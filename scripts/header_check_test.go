@@ -39,13 +39,11 @@ type lua struct {
 	title  string            // the first line
 	header map[string]string // by section
 	order  []string          // the sections as they came
-	later  []string          // the parts that come in the code
 	code   string            // without comments
 }
 
 var (
 	sectionLine  = regexp.MustCompile(`^-- ([A-Z][A-Za-z]+) +(\S.*)$`)
-	laterLine    = regexp.MustCompile(`(?m)^-- From here on: (.*)$`)
 	comment      = regexp.MustCompile(`(?m)--.*$`)
 	documented   = regexp.MustCompile(`(?:^|[^A-Z])\[(\d+)\]`)
 	calls        = regexp.MustCompile(`redis\.p?call\(([^,)]*)(?:, *([^,)]*))?`)
@@ -71,9 +69,6 @@ func parse(name, text string) lua {
 		} else if len(file.order) > 0 {
 			file.header[file.order[len(file.order)-1]] += "\n" + lines[body]
 		}
-	}
-	for _, found := range laterLine.FindAllStringSubmatch(text, -1) {
-		file.later = append(file.later, strings.Fields(found[1])...)
 	}
 	file.code = comment.ReplaceAllString(strings.Join(lines[body:], "\n"), "")
 	return file
@@ -111,9 +106,9 @@ func check(name, text string, parts map[string]string) (faults []string) {
 
 func (f lua) parts() []string {
 	if f.header["Uses"] == "none" {
-		return f.later
+		return nil
 	}
-	return append(strings.Fields(f.header["Uses"]), f.later...)
+	return strings.Fields(f.header["Uses"])
 }
 
 // needs reports whether the script, or another part that it names, uses something that a part

@@ -89,7 +89,6 @@ return {'ok', count}
 
 var soundParts = map[string]string{
 	"clock": "-- clock: the time.\nlocal now = redis.call('TIME')[1]\n",
-	"gate":  "-- gate: whether it is open.\nlocal function open()\n  return true\nend\n",
 	"luck":  "-- luck: whether there is any, of guests or not.\nlocal function room(key, most)\n  return ARGV[3] and most ~= key\nend\n",
 	"room":  "-- room: whether there is any.\nlocal function room(key, most)\n  return redis.call('HLEN', key) < tonumber(most)\nend\n",
 }
@@ -112,8 +111,6 @@ func TestHeaderCheckRefusesEveryFault(t *testing.T) {
 		{"sections in another order", "-- Units  none\n-- Effect writes on ok only\n", "-- Effect writes on ok only\n-- Units  none\n", "the header's sections are"},
 		{"section after the code", "-- Units  none\n", "local x = 1\n-- Units  none\n", "the header's sections are"},
 		{"part that is not there", "clock room", "clock room door", "there is no lib/door.lua"},
-		{"part in the code that is not there", "local list, guest", "-- From here on: door\nlocal list, guest", "there is no lib/door.lua"},
-		{"part in the code that is not used", "local list, guest", "-- From here on: gate\nlocal list, guest", "nothing of lib/gate.lua is used"},
 		{"part that is not used", "redis.call('HSET', list, guest, now)", "redis.call('HSET', list, guest, 1)", "nothing of lib/clock.lua is used"},
 		{"key not documented", "redis.call('GET', KEYS[2])", "redis.call('GET', KEYS[3])", "KEYS[3] is used and not documented"},
 		{"key not used", "redis.call('GET', KEYS[2])", "redis.call('GET', KEYS[1])", "KEYS[2] is documented and not used"},

@@ -16,8 +16,7 @@ var files embed.FS
 // and safe for concurrent use.
 type Script struct {
 	Name string // the file's name without .lua, such as token_claim
-	// what Redis runs: the library parts that the header names under Uses, then the file, with
-	// further parts where it says so
+	// what Redis runs: the library parts that the header names under Uses, then the file
 	Source string
 	SHA    string // SHA-1 of Source in hex, as EVALSHA takes it
 	// the header says "Effect none": running it again, or not knowing whether it ran, harms nothing
@@ -80,35 +79,28 @@ var (
 	LedgerList   = load("ledger_list")
 )
 
-// load reads an embedded script and puts the library parts it uses before it. Those that a line `--
-// From here on: …` names come in its place: a server spends no time on what only such requests need
-// that get there. A missing file is a programmer's mistake and panics at start-up.
+// load reads an embedded script and puts the library parts it uses before it. A missing file is a
+// programmer's mistake and panics at start-up.
 func load(name string) *Script {
 	text := read(name + ".lua")
-	script := assemble(name, text, parts)
-	if trusting := assemble(name, text, trustingParts); trusting.SHA != script.SHA {
-		script.trusting = trusting
+	_, uses, _ := strings.Cut(text, "\n-- Uses ")
+	uses, _, _ = strings.Cut(uses, "\n")
+	parts := slices.DeleteFunc(strings.Fields(uses), func(part string) bool { return part == "none" })
+	script := assemble(name, parts, text)
+	if at := slices.Index(parts, "incarnation"); at >= 0 {
+		script.trusting = assemble(name, slices.Insert(parts, at+1, "trusted"), text)
 	}
 	return script
 }
 
 // assemble puts a script together with its library parts.
-func assemble(name, text string, parts func(names string) string) *Script {
-	var before, body strings.Builder
-	reads := false
-	for line := range strings.Lines(text) {
-		text := strings.TrimSuffix(line, "\n")
-		if uses, is := strings.CutPrefix(text, "-- Uses "); is && before.Len() == 0 && strings.TrimSpace(uses) != "none" {
-			before.WriteString(parts(uses))
-		}
-		if later, is := strings.CutPrefix(text, "-- From here on: "); is {
-			line = parts(later) + line[len(text):]
-		}
-		reads = reads || text == "-- Effect none"
-		body.WriteString(line)
+func assemble(name string, parts []string, text string) *Script {
+	var texts []string
+	for _, part := range parts {
+		texts = append(texts, library(part))
 	}
-	source := before.String() + body.String()
-	return &Script{Name: name, Source: source, SHA: hash(source), Reads: reads}
+	source := strings.Join(append(texts, text), "")
+	return &Script{Name: name, Source: source, SHA: hash(source), Reads: strings.Contains(text, "\n-- Effect none\n")}
 }
 
 // Trusting returns the script as a store runs it that trusts restarts: state that is there counts
@@ -135,22 +127,18 @@ func Names() (names []string) {
 	return names
 }
 
-// parts are the texts of library parts, one after the other.
-func parts(names string) string {
-	var texts strings.Builder
-	for name := range strings.FieldsSeq(names) {
-		texts.WriteString(read("lib/" + name + ".lua"))
-	}
-	return texts.String()
-}
+// libraries are the texts of the library parts that were read.
+var libraries = map[string]string{}
 
-// trustingParts are these parts as a store has them that trusts restarts.
-func trustingParts(names string) string {
-	fields := strings.Fields(names)
-	if at := slices.Index(fields, "incarnation"); at >= 0 {
-		fields = slices.Insert(fields, at+1, "trusted")
+// library reads a library part. It is called while the package is initialized, and at no other
+// time.
+func library(name string) string {
+	text, is := libraries[name]
+	if !is {
+		text = read("lib/" + name + ".lua")
+		libraries[name] = text
 	}
-	return parts(strings.Join(fields, " "))
+	return text
 }
 
 func hash(source string) string {

@@ -3,7 +3,7 @@
 -- window has ended; a later repeat is a new lease, with its own fence and start. The last id of
 -- this identity comes first, if its window has ended; then one that was never used; then the one
 -- that has been free longest.
--- Uses   clock incarnation moment slot_names
+-- Uses   clock integer fence incarnation pool examine slot slot_names
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] nonce, the secret that names this lease  [2] identity, may be ''  [3] skew: how far
@@ -25,47 +25,6 @@
 --        acknowledgement has something to wait for
 local key, index, names, nonce, identity = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 
--- The fast path, for most grants: the pool is complete, of this incarnation and not in quarantine,
--- each of its slots was used before, and the window of the next slot has ended: that of this
--- identity, or the one that has been free longest. Every other case goes on below.
-local function acquire_plain()
-  local known = redis.call('HMGET', names, 'n:' .. nonce, 'i:' .. identity)
-  local own = known[2]
-  local id = not known[1] and (own or redis.call('ZRANGE', index, '0', '0')[1])
-  local found = id and redis.call('HMGET', key, 'pool', 's:' .. id)
-  if not found or not found[1] or not found[2] then
-    return nil
-  end
-  local head, record = found[1], found[2]
-  local layout, epoch, datacenter, bits, ttl, records, next_id, at, fence, behind, life, quarantine, longest =
-    string.match(head, '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) ()(%d+)() (%S+) (%d+) (%d+)$')
-  if life ~= incarnation(life) or redis.call('HLEN', key) ~= records + 1 or tonumber(quarantine) > now or layout == '-' or (ARGV[6] ~= '' and ARGV[6] ~= layout)
-    or (ARGV[7] ~= '' and ARGV[7] ~= epoch) or (ARGV[8] ~= '' and ARGV[8] ~= datacenter) or (ARGV[9] ~= '' and ARGV[9] ~= ttl)
-    or (ARGV[15] ~= '0' and (ARGV[15] ~= longest or tonumber(ttl) > tonumber(longest))) then
-    return nil
-  end
-  local old_nonce, till, state, old_identity = string.match(record, '^(%S+) %d+ (%d+) %d+ (%a) (.*)$')
-  if not till or tonumber(till) > now or tonumber(fence) >= now_us or (own and old_identity ~= identity) then
-    return nil
-  end
-  if not own and (tonumber(next_id) < 2 ^ bits or redis.call('ZCARD', index) ~= tonumber(records) or (ARGV[5] ~= '0' and (state == 'r' or till + ARGV[5] > now))) then
-    return nil
-  end
-  fence = clock[1] .. string.sub('00000' .. clock[2], -6) -- now_us as digits
-  local from = string.sub(fence, 1, -4)
-  till, head = moment(now + ttl), string.sub(head, 1, at - 1) .. fence .. string.sub(head, behind)
-  redis.call('ZADD', index, till, id) -- first, as in lib/slot
-  redis.call('HSET', key, 's:' .. id, nonce .. ' ' .. from .. ' ' .. till .. ' ' .. fence .. ' h ' .. identity, 'pool', head)
-  name_slot(names, id, nonce, identity, old_nonce, old_identity)
-  return {'granted', id, from, till, fence, from, head, '0'}
-end
-
-local grant = acquire_plain()
-if grant then
-  return grant
-end
-
--- From here on: integer fence pool examine slot
 local cooldown, longest = tonumber(ARGV[5]), tonumber(ARGV[15])
 local pool = examine(key, index, names, tonumber(ARGV[14]), longest, tonumber(ARGV[3]), ARGV[4] == 'trust')
 local first = pool.layout == ''

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // life is a pool with all its holders, whatever happens to them. Times are those of the server as
@@ -229,22 +227,6 @@ func (l *life) checkIndex() {
 // an id overlap, and fences rise.
 func TestNoTwoWindowsOfAnIDOverlap(t *testing.T) {
 	each(t, noTwoWindowsOverlap)
-}
-
-// The same holds without the parts that answer plain requests first: they save work, and nothing
-// rests on them. On the embedded store this is part of make check.
-func TestNoTwoWindowsOfAnIDOverlapWhereNothingIsPlain(t *testing.T) {
-	t.Parallel()
-	nothingIsPlain(t, open(t, "redis"))
-}
-
-func nothingIsPlain(t *testing.T, b *box) {
-	t.Helper()
-	for _, script := range []*scripts.Script{scripts.WorkerAcquire, scripts.WorkerRenew} {
-		_, rest := divide(t, script)
-		b.replace(script, rest)
-	}
-	noTwoWindowsOverlap(t, b)
 }
 
 func noTwoWindowsOverlap(t *testing.T, b *box) {

@@ -2,7 +2,7 @@
 -- name together, and only while its window is open: an ended lease is never revived. A grant that
 -- this server has lost is written down anew if its holder proves that its window is open, and
 -- no other grant of the id can have been made since.
--- Uses   clock incarnation moment
+-- Uses   clock integer incarnation pool examine slot slot_names
 -- KEYS   [1] the pool (hash, see lib/pool)  [2] index of slots by the moment from which they may be
 --        granted (sorted set)  [3] slots by nonce and identity (hash)
 -- ARGV   [1] worker id  [2] nonce  [3] not before  [4] ttl, which must be the pool's, '' for
@@ -18,35 +18,6 @@
 -- Effect writes on ok, and where it notices that state may have been lost
 local key, index, names, id, nonce, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 
--- The fast path, for nearly every renewal: the pool is complete, of this incarnation and not in
--- quarantine, and this grant has a record with an open window. Every other case goes on below.
-local function renew_plain()
-  local found, grant = redis.call('HMGET', key, 'pool', 's:' .. id), nonce .. ' ' .. from .. ' '
-  local head, record = found[1], found[2]
-  if not head or not record or string.sub(record, 1, #grant) ~= grant then
-    return nil
-  end
-  local ttl, records, life, quarantine = string.match(head, '^%S+ %S+ %S+ %d+ (%d+) (%d+) %d+ %d+ (%S+) (%d+) %d+$')
-  if life ~= incarnation(life) or redis.call('HLEN', key) ~= records + 1 or tonumber(quarantine) > now or (ARGV[4] ~= '' and ARGV[4] ~= ttl) then
-    return nil
-  end
-  local till, rest = string.match(record, '^(%d+)( %d+ h .*)$', #grant + 1)
-  if not till or tonumber(till) <= now or (tonumber(ARGV[7]) or 0) > tonumber(till) or tonumber(till) > now + ttl then
-    return nil
-  end
-  till = moment(now + ttl)
-  redis.call('ZREM', index, id) -- a script whose first write adds nothing may go on when memory is full
-  redis.call('ZADD', index, till, id) -- first, as in lib/slot
-  redis.call('HSET', key, 's:' .. id, grant .. till .. rest)
-  return {'ok', till, ttl, moment(now)}
-end
-
-local renewed = renew_plain()
-if renewed then
-  return renewed
-end
-
--- From here on: integer pool examine slot slot_names
 local skew, confirmed, fence = tonumber(ARGV[5]), tonumber(ARGV[7]) or 0, tonumber(ARGV[8]) or 0
 local pool = examine(key, index, names, tonumber(ARGV[4]), tonumber(ARGV[14]), skew, ARGV[6] == 'trust')
 if not pool or pool.ttl == 0 then

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
+	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/wire"
@@ -109,7 +109,7 @@ func wholePath(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-var saneID = regexp.MustCompile(`^[A-Za-z0-9._:@/+=-]{1,128}$`)
+var saneID = names.NewForm("A-Za-z0-9._:@/+=-", 1, 128)
 
 // begun gives every response the client's X-Request-Id if it sent a sane one, else a new one, and
 // what browsers are told of any answer; and the request the time that it may take, unless it is a

@@ -1,11 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 	"go.opentelemetry.io/otel/trace"
@@ -81,32 +81,24 @@ func problemOf(err error) wire.Problem {
 		return full.problem()
 	}
 	if errors.Is(err, frontdoor.ErrOverloaded) {
-		problem := wire.NewProblem(wire.Overloaded, "")
-		problem.RetryAfter = time.Second
-		return problem
+		return wire.NewProblem(wire.Overloaded, "")
 	}
 	if errors.Is(err, segment.ErrDatabase) {
-		problem := wire.NewProblem(wire.StoreUnavailable, "Nothing was done. The SQL database that ids of segments come from cannot be reached, or refuses what it is asked. Ask again after Retry-After.")
-		problem.RetryAfter = time.Second
-		return problem
+		return wire.NewProblem(wire.StoreUnavailable, "Nothing was done. The SQL database that ids of segments come from cannot be reached, or refuses what it is asked. Ask again after Retry-After.")
 	}
 	if problem, ok := idempotency.Problem(err); ok {
 		return problem
 	}
 	if errors.Is(err, errClosing) {
-		problem := wire.NewProblem(wire.StoreUnavailable, "Nothing was done: this server is stopping. Ask again: another one answers.")
-		problem.RetryAfter = time.Second
-		return problem
+		return wire.NewProblem(wire.StoreUnavailable, "Nothing was done: this server is stopping. Ask again: another one answers.")
 	}
 	if unavailable, ok := errors.AsType[*stamper.Unavailable](err); ok {
-		problem := wire.NewProblem(wire.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")
-		problem.RetryAfter = time.Second
-		return problem
+		return wire.NewProblem(wire.StoreUnavailable, "No id was stamped: "+unavailable.Reason+".")
 	}
 	for _, known := range problems {
 		if errors.Is(err, known.err) {
 			problem := wire.NewProblem(known.code, detail(err, known.err))
-			problem.RetryAfter, problem.Since = redisstore.RetryAfter(err), heldSince(err)
+			problem.RetryAfter, problem.Since = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter), heldSince(err)
 			return problem
 		}
 	}

@@ -109,7 +109,7 @@ func (t timedSource) Take(ctx context.Context, tag string, step int64) (segment.
 // grantLock asks for a lock, and tells how long that took if it may wait.
 func (s *Server) grantLock(ctx context.Context, name string, request lock.Request) (lock.Grant, error) {
 	if request.Wait == 0 {
-		return s.locks.Grant(ctx, name, request, false)
+		return s.locks.TryGrant(ctx, name, request)
 	}
 	leave, err := placeFor(&s.quotas.lockWaits, owner(ctx), "as many requests wait for locks here as may, or as many of this principal while others wait")
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Server) grantLock(ctx context.Context, name string, request lock.Reques
 	}
 	defer leave()
 	end := s.metrics.LockWaits()
-	grant, err := s.locks.Grant(ctx, name, request, true)
+	grant, err := s.locks.Grant(ctx, name, request)
 	end(err == nil)
 	return grant, err
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"regexp"
 	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
@@ -107,7 +106,7 @@ func (s *Server) tellSettled(c echo.Context, name string, request wire.Settlemen
 		"operation", name, "outcome", request.Outcome, "by", by, "key_id", caller(c).KeyID, "reason", request.Reason)
 }
 
-var operationForm = regexp.MustCompile(`^[A-Za-z0-9_-]{32}$`)
+var operationForm = names.NewForm("A-Za-z0-9_-", 32, 32)
 
 func operationOf(c echo.Context) (string, error) {
 	name, err := segmentOf(c, "operation")

@@ -15,6 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/storetest"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -39,6 +40,9 @@ func TestWaitThatAnErrorNamesIsToldAsRetryAfter(t *testing.T) {
 		{&idempotency.QuotaError{Wait: wait}, "3"},
 		{fmt.Errorf("somewhere: %w", &lock.InDoubtError{Wait: wait}), "3"},
 		{lock.ErrLost, ""},
+		// no wait is named, and the state passes
+		{access.ErrNotRead, "1"},
+		{segment.ErrBadRange, "1"},
 	} {
 		s := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), SegmentSource: sourceFunc(func(string, int64) rangeOrError { return rangeOrError{err: row.err} })})
 		answer := httptest.NewRecorder()

@@ -43,7 +43,7 @@ func (s *Server) issueToken(c echo.Context) error {
 	return c.JSON(http.StatusCreated, wire.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
 }
 
-var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,255}$`)
+var tokenForm = names.NewForm("A-Za-z0-9._~-", 1, 255)
 
 // tokenOf reads the token from the path. What cannot be a token was never issued, unless it is not
 // even a name.
@@ -151,7 +151,7 @@ func (s *Server) completeToken(c echo.Context) error {
 }
 
 var (
-	headerName  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
+	headerName  = names.NewForm("A-Za-z0-9!#$%&'*+.^_`|~-", 1, 100)
 	headerValue = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
 )
 

@@ -60,13 +60,13 @@ func (p *Pools) names() string { return p.store.Key("workers", "names") }
 // MaxNames is how many names one page of them has at most.
 const MaxNames = 1000
 
-// Names lists up to n pools (1 to MaxNames) in the order of their names, those behind a name, ""
+// Names lists up to n pools (1 to MaxNames) in the order of their names, those after a name, ""
 // for the first page, that begin with a prefix.
-func (p *Pools) Names(ctx context.Context, prefix, behind string, n int) ([]string, error) {
+func (p *Pools) Names(ctx context.Context, prefix, after string, n int) ([]string, error) {
 	if n < 1 || n > MaxNames {
 		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, MaxNames)
 	}
-	reply, err := p.store.Run(ctx, scripts.NameList, []string{p.names()}, prefix, behind, n)
+	reply, err := p.store.Run(ctx, scripts.NameList, []string{p.names()}, prefix, after, n)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (p *program) serviceHere(c *config, store *redisstore.Store) server.Config 
 	counters := c.counters()
 	counters.Logger = p.logger(c)
 	return server.Config{
-		Store: store, Counters: counters, Locks: c.locks(), Workers: c.workers(), AnswerKeys: c.answerKeys,
+		Store: store, Counters: counters, Locks: c.locks(), Workers: c.workers(), TokenKeys: c.tokenKeys, AnswerKeys: c.answerKeys,
 		TellCauses: true, RequestTimeout: longestHere, Console: server.ConsoleConfig{Mode: server.ConsoleOff},
 		AccessLog: requestlog.None, AuditLog: audit.None,
 	}

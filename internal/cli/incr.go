@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 // increment is `incr`, as its flags say it.
@@ -82,7 +82,7 @@ func (i *increment) complete(text string) (key string, err error) {
 	return key, nil
 }
 
-var requestForm = regexp.MustCompile(`^[ -~]{1,255}$`)
+var requestForm = names.NewForm(" -~", 1, 255)
 
 // repeatable is a request id as the HTTP interface takes it; empty is none.
 func repeatable(name, help string, into *string) *setting {

@@ -60,7 +60,7 @@ func (p *program) atKeys(c *cobra.Command, k *keyStore, command func(*redisstore
 	if !k.stored() {
 		return usageError{errors.New("redis: missing; where the keys are, such as --redis redis://localhost:6379")}
 	}
-	return kindOf(p.straight(c, &source{remote{layers: k.layers}}, command))
+	return kindOf(p.straight(c, &source{layers: k.layers}, command))
 }
 
 // wanted is the key that is to be made.

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +64,7 @@ func keyring(name, help string, into *[]idempotency.Key) *setting {
 	}}
 }
 
-var headerName = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,100}$`)
+var headerName = names.NewForm("A-Za-z0-9!#$%&'*+.^_|~-", 1, 100)
 
 // headers is a list of names of request headers; empty is none.
 func headers(name, value, help string, into *[]string) *setting {

@@ -13,7 +13,9 @@ import (
 
 // source says where a command finds what it is about: at a running service, or straight on a Redis.
 type source struct {
-	remote
+	layers
+
+	serviceAt
 }
 
 // bindStraight adds --server, --redis with what belongs to it, --config and the command's own

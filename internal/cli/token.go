@@ -24,18 +24,35 @@ func (p *program) tokenCommand() *cobra.Command {
 	return command
 }
 
+// bindTokens adds the settings of a command that asks about issued tokens.
+func bindTokens(flags *pflag.FlagSet, own ...*setting) *source {
+	return bindStraight(flags, []string{"token-keys"}, own)
+}
+
+// askTokens is ask, for tokens: each is its caller's own, so that a key has to be shown to the
+// service that knows whose it is.
+func (p *program) askTokens(c *cobra.Command, s *source, command func(context.Context, *client.Client) error) error {
+	return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
+		if direct, err := s.direct(); err == nil && direct && s.apiKey != "" {
+			return usageError{errors.New("the token is its caller's own, and only the service knows whose key --api-key is: name that with --server; or leave the key out")}
+		}
+		return command(ctx, service)
+	})
+}
+
 func (p *program) tokenIssueCommand() *cobra.Command {
 	var scope string
 	var ttl time.Duration
 	command := &cobra.Command{
 		Use: "issue", Short: "Issue a token and print it", Args: noArgs,
-		Long: "Issue a token that may be used once, and print it: TOKEN=$(coatcheck token issue). Exit code 75: no token was handed out, try again later.",
+		Long: "Issue a token that may be used once, and print it: TOKEN=$(coatcheck token issue). Straight on Redis it is a token of callers that show no key.\n" +
+			"Exit code 75: no token was handed out, try again later.",
 	}
-	r := bindRemote(command.Flags(),
+	s := bindTokens(command.Flags(),
 		span("ttl", "24h", time.Second, 30*24*time.Hour, "how long the token may wait for its use", &ttl),
 		text("scope", "", "name", "limits the token to routes of this scope; empty fits all", &scope))
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		return p.askRemote(c, r, func(ctx context.Context, service *client.Client) error {
+		return p.askTokens(c, s, func(ctx context.Context, service *client.Client) error {
 			token, err := service.Issue(ctx, scope, ttl)
 			if errors.Is(err, client.ErrUnknownOutcome) && ctx.Err() == nil {
 				return laterError{err} // that token is lost
@@ -60,7 +77,7 @@ func (p *program) tokenShowCommand() *cobra.Command {
 			return nil
 		},
 	}
-	r := bindRemote(command.Flags())
+	s := bindTokens(command.Flags())
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if _, short := errors.AsType[*pflag.NotExistError](err); short && strings.Contains(err.Error(), "shorthand") {
 			// without the token
@@ -69,7 +86,7 @@ func (p *program) tokenShowCommand() *cobra.Command {
 		return usageError{err}
 	})
 	command.RunE = func(c *cobra.Command, args []string) error {
-		return p.askRemote(c, r, func(ctx context.Context, service *client.Client) error {
+		return p.askTokens(c, s, func(ctx context.Context, service *client.Client) error {
 			status, err := service.Status(ctx, args[0])
 			if err != nil {
 				return err
@@ -99,34 +116,4 @@ func tokenLines(status wire.TokenStatus) string {
 	}
 	_ = table.Flush() // to a strings.Builder, which takes everything
 	return people.String()
-}
-
-// remote is what a command that asks a running service is told: where that is, and settings of the
-// command's own.
-type remote struct {
-	layers
-
-	serviceAt
-}
-
-// bindRemote adds --server, --config and the command's own settings to its flags. The file may hold
-// the service's settings as well, so that one does for all commands.
-func bindRemote(flags *pflag.FlagSet, own ...*setting) *remote {
-	r := &remote{}
-	r.bind(flags, append(own, r.settings()...))
-	r.table = append(r.table, settings(&r.config)...)
-	return r
-}
-
-// askRemote runs a command's part that needs a running service.
-func (p *program) askRemote(c *cobra.Command, r *remote, command func(context.Context, *client.Client) error) error {
-	if err := r.load(c.Flags(), p.getenv); err != nil {
-		return configError(err)
-	}
-	service, err := r.client()
-	if err != nil {
-		return configError(err)
-	}
-	defer service.CloseIdleConnections()
-	return kindOf(command(c.Context(), service))
 }

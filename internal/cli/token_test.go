@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,4 +98,25 @@ func TestTokenIsTriedLaterWhenTheStoreIsAway(t *testing.T) {
 	p := serve(t, "--redis", redis.URL())
 	redis.Kill()
 	execute(t, nil, "token", "issue", "--server", p.banner.URL).exits(tryLater, "store-unavailable")
+}
+
+// A token that was issued straight on Redis, signed with the service's keys, is good at the service
+// for callers that show no key, and each side shows how far the other has come with it.
+func TestTokenIssuedStraightOnRedisIsUsedAtTheService(t *testing.T) {
+	redis := redistest.Start(t)
+	env := map[string]string{"COATCHECK_TOKEN_KEYS": aKey("t", 1)}
+	straight := []string{"--redis", redis.URL()}
+	p := serve(t, "--dev", "--redis", redis.URL(), "--token-keys", aKey("t", 1))
+	issued := execute(t, env, append([]string{"token", "issue", "--scope", ""}, straight...)...).exits(done)
+	token := strings.TrimSuffix(issued.stdout, "\n")
+	show := func(at ...string) []string {
+		return slices.Concat([]string{"token", "show"}, at, []string{"--", token})
+	}
+	execute(t, env, show("--server", p.banner.URL)...).exits(done).prints("issued")
+	p.answers(201, "POST", "/payments", payment, "Idempotency-Token: "+token)
+	execute(t, env, show(straight...)...).exits(done).prints("completed")
+
+	other := map[string]string{"COATCHECK_TOKEN_KEYS": aKey("t", 2)}
+	execute(t, other, show(straight...)...).exits(failed, "idempotency-token-unknown")
+	execute(t, env, append([]string{"token", "issue", "--api-key", "ck_a_b"}, straight...)...).exits(usage, "--server")
 }

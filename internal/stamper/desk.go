@@ -1,6 +1,7 @@
 package stamper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,13 +79,7 @@ func (d *desk) hear(event holder.Event) {
 
 // waitOf is how long no grant can be had: what the pool says, or until it is asked again.
 func waitOf(event holder.Event) time.Duration {
-	if quarantined, ok := errors.AsType[*workerlease.Quarantined](event.Err); ok {
-		return quarantined.Wait
-	}
-	if exhausted, ok := errors.AsType[*workerlease.Exhausted](event.Err); ok {
-		return exhausted.Wait
-	}
-	return event.Wait
+	return cmp.Or(redisstore.RetryAfter(event.Err), event.Wait)
 }
 
 // note keeps what was heard, and reports whether a refusal is the first.

@@ -124,8 +124,8 @@ type Problem struct {
 }
 
 // NewProblem returns a problem of a known code; without a detail of its own it has the help that
-// all problems of its kind have. An unknown code is a programmer's mistake and gives an internal
-// error.
+// all problems of its kind have, and with a wait where the state that it tells of passes. An unknown
+// code is a programmer's mistake and gives an internal error.
 func NewProblem(code Code, detail string) Problem {
 	kind, ok := catalogue[code]
 	if !ok {
@@ -134,8 +134,17 @@ func NewProblem(code Code, detail string) Problem {
 	if detail == "" {
 		detail = kind.Help
 	}
-	return Problem{Type: "/problems/" + string(code), Title: kind.Title, Status: kind.Status, Detail: detail, Code: code, Retryable: kind.Retryable}
+	problem := Problem{Type: "/problems/" + string(code), Title: kind.Title, Status: kind.Status, Detail: detail, Code: code, Retryable: kind.Retryable}
+	switch code {
+	case StoreUnavailable, UpstreamUnavailable, Overloaded:
+		problem.RetryAfter = soon
+	}
+	return problem
 }
+
+// soon is when to ask again what was refused because of a state that passes, if the error does not
+// say.
+const soon = time.Second
 
 // SetRetryAfter sets the header Retry-After, in whole seconds rounded up, if the wait is known.
 func (p Problem) SetRetryAfter(header http.Header) {

@@ -1,0 +1,38 @@
+package names
+
+import "strings"
+
+// Form is a rule for texts: of which bytes they are, and of how many. It is judged as a regular
+// expression such as ^[a-z]{1,512}$ is, which takes a program a millisecond to make at its start. A
+// Form is immutable and safe for concurrent use.
+type Form struct {
+	chars       [256]bool
+	least, most int
+}
+
+// NewForm returns the form of texts with least to most bytes out of chars, in which a-z is a range.
+// A dash that is meant is the last.
+func NewForm(chars string, least, most int) *Form {
+	f := &Form{least: least, most: most}
+	for chars != "" {
+		first, last := chars[0], chars[0]
+		if len(chars) > 2 && strings.HasPrefix(chars[1:], "-") {
+			last, chars = chars[2], chars[2:]
+		}
+		chars = chars[1:]
+		for c := int(first); c <= int(last); c++ {
+			f.chars[c] = true
+		}
+	}
+	return f
+}
+
+// MatchString reports whether a text is of the form. It allocates nothing.
+func (f *Form) MatchString(text string) bool {
+	for i := range len(text) {
+		if !f.chars[text[i]] {
+			return false
+		}
+	}
+	return len(text) >= f.least && len(text) <= f.most
+}

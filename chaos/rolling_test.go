@@ -60,7 +60,7 @@ type rolling struct {
 	mu  sync.Mutex
 	all []*rollingOperation
 
-	underWay                       atomic.Int64 // handlers that had begun, and not ended, at a SIGTERM
+	underWay                       atomic.Int64 // handlers that ran at a SIGTERM
 	requests, hungUp, cut, refused atomic.Int64
 }
 
@@ -140,8 +140,8 @@ func (r *rolling) ask(ctx context.Context, k kindOfOperation) {
 	}
 }
 
-// until repeats a request until the answer is final. An impatient client hangs up after a while, and
-// asks again.
+// until repeats a request until the answer is final. An impatient client hangs up after a while,
+// and asks again.
 func (r *rolling) until(k kindOfOperation, o *rollingOperation, patient bool) (a answer) {
 	for end := time.Now().Add(operationLimit); time.Now().Before(end); time.Sleep(100*time.Millisecond + rand.N(400*time.Millisecond)) {
 		ctx, hangUp := context.WithTimeout(r.t.Context(), operationLimit)

@@ -15,7 +15,8 @@ func TestCallForNamesOfLocksIsBounded(t *testing.T) {
 		add := func(n int, kind string, from int64) {
 			words := []any{"ZADD", listKey[0]}
 			for i := range n {
-				words = append(words, from+int64(i/3), fmt.Sprintf("%s-%04d", kind, i)) // three end at once
+				together := int64(i / 3) // three end at once
+				words = append(words, from+together, fmt.Sprintf("%s-%04d", kind, i))
 			}
 			b.do(words...)
 		}

@@ -1,5 +1,5 @@
--- page: reads a page of a sorted set by score, in a bounded number of steps unless very many members
--- have one score.
+-- page: reads a page of a sorted set by score, in a bounded number of steps unless very many
+-- members have one score.
 -- before compares by bytes, as Redis orders members of one score; the operator < goes by the
 -- locale.
 local function before(a, b)

@@ -70,19 +70,27 @@ func (b *book) told(w http.ResponseWriter, r *http.Request) {
 	at, query := step(strings.TrimPrefix(r.URL.Path, "/")), r.URL.Query()
 	fence, _ := strconv.ParseInt(query.Get("fence"), 10, 64) // what has no guard has no fence
 	number, _ := strconv.Atoi(query.Get("run"))
-	b.mu.Lock()
-	o := b.operations[query.Get("operation")]
-	if o == nil || at != begun && number >= len(o.runs) {
-		b.mu.Unlock()
+	text, o := b.noted(query.Get("operation"), at, number, fence)
+	if o == nil {
 		http.Error(w, "no such operation", http.StatusNotFound)
 		return
 	}
-	text := o.note(at, number, fence)
-	b.mu.Unlock()
 	if o.watch != nil {
 		o.watch(at)
 	}
 	_, _ = w.Write([]byte(text)) // its reader may have been killed
+}
+
+// noted writes a step of the operation of that name down, and returns what its handler is to know.
+// Where there is no such operation or run, the operation is nil.
+func (b *book) noted(name string, at step, number int, fence int64) (text string, o *operation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o = b.operations[name]
+	if o == nil || at != begun && number >= len(o.runs) {
+		return "", nil
+	}
+	return o.note(at, number, fence), o
 }
 
 // note writes a step of an operation down and returns what the handler is to know.

@@ -111,13 +111,16 @@ func (r *rig) coatcheck(command, redis string, ack int, args ...string) *child {
 	r.t.Helper()
 	args = append([]string{command, "--json", "--listen", "127.0.0.1:0", "--redis", redis, "--ack", strconv.Itoa(ack),
 		"--store-timeout", storeTimeout.String(), "--log-level", "warn"}, args...)
-	return launch(r.t, func(line []byte) string {
-		var banner struct {
-			URL string `json:"url"`
-		}
-		_ = json.Unmarshal(line, &banner) // no banner has no URL
-		return banner.URL
-	}, nil, r.binary, args...)
+	return launch(r.t, urlOfBanner, nil, r.binary, args...)
+}
+
+// urlOfBanner reads the address from a program's first line; "" if that is no banner.
+func urlOfBanner(line []byte) string {
+	var banner struct {
+		URL string `json:"url"`
+	}
+	_ = json.Unmarshal(line, &banner) // no banner has no URL
+	return banner.URL
 }
 
 // role starts this test binary in a role.

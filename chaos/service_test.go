@@ -81,8 +81,8 @@ func inRole(role string, policy idempotency.Policy) (http.Handler, error) {
 }
 
 // work is what every handler here does: it has an effect, takes a few milliseconds before it and
-// behind it, and tells the book of each of its steps. It goes on when the client or the gateway is
-// no more.
+// after it, or as long as the request asks for, and tells the book of each of its steps. It goes on
+// when the client or the gateway is no more.
 func work(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -94,9 +94,9 @@ func work(w http.ResponseWriter, r *http.Request) {
 	}
 	operation, _, _ := strings.Cut(string(body), " ")
 	number := tell(begun, operation, fence, "")
-	takeTime()
+	takeTime(r)
 	tell(effected, operation, fence, number)
-	takeTime()
+	takeTime(r)
 	text := tell(ended, operation, fence, number)
 	w.WriteHeader(http.StatusCreated)
 	fmt.Fprint(w, text)
@@ -108,7 +108,14 @@ func work(w http.ResponseWriter, r *http.Request) {
 // largeMark ends the names of operations whose answers have 1 MiB.
 const largeMark = "-large"
 
-func takeTime() { time.Sleep(3*time.Millisecond + rand.N(12*time.Millisecond)) }
+// takeTime takes half of the time that the request asks for, or a few milliseconds.
+func takeTime(r *http.Request) {
+	if asked, err := time.ParseDuration(r.URL.Query().Get("takes")); err == nil {
+		time.Sleep(asked / 2)
+		return
+	}
+	time.Sleep(3*time.Millisecond + rand.N(12*time.Millisecond))
+}
 
 // tell tells the book of a step, and waits until it is written down.
 func tell(step step, operation, fence, run string) string {

@@ -3,45 +3,147 @@
 package console_test
 
 import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// inDoubt claims a token whose attempt falls silent at once, and returns the operation's name.
-func (s *service) inDoubt(request string) (token string) {
-	token = s.send(201, "POST", "/token", "")["token"].(string)
-	s.send(200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":100}`, "X-Request-Id: "+request)
+// TestOperatorSettlesTenInDoubtByTheOperationsPage has an operator who knows only
+// docs/operations.md and the console get ten operations out of doubt, by what the page says to
+// press.
+func TestOperatorSettlesTenInDoubtByTheOperationsPage(t *testing.T) {
+	p := book(t)
+	s := serve(t, server.Config{Access: p.Book})
+	b := open(t, s.page("counters"))
+	b.types("dialog input", p.keys["admin"]+"\r")
+	b.asksNothing()
+	page := operatorsPage(t)
+	page.presses(b, "In doubt")
+	b.shows("main", "No operations in doubt")
+	tokens := map[string]string{}
+	for n := range 10 {
+		request := fmt.Sprint("charge-", n)
+		tokens[request] = s.inDoubt(request, p.of("use"))
+	}
+	b.until("all are listed", "document.querySelectorAll('tbody tr').length === 10")
+	// what the service's own records say
+	found := func(n int) string {
+		return []string{"It happened", "It did not happen", "It is not known, or it must not run"}[n%3]
+	}
+	for n := range 10 {
+		request := fmt.Sprint("charge-", n)
+		eval[bool](b, `(() => { [...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes(`+quote(request)+`)).querySelector('a').click(); return true; })()`)
+		b.shows(".settle", "")
+		b.shows("main", request)
+		page.chooses(b, "What became of it", found(n))
+		if found(n) == "It happened" {
+			page.fills(b, "Status of the answer", "202")
+			page.fills(b, "Content type", "text/plain")
+			page.fills(b, "Body of the answer", "paid "+request)
+		}
+		page.fills(b, "Why", "the ledger, line "+request)
+		page.presses(b, "Settle")
+		b.shows("#said", "The operation is settled")
+		page.presses(b, "← All in doubt")
+		b.until("it is listed no more", fmt.Sprintf("document.querySelectorAll('tbody tr').length === %d", 9-n))
+	}
+	b.shows("main", "No operations in doubt")
+	page.isDone()
+	for n := range 10 {
+		request := fmt.Sprint("charge-", n)
+		claim := func(status int) map[string]any {
+			return s.send(status, "POST", "/token/"+tokens[request]+"/claim", `{"fingerprint":"f"}`, p.of("use"))
+		}
+		switch found(n) {
+		case "It happened":
+			answer := claim(200)
+			expect.Equal(t, request+": the claim of what happened", answer["outcome"], any("replay"))
+			expect.Equal(t, request+": its status", answer["response"].(map[string]any)["status"], any(202.0))
+		case "It did not happen":
+			expect.Equal(t, request+": the claim of what did not happen", claim(200)["outcome"], any("granted"))
+		default:
+			expect.Equal(t, request+": the claim of what must not run", claim(409)["code"], any("idempotency-outcome-unknown"))
+		}
+	}
+}
+
+// inDoubt claims a token whose attempt falls silent at once, and returns it.
+func (s *service) inDoubt(request string, header ...string) (token string) {
+	token = s.send(201, "POST", "/token", "", header...)["token"].(string)
+	s.send(200, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":100}`, append(header, "X-Request-Id: "+request)...)
 	return token
 }
 
-func TestOperatorSettlesWhatIsInDoubt(t *testing.T) {
-	s := serve(t, server.Config{})
-	tokens := map[string]string{}
-	for _, outcome := range []string{"completed", "not-begun", "refused"} {
-		tokens[outcome] = s.inDoubt("r-" + outcome)
+// instructions are what a page says to press, choose and fill in: the words in italics.
+type instructions struct {
+	*testing.T
+
+	told map[string]bool // whether it was done
+}
+
+var italics = regexp.MustCompile(`\*([^*]+)\*`)
+
+// operatorsPage reads the part of docs/operations.md that tells an operator of the console.
+func operatorsPage(t *testing.T) *instructions {
+	t.Helper()
+	text, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	b := open(t, s.page("doubt"))
-	b.shows("main h1", "In doubt")
-	for _, outcome := range []string{"completed", "not-begun", "refused"} {
-		b.shows("tbody", "r-"+outcome)
-		eval[bool](b, `(() => { [...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('r-`+outcome+`')).querySelector('a').click(); return true; })()`)
-		b.shows("main", "in-doubt")
-		b.shows("main", "r-"+outcome)
-		eval[bool](b, `(() => { const set = (control, value) => { control.value = value; control.dispatchEvent(new Event('change')); };
-			set(document.querySelector('.settle select'), '`+outcome+`');
-			if ('`+outcome+`' === 'completed') set(document.querySelector('.settle textarea'), '{"id":"pay_1"}');
-			return true; })()`)
-		b.click(".settle button[type=submit]")
-		b.shows("#said", "settled: "+outcome)
-		b.shows("main", "settled as "+outcome)
-		b.click("main a[href='#/doubt']")
+	_, part, _ := strings.Cut(string(text), "### Settling in the console\n")
+	part, _, _ = strings.Cut(part, "\n#")
+	page := &instructions{T: t, told: map[string]bool{}}
+	for _, match := range italics.FindAllStringSubmatch(part, -1) {
+		page.told[strings.Join(strings.Fields(match[1]), " ")] = false
 	}
-	b.shows("main", "No operations in doubt")
-	claimed := s.send(200, "POST", "/token/"+tokens["completed"]+"/claim", `{"fingerprint":"f"}`)
-	expect.Equal(t, "the claim of what was completed", claimed["outcome"], any("replay"))
-	claimed = s.send(200, "POST", "/token/"+tokens["not-begun"]+"/claim", `{"fingerprint":"f"}`)
-	expect.Equal(t, "the claim of what had not begun", claimed["outcome"], any("granted"))
-	s.send(409, "POST", "/token/"+tokens["refused"]+"/claim", `{"fingerprint":"f"}`)
+	return page
+}
+
+func (page *instructions) says(word string) {
+	page.Helper()
+	if _, told := page.told[word]; !told {
+		page.Errorf("docs/operations.md, Settling in the console: it does not name *%s*", word)
+	}
+	page.told[word] = true
+}
+
+// isDone checks that everything that the page names was there.
+func (page *instructions) isDone() {
+	page.Helper()
+	for word, done := range page.told {
+		if !done {
+			page.Errorf("docs/operations.md, Settling in the console: it names *%s*, which the console does not have", word)
+		}
+	}
+}
+
+// presses presses the link or button with that text.
+func (page *instructions) presses(b *tab, text string) {
+	page.Helper()
+	page.says(text)
+	find := fmt.Sprintf("[...document.querySelectorAll('a, button')].find((one) => one.innerText === %s && one.checkVisibility())", quote(text))
+	b.until("a button "+text, find)
+	eval[bool](b, "("+find+".click(), true)")
+}
+
+// fills writes into the field with that label.
+func (page *instructions) fills(b *tab, label, text string) {
+	page.Helper()
+	page.says(label)
+	b.types(b.labelled(label), text)
+}
+
+// chooses chooses from the list with that label.
+func (page *instructions) chooses(b *tab, label, choice string) {
+	page.Helper()
+	page.says(label)
+	page.says(choice)
+	eval[bool](b, fmt.Sprintf(`(() => { const list = document.querySelector(%s);
+		list.value = [...list.options].find((one) => one.innerText === %s).value;
+		return list.dispatchEvent(new Event('change')); })()`, quote(b.labelled(label)), quote(choice)))
 }

@@ -16,7 +16,7 @@ import (
 // when it is released: no name remains, however many locks there were.
 const (
 	worthListing = 250 * time.Millisecond
-	maxNames     = 1000
+	maxNames     = 1000 // in a page, and in one look at the list
 )
 
 func (l *Locks) names() string { return l.store.Key("locks", "names") }
@@ -51,16 +51,27 @@ func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]strin
 	if n < 1 || n > maxNames {
 		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxNames)
 	}
-	reply, err := l.run(ctx, scripts.LockNames, []string{l.names()})
-	if err != nil {
-		return nil, err
+	var names []string
+	for end, last := "0", ""; ; {
+		reply, err := l.run(ctx, scripts.LockNames, []string{l.names()}, end, last, maxNames)
+		if err != nil {
+			return nil, err
+		}
+		page := reply.Values()
+		if reply.Word() != "ok" || len(page)%2 != 0 {
+			return nil, reply.Unexpected()
+		}
+		for i := 0; i < len(page); i += 2 {
+			if last, end = page[i], page[i+1]; last > after && strings.HasPrefix(last, prefix) {
+				names = append(names, last)
+			}
+		}
+		if len(page) < 2*maxNames {
+			slices.Sort(names)
+			names = slices.Compact(names) // one that was noted again between two pages
+			return names[:min(n, len(names))], nil
+		}
 	}
-	if reply.Word() != "ok" {
-		return nil, reply.Unexpected()
-	}
-	names := slices.DeleteFunc(slices.Clone(reply.Values()), func(name string) bool { return name <= after || !strings.HasPrefix(name, prefix) })
-	slices.Sort(names)
-	return names[:min(n, len(names))], nil
 }
 
 // listing keeps the name of a lease's lock on the list, for all its holders in this process.

@@ -1,5 +1,5 @@
 -- lock_break: takes a lock from the holder with that fence, which learns of it at its next renewal.
--- A new fence is minted first, larger than the holder's, so that a resource that gets the new fence
+-- A new fence is minted, larger than the holder's, so that a resource that gets the new fence
 -- refuses the holder at once. The lock then goes to the next waiter.
 -- Uses   clock integer fence incarnation lock lock_run lock_line lock_grant lock_doubt
 -- KEYS   [1] the lock (string, see lib/lock)  [2] its fences (string)  [3] its queue (sorted set,
@@ -36,10 +36,15 @@ if not token then
   return {'unknown'}
 end
 local pass_on = records > 0 and in_doubt(KEYS[6], span) == 0
+-- First: a script whose first write adds nothing may go on when memory is full.
+if state.kind == 'x' then
+  redis.call('DEL', lock)
+else
+  redis.call('HDEL', holders, token)
+end
 mint(fences, state, '-', '-', 0)
 local fence = state.last.number
 if state.kind == 'x' then
-  redis.call('DEL', lock)
   state.kind = ''
 else
   withdraw(lock, holders, state, token)

@@ -1,5 +1,5 @@
 -- lock_note: keeps a lock's name on the list of held locks, for as long as a lease of it lasts, and
--- never shortens that; or takes it off. Names whose leases have ended go by themselves.
+-- never shortens that; or takes it off. It also takes off up to a thousand whose leases have ended.
 -- Uses   clock integer retain
 -- KEYS   [1] the list (sorted set, names by the end of the lease)
 -- ARGV   [1] name  [2] remaining lease; 0 = off the list
@@ -7,12 +7,12 @@
 -- Units  ARGV[2] milliseconds
 -- Effect writes
 local life = tonumber(ARGV[2])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', integer(now))
+local till = math.max(now + life, tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0))
+local ended = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', integer(now), 'LIMIT', 0, 1000)
+redis.call('ZREM', KEYS[1], ARGV[1], unpack(ended)) -- first: a script whose first write adds nothing may go on when memory is full
 if life == 0 then
-  redis.call('ZREM', KEYS[1], ARGV[1])
   return {'ok'}
 end
-local till = math.max(now + life, tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0))
 redis.call('ZADD', KEYS[1], integer(till), ARGV[1])
-keep_for(KEYS[1], ARGV[2])
+keep_for(KEYS[1], integer(till - now))
 return {'ok'}

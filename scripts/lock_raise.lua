@@ -18,6 +18,6 @@ local fence = last.number
 if tonumber(fence) < tonumber(ARGV[2]) then
   fence = ARGV[2]
 end
+redis.call('PEXPIRE', lock, ARGV[3]) -- first: a script whose first write adds nothing may go on when memory is full
 write_fence(fences, fence, token, last.since, '-', remember(tonumber(ARGV[3]), fence))
-redis.call('PEXPIRE', lock, ARGV[3])
 return {'ok', fence}

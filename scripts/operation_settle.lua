@@ -20,6 +20,7 @@ if state ~= 'claimed' then
   if record[3] ~= decision then
     return {'not-in-doubt', state}
   end
+  unlist() -- before what may add something, see lib/under_way
   redis.call('HSET', KEYS[1], 'decision', decision)
   return {'already'}
 end

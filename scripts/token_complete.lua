@@ -15,11 +15,11 @@ end
 if record[2] ~= ARGV[1] or record[1] == 'issued' then
   return {'stale'}
 end
+unlist() -- before what may add something, see lib/under_way
 if record[1] == 'completed' then
   redis.call('HSET', KEYS[1], 'state', 'completed')
   return {'already'}
 end
-unlist()
 record_answer(ARGV[2])
 keep_for(KEYS[1], ARGV[3])
 tell_waiting(record[3], KEYS[1], ARGV[4])

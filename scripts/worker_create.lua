@@ -15,15 +15,17 @@
 local key, index, names, skew = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[7])
 local has = read_pool(key)
 
--- open_for returns how long a window of the pool can still be open by the clock of any server.
+-- open_for returns how long a window of the pool can still be open by the clock of any server. A
+-- quarantine outlasts all of them. Without one the head is whole, and so are its records.
 local function open_for()
   has = examine(key, index, names, tonumber(ARGV[5]), tonumber(ARGV[6]), skew, false)
-  local last = has.quarantine
-  for id = 0, 2 ^ (has.bits == '0' and 20 or has.bits) - 1 do -- 20 is the widest where it is not known
-    local slot = has.records > 0 and read_slot(key, integer(id))
+  local last, found, id = has.quarantine, 0, 0
+  while has.quarantine <= now and found < has.records and id < 2 ^ has.bits do
+    local slot = read_slot(key, integer(id))
     if slot then
-      last = math.max(last, tonumber(slot.till) + skew)
+      found, last = found + 1, math.max(last, tonumber(slot.till) + skew)
     end
+    id = id + 1
   end
   return math.max(last - now, 0)
 end

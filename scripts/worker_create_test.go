@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/expect"
+	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -143,6 +144,31 @@ func TestPoolThatMayHaveLostStateIsNotReplaced(t *testing.T) {
 				between(t, "the wait", number(t, refusal[5]), hour, hour+minute)
 				b.quarantined(lease{}, b.now()+minute)
 			})
+		})
+	}
+}
+
+// A pool may be so wide that a look at each worker id holds up Redis for seconds.
+func TestReplacingAWidePoolReadsNoMoreThanItsRecords(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(b *box){
+		"whole":    func(*box) {},
+		"headless": func(b *box) { b.do("HDEL", poolKeys[0], "pool") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := serve(t, redistest.Start(t))
+			wide := lease{layout: "31/20/12@s", bits: 20, skew: minute}
+			for _, nonce := range []string{"n0", "n1"} {
+				wide.nonce = nonce
+				b.lease(wide)
+			}
+			lose(b)
+			before := b.commands()["hget"]
+			word(t, b.reshape(wide), "exists", 5)
+			if reads := b.commands()["hget"] - before; reads > 20 {
+				t.Errorf("%s: got %d reads of a hash's field for a pool with 2 records, want 20 at most", lastAsked(t), reads)
+			}
 		})
 	}
 }

@@ -22,6 +22,7 @@ if slot.state == 'h' then
   redis.call('ZREM', KEYS[2], ARGV[1]) -- a script whose first write adds nothing may go on when memory is full
   write_slot(KEYS[1], KEYS[2], ARGV[1], slot)
 else
+  redis.call('PERSIST', KEYS[1]) -- it has no end; first, as above
   write_record(KEYS[1], ARGV[1], slot)
 end
 return {'ok', slot.till, integer(now)}

@@ -19,6 +19,7 @@
 local key, index, names, id, nonce, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 
 local skew, confirmed, fence = tonumber(ARGV[5]), tonumber(ARGV[7]) or 0, tonumber(ARGV[8]) or 0
+redis.call('PERSIST', key) -- it has no end; a script whose first write adds nothing may go on when memory is full
 local pool = examine(key, index, names, tonumber(ARGV[4]), tonumber(ARGV[14]), skew, ARGV[6] == 'trust')
 if not pool or pool.ttl == 0 then
   return {'lost'}

@@ -204,7 +204,7 @@ var misuses = []misuse{
 	{"lock_get: waiters", scripts.LockGet, lockKeys[:5], 3, inTurn("", "", 10), ""},
 	{"lock_get: holders", scripts.LockGet, lockKeys[:5], 4, inTurn("s", "", 10), ""},
 	{"lock_note", scripts.LockNote, listKey, 0, args("name", hour), ""},
-	{"lock_names", scripts.LockNames, listKey, 0, args(), ""},
+	{"lock_names", scripts.LockNames, listKey, 0, args("0", "", 10), ""},
 	{"worker_create: pool", scripts.WorkerCreate, poolKeys, 0, args("41/10/12", "0", "0", 2, hour, 0, ""), ""},
 	{"worker_create: index of a lost pool", scripts.WorkerCreate, poolKeys, 1, func(b *box) []any {
 		b.lease(lease{nonce: "n1"})

@@ -16,10 +16,13 @@ import (
 // So a lone caller pays nothing, and many callers pay for few round trips. What each call decides
 // does not change: Redis runs the scripts of a pipeline one by one.
 const (
-	maxFlights = 8    // pipelines under way to one server
-	maxBatch   = 256  // calls in one of them
-	maxRiders  = 1024 // riders in one of them
-	crowd      = 32   // calls that do not wait for a flight to land
+	maxFlights = 8   // pipelines under way to one server
+	maxBatch   = 256 // calls in one of them
+	// bytes of the calls in one of them, with what their replies are known to take: what one call
+	// waits for at most because of others
+	maxBytes  = 256 << 10
+	maxRiders = 1024 // riders in one of them
+	crowd     = 32   // calls that do not wait for a flight to land
 	// how long calls wait for a flight to land before they go out beside it.
 	flightGap = 250 * time.Microsecond
 	// the same for riders, where the way is short: their next flight is the larger for it.

@@ -74,6 +74,41 @@ func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 	})
 }
 
+// What a call waits for because of others has a bound in bytes: calls that are just not large do
+// not go all together.
+func TestPipelineHasABudgetOfBytes(t *testing.T) {
+	store := &Store{combiners: newCombiners(), timeout: time.Second}
+	shared := store.combiners.to(destination{nil, 0}, store)
+	shared.flights = maxFlights // so that no other takes calls
+	const calls = 150
+	for i := range calls {
+		text := strings.Repeat("x", largeCall-1000)
+		if i%3 == 0 {
+			text = "small"
+		}
+		trip := store.trip(scripts.TokenGet, []string{"k"}, []any{text}, nil)
+		shared.waiting = append(shared.waiting, trip.call.boarding(trip.words))
+	}
+	f := &flight{combiner: shared}
+	gone, most := 0, 0
+	for f.board() {
+		bytes := 0
+		for _, j := range f.jobs {
+			bytes += j.call.size
+		}
+		if bytes > 256<<10 {
+			t.Errorf("a pipeline of %d calls: got %d bytes, want 256 KiB at most", len(f.jobs), bytes)
+		}
+		gone, most = gone+len(f.jobs), max(most, bytes)
+	}
+	if shared.gap != nil {
+		shared.gap.Stop()
+	}
+	if gone != calls || most < 128<<10 {
+		t.Errorf("got %d calls in pipelines of up to %d bytes, want %d in pipelines that are filled", gone, most, calls)
+	}
+}
+
 // go-redis closes the client of a node that has left a cluster. Nothing of it stays here.
 func TestClientsOfNodesThatLeftAreForgotten(t *testing.T) {
 	options := redisconn.ClusterOptions(redisconn.Target{Hosts: []string{"127.0.0.1:1"}}, time.Second)

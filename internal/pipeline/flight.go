@@ -71,8 +71,8 @@ func (f *flight) board() bool {
 		return false
 	}
 	f.jobs, c.waiting = c.waiting, nil
-	if len(f.jobs) > maxBatch {
-		f.jobs, c.waiting = f.jobs[:maxBatch:maxBatch], f.jobs[maxBatch:]
+	if n := fit(f.jobs); n < len(f.jobs) {
+		f.jobs, c.waiting = f.jobs[:n:n], f.jobs[n:]
 	}
 	n := min(len(c.riders), maxRiders)
 	f.riders = append(f.riders[:0], c.riders[:n]...)
@@ -81,6 +81,18 @@ func (f *flight) board() bool {
 		c.armLocked()
 	}
 	return true
+}
+
+// fit returns how many of the jobs go in one pipeline.
+func fit(jobs []*job) int {
+	bytes := 0
+	for i, j := range jobs {
+		bytes += j.call.size
+		if i == maxBatch || i > 0 && bytes > maxBytes {
+			return i
+		}
+	}
+	return len(jobs)
 }
 
 // send runs a batch in one pipeline, with one WAIT after it if its calls ask for acknowledgement,

@@ -77,7 +77,7 @@ func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 // What a call waits for because of others has a bound in bytes: calls that are just not large do
 // not go all together.
 func TestPipelineHasABudgetOfBytes(t *testing.T) {
-	store := &Store{combiners: newCombiners(), timeout: time.Second}
+	store := &Engine{combiners: newCombiners(), timeout: time.Second}
 	shared := store.combiners.to(destination{nil, 0}, store)
 	shared.flights = maxFlights // so that no other takes calls
 	const calls = 150

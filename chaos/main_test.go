@@ -15,7 +15,7 @@ import (
 var (
 	clients = flag.Int("clients", 20, "operations under way at once in a round; half of them are asked for twice")
 	ack     = flag.Int("ack", 1, "replicas that must confirm a write, of two; with 0 the promises do not hold, and the tests are to fail")
-	// with one that is shorter than handlers take, the test of rolling restarts is to fail
+	// with one that is shorter than handlers take, the test of rolling restarts is to fail.
 	stopTimeout = flag.Duration("stop-timeout", 0, "of the programs in rolling restarts; 0 = their default")
 
 	goOn = flag.Bool("go-on", false, "go on after a violation, to count them")

@@ -132,11 +132,11 @@ func (r *rolling) chargesAreNoted() {
 	}
 	defer response.Body.Close()
 	var ledger struct {
-		Total    int
+		Total    int `json:"total"`
 		Payments []struct {
-			To    string
-			Fence int64
-		}
+			To    string `json:"to"`
+			Fence int64  `json:"fence"`
+		} `json:"payments"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&ledger); err != nil || ledger.Total != len(ledger.Payments) {
 		r.t.Fatalf("GET /payments: got %d of %d charges and error %v, want all", len(ledger.Payments), ledger.Total, err)

@@ -20,11 +20,11 @@ import (
 
 const (
 	longestHandler = 20 * time.Second
-	// how many operations of each kind are under way at a time
+	// how many operations of each kind are under way at a time.
 	askers = 30
-	// how long clients ask before the first instance is stopped
+	// how long clients ask before the first instance is stopped.
 	steady = 3 * time.Second
-	// how long one operation may take, which tells a hang: it waits for a lease of 30 s at most
+	// how long one operation may take, which tells a hang: it waits for a lease of 30 s at most.
 	operationLimit = 90 * time.Second
 )
 

@@ -19,7 +19,7 @@ const (
 	maxFlights = 8   // pipelines under way to one server
 	maxBatch   = 256 // calls in one of them
 	// bytes of the calls in one of them, with what their replies are known to take: what one call
-	// waits for at most because of others
+	// waits for at most because of others.
 	maxBytes  = 256 << 10
 	maxRiders = 1024 // riders in one of them
 	crowd     = 32   // calls that do not wait for a flight to land

@@ -124,8 +124,8 @@ type Problem struct {
 }
 
 // NewProblem returns a problem of a known code; without a detail of its own it has the help that
-// all problems of its kind have, and with a wait where the state that it tells of passes. An unknown
-// code is a programmer's mistake and gives an internal error.
+// all problems of its kind have, and with a wait where the state that it tells of passes. An
+// unknown code is a programmer's mistake and gives an internal error.
 func NewProblem(code Code, detail string) Problem {
 	kind, ok := catalogue[code]
 	if !ok {

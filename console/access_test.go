@@ -15,7 +15,7 @@ import (
 func TestPageAsksForAKeyAndKeepsItInItsMemory(t *testing.T) {
 	p := book(t)
 	s := serve(t, server.Config{Access: p.Book})
-	s.send(200, "POST", "/incr/orders", "", p.of("use"))
+	s.send(200, "POST", "/incr/orders", "", p.use())
 	b := open(t, s.page("counters"))
 	b.shows("dialog", "An API key, please")
 	b.types("dialog input", "cck_nobody_"+strings.Repeat("x", 43)+"\r")
@@ -93,9 +93,9 @@ func TestRolesAndNamesDecideWhatThePageShows(t *testing.T) {
 	p := book(t)
 	s := serve(t, server.Config{Access: p.Book})
 	for _, key := range []string{"orders", "orders-2", "bills"} {
-		s.send(200, "POST", "/incr/"+key, "", p.of("use"))
+		s.send(200, "POST", "/incr/"+key, "", p.use())
 	}
-	s.send(201, "POST", "/lock/nightly", `{"owner":"worker-7","ttl_ms":600000}`, p.of("use"))
+	s.send(201, "POST", "/lock/nightly", `{"owner":"worker-7","ttl_ms":600000}`, p.use())
 	for _, who := range []struct {
 		name, names  string
 		counters     int

@@ -28,7 +28,7 @@ func TestOperatorSettlesTenInDoubtByTheOperationsPage(t *testing.T) {
 	tokens := map[string]string{}
 	for n := range 10 {
 		request := fmt.Sprint("charge-", n)
-		tokens[request] = s.inDoubt(request, p.of("use"))
+		tokens[request] = s.inDoubt(request, p.use())
 	}
 	b.until("all are listed", "document.querySelectorAll('tbody tr').length === 10")
 	// what the service's own records say
@@ -57,7 +57,7 @@ func TestOperatorSettlesTenInDoubtByTheOperationsPage(t *testing.T) {
 	for n := range 10 {
 		request := fmt.Sprint("charge-", n)
 		claim := func(status int) map[string]any {
-			return s.send(status, "POST", "/token/"+tokens[request]+"/claim", `{"fingerprint":"f"}`, p.of("use"))
+			return s.send(status, "POST", "/token/"+tokens[request]+"/claim", `{"fingerprint":"f"}`, p.use())
 		}
 		switch found(n) {
 		case "It happened":

@@ -49,8 +49,8 @@ func (p people) write(t *testing.T, lines string) {
 	}
 }
 
-// of is the header with somebody's key.
-func (p people) of(name string) string { return "Authorization: Bearer " + p.keys[name] }
+// use is the header with the key of role use.
+func (p people) use() string { return "Authorization: Bearer " + p.keys["use"] }
 
 // newRequest makes a request that is sent when it is called, whatever the answer is.
 func newRequest(s *service, method, path, body string) (func() error, error) {

@@ -4,7 +4,8 @@ package cli
 
 import "testing"
 
-func init() { withRaces = true } // before any test runs
+// withRaces reports whether processes of their own run with the race detector: see built.
+const withRaces = true
 
 // Races in a process of its own make it end with another code, and write to standard error.
 func TestProcessesOfTheirOwnHaveNoRaces(t *testing.T) {

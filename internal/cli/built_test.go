@@ -10,9 +10,6 @@ import (
 	"testing"
 )
 
-// withRaces has processes of their own run with the race detector: see built.
-var withRaces bool
-
 // built is the path of the program for tests that start it as a process of its own: as users build
 // it. The test binary can be the program as well (asProgram) and finds races, but it takes four
 // times the processor time to start. So it is what tests start under make check.
@@ -34,8 +31,7 @@ var build = sync.OnceValues(func() (path string, err error) {
 	for range 2 {
 		out, err := exec.Command("go", "run", "-exec", "echo", "../../cmd/coatcheck").Output()
 		if err != nil {
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
+			if exit, is := errors.AsType[*exec.ExitError](err); is {
 				err = fmt.Errorf("%w\n%s", err, exit.Stderr)
 			}
 			return "", fmt.Errorf("building the program: %w", err)

@@ -57,7 +57,6 @@ var neededCommands = []needed{
 	{"ZRANK", "K", "m"},
 	{"ZREM", "K", "m"},
 	{"ZREMRANGEBYRANK", "K", "0", "0"},
-	{"ZREMRANGEBYSCORE", "K", "0", "1"},
 	{"ZSCORE", "K", "m"},
 }
 

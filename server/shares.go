@@ -15,7 +15,7 @@ const DefaultLockWaits = 2000
 
 // maxStreams is how many requests a connection of HTTP/2 may have under way. net/http's own bound
 // is 250.
-const maxStreams = 100
+const maxStreams = 32
 
 // owner is the principal of a request: whose place a pool, a tag or a wait takes.
 func owner(ctx context.Context) string { return access.From(ctx).Principal }

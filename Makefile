@@ -49,8 +49,9 @@ vuln: ## Look for known vulnerabilities in what the code calls (asks vuln.go.dev
 deploy-check: ## Have Compose's loader, Helm's engine and Kubernetes' types read what is under deploy
 	cd deploy/check && $(GO) vet ./... && $(GO) test -count=1 ./...
 
-# The runner of tests says how far it is, refuses skips, and tells at the end which packages took most of the processors. Test binaries stay in bin/tests, so that
-# the next run links only what changed. It is a module of its own, as bench is.
+# The runner of tests says how far it is, refuses skips, and tells at the end which packages took
+# most of the processors. Test binaries stay in bin/tests, so that the next run links only what
+# changed. It is a module of its own, as bench is.
 $(TESTRUN): $(wildcard tools/testrun/*.go tools/testrun/go.*)
 	cd tools/testrun && $(GO) build -o ../../$@ .
 
@@ -80,8 +81,9 @@ lint: ## Run the linter; .golangci.yml says what it looks for, and why
 fmt: ## Format the Go code and order its imports
 	$(LINT) fmt ./...
 
-# Each package with a FuzzXxx is built once, with the coverage of our own code alone, and its fuzz tests run from that program: go test would link it again for each of
-# them, and compile everything that it imports for a coverage that nobody asks for. The programs stay in bin, and only what changed is linked anew.
+# Each package with a FuzzXxx is built once, with the coverage of our own code alone, and its fuzz
+# tests run from that program: go test would link it again for each of them, and compile all that it
+# imports for coverage. The programs stay in bin, and only what changed is linked anew.
 fuzz: ## Fuzz every FuzzXxx of every package for FUZZTIME (20s)
 	@module=$$($(GO) list -m); \
 	cache=$$($(GO) env GOCACHE)/fuzz; \

@@ -26,7 +26,7 @@ const (
 	redislockFast = "redislock, every ms"
 	redsyncWay    = "redsync"
 	rueidislockIt = "rueidislock"
-	coatcheckGate = "coatcheck, behind a gate"
+	coatcheckGate = "coatcheck, with a gate"
 )
 
 // leaseTime is the TTL where a caller names it: of coatcheck's and redislock's.

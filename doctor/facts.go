@@ -71,7 +71,7 @@ type InspectedReplica struct {
 	Behind int64
 }
 
-// Reach is what became of one small write, and of a WAIT behind it.
+// Reach is what became of one small write, and of a WAIT after it.
 type Reach struct {
 	Asked int // for so many replicas
 	Got   int

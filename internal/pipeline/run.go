@@ -146,7 +146,7 @@ type call struct {
 	inLife     bool          // its caller wants to know the life in which it ran
 	untold     bool          // the server did not say its incarnation
 	mark       Mark          // of an INCRBY
-	unmarked   bool          // the mark was not there behind an INCRBY
+	unmarked   bool          // the mark was not there after an INCRBY
 	job        *job          // on which it goes with others
 	of         *increment    // whose call it is; nil for a script
 	abandoned  bool          // its caller has gone while others had it in their hands
@@ -271,7 +271,7 @@ func replyOf(answer any) ([]string, error) {
 	return reply, nil
 }
 
-// alone writes the command, with ASKING before it and WAIT behind it where they belong, on one
+// alone writes the command, with ASKING before it and WAIT after it where they belong, on one
 // connection.
 func (c *call) alone(ctx context.Context, node *redis.Client, words []any) ([]string, error) {
 	c.together = 1

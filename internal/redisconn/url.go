@@ -79,7 +79,7 @@ func Parse(text string) (Target, error) {
 	case !found || !schemeForm.MatchString(scheme):
 		return Target{}, fmt.Errorf("redis URL: no scheme; use %s", forms)
 	case strayAt(rest) && !strings.HasPrefix(text, "unix:///"): // a socket's name may have one
-		return Target{}, errors.New("redis URL: an @ behind the hosts: in a user, password or parameter / ? # @ are written as %2F %3F %23 %40")
+		return Target{}, errors.New("redis URL: an @ after the hosts: in a user, password or parameter / ? # @ are written as %2F %3F %23 %40")
 	}
 	switch scheme {
 	case "redis", "rediss", "unix":
@@ -195,7 +195,7 @@ func parseSet(mode string, rest, port string) (Target, error) {
 	found := Target{Mode: mode}
 	authority, ok := strings.CutPrefix(rest, "//")
 	if !ok {
-		return Target{}, fmt.Errorf("redis URL: // belongs behind the scheme; use %s", forms)
+		return Target{}, fmt.Errorf("redis URL: // belongs after the scheme; use %s", forms)
 	}
 	authority, query, _ := strings.Cut(authority, "?")
 	authority, path, _ := strings.Cut(authority, "/")

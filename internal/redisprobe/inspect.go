@@ -38,8 +38,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// ErrNotInspected is the refusal to inspect a store that has no Redis behind it.
-var ErrNotInspected = redisstore.Refusal("the embedded store has no Redis behind it to look at")
+// ErrNotInspected is the refusal to inspect a store that has no Redis.
+var ErrNotInspected = redisstore.Refusal("the embedded store has no Redis to look at")
 
 // Inspect asks every server of the Redis that the configuration names: the one, or the master of a
 // Sentinel set with its replicas and the sentinels, or all nodes of a cluster. Config.Ack says for

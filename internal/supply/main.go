@@ -4,7 +4,7 @@
 //	go run ./internal/supply texts > FILE        prints the texts of those licences, which go along with a binary
 //	go run ./internal/supply sbom BINARY > FILE  prints a bill of materials of a binary, as CycloneDX 1.6 in JSON
 //	go run ./internal/supply reproduce           builds twice, in two folders and without a cache, and compares the bytes
-//	go run ./internal/supply release FOLDER      builds for every system: archives, bills of materials, sums
+//	go run ./internal/supply release FOLDER      builds archives for every system, with bills and sums
 //
 // It is run in the root of the repository. The Makefile has a target for each.
 package main

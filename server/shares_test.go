@@ -178,7 +178,7 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 			got = binary.BigEndian.Uint32(settings[2:])
 		}
 	}
-	expect.Equal(t, "streams that a connection may have at once", got, uint32(100))
+	expect.Equal(t, "streams that a connection may have at once", got, uint32(32))
 	_ = conn.Close()
 	stop()
 	expect.Error(t, "Serve", <-ended, nil)

@@ -39,6 +39,7 @@ type figures struct {
 	mu       sync.Mutex
 	Restarts []figure `json:"restarts,omitempty"`
 	Outages  []outage `json:"outages,omitempty"`
+	Crowds   []crowd  `json:"dead_waiters,omitempty"`
 }
 
 func (f *figures) add(t *testing.T, row figure) {
@@ -94,6 +95,9 @@ func (f *figures) save(file string) error {
 	}
 	if len(f.Outages) > 0 {
 		kept.Outages = f.Outages
+	}
+	if len(f.Crowds) > 0 {
+		kept.Crowds = f.Crowds
 	}
 	text, err := json.MarshalIndent(&kept, "", "\t")
 	if err != nil {

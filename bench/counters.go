@@ -27,6 +27,7 @@ var counterParts = []struct {
 	{"near", (*counterMatch).near},
 	{"far", (*counterMatch).far},
 	{"ack", (*counterMatch).acknowledged},
+	{"plain", (*counterMatch).plain},
 }
 
 // countersCommand compares ways to add to counters: over loopback, over a long way, and with
@@ -39,7 +40,7 @@ func countersCommand(ctx context.Context, args []string, _ io.Reader, stdout io.
 	flags.StringVar(&m.plan.list, "callers", "1,64,256,1024", "numbers of concurrent callers")
 	keys := flags.String("keys", "1,1000", "numbers of keys that the calls go to")
 	m.plan.out.flags(flags)
-	parts := flags.String("parts", "", "which parts to measure, with commas between them: near, far, ack; all if empty")
+	parts := flags.String("parts", "", "which parts to measure, with commas between them: near, far, ack, plain; all if empty")
 	if err := m.plan.parse(flags, args); err != nil {
 		return err
 	}
@@ -96,6 +97,16 @@ func (m *counterMatch) near(ctx context.Context) error {
 	defer redis.end()
 	place := counterPlace{name: "loopback", redis: redis, addr: redis.addr, ways: []string{goRedisIncr, goRedisAutoIncr, rueidisIncr, coatcheck}}
 	return m.everywhere(ctx, place)
+}
+
+// plain measures beside INCRBYs that are not merged by key, nor wait by key.
+func (m *counterMatch) plain(ctx context.Context) error {
+	redis, err := startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	defer redis.end()
+	return m.everywhere(ctx, counterPlace{name: "call by call", redis: redis, addr: redis.addr, ways: []string{goRedisIncr, goRedisAutoIncr, plainIncr, coatcheck}})
 }
 
 // roundTrip is how long the way to a Redis and back takes in the part named far.

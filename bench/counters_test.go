@@ -16,9 +16,10 @@ func TestCountersComparesEveryWay(t *testing.T) {
 	result := command(t, "counters", "-rounds", "1", "-seconds", "0.1", "-callers", "1,5", "-keys", "1,70")
 	rates := result.cells(t, "calls/s", 0, 1, 2, 3)
 	for where, ways := range map[string][]string{
-		"loopback":    {goRedisIncr, goRedisAutoIncr, rueidisIncr, coatcheck},
-		"2.4 ms away": {goRedisIncr, goRedisAutoIncr, goRedisDuplexIncr, rueidisIncr, coatcheck},
-		"ack=1":       {goRedisIncr, coatcheck},
+		"loopback":     {goRedisIncr, goRedisAutoIncr, rueidisIncr, coatcheck},
+		"2.4 ms away":  {goRedisIncr, goRedisAutoIncr, goRedisDuplexIncr, rueidisIncr, coatcheck},
+		"ack=1":        {goRedisIncr, coatcheck},
+		"call by call": {goRedisIncr, goRedisAutoIncr, plainIncr, coatcheck},
 	} {
 		for _, way := range ways {
 			for _, load := range []string{" 1.00 1.00 ", " 1.00 5.00 ", " 70.0 1.00 ", " 70.0 5.00 "} {

@@ -140,7 +140,7 @@ func openPlain(ctx context.Context, place counterPlace) (counting, error) {
 	if err := errors.Join(err, lifeErr, counters.Close()); err != nil || len(words) < 2 {
 		return counting{}, errors.Join(err, store.Close())
 	}
-	mark := pipeline.Mark{Key: marker, Word: words[1]}
+	mark := pipeline.Marker{Key: marker, Word: words[1]}
 	key := func(name string) string { return store.Key("plain", name) }
 	return counting{
 		incr:  func(ctx context.Context, name string) (int64, error) { return engine.IncrBy(ctx, key(name), 1, life, mark) },

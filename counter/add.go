@@ -26,23 +26,23 @@ type waiter struct {
 	by   int64
 	next *waiter
 
-	got    Range
-	err    error
-	landed chan struct{} // has room for the one message of the end
+	got  Range
+	err  error
+	done chan struct{} // has room for the one message of the end
 }
 
 // add sends a call by itself where nothing is under way, else with waiting calls of its key, or of
 // other keys.
 func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, error) {
 	e.mu.Lock()
-	if !e.busy && e.open.Current() && e.line.Join(e) {
+	if !e.busy && e.open.Current() && e.queue.SubmitIfBusy(e) {
 		e.busy = true
-		c.flights.Add(1)
+		c.batches.Add(1)
 	} else if !e.busy {
 		e.busy = true
 		e.mu.Unlock()
-		got, err := c.fly(ctx, e, flying{request.By, request.TTL, attempts, 0})
-		e.land()
+		got, err := c.send(ctx, e, addition{request.By, request.TTL, attempts, 0})
+		e.ended()
 		return got, err
 	}
 	w := e.joinLocked(request)
@@ -54,7 +54,7 @@ func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, e
 func (e *entry) joinLocked(request Request) *waiter {
 	w, _ := e.counters.waiters.Get().(*waiter)
 	if w == nil {
-		w = &waiter{landed: make(chan struct{}, 1)}
+		w = &waiter{done: make(chan struct{}, 1)}
 	}
 	w.by, w.next = request.By, nil
 	b := &e.pending
@@ -70,10 +70,10 @@ func (e *entry) joinLocked(request Request) *waiter {
 // wait returns the result of a call. A caller that gives up leaves its values as a gap.
 func (c *Counters) wait(ctx context.Context, w *waiter) (Range, error) {
 	if gone := ctx.Done(); gone == nil { // which is the quicker way to wait
-		<-w.landed
+		<-w.done
 	} else {
 		select {
-		case <-w.landed:
+		case <-w.done:
 		case <-gone:
 			return Range{}, fmt.Errorf("counter: %w: given up while others' calls were under way: %w", redisstore.ErrUnknownOutcome, ctx.Err())
 		}
@@ -92,54 +92,54 @@ func (b batch) distribute(first int64, err error) {
 			w.got = Range{first, first + w.by - 1}
 		}
 		first += w.by
-		w.landed <- struct{}{}
+		w.done <- struct{}{}
 		w = next
 	}
 }
 
-// land ends an INCRBY.
-func (e *entry) land() {
+// ended ends an INCRBY.
+func (e *entry) ended() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.landLocked()
+	e.endedLocked()
 }
 
-// landLocked ends an INCRBY; those that came meanwhile go out with the next batch to the server, or
-// on a goroutine of their own where the counter has to be opened.
-func (e *entry) landLocked() {
+// endedLocked ends an INCRBY; those that came meanwhile go out with the next batch to the server,
+// or on a goroutine of their own where the counter has to be opened.
+func (e *entry) endedLocked() {
 	e.busy = e.pending.first != nil
 	if !e.busy {
 		return
 	}
-	e.counters.flights.Add(1)
-	if !e.open.Current() || !e.line.Ride(e) {
+	e.counters.batches.Add(1)
+	if !e.open.Current() || !e.queue.Submit(e) {
 		go e.goAlone()
 	}
 }
 
-// Board takes the waiting calls into the batch that calls it.
-func (e *entry) Board() (pipeline.Addition, bool) {
+// Take takes the waiting calls into the batch that calls it.
+func (e *entry) Take() (pipeline.Addition, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.readyLocked(e.pending.ttl) {
 		go e.goAlone()
 		return pipeline.Addition{}, false
 	}
-	e.aboard, e.pending, e.under = e.pending, batch{}, e.stateLocked()
-	return pipeline.Addition{Key: e.redisKey, By: e.aboard.sum, Life: e.open, Mark: pipeline.Mark{Key: e.marker, Word: e.era}}, true
+	e.sending, e.pending, e.under = e.pending, batch{}, e.stateLocked()
+	return pipeline.Addition{Key: e.redisKey, By: e.sending.sum, Generation: e.open, Marker: pipeline.Marker{Key: e.marker, Word: e.era}}, true
 }
 
-// Land gives the calls of a batch their results. What takes longer has a goroutine of its own.
-func (e *entry) Land(sum int64, err error) {
+// Done gives the calls of a batch their results. What takes longer has a goroutine of its own.
+func (e *entry) Done(sum int64, err error) {
 	e.mu.Lock()
-	b, under := e.aboard, e.under
-	e.aboard = batch{}
+	b, under := e.sending, e.under
+	e.sending = batch{}
 	fits, first := err == nil && under.before(sum, b.sum), false
 	if fits {
 		first = e.sawLocked(sum)
 	}
 	if fits && !first {
-		e.landLocked()
+		e.endedLocked()
 	}
 	e.mu.Unlock()
 	switch {
@@ -147,8 +147,8 @@ func (e *entry) Land(sum int64, err error) {
 		go e.noted(b, sum)
 	case fits:
 		b.distribute(sum-b.sum+1, nil)
-		e.counters.flights.Done()
-	case err == nil, errors.Is(err, pipeline.ErrOtherLife):
+		e.counters.batches.Done()
+	case err == nil, errors.Is(err, pipeline.ErrOtherGeneration):
 		e.doubt()
 		go e.alone(b, attempts-1, sum)
 	default:
@@ -174,55 +174,55 @@ func (e *entry) goAlone() {
 // alone sends a batch by itself, after the counter was opened. stray is the sum that it has come to
 // already and that was too small, 0 for none.
 func (e *entry) alone(b batch, attempts int, stray int64) {
-	got, err := e.counters.fly(context.Background(), e, flying{b.sum, b.ttl, attempts, stray})
+	got, err := e.counters.send(context.Background(), e, addition{b.sum, b.ttl, attempts, stray})
 	e.end(b, got, err)
 }
 
 // end ends an INCRBY that was not a caller's own. Of a batch that would overflow some calls need
 // not: they go out one by one.
 func (e *entry) end(b batch, got Range, err error) {
-	defer e.counters.flights.Done()
+	defer e.counters.batches.Done()
 	if !errors.Is(err, ErrOverflow) || b.first == b.last {
-		e.land()
+		e.ended()
 		b.distribute(got.First, err)
 		return
 	}
 	for w := b.first; w != nil; {
 		one := batch{first: w, last: w, sum: w.by, ttl: b.ttl}
 		w, one.first.next = w.next, nil
-		got, err := e.counters.fly(context.Background(), e, flying{one.sum, one.ttl, attempts, 0})
+		got, err := e.counters.send(context.Background(), e, addition{one.sum, one.ttl, attempts, 0})
 		one.distribute(got.First, err)
 	}
-	e.land()
+	e.ended()
 }
 
-// flying is what an INCRBY is to add.
-type flying struct {
+// addition is what an INCRBY is to add.
+type addition struct {
 	by       int64
 	ttl      time.Duration
 	attempts int
 	stray    int64 // the sum that an addition before came to, and that was too small; 0 = none
 }
 
-// fly adds to the counter, once it was opened. Only one at a time does for an entry. A sum that is
+// send adds to the counter, once it was opened. Only one at a time does for an entry. A sum that is
 // not above what this process has seen is forgotten, unless it turns out that it was the first of a
 // counter that has begun again on purpose.
-func (c *Counters) fly(ctx context.Context, e *entry, f flying) (Range, error) {
-	for range f.attempts {
-		now, err := c.ready(ctx, e, f.ttl)
+func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, error) {
+	for range add.attempts {
+		now, err := c.ready(ctx, e, add.ttl)
 		if err != nil {
 			return Range{}, err
 		}
-		sum := f.stray
-		if sum == 0 || !now.anew || now.floor != sum || sum != f.by {
-			sum, err = c.engine.IncrBy(ctx, e.redisKey, f.by, now.life, pipeline.Mark{Key: e.marker, Word: now.era})
-			if err == nil && !now.before(sum, f.by) {
-				f.stray = sum
+		sum := add.stray
+		if sum == 0 || !now.anew || now.floor != sum || sum != add.by {
+			sum, err = c.engine.IncrBy(ctx, e.redisKey, add.by, now.generation, pipeline.Marker{Key: e.marker, Word: now.era})
+			if err == nil && !now.before(sum, add.by) {
+				add.stray = sum
 				e.doubt()
 				continue
 			}
 		}
-		if errors.Is(err, pipeline.ErrOtherLife) {
+		if errors.Is(err, pipeline.ErrOtherGeneration) {
 			e.doubt()
 			continue
 		}
@@ -232,7 +232,7 @@ func (c *Counters) fly(ctx context.Context, e *entry, f flying) (Range, error) {
 		if e.saw(sum) {
 			c.note(ctx, e.key)
 		}
-		return Range{sum - f.by + 1, sum}, nil
+		return Range{sum - add.by + 1, sum}, nil
 	}
 	return Range{}, fmt.Errorf("%w: counter: not found in order in several attempts; ask again", redisstore.ErrUnavailable)
 }

@@ -36,7 +36,7 @@ type Counters struct {
 	moved atomic.Int64
 	eras  sync.Map // the era that this process knows of a slot, by its marker
 
-	flights sync.WaitGroup
+	batches sync.WaitGroup
 	// of *waiter; of one Counters, since a channel must not go from one bubble of testing/synctest
 	// to another
 	waiters sync.Pool
@@ -55,7 +55,7 @@ func New(store *redisstore.Store, config Config) *Counters {
 // Close waits for what is under way. Counters are not used after it.
 func (c *Counters) Close() error {
 	c.watch.stop()
-	c.flights.Wait()
+	c.batches.Wait()
 	return nil
 }
 

@@ -7,8 +7,8 @@
 //   - No value of a key is handed out twice, and a call that begins after another has returned gets
 //     larger values. A call that fails as refused has added nothing that a caller gets; there may
 //     be a gap only after a failure, a call that was given up, or [Counters.Set].
-//   - Concurrent calls of a process for one key become one INCRBY, of which at most one is in
-//     flight; a lone caller sends its own. Each call takes effect between its start and its return.
+//   - Concurrent calls of a process for one key become one INCRBY, of which at most one is under
+//     way; a lone caller sends its own. Each call takes effect between its start and its return.
 //   - A call with a request id can be repeated: the same id gets the same value for as long as its
 //     record is kept, and adds once.
 //   - A value that is not a signed 64-bit integer, or that would overflow, is refused and stays

@@ -23,9 +23,9 @@ type entry struct {
 	marker   string
 
 	mu      sync.Mutex
-	busy    bool  // an INCRBY is in flight, or waits for its flight
+	busy    bool  // an INCRBY is under way, or waits for its pipeline
 	pending batch // the waiting calls: for it to end, or to be sent with it
-	aboard  batch // the calls in a batch that other keys share
+	sending batch // the calls in a batch that other keys share
 	under   state // what was known when they were sent
 
 	seen    bool  // floor is set
@@ -35,11 +35,11 @@ type entry struct {
 	ends    int64         // when the counter expires by Redis's clock, in milliseconds; 0 = never
 	endsBy  time.Duration // no later than that, by this process's clock
 	ttl     time.Duration // that was asked for when it was opened
-	open    pipeline.Life
-	line    pipeline.Line // to the server of that incarnation
-	used    time.Duration // when it was last used, by this process's clock
-	listed  bool          // it was put on the list of names since it was opened
-	dropped bool          // it is in the table no more
+	open    pipeline.Generation
+	queue   pipeline.Queue // to the server of that incarnation
+	used    time.Duration  // when it was last used, by this process's clock
+	listed  bool           // it was put on the list of names since it was opened
+	dropped bool           // it is in the table no more
 }
 
 // start is the origin of this package's clock, which runs monotonically.

@@ -72,7 +72,7 @@ func TestOneINCRBYOfAKeyIsUnderWay(t *testing.T) {
 	<-g.arrived
 	g.open <- redistest.Pass
 	g.open <- redistest.Pass
-	flights := 0
+	sent := 0
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
 	// the other key's name may be noted on the way of an INCRBY that is held back: that call ends
@@ -80,7 +80,7 @@ func TestOneINCRBYOfAKeyIsUnderWay(t *testing.T) {
 	for over := false; !over; {
 		select {
 		case n := <-g.arrived:
-			if flights++; n != 1 {
+			if sent++; n != 1 {
 				t.Errorf("%d INCRBYs of one key at once", n)
 			}
 			if len(g.arrived) > 0 {
@@ -94,8 +94,8 @@ func TestOneINCRBYOfAKeyIsUnderWay(t *testing.T) {
 	if err := <-other; err != nil {
 		t.Error(err)
 	}
-	if largest := got.once(t); largest != 52 || flights > 10 {
-		t.Errorf("51 calls came to %d in %d more INCRBYs; %d failed: %v", largest, flights, len(got.failed), errors.Join(got.failed...))
+	if largest := got.once(t); largest != 52 || sent > 10 {
+		t.Errorf("51 calls came to %d in %d more INCRBYs; %d failed: %v", largest, sent, len(got.failed), errors.Join(got.failed...))
 	}
 	c.want(t, "k", 52)
 }

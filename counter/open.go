@@ -14,11 +14,11 @@ import (
 
 // state is what a call needs to know of a counter that is in order.
 type state struct {
-	life  pipeline.Life
-	seen  bool
-	floor int64
-	era   string
-	anew  bool // it has begun again on purpose since this process had used it
+	generation pipeline.Generation
+	seen       bool
+	floor      int64
+	era        string
+	anew       bool // it has begun again on purpose since this process had used it
 }
 
 func (e *entry) stateLocked() state { return state{e.open, e.seen, e.floor, e.era, false} }
@@ -84,10 +84,10 @@ func (c *Counters) open(ctx context.Context, e *entry, ttl time.Duration) (state
 
 // opening is what a counter was opened with.
 type opening struct {
-	life   pipeline.Life
-	marker string
-	ttl    time.Duration
-	asked  time.Duration // when, by this process's clock
+	generation pipeline.Generation
+	marker     string
+	ttl        time.Duration
+	asked      time.Duration // when, by this process's clock
 }
 
 func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply, with opening) (state, error) {
@@ -104,7 +104,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	e.mu.Lock()
 	anew := e.seen && e.life != life
 	e.listed = false
-	e.life, e.era, e.open, e.line, e.ttl, e.used = life, era, with.life, c.engine.Line(with.life), with.ttl, clock()
+	e.life, e.era, e.open, e.queue, e.ttl, e.used = life, era, with.generation, c.engine.Queue(with.generation), with.ttl, clock()
 	e.seen, e.floor = value != "", at
 	e.ends, e.endsBy = 0, 0
 	if left >= 0 {
@@ -118,7 +118,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply redisstore.Reply,
 	if c.store.Mode() != redisstore.Embedded { // whose data is lost only with this process
 		c.watch.start(c)
 	}
-	return state{with.life, value != "", at, era, anew}, nil
+	return state{with.generation, value != "", at, era, anew}, nil
 }
 
 // knows records the era of a slot that was not known. If it differs from the one before, the watch
@@ -152,7 +152,7 @@ func behind(reply redisstore.Reply, floor string) error {
 func (e *entry) doubt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.open = pipeline.Life{}
+	e.open = pipeline.Generation{}
 }
 
 // failed is for an INCRBY that did not add, or may not have.

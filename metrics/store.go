@@ -98,7 +98,7 @@ type Store struct {
 	shortfalls prometheus.Counter
 	changes    *prometheus.CounterVec
 	shared     prometheus.Observer
-	flights    prometheus.Observer
+	durations  prometheus.Observer
 }
 
 // series are those of one op.
@@ -117,7 +117,7 @@ func NewStore(version string) *Store {
 		"Scripts and increments that were sent to Redis, or were to be, by outcome: ok (answered), lost (answered: no longer the caller's), refused (what is stored there does not allow "+
 			"it), unavailable (nothing was done), unknown (it may have been done).", "script", "outcome")
 	took := r.Histogram("coatcheck_redis_call_duration_seconds",
-		"How long a script took, with the wait for a connection, for the flight and for replicas. Increments of different counters in one flight are one observation.", Quick, "script")
+		"How long a script took, with the wait for a connection, for the pipeline and for replicas. Increments of different counters in one pipeline are one observation.", Quick, "script")
 	for _, op := range append(scripts.Names(), observe.OpIncrBy) {
 		one := series{outcomes: map[Outcome]prometheus.Counter{}, took: sync.OnceValue(func() prometheus.Observer { return took.WithLabelValues(op) })}
 		for _, outcome := range outcomes {
@@ -146,9 +146,9 @@ func (s *Store) decided(r *Registry) {
 func label(word string) string { return strings.ReplaceAll(word, "-", "_") }
 
 func (s *Store) flown(r *Registry) {
-	s.shared = r.Histogram("coatcheck_redis_flight_calls",
+	s.shared = r.Histogram("coatcheck_redis_pipeline_calls",
 		"Scripts and increments that shared a round trip. Its sum by its count is how many share one on average.", prometheus.ExponentialBuckets(1, 2, 11)).WithLabelValues()
-	s.flights = r.Histogram("coatcheck_redis_flight_duration_seconds", "How long round trips took, with the wait for a connection and for replicas.", Quick).WithLabelValues()
+	s.durations = r.Histogram("coatcheck_redis_pipeline_duration_seconds", "How long round trips took, with the wait for a connection and for replicas.", Quick).WithLabelValues()
 	s.shortfalls = r.Counter("coatcheck_redis_wait_shortfalls_total",
 		"Writes that fewer replicas confirmed in time than were asked for. Their callers were told that the outcome is unknown.").WithLabelValues()
 	s.changes = r.Counter("coatcheck_redis_incarnation_changes_total",
@@ -198,14 +198,14 @@ func outcomeOf(call observe.Call) Outcome {
 	return Unknown
 }
 
-// FlightEnded implements [observe.Observer].
-func (s *Store) FlightEnded(flight observe.Flight) {
-	s.shared.Observe(float64(flight.Calls))
-	s.flights.Observe(flight.Took.Seconds())
+// BatchEnded implements [observe.Observer].
+func (s *Store) BatchEnded(batch observe.Batch) {
+	s.shared.Observe(float64(batch.Calls))
+	s.durations.Observe(batch.Took.Seconds())
 }
 
-// LifeBegan implements [observe.Observer].
-func (s *Store) LifeBegan() { s.changes.WithLabelValues("connection").Inc() }
+// IncarnationChanged implements [observe.Observer].
+func (s *Store) IncarnationChanged() { s.changes.WithLabelValues("connection").Inc() }
 
 // MarkerChanged notes that the marker of the incarnation was another, or gone.
 func (s *Store) MarkerChanged() { s.changes.WithLabelValues("marker").Inc() }

@@ -59,8 +59,8 @@ func TestCallsAreCountedByWhatBecameOfThem(t *testing.T) {
 	} {
 		s.CallEnded(t.Context(), call)
 	}
-	s.FlightEnded(observe.Flight{Calls: 8, Took: time.Millisecond})
-	s.LifeBegan()
+	s.BatchEnded(observe.Batch{Calls: 8, Took: time.Millisecond})
+	s.IncarnationChanged()
 	text := scraped(s.Registry)
 	for _, want := range []string{
 		`coatcheck_redis_calls_total{outcome="ok",script="token_claim"} 2`, `coatcheck_redis_calls_total{outcome="lost",script="token_complete"} 1`,
@@ -68,7 +68,7 @@ func TestCallsAreCountedByWhatBecameOfThem(t *testing.T) {
 		`coatcheck_redis_calls_total{outcome="unknown",script="token_claim"} 1`, `coatcheck_redis_calls_total{outcome="ok",script="incrby"} 7`,
 		`coatcheck_redis_calls_total{outcome="refused",script="incrby"} 1`, `coatcheck_token_claims_total{outcome="in_doubt"} 1`,
 		`coatcheck_token_claims_total{outcome="failed"} 2`, `coatcheck_token_completions_total{outcome="stale"} 1`, `coatcheck_redis_wait_shortfalls_total 1`,
-		`coatcheck_redis_flight_calls_sum 8`, `coatcheck_redis_flight_calls_count 1`, `coatcheck_redis_incarnation_changes_total{seen_by="connection"} 1`,
+		`coatcheck_redis_pipeline_calls_sum 8`, `coatcheck_redis_pipeline_calls_count 1`, `coatcheck_redis_incarnation_changes_total{seen_by="connection"} 1`,
 		`coatcheck_redis_call_duration_seconds_count{script="incrby"} 2`,
 	} {
 		expect.Contains(t, "a scrape", text, want+"\n")
@@ -96,8 +96,8 @@ func TestAnObservedCallAllocatesNothing(t *testing.T) {
 	s.CallEnded(t.Context(), call) // makes its histogram
 	if n := testing.AllocsPerRun(100, func() {
 		s.CallEnded(t.Context(), call)
-		s.FlightEnded(observe.Flight{Calls: 1, Took: time.Millisecond})
+		s.BatchEnded(observe.Batch{Calls: 1, Took: time.Millisecond})
 	}); n > 0 {
-		t.Errorf("observing a call and a flight: got %v allocations, want 0", n)
+		t.Errorf("observing a call and a batch: got %v allocations, want 0", n)
 	}
 }

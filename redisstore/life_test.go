@@ -15,10 +15,10 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// lifeOf runs a script on a record and tells in which life.
-func lifeOf(t testing.TB, store *redisstore.Store, name string) pipeline.Life {
+// generationOf runs a script on a record and tells in which life.
+func generationOf(t testing.TB, store *redisstore.Store, name string) pipeline.Generation {
 	t.Helper()
-	var life pipeline.Life
+	var life pipeline.Generation
 	expect.Eventually(t, "a script runs", func() bool {
 		var err error
 		_, life, err = pipeline.Of(store).RunFor(t.Context(), peek, []string{store.Key("test", name)})
@@ -27,13 +27,13 @@ func lifeOf(t testing.TB, store *redisstore.Store, name string) pipeline.Life {
 	return life
 }
 
-func incrBy(t testing.TB, store *redisstore.Store, name string, by int64, life pipeline.Life) (int64, error) {
+func incrBy(t testing.TB, store *redisstore.Store, name string, by int64, life pipeline.Generation) (int64, error) {
 	t.Helper()
-	return pipeline.Of(store).IncrBy(t.Context(), store.Key("test", name), by, life, pipeline.Mark{})
+	return pipeline.Of(store).IncrBy(t.Context(), store.Key("test", name), by, life, pipeline.Marker{})
 }
 
 // mustIncr adds and fails the test unless the sum is as wanted.
-func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, life pipeline.Life, want int64) {
+func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, life pipeline.Generation, want int64) {
 	t.Helper()
 	if sum, err := incrBy(t, store, name, by, life); err != nil || sum != want {
 		t.Fatalf("got %d, %v, want %d", sum, err, want)
@@ -42,8 +42,8 @@ func mustIncr(t testing.TB, store *redisstore.Store, name string, by int64, life
 
 func otherLife(t testing.TB, err error) {
 	t.Helper()
-	if !errors.Is(err, pipeline.ErrOtherLife) || !errors.Is(err, redisstore.ErrRefused) || errors.Is(err, redisstore.ErrUnknownOutcome) {
-		t.Fatalf("got %v, want %v", err, pipeline.ErrOtherLife)
+	if !errors.Is(err, pipeline.ErrOtherGeneration) || !errors.Is(err, redisstore.ErrRefused) || errors.Is(err, redisstore.ErrUnknownOutcome) {
+		t.Fatalf("got %v, want %v", err, pipeline.ErrOtherGeneration)
 	}
 }
 
@@ -58,9 +58,9 @@ func TestIncrByOnACallersClient(t *testing.T) {
 }
 
 func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
-	_, err := incrBy(t, store, "k", 1, pipeline.Life{})
+	_, err := incrBy(t, store, "k", 1, pipeline.Generation{})
 	otherLife(t, err)
-	life := lifeOf(t, store, "k")
+	life := generationOf(t, store, "k")
 	mustIncr(t, store, "k", 1, life, 1)
 	mustIncr(t, store, "k", 9007199254740992, life, 9007199254740993)
 	mustIncr(t, store, "k", -9007199254740993, life, 0)
@@ -94,7 +94,7 @@ func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
 
 // manyIncr has callers share round trips.
 func manyIncr(t *testing.T, store *redisstore.Store) {
-	life := lifeOf(t, store, "many")
+	life := generationOf(t, store, "many")
 	var told history
 	var all sync.WaitGroup
 	for range 64 {
@@ -119,23 +119,23 @@ func TestLifeEndsWithTheIncarnationAndOnlyThen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), nil)
-	first := lifeOf(t, store, "k")
+	first := generationOf(t, store, "k")
 	warm(t, store, 32) // as many connections as the pool may have
 	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
 	expect.Eventually(t, "a call succeeds", func() bool { _, err := number(t.Context(), store, peek, "k"); return err == nil })
-	if second := lifeOf(t, store, "k"); second != first || !first.Current() {
+	if second := generationOf(t, store, "k"); second != first || !first.Current() {
 		t.Error("another connection is another life")
 	}
 	mustIncr(t, store, "k", 1, first, 1)
 	do(t, server, "SAVE")
 	for restarts, again := range []func(){server.Restart, server.RestartEmpty} {
-		life := lifeOf(t, store, "k")
+		life := generationOf(t, store, "k")
 		if life == first && restarts > 0 {
 			t.Error("the life of before is back")
 		}
 		server.Kill()
 		again()
-		before := lifeOf(t, store, "other")
+		before := generationOf(t, store, "other")
 		_, err := incrBy(t, store, "k", 1, life)
 		otherLife(t, err)
 		if life.Current() || life == before || counted(t, store, "k") != int64(1-restarts) {
@@ -149,14 +149,14 @@ func TestIncrByWhoseConnectionTurnsOutToBeNewIsNobodys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), nil)
-	life := lifeOf(t, store, "k")
+	life := generationOf(t, store, "k")
 	server.RestartEmpty()
 	expect.Eventually(t, "it is another life", func() bool {
 		_, err := incrBy(t, store, "k", 1, life)
 		if err == nil {
 			t.Fatal("a sum of another incarnation is given out")
 		}
-		return errors.Is(err, pipeline.ErrOtherLife)
+		return errors.Is(err, pipeline.ErrOtherGeneration)
 	})
 	_, ran, err := pipeline.Of(store).RunFor(t.Context(), peek, []string{store.Key("test", "k")})
 	expect.Error(t, "RunFor in the new life", err, nil)
@@ -179,7 +179,7 @@ func TestFailoverBeginsALife(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout = 5 * time.Second })
-	life := lifeOf(t, store, "k")
+	life := generationOf(t, store, "k")
 	mustIncr(t, store, "k", 1, life, 1)
 	old := set.Master()
 	old.Kill()
@@ -189,9 +189,9 @@ func TestFailoverBeginsALife(t *testing.T) {
 		if err == nil {
 			t.Fatal("a sum of another master is given out")
 		}
-		return errors.Is(err, pipeline.ErrOtherLife)
+		return errors.Is(err, pipeline.ErrOtherGeneration)
 	})
-	now := lifeOf(t, store, "k")
+	now := generationOf(t, store, "k")
 	if _, err := incrBy(t, store, "k", 1, now); err != nil {
 		t.Error(err)
 	}
@@ -201,18 +201,18 @@ func TestIncrByOfASlotThatMovesAddsNothingWhereItWas(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := open(t, cluster.URL(), nil)
-	life := lifeOf(t, store, "here")
+	life := generationOf(t, store, "here")
 	mustIncr(t, store, "here", 5, life, 5)
 	m := startMove(t, cluster, store.Key("test", "here"))
 	m.key(store.Key("test", "here"))
 	_, err := incrBy(t, store, "here", 1, life) // ASK
 	otherLife(t, err)
-	asked := lifeOf(t, store, "here")
+	asked := generationOf(t, store, "here")
 	mustIncr(t, store, "here", 1, asked, 6)
 	m.finish()
 	_, err = incrBy(t, store, "here", 1, life) // MOVED
 	otherLife(t, err)
-	if moved := lifeOf(t, store, "here"); counted(t, store, "here") == 6 {
+	if moved := generationOf(t, store, "here"); counted(t, store, "here") == 6 {
 		mustIncr(t, store, "here", 1, moved, 7)
 	} else {
 		t.Errorf("it is at %d", counted(t, store, "here"))
@@ -231,11 +231,11 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 		return redistest.Fate(fate.Load()), nil
 	})
 	store := open(t, proxy.URL(), func(c *redisstore.Config) { c.AckTimeout = 20 * time.Millisecond })
-	life := lifeOf(t, store, "k")
+	life := generationOf(t, store, "k")
 	for _, row := range []redistest.Fate{redistest.CutBefore, redistest.CutAfter, redistest.Swallow} {
 		fate.Store(int32(row))
 		before := seen.Load()
-		_, err := pipeline.Of(store).IncrBy(hurried(t), store.Key("test", "k"), 1, life, pipeline.Mark{})
+		_, err := pipeline.Of(store).IncrBy(hurried(t), store.Key("test", "k"), 1, life, pipeline.Marker{})
 		unknown(t, err)
 		if n := seen.Load() - before; n != 1 {
 			t.Errorf("it was sent %d times", n)

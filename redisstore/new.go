@@ -50,8 +50,8 @@ func (e *ClientError) Error() string { return "redis client: " + e.Reason + "; "
 // Such a store differs from one of [Open] in this: where Redis refuses connections, a call fails
 // after the client's DialerRetries, and not at once unless they are 1; and a round trip with an
 // increment of package counter also asks for INFO replication, since the store does not see when
-// the client makes connections. For the same reason observers are told of another life when such a
-// round trip finds it.
+// the client makes connections. For the same reason observers are told of another incarnation when
+// such a round trip finds it.
 func New(client redis.UniversalClient, config Config) (*Store, error) {
 	shared, err := share(client)
 	if err != nil {

@@ -125,7 +125,7 @@ func TestClosedStoreLeavesTheClientOpen(t *testing.T) {
 		first, second := storetest.Share(t, client, prefix), storetest.Share(t, client, prefix)
 		inbox, err := pipeline.Of(first).Subscribe(t.Context(), first.Key("test", "channel"))
 		expect.Error(t, "Subscribe", err, nil)
-		life := lifeOf(t, first, "x")
+		life := generationOf(t, first, "x")
 		expect.Error(t, "Close", first.Close(), nil)
 
 		_, _, err = inbox.Next(t.Context())
@@ -152,7 +152,7 @@ func TestIncrementOnACallersClientKnowsItsIncarnation(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := storetest.Share(t, storetest.Client(t, server.URL()), "")
-	life := lifeOf(t, store, "k")
+	life := generationOf(t, store, "k")
 	mustIncr(t, store, "k", 7, life, 7)
 	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
 	expect.Eventually(t, "a call succeeds", func() bool { _, err := number(t.Context(), store, peek, "k"); return err == nil })
@@ -163,12 +163,12 @@ func TestIncrementOnACallersClientKnowsItsIncarnation(t *testing.T) {
 		if err == nil {
 			t.Fatalf("the sum %d of another incarnation is given out", sum)
 		}
-		return errors.Is(err, pipeline.ErrOtherLife)
+		return errors.Is(err, pipeline.ErrOtherGeneration)
 	})
 	if life.Current() {
 		t.Error("the life goes on after the server has lost its data")
 	}
-	mustIncr(t, store, "again", 1, lifeOf(t, store, "again"), 1)
+	mustIncr(t, store, "again", 1, generationOf(t, store, "again"), 1)
 }
 
 // A server that hangs, or a dial that does, holds a call up no longer than the store's timeout,

@@ -23,7 +23,7 @@ type watcher struct {
 	name    string
 	began   []string
 	calls   []observe.Call
-	flights []observe.Flight
+	batches []observe.Batch
 	lives   int
 	marked  []bool // whether each call ended with a context that it had marked
 }
@@ -44,13 +44,13 @@ func (w *watcher) CallEnded(ctx context.Context, call observe.Call) {
 	w.marked = append(w.marked, ctx.Value(watcherKey{w.name}) == call.Op)
 }
 
-func (w *watcher) FlightEnded(flight observe.Flight) {
+func (w *watcher) BatchEnded(batch observe.Batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.flights = append(w.flights, flight)
+	w.batches = append(w.batches, batch)
 }
 
-func (w *watcher) LifeBegan() {
+func (w *watcher) IncarnationChanged() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lives++
@@ -58,7 +58,7 @@ func (w *watcher) LifeBegan() {
 
 // take returns what was told since it was asked last: the calls without their durations, which are
 // only looked at, and how many calls flew.
-func (w *watcher) take(t testing.TB) (calls []observe.Call, flown int) {
+func (w *watcher) take(t testing.TB) (calls []observe.Call, carried int) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,11 +69,11 @@ func (w *watcher) take(t testing.TB) (calls []observe.Call, flown int) {
 		call.Took = 0
 		calls = append(calls, call)
 	}
-	for _, flight := range w.flights {
-		flown += flight.Calls
+	for _, batch := range w.batches {
+		carried += batch.Calls
 	}
-	w.began, w.calls, w.flights, w.marked = nil, nil, nil, nil
-	return calls, flown
+	w.began, w.calls, w.batches, w.marked = nil, nil, nil, nil
+	return calls, carried
 }
 
 func TestObserversAreToldOfEveryCall(t *testing.T) {
@@ -101,8 +101,8 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 		t.Errorf("calls ended with contexts that were begun %v for %v", first.marked, first.began)
 	}
 	for _, w := range []*watcher{first, second} {
-		if got, flown := w.take(t); !slices.Equal(got, want) || flown < 3 {
-			t.Errorf("%s was told of %+v, and %d flew; want %+v", w.name, got, flown, want)
+		if got, carried := w.take(t); !slices.Equal(got, want) || carried < 3 {
+			t.Errorf("%s was told of %+v, and %d were carried; want %+v", w.name, got, carried, want)
 		}
 	}
 
@@ -124,26 +124,27 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 	}
 }
 
-// Riders of one flight are one call of as many as were added, and one more for each that was not.
-func TestObserversAreToldOfRidersTogether(t *testing.T) {
+// Increments of keys in one pipeline are one call of as many as were added, and one more for each
+// that was not.
+func TestObserversAreToldOfKeysTogether(t *testing.T) {
 	server := redistest.Start(t)
 	watch := &watcher{}
 	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Observers: []observe.Observer{watch}})
-	life := lifeOf(t, store, "k")
+	generation := generationOf(t, store, "k")
 	if err := server.Client().Set(t.Context(), "text", "text", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	watch.take(t)
-	line := pipeline.Of(store).Line(life)
-	riders := make([]*rider, 5)
+	queue := pipeline.Of(store).Queue(generation)
+	pending := make([]*pendingKey, 5)
 	for i, key := range []string{"a", "b", "text", "c", "d"} {
-		riders[i] = &rider{pipeline.Addition{Key: key, By: 1, Life: life}, false, make(chan landing, 1), make(chan struct{})}
-		line.Ride(riders[i])
+		pending[i] = &pendingKey{pipeline.Addition{Key: key, By: 1, Generation: generation}, false, make(chan result, 1), make(chan struct{})}
+		queue.Submit(pending[i])
 	}
-	for _, r := range riders {
-		<-r.landed
+	for _, p := range pending {
+		<-p.done
 	}
-	calls, flown := watch.take(t)
+	calls, carried := watch.take(t)
 	added, refused := 0, 0
 	for _, call := range calls {
 		expect.Equal(t, "operation of a call", call.Op, observe.OpIncrBy)
@@ -153,13 +154,13 @@ func TestObserversAreToldOfRidersTogether(t *testing.T) {
 			added += call.N
 		}
 	}
-	if added != 4 || refused != 1 || flown != 5 || len(calls) > len(riders) {
-		t.Errorf("%d added, %d refused, %d flew, in %+v", added, refused, flown, calls)
+	if added != 4 || refused != 1 || carried != 5 || len(calls) > len(pending) {
+		t.Errorf("%d added, %d refused, %d were carried, in %+v", added, refused, carried, calls)
 	}
 }
 
-// Calls that come at once share flights, and what flew is what was called.
-func TestFlightsCarryEveryCallOnce(t *testing.T) {
+// Calls that come at once share pipelines, which carry each call once.
+func TestPipelinesCarryEveryCallOnce(t *testing.T) {
 	server := redistest.Start(t)
 	watch := &watcher{}
 	store := storetest.Open(t, redisstore.Config{URL: server.URL(), Observers: []observe.Observer{watch}})
@@ -176,11 +177,11 @@ func TestFlightsCarryEveryCallOnce(t *testing.T) {
 	}
 	all.Wait()
 	watch.mu.Lock()
-	flights := len(watch.flights)
+	batches := len(watch.batches)
 	watch.mu.Unlock()
-	told, flown := watch.take(t)
-	if len(told) != calls || flown != calls || flights >= calls {
-		t.Errorf("%d calls, %d flew in %d flights", len(told), flown, flights)
+	told, carried := watch.take(t)
+	if len(told) != calls || carried != calls || batches >= calls {
+		t.Errorf("%d calls, %d were carried in %d pipelines", len(told), carried, batches)
 	}
 	shared := 0
 	for _, call := range told {
@@ -189,7 +190,7 @@ func TestFlightsCarryEveryCallOnce(t *testing.T) {
 		}
 	}
 	if shared == 0 {
-		t.Error("no call knows of others in its flight")
+		t.Error("no call knows of others in its pipeline")
 	}
 }
 

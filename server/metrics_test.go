@@ -92,7 +92,7 @@ func (f figures) of(beginnings ...string) figures {
 }
 
 // what is not about one subject: it moves with every request.
-var everywhere = regexp.MustCompile(`^(http_|redis_(calls|call_|flight|pool)|worker_ring)`)
+var everywhere = regexp.MustCompile(`^(http_|redis_(calls|call_|pipeline|pool)|worker_ring)`)
 
 // moved tells how much the series have moved while something was done.
 func (s *service) moved(t testing.TB, do func()) figures {
@@ -271,8 +271,8 @@ func TestMetricsOfCountersAndIDs(t *testing.T) {
 	sent := found[`redis_calls_total{outcome="ok",script="incrby"}`]
 	wantBetween(t, fmt.Sprintf("INCRBYs sent for %d requests", clients), sent, 1, clients)
 	wantBetween(t, "durations of INCRBYs", found[`redis_call_duration_seconds_count{script="incrby"}`], 0, sent)
-	if calls, flights := found["redis_flight_calls_sum"], found["redis_flight_calls_count"]; flights < 1 || calls < flights || found["redis_flight_duration_seconds_count"] < 1 {
-		t.Errorf("got %v, want a flight at least with its duration, and a call at least in each", found.of("redis_flight"))
+	if calls, pipelines := found["redis_pipeline_calls_sum"], found["redis_pipeline_calls_count"]; pipelines < 1 || calls < pipelines || found["redis_pipeline_duration_seconds_count"] < 1 {
+		t.Errorf("got %v, want a pipeline at least with its duration, and a call at least in each", found.of("redis_pipeline"))
 	}
 	repeat := func() { s.do(t, "POST", "/incr/k", "", "Idempotency-Key: once") }
 	s.wantMoves(t, "a repeatable increment", figures{"counter_increments_total": 1, "counter_values_total": 1, `counter_repeatable_total{outcome="ok"}`: 1}, repeat)

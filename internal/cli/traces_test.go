@@ -153,7 +153,7 @@ func TestTracesLeadFromTheRequestThroughTheDomainToTheScripts(t *testing.T) {
 	} {
 		expect.Equal(t, "trace of "+row.name, row.got, row.want)
 	}
-	expect.Contains(t, "what the collector was sent", traces.text.String(), `"service.name"`, `"coatcheck"`, `"db.system.name"`, `"http.route"`, `"coatcheck.flight.calls"`)
+	expect.Contains(t, "what the collector was sent", traces.text.String(), `"service.name"`, `"coatcheck"`, `"db.system.name"`, `"http.route"`, `"coatcheck.pipeline.calls"`)
 	expect.Equal(t, "paths of the collector that were asked for", slices.Compact(traces.paths), []string{"/v1/traces"})
 }
 
@@ -220,7 +220,7 @@ func TestTracesSayHowManyCallsSharedARoundTrip(t *testing.T) {
 		}
 		callers.Wait()
 		return slices.ContainsFunc(traces.spans(), func(span *wiretrace.Span) bool {
-			n := attribute(span, "coatcheck.flight.calls")
+			n := attribute(span, "coatcheck.pipeline.calls")
 			return span.GetName() == "redis token_issue" && n != "" && n != "1"
 		})
 	})

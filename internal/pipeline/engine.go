@@ -27,7 +27,7 @@ type Config struct {
 // Cluster and Lend was called. It is safe for concurrent use then.
 type Engine struct {
 	nodes      nodes
-	combiners  *combiners
+	batchers   *batchers
 	lent       *lent // the caller's client, as nodes; else nil
 	ack        int
 	ackTimeout time.Duration
@@ -40,7 +40,7 @@ type Engine struct {
 // New returns an engine that has no servers yet.
 func New(config Config) Engine {
 	return Engine{
-		combiners: newCombiners(), ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
+		batchers: newBatchers(), ack: config.Ack, ackTimeout: config.AckTimeout, timeout: config.Timeout,
 		trusting: config.Trusting, observers: config.Observers, classify: config.Classify,
 	}
 }
@@ -54,9 +54,9 @@ func (s *Engine) Serve(options *redis.Options) { s.nodes = one(options, s.observ
 
 // Failover connects to the master that sentinels name.
 func (s *Engine) Failover(options *redis.FailoverOptions) {
-	lives := &lives{observers: s.observers}
-	options.OnConnect = lives.onConnect
-	s.nodes = single{redis.NewFailoverClient(options), lives}
+	generations := &generations{observers: s.observers}
+	options.OnConnect = generations.onConnect
+	s.nodes = single{redis.NewFailoverClient(options), generations}
 }
 
 // Cluster connects to a cluster.
@@ -90,7 +90,7 @@ func (s *Engine) PoolStats() *redis.PoolStats { return s.nodes.PoolStats() }
 // open.
 func (s *Engine) Close() error {
 	err := s.nodes.Close()
-	s.combiners.flights.Wait()
+	s.batchers.batches.Wait()
 	if errors.Is(err, redis.ErrClosed) {
 		return nil
 	}

@@ -24,20 +24,20 @@ func late(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for {
-		line, err := in.ReadString('\n')
+		queue, err := in.ReadString('\n')
 		switch {
 		case err != nil:
 			return
-		case line == "evalsha\r\n":
+		case queue == "evalsha\r\n":
 			time.AfterFunc(500*time.Millisecond, func() { _, _ = io.WriteString(conn, "*1\r\n$2\r\nok\r\n") })
-		case strings.EqualFold(line, "hello\r\n"):
+		case strings.EqualFold(queue, "hello\r\n"):
 			_, _ = io.WriteString(conn, "-ERR unknown command\r\n")
 		}
 	}
 }
 
-// Two calls of one flight have each their own time: one is told at its end, and the other one gets
-// its answer.
+// Two calls of one pipeline have each their own time: one is told at its end, and the other one
+// gets its answer.
 func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := New(Config{Timeout: time.Second, Classify: func(_ context.Context, _ string, err error, _, _ bool) error { return err }})
@@ -50,13 +50,13 @@ func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 			return near, nil
 		}}, time.Second))
 		defer node.Close()
-		shared := store.combiners.to(destination{node, 0}, store)
+		shared := store.batchers.to(destination{node, 0}, store)
 		began := time.Now()
 		var all sync.WaitGroup
 		for _, call := range []struct{ limit, ends time.Duration }{{300 * time.Millisecond, 300 * time.Millisecond}, {time.Second, 500 * time.Millisecond}} {
-			trip := store.trip(scripts.TokenGet, []string{"k"}, nil, nil)
-			trip.call.deadline = began.Add(call.limit)
-			job := trip.call.boarding(trip.words)
+			request := store.request(scripts.TokenGet, []string{"k"}, nil, nil)
+			request.call.deadline = began.Add(call.limit)
+			job := request.call.waiting(request.words)
 			shared.waiting = append(shared.waiting, job)
 			all.Go(func() {
 				reply, err := job.wait(t.Context())
@@ -68,8 +68,8 @@ func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 				}
 			})
 		}
-		shared.flights++
-		shared.fly()
+		shared.batches++
+		shared.sendBatches()
 		all.Wait()
 	})
 }
@@ -77,29 +77,29 @@ func TestCallsOfOneFlightHaveTheirOwnDeadlines(t *testing.T) {
 // What a call waits for because of others has a bound in bytes: calls that are just not large do
 // not go all together.
 func TestPipelineHasABudgetOfBytes(t *testing.T) {
-	store := &Engine{combiners: newCombiners(), timeout: time.Second}
-	shared := store.combiners.to(destination{nil, 0}, store)
-	shared.flights = maxFlights // so that no other takes calls
+	store := &Engine{batchers: newBatchers(), timeout: time.Second}
+	shared := store.batchers.to(destination{nil, 0}, store)
+	shared.batches = maxBatches // so that no other takes calls
 	const calls = 150
 	for i := range calls {
 		text := strings.Repeat("x", largeCall-1000)
 		if i%3 == 0 {
 			text = "small"
 		}
-		trip := store.trip(scripts.TokenGet, []string{"k"}, []any{text}, nil)
-		shared.waiting = append(shared.waiting, trip.call.boarding(trip.words))
+		request := store.request(scripts.TokenGet, []string{"k"}, []any{text}, nil)
+		shared.waiting = append(shared.waiting, request.call.waiting(request.words))
 	}
-	f := &flight{combiner: shared}
+	s := &sender{batcher: shared}
 	gone, most := 0, 0
-	for f.board() {
+	for s.take() {
 		bytes := 0
-		for _, j := range f.jobs {
+		for _, j := range s.jobs {
 			bytes += j.call.size
 		}
 		if bytes > 256<<10 {
-			t.Errorf("a pipeline of %d calls: got %d bytes, want 256 KiB at most", len(f.jobs), bytes)
+			t.Errorf("a pipeline of %d calls: got %d bytes, want 256 KiB at most", len(s.jobs), bytes)
 		}
-		gone, most = gone+len(f.jobs), max(most, bytes)
+		gone, most = gone+len(s.jobs), max(most, bytes)
 	}
 	if shared.gap != nil {
 		shared.gap.Stop()
@@ -114,12 +114,12 @@ func TestClientsOfNodesThatLeftAreForgotten(t *testing.T) {
 	options := redisconn.ClusterOptions(redisconn.Target{Hosts: []string{"127.0.0.1:1"}}, time.Second)
 	c := newCluster(options, nil)
 	defer c.Close()
-	store := &Engine{combiners: newCombiners()}
+	store := &Engine{batchers: newBatchers()}
 	for i := range 20 {
 		addr := fmt.Sprint("127.0.0.1:", 10+i)
 		node := options.NewClient(&redis.Options{Addr: addr})
-		store.combiners.to(destination{node, 0}, store)
-		store.combiners.to(destination{node, 1}, store)
+		store.batchers.to(destination{node, 0}, store)
+		store.batchers.to(destination{node, 1}, store)
 		if err := node.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -129,9 +129,9 @@ func TestClientsOfNodesThatLeftAreForgotten(t *testing.T) {
 	}
 	stays := options.NewClient(&redis.Options{Addr: "127.0.0.1:9"})
 	defer stays.Close()
-	store.combiners.to(destination{stays, 0}, store)
-	if len(c.byAddr) != 1 || len(c.lives) != 1 || len(store.combiners.by) != 1 {
-		t.Errorf("after 20 nodes came and left, and one stays: got %d addresses, %d lives and %d combiners, want 1 of each", len(c.byAddr), len(c.lives), len(store.combiners.by))
+	store.batchers.to(destination{stays, 0}, store)
+	if len(c.byAddr) != 1 || len(c.generations) != 1 || len(store.batchers.by) != 1 {
+		t.Errorf("after 20 nodes came and left, and one stays: got %d addresses, %d generations and %d batchers, want 1 of each", len(c.byAddr), len(c.generations), len(store.batchers.by))
 	}
 	if c.known("127.0.0.1:9") != stays {
 		t.Error("the node that stays is not known any more")

@@ -19,12 +19,12 @@ var (
 	ErrOverflow     = fault.Refusal("the value would overflow 64 bits")
 )
 
-// Mark is a word that has to be the second in the text of a key beside the one that is added to, in
-// the same slot, when an INCRBY has run: FLUSHALL takes it away, and begins no life. What cannot
-// be read because a cluster is moving the slot counts as there.
-type Mark struct{ Key, Word string }
+// Marker is a word that has to be the second in the text of a key beside the one that is added to,
+// in the same slot, when an INCRBY has run: FLUSHALL takes it away, and begins no generation. What
+// cannot be read because a cluster is moving the slot counts as there.
+type Marker struct{ Key, Word string }
 
-func (m Mark) in(read *redis.StringCmd) bool {
+func (m Marker) in(read *redis.StringCmd) bool {
 	text, err := read.Result()
 	if _, elsewhere := redisconn.Redirect(err); elsewhere != "" {
 		return true
@@ -35,43 +35,43 @@ func (m Mark) in(read *redis.StringCmd) bool {
 }
 
 // IncrBy adds to the integer of a key in one command, waits for the store's acknowledgement, and
-// returns the sum. It is for a key whose state a script has found in order during this life and
-// under this mark: where the life is over before it is sent, or the key is at another server, it
-// adds nothing and answers [ErrOtherLife]; where the life ends before the reply is there, or the
-// mark is gone, the answer is the same, and what was added is a gap. It promises what [Engine.Run]
-// does.
-func (s *Engine) IncrBy(ctx context.Context, key string, by int64, life Life, mark Mark) (int64, error) {
-	if !life.Current() {
-		return 0, ErrOtherLife
+// returns the sum. It is for a key whose state a script has found in order during this generation
+// and under this marker: where the generation is over before it is sent, or the key is at another
+// server, it adds nothing and answers [ErrOtherGeneration]; where the generation ends before the
+// reply is there, or the marker is gone, the answer is the same, and what was added is a gap. It
+// promises what [Engine.Run] does.
+func (s *Engine) IncrBy(ctx context.Context, key string, by int64, generation Generation, marker Marker) (int64, error) {
+	if !generation.Current() {
+		return 0, ErrOtherGeneration
 	}
 	began := time.Now()
 	if len(s.observers) == 0 {
-		sum, _, err := s.incrByUnseen(ctx, key, by, life, mark, began)
+		sum, _, err := s.incrByUnseen(ctx, key, by, generation, marker, began)
 		return sum, err
 	}
 	ctx = s.observers.started(ctx, observe.OpIncrBy)
-	sum, together, err := s.incrByUnseen(ctx, key, by, life, mark, began)
+	sum, together, err := s.incrByUnseen(ctx, key, by, generation, marker, began)
 	s.observers.ended(ctx, observe.Call{Op: observe.OpIncrBy, N: 1, Took: time.Since(began), Err: err, Together: together})
 	return sum, err
 }
 
-func (s *Engine) incrByUnseen(ctx context.Context, key string, by int64, life Life, mark Mark, began time.Time) (sum int64, together int, err error) {
+func (s *Engine) incrByUnseen(ctx context.Context, key string, by int64, generation Generation, marker Marker, began time.Time) (sum int64, together int, err error) {
 	in := s.increment()
-	in.start(s, key, by, life, began)
-	in.call.mark = mark
-	_, err = s.send(ctx, life.node, &in.call, in.words[:])
+	in.start(s, key, by, generation, began)
+	in.call.marker = marker
+	_, err = s.send(ctx, generation.node, &in.call, in.words[:])
 	if in.call.abandoned { // others have it in their hands
 		return 0, 0, s.notAdded(ctx, err, in.call.sent.Load())
 	}
 	sum, err = in.verdict(ctx, s, err)
 	together = in.call.together
-	s.combiners.increments.Put(in)
+	s.batchers.increments.Put(in)
 	return sum, together, err
 }
 
 // verdict is what a call is answered that came to an end with this error.
 func (in *increment) verdict(ctx context.Context, s *Engine, err error) (int64, error) {
-	if err == nil && in.life.Current() && !in.call.unmarked && !in.call.untold {
+	if err == nil && in.generation.Current() && !in.call.markerGone && !in.call.untold {
 		return in.call.sum, nil
 	}
 	return 0, s.notAdded(ctx, err, in.call.sent.Load())
@@ -81,7 +81,7 @@ func (in *increment) verdict(ctx context.Context, s *Engine, err error) (int64, 
 func (s *Engine) notAdded(ctx context.Context, err error, sent bool) error {
 	if _, elsewhere := redisconn.Redirect(err); err == nil || elsewhere != "" {
 		s.nodes.suspect(ctx, err)
-		return ErrOtherLife
+		return ErrOtherGeneration
 	}
 	if refused := refusedSum(err); refused != nil {
 		return refused
@@ -93,18 +93,18 @@ func (s *Engine) notAdded(ctx context.Context, err error, sent bool) error {
 // increment is an INCRBY with all that it needs, which is used again: there are many of them, and
 // they are small.
 type increment struct {
-	call  call
-	job   job
-	life  Life // that it is meant for
-	by    int64
-	words [3]any
+	call       call
+	job        job
+	generation Generation // that it is meant for
+	by         int64
+	words      [3]any
 
-	limit limited // what follows is of one that goes by itself
-	node  *redis.Client
-	pipe  redis.Pipeliner // of the node
-	cmds  [2]redis.Cmder
-	read  *redis.StringCmd // of the mark
-	mark  string           // its key
+	limit  limited // what follows is of one that goes by itself
+	node   *redis.Client
+	pipe   redis.Pipeliner // of the node
+	cmds   [2]redis.Cmder
+	read   *redis.StringCmd // of the marker
+	marker string           // its key
 }
 
 // limited is a context that also has the deadline of the store, for one call to a connection that
@@ -124,7 +124,7 @@ func (l *limited) Deadline() (time.Time, bool) {
 	return l.deadline, true
 }
 
-// alone sends the INCRBY by itself and reads its mark behind it, with as little as go-redis needs
+// alone sends the INCRBY by itself and reads its marker behind it, with as little as go-redis needs
 // for that.
 func (in *increment) alone(ctx context.Context, node *redis.Client) error {
 	c := &in.call
@@ -132,8 +132,8 @@ func (in *increment) alone(ctx context.Context, node *redis.Client) error {
 	if in.node != node {
 		in.node, in.pipe = node, node.Pipeline()
 	}
-	if in.mark != c.mark.Key {
-		in.mark, in.read = c.mark.Key, redis.NewStringCmd(context.Background(), "get", c.mark.Key)
+	if in.marker != c.marker.Key {
+		in.marker, in.read = c.marker.Key, redis.NewStringCmd(context.Background(), "get", c.marker.Key)
 	}
 	in.read.SetVal("")
 	in.read.SetErr(nil)
@@ -142,30 +142,30 @@ func (in *increment) alone(ctx context.Context, node *redis.Client) error {
 	_, _ = in.pipe.Exec(&in.limit)                     // each command has its own error
 	in.limit.Context = nil
 	_, err := c.result(c.incr)
-	c.unmarked = !c.mark.in(in.read)
+	c.markerGone = !c.marker.in(in.read)
 	return err
 }
 
 // increment takes one that is used no more, or makes one.
 func (s *Engine) increment() *increment {
-	if in, _ := s.combiners.increments.Get().(*increment); in != nil {
+	if in, _ := s.batchers.increments.Get().(*increment); in != nil {
 		return in
 	}
 	in := &increment{}
 	in.words = [3]any{"incrby", &in.call, &in.by}
 	in.call.incr = redis.NewIntCmd(context.Background(), in.words[:]...)
-	in.job = job{call: &in.call, landed: make(chan struct{}, 1)}
+	in.job = job{call: &in.call, done: make(chan struct{}, 1)}
 	in.call.job, in.call.of = &in.job, in
 	return in
 }
 
-func (in *increment) start(s *Engine, key string, by int64, life Life, now time.Time) {
+func (in *increment) start(s *Engine, key string, by int64, generation Generation, now time.Time) {
 	c := &in.call
-	in.life = life
-	c.key, in.by, c.life, c.asking = append(c.key[:0], key...), by, life, life.asking
+	in.generation = generation
+	c.key, in.by, c.generation, c.asking = append(c.key[:0], key...), by, generation, generation.asking
 	c.ack, c.ackTimeout, c.deadline = s.ack, s.ackTimeout, now.Add(s.timeout)
-	c.sum, c.unmarked, c.together = 0, false, 0
-	c.inLife, c.untold = true, false
+	c.sum, c.markerGone, c.together = 0, false, 0
+	c.inGeneration, c.untold = true, false
 	c.sent.Store(false)
 	c.incr.SetVal(0)
 	c.incr.SetErr(nil)

@@ -23,27 +23,27 @@ const (
 // script goes out by itself, one of a few at a time, and has a second more for each 4 MiB; it waits
 // up to ten seconds for its turn before that. Run does the same where the arguments are large.
 func (s *Engine) RunLarge(ctx context.Context, size int, script *scripts.Script, keys []string, args ...any) ([]string, error) {
-	trip := s.trip(script, keys, args, nil)
-	trip.call.size += size
-	defer s.ended(trip)
-	return s.run(ctx, keys[0], trip)
+	request := s.request(script, keys, args, nil)
+	request.call.size += size
+	defer s.ended(request)
+	return s.run(ctx, keys[0], request)
 }
 
 // sendLarge sends a large call when it has its turn.
 func (s *Engine) sendLarge(ctx context.Context, node *redis.Client, call *call, words []any) ([]string, error) {
 	select {
-	case s.combiners.large <- struct{}{}:
+	case s.batchers.large <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(largeTurn):
 		return nil, context.DeadlineExceeded
 	}
-	defer func() { <-s.combiners.large }()
+	defer func() { <-s.batchers.large }()
 	limit := s.timeout + time.Duration(call.size)*time.Second/largeRate
 	began := time.Now()
 	call.deadline = began.Add(limit)
 	reply, err := call.alone(ctx, node.WithTimeout(limit), words)
-	s.observers.flew(1, time.Since(began))
+	s.observers.batchSent(1, time.Since(began))
 	return reply, err
 }
 

@@ -14,8 +14,8 @@ import (
 // servers are the servers of a caller's client.
 type servers interface {
 	nodes
-	// all are the lives of all servers that were used.
-	all() []*lives
+	// all are the generations of all servers that were used.
+	all() []*generations
 }
 
 // lent is a caller's client: it stays open when the store is closed, so the store itself refuses
@@ -34,7 +34,7 @@ func (s *Engine) Lend(client *redis.Client, cluster *redis.ClusterClient, check 
 	s.lent = &lent{heard: map[*redis.PubSub]struct{}{}}
 	s.nodes = s.lent
 	if client != nil {
-		s.lent.servers = lentSingle{single{client, &lives{observers: s.observers, inBand: true}}}
+		s.lent.servers = lentSingle{single{client, &generations{observers: s.observers, inBand: true}}}
 		return
 	}
 	s.lent.servers = &lentCluster{ClusterClient: cluster, observers: s.observers, timeout: s.timeout, check: check, known: map[*redis.Client]*lentNode{}}
@@ -95,15 +95,15 @@ func (l *lent) drop(pubsub *redis.PubSub) {
 	delete(l.heard, pubsub)
 }
 
-// Close ends the store's part of the client: its subscriptions, and all lives, so that no increment
-// goes out any more.
+// Close ends the store's part of the client: its subscriptions, and all generations, so that no
+// increment goes out any more.
 func (l *lent) Close() error {
 	l.mu.Lock()
 	heard := l.heard
 	l.closed, l.heard = true, nil
 	l.mu.Unlock()
-	for _, lives := range l.all() {
-		lives.end()
+	for _, generations := range l.all() {
+		generations.end()
 	}
 	var faults []error
 	for pubsub := range heard {
@@ -117,7 +117,7 @@ func (l *lent) Close() error {
 // lentSingle is a client of one server, or of the master that Sentinel names.
 type lentSingle struct{ single }
 
-func (s lentSingle) all() []*lives { return []*lives{s.lives} }
+func (s lentSingle) all() []*generations { return []*generations{s.generations} }
 
 // lentCluster is a cluster client whose nodes were made by go-redis.
 type lentCluster struct {
@@ -132,8 +132,8 @@ type lentCluster struct {
 
 // lentNode is a server of a cluster.
 type lentNode struct {
-	lives *lives
-	fault error // why it cannot be used: ClusterOptions.NewClient may change a node's options
+	generations *generations
+	fault       error // why it cannot be used: ClusterOptions.NewClient may change a node's options
 }
 
 // node is what is known of a server; one that is new is checked. Those that have left the cluster
@@ -145,7 +145,7 @@ func (c *lentCluster) node(client *redis.Client) *lentNode {
 		return found
 	}
 	maps.DeleteFunc(c.known, func(known *redis.Client, _ *lentNode) bool { return isClosed(known) })
-	found := &lentNode{&lives{observers: c.observers, inBand: true}, c.check(client.Options())}
+	found := &lentNode{&generations{observers: c.observers, inBand: true}, c.check(client.Options())}
 	c.known[client] = found
 	return found
 }
@@ -183,8 +183,8 @@ func (c *lentCluster) at(ctx context.Context, addr string) (*redis.Client, error
 	return found, c.node(found).fault
 }
 
-func (c *lentCluster) life(node *redis.Client) *lives       { return c.node(node).lives }
-func (c *lentCluster) suspect(ctx context.Context, _ error) { c.ReloadState(ctx) }
+func (c *lentCluster) generation(node *redis.Client) *generations { return c.node(node).generations }
+func (c *lentCluster) suspect(ctx context.Context, _ error)       { c.ReloadState(ctx) }
 
 func (c *lentCluster) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	return c.ForEachMaster(ctx, f)
@@ -194,11 +194,11 @@ func (c *lentCluster) subscribe(ctx context.Context) *redis.PubSub {
 	return c.Subscribe(ctx)
 }
 
-func (c *lentCluster) all() (all []*lives) {
+func (c *lentCluster) all() (all []*generations) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, node := range c.known {
-		all = append(all, node.lives)
+		all = append(all, node.generations)
 	}
 	return all
 }

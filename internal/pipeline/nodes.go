@@ -17,8 +17,8 @@ type nodes interface {
 	of(ctx context.Context, key string) (*redis.Client, error)
 	// at returns the client of the server at an address that Redis named.
 	at(ctx context.Context, addr string) (*redis.Client, error)
-	// life follows the incarnations of a server that of or at returned.
-	life(node *redis.Client) *lives
+	// generation follows the incarnations of a server that of or at returned.
+	generation(node *redis.Client) *generations
 	// suspect is told of an error: the topology may have changed.
 	suspect(ctx context.Context, err error)
 	// each calls f for every master.
@@ -34,18 +34,18 @@ type nodes interface {
 type single struct {
 	*redis.Client
 
-	lives *lives
+	generations *generations
 }
 
 func one(options *redis.Options, observers observers) single {
-	lives := &lives{observers: observers}
-	options.OnConnect = lives.onConnect
-	return single{redis.NewClient(options), lives}
+	generations := &generations{observers: observers}
+	options.OnConnect = generations.onConnect
+	return single{redis.NewClient(options), generations}
 }
 
 func (s single) of(context.Context, string) (*redis.Client, error) { return s.Client, nil }
 func (s single) at(context.Context, string) (*redis.Client, error) { return s.Client, nil }
-func (s single) life(*redis.Client) *lives                         { return s.lives }
+func (s single) generation(*redis.Client) *generations             { return s.generations }
 func (s single) suspect(context.Context, error)                    {}
 func (s single) each(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	return f(ctx, s.Client)
@@ -59,24 +59,24 @@ func (s single) subscribe(ctx context.Context) *redis.PubSub {
 // after a lost connection.
 type cluster struct {
 	*redis.ClusterClient
-	timeout time.Duration // of finding a node
-	mu      sync.Mutex
-	byAddr  map[string]*redis.Client
-	lives   map[*redis.Client]*lives
+	timeout     time.Duration // of finding a node
+	mu          sync.Mutex
+	byAddr      map[string]*redis.Client
+	generations map[*redis.Client]*generations
 }
 
 func newCluster(options *redis.ClusterOptions, observers observers) *cluster {
-	c := &cluster{timeout: options.DialTimeout, byAddr: map[string]*redis.Client{}, lives: map[*redis.Client]*lives{}}
+	c := &cluster{timeout: options.DialTimeout, byAddr: map[string]*redis.Client{}, generations: map[*redis.Client]*generations{}}
 	options.NewClient = func(node *redis.Options) *redis.Client {
-		life := &lives{observers: observers}
-		node.OnConnect = life.onConnect
+		generation := &generations{observers: observers}
+		node.OnConnect = generation.onConnect
 		client := redis.NewClient(node)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.lives, c.byAddr[node.Addr])
-		maps.DeleteFunc(c.lives, func(known *redis.Client, _ *lives) bool { return isClosed(known) })
+		delete(c.generations, c.byAddr[node.Addr])
+		maps.DeleteFunc(c.generations, func(known *redis.Client, _ *generations) bool { return isClosed(known) })
 		maps.DeleteFunc(c.byAddr, func(_ string, known *redis.Client) bool { return isClosed(known) })
-		c.byAddr[node.Addr], c.lives[client] = client, life
+		c.byAddr[node.Addr], c.generations[client] = client, generation
 		return client
 	}
 	c.ClusterClient = redis.NewClusterClient(options)
@@ -126,13 +126,13 @@ var over = func() context.Context {
 // cluster. An open client does nothing within a context that has ended.
 func isClosed(node *redis.Client) bool { return errors.Is(node.Ping(over).Err(), redis.ErrClosed) }
 
-func (c *cluster) life(node *redis.Client) *lives {
+func (c *cluster) generation(node *redis.Client) *generations {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.lives[node]; known != nil {
+	if known := c.generations[node]; known != nil {
 		return known
 	}
-	return &lives{} // the node has been replaced
+	return &generations{} // the node has been replaced
 }
 
 // suspect has the topology read again, in the background and at most five times a second. Without

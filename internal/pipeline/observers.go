@@ -23,14 +23,14 @@ func (o observers) ended(ctx context.Context, call observe.Call) {
 	}
 }
 
-func (o observers) flew(calls int, took time.Duration) {
+func (o observers) batchSent(calls int, took time.Duration) {
 	for _, each := range o {
-		each.FlightEnded(observe.Flight{Calls: calls, Took: took})
+		each.BatchEnded(observe.Batch{Calls: calls, Took: took})
 	}
 }
 
-func (o observers) lifeBegan() {
+func (o observers) incarnationChanged() {
 	for _, each := range o {
-		each.LifeBegan()
+		each.IncarnationChanged()
 	}
 }

@@ -23,24 +23,24 @@ const redirects = 5
 
 // Run runs a script. See package redisstore.
 func (s *Engine) Run(ctx context.Context, script *scripts.Script, keys []string, args ...any) ([]string, error) {
-	trip := s.trip(script, keys, args, nil)
-	defer s.ended(trip)
-	return s.run(ctx, keys[0], trip)
+	request := s.request(script, keys, args, nil)
+	defer s.ended(request)
+	return s.run(ctx, keys[0], request)
 }
 
-// trip is a run of a script with all that it needs, which is used again: there are many of them.
-type trip struct {
+// request is a run of a script with all that it needs, which is used again: there are many of them.
+type request struct {
 	call  call
 	job   job
 	words []any // of the command
 }
 
-// trip takes one that is used no more, or makes one.
-func (s *Engine) trip(script *scripts.Script, keys []string, args, more []any) *trip {
-	t, _ := s.combiners.trips.Get().(*trip)
+// request takes one that is used no more, or makes one.
+func (s *Engine) request(script *scripts.Script, keys []string, args, more []any) *request {
+	t, _ := s.batchers.requests.Get().(*request)
 	if t == nil {
-		t = &trip{}
-		t.job = job{call: &t.call, landed: make(chan struct{}, 1)}
+		t = &request{}
+		t.job = job{call: &t.call, done: make(chan struct{}, 1)}
 		t.call.job = &t.job
 	}
 	if s.trusting {
@@ -51,8 +51,8 @@ func (s *Engine) trip(script *scripts.Script, keys []string, args, more []any) *
 	if script.Reads {
 		c.ack = 0
 	}
-	c.life, c.bySource, c.asking, c.together = Life{}, false, false, 0
-	c.inLife, c.untold = false, false
+	c.generation, c.bySource, c.asking, c.together = Generation{}, false, false, 0
+	c.inGeneration, c.untold = false, false
 	c.size, c.fault = 0, nil
 	c.sent.Store(false)
 	t.words = append(t.words[:0], "evalsha", c, len(keys))
@@ -68,8 +68,8 @@ func (s *Engine) trip(script *scripts.Script, keys []string, args, more []any) *
 	return t
 }
 
-// ended has a trip used again, unless others still have it in their hands.
-func (s *Engine) ended(t *trip) {
+// ended has a request used again, unless others still have it in their hands.
+func (s *Engine) ended(t *request) {
 	if t.call.abandoned {
 		return
 	}
@@ -78,17 +78,17 @@ func (s *Engine) ended(t *trip) {
 		t.call.text = nil // it is large
 	}
 	t.job.words, t.job.cmd, t.job.reply, t.job.err = nil, nil, nil, nil
-	s.combiners.trips.Put(t)
+	s.batchers.requests.Put(t)
 }
 
-func (s *Engine) run(ctx context.Context, key string, trip *trip) ([]string, error) {
-	call := &trip.call
+func (s *Engine) run(ctx context.Context, key string, request *request) ([]string, error) {
+	call := &request.call
 	if len(s.observers) == 0 {
-		return s.runUnseen(ctx, key, trip)
+		return s.runUnseen(ctx, key, request)
 	}
 	began := time.Now()
 	ctx = s.observers.started(ctx, call.script.Name)
-	reply, err := s.runUnseen(ctx, key, trip)
+	reply, err := s.runUnseen(ctx, key, request)
 	ended := observe.Call{Op: call.script.Name, N: 1, Took: time.Since(began), Err: err}
 	if err == nil {
 		ended.Word = reply[0]
@@ -100,12 +100,12 @@ func (s *Engine) run(ctx context.Context, key string, trip *trip) ([]string, err
 	return reply, err
 }
 
-func (s *Engine) runUnseen(ctx context.Context, key string, trip *trip) ([]string, error) {
-	call := &trip.call
+func (s *Engine) runUnseen(ctx context.Context, key string, request *request) ([]string, error) {
+	call := &request.call
 	if call.fault != nil {
 		return nil, s.classify(ctx, call.script.Name, call.fault, false, false)
 	}
-	reply, err := s.route(ctx, key, call, trip.words)
+	reply, err := s.route(ctx, key, call, request.words)
 	if err == nil && len(reply) > 0 {
 		return reply, nil
 	}
@@ -129,29 +129,29 @@ func (s *Engine) suspect(ctx context.Context, err error) {
 
 // call is one run of a script, or one INCRBY.
 type call struct {
-	script *scripts.Script // nil for an INCRBY
-	key    []byte          // of an INCRBY
-	text   []byte          // what stands for the script in the command
-	life   Life            // in which it runs; what an INCRBY is meant for
-	sum    int64           // what an INCRBY came to
+	script     *scripts.Script // nil for an INCRBY
+	key        []byte          // of an INCRBY
+	text       []byte          // what stands for the script in the command
+	generation Generation      // in which it runs; what an INCRBY is meant for
+	sum        int64           // what an INCRBY came to
 	// about how many bytes its words take, and its reply where it is known to be large
-	size       int
-	fault      error // why its words cannot be written
-	ack        int
-	ackTimeout time.Duration
-	deadline   time.Time     // of the store; the caller's context may end sooner
-	bySource   bool          // the server did not know the hash: send the text
-	asking     bool          // the node was named by an ASK
-	incr       *redis.IntCmd // of an INCRBY
-	inLife     bool          // its caller wants to know the life in which it ran
-	untold     bool          // the server did not say its incarnation
-	mark       Mark          // of an INCRBY
-	unmarked   bool          // the mark was not there after an INCRBY
-	job        *job          // on which it goes with others
-	of         *increment    // whose call it is; nil for a script
-	abandoned  bool          // its caller has gone while others had it in their hands
-	together   int           // calls on its round trip, for observers
-	sent       atomic.Bool   // go-redis has begun to write the command to a connection
+	size         int
+	fault        error // why its words cannot be written
+	ack          int
+	ackTimeout   time.Duration
+	deadline     time.Time     // of the store; the caller's context may end sooner
+	bySource     bool          // the server did not know the hash: send the text
+	asking       bool          // the node was named by an ASK
+	incr         *redis.IntCmd // of an INCRBY
+	inGeneration bool          // its caller wants to know the generation in which it ran
+	untold       bool          // the server did not say its incarnation
+	marker       Marker        // of an INCRBY
+	markerGone   bool          // the marker was not there after an INCRBY
+	job          *job          // on which it goes with others
+	of           *increment    // whose call it is; nil for a script
+	abandoned    bool          // its caller has gone while others had it in their hands
+	together     int           // calls on its round trip, for observers
+	sent         atomic.Bool   // go-redis has begun to write the command to a connection
 }
 
 // MarshalBinary gives go-redis the script's hash or text, or the key of an INCRBY, when it writes
@@ -205,15 +205,15 @@ func (s *Engine) route(ctx context.Context, key string, call *call, words []any)
 
 // send writes the command to a server, with those of other callers where that saves a round trip.
 func (s *Engine) send(ctx context.Context, node *redis.Client, call *call, words []any) ([]string, error) {
-	life := s.nodes.life(node)
-	call.life = Life{node, life, life.n.Load(), call.asking}
+	generation := s.nodes.generation(node)
+	call.generation = Generation{node, generation, generation.n.Load(), call.asking}
 	switch {
 	case call.size > largeCall:
 		return s.sendLarge(ctx, node, call, words)
 	case call.asking:
 		return call.alone(ctx, node, words)
 	}
-	return s.combiners.to(destination{node, call.ack}, s).do(ctx, call, words)
+	return s.batchers.to(destination{node, call.ack}, s).do(ctx, call, words)
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
@@ -275,13 +275,13 @@ func replyOf(answer any) ([]string, error) {
 // connection.
 func (c *call) alone(ctx context.Context, node *redis.Client, words []any) ([]string, error) {
 	c.together = 1
-	if c.of != nil && c.ack == 0 && !c.asking && c.mark.Key != "" && !c.asks() {
+	if c.of != nil && c.ack == 0 && !c.asking && c.marker.Key != "" && !c.asks() {
 		return nil, c.of.alone(ctx, node)
 	}
 	ctx, cancel := context.WithDeadline(ctx, c.deadline)
 	defer cancel()
 	run := c.command(ctx, words)
-	if c.ack == 0 && !c.asking && c.mark.Key == "" && !c.asks() {
+	if c.ack == 0 && !c.asking && c.marker.Key == "" && !c.asks() {
 		_ = node.Process(ctx, run) // the command has its error
 		return c.result(run)
 	}
@@ -293,15 +293,15 @@ func (c *call) alone(ctx context.Context, node *redis.Client, words []any) ([]st
 	}
 	asking()
 	_ = pipe.Process(ctx, run) // it only takes the command in
-	var marked *redis.StringCmd
-	if c.mark.Key != "" {
+	var markerRead *redis.StringCmd
+	if c.marker.Key != "" {
 		asking()
-		marked = pipe.Get(ctx, c.mark.Key)
+		markerRead = pipe.Get(ctx, c.marker.Key)
 	}
-	var life *redis.StringCmd
+	var generation *redis.StringCmd
 	if c.asks() {
-		life = asked(ctx)
-		_ = pipe.Process(ctx, life) // it only takes the command in
+		generation = asked(ctx)
+		_ = pipe.Process(ctx, generation) // it only takes the command in
 	}
 	var wait *redis.Cmd
 	if c.ack > 0 {
@@ -309,8 +309,8 @@ func (c *call) alone(ctx context.Context, node *redis.Client, words []any) ([]st
 	}
 	_, execErr := pipe.Exec(ctx)
 	reply, err := c.result(run)
-	c.unmarked = marked != nil && !c.mark.in(marked)
-	c.untold = life != nil && c.life.of.told(life) != nil
+	c.markerGone = markerRead != nil && !c.marker.in(markerRead)
+	c.untold = generation != nil && c.generation.of.told(generation) != nil
 	if err != nil || wait == nil {
 		return reply, err
 	}
@@ -318,7 +318,7 @@ func (c *call) alone(ctx context.Context, node *redis.Client, words []any) ([]st
 }
 
 // asks reports whether the call's round trip has to ask for the incarnation.
-func (c *call) asks() bool { return c.inLife && c.life.of != nil && c.life.of.inBand }
+func (c *call) asks() bool { return c.inGeneration && c.generation.of != nil && c.generation.of.inBand }
 
 // ackPatience is how long WAIT may take: less than the connection will wait for its answer, and at
 // least a millisecond, since 0 means for ever.

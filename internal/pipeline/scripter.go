@@ -89,7 +89,7 @@ type notKnown struct{}
 
 func (notKnown) Error() string { return "NOSCRIPT the library's text is not known yet" }
 
-// RedisError marks it as a server's answer.
+// RedisError markers it as a server's answer.
 func (notKnown) RedisError() {}
 
 // EvalSha implements redis.Scripter.
@@ -160,9 +160,9 @@ func (s *Scripter) run(ctx context.Context, sha, text string, keys []string, arg
 		return false, s.store.classify(ctx, chained.Script.Name, cause, false, true)
 	}
 	both := s.both(join{sha, chained.Script, len(keys), len(chained.Args), len(args)}, text)
-	trip := s.store.trip(both, chained.Keys, chained.Args, args)
-	defer s.store.ended(trip)
-	reply, err := s.store.run(ctx, chained.Keys[0], trip)
+	request := s.store.request(both, chained.Keys, chained.Args, args)
+	defer s.store.ended(request)
+	reply, err := s.store.run(ctx, chained.Keys[0], request)
 	if err != nil {
 		return false, err
 	}

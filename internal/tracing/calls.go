@@ -13,8 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore/observe"
 )
 
-// flightCalls is how many calls shared a call's round trip, itself among them.
-const flightCalls = attribute.Key("coatcheck.flight.calls")
+// pipelineCalls is how many calls shared a call's round trip, itself among them.
+const pipelineCalls = attribute.Key("coatcheck.pipeline.calls")
 
 // calls makes a span of each call to the store that a request is behind. What the process does by
 // itself, such as renewals, has none.
@@ -46,7 +46,7 @@ func (c calls) CallEnded(ctx context.Context, call observe.Call) {
 		return
 	}
 	if call.Together > 0 {
-		span.SetAttributes(flightCalls.Int(call.Together))
+		span.SetAttributes(pipelineCalls.Int(call.Together))
 	}
 	if call.Word != "" {
 		span.SetAttributes(attribute.String("coatcheck.outcome", call.Word))

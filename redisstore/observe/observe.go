@@ -17,14 +17,14 @@ type Observer interface {
 	CallStarted(ctx context.Context, op string) context.Context
 	// CallEnded is called once for each CallStarted with the context that it returned, or one made
 	// of that by a later observer. It is called without a CallStarted, and with a context that says
-	// nothing, for increments of package counter that go out together: once for all of a flight
-	// that were added, and once for each that was not.
+	// nothing, for increments of package counter that go out together: once for all of a batch that
+	// were added, and once for each that was not.
 	CallEnded(ctx context.Context, call Call)
-	// FlightEnded is called after each round trip that carried calls.
-	FlightEnded(flight Flight)
-	// LifeBegan is called when a connection has found another incarnation of a server than those
-	// before it: a failover, or a restart without the last data.
-	LifeBegan()
+	// BatchEnded is called after each round trip that carried calls.
+	BatchEnded(batch Batch)
+	// IncarnationChanged is called when a connection has found another incarnation of a server than
+	// those before it: a failover, or a restart without the last data.
+	IncarnationChanged()
 }
 
 // OpIncrBy is the op of an increment, which is a command of its own. All others are names of
@@ -34,7 +34,7 @@ const OpIncrBy = "incrby"
 // Call is a script or an INCRBY that has ended.
 type Call struct {
 	Op   string // the name of the script's file without .lua, or [OpIncrBy]
-	N    int    // how many calls; more than 1 only for riders of one flight
+	N    int    // how many calls; more than 1 only for increments of counters
 	Took time.Duration
 	// the outcome that a script has answered, of those that its header names; "" if it has not, and
 	// for OpIncrBy
@@ -46,9 +46,9 @@ type Call struct {
 	Together int
 }
 
-// Flight is a round trip to one server and what it carried. Calls that come while others are under
+// Batch is a round trip to one server and what it carried. Calls that come while others are under
 // way go together.
-type Flight struct {
+type Batch struct {
 	Calls int // scripts and increments
 	Took  time.Duration
 }
@@ -62,8 +62,8 @@ func (None) CallStarted(ctx context.Context, _ string) context.Context { return 
 // CallEnded implements [Observer].
 func (None) CallEnded(context.Context, Call) {}
 
-// FlightEnded implements [Observer].
-func (None) FlightEnded(Flight) {}
+// BatchEnded implements [Observer].
+func (None) BatchEnded(Batch) {}
 
-// LifeBegan implements [Observer].
-func (None) LifeBegan() {}
+// IncarnationChanged implements [Observer].
+func (None) IncarnationChanged() {}

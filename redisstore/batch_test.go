@@ -80,7 +80,7 @@ func TestLoneCallerSendsItsOwnCall(t *testing.T) {
 	}
 }
 
-func TestCallsOfOneFlightHaveTheirOwnAnswers(t *testing.T) {
+func TestCallsOfOnePipelineHaveTheirOwnAnswers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		if _, err := store.Run(t.Context(), script("list", "redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false), []string{store.Key("test", "{list")}); err != nil {
 			t.Fatal(err)
@@ -114,8 +114,8 @@ func TestCallsOfOneFlightHaveTheirOwnAnswers(t *testing.T) {
 	})
 }
 
-// A caller that gives up before its flight is told that nothing was done, and it is true; one that
-// gives up on its flight is told that it is unknown.
+// A caller that gives up before its pipeline is sent is told that nothing was done, and it is true;
+// one that gives up after that is told that it is unknown.
 func TestCallerThatLeaves(t *testing.T) {
 	server := redistest.Start(t)
 	store := open(t, server.URL()+"?pool_size=20", nil)
@@ -123,7 +123,7 @@ func TestCallerThatLeaves(t *testing.T) {
 	server.Pause()
 	var all sync.WaitGroup
 	var uncertain, certain atomic.Int64
-	for range 400 { // more than all flights together take
+	for range 400 { // more than all pipelines together take
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), brief)
 			defer cancel()
@@ -136,7 +136,7 @@ func TestCallerThatLeaves(t *testing.T) {
 			}
 		})
 		if uncertain.Load() == 0 {
-			time.Sleep(time.Millisecond) // flights leave with a few calls each, until none is free
+			time.Sleep(time.Millisecond) // pipelines leave with few calls, until none is free
 		}
 	}
 	all.Wait()
@@ -148,8 +148,8 @@ func TestCallerThatLeaves(t *testing.T) {
 	}
 }
 
-// All calls of a flight that too few replicas confirmed hear so, and the master has their writes.
-func TestCallsOfOneFlightShareTheAcknowledgement(t *testing.T) {
+// All calls of a pipeline that too few replicas confirmed hear so, and the master has their writes.
+func TestCallsOfOnePipelineShareTheAcknowledgement(t *testing.T) {
 	t.Parallel()
 	store, set := replicated(t)
 	both := store.WithAck(2)
@@ -178,8 +178,8 @@ func TestCallsOfOneFlightShareTheAcknowledgement(t *testing.T) {
 	}
 }
 
-// A flight that hangs holds up no call for long: others go out beside it.
-func TestFlightThatHangsIsOvertaken(t *testing.T) {
+// A pipeline that hangs holds up no call for long: others go out beside it.
+func TestPipelineThatHangsIsOvertaken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := between(t, server.Addr())

@@ -1,0 +1,136 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/coatcheck/coatcheck/redisstore/observe"
+)
+
+// Pending is a key whose increments go out with those of other keys, in one pipeline and without a
+// goroutine of their own. Its methods are called by the goroutine that sends the pipeline, one
+// after the other: they must not block, and must not call the store except [Queue.Submit].
+type Pending interface {
+	// Take is called when the pipeline is about to be sent, and returns what to add now. Where it
+	// says no, nothing is added, and Done is not called.
+	Take() (Addition, bool)
+	// Done is called once for each addition, with what [Engine.IncrBy] would have answered.
+	Done(sum int64, err error)
+}
+
+// Addition is one INCRBY: of a key, in a generation and under a marker, as [Engine.IncrBy] takes
+// them.
+type Addition struct {
+	Key        string
+	By         int64
+	Generation Generation
+	Marker     Marker
+}
+
+// Queue is where keys wait for the next pipeline to a server. The zero Queue leads nowhere. It is
+// safe for concurrent use.
+type Queue struct{ to *batcher }
+
+// Queue returns the queue of the server of a generation. Where a cluster is moving the key away
+// from it, that leads nowhere.
+func (s *Engine) Queue(generation Generation) Queue {
+	if generation.node == nil || generation.asking {
+		return Queue{}
+	}
+	return Queue{s.batchers.to(destination{generation.node, s.ack}, s)}
+}
+
+// SubmitIfBusy is Submit where calls to the server are under way, so that one more goes better with
+// others than by itself, and reports whether it was submitted.
+func (q Queue) SubmitIfBusy(p Pending) bool {
+	if q.to == nil {
+		return false
+	}
+	q.to.mu.Lock()
+	defer q.to.mu.Unlock()
+	if q.to.batches == 0 {
+		return false
+	}
+	q.to.pending = append(q.to.pending, p)
+	q.to.calledLocked()
+	return true
+}
+
+// Submit puts a key among those that wait for the next pipeline, and reports whether the queue
+// leads anywhere. A key must not wait twice.
+func (q Queue) Submit(p Pending) bool {
+	if q.to == nil {
+		return false
+	}
+	q.to.mu.Lock()
+	defer q.to.mu.Unlock()
+	q.to.pending = append(q.to.pending, p)
+	q.to.calledLocked()
+	return true
+}
+
+// taken is a key in a pipeline, and its INCRBY.
+type taken struct {
+	*increment
+
+	pending Pending
+	sum     int64 // what it came to
+	err     error
+}
+
+// takePending asks the keys that wait what to add.
+func (s *sender) takePending(now time.Time) {
+	s.taken = s.taken[:0]
+	for i, pending := range s.pending {
+		s.pending[i] = nil
+		add, goes := pending.Take()
+		switch {
+		case !goes:
+		case !add.Generation.Current() || add.Generation.node != s.node:
+			pending.Done(0, ErrOtherGeneration)
+		default:
+			in := s.store.increment()
+			in.start(s.store, add.Key, add.By, add.Generation, now)
+			in.call.marker = add.Marker
+			s.taken = append(s.taken, taken{increment: in, pending: pending})
+		}
+	}
+}
+
+// finishPending tells each key what became of its addition. acked is the error of the
+// acknowledgement that all share, untold says that the server did not tell its incarnation.
+func (s *sender) finishPending(ctx context.Context, acked error, untold bool) {
+	for i := range s.taken {
+		a := &s.taken[i]
+		_, err := a.call.result(a.call.incr)
+		a.call.markerGone, a.call.untold = !s.markers.have(a.call.marker), untold
+		if err == nil {
+			err = acked
+		}
+		a.sum, a.err = a.verdict(ctx, s.store, err)
+	}
+	if len(s.store.observers) > 0 && len(s.taken) > 0 {
+		s.observePending(ctx)
+	}
+	for i, a := range s.taken {
+		s.taken[i] = taken{}
+		s.store.batchers.increments.Put(a.increment)
+		a.pending.Done(a.sum, a.err)
+	}
+}
+
+// observePending tells the observers, before the keys themselves, so that a caller that has its
+// answer finds it counted.
+func (s *sender) observePending(ctx context.Context) {
+	added := 0
+	for _, a := range s.taken {
+		if a.err == nil {
+			added++
+			continue
+		}
+		s.store.observers.ended(ctx, observe.Call{Op: observe.OpIncrBy, N: 1, Took: s.took, Err: a.err})
+	}
+	if added > 0 {
+		s.store.observers.ended(ctx, observe.Call{Op: observe.OpIncrBy, N: added, Took: s.took})
+	}
+}

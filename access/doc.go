@@ -9,7 +9,7 @@
 //   - A wrong secret is compared in constant time, and an id that there is not costs the same as
 //     one with a wrong secret.
 //   - A right secret passes, however many wrong ones came before it: only failures are slowed, see
-//     [Guesses]. What keeps a secret from being guessed is its length.
+//     [Lockout]. What keeps a secret from being guessed is its length.
 //   - What is in force is replaced as a whole: a request sees one state of all records. A file with
 //     a fault, or a Redis that does not answer, leaves what was read last in force; a key that was
 //     removed from Redis is refused within [Config].Every after Redis has answered again.

@@ -1,4 +1,4 @@
 package access
 
 // Len is how many are remembered, and held.
-func (g *Guesses) Len() int { return len(g.bad) + len(g.held) + g.all }
+func (g *Lockout) Len() int { return len(g.bad) + len(g.held) + g.all }

@@ -63,63 +63,63 @@ func versionOf(text []byte) string {
 }
 
 // readFileLocked reads the file and, if it has no fault, takes what it says.
-func (b *Book) readFileLocked() error {
-	if b.config.File == "" {
+func (p *Policy) readFileLocked() error {
+	if p.config.File == "" {
 		return nil
 	}
-	text, exposed, err := load(b.config.File)
+	text, exposed, err := load(p.config.File)
 	if err != nil {
-		return b.keepLocked("", err)
+		return p.keepLocked("", err)
 	}
-	return b.takeLocked(text, exposed)
+	return p.takeLocked(text, exposed)
 }
 
-func (b *Book) takeLocked(text []byte, exposed bool) error {
+func (p *Policy) takeLocked(text []byte, exposed bool) error {
 	version := versionOf(text)
-	first := b.seen.tried == ""
-	b.seen.tried, b.seen.missed = version, ""
+	first := p.seen.tried == ""
+	p.seen.tried, p.seen.missed = version, ""
 	read, err := Parse(text)
 	if err != nil {
-		return b.keepLocked(version, inFile(b.config.File, err))
+		return p.keepLocked(version, inFile(p.config.File, err))
 	}
-	b.file, b.wrong = read, nil
+	p.file, p.wrong = read, nil
 	if exposed && first {
-		b.log.Warn("everybody on this machine can read the file of keys; it holds no secret, but tells who may do what: chmod o-r", "file", b.config.File)
+		p.log.Warn("everybody on this machine can read the file of keys; it holds no secret, but tells who may do what: chmod o-r", "file", p.config.File)
 	}
-	b.log.Info("keys are in force", "file", b.config.File, "keys", len(read.Keys), "certificates", len(read.Certificates), "version", version)
+	p.log.Info("keys are in force", "file", p.config.File, "keys", len(read.Keys), "certificates", len(read.Certificates), "version", version)
 	return nil
 }
 
 // keepLocked keeps what is in force, and tells why.
-func (b *Book) keepLocked(version string, err error) error {
-	b.wrong = []string{err.Error()}
+func (p *Policy) keepLocked(version string, err error) error {
+	p.wrong = []string{err.Error()}
 	if faults, ok := errors.AsType[*Faults](err); ok {
-		b.wrong = faults.lines()
+		p.wrong = faults.lines()
 	}
-	for _, fault := range b.wrong {
-		b.log.Error("the file of keys has a fault; what was read before stays in force", "fault", fault, "version", version)
+	for _, fault := range p.wrong {
+		p.log.Error("the file of keys has a fault; what was read before stays in force", "fault", fault, "version", version)
 	}
 	return err
 }
 
 // lookAtFileLocked takes what the file says if it is new and the same at two looks, so that one
 // that is just being written is not taken for a shorter one.
-func (b *Book) lookAtFileLocked() {
-	if b.config.File == "" {
+func (p *Policy) lookAtFileLocked() {
+	if p.config.File == "" {
 		return
 	}
-	text, exposed, err := load(b.config.File)
+	text, exposed, err := load(p.config.File)
 	if err != nil {
-		if b.seen.missed != err.Error() {
-			b.seen.missed, b.seen.version = err.Error(), ""
-			_ = b.keepLocked("", err) // it is logged
+		if p.seen.missed != err.Error() {
+			p.seen.missed, p.seen.version = err.Error(), ""
+			_ = p.keepLocked("", err) // it is logged
 		}
 		return
 	}
 	version := versionOf(text)
-	still := version == b.seen.version
-	b.seen.version = version
-	if still && (version != b.seen.tried || b.seen.missed != "") {
-		_ = b.takeLocked(text, exposed) // it is logged
+	still := version == p.seen.version
+	p.seen.version = version
+	if still && (version != p.seen.tried || p.seen.missed != "") {
+		_ = p.takeLocked(text, exposed) // it is logged
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// memory is the state of one flow: in the store, and as this server has seen it last. It is a store
-// of package throttled. One goroutine at a time uses it.
+// memory is the state of one principal: in the store, and as this server has seen it last. It is a
+// store of package throttled. One goroutine at a time uses it.
 type memory struct {
 	store *redisstore.Store
 	log   *slog.Logger
@@ -31,7 +31,7 @@ const (
 	none      = -1
 	awayFor   = time.Second
 	maxSwaps  = 50                   // that may find that another server was faster
-	keepLeast = time.Second          // that the store keeps a flow, so that most requests find it
+	keepLeast = time.Second          // that the store keeps a state, so that most requests find it
 	storeSlip = 2 * time.Millisecond // beside what it was told, since it counts in whole ones
 )
 

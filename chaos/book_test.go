@@ -50,7 +50,7 @@ type run struct {
 	text    string // what the handler answers
 }
 
-func openBook(t testing.TB) *book {
+func openPolicy(t testing.TB) *book {
 	b := &book{operations: map[string]*operation{}}
 	server := httptest.NewServer(http.HandlerFunc(b.told))
 	t.Cleanup(server.Close)

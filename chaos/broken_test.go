@@ -17,7 +17,7 @@ import (
 // again.
 func TestNaiveGuardIsFoundToRunTwice(t *testing.T) {
 	t.Parallel()
-	r := &rig{t: t, book: openBook(t)}
+	r := &rig{t: t, book: openPolicy(t)}
 	server := redistest.Start(t)
 	for _, name := range []string{"A", "B"} {
 		r.owners = append(r.owners, newFront("owner "+name, func() *child { return r.role(naiveRole, "CHAOS_STORE="+server.URL()) }))
@@ -48,7 +48,7 @@ func TestLiveMasterThatIsReplacedNeedsEveryReplicaToConfirm(t *testing.T) {
 			old, promoted, other := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 			chaostest.Replicate(t, old, promoted, other)
 			chaostest.Do(t, promoted, "REPLICAOF", "NO", "ONE")
-			r := &rig{t: t, book: openBook(t)}
+			r := &rig{t: t, book: openPolicy(t)}
 			s := &scene{history: &history{}, t: t, rig: r, web: web(t), fault: fault{circumstances: circumstances{redis: true}}}
 			o := &order{operation: &operation{name: "order", policy: "hold"}, header: byKey, key: "key"}
 			r.book.expect(o.operation)

@@ -60,7 +60,7 @@ type doubt struct {
 
 func newDoubt(t *testing.T) *doubt {
 	t.Helper()
-	r := &rig{t: t, binary: chaostest.Build(t), book: openBook(t), redis: redistest.StartSentinel(t, 2)}
+	r := &rig{t: t, binary: chaostest.Build(t), book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
 	folder := t.TempDir()
 	routes, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "upstream")
 	if err := os.WriteFile(routes, []byte(routesFile(1, longLease)), 0o600); err != nil {

@@ -70,7 +70,7 @@ func (f *front) kill() {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{t: t, binary: chaostest.Build(t), book: openBook(t), redis: redistest.StartSentinel(t, 2)}
+	r := &rig{t: t, binary: chaostest.Build(t), book: openPolicy(t), redis: redistest.StartSentinel(t, 2)}
 	r.watch = watchSentinels(t, r.redis)
 	folder := t.TempDir()
 	routes := filepath.Join(folder, "routes.yaml")

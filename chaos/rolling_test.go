@@ -86,7 +86,7 @@ type rollingOperation struct {
 
 func newRolling(t *testing.T) *rolling {
 	t.Helper()
-	r := &rig{t: t, binary: chaostest.Build(t), book: openBook(t)}
+	r := &rig{t: t, binary: chaostest.Build(t), book: openPolicy(t)}
 	redis, folder := redistest.Start(t).URL(), t.TempDir()
 	routes, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "upstream")
 	if err := os.WriteFile(routes, []byte("routes:\n- {match: POST /hold}\n"), 0o600); err != nil {

@@ -104,7 +104,7 @@ type walk struct {
 }
 
 func newWalk(t *testing.T, binary, what, step, policy string) *walk {
-	r := &rig{t: t, binary: binary, book: openBook(t)}
+	r := &rig{t: t, binary: binary, book: openPolicy(t)}
 	w := &walk{
 		scene: &scene{history: &history{}, t: t, rig: r, web: web(t)}, what: what, step: step,
 		order: &order{operation: &operation{name: "order", policy: policy}, header: byKey, key: "key"},

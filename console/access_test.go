@@ -14,7 +14,7 @@ import (
 
 func TestPageAsksForAKeyAndKeepsItInItsMemory(t *testing.T) {
 	p := book(t)
-	s := serve(t, server.Config{Access: p.Book})
+	s := serve(t, server.Config{Access: p.Policy})
 	s.send(200, "POST", "/incr/orders", "", p.use())
 	b := open(t, s.page("counters"))
 	b.shows("dialog", "An API key, please")
@@ -54,7 +54,7 @@ func TestPageAsksForAKeyAndKeepsItInItsMemory(t *testing.T) {
 // before that.
 func TestDialogThatWasClosedIsOpenedAgainAtOnce(t *testing.T) {
 	p := book(t)
-	b := open(t, serve(t, server.Config{Access: p.Book}).page("counters"))
+	b := open(t, serve(t, server.Config{Access: p.Policy}).page("counters"))
 	b.shows("dialog", "An API key, please")
 	dialogs := eval[[]int](b, `new Promise((done) => {
 		const [dialog, again] = [document.querySelector('dialog'), document.querySelector('main button')];
@@ -77,7 +77,7 @@ func TestDialogThatWasClosedIsOpenedAgainAtOnce(t *testing.T) {
 
 func TestKeyThatEndsIsAskedForAgain(t *testing.T) {
 	p := book(t)
-	s := serve(t, server.Config{Access: p.Book})
+	s := serve(t, server.Config{Access: p.Policy})
 	b := open(t, s.page("counters"), "401")
 	b.types("dialog input", p.keys["admin"]+"\r")
 	b.shows(".count", "No counters yet")
@@ -91,7 +91,7 @@ func TestKeyThatEndsIsAskedForAgain(t *testing.T) {
 
 func TestRolesAndNamesDecideWhatThePageShows(t *testing.T) {
 	p := book(t)
-	s := serve(t, server.Config{Access: p.Book})
+	s := serve(t, server.Config{Access: p.Policy})
 	for _, key := range []string{"orders", "orders-2", "bills"} {
 		s.send(200, "POST", "/incr/"+key, "", p.use())
 	}

@@ -18,7 +18,7 @@ import (
 // press.
 func TestOperatorSettlesTenInDoubtByTheOperationsPage(t *testing.T) {
 	p := book(t)
-	s := serve(t, server.Config{Access: p.Book})
+	s := serve(t, server.Config{Access: p.Policy})
 	b := open(t, s.page("counters"))
 	b.types("dialog input", p.keys["admin"]+"\r")
 	b.asksNothing()

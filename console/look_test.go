@@ -183,7 +183,7 @@ func TestNoViewHasAFaultOfAccessibility(t *testing.T) {
 func TestQuestionForAKeyHasNoFaultOfAccessibility(t *testing.T) {
 	script := axeScript(t)
 	p := book(t)
-	b := open(t, serve(t, server.Config{Access: p.Book}).page("counters"))
+	b := open(t, serve(t, server.Config{Access: p.Policy}).page("counters"))
 	b.shows("dialog", "An API key, please")
 	eval[bool](b, script+"; true")
 	if faults := eval[[]string](b, "axe.run(document).then((result) => result.violations.map((fault) => fault.id + ' ' + fault.nodes.map((node) => node.html)))"); len(faults) > 0 {

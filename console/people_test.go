@@ -15,7 +15,7 @@ import (
 // people are those whom a service knows, by their keys: one of each role, and one for the names
 // that begin with orders.
 type people struct {
-	*access.Book
+	*access.Policy
 
 	keys map[string]string
 	file string
@@ -38,7 +38,7 @@ func book(t *testing.T) people {
 		t.Fatal(err)
 	}
 	t.Cleanup(opened.Close)
-	p.Book = opened
+	p.Policy = opened
 	return p
 }
 

@@ -239,8 +239,8 @@ func (s *Server) byKey(c echo.Context, key string) (access.Caller, error) {
 		return caller, unauthorized(c, "invalid_token", "the key's time is over")
 	case err != nil:
 		from := remote(c)
-		if wait := s.guesses.Failed(from, key); wait > 0 {
-			if !s.guesses.Hold(c.Request().Context(), from) {
+		if wait := s.lockout.Failed(from, key); wait > 0 {
+			if !s.lockout.Hold(c.Request().Context(), from) {
 				c.Response().Header().Set(echo.HeaderConnection, "close")
 			}
 			return caller, &access.TooOften{Wait: wait}

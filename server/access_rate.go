@@ -15,11 +15,11 @@ func (s *Server) ration(c echo.Context, caller access.Caller) error {
 	if caller.Limit.None() {
 		return nil
 	}
-	flow, err := s.flows.Take(c.Request().Context(), caller.Principal, caller.Limit)
-	if err == nil || flow.Size > 0 {
+	state, err := s.limiter.Take(c.Request().Context(), caller.Principal, caller.Limit)
+	if err == nil || state.Size > 0 {
 		header := c.Response().Header()
-		header.Set("Ratelimit-Policy", fmt.Sprintf(`"principal";q=%d;w=%d`, flow.Size, seconds(flow.Whole)))
-		header.Set("Ratelimit", fmt.Sprintf(`"principal";r=%d;t=%d`, flow.Left, seconds(flow.Full)))
+		header.Set("Ratelimit-Policy", fmt.Sprintf(`"principal";q=%d;w=%d`, state.Size, seconds(state.Whole)))
+		header.Set("Ratelimit", fmt.Sprintf(`"principal";r=%d;t=%d`, state.Left, seconds(state.Full)))
 	}
 	return err
 }

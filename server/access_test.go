@@ -20,7 +20,7 @@ import (
 type keyed struct {
 	*service
 	keys map[string]access.Key
-	book *access.Book
+	policy *access.Policy
 }
 
 // callers are those that every keyed service knows. The keys of those named foreign are good for
@@ -47,11 +47,11 @@ func serveKeyed(t *testing.T, config server.Config, more map[string]access.Recor
 	}
 	g.keys["wrong"] = access.NewKey()
 	var err error
-	if g.book, err = access.Open(t.Context(), access.Config{Keys: records}); err != nil {
+	if g.policy, err = access.Open(t.Context(), access.Config{Keys: records}); err != nil {
 		t.Fatalf("making the keys: %v", err)
 	}
-	t.Cleanup(g.book.Close)
-	config.Access = g.book
+	t.Cleanup(g.policy.Close)
+	config.Access = g.policy
 	if config.Store == nil {
 		config.Store = storetest.Open(t, redisstore.Config{})
 	}

@@ -73,9 +73,9 @@ func TestClientCertificateIsAPrincipal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	key := access.NewKey()
 	text := "keys:\n- {id: " + key.ID + ", sha256: " + key.Hash().String() + ", principal: bills, role: admin}\ncertificates:\n- {dns: orders.internal, principal: orders, role: use, prefixes: [\"orders:*\"]}\n"
-	book := openBook(t, file, text)
+	policy := openPolicy(t, file, text)
 	ours := newAuthority(t)
-	service := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
+	service := server.New(server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: policy})
 	t.Cleanup(func() { _ = service.Close(context.Background()) }) // nothing is under way
 	web := httptest.NewUnstartedServer(service.Handler())
 	web.TLS = &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: x509.NewCertPool()}
@@ -124,8 +124,8 @@ func TestClientCertificateIsAPrincipal(t *testing.T) {
 }
 
 func TestNobodyMayWhatTheFileSays(t *testing.T) {
-	book := openBook(t, filepath.Join(t.TempDir(), "keys.yaml"), "anonymous: {role: read, prefixes: [\"public:*\"]}\n")
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
+	policy := openPolicy(t, filepath.Join(t.TempDir(), "keys.yaml"), "anonymous: {role: read, prefixes: [\"public:*\"]}\n")
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: policy})
 	for path, code := range map[string]wire.Code{"/counter/public:1": wire.NotFound, "/counter/orders": wire.Forbidden, "/incr/public:1": wire.Unauthorized} {
 		checkProblem(t, s.do(t, "GET", path, ""), code)
 	}
@@ -136,12 +136,12 @@ func TestKeyThatMayBeInAStoreThatWasNotReadIsNotCalledWrong(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
 	redis.Kill()
-	book, err := access.Open(t.Context(), access.Config{Store: store})
+	policy, err := access.Open(t.Context(), access.Config{Store: store})
 	if err != nil {
 		t.Fatalf("opening the keys of a store that is away: %v", err)
 	}
-	t.Cleanup(book.Close)
-	s := serve(t, server.Config{Store: store, Access: book})
+	t.Cleanup(policy.Close)
+	s := serve(t, server.Config{Store: store, Access: policy})
 	checkProblem(t, s.do(t, "GET", "/id/uuid", "", "X-API-Key: "+access.NewKey().Text()), wire.StoreUnavailable)
 }
 

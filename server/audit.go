@@ -56,7 +56,7 @@ func (s *Server) by(c echo.Context, code wire.Code) wire.EventBy {
 
 // shownKeyID is the id of a key that was shown with another secret. An unknown one is what a
 // stranger chose, and not for the log.
-func shownKeyID(book *access.Book, header http.Header) string {
+func shownKeyID(book *access.Policy, header http.Header) string {
 	if book == nil {
 		return ""
 	}

@@ -97,7 +97,7 @@ func TestPageOfAnotherOriginChangesAndTakesNothing(t *testing.T) {
 // Keys do not make a page of another origin better: what may be had without one is had by anybody's
 // browser otherwise, and a client certificate is shown by it unasked.
 func TestPageOfAnotherOriginIsRefusedWhereKeysAreAskedForAsWell(t *testing.T) {
-	book := openBook(t, filepath.Join(t.TempDir(), "keys.yaml"), "anonymous: {role: use}\n")
+	book := openPolicy(t, filepath.Join(t.TempDir(), "keys.yaml"), "anonymous: {role: use}\n")
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Access: book})
 	s.do(t, "GET", "/incr/k", "").wantStatus(t, 200)
 	checkProblem(t, s.do(t, "GET", "/incr/k", "", "Sec-Fetch-Site: cross-site"), wire.Forbidden)

@@ -30,7 +30,7 @@ type secured struct {
 	client   *http.Client
 }
 
-func serveTLS(t *testing.T, book *access.Book, protocol string, auth tls.ClientAuthType, show bool, hosts ...string) *secured {
+func serveTLS(t *testing.T, book *access.Policy, protocol string, auth tls.ClientAuthType, show bool, hosts ...string) *secured {
 	t.Helper()
 	s := &secured{ours: newAuthority(t)}
 	s.settings.Store(s.trusting(t, auth, s.ours))
@@ -127,7 +127,7 @@ func TestClientCertificateIsLookedAtAgainAtEachRequest(t *testing.T) {
 			{"the end of the certificate", func(_ *testing.T, s *secured) { s.late.Store(int64(2 * time.Hour)) }, no, "it has ended"},
 		} {
 			t.Run(protocol+", "+row.name, func(t *testing.T) {
-				book := openBook(t, filepath.Join(t.TempDir(), "keys.yaml"), "certificates:\n- {dns: orders.internal, principal: orders, role: use}\n")
+				book := openPolicy(t, filepath.Join(t.TempDir(), "keys.yaml"), "certificates:\n- {dns: orders.internal, principal: orders, role: use}\n")
 				s := serveTLS(t, book, protocol, tls.VerifyClientCertIfGiven, true)
 				for range 2 {
 					status, _, _ := s.get(t)

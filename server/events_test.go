@@ -362,7 +362,7 @@ func TestStreamOutlivesTheTimeOfARequestAndEndsWithTheServer(t *testing.T) {
 }
 
 // accessOf is a book with a key for each role and names, in a file that can be written anew.
-func accessOf(t *testing.T, callers ...access.Record) (book *access.Book, keys []string, file string) {
+func accessOf(t *testing.T, callers ...access.Record) (book *access.Policy, keys []string, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "access.yaml")
 	text := "keys:\n"
@@ -375,11 +375,11 @@ func accessOf(t *testing.T, callers ...access.Record) (book *access.Book, keys [
 		}
 		text += "}\n"
 	}
-	return openBook(t, file, text), keys, file
+	return openPolicy(t, file, text), keys, file
 }
 
-// openBook opens a file of keys that holds this text.
-func openBook(t *testing.T, file, text string) *access.Book {
+// openPolicy opens a file of keys that holds this text.
+func openPolicy(t *testing.T, file, text string) *access.Policy {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatalf("writing the file of keys: %v", err)

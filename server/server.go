@@ -53,7 +53,7 @@ type Config struct {
 
 	// Access says who may do what; nil = everybody may do everything, and Principal tells them
 	// apart. With it the principal is that of the key or certificate.
-	Access *access.Book
+	Access *access.Policy
 
 	Counters counter.Config // every server and client of a store must have it alike
 
@@ -208,11 +208,11 @@ type Server struct {
 	guarded  []wire.RoutePolicy
 	listed   []Route
 	patterns map[string]string // of the routes, by Echo's paths: see pattern
-	flows    *access.Flows
+	limiter  *access.Limiter
 	origins  atomic.Pointer[frontdoor.Origins]
 	hosts    atomic.Pointer[frontdoor.Hosts]
 	roles    map[string]access.Role // by method and Echo's path, such as "GET /incr/:key"
-	guesses  access.Guesses
+	lockout  access.Lockout
 	audit    *audit.Log
 	stopping atomic.Bool
 	closing  atomic.Bool // no operation is begun any more
@@ -255,7 +255,7 @@ func New(config Config) *Server {
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(), Owner: owner,
 	})
-	s.flows, s.health = access.NewFlows(config.Store, config.Logger), s.checker()
+	s.limiter, s.health = access.NewLimiter(config.Store, config.Logger), s.checker()
 	s.audit = audit.New(config.Logger, config.AuditLog)
 	s.openSegments()
 	s.SetCORSOrigins(config.CORSOrigins)
@@ -277,7 +277,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.waits.end()
 	s.stamper.Close(ctx)
 	s.closeSegments()
-	s.flows.Close()
+	s.limiter.Close()
 	s.audit.Close()
 	return errors.Join(s.locks.Close(), s.counters.Close(), s.tokens.Close(ctx))
 }

@@ -115,7 +115,7 @@ func (c *config) openListener(log *slog.Logger) (net.Listener, *certificates, er
 }
 
 // openAccess reads who may do what; nil if callers are not asked.
-func (c *config) openAccess(ctx context.Context, store *redisstore.Store, log *slog.Logger) (*access.Book, error) {
+func (c *config) openAccess(ctx context.Context, store *redisstore.Store, log *slog.Logger) (*access.Policy, error) {
 	if !c.controlled() {
 		return nil, nil //nolint:nilnil // no book means that everybody may do everything
 	}

@@ -110,7 +110,7 @@ func (r *reloading) reloadSettings(ctx context.Context) {
 // changeable is what of a running service can change.
 type changeable struct {
 	level   *slog.LevelVar
-	book    *access.Book
+	book    *access.Policy
 	secure  *certificates
 	service *server.Server
 }

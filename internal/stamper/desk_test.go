@@ -13,8 +13,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// inside runs a test at a desk that has stamped.
-func inside(t *testing.T, test func(*testing.T, *desk)) {
+// inside runs a test at a pool that has stamped.
+func inside(t *testing.T, test func(*testing.T, *poolStamper)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(snowflake.DefaultEpoch.AddDate(6, 0, 0)))
 		store := storetest.Open(t, redisstore.Config{})
@@ -23,12 +23,12 @@ func inside(t *testing.T, test func(*testing.T, *desk)) {
 		if _, err := s.Stamp(t.Context(), "p", make([]snowflake.ID, 1)); err != nil {
 			t.Fatalf("Stamp: %v", err)
 		}
-		test(t, s.desks["p"])
+		test(t, s.stampers["p"])
 	})
 }
 
 func TestDeskThatIsGivenBackMakesNoGeneratorAnyMore(t *testing.T) {
-	inside(t, func(t *testing.T, d *desk) {
+	inside(t, func(t *testing.T, d *poolStamper) {
 		d.giveBack(t.Context())
 		_, err := d.ids.Generator()
 		expect.Error(t, "Generator", err, snowflake.ErrStopped)

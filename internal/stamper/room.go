@@ -3,8 +3,8 @@ package stamper
 import "time"
 
 // closeLocked gives a pool back in the background, and its place at once.
-func (s *Stamper) closeLocked(d *desk) {
-	delete(s.desks, d.pool)
+func (s *Stamper) closeLocked(d *poolStamper) {
+	delete(s.stampers, d.pool)
 	if !s.keeps(d.pool) {
 		s.places.Free(d.owner)
 	}
@@ -17,7 +17,7 @@ func (s *Stamper) closeLocked(d *desk) {
 // stamp there are told to come again.
 func (s *Stamper) makeRoomLocked(owner string) bool {
 	mine := s.places.Of(owner)
-	if d := s.longestLocked(func(d *desk) bool { return s.places.Of(d.owner) >= mine }); d != nil && d.users == 0 && time.Since(d.used) >= s.config.Spare {
+	if d := s.longestLocked(func(d *poolStamper) bool { return s.places.Of(d.owner) >= mine }); d != nil && d.users == 0 && time.Since(d.used) >= s.config.Spare {
 		s.closeLocked(d)
 		return true
 	}
@@ -25,7 +25,7 @@ func (s *Stamper) makeRoomLocked(owner string) bool {
 	if !yields {
 		return false
 	}
-	if d := s.longestLocked(func(d *desk) bool { return d.owner == from }); d != nil {
+	if d := s.longestLocked(func(d *poolStamper) bool { return d.owner == from }); d != nil {
 		s.closeLocked(d)
 		return true
 	}
@@ -34,8 +34,8 @@ func (s *Stamper) makeRoomLocked(owner string) bool {
 
 // longestLocked is the pool, of some, that is not in use and has rested for longest; if all are
 // in use, the one that was left least lately. It is nil if there is none but those that are kept.
-func (s *Stamper) longestLocked(among func(*desk) bool) (longest *desk) {
-	for _, d := range s.desks {
+func (s *Stamper) longestLocked(among func(*poolStamper) bool) (longest *poolStamper) {
+	for _, d := range s.stampers {
 		if !s.keeps(d.pool) && among(d) && (longest == nil || d.restsBefore(longest)) {
 			longest = d
 		}
@@ -43,9 +43,9 @@ func (s *Stamper) longestLocked(among func(*desk) bool) (longest *desk) {
 	return longest
 }
 
-// restsBefore reports whether a desk is to be given back before another. Their users and times are
+// restsBefore reports whether a pool is to be given back before another. Their users and times are
 // the Stamper's, whose mutex is held.
-func (d *desk) restsBefore(other *desk) bool {
+func (d *poolStamper) restsBefore(other *poolStamper) bool {
 	if (d.users == 0) != (other.users == 0) {
 		return d.users == 0
 	}
@@ -55,7 +55,7 @@ func (d *desk) restsBefore(other *desk) bool {
 // nextRoomLocked is when the first pool makes room for another, if no call uses it from now on.
 func (s *Stamper) nextRoomLocked() time.Duration {
 	rested := time.Duration(0)
-	for pool, d := range s.desks {
+	for pool, d := range s.stampers {
 		if !s.keeps(pool) && d.users == 0 {
 			rested = max(rested, time.Since(d.used))
 		}

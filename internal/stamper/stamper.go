@@ -70,20 +70,20 @@ type Stamper struct {
 	end    context.CancelFunc
 	work   sync.WaitGroup // what runs in the background
 
-	mu      sync.Mutex
-	desks   map[string]*desk
-	places  share.Places // of those that are not kept for good, by owner
-	reaping bool
-	closed  bool
+	mu       sync.Mutex
+	stampers map[string]*poolStamper
+	places   share.Places // of those that are not kept for good, by owner
+	reaping  bool
+	closed   bool
 }
 
 // New returns a Stamper, which begins to lease from the pools that it keeps and waits for nothing.
 // It is to be closed before the store is.
 func New(pools *workerlease.Pools, config Config) *Stamper {
-	s := &Stamper{pools: pools, config: config.withDefaults(), desks: map[string]*desk{}}
+	s := &Stamper{pools: pools, config: config.withDefaults(), stampers: map[string]*poolStamper{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	for _, pool := range s.kept() {
-		s.desks[pool] = s.open(pool, "")
+		s.stampers[pool] = s.open(pool, "")
 	}
 	return s
 }
@@ -123,15 +123,15 @@ func (s *Stamper) Stamp(ctx context.Context, pool string, ids []snowflake.ID) (O
 	return d.stamp(ctx, ids)
 }
 
-// enter finds the pool's desk, or opens it, and keeps it from being given back until leave.
-func (s *Stamper) enter(pool, owner string) (*desk, error) {
+// enter finds the pool's stamper, or opens it, and keeps it from being given back until leave.
+func (s *Stamper) enter(pool, owner string) (*poolStamper, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, stopping()
 	}
-	d := s.desks[pool]
-	if d == nil && len(s.desks) >= s.config.Max && !s.makeRoomLocked(owner) {
+	d := s.stampers[pool]
+	if d == nil && len(s.stampers) >= s.config.Max && !s.makeRoomLocked(owner) {
 		return nil, &TooMany{Max: s.config.Max, Wait: s.nextRoomLocked()}
 	}
 	if d == nil || d.over() {
@@ -139,7 +139,7 @@ func (s *Stamper) enter(pool, owner string) (*desk, error) {
 			s.closeLocked(d)
 		}
 		d = s.open(pool, owner)
-		s.desks[pool] = d
+		s.stampers[pool] = d
 		if !s.keeps(pool) {
 			s.places.Take(owner)
 		}
@@ -151,12 +151,12 @@ func (s *Stamper) enter(pool, owner string) (*desk, error) {
 
 func stopping() error { return &Unavailable{Reason: "this server is stopping"} }
 
-// givenBack is why a desk stamps no more: the server stops, or the pool's place went to another.
+// givenBack is why a pool stamps no more: the server stops, or the pool's place went to another.
 func givenBack() error {
 	return &Unavailable{Reason: "this server is giving its worker id of the pool back: it is stopping, or the place was needed for another pool"}
 }
 
-func (s *Stamper) leave(d *desk) {
+func (s *Stamper) leave(d *poolStamper) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.users--
@@ -167,7 +167,7 @@ func (s *Stamper) leave(d *desk) {
 // can have been. The worker id is of now, if there is one.
 func (s *Stamper) Origin(pool string) (origin Origin, ok bool) {
 	s.mu.Lock()
-	d := s.desks[pool]
+	d := s.stampers[pool]
 	s.mu.Unlock()
 	if d == nil {
 		return Origin{}, false
@@ -192,7 +192,7 @@ type Status struct {
 func (s *Stamper) Status() []Status {
 	s.mu.Lock()
 	var list []Status
-	for _, d := range s.desks {
+	for _, d := range s.stampers {
 		status := d.status()
 		status.Kept = s.keeps(d.pool)
 		list = append(list, status)
@@ -206,10 +206,10 @@ func (s *Stamper) Status() []Status {
 // they are being given back. It waits for what the store says of one that has just been asked for,
 // as long as the context lasts. One that was refused for good is asked for again.
 func (s *Stamper) Kept(ctx context.Context) (list []Status) {
-	var desks []*desk
+	var stampers []*poolStamper
 	s.mu.Lock()
 	for _, pool := range s.kept() {
-		d := s.desks[pool]
+		d := s.stampers[pool]
 		switch {
 		case d == nil: // closed
 			s.mu.Unlock()
@@ -217,12 +217,12 @@ func (s *Stamper) Kept(ctx context.Context) (list []Status) {
 		case d.over():
 			s.closeLocked(d)
 			d = s.open(pool, "")
-			s.desks[pool] = d
+			s.stampers[pool] = d
 		}
-		desks = append(desks, d)
+		stampers = append(stampers, d)
 	}
 	s.mu.Unlock()
-	for _, d := range desks {
+	for _, d := range stampers {
 		_ = d.await(ctx) // the status says it
 		status := d.status()
 		status.Kept = true
@@ -237,8 +237,8 @@ func (s *Stamper) Kept(ctx context.Context) (list []Status) {
 func (s *Stamper) Close(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
-	for pool, d := range s.desks {
-		delete(s.desks, pool)
+	for pool, d := range s.stampers {
+		delete(s.stampers, pool)
 		s.work.Go(func() { d.giveBack(ctx) })
 	}
 	s.mu.Unlock()
@@ -274,11 +274,11 @@ func (s *Stamper) reap() {
 func (s *Stamper) giveIdleBack() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for pool, d := range s.desks {
+	for pool, d := range s.stampers {
 		if !s.closed && !s.keeps(pool) && d.users == 0 && time.Since(d.used) >= s.config.Idle {
 			s.closeLocked(d)
 		}
 	}
-	s.reaping = len(s.desks) > len(s.kept())
+	s.reaping = len(s.stampers) > len(s.kept())
 	return s.reaping
 }

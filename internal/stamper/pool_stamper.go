@@ -15,8 +15,8 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
-// desk is where ids of one pool are stamped.
-type desk struct {
+// poolStamper stamps the ids of one pool.
+type poolStamper struct {
 	pool   string
 	owner  string // whose place it takes
 	log    *slog.Logger
@@ -35,8 +35,8 @@ type desk struct {
 }
 
 // open begins to lease.
-func (s *Stamper) open(pool, owner string) *desk {
-	d := &desk{pool: pool, owner: owner, log: s.config.Logger, used: time.Now(), asking: true, news: make(chan struct{})}
+func (s *Stamper) open(pool, owner string) *poolStamper {
+	d := &poolStamper{pool: pool, owner: owner, log: s.config.Logger, used: time.Now(), asking: true, news: make(chan struct{})}
 	if s.keeps(pool) { // a name that the operator chose
 		d.log = d.log.With("pool", pool)
 	}
@@ -54,7 +54,7 @@ func (s *Stamper) open(pool, owner string) *desk {
 var defaultLayout = snowflake.MustLayout(snowflake.DefaultLayout)
 
 // hear takes what the holder tells.
-func (d *desk) hear(event holder.Event) {
+func (d *poolStamper) hear(event holder.Event) {
 	switch event.Kind {
 	case holder.Granted:
 		d.log.Info("worker id leased", "worker_id", event.WorkerID)
@@ -83,7 +83,7 @@ func waitOf(event holder.Event) time.Duration {
 }
 
 // note keeps what was heard, and reports whether a refusal is the first.
-func (d *desk) note(asking bool, refusal error, wait time.Duration) (first bool) {
+func (d *poolStamper) note(asking bool, refusal error, wait time.Duration) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	first = d.refusal == nil
@@ -94,7 +94,7 @@ func (d *desk) note(asking bool, refusal error, wait time.Duration) (first bool)
 }
 
 // over reports whether no lease is held and none will be: the pool has refused one for good.
-func (d *desk) over() bool {
+func (d *poolStamper) over() bool {
 	select {
 	case <-d.holder.Done():
 		return true
@@ -108,7 +108,7 @@ func (d *desk) over() bool {
 const settle = 100 * time.Millisecond
 
 // await waits until it is known whether there is a lease. The error says why there is none.
-func (d *desk) await(ctx context.Context) error {
+func (d *poolStamper) await(ctx context.Context) error {
 	for began := time.Now(); ; {
 		d.mu.Lock()
 		asking, closing, refusal, news := d.asking, d.closing, d.stillLocked(), d.news
@@ -149,7 +149,7 @@ func ended(ctx context.Context) error {
 }
 
 // stillLocked is the refusal as it is now: with what is left of the wait.
-func (d *desk) stillLocked() error {
+func (d *poolStamper) stillLocked() error {
 	if d.refusal == nil {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (d *desk) stillLocked() error {
 }
 
 // refused says why no worker id can be leased. What asking again does not change is told as it is.
-func (d *desk) refused(err error) error {
+func (d *poolStamper) refused(err error) error {
 	if other, ok := errors.AsType[*workerlease.OtherPool](err); ok {
 		return other
 	}
@@ -177,7 +177,7 @@ func (d *desk) refused(err error) error {
 }
 
 // stamp fills ids from one grant.
-func (d *desk) stamp(ctx context.Context, ids []snowflake.ID) (Origin, error) {
+func (d *poolStamper) stamp(ctx context.Context, ids []snowflake.ID) (Origin, error) {
 	for {
 		if err := d.await(ctx); err != nil {
 			return Origin{}, err
@@ -215,14 +215,14 @@ func slow(g *snowflake.Generator, n int) string {
 	return reason
 }
 
-func (d *desk) isClosing() bool {
+func (d *poolStamper) isClosing() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.closing
 }
 
 // unstamped says why a generator that had a lease a moment ago has stamped nothing.
-func (d *desk) unstamped(err error) error {
+func (d *poolStamper) unstamped(err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch refusal := d.stillLocked(); {
@@ -248,12 +248,12 @@ func originOf(g *snowflake.Generator, ids []snowflake.ID) (origin Origin, one bo
 	return origin, true
 }
 
-func (d *desk) origin() (Origin, bool) {
+func (d *poolStamper) origin() (Origin, bool) {
 	layout, epoch, ok := d.ids.Layout()
 	return Origin{Layout: layout, Epoch: epoch}, ok
 }
 
-func (d *desk) status() Status {
+func (d *poolStamper) status() Status {
 	status := Status{Pool: d.pool}
 	lease, err := d.holder.Current()
 	if err == nil {
@@ -270,7 +270,7 @@ func (d *desk) status() Status {
 }
 
 // giveBack ends the stamping and gives the lease back.
-func (d *desk) giveBack(ctx context.Context) {
+func (d *poolStamper) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	d.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-func flows(t testing.TB, store *redisstore.Store) *access.Flows {
-	f := access.NewFlows(store, slog.New(slog.DiscardHandler))
+func limiter(t testing.TB, store *redisstore.Store) *access.Limiter {
+	f := access.NewLimiter(store, slog.New(slog.DiscardHandler))
 	t.Cleanup(f.Close)
 	return f
 }
@@ -29,19 +29,19 @@ func slow(burst int) access.Limit {
 
 func TestFlowIsSharedByAllServersOnAStore(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		one, two := flows(t, store), flows(t, store)
+		one, two := limiter(t, store), limiter(t, store)
 		start := time.Now()
 		for i := range 20 {
-			flow, err := []*access.Flows{one, two}[i%2].Take(t.Context(), "orders", slow(9))
+			state, err := []*access.Limiter{one, two}[i%2].Take(t.Context(), "orders", slow(9))
 			asked := fmt.Sprintf("request %d of 20", i+1)
 			if i < 10 {
 				expect.Error(t, asked, err, nil)
-				expect.Equal(t, asked+": what is left", flow.Left, 9-i)
-				expect.Equal(t, asked+": the size", flow.Size, 10)
+				expect.Equal(t, asked+": what is left", state.Left, 9-i)
+				expect.Equal(t, asked+": the size", state.Size, 10)
 				continue
 			}
 			expect.Error(t, asked, err, access.ErrTooOften)
-			expect.Equal(t, asked+": what is left", flow.Left, 0)
+			expect.Equal(t, asked+": what is left", state.Left, 0)
 			often, ok := errors.AsType[*access.TooOften](err)
 			if soonest := time.Hour - time.Since(start) - time.Second; !ok || often.Wait < soonest || often.Wait > time.Hour {
 				t.Errorf("%s: got %+v, want to be sent away for %v to an hour", asked, often, soonest)
@@ -59,14 +59,14 @@ func TestCrowdGetsWhatTheLimitHasAndNoMore(t *testing.T) {
 	for _, servers := range []int{1, 4} {
 		t.Run(fmt.Sprint(servers, " servers"), func(t *testing.T) {
 			server := redistest.Start(t)
-			var all []*access.Flows
+			var all []*access.Limiter
 			for range servers {
-				all = append(all, flows(t, storetest.Open(t, redisstore.Config{URL: server.URL()})))
+				all = append(all, limiter(t, storetest.Open(t, redisstore.Config{URL: server.URL()})))
 			}
-			var crowd sync.WaitGroup
+			var callers sync.WaitGroup
 			var through atomic.Int64
 			for i := range 400 {
-				crowd.Go(func() {
+				callers.Go(func() {
 					_, err := all[i%servers].Take(t.Context(), "orders", slow(99))
 					switch {
 					case err == nil:
@@ -76,7 +76,7 @@ func TestCrowdGetsWhatTheLimitHasAndNoMore(t *testing.T) {
 					}
 				})
 			}
-			crowd.Wait()
+			callers.Wait()
 			expect.Equal(t, "400 requests at once: let through", through.Load(), 100)
 		})
 	}
@@ -86,7 +86,7 @@ func TestCrowdGetsWhatTheLimitHasAndNoMore(t *testing.T) {
 // that it refuses.
 func TestRequestCostsOneRoundTrip(t *testing.T) {
 	server := redistest.Start(t)
-	one := flows(t, storetest.Open(t, redisstore.Config{URL: server.URL()}))
+	one := limiter(t, storetest.Open(t, redisstore.Config{URL: server.URL()}))
 	take := func(n int) {
 		for range n {
 			_, _ = one.Take(t.Context(), "orders", slow(49)) // refused or not
@@ -119,11 +119,11 @@ func scriptsRun(t *testing.T, server *redistest.Server) (n int) {
 // While the store is away each server counts by itself; after that all of them together again.
 func TestServerCountsByItselfWhileTheStoreIsAway(t *testing.T) {
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	open := func() *access.Flows {
-		return flows(t, storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 20 * time.Second}))
+	open := func() *access.Limiter {
+		return limiter(t, storetest.Open(t, redisstore.Config{URL: server.URL(), Timeout: 20 * time.Second}))
 	}
 	one, two := open(), open()
-	through := func(f *access.Flows, n int) (got int) {
+	through := func(f *access.Limiter, n int) (got int) {
 		for range n {
 			_, err := f.Take(t.Context(), "orders", slow(9))
 			if err == nil {
@@ -147,7 +147,7 @@ func TestServerCountsByItselfWhileTheStoreIsAway(t *testing.T) {
 }
 
 func TestFlowGoesOnWithTime(t *testing.T) {
-	one := flows(t, storetest.Open(t, redisstore.Config{}))
+	one := limiter(t, storetest.Open(t, redisstore.Config{}))
 	limit := access.Limit{Rate: access.Rate{N: 1000, Per: time.Second}, Burst: 1}
 	got := 0
 	expect.Eventually(t, "fifty requests are let through, at a thousand a second", func() bool {
@@ -184,7 +184,7 @@ func BenchmarkTake(b *testing.B) {
 		}
 	})
 	b.Run("alone", func(b *testing.B) {
-		f := flows(b, store)
+		f := limiter(b, store)
 		for b.Loop() {
 			if _, err := f.Take(b.Context(), "orders", limit); err != nil {
 				b.Fatal(err)
@@ -192,7 +192,7 @@ func BenchmarkTake(b *testing.B) {
 		}
 	})
 	b.Run("crowd", func(b *testing.B) {
-		f := flows(b, store)
+		f := limiter(b, store)
 		b.SetParallelism(32)
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {

@@ -32,20 +32,20 @@ func entry(key access.Key, principal, more string) string {
 	return fmt.Sprintf("  - {id: %q, sha256: %s, principal: %s, role: use%s}\n", key.ID, key.Hash(), principal, more)
 }
 
-func open(t *testing.T, config access.Config) *access.Book {
+func open(t *testing.T, config access.Config) *access.Policy {
 	t.Helper()
-	book, err := access.Open(t.Context(), config)
+	policy, err := access.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(book.Close)
-	return book
+	t.Cleanup(policy.Close)
+	return policy
 }
 
 // check reports whether a key is good for a principal; "" is a key that is not known.
-func check(t *testing.T, book *access.Book, key access.Key, principal string) {
+func check(t *testing.T, policy *access.Policy, key access.Key, principal string) {
 	t.Helper()
-	caller, err := book.Key(key.Text())
+	caller, err := policy.Key(key.Text())
 	if principal == "" {
 		expect.Error(t, fmt.Sprint("the unknown ", key), err, access.ErrBadKey)
 		return
@@ -60,17 +60,17 @@ func TestRotation(t *testing.T) {
 	old, fresh := access.NewKey(), access.NewKey()
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	write(t, file, "keys:\n"+entry(old, "orders", ""))
-	book := open(t, access.Config{File: file})
-	check(t, book, old, "orders")
-	check(t, book, fresh, "")
+	policy := open(t, access.Config{File: file})
+	check(t, policy, old, "orders")
+	check(t, policy, fresh, "")
 	write(t, file, "keys:\n"+entry(old, "orders", "")+entry(fresh, "orders", ""))
-	reload(t, book)
-	check(t, book, old, "orders")
-	check(t, book, fresh, "orders")
+	reload(t, policy)
+	check(t, policy, old, "orders")
+	check(t, policy, fresh, "orders")
 	write(t, file, "keys:\n"+entry(fresh, "orders", ""))
-	reload(t, book)
-	check(t, book, old, "")
-	check(t, book, fresh, "orders")
+	reload(t, policy)
+	check(t, policy, old, "")
+	check(t, policy, fresh, "orders")
 }
 
 func write(t *testing.T, file, text string) {
@@ -80,21 +80,21 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-func reload(t *testing.T, book *access.Book) {
+func reload(t *testing.T, policy *access.Policy) {
 	t.Helper()
-	if err := book.Reload(t.Context()); err != nil {
+	if err := policy.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestWrongSecretOfAKnownIDIsAsBadAsAnUnknownID(t *testing.T) {
 	key := access.NewKey()
-	book := open(t, access.Config{Keys: []access.Record{record(key, "orders", access.Use)}})
-	check(t, book, key, "orders")
-	check(t, book, access.Key{ID: key.ID, Secret: access.NewKey().Secret}, "")
-	check(t, book, access.Key{ID: "other", Secret: key.Secret}, "")
+	policy := open(t, access.Config{Keys: []access.Record{record(key, "orders", access.Use)}})
+	check(t, policy, key, "orders")
+	check(t, policy, access.Key{ID: key.ID, Secret: access.NewKey().Secret}, "")
+	check(t, policy, access.Key{ID: "other", Secret: key.Secret}, "")
 	for _, text := range []string{"", "Basic", key.Secret, strings.ToUpper(key.Text())} {
-		_, err := book.Key(text)
+		_, err := policy.Key(text)
 		expect.Error(t, fmt.Sprintf("the key %q", text), err, access.ErrBadKey)
 	}
 }
@@ -104,28 +104,28 @@ func TestFileWithAFaultLeavesTheOneBeforeInForce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	var log logtest.Text
 	write(t, file, "keys:\n"+entry(key, "orders", ""))
-	book := open(t, access.Config{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	policy := open(t, access.Config{File: file, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for _, fault := range []struct{ text, says string }{
 		{"keys:\n" + entry(key, "orders", ", color: blue"), "line 2: unknown field"},
 		{"keys: [", "not YAML"},
 		{"", "empty"},
 	} {
 		write(t, file, fault.text)
-		err := book.Reload(t.Context())
+		err := policy.Reload(t.Context())
 		expect.Contains(t, "the error of Reload", fmt.Sprint(err), fault.says)
-		expect.Contains(t, "the faults", strings.Join(book.Faults(), " "), fault.says)
+		expect.Contains(t, "the faults", strings.Join(policy.Faults(), " "), fault.says)
 		expect.Contains(t, "the log", log.String(), fault.says)
-		check(t, book, key, "orders")
+		check(t, policy, key, "orders")
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	expect.Error(t, "Reload without the file", book.Reload(t.Context()), os.ErrNotExist)
-	check(t, book, key, "orders")
+	expect.Error(t, "Reload without the file", policy.Reload(t.Context()), os.ErrNotExist)
+	check(t, policy, key, "orders")
 	write(t, file, "keys:\n"+entry(key, "bills", ""))
-	reload(t, book)
-	check(t, book, key, "bills")
-	expect.Equal(t, "the faults of a file that is good again", len(book.Faults()), 0)
+	reload(t, policy)
+	check(t, policy, key, "bills")
+	expect.Equal(t, "the faults of a file that is good again", len(policy.Faults()), 0)
 	if text := log.String(); strings.Contains(text, key.Hash().String()) {
 		t.Errorf("a hash is in the log:\n%s", text)
 	}
@@ -140,16 +140,16 @@ func TestFileIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := access.NewKey()
 		write(t, file, "keys:\n")
-		book := open(t, access.Config{File: file})
+		policy := open(t, access.Config{File: file})
 		write(t, file, "keys:\n"+entry(key, "orders", ""))
 		time.Sleep(6 * time.Second)
-		check(t, book, key, "")
+		check(t, policy, key, "")
 		time.Sleep(5 * time.Second)
-		check(t, book, key, "orders")
+		check(t, policy, key, "orders")
 		write(t, file, "keys: [")
 		time.Sleep(time.Minute)
-		check(t, book, key, "orders")
-		if len(book.Faults()) == 0 {
+		check(t, policy, key, "orders")
+		if len(policy.Faults()) == 0 {
 			t.Error("no fault is told")
 		}
 	})
@@ -177,13 +177,13 @@ func TestKeyEndsAtItsTime(t *testing.T) {
 		key := access.NewKey()
 		one := record(key, "orders", access.Use)
 		one.NotAfter = time.Now().Add(time.Hour)
-		book := open(t, access.Config{Keys: []access.Record{one}})
+		policy := open(t, access.Config{Keys: []access.Record{one}})
 		time.Sleep(time.Hour - time.Nanosecond)
-		check(t, book, key, "orders")
+		check(t, policy, key, "orders")
 		time.Sleep(time.Nanosecond)
-		_, err := book.Key(key.Text())
+		_, err := policy.Key(key.Text())
 		expect.Error(t, "a key at its end", err, access.ErrExpired)
-		if _, err := book.Key(access.Key{ID: key.ID, Secret: access.NewKey().Secret}.Text()); !errors.Is(err, access.ErrBadKey) {
+		if _, err := policy.Key(access.Key{ID: key.ID, Secret: access.NewKey().Secret}.Text()); !errors.Is(err, access.ErrBadKey) {
 			t.Errorf("a wrong secret learns of the end: %v", err)
 		}
 	})
@@ -193,8 +193,8 @@ func TestKeysInTheStore(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		blue, green := access.NewKey(), access.NewKey()
 		one := record(blue, "orders", access.Use, "orders:*")
-		book := open(t, access.Config{Store: store, Every: 10 * time.Millisecond})
-		check(t, book, blue, "")
+		policy := open(t, access.Config{Store: store, Every: 10 * time.Millisecond})
+		check(t, policy, blue, "")
 		for range 2 { // a lost answer may be asked for again
 			if err := access.Add(t.Context(), store, one); err != nil {
 				t.Fatal(err)
@@ -211,8 +211,8 @@ func TestKeysInTheStore(t *testing.T) {
 		if err := access.Add(t.Context(), store, record(green, "bills", access.Read)); err != nil {
 			t.Fatal(err)
 		}
-		expect.Eventually(t, "both keys are known", func() bool { return known(book, blue) && known(book, green) })
-		check(t, book, blue, "orders")
+		expect.Eventually(t, "both keys are known", func() bool { return known(policy, blue) && known(policy, green) })
+		check(t, policy, blue, "orders")
 		list, err := access.List(t.Context(), store)
 		expect.Error(t, "List", err, nil)
 		expect.MustEqual(t, "the number of records", len(list), 2)
@@ -226,13 +226,13 @@ func TestKeysInTheStore(t *testing.T) {
 			expect.Error(t, fmt.Sprintf("removal %d", i+1), err, nil)
 			expect.Equal(t, fmt.Sprintf("removal %d: the key was there", i+1), was, want)
 		}
-		expect.Eventually(t, "the removed key is refused", func() bool { return !known(book, blue) })
-		check(t, book, green, "bills")
+		expect.Eventually(t, "the removed key is refused", func() bool { return !known(policy, blue) })
+		check(t, policy, green, "bills")
 	})
 }
 
-func known(book *access.Book, key access.Key) bool {
-	_, err := book.Key(key.Text())
+func known(policy *access.Policy, key access.Key) bool {
+	_, err := policy.Key(key.Text())
 	return err == nil
 }
 
@@ -243,13 +243,13 @@ func TestKeysStayWhileTheStoreIsAway(t *testing.T) {
 	if err := access.Add(t.Context(), store, record(key, "orders", access.Use)); err != nil {
 		t.Fatal(err)
 	}
-	book := open(t, access.Config{Store: store, Every: 10 * time.Millisecond})
-	check(t, book, key, "orders")
+	policy := open(t, access.Config{Store: store, Every: 10 * time.Millisecond})
+	check(t, policy, key, "orders")
 	server.Kill()
 	for range 3 {
-		expect.Error(t, "Reload while the store is away", book.Reload(t.Context()), redisstore.ErrUnavailable)
-		check(t, book, key, "orders")
-		check(t, book, late, "")
+		expect.Error(t, "Reload while the store is away", policy.Reload(t.Context()), redisstore.ErrUnavailable)
+		check(t, policy, key, "orders")
+		check(t, policy, late, "")
 	}
 	fresh := open(t, access.Config{Store: store, Every: 10 * time.Millisecond, Keys: []access.Record{record(late, "bills", access.Read)}})
 	check(t, fresh, late, "bills")
@@ -274,10 +274,10 @@ func TestRecordInTheStoreThatCanNotBeReadCountsForNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	book := open(t, access.Config{Store: store})
-	check(t, book, key, "orders")
-	check(t, book, bad, "")
-	check(t, book, access.Key{ID: "other", Secret: key.Secret}, "")
+	policy := open(t, access.Config{Store: store})
+	check(t, policy, key, "orders")
+	check(t, policy, bad, "")
+	check(t, policy, access.Key{ID: "other", Secret: key.Secret}, "")
 	list, err := access.List(t.Context(), store)
 	wrong := 0
 	for _, one := range list {
@@ -308,7 +308,7 @@ func TestCertificatesAndNobody(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	write(t, file, strings.ReplaceAll(sound, "HASH", hash))
 	limit := access.Limit{Rate: access.Rate{N: 7, Per: time.Second}}
-	book := open(t, access.Config{File: file, Limit: limit})
+	policy := open(t, access.Config{File: file, Limit: limit})
 	spiffe, _ := url.Parse("spiffe://example/bills")
 	for _, row := range []struct {
 		cert      x509.Certificate
@@ -322,7 +322,7 @@ func TestCertificatesAndNobody(t *testing.T) {
 		{x509.Certificate{DNSNames: []string{"root", "ORDERS.internal"}}, "", access.None},
 		{x509.Certificate{}, "", access.None},
 	} {
-		caller, ok := book.Certificate(&row.cert)
+		caller, ok := policy.Certificate(&row.cert)
 		asked := fmt.Sprintf("the certificate of CN %q, DNS names %q and URIs %v", row.cert.Subject.CommonName, row.cert.DNSNames, row.cert.URIs)
 		expect.Equal(t, asked+" is known", ok, row.principal != "")
 		expect.Equal(t, asked+": the principal", caller.Principal, row.principal)
@@ -331,7 +331,7 @@ func TestCertificatesAndNobody(t *testing.T) {
 			expect.Equal(t, asked+" has a limit of its own", caller.Limit != limit, row.principal == "bills")
 		}
 	}
-	anonymous := book.Anonymous()
+	anonymous := policy.Anonymous()
 	expect.Equal(t, "the role of an anonymous caller", anonymous.Role, access.Read)
 	expect.Equal(t, "an anonymous caller may use public:1", anonymous.Names.Allow("public:1"), true)
 	expect.Equal(t, "an anonymous caller may use x", anonymous.Names.Allow("x"), false)

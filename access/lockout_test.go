@@ -18,7 +18,7 @@ func wrong(id string) string { return access.Key{ID: id, Secret: access.NewKey()
 
 func TestGuessesOfOneKeyFromOneAddressAreSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g access.Guesses
+		var g access.Lockout
 		here, there := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 		for i := range 20 {
 			if wait := g.Failed(here, wrong("key")); wait > 0 {
@@ -45,7 +45,7 @@ func TestGuessesOfOneKeyFromOneAddressAreSlowed(t *testing.T) {
 // Who invents ids is slowed by its address.
 func TestGuessesOfManyKeysFromOneAddressAreSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g access.Guesses
+		var g access.Lockout
 		here := netip.MustParseAddr("192.0.2.1")
 		free := 0
 		for i := range 10_000 {
@@ -65,7 +65,7 @@ func TestGuessesOfManyKeysFromOneAddressAreSlowed(t *testing.T) {
 }
 
 func TestGuessesAreRememberedInBoundedMemory(t *testing.T) {
-	var g access.Guesses
+	var g access.Lockout
 	secret := access.NewKey().Secret
 	from := netip.MustParseAddr("2001:db8::").As16()
 	for i := range 100_000 {
@@ -81,13 +81,13 @@ func TestGuessesAreRememberedInBoundedMemory(t *testing.T) {
 // held, so that they take no places of others.
 func TestAnswersToGuessesAreHeldBackInBoundedNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g access.Guesses
+		var g access.Lockout
 		var held, atOnce atomic.Int64
-		var crowd sync.WaitGroup
+		var callers sync.WaitGroup
 		began := time.Now()
 		for i := range 1000 {
 			from := netip.AddrFrom4([4]byte{192, 0, 2, byte(i % 50)})
-			crowd.Go(func() {
+			callers.Go(func() {
 				if g.Hold(t.Context(), from) {
 					held.Add(1)
 				} else {
@@ -95,16 +95,16 @@ func TestAnswersToGuessesAreHeldBackInBoundedNumber(t *testing.T) {
 				}
 			})
 		}
-		crowd.Wait()
+		callers.Wait()
 		expect.Equal(t, "answers that are held, of 1000 of 50 addresses", held.Load(), 64)
 		expect.Equal(t, "answers that are not", atOnce.Load(), 936)
 		expect.Equal(t, "how long they are held", time.Since(began), time.Second)
 		for range 9 {
-			crowd.Go(func() { g.Hold(t.Context(), netip.MustParseAddr("192.0.2.1")) })
+			callers.Go(func() { g.Hold(t.Context(), netip.MustParseAddr("192.0.2.1")) })
 		}
 		synctest.Wait()
 		expect.Equal(t, "a ninth answer of one address is held", g.Hold(t.Context(), netip.MustParseAddr("192.0.2.1")), false)
-		crowd.Wait()
+		callers.Wait()
 		expect.Equal(t, "what is remembered of those that were held", g.Len(), 0)
 	})
 }

@@ -28,16 +28,16 @@ func (t *TooOften) RetryAfter() time.Duration { return t.Wait }
 // Unwrap makes it an ErrTooOften.
 func (t *TooOften) Unwrap() error { return ErrTooOften }
 
-// Flow is how a principal stands.
-type Flow struct {
+// State is how a principal stands.
+type State struct {
 	Size  int           // requests that may come at once after a rest
 	Left  int           // of them
 	Whole time.Duration // how long it takes until all of Size may come again, after all were used
 	Full  time.Duration // how long it takes until all of Size may come again now
 }
 
-// Flows counts requests by principal for all servers on a store together, by the generic cell rate
-// algorithm of package throttled. It is safe for concurrent use.
+// Limiter counts requests by principal for all servers on a store together, by the generic cell
+// rate algorithm of package throttled. It is safe for concurrent use.
 //
 // One request of a principal costs one round trip, since each server remembers what it wrote last;
 // two where another server has written since. Those that come while one is under way share the
@@ -45,51 +45,51 @@ type Flow struct {
 //
 // While the store does not answer each server counts by itself, so that all of them together let
 // through as many times the limit as there are servers. They ask the store again every second.
-type Flows struct {
+type Limiter struct {
 	store *redisstore.Store
 	log   *slog.Logger
 
-	mu      sync.Mutex
-	flows   map[string]*flow
-	serving sync.WaitGroup
+	mu         sync.Mutex
+	principals map[string]*principalLimit
+	serving    sync.WaitGroup
 }
 
-// maxFlows is how many principals are remembered; others begin anew, from what the store says.
-const maxFlows = 10_000
+// maxPrincipals is how many principals are remembered; others begin anew, from what the store says.
+const maxPrincipals = 10_000
 
-// NewFlows returns flows that are counted in a store. They end with Close.
-func NewFlows(store *redisstore.Store, log *slog.Logger) *Flows {
-	return &Flows{store: store, log: log, flows: map[string]*flow{}}
+// NewLimiter returns a limiter that counts in a store. It ends with Close.
+func NewLimiter(store *redisstore.Store, log *slog.Logger) *Limiter {
+	return &Limiter{store: store, log: log, principals: map[string]*principalLimit{}}
 }
 
 // Close waits for what is under way. Nothing may be counted any more.
-func (f *Flows) Close() { f.serving.Wait() }
+func (l *Limiter) Close() { l.serving.Wait() }
 
 // Take counts one request. The error is a [*TooOften], or that of a context that ended.
-func (f *Flows) Take(ctx context.Context, principal string, limit Limit) (Flow, error) {
-	one := f.of(principal)
+func (l *Limiter) Take(ctx context.Context, principal string, limit Limit) (State, error) {
+	one := l.of(principal)
 	ask := &asked{limit: limit, told: make(chan struct{})}
 	if one.join(ask) { // none is under way but this one
 		one.serve(context.WithoutCancel(ctx))
 	}
 	select {
 	case <-ask.told:
-		return ask.flow, ask.err
+		return ask.state, ask.err
 	case <-ctx.Done():
-		return Flow{}, ctx.Err()
+		return State{}, ctx.Err()
 	}
 }
 
-func (f *Flows) of(principal string) *flow {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	one := f.flows[principal]
+func (l *Limiter) of(principal string) *principalLimit {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.principals[principal]
 	if one == nil {
-		if len(f.flows) >= maxFlows {
-			clear(f.flows)
+		if len(l.principals) >= maxPrincipals {
+			clear(l.principals)
 		}
-		one = &flow{servers: &f.serving, memory: memory{store: f.store, log: f.log, keys: []string{f.store.Key("rate", redisstore.Digest(principal))}, until: unknown}}
-		f.flows[principal] = one
+		one = &principalLimit{servers: &l.serving, memory: memory{store: l.store, log: l.log, keys: []string{l.store.Key("rate", redisstore.Digest(principal))}, until: unknown}}
+		l.principals[principal] = one
 	}
 	return one
 }
@@ -97,13 +97,14 @@ func (f *Flows) of(principal string) *flow {
 // asked is a request that waits to be counted.
 type asked struct {
 	limit Limit
-	flow  Flow
+	state State
 	err   error
 	told  chan struct{}
 }
 
-// flow is one principal. One goroutine at a time speaks with the store for it.
-type flow struct {
+// principalLimit counts the requests of one principal. One goroutine at a time speaks with the
+// store for it.
+type principalLimit struct {
 	memory  memory
 	servers *sync.WaitGroup
 
@@ -113,37 +114,37 @@ type flow struct {
 }
 
 // join puts a request in line, and reports whether it is to serve the line.
-func (f *flow) join(ask *asked) (first bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.waiting = append(f.waiting, ask)
-	first, f.serving = !f.serving, true
+func (p *principalLimit) join(ask *asked) (first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = append(p.waiting, ask)
+	first, p.serving = !p.serving, true
 	return first
 }
 
 // serve counts those in line. Those that came meanwhile are served by a goroutine of their own, so
 // that no request waits for the others.
-func (f *flow) serve(ctx context.Context) {
-	f.mu.Lock()
-	crowd := f.waiting
-	f.waiting = nil
-	f.mu.Unlock()
-	for len(crowd) > 0 {
-		n := alike(crowd)
-		f.count(ctx, crowd[:n])
-		crowd = crowd[n:]
+func (p *principalLimit) serve(ctx context.Context) {
+	p.mu.Lock()
+	requests := p.waiting
+	p.waiting = nil
+	p.mu.Unlock()
+	for len(requests) > 0 {
+		n := alike(requests)
+		p.count(ctx, requests[:n])
+		requests = requests[n:]
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.serving = len(f.waiting) > 0; f.serving {
-		f.servers.Go(func() { f.serve(ctx) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.serving = len(p.waiting) > 0; p.serving {
+		p.servers.Go(func() { p.serve(ctx) })
 	}
 }
 
 // alike is how many at the head of the line have the same limit.
-func alike(crowd []*asked) int {
+func alike(requests []*asked) int {
 	n := 1
-	for n < len(crowd) && crowd[n].limit == crowd[0].limit {
+	for n < len(requests) && requests[n].limit == requests[0].limit {
 		n++
 	}
 	return n
@@ -151,31 +152,31 @@ func alike(crowd []*asked) int {
 
 // count counts several requests at once: all of them if there is room for all, else as many as
 // there is room for.
-func (f *flow) count(ctx context.Context, crowd []*asked) {
-	for len(crowd) > 0 {
-		n := min(len(crowd), crowd[0].limit.burst()+1)
-		limited, result, err := f.memory.take(ctx, crowd[0].limit, n)
+func (p *principalLimit) count(ctx context.Context, requests []*asked) {
+	for len(requests) > 0 {
+		n := min(len(requests), requests[0].limit.burst()+1)
+		limited, result, err := p.memory.take(ctx, requests[0].limit, n)
 		for limited && n > 1 {
 			n = max(1, min(n-1, result.Remaining))
-			limited, result, err = f.memory.take(ctx, crowd[0].limit, n)
+			limited, result, err = p.memory.take(ctx, requests[0].limit, n)
 		}
 		if limited {
-			n = len(crowd) // there is no room for one: none for any
+			n = len(requests) // there is no room for one: none for any
 		}
-		tell(crowd[:n], limited, result, err)
-		crowd = crowd[n:]
+		tell(requests[:n], limited, result, err)
+		requests = requests[n:]
 	}
 }
 
-func tell(crowd []*asked, limited bool, result throttled.RateLimitResult, err error) {
-	for i, one := range crowd {
+func tell(requests []*asked, limited bool, result throttled.RateLimitResult, err error) {
+	for i, one := range requests {
 		size := one.limit.burst() + 1
-		one.flow = Flow{Size: size, Left: max(result.Remaining, 0), Whole: time.Duration(size) * one.limit.every(), Full: result.ResetAfter}
+		one.state = State{Size: size, Left: max(result.Remaining, 0), Whole: time.Duration(size) * one.limit.every(), Full: result.ResetAfter}
 		if limited {
 			one.err = &TooOften{max(result.RetryAfter, one.limit.every()/2, time.Millisecond)}
-			one.flow.Left = 0
+			one.state.Left = 0
 		} else {
-			one.flow.Left += len(crowd) - 1 - i
+			one.state.Left += len(requests) - 1 - i
 		}
 		// others were faster each time: the principal asks at very many servers at once
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 
+	_ "github.com/coatcheck/coatcheck/embedded"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/redisstore"
 )

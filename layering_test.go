@@ -53,9 +53,9 @@ var layers = map[string][]string{
 	"doctor": {"redisstore"},
 
 	"metrics":            {"redisstore", "redisstore/observe", "scripts"},
-	"redisstore":         {"scripts", "embedded", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
+	"redisstore":         {"scripts", "internal/driver", "internal/fault", "internal/pipeline", "internal/redisconn", "redisstore/observe"},
 	"redisstore/observe": {},
-	"embedded":           {},
+	"embedded":           {"internal/driver"},
 	"scripts":            {},
 
 	"client": {"internal/wire", "workerlease/holder", "internal/keepalive", "internal/names", "internal/secret", "snowflake"},
@@ -68,7 +68,7 @@ var layers = map[string][]string{
 	"chaos/segments":    {}, // only tests
 	"chaos/soak":        {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
-	"examples/payments": {"idempotency", "redisstore"},
+	"examples/payments": {"embedded", "idempotency", "redisstore"},
 
 	"workerlease/holder": {"internal/keepalive", "internal/secret", "snowflake"},
 	"internal/keepalive": {},
@@ -84,7 +84,8 @@ var layers = map[string][]string{
 	"internal/health":    {"redisstore"},
 	"internal/wire":      {},
 
-	"internal/redisconn":  {"embedded"},
+	"internal/driver":     {},
+	"internal/redisconn":  {},
 	"internal/fault":      {},
 	"internal/pipeline":   {"internal/fault", "internal/redisconn", "redisstore/observe", "scripts"},
 	"internal/redisprobe": {"doctor", "internal/redisconn", "redisstore"},

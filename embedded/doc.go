@@ -1,6 +1,7 @@
 // Package embedded serves the store without a Redis: miniredis inside the process, with expiry that
 // runs, a cap on its keys, an incarnation, and optionally a data directory. It is there to try
-// coatcheck, for tests, and for one process that needs no failover.
+// coatcheck, for tests, and for one process that needs no failover. A program that imports it can
+// give package redisstore the URL embedded:.
 //
 // # Promises
 //

@@ -9,6 +9,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	_ "github.com/coatcheck/coatcheck/embedded"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 )

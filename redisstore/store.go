@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/internal/driver"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore/observe"
@@ -41,8 +41,9 @@ const (
 // Config says which Redis to use and how. The zero value of each field but URL means the default
 // beside it.
 type Config struct {
-	// URL names the Redis: embedded: | redis://[user:password@]host[:6379][/db] | rediss://… (TLS)
-	// | unix://[user:password@]/path/to.sock[?db=n] |
+	// URL names the Redis: embedded: (in a program that imports package embedded) |
+	// redis://[user:password@]host[:6379][/db] | rediss://… (TLS) |
+	// unix://[user:password@]/path/to.sock[?db=n] |
 	// redis+sentinel://[user:password@]h1[:26379],h2…/master[/db] |
 	// redis+cluster://[user:password@]h1[:6379],h2…. Query parameters: pool_size; tls=true,
 	// sentinel_username and sentinel_password for Sentinel, tls=true for Cluster. With TLS also
@@ -79,7 +80,7 @@ type Config struct {
 // Store runs scripts on one Redis. It is safe for concurrent use.
 type Store struct {
 	engine   pipeline.Engine
-	own      *embedded.Store // the embedded store, which this one ends; else nil
+	own      driver.Store // the embedded store, which this one ends; else nil
 	mode     Mode
 	address  string
 	prefix   string
@@ -169,6 +170,9 @@ func (c Config) check(mode Mode) error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
+	if mode == Embedded {
+		faults = append(faults, missing())
+	}
 	fault(c.Ack < 0 || c.Ack > 100, "ack %d: 0 to 100 replicas", c.Ack)
 	fault(c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute, "timeout %v: 10ms to 1m", c.Timeout)
 	fault(c.AckTimeout < time.Millisecond || c.AckTimeout >= c.Timeout, "ack timeout %v: at least 1ms, and less than the timeout of %v", c.AckTimeout, c.Timeout)
@@ -179,15 +183,23 @@ func (c Config) check(mode Mode) error {
 	return errors.Join(faults...)
 }
 
+// missing is the fault of a program that has no embedded store.
+func missing() error {
+	if err := driver.Check(); err != nil {
+		return fmt.Errorf("embedded store: %w", err)
+	}
+	return nil
+}
+
 func (s *Store) connect(target redisconn.Target, config Config) error {
 	switch Mode(target.Mode) {
 	case Embedded:
-		own, err := embedded.Open(embedded.Config{Dir: config.DataDir, MaxKeys: config.MaxKeys, MaxBytes: config.MaxBytes, Logger: config.Logger})
+		own, err := driver.Open(driver.Config{Dir: config.DataDir, MaxKeys: config.MaxKeys, MaxBytes: config.MaxBytes, Logger: config.Logger})
 		if err != nil {
 			return fmt.Errorf("embedded store: %w", err)
 		}
 		s.own = own
-		s.engine.Serve(redisconn.InProcess(own, config.Timeout))
+		s.engine.Serve(redisconn.InProcess(own.Dial, config.Timeout))
 	case Sentinel:
 		s.engine.Failover(redisconn.Failover(target, config.Timeout))
 	case Cluster:

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	_ "github.com/coatcheck/coatcheck/embedded" // for the URL embedded:
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/redisstore"
 )

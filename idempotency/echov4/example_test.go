@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	_ "github.com/coatcheck/coatcheck/embedded"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/idempotency/echov4"
 	"github.com/coatcheck/coatcheck/redisstore"

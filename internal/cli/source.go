@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
+	_ "github.com/coatcheck/coatcheck/embedded" // for the URL embedded:
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 

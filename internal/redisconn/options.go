@@ -7,8 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/coatcheck/coatcheck/embedded"
 )
 
 // poolSize is how many connections to one server a client may hold where the URL does not say.
@@ -43,11 +41,11 @@ func quiet() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// InProcess are the options of a client of an embedded store.
-func InProcess(own *embedded.Store, timeout time.Duration) *redis.Options {
+// InProcess are the options of a client of a store in the process.
+func InProcess(dial func(context.Context) (net.Conn, error), timeout time.Duration) *redis.Options {
 	return Safe(&redis.Options{
 		Addr:   "127.0.0.1:0", // never dialed; an IP, so that nothing looks up a name
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return own.Dial(ctx) },
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 	}, timeout)
 }
 

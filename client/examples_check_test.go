@@ -21,7 +21,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
-// language is one of the clients under examples/, run by its real interpreter.
+// language is one of the clients under clients/, run by its real interpreter.
 type language struct {
 	name    string
 	program string // the interpreter
@@ -29,9 +29,12 @@ type language struct {
 	script  string
 }
 
+// pythonPackage is where Python finds the package that is not installed.
+const pythonPackage = "../clients/python/src"
+
 var languages = []language{
-	{"python", "python3", "install Python 3.9 or later, on Debian: apt-get install python3", "../examples/remote-python/worker.py"},
-	{"node", "node", "install Node 18 or later, on Debian: apt-get install nodejs", "../examples/remote-node/worker.mjs"},
+	{"python", "python3", "install Python 3.9 or later, on Debian: apt-get install python3", "../clients/python/examples/worker.py"},
+	{"node", "node", "install Node 18 or later, on Debian: apt-get install nodejs", "../clients/node/examples/worker.mjs"},
 }
 
 // inEach runs a test with the worker of each language and a service and ledger of its own.
@@ -89,7 +92,7 @@ func (w *workers) start(t testing.TB, token string, args ...string) *worker {
 	t.Helper()
 	all := append([]string{w.script, "--server", w.url, "--token", token, "--order", "42", "--ledger", w.ledgerFile()}, args...)
 	process := &worker{t: t, cmd: exec.Command(w.program, all...)}
-	process.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	process.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+pythonPackage)
 	process.cmd.Stdout, process.cmd.Stderr = &process.stdout, &process.stderr
 	must(t, "starting "+w.script, process.cmd.Start())
 	t.Cleanup(func() {

@@ -28,7 +28,7 @@ import (
 // with the test at the latest.
 func stamper(t testing.TB, url string, args ...string) *worker {
 	t.Helper()
-	return python(t, append([]string{"../examples/remote-python/ids.py", "--server", url, "--pool", "orders"}, args...)...)
+	return python(t, append([]string{"../clients/python/examples/ids.py", "--server", url, "--pool", "orders"}, args...)...)
 }
 
 func python(t testing.TB, args ...string) *worker {
@@ -38,7 +38,7 @@ func python(t testing.TB, args ...string) *worker {
 		t.Fatalf("%s is not there: %s", languages[0].program, languages[0].install)
 	}
 	process := &worker{t: t, cmd: exec.Command(program, args...)}
-	process.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=../examples/remote-python")
+	process.cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+pythonPackage)
 	process.cmd.Stdout, process.cmd.Stderr = &process.stdout, &process.stderr
 	must(t, "starting "+strings.Join(args, " "), process.cmd.Start())
 	t.Cleanup(func() {
@@ -234,7 +234,7 @@ import itertools, runpy, sys, time
 real, reads = time.time, itertools.count()
 time.time = lambda: real() + %s
 sys.argv = ["ids.py", "--server", "%s", "--pool", "orders", "--n", "300"]
-runpy.run_path("../examples/remote-python/ids.py", run_name="__main__")
+runpy.run_path("../clients/python/examples/ids.py", run_name="__main__")
 `
 	s := embedded(t)
 	for offset, want := range map[string]int{"3600": 0, "-3600": 0, "(3600 if next(reads) > 100 else 0)": 75} {

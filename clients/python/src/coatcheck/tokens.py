@@ -1,7 +1,9 @@
-"""A client of coatcheck's remote token protocol: one token, one start of the work, one answer. workerid.py stands on it, too.
+"""The remote token protocol: one token, one start of the work, one answer.
 
-Python 3.9 or later, standard library only. docs/remote.md says what each answer and each lost answer means; this is that page as code.
+https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md says what each answer and each lost answer means; this is that page as code.
 """
+
+from __future__ import annotations
 
 import base64
 import hashlib
@@ -12,6 +14,7 @@ import secrets
 import threading
 import time
 import urllib.parse
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 
 MOST = 16 << 20  # bytes of an answer that are read
@@ -20,7 +23,7 @@ MOST = 16 << 20  # bytes of an answer that are read
 class Error(Exception):
     """What a call failed with. No text of it holds a token or a lease."""
 
-    def __init__(self, code, detail, status=None, retry_after=None):
+    def __init__(self, code: str, detail: str, status: Optional[int] = None, retry_after: Optional[int] = None) -> None:
         super().__init__(f"{code}: {detail}")
         self.code = code  # of docs/remote.md; "unavailable" and "unknown-outcome" where the service itself did not say one
         self.status = status  # of the HTTP answer; None = none came
@@ -36,19 +39,19 @@ class UnknownOutcome(Error):
 
 
 class Lost(Error):
-    """What was held is another's, or nobody's: stop, and do not use what was done."""
+    """What was held is another's, or no one's: stop, and do not use what was done."""
 
 
 class NotRecorded(Exception):
     """The work is done, but its answer may not be recorded. The cause says why; answer is what the work returned."""
 
-    def __init__(self, answer):
+    def __init__(self, answer: Dict[str, Any]) -> None:
         super().__init__("the work is done, but its answer may not be recorded")
         self.answer = answer
 
 
-def fingerprint(*parts):
-    """A digest of what makes a request the same: SHA-256 over the parts, each behind its length."""
+def fingerprint(*parts: str) -> str:
+    """A digest of what makes a request the same: SHA-256 over the parts, each after its length."""
     digest = hashlib.sha256()
     for part in parts:
         part = part.encode()
@@ -59,13 +62,13 @@ def fingerprint(*parts):
 class Client:
     """Asks one service. It may be used by several threads: each request has a connection of its own, and is sent once."""
 
-    def __init__(self, url, timeout=10.0):
+    def __init__(self, url: str, timeout: float = 10.0) -> None:
         self._url = urllib.parse.urlsplit(url)
         if self._url.scheme not in ("http", "https") or not self._url.hostname:
             raise ValueError("the service's URL is http://host:port or https://host")
         self._timeout = timeout
 
-    def claim(self, token, fingerprint, lease, policy="hold", owner=""):
+    def claim(self, token: str, fingerprint: str, lease: float, policy: str = "hold", owner: str = "") -> Dict[str, Any]:
         """Looks at a token and takes it: {"outcome": "granted", "lease", "fence", …} or {"outcome": "replay", "response": {…}}.
 
         owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with the same one gets the same grant.
@@ -77,23 +80,33 @@ class Client:
             return claimed
         raise UnknownOutcome("unknown-outcome", "the answer cannot be read", 200)
 
-    def complete(self, token, lease, status=200, headers=None, body=b"", not_kept=False):
+    def complete(
+        self,
+        token: str,
+        lease: str,
+        status: int = 200,
+        headers: Optional[Mapping[str, str]] = None,
+        body: bytes = b"",
+        not_kept: bool = False,
+    ) -> None:
         """Records the answer of the attempt that lease proves. Repeating it is harmless. not_kept records that there is one, without its body."""
-        answer = {"status": status, "headers": headers or {}, "body_base64": "" if not_kept else base64.b64encode(body).decode(), "body_not_kept": not_kept}
+        answer = {"status": status, "headers": dict(headers or {}), "body_base64": "" if not_kept else base64.b64encode(body).decode(), "body_not_kept": not_kept}
         self._post(token, "complete", answer, lease)
 
-    def extend(self, token, lease, span, timeout=None):
+    def extend(self, token: str, lease: str, span: float, timeout: Optional[float] = None) -> None:
         """The heartbeat: the lease ends that many seconds from now. Repeating it is harmless."""
         self._post(token, "extend", {"lease_ms": _millis(span)}, lease, timeout)
 
-    def release(self, token, lease):
+    def release(self, token: str, lease: str) -> None:
         """Gives a claim back. Only for an attempt that provably never began. Repeating it is harmless."""
         self._post(token, "release", None, lease)
 
     def _post(self, token, verb, message, lease=None, timeout=None):
         return self.request("POST", f"/token/{urllib.parse.quote(token, safe='')}/{verb}", message, lease, timeout)
 
-    def request(self, method, path, message=None, lease=None, timeout=None):
+    def request(
+        self, method: str, path: str, message: Optional[Mapping[str, Any]] = None, lease: Optional[str] = None, timeout: Optional[float] = None
+    ) -> Dict[str, Any]:
         """Sends one request, once, and returns the JSON of its answer. http.client follows no redirect and repeats nothing."""
         scheme = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         connection = scheme(self._url.hostname, self._url.port, timeout=timeout or self._timeout)
@@ -133,7 +146,7 @@ def _object(text):
 
 
 def _problem(status, kind, wait, text):
-    """The error that an answer is. Only the service's own word tells that nothing was done behind a status of 500 or more."""
+    """The error that an answer is. Only the service's own word says that nothing was done where the status is 500 or more."""
     retry_after = int(wait) if wait and wait.isdigit() else None
     problem = _object(text) if kind.split(";")[0].strip() == "application/problem+json" and status >= 400 else None
     if problem is None or not isinstance(problem.get("code"), str):
@@ -155,20 +168,27 @@ def _problem(status, kind, wait, text):
 class Attempt:
     """What the work may know of its claim."""
 
-    def __init__(self, fence, number):
+    def __init__(self, fence: int, number: int) -> None:
         self.fence = fence  # larger than that of every attempt before it: give it to what must refuse an older attempt
         self.number = number
         self.not_begun = False  # set it if the work provably had no effect: the claim is given back, and nothing is recorded
         self._lost = threading.Event()
-        self._deadline = None  # by time.monotonic(); None under hold, where nobody else can begin
+        self._deadline = None  # by time.monotonic(); None under hold, where no one else can begin
 
-    def check(self):
+    def check(self) -> None:
         """Call this before every effect: it raises Lost when the claim is another's, or may be."""
         if self._lost.is_set() or (self._deadline is not None and time.monotonic() >= self._deadline):
             raise Lost("idempotency-superseded", "another attempt has the claim, or may have")
 
 
-def run_once(client, token, fingerprint, work, lease=30.0, policy="hold"):
+def run_once(
+    client: Client,
+    token: str,
+    fingerprint: str,
+    work: Callable[[Attempt], Tuple[int, Mapping[str, str], bytes]],
+    lease: float = 30.0,
+    policy: str = "hold",
+) -> Tuple[Dict[str, Any], bool]:
     """Runs work(attempt) under a token. It returns (answer, replayed), where the answer is {"status", "headers", "body", "not_kept"}.
 
     work returns (status, headers, body). If it raises, the operation may have happened: nothing is given back, the lease lapses, and then the token is in

@@ -1,8 +1,9 @@
-"""Leases a worker id from coatcheck, keeps it, and stamps Snowflake ids with it that nobody else stamps.
+"""Leases a worker id, keeps it, and stamps Snowflake ids with it that no other process stamps.
 
-Python 3.9 or later, standard library only; it needs coatcheck.py beside it. docs/remote.md says the five rules that every such client follows; this is that
-page as code.
+https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md says the five rules that every such client follows; this is that page as code.
 """
+
+from __future__ import annotations
 
 import calendar
 import os
@@ -10,8 +11,9 @@ import re
 import threading
 import time
 import urllib.parse
+from typing import Optional
 
-import coatcheck
+from .tokens import Client, Error, Lost, UnknownOutcome
 
 
 class NoLease(Exception):
@@ -21,12 +23,22 @@ class NoLease(Exception):
 class WorkerId:
     """One lease of a worker id, from its grant to its end. It may be used by several threads.
 
-    The constructor leases, in one request; its errors are those of coatcheck.Client: Unavailable (nothing was done; retry_after says when to ask again),
-    UnknownOutcome (a worker id is nobody's until its TTL has passed: lease another), Error (asking again does not help, such as another layout).
+    The constructor leases, in one request; its errors are those of Client: Unavailable (nothing was done; retry_after says when to ask again),
+    UnknownOutcome (a worker id is no one's until its TTL has passed: lease another), Error (asking again does not help, such as another layout).
     """
 
-    def __init__(self, url, pool, identity="", ttl=None, layout=None, epoch=None, datacenter=None, timeout=10.0):
-        self._client = coatcheck.Client(url, timeout)
+    def __init__(
+        self,
+        url: str,
+        pool: str,
+        identity: str = "",
+        ttl: Optional[float] = None,
+        layout: Optional[str] = None,
+        epoch: Optional[str] = None,
+        datacenter: Optional[int] = None,
+        timeout: float = 10.0,
+    ) -> None:
+        self._client = Client(url, timeout)
         asked = {"identity": identity, "ttl_ms": None if ttl is None else int(ttl * 1000), "layout": layout, "epoch": epoch, "datacenter": datacenter}
         pool_path = "/worker/" + urllib.parse.quote(pool, safe="")
         sent, sent_wall = time.monotonic(), time.time()  # before the request is sent: from here one TTL is what is trusted
@@ -35,7 +47,7 @@ class WorkerId:
         try:
             self._take(lease)
         except (KeyError, TypeError, ValueError):
-            raise coatcheck.UnknownOutcome("unknown-outcome", "the answer cannot be read") from None
+            raise UnknownOutcome("unknown-outcome", "the answer cannot be read") from None
         self._path = f"{pool_path}/{self.worker_id}"
         self._anchor = (_millis(lease["server_time"]), answered)  # never ahead: the service read its clock before this moment
         self._trusted = (sent, sent_wall)
@@ -63,11 +75,11 @@ class WorkerId:
         self._epoch = _millis(lease["epoch"])
 
     @property
-    def margin(self):
+    def margin(self) -> float:
         """How many seconds before the lease can end it counts as ended."""
         return min(self.ttl / 10, 1.0)
 
-    def next_id(self):
+    def next_id(self) -> int:
         """Stamps an id, larger than the one before. It waits where the sequence of a unit of time is used up, and for a window that begins later. NoLease ends it."""
         while True:
             self._alone()
@@ -120,7 +132,7 @@ class WorkerId:
         self._ended.set()
         raise NoLease(why)
 
-    def check(self):
+    def check(self) -> None:
         """Raises NoLease if nothing may be stamped any more."""
         self._alone()
         with self._lock:
@@ -138,11 +150,11 @@ class WorkerId:
                     self._confirm(renewed, sent, sent_wall, time.monotonic())
             except NoLease:
                 return
-            except coatcheck.Lost as error:
+            except Lost as error:
                 self._over = str(error)
                 self._ended.set()
                 return
-            except (coatcheck.Error, KeyError, TypeError, ValueError):
+            except (Error, KeyError, TypeError, ValueError):
                 wait = self.ttl / 12  # the next one may get through; until then the deadline counts
                 continue
             wait = self._renew_every
@@ -158,14 +170,14 @@ class WorkerId:
         self._anchor, self._trusted, self.not_after = (clock, answered), (sent, sent_wall), not_after
         self._proof["not_after"] = renewed["not_after"]
 
-    def release(self):
-        """Stops stamping, then gives the worker id back, for a window that begins behind the last id. On an error it ends with its window instead."""
+    def release(self) -> None:
+        """Stops stamping, then gives the worker id back, for a window that begins after the last id. On an error it ends with its window instead."""
         self._alone()
         with self._lock:
             self._over = self._over or "the worker id was given back"
             self._ended.set()
             used_until = self.not_before if self._unit < 0 else self._epoch + (self._unit + 1) * self._unit_length
-        self._keeper.join(self.ttl / 3)  # a renewal may be under way; one that comes behind the release is refused
+        self._keeper.join(self.ttl / 3)  # a renewal may be under way; one that comes after the release is refused
         self._client.request("DELETE", f"{self._path}?used_until={_moment(used_until)}", lease=self._token)
 
 

@@ -1,7 +1,7 @@
 // A client of coatcheck's remote token protocol: one token, one start of the work, one answer.
 //
-// Node 18 or later, no packages. docs/remote.md says what each answer and each lost answer means;
-// this is that page as code.
+// Node 18 or later, no packages. https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md
+// says what each answer and each lost answer means; this is that page as code.
 
 import { createHash, randomBytes } from 'node:crypto';
 import http from 'node:http';
@@ -41,7 +41,7 @@ export class NotRecorded extends Error {
   }
 }
 
-/** A digest of what makes a request the same: SHA-256 over the parts, each behind its length. */
+/** A digest of what makes a request the same: SHA-256 over the parts, each after its length. */
 export function fingerprint(...parts) {
   const digest = createHash('sha256');
   for (const part of parts) digest.update(`${Buffer.byteLength(part)}:${part},`);
@@ -101,7 +101,7 @@ export class Client {
   }
 }
 
-/** One exchange. Before a connection is there nothing can have been done; after that nobody knows unless an answer comes. */
+/** One exchange. Before a connection is there nothing can have been done; after that it is not known unless an answer comes. */
 function send(url, path, headers, body, timeout) {
   const secure = url.protocol === 'https:';
   return new Promise((resolve, reject) => {
@@ -143,7 +143,7 @@ function object(text) {
   }
 }
 
-/** The error that an answer is. Only the service's own word tells that nothing was done behind a status of 500 or more. */
+/** The error that an answer is. Only the service's own word says that nothing was done where the status is 500 or more. */
 function problem(status, type, wait, text) {
   const facts = { status, retryAfter: /^\d+$/.test(wait ?? '') ? Number(wait) : undefined };
   const said = type.split(';')[0].trim() === 'application/problem+json' && status >= 400 ? object(text) : undefined;
@@ -160,7 +160,7 @@ function problem(status, type, wait, text) {
 /** What the work may know of its claim. */
 export class Attempt {
   #lost = new AbortController();
-  #deadline; // by performance.now(); undefined under hold, where nobody else can begin
+  #deadline; // by performance.now(); undefined under hold, where no one else can begin
   #timer;
 
   constructor(fence, number) {

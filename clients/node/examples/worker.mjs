@@ -10,7 +10,7 @@ import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 
-import { Client, CoatcheckError, NotRecorded, Unavailable, fingerprint, runOnce } from './coatcheck.mjs';
+import { Client, CoatcheckError, NotRecorded, Unavailable, fingerprint, runOnce } from 'coatcheck';
 
 const TRY_LATER = 75;
 
@@ -66,8 +66,10 @@ function options() {
       'lease-ms': { type: 'string', default: '30000' }, // how long the worker may be silent
       'crash-after-claim': { type: 'boolean', default: false }, // for trying it out: end at once, with the token claimed
       'wait-for': { type: 'string' }, // for trying it out: do not charge before this file exists
+      help: { type: 'boolean', short: 'h', default: false },
     },
   });
+  if (values.help) return undefined;
   if (!values.token || !values.order) throw new TypeError('--token and --order are needed');
   return values;
 }
@@ -78,9 +80,23 @@ function glued(words) {
   return at < 0 || at + 1 === words.length ? words : [...words.slice(0, at), `--token=${words[at + 1]}`, ...words.slice(at + 2)];
 }
 
-try {
-  process.exitCode = await main(options());
-} catch (error) {
-  console.error(error);
-  process.exitCode = error instanceof TypeError ? 2 : 1;
+const USAGE = `Charges an order once, however often it is asked to.
+
+  node worker.mjs --token TOKEN --order ORDER [--server URL] [--ledger FILE] [--payload TEXT]
+                  [--policy hold|takeover] [--lease-ms N] [--crash-after-claim] [--wait-for FILE]`;
+
+/** The options, or the exit code of a command line without any. */
+function read() {
+  try {
+    const read = options();
+    if (read) return read;
+    console.log(USAGE);
+    return 0;
+  } catch (error) {
+    console.error(`${error.message}\n\n${USAGE}`);
+    return 2;
+  }
 }
+
+const given = read();
+process.exitCode = typeof given === 'number' ? given : await main(given);

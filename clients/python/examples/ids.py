@@ -1,4 +1,4 @@
-"""Prints Snowflake ids that nobody else makes, one a line: python3 ids.py --server URL --pool orders --n 10
+"""Prints Snowflake ids that no other process makes, one a line: python3 ids.py --server URL --pool orders --n 10
 
 It stamps them itself, with a worker id that it leases. Ctrl-C and SIGTERM end it in order: the worker id is given back. Exit codes: 0 done, 1 failed, 75 try
 again later, among others when the lease could not be kept.
@@ -11,7 +11,6 @@ import sys
 import time
 
 import coatcheck
-import workerid
 
 TRY_LATER = 75
 
@@ -29,9 +28,9 @@ def main():
         stamp(worker, options)
     except KeyboardInterrupt:
         pass
-    except BrokenPipeError:  # whoever reads has had enough
+    except BrokenPipeError:  # the reader has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except workerid.NoLease as error:
+    except coatcheck.NoLease as error:
         print(error, file=sys.stderr)
         code = TRY_LATER
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -48,9 +47,9 @@ def lease(options):
     while True:
         try:
             ttl = None if options.ttl_ms is None else options.ttl_ms / 1000
-            return workerid.WorkerId(options.server, options.pool, options.identity, ttl, options.layout)
+            return coatcheck.WorkerId(options.server, options.pool, options.identity, ttl, options.layout)
         except (coatcheck.Unavailable, coatcheck.UnknownOutcome) as error:
-            wait = min(error.retry_after or 1, 5)  # not longer: somebody may give one back
+            wait = min(error.retry_after or 1, 5)  # not longer: another process may give one back
             if time.monotonic() + wait > until:
                 raise
             time.sleep(wait)
@@ -70,7 +69,7 @@ def interrupt(*_):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Prints Snowflake ids that nobody else makes, one a line.")
+    parser = argparse.ArgumentParser(description="Prints Snowflake ids that no other process makes, one a line.")
     parser.add_argument("--server", default=os.environ.get("COATCHECK_SERVER", "http://127.0.0.1:8080"), help="the service's URL")
     parser.add_argument("--pool", default="default", help="whose worker ids to use")
     parser.add_argument("--identity", default="", help="a name of this process: it gets the worker id again that it had last, if that is free")

@@ -1,0 +1,99 @@
+//go:build check
+
+package client_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coatcheck/coatcheck/internal/expect"
+)
+
+// ran runs a program in a folder, and returns what it printed.
+func ran(t *testing.T, dir, program string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, output)
+	}
+	return string(output)
+}
+
+// copied is a copy of a folder, since building a package writes beside its source.
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), filepath.Base(dir))
+	must(t, "copying "+dir, os.CopyFS(to, os.DirFS(dir)))
+	return to
+}
+
+// builder is a Python that can build packages without fetching anything.
+func builder(t *testing.T) string {
+	t.Helper()
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.CommandContext(t.Context(), python, "-c", "import setuptools, wheel, venv").Run() == nil {
+			return python
+		}
+	}
+	t.Fatal("no Python has what builds packages: on Debian apt-get install python3-venv python3-setuptools python3-wheel")
+	return ""
+}
+
+// The package is installed as a user does it, in an environment of its own. Its build tool comes
+// from the system, so that nothing is fetched.
+func TestPythonPackageInstallsAndRuns(t *testing.T) {
+	t.Parallel()
+	source, env := copied(t, "../clients/python"), t.TempDir()
+	ran(t, env, builder(t), "-m", "venv", "--system-site-packages", env)
+	python := filepath.Join(env, "bin", "python")
+	ran(t, env, python, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation", source)
+	facts := ran(t, env, python, "-c", "import coatcheck, importlib.metadata as m, pathlib; p = pathlib.Path(coatcheck.__file__).parent; print(p, m.version('coatcheck') == coatcheck.__version__, (p / 'py.typed').exists())")
+	expect.Contains(t, "the installed package", facts, filepath.Join(env, "lib"), "True True")
+	ran(t, source, python, "-m", "unittest", "discover", "tests")
+
+	s := embedded(t)
+	token := issue(t, s.Client)
+	var got strings.Builder
+	for range 2 {
+		got.WriteString(ran(t, source, python, "examples/worker.py", "--server", s.url, "--token", token, "--order", "42", "--ledger", filepath.Join(env, "ledger")))
+	}
+	expect.Contains(t, "two runs with one token", got.String(), `"replayed": false`, `"replayed": true`)
+	ids := ran(t, source, python, "examples/ids.py", "--server", s.url, "--pool", "orders", "--n", "3")
+	// its worker id, and three ids
+	expect.Equal(t, "lines of ids.py: "+ids, strings.Count(ids, "\n"), 4)
+	help := ran(t, source, python, "examples/ids.py", "--help")
+	expect.Contains(t, "--help", help, "usage:")
+}
+
+// The package is packed and installed from that, so that what a user gets is what is tried.
+func TestNodePackageInstallsAndRuns(t *testing.T) {
+	t.Parallel()
+	source, program := copied(t, "../clients/node"), t.TempDir()
+	packed := strings.TrimSpace(ran(t, source, "npm", "pack", "--silent", "--pack-destination", program))
+	must(t, "a package of the user's", os.WriteFile(filepath.Join(program, "package.json"), []byte(`{"name":"shop","private":true,"type":"module"}`), 0o600))
+	ran(t, program, "npm", "install", "--silent", "--offline", "--no-audit", "--no-fund", "./"+packed)
+	for _, file := range []string{"index.mjs", "index.d.ts", "README.md"} {
+		if _, err := os.Stat(filepath.Join(program, "node_modules", "coatcheck", file)); err != nil {
+			t.Errorf("the installed package: %v", err)
+		}
+	}
+	ran(t, source, "npm", "test")
+
+	s := embedded(t)
+	worker, err := os.ReadFile(filepath.Join(source, "examples", "worker.mjs"))
+	must(t, "the example", err)
+	must(t, "the example", os.WriteFile(filepath.Join(program, "worker.mjs"), worker, 0o600))
+	token := issue(t, s.Client)
+	var got strings.Builder
+	for range 2 {
+		got.WriteString(ran(t, program, "node", "worker.mjs", "--server", s.url, "--token", token, "--order", "42", "--ledger", filepath.Join(program, "ledger")))
+	}
+	expect.Contains(t, "two runs with one token", got.String(), `"replayed":false`, `"replayed":true`)
+	expect.Contains(t, "--help", ran(t, program, "node", "worker.mjs", "--help"), "--token TOKEN")
+}

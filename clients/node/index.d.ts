@@ -1,0 +1,97 @@
+// What index.mjs exports. Times are seconds, where no name says otherwise.
+
+/** What a call failed with. No text of it holds a token or a lease. */
+export class CoatcheckError extends Error {
+  constructor(code: string, detail: string, facts?: { status?: number; retryAfter?: number });
+  /** of docs/remote.md; "unavailable" and "unknown-outcome" where the service itself did not say one */
+  readonly code: string;
+  /** of the HTTP answer, if one came */
+  readonly status?: number;
+  readonly retryAfter?: number;
+}
+
+/** Nothing was done. Trying later is harmless. */
+export class Unavailable extends CoatcheckError {}
+
+/** The request may or may not have been done. */
+export class UnknownOutcome extends CoatcheckError {}
+
+/** Another attempt has the claim: stop, and do not use what was done. */
+export class Lost extends CoatcheckError {}
+
+/** What the work of a token came to. */
+export interface Answer {
+  status: number;
+  headers: Record<string, string>;
+  body: Buffer;
+  /** its body was too large to be kept, or the answer of the first run had none to keep */
+  notKept: boolean;
+}
+
+/** The work is done, but its answer may not be recorded. The cause says why. */
+export class NotRecorded extends Error {
+  constructor(answer: Answer, cause: unknown);
+  readonly answer: Answer;
+}
+
+export type Policy = 'hold' | 'takeover';
+
+/** What a claim is answered. */
+export type Claim =
+  | { outcome: 'granted'; lease: string; fence: number; attempt?: number; [more: string]: unknown }
+  | {
+      outcome: 'replay';
+      response: { status: number; headers?: Record<string, string>; body_base64?: string; body_not_kept?: boolean };
+      [more: string]: unknown;
+    };
+
+/** A digest of what makes a request the same: SHA-256 over the parts, each after its length. */
+export function fingerprint(...parts: string[]): string;
+
+/** Asks one service. Each request has a connection of its own, and is sent once. */
+export class Client {
+  /** timeout is how many seconds one request may take, 10 by default. */
+  constructor(url: string, timeout?: number);
+  /** owner is a secret of 16 to 128 characters, new for each attempt. */
+  claim(token: string, fingerprint: string, lease: number, policy?: Policy, owner?: string): Promise<Claim>;
+  /** Records the answer of the attempt that lease proves. Repeating it is harmless. */
+  complete(
+    token: string,
+    lease: string,
+    answer: { status?: number; headers?: Record<string, string>; body?: string | Uint8Array; notKept?: boolean },
+  ): Promise<void>;
+  /** The heartbeat: the lease ends span seconds from now. */
+  extend(token: string, lease: string, span: number, timeout?: number): Promise<void>;
+  /** Gives a claim back. Only for an attempt that provably never began. */
+  release(token: string, lease: string): Promise<void>;
+}
+
+/** What the work may know of its claim. */
+export class Attempt {
+  constructor(fence: number, number: number);
+  /** larger than that of every attempt before it */
+  readonly fence: number;
+  readonly number: number;
+  /** Set it if the work provably had no effect: the claim is given back, and nothing is recorded. */
+  notBegun: boolean;
+  /** Ends when the claim is another's, or may be. */
+  get signal(): AbortSignal;
+  /** Call this before every effect: it throws Lost when the claim is another's, or may be. */
+  check(): void;
+  lose(reason?: unknown): void;
+  /** Trusts the claim until a moment by performance.now(); undefined ends the watch. */
+  trustUntil(deadline: number | undefined): void;
+}
+
+/** Runs work under a token, once whatever fails: an answer that was recorded before is returned instead. */
+export function runOnce(
+  client: Client,
+  token: string,
+  fingerprint: string,
+  work: (
+    attempt: Attempt,
+  ) =>
+    | { status?: number; headers?: Record<string, string>; body?: string | Uint8Array }
+    | Promise<{ status?: number; headers?: Record<string, string>; body?: string | Uint8Array }>,
+  terms?: { lease?: number; policy?: Policy },
+): Promise<{ answer: Answer; replayed: boolean }>;

@@ -1,0 +1,77 @@
+// What the package promises without a service: npm test.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import http from 'node:http';
+import test from 'node:test';
+
+import * as coatcheck from 'coatcheck';
+
+/** Runs a test with a server that answers each request with the next answer: status, media type, body. */
+async function serving(answers, run) {
+  const server = http.createServer((request, response) => {
+    request.resume();
+    request.on('end', () => {
+      const [status, type, body] = answers.shift();
+      response.writeHead(status, { 'Content-Type': type }).end(body);
+    });
+  });
+  await new Promise((listens) => server.listen(0, '127.0.0.1', listens));
+  try {
+    await run(`http://127.0.0.1:${server.address().port}`);
+  } finally {
+    await new Promise((closed) => server.close(closed));
+  }
+}
+
+const problem = (status, code) => [status, 'application/problem+json', JSON.stringify({ code, detail: 'a detail' })];
+
+test('a fingerprint is that of the other clients', () => {
+  assert.equal(coatcheck.fingerprint('charge', '42', '12.99 EUR'), 'AgqwciPyqGDu_ZyYvyWkAKHc9_0mgg-KKdsI0hDr7MQ');
+  assert.notEqual(coatcheck.fingerprint('ab', 'c'), coatcheck.fingerprint('a', 'bc'));
+});
+
+test('every export is in the types, and every type that is a value is exported', () => {
+  const types = readFileSync(new URL('../index.d.ts', import.meta.url), 'utf8');
+  const declared = [...types.matchAll(/^export (?:class|function|const) (\w+)/gm)].map(([, name]) => name);
+  assert.deepEqual(declared.sort(), Object.keys(coatcheck).sort());
+});
+
+test('every public method is in the types', () => {
+  const types = readFileSync(new URL('../index.d.ts', import.meta.url), 'utf8');
+  for (const name of ['Client', 'Attempt']) {
+    const [, body] = types.match(new RegExp(`export class ${name}[^{]*{\\n([^]*?)\\n}`));
+    for (const method of Object.getOwnPropertyNames(coatcheck[name].prototype)) {
+      assert.match(body, new RegExp(`\\b${method}\\(`), `${name}.${method}`);
+    }
+  }
+});
+
+for (const [answer, kind, code] of [
+  [problem(409, 'idempotency-superseded'), coatcheck.Lost, 'idempotency-superseded'],
+  [problem(503, 'store-unavailable'), coatcheck.Unavailable, 'store-unavailable'],
+  [problem(500, 'internal-error'), coatcheck.UnknownOutcome, 'internal-error'],
+  [problem(409, 'idempotency-in-progress'), coatcheck.CoatcheckError, 'idempotency-in-progress'],
+  [[502, 'text/html', '<html>'], coatcheck.UnknownOutcome, 'unknown-outcome'],
+  [[200, 'application/json', '{}'], coatcheck.UnknownOutcome, 'unknown-outcome'],
+]) {
+  test(`the answer ${answer[0]} ${code} is ${kind.name}`, () =>
+    serving([answer], async (url) => {
+      const error = await new coatcheck.Client(url).claim('a-token', 'f', 30).then(
+        () => assert.fail('it was granted'),
+        (error) => error,
+      );
+      assert.equal(error.constructor, kind);
+      assert.equal(error.code, code);
+    }));
+}
+
+test('no connection means that nothing was done', async () => {
+  let gone;
+  await serving([], async (url) => (gone = url));
+  await assert.rejects(new coatcheck.Client(gone).claim('a-token', 'f', 30), coatcheck.Unavailable);
+});
+
+test('a URL of another kind is refused', () => {
+  assert.throws(() => new coatcheck.Client('redis://127.0.0.1:6379'), TypeError);
+});

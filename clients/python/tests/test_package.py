@@ -1,0 +1,90 @@
+"""What the package promises without a service: python3 -m unittest discover tests."""
+
+import inspect
+import json
+import threading
+import unittest
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import coatcheck
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers each request with the next of the server's answers: status, media type, body."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        status, kind, body = self.server.answers.pop(0)
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def serve(*answers):
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    server.answers = list(answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def problem(status, code):
+    return status, "application/problem+json", json.dumps({"code": code, "detail": "a detail"}).encode()
+
+
+class Package(unittest.TestCase):
+    def test_fingerprint_is_that_of_the_other_clients(self):
+        self.assertEqual(coatcheck.fingerprint("charge", "42", "12.99 EUR"), "AgqwciPyqGDu_ZyYvyWkAKHc9_0mgg-KKdsI0hDr7MQ")
+        self.assertNotEqual(coatcheck.fingerprint("ab", "c"), coatcheck.fingerprint("a", "bc"))
+
+    def test_every_public_function_is_typed(self):
+        for name in coatcheck.__all__:
+            thing = getattr(coatcheck, name)
+            parts = [thing] if inspect.isfunction(thing) else [part for part in vars(thing).values() if inspect.isfunction(part)]
+            for part in parts:
+                if part.__name__.startswith("_") and part.__name__ != "__init__":
+                    continue
+                for parameter in list(inspect.signature(part).parameters.values()):
+                    if parameter.name != "self":
+                        self.assertIsNot(parameter.annotation, inspect.Parameter.empty, f"{name}.{part.__name__}({parameter.name})")
+                self.assertIsNot(inspect.signature(part).return_annotation, inspect.Signature.empty, f"{name}.{part.__name__}")
+
+    def test_an_answer_is_the_error_that_it_says(self):
+        for answer, kind, code in (
+            (problem(409, "idempotency-superseded"), coatcheck.Lost, "idempotency-superseded"),
+            (problem(503, "store-unavailable"), coatcheck.Unavailable, "store-unavailable"),
+            (problem(500, "internal-error"), coatcheck.UnknownOutcome, "internal-error"),
+            (problem(409, "idempotency-in-progress"), coatcheck.Error, "idempotency-in-progress"),
+            ((502, "text/html", b"<html>"), coatcheck.UnknownOutcome, "unknown-outcome"),
+            ((200, "application/json", b"{}"), coatcheck.UnknownOutcome, "unknown-outcome"),
+        ):
+            server = serve(answer)
+            try:
+                client = coatcheck.Client(f"http://127.0.0.1:{server.server_port}")
+                with self.assertRaises(coatcheck.Error) as raised:
+                    client.claim("a-token", "f", 30)
+            finally:
+                server.shutdown()
+                server.server_close()
+            self.assertIs(type(raised.exception), kind, answer)
+            self.assertEqual(raised.exception.code, code)
+
+    def test_no_connection_means_that_nothing_was_done(self):
+        server = serve()
+        port = server.server_port
+        server.shutdown()
+        server.server_close()
+        with self.assertRaises(coatcheck.Unavailable):
+            coatcheck.Client(f"http://127.0.0.1:{port}").claim("a-token", "f", 30)
+
+    def test_a_url_of_another_kind_is_refused(self):
+        with self.assertRaises(ValueError):
+            coatcheck.Client("redis://127.0.0.1:6379")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -64,11 +64,11 @@ func shell(t *testing.T, url string, commands []string) []string {
 	}
 	bash := exec.CommandContext(t.Context(), "bash", "-c", script)
 	bash.Dir, bash.Env = t.TempDir(), append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
-	examples, err := filepath.Abs("../examples")
+	clients, err := filepath.Abs("../clients")
 	if err == nil {
-		err = os.Symlink(examples, filepath.Join(bash.Dir, "examples"))
+		err = os.Symlink(clients, filepath.Join(bash.Dir, "clients"))
 	}
-	must(t, "linking the examples", err)
+	must(t, "linking the packages", err)
 	out, err := bash.Output()
 	if err != nil {
 		t.Fatalf("running the commands of the page: %v\n%s", err, out)

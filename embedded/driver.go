@@ -2,10 +2,8 @@ package embedded
 
 import "github.com/coatcheck/coatcheck/internal/driver"
 
-var _ = register()
-
-// register makes the URL embedded: of package redisstore one of this package.
-func register() struct{} {
+// The URL embedded: of package redisstore is one of this package.
+func init() { //nolint:gochecknoinits // as drivers of database/sql do
 	driver.Register(func(config driver.Config) (driver.Store, error) {
 		store, err := Open(Config{Dir: config.Dir, MaxKeys: config.MaxKeys, MaxBytes: config.MaxBytes, Logger: config.Logger})
 		if err != nil {
@@ -13,5 +11,4 @@ func register() struct{} {
 		}
 		return store, nil
 	})
-	return struct{}{}
 }

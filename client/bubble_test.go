@@ -63,8 +63,21 @@ func bubbleWith(t *testing.T, config server.Config) *service {
 	config.Store = open(t, "embedded:")
 	one := server.New(config)
 	l := &proxy{service: apitest.Handler(t, one.Handler()), seen: map[string]int{}}
+	t.Cleanup(func() {
+		if err := one.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("closing the service: %v", err)
+		}
+	})
+	c, wires := through(t, l)
+	return &service{Client: c, store: config.Store, proxy: l, wires: wires}
+}
+
+// through serves a handler within a synctest bubble until the test ends, and returns a client of it
+// with the client's transport.
+func through(t *testing.T, handler http.Handler) (*client.Client, *http.Transport) {
+	t.Helper()
 	network := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-	web := &http.Server{Handler: l}
+	web := &http.Server{Handler: handler}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -73,16 +86,12 @@ func bubbleWith(t *testing.T, config server.Config) *service {
 	t.Cleanup(func() {
 		web.Close()
 		<-served
-		if err := one.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Errorf("closing the service: %v", err)
-		}
 	})
 	wires := &http.Transport{DialContext: network.dial}
 	c := connect(t, "http://127.0.0.1", func(config *client.Config) {
 		config.HTTPClient, config.Timeout = &http.Client{Transport: wires}, 0
 	})
-	t.Cleanup(c.CloseIdleConnections)
-	return &service{Client: c, store: config.Store, proxy: l, wires: wires}
+	return c, wires
 }
 
 // late serves a request, but answers only after a while, or when the client has gone.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -109,10 +110,12 @@ func TestEveryCodeOfTheCatalogueIsOfOneClass(t *testing.T) {
 }
 
 // ask claims a token of a service that answers as the handler does.
-func ask(t *testing.T, answer func(http.ResponseWriter)) error {
+func ask(t *testing.T, answer func(http.ResponseWriter)) (err error) {
 	t.Helper()
-	c := connect(t, listen(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) })))
-	_, err := c.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f"})
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := through(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
+		_, err = c.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f"})
+	})
 	return err
 }
 

@@ -51,28 +51,47 @@ func TestHeapOfAFullStoreStaysBelowItsBound(t *testing.T) {
 	}
 }
 
-// fillUp runs a command until it is refused, and returns how often it was not.
-func fillUp(t *testing.T, c *redis.Client, value int, command []any) int {
+// fillUp runs a command until it is refused, and returns how often it was not. It sends many at a
+// time, since an exchange for each would cost more than the commands, and on a connection that is
+// closed then, since its buffers are no part of the store.
+func fillUp(t *testing.T, c *redis.Client, value int, command []any) (n int) {
 	t.Helper()
-	for n := range 1_000_000 {
-		words := make([]any, len(command))
-		for i, word := range command {
-			text := strings.ReplaceAll(word.(string), "{n}", fmt.Sprint(n))
-			if text == "{value}" {
-				text = strings.Repeat("v", value)
+	const atOnce = 50
+	filling := redis.NewClient(c.Options())
+	defer filling.Close()
+	for n < 1_000_000 {
+		replies, _ := filling.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+			for i := range atOnce {
+				pipe.Do(t.Context(), filled(command, n+i, value)...)
 			}
-			words[i] = text
+			return nil
+		})
+		for _, reply := range replies {
+			if reply.Err() == nil {
+				n++
+				continue
+			}
+			before := c.DBSize(t.Context()).Val()
+			refused(t, c, oomBytes, filled(command, n, value)...)
+			want(t, c, fmt.Sprint(before), "DBSIZE")
+			return n
 		}
-		if c.Do(t.Context(), words...).Err() == nil {
-			continue
-		}
-		before := c.DBSize(t.Context()).Val()
-		refused(t, c, oomBytes, words...)
-		want(t, c, fmt.Sprint(before), "DBSIZE")
-		return n
 	}
 	t.Fatal("the store is never full")
 	return 0
+}
+
+// filled is a command of fills for the n-th time.
+func filled(command []any, n, value int) []any {
+	words := make([]any, len(command))
+	for i, word := range command {
+		text := strings.ReplaceAll(word.(string), "{n}", fmt.Sprint(n))
+		if text == "{value}" {
+			text = strings.Repeat("v", value)
+		}
+		words[i] = text
+	}
+	return words
 }
 
 // heapInUse waits until what tests before have left is gone.

@@ -14,7 +14,8 @@ import (
 )
 
 // drained gives a tag of which 1 to 20 were drawn in two ranges, with a source that answers as
-// before demands from then on.
+// before demands from then on. The fetch that follows in the background is over, or waits in
+// before, so that no test that changes the source next meets it halfway.
 func drained(t *testing.T, config Config, before func(context.Context, string) error) (*shelf, *Segments, *Tag) {
 	t.Helper()
 	source := newShelf("orders", 1, 10)
@@ -24,6 +25,7 @@ func drained(t *testing.T, config Config, before func(context.Context, string) e
 	synctest.Wait()
 	source.setBefore(before)
 	nextN(t, tag, 10)
+	synctest.Wait()
 	return source, s, tag
 }
 

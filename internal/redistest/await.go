@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// A condition that is there at once is seen at once, and what takes seconds, as a failover does, is
+// asked for rarely: a question costs several times what the server needs for its answer, with the
+// race detector.
+const (
+	firstPause   = 5 * time.Millisecond
+	longestPause = 40 * time.Millisecond
+)
+
 // within returns a context for one wait. It ends after limit, and with the test; in a cleanup,
 // where the test's own context has ended already, only the limit counts.
 func within(t testing.TB, limit time.Duration) (context.Context, context.CancelFunc) {
@@ -17,13 +25,13 @@ func within(t testing.TB, limit time.Duration) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, limit)
 }
 
-// await calls check until it returns nil. After limit, or at the end of the test, it returns
-// check's last complaint.
+// await calls check until it returns nil, with pauses that double. After limit, or at the end of
+// the test, it returns check's last complaint.
 func await(t testing.TB, limit time.Duration, check func(context.Context) error) error {
 	ctx, cancel := within(t, limit)
 	defer cancel()
 	var complaint error
-	for {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := check(ctx)
 		if err == nil {
 			return nil
@@ -35,7 +43,7 @@ func await(t testing.TB, limit time.Duration, check func(context.Context) error)
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waited up to %v: %w", limit, complaint)
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -4,8 +4,6 @@ package gateway
 
 import (
 	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net"
@@ -53,7 +51,7 @@ type service struct {
 // startAll starts a service of each of some frameworks.
 func startAll(t testing.TB, of []framework) []*service {
 	t.Helper()
-	folder := upstreamsFolder(t)
+	folder := proctest.Packages(t, filepath.Join("testdata", "upstreams"))
 	all := make([]*service, len(of))
 	var starting sync.WaitGroup
 	for i, f := range of {
@@ -171,48 +169,4 @@ func sayTo(t testing.TB, url, line string, headers ...string) int {
 	_, _ = io.Copy(io.Discard, answer.Body)
 	_ = answer.Body.Close()
 	return answer.StatusCode
-}
-
-// upstreamsFolder is a folder with the services and the packages that package-lock.json names,
-// which npm fetches once and compares with its sums. It is kept beside the caches of Go.
-func upstreamsFolder(t testing.TB) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err) // names the cause
-	}
-	source := filepath.Join("testdata", "upstreams")
-	sum := sha256.New()
-	files, err := os.ReadDir(source)
-	if err != nil {
-		t.Fatal(err) // names the folder
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(filepath.Join(source, file.Name()))
-		if err != nil {
-			t.Fatal(err) // names the file
-		}
-		_, _ = io.WriteString(sum, file.Name()+"\x00"+string(text)+"\x00")
-	}
-	kept := filepath.Join(cache, "coatcheck-tests", "upstreams-"+hex.EncodeToString(sum.Sum(nil)[:8]))
-	if _, err := os.Stat(kept); err == nil {
-		return kept
-	}
-	fresh := filepath.Join(t.TempDir(), "upstreams")
-	if err := os.CopyFS(fresh, os.DirFS(source)); err != nil {
-		t.Fatal(err) // names the file
-	}
-	command := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent")
-	command.Dir = fresh
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci: %v: %s", err, output)
-	}
-	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
-		t.Fatal(err) // names the folder
-	}
-	// another process was faster, or it is another disk
-	if err := os.Rename(fresh, kept); err != nil {
-		return fresh
-	}
-	return kept
 }

@@ -19,7 +19,7 @@ import (
 // keyed is a service that asks who is asking, and keys of callers by name.
 type keyed struct {
 	*service
-	keys map[string]access.Key
+	keys   map[string]access.Key
 	policy *access.Policy
 }
 

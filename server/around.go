@@ -101,7 +101,7 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 // as well.
 func wholePath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if template := c.Path(); template != "" && strings.Count(template, "/") != strings.Count(rawPath(c.Request().URL), "/") {
+		if template := c.Path(); template != "" && strings.Count(template, "/") != strings.Count(frontdoor.RawPath(c.Request().URL), "/") {
 			c.Response().Header().Del(echo.HeaderAllow)
 			return echo.ErrNotFound
 		}

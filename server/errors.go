@@ -33,6 +33,7 @@ var problems = []struct {
 }{
 	{access.ErrTooOften, wire.TooManyRequests},
 	{access.ErrNotRead, wire.StoreUnavailable},
+	{ErrToken, wire.Forbidden},
 	{counter.ErrRequest, wire.InvalidRequest},
 	{counter.ErrUnknown, wire.NotFound},
 	{counter.ErrNotAnInteger, wire.NotAnInteger},

@@ -159,7 +159,7 @@ func (c Config) withDefaults() Config {
 	if c.Access != nil {
 		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
 	}
-	c.Workers.Pools = c.Leaf.pin(c.Workers.Pools)
+	c.Workers.Pools = c.Leaf.Pin(c.Workers.Pools)
 	if c.Metrics == nil {
 		c.Metrics = metrics.NewService("")
 	}
@@ -253,7 +253,7 @@ func New(config Config) *Server {
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
-		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.shapes(), Owner: owner,
+		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.Shapes(), Owner: owner,
 	})
 	s.limiter, s.health = access.NewLimiter(config.Store, config.Logger), s.checker()
 	s.audit = audit.New(config.Logger, config.AuditLog)

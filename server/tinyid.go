@@ -17,34 +17,46 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// TinyidToken lets its holder draw ids of a tag through the door for clients of Didi tinyid. A
-// tag can have several, and a token can be of several tags.
+// TinyidToken lets a client of Didi tinyid draw ids of a tag. A tag can have several, and a token
+// can be of several tags.
 type TinyidToken struct{ BizType, Token string }
 
 const (
-	maxTinyid      = 100_000 // ids of one request; who asks for more gets as many
-	tinyidBadToken = 5
-	tinyidFailed   = 6
+	maxBatch     = 100_000 // ids of one request; who asks for more gets as many
+	codeBadToken = 5
+	codeFailed   = 6
 )
 
-// tinyidAnswer is the envelope of all answers but the Simple ones.
-type tinyidAnswer struct {
+// envelope is around all answers but the Simple ones.
+type envelope struct {
 	Data    any    `json:"data"`
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 }
 
-func (s *Server) tinyidNext(c echo.Context) error {
-	return s.tinyidIDs(c, func(ids []int64, fault string) error {
+// Tinyid answers as Didi tinyid does. Its methods are handlers, and safe for concurrent use.
+type Tinyid struct {
+	service Service
+	tokens  []TinyidToken
+}
+
+// NewTinyid returns the handlers of a service. Without tokens, and without access control, no one
+// is given an id.
+func NewTinyid(service Service, tokens []TinyidToken) *Tinyid { return &Tinyid{service, tokens} }
+
+// NextID hands out ids of a tag, as JSON.
+func (t *Tinyid) NextID(c echo.Context) error {
+	return t.ids(c, func(ids []int64, fault string) error {
 		if fault != "" {
-			return javaJSON(c, http.StatusOK, tinyidAnswer{nil, tinyidFailed, fault})
+			return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, fault})
 		}
-		return javaJSON(c, http.StatusOK, tinyidAnswer{ids, http.StatusOK, ""})
+		return javaJSON(c, http.StatusOK, envelope{ids, http.StatusOK, ""})
 	})
 }
 
-func (s *Server) tinyidNextSimple(c echo.Context) error {
-	return s.tinyidIDs(c, func(ids []int64, _ string) error { return javaText(c, commas(ids)) })
+// NextIDSimple hands out ids of a tag, as text with commas between them.
+func (t *Tinyid) NextIDSimple(c echo.Context) error {
+	return t.ids(c, func(ids []int64, _ string) error { return javaText(c, commas(ids)) })
 }
 
 func commas(numbers []int64) string {
@@ -58,15 +70,14 @@ func commas(numbers []int64) string {
 	return string(text)
 }
 
-// tinyidIDs draws as many ids as the request asks for, and has them sent, or told why there are
-// none.
-func (s *Server) tinyidIDs(c echo.Context, send func(ids []int64, fault string) error) error {
-	bizType, allowed, err := s.tinyidAsker(c)
+// ids draws as many ids as the request asks for, and has them sent, or told why there are none.
+func (t *Tinyid) ids(c echo.Context, send func(ids []int64, fault string) error) error {
+	bizType, allowed, err := t.asker(c)
 	if err != nil {
 		return err
 	}
 	if !allowed {
-		s.noteRefusal(c, errTinyidToken)
+		t.service.Refused(c, ErrToken)
 	}
 	n, ok := batchSize(c.Request().Form.Get("batchSize"))
 	if !ok {
@@ -75,20 +86,20 @@ func (s *Server) tinyidIDs(c echo.Context, send func(ids []int64, fault string) 
 				strings.TrimSpace(c.Request().Form.Get("batchSize"))+"\"")
 	}
 	if !allowed {
-		return tinyidRefuse(c)
+		return badToken(c)
 	}
 	if err := frontdoor.Reserve(c.Request().Context(), idMemory*int64(max(n, 0))); err != nil {
-		return send(nil, problemOf(err).Title)
+		return send(nil, t.service.Problem(err).Title)
 	}
 	ids := make([]int64, max(n, 0))
-	tag, err := s.segments.Tag(c.Request().Context(), bizType)
+	tag, err := t.service.Segments.Tag(c.Request().Context(), bizType)
 	if err == nil {
 		err = tag.NextN(c.Request().Context(), ids)
 	}
 	if err != nil {
-		return send(nil, "error query segmentId: "+s.tinyidFault(c, bizType, err))
+		return send(nil, "error query segmentId: "+t.fault(c, bizType, err))
 	}
-	s.metrics.IDs("segment", len(ids))
+	t.service.Metrics.IDs("segment", len(ids))
 	return send(ids, "")
 }
 
@@ -98,12 +109,12 @@ func batchSize(text string) (n int, ok bool) {
 		return 1, true
 	}
 	wide, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
-	return int(min(wide, maxTinyid)), err == nil
+	return int(min(wide, maxBatch)), err == nil
 }
 
-// tinyidSegment is a range (CurrentID, MaxID], of which ids are those whose remainder modulo Delta
+// span is a range (CurrentID, MaxID], of which ids are those whose remainder modulo Delta
 // is Remainder. At LoadingID it is time for the next.
-type tinyidSegment struct {
+type span struct {
 	MaxID     int64 `json:"maxId"`     //nolint:tagliatelle // tinyid's name
 	LoadingID int64 `json:"loadingId"` //nolint:tagliatelle // tinyid's name
 	CurrentID int64 `json:"currentId"` //nolint:tagliatelle // tinyid's name
@@ -111,25 +122,27 @@ type tinyidSegment struct {
 	Remainder int64 `json:"remainder"`
 }
 
-// tinyidOf says a range in tinyid's way.
-func tinyidOf(r segment.Range) tinyidSegment {
+// rangeOf says a range in tinyid's way.
+func rangeOf(r segment.Range) span {
 	delta := max(r.Delta, 1)
 	current := r.Lo - delta
 	last := r.Lo + (r.Hi-1-r.Lo)/delta*delta
-	return tinyidSegment{MaxID: last, LoadingID: current + (last-current)/5, CurrentID: current, Delta: delta, Remainder: r.Lo % delta}
+	return span{MaxID: last, LoadingID: current + (last-current)/5, CurrentID: current, Delta: delta, Remainder: r.Lo % delta}
 }
 
-func (s *Server) tinyidRange(c echo.Context) error {
-	return s.tinyidTake(c, func(got tinyidSegment, fault string) error {
+// NextSegmentID hands out a range of a tag, as JSON.
+func (t *Tinyid) NextSegmentID(c echo.Context) error {
+	return t.take(c, func(got span, fault string) error {
 		if fault != "" {
-			return javaJSON(c, http.StatusOK, tinyidAnswer{nil, tinyidFailed, fault})
+			return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, fault})
 		}
-		return javaJSON(c, http.StatusOK, tinyidAnswer{got, http.StatusOK, ""})
+		return javaJSON(c, http.StatusOK, envelope{got, http.StatusOK, ""})
 	})
 }
 
-func (s *Server) tinyidRangeSimple(c echo.Context) error {
-	return s.tinyidTake(c, func(got tinyidSegment, fault string) error {
+// NextSegmentIDSimple hands out a range of a tag, as five numbers with commas between them.
+func (t *Tinyid) NextSegmentIDSimple(c echo.Context) error {
+	return t.take(c, func(got span, fault string) error {
 		if fault != "" {
 			return javaText(c, "")
 		}
@@ -137,43 +150,43 @@ func (s *Server) tinyidRangeSimple(c echo.Context) error {
 	})
 }
 
-// tinyidTake takes a range from the source for the client alone, and has it sent, or told why there
-// is none.
-func (s *Server) tinyidTake(c echo.Context, send func(got tinyidSegment, fault string) error) error {
-	bizType, allowed, err := s.tinyidAsker(c)
+// take takes a range from the source for the client alone, and has it sent, or told why there is
+// none.
+func (t *Tinyid) take(c echo.Context, send func(got span, fault string) error) error {
+	bizType, allowed, err := t.asker(c)
 	if err != nil {
 		return err
 	}
 	if !allowed {
-		s.noteRefusal(c, errTinyidToken)
-		return tinyidRefuse(c)
+		t.service.Refused(c, ErrToken)
+		return badToken(c)
 	}
-	got, err := s.source.Take(c.Request().Context(), bizType, 0)
+	got, err := t.service.Source.Take(c.Request().Context(), bizType, 0)
 	if err != nil {
-		return send(tinyidSegment{}, s.tinyidFault(c, bizType, err))
+		return send(span{}, t.fault(c, bizType, err))
 	}
-	return send(tinyidOf(got), "")
+	return send(rangeOf(got), "")
 }
 
-// errTinyidToken is why a request for a tag is refused whose token is not one of it.
-var errTinyidToken = &fault{wire.Forbidden, "token", "not one of this tag"}
+// ErrToken is why a request is refused whose token is not one of its tag.
+var ErrToken = errors.New("compat: the token is not one of this tag")
 
-// tinyidAsker reads what the request is for, and whether its token allows that.
-func (s *Server) tinyidAsker(c echo.Context) (bizType string, allowed bool, err error) {
+// asker reads what the request is for, and whether its token allows that.
+func (t *Tinyid) asker(c echo.Context) (bizType string, allowed bool, err error) {
 	if err := form(c); err != nil {
 		return "", false, err
 	}
 	bizType = c.Request().Form.Get("bizType")
-	if s.config.Access != nil {
-		return bizType, bizType != "" && caller(c).Names.Allow(bizType), nil
+	if t.service.Access != nil {
+		return bizType, bizType != "" && mayUse(c, bizType), nil
 	}
-	return bizType, s.tinyidKnows(bizType, c.Request().Form.Get("token")), nil
+	return bizType, t.knows(bizType, c.Request().Form.Get("token")), nil
 }
 
-// tinyidKnows reports whether a token of the door is one for the tag.
-func (s *Server) tinyidKnows(bizType, text string) (allowed bool) {
+// knows reports whether a token is one of the tag.
+func (t *Tinyid) knows(bizType, text string) (allowed bool) {
 	given := sha256.Sum256([]byte(text))
-	for _, known := range s.config.TinyidTokens {
+	for _, known := range t.tokens {
 		// all are of one length then, and all are compared
 		token := sha256.Sum256([]byte(known.Token))
 		same := subtle.ConstantTimeCompare(given[:], token[:]) == 1
@@ -182,8 +195,8 @@ func (s *Server) tinyidKnows(bizType, text string) (allowed bool) {
 	return allowed
 }
 
-// tinyidKey is the API key that a client of tinyid has in the place of its token.
-func tinyidKey(c echo.Context) string {
+// Key is the API key of the service that a client of tinyid has in the place of its token.
+func (*Tinyid) Key(c echo.Context) string {
 	if form(c) != nil {
 		return ""
 	}
@@ -193,39 +206,40 @@ func tinyidKey(c echo.Context) string {
 	return ""
 }
 
-// tinyidOwn lets in who has a token of the door, for its tag alone.
-func (s *Server) tinyidOwn(c echo.Context) (access.Caller, bool) {
+// Own reports whether a request has a token of its tag, and which caller that makes it: one who may
+// use the tag alone.
+func (t *Tinyid) Own(c echo.Context) (access.Caller, bool) {
 	if form(c) != nil {
 		return access.Caller{}, false
 	}
 	bizType := c.Request().Form.Get("bizType")
-	ok := names.Valid(bizType) && s.tinyidKnows(bizType, c.Request().Form.Get("token"))
+	ok := names.Valid(bizType) && t.knows(bizType, c.Request().Form.Get("token"))
 	return access.Caller{Role: access.Use, Principal: "tinyid", Names: access.Names{bizType}}, ok
 }
 
-// tinyidDenied is how a caller is refused whom the service does not let in.
-func tinyidDenied(c echo.Context, err error) error {
+// Refuse answers a caller whom the service does not let in.
+func (t *Tinyid) Refuse(c echo.Context, err error) error {
 	c.Response().Header().Del(echo.HeaderWWWAuthenticate) // which belongs to 401
-	problem := problemOf(err)
+	problem := t.service.Problem(err)
 	if problem.Code == wire.Unauthorized || problem.Code == wire.Forbidden || strings.HasSuffix(c.Path(), "Simple") {
-		return tinyidRefuse(c)
+		return badToken(c)
 	}
-	return javaJSON(c, http.StatusOK, tinyidAnswer{nil, tinyidFailed, problem.Title})
+	return javaJSON(c, http.StatusOK, envelope{nil, codeFailed, problem.Title})
 }
 
-// tinyidRefuse answers to a token that is none.
-func tinyidRefuse(c echo.Context) error {
+// badToken answers to a token that is none.
+func badToken(c echo.Context) error {
 	if strings.HasSuffix(c.Path(), "Simple") {
 		return javaText(c, "")
 	}
-	return javaJSON(c, http.StatusOK, tinyidAnswer{nil, tinyidBadToken, "token is error"})
+	return javaJSON(c, http.StatusOK, envelope{nil, codeBadToken, "token is error"})
 }
 
-// tinyidFault is an error as the client is told it.
-func (s *Server) tinyidFault(c echo.Context, bizType string, err error) string {
+// fault says an error as the client is told it.
+func (t *Tinyid) fault(c echo.Context, bizType string, err error) string {
 	if errors.Is(err, segment.ErrUnknownTag) {
 		return "cannot find biztype:" + bizType
 	}
-	s.logDoor(c, err)
-	return problemOf(err).Detail
+	t.service.logFailure(c, err)
+	return t.service.Problem(err).Detail
 }

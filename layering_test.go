@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"cmd/coatcheck": {"internal/cli"},
 	"internal/cli":  {everything},
 
-	"server":  append(front, "access", "console", "idempotency/echov4", "openapi", "internal/events", "internal/stamper"),
+	"server":  append(front, "access", "console", "idempotency/echov4", "openapi", "internal/compat", "internal/events", "internal/stamper"),
 	"gateway": front,
 
 	"idempotency": domain,
@@ -79,6 +79,7 @@ var layers = map[string][]string{
 	"internal/secret":    {},
 	"internal/share":     {},
 	"internal/audit":     {"internal/wire"},
+	"internal/compat":    {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "internal/stamper", "internal/wire"},
 	"internal/events":    {"access", "internal/secret", "internal/share", "internal/wire"},
 	"internal/frontdoor": {},
 	"internal/health":    {"redisstore"},
@@ -113,7 +114,7 @@ var testHelpers = []string{"chaos/internal/chaostest", "internal/apitest", "inte
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{
-	"github.com/labstack/echo":                {"server", "idempotency/echov4"},
+	"github.com/labstack/echo":                {"server", "idempotency/echov4", "internal/compat"},
 	"github.com/prometheus/client_golang":     {"metrics", "gateway"},
 	"github.com/prometheus/prometheus":        {}, // only tests
 	"github.com/redis/go-redis":               {"redisstore", "internal/fault", "internal/pipeline", "internal/redisconn", "internal/redisprobe", "embedded", "internal/redistest", "internal/storetest"},
@@ -279,6 +280,8 @@ var importings = []importing{
 	{"server", "github.com/redis/go-redis/v9", "server may not import github.com/redis/go-redis"},
 	{"server", ours + "internal/stamper", ""},
 	{"server", ours + "workerlease/holder", "server may not import workerlease/holder"},
+	{"internal/compat", "github.com/labstack/echo/v4", ""},
+	{"internal/compat", ours + "server", "internal/compat may not import server"},
 	{"internal/stamper", ours + "workerlease", ""},
 	{"internal/stamper", ours + "internal/wire", "internal/stamper may not import internal/wire"},
 	{"gateway", ours + "internal/ledger", ""},

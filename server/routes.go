@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/coatcheck/coatcheck/internal/compat"
 )
 
 // routes is the whole API on a page: at.<role> says what a caller needs to be let in.
@@ -68,7 +70,7 @@ func (s *Server) numberRoutes(at *roster) {
 func (s *Server) doorRoutes(at *roster) {
 	all := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 	service := s.compatible()
-	leaf := NewLeaf(service, s.config.Leaf)
+	leaf := compat.NewLeaf(service, compat.LeafConfig(s.config.Leaf))
 	leafs := door{refuse: leaf.Refuse}
 	at.use.through(leafs).Match(all, "/api/segment/get/:key", leaf.Segment)
 	at.use.through(leafs).Match(all, "/api/snowflake/get/:key", leaf.Snowflake)
@@ -76,7 +78,7 @@ func (s *Server) doorRoutes(at *roster) {
 	at.read.through(leafs).Match(all, "/cache", leaf.Cache)
 	at.read.through(leafs).Match(all, "/db", leaf.DB)
 
-	tinyid := NewTinyid(service, s.config.TinyidTokens)
+	tinyid := compat.NewTinyid(service, s.config.tinyidTokens())
 	tinyids := at.use.through(door{key: tinyid.Key, own: tinyid.Own, refuse: tinyid.Refuse})
 	tinyids.Match(all, "/tinyid/id/nextId", tinyid.NextID)
 	tinyids.Match(all, "/tinyid/id/nextIdSimple", tinyid.NextIDSimple)

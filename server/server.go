@@ -18,6 +18,7 @@ import (
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
+	"github.com/coatcheck/coatcheck/internal/compat"
 	"github.com/coatcheck/coatcheck/internal/events"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
@@ -159,7 +160,7 @@ func (c Config) withDefaults() Config {
 	if c.Access != nil {
 		c.Principal = func(r *http.Request) string { return access.From(r.Context()).Principal }
 	}
-	c.Workers.Pools = c.Leaf.Pin(c.Workers.Pools)
+	c.Workers.Pools = compat.LeafConfig(c.Leaf).Pin(c.Workers.Pools)
 	if c.Metrics == nil {
 		c.Metrics = metrics.NewService("")
 	}
@@ -253,7 +254,7 @@ func New(config Config) *Server {
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, Quota: config.Quota, PolicyURL: policyPath,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
-		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: config.Leaf.Shapes(), Owner: owner,
+		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools, Logger: config.Logger, Shapes: compat.LeafConfig(config.Leaf).Shapes(), Owner: owner,
 	})
 	s.limiter, s.health = access.NewLimiter(config.Store, config.Logger), s.checker()
 	s.audit = audit.New(config.Logger, config.AuditLog)

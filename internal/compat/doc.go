@@ -1,4 +1,23 @@
-package server
+// Package compat has the HTTP interfaces of two other id services, Meituan Leaf and Didi tinyid, so
+// that their clients are answered as they are there, byte for byte: a client changes its address
+// and nothing else. What each path answers stands in docs/doors.md.
+//
+// The service that mounts the handlers says with [Service] what it draws ids from and what its
+// errors mean. It routes and lets callers in by itself: the paths, any method each, are
+//
+//	/api/segment/get/:key             [Leaf.Segment]
+//	/api/snowflake/get/:key           [Leaf.Snowflake]
+//	/decodeSnowflakeId                [Leaf.Decode]
+//	/cache                            [Leaf.Cache]
+//	/db                               [Leaf.DB]
+//	/tinyid/id/nextId                 [Tinyid.NextID]
+//	/tinyid/id/nextIdSimple           [Tinyid.NextIDSimple]
+//	/tinyid/id/nextSegmentId          [Tinyid.NextSegmentID]
+//	/tinyid/id/nextSegmentIdSimple    [Tinyid.NextSegmentIDSimple]
+//
+// An error that a handler returns has not been answered: it is the service's own, such as a form
+// that is too large.
+package compat
 
 import (
 	"context"
@@ -14,15 +33,15 @@ import (
 )
 
 // Service is what the handlers need of the service that mounts them. All fields are required but
-// Tags and Access. All are used by many requests at once.
+// Access. All are used by many requests at once.
 type Service struct {
 	Segments *segment.Segments
 	Source   segment.Source // of ranges that a client of tinyid takes for itself
 	Stamper  *stamper.Stamper
 	Metrics  *metrics.Service
 	Logger   *slog.Logger // is told why a client got no id
-	// lists the tags of Source; nil = none can be listed
-	Tags func(context.Context) ([]SegmentTag, error)
+	// lists the tags of Source; none where they cannot be listed
+	Tags func(context.Context) ([]Tag, error)
 	// says who may do what: tokens of tinyid are nothing to the handlers then, and the caller in
 	// the request's context is; nil = tokens say it
 	Access *access.Policy
@@ -32,6 +51,14 @@ type Service struct {
 	Name    func(c echo.Context, param string) (string, error)
 	Problem func(error) wire.Problem  // says what an error is to clients of the service itself
 	Refused func(echo.Context, error) // is told, before the answer, why a caller is refused
+}
+
+// Tag is a tag of a segment source as people see it.
+type Tag struct {
+	Tag string
+	// ids below Max are handed out, or fetched ahead; Step ids at least are fetched at once
+	Max, Step int64
+	Updated   string // when a range was taken last; "" = not known
 }
 
 // logFailure tells the operator what the client's answer does not.

@@ -1,4 +1,4 @@
-package server
+package compat
 
 import (
 	"errors"
@@ -16,14 +16,14 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
-// LeafDoor says what clients of Meituan Leaf are given. The zero value gives all that Leaf does.
-type LeafDoor struct {
+// LeafConfig says what clients of Meituan Leaf are given. The zero value gives all that Leaf does.
+type LeafConfig struct {
 	NoSegment, NoSnowflake bool // modes that are switched off: they answer 0
 	// of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
 	Pool string
 }
 
-func (l LeafDoor) pool() string {
+func (l LeafConfig) pool() string {
 	if l.Pool == "" {
 		return "leaf"
 	}
@@ -38,7 +38,7 @@ var (
 
 // Shapes has Leaf's sequences begin by lot, as there, so that ids modulo a number of shards are
 // spread.
-func (l LeafDoor) Shapes() map[string]stamper.Shape {
+func (l LeafConfig) Shapes() map[string]stamper.Shape {
 	if l.NoSnowflake {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (l LeafDoor) Shapes() map[string]stamper.Shape {
 
 // Pin adds the pool of Leaf's ids to those that are pinned, unless it is there. It returns another
 // map then.
-func (l LeafDoor) Pin(pools map[string]workerlease.Pin) map[string]workerlease.Pin {
+func (l LeafConfig) Pin(pools map[string]workerlease.Pin) map[string]workerlease.Pin {
 	if _, pinned := pools[l.pool()]; pinned || l.NoSnowflake {
 		return pools
 	}
@@ -69,11 +69,11 @@ const (
 // Leaf answers as Meituan Leaf does. Its methods are handlers, and safe for concurrent use.
 type Leaf struct {
 	service Service
-	config  LeafDoor
+	config  LeafConfig
 }
 
 // NewLeaf returns the handlers of a service.
-func NewLeaf(service Service, config LeafDoor) *Leaf { return &Leaf{service, config} }
+func NewLeaf(service Service, config LeafConfig) *Leaf { return &Leaf{service, config} }
 
 // Segment hands out the next id of a tag.
 func (l *Leaf) Segment(c echo.Context) error {

@@ -1,4 +1,4 @@
-package server
+package compat
 
 import (
 	"crypto/sha256"
@@ -17,14 +17,15 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-// TinyidToken lets a client of Didi tinyid draw ids of a tag. A tag can have several, and a token
-// can be of several tags.
-type TinyidToken struct{ BizType, Token string }
+// Token lets a client of Didi tinyid draw ids of a tag. A tag can have several, and a token can be
+// of several tags.
+type Token struct{ BizType, Token string }
 
 const (
 	maxBatch     = 100_000 // ids of one request; who asks for more gets as many
 	codeBadToken = 5
 	codeFailed   = 6
+	idMemory     = 64 // bytes of an id, as a number and as text
 )
 
 // envelope is around all answers but the Simple ones.
@@ -37,12 +38,12 @@ type envelope struct {
 // Tinyid answers as Didi tinyid does. Its methods are handlers, and safe for concurrent use.
 type Tinyid struct {
 	service Service
-	tokens  []TinyidToken
+	tokens  []Token
 }
 
 // NewTinyid returns the handlers of a service. Without tokens, and without access control, no one
 // is given an id.
-func NewTinyid(service Service, tokens []TinyidToken) *Tinyid { return &Tinyid{service, tokens} }
+func NewTinyid(service Service, tokens []Token) *Tinyid { return &Tinyid{service, tokens} }
 
 // NextID hands out ids of a tag, as JSON.
 func (t *Tinyid) NextID(c echo.Context) error {

@@ -1,4 +1,4 @@
-package server
+package compat
 
 import (
 	"html"
@@ -36,12 +36,9 @@ func (l *Leaf) DB(c echo.Context) error {
 	if l.config.NoSegment {
 		return segmentOff(c)
 	}
-	var tags []SegmentTag
-	if l.service.Tags != nil {
-		var err error
-		if tags, err = l.service.Tags(c.Request().Context()); err != nil {
-			return err
-		}
+	tags, err := l.service.Tags(c.Request().Context())
+	if err != nil {
+		return err
 	}
 	var rows [][]string
 	for _, tag := range tags {

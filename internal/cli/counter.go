@@ -21,6 +21,6 @@ var counterSettings = []string{"counter-after-loss", "counter-margin", "counter-
 
 // bindCounters adds --server, --redis with what belongs to it, --config and the command's own
 // settings to its flags.
-func bindCounters(flags *pflag.FlagSet, own ...*setting) *source {
+func bindCounters(flags *pflag.FlagSet, own ...*Setting) *source {
 	return bindStraight(flags, counterSettings, own)
 }

@@ -44,9 +44,9 @@ func oneOf(text, zone string, now time.Time) (one dated, err error) {
 	switch {
 	case err != nil:
 		return one, usageError{err}
-	case calendar == unsaid && zone != unsaid:
+	case calendar == Unsaid && zone != Unsaid:
 		return one, usageError{errors.New("--zone: there is no date in KEY")}
-	case calendar == unsaid:
+	case calendar == Unsaid:
 		return dated{key: key}, nil
 	}
 	clock, err := time.LoadLocation(zone) // "" is UTC
@@ -80,8 +80,8 @@ func oneCounter(_ *cobra.Command, args []string) error {
 }
 
 // zoneName is a time zone by its name; empty is UTC.
-func zoneName(name, help string, into *string) *setting {
-	return &setting{name: name, unit: "name", help: help, parse: func(s string) error {
+func zoneName(name, help string, into *string) *Setting {
+	return &Setting{Name: name, Unit: "name", Help: help, Parse: func(s string) error {
 		*into = s
 		// which is another one on another machine
 		if _, err := time.LoadLocation(s); err != nil || s == "Local" {

@@ -36,7 +36,7 @@ func (p *program) examineService(ctx context.Context, e *examination) error {
 	if err != nil {
 		return laterError{fmt.Errorf("nobody could be asked: %w", err)}
 	}
-	facts.Loopback = isLoopback(at.Hostname())
+	facts.Loopback = IsLoopback(at.Hostname())
 	return p.tell(e, examined{At: at.Redacted(), Kind: "service", Findings: doctor.ExamineService(facts, e.settings())})
 }
 

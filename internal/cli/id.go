@@ -20,15 +20,15 @@ type idForm struct {
 	width  int64
 }
 
-func (f *idForm) bind(formats ...snowflake.Format) []*setting {
+func (f *idForm) bind(formats ...snowflake.Format) []*Setting {
 	var names []string
 	for _, format := range formats {
 		names = append(names, string(format))
 	}
-	format := choice("format", string(snowflake.Decimal), names, "how ids are written", (*string)(&f.format))
-	return []*setting{
+	format := Choice("format", string(snowflake.Decimal), names, "how ids are written", (*string)(&f.format))
+	return []*Setting{
 		format,
-		number("width", fmt.Sprint(snowflake.DefaultWidth), 1, int64(snowflake.MaxWidth), "digits", "of padded ids; one that has more is refused", &f.width),
+		Number("width", fmt.Sprint(snowflake.DefaultWidth), 1, int64(snowflake.MaxWidth), "digits", "of padded ids; one that has more is refused", &f.width),
 	}
 }
 
@@ -123,8 +123,8 @@ func (p *program) snowflakeCommand(name, short string) *cobra.Command {
 	return command
 }
 
-func howMany(n *int64) *setting {
-	return number("count", "1", 1, mostIDs, "ids", "how many; -n for short", n)
+func howMany(n *int64) *Setting {
+	return Number("count", "1", 1, mostIDs, "ids", "how many; -n for short", n)
 }
 
 func (p *program) makeIDs(ctx context.Context, service *client.Client, pool string, n int, form *idForm) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -11,84 +12,84 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// layers puts a configuration together: flag over environment over file over default.
-type layers struct {
-	config config
-	table  []*setting
-	flags  map[string]*flagValue // what the command line said
-	file   string
+// Layers puts a configuration together: flag over environment over file over default.
+type Layers struct {
+	Service Service
+	Table   []*Setting
+	flags   map[string]*FlagValue // what the command line said
+	File    string
 
 	line   *pflag.FlagSet // the command line and the environment that were read last
 	getenv func(string) string
 }
 
-// bindFlags adds every setting of the service to a command's flags.
-func bindFlags(flags *pflag.FlagSet) *layers {
-	l := &layers{}
-	l.bind(flags, settings(&l.config))
+// BindService adds every setting of the service to a command's flags.
+func BindService(flags *pflag.FlagSet) *Layers {
+	l := &Layers{}
+	l.Bind(flags, ServiceSettings(&l.Service))
 	return l
 }
 
-// bind adds the settings of a table to a command's flags. They are read as text and parsed later,
+// Bind adds the settings of a table to a command's flags. They are read as text and parsed later,
 // so that all faults can be told together.
-func (l *layers) bind(flags *pflag.FlagSet, table []*setting) {
-	l.table, l.flags = table, map[string]*flagValue{}
+func (l *Layers) Bind(flags *pflag.FlagSet, table []*Setting) {
+	l.Table, l.flags = table, map[string]*FlagValue{}
 	flags.SortFlags = false // help has them in the order of the table
-	for _, s := range l.table {
-		s.unset = s.value
-		value := &flagValue{setting: s, text: s.value}
-		l.flags[s.name] = value
-		if flag := flags.VarPF(value, s.name, "", s.help); s.toggle {
+	for _, s := range l.Table {
+		s.Unset = s.Value
+		value := &FlagValue{Setting: s, text: s.Value}
+		l.flags[s.Name] = value
+		if flag := flags.VarPF(value, s.Name, "", s.Help); s.Toggle {
 			flag.NoOptDefVal = "true"
 		}
 	}
-	flags.StringVar(&l.file, "config", "", "a YAML file with the same names as the flags")
+	flags.StringVar(&l.File, "config", "", "a YAML file with the same names as the flags")
 }
 
-// load finds every setting's value and checks them all. The error holds every fault.
-func (l *layers) load(flags *pflag.FlagSet, getenv func(string) string) error {
+// Load finds every setting's value and checks them all. The error holds every fault.
+func (l *Layers) Load(flags *pflag.FlagSet, getenv func(string) string) error {
 	l.line, l.getenv = flags, getenv
-	if l.file == "" {
-		l.file = getenv("COATCHECK_CONFIG")
+	if l.File == "" {
+		l.File = getenv("COATCHECK_CONFIG")
 	}
 	fromFile, faults := l.read()
-	for _, s := range l.table {
-		s.source = "default"
-		if found, ok := fromFile[s.name]; ok {
-			s.value, s.source, s.line = found.value, "file", found.line
+	for _, s := range l.Table {
+		s.Source = "default"
+		if found, ok := fromFile[s.Name]; ok {
+			s.Value, s.Source, s.Line = found.value, "file", found.line
 		}
-		if value := getenv(s.variable()); value != "" {
-			s.value, s.source = value, "environment"
+		if value := getenv(s.Variable()); value != "" {
+			s.Value, s.Source = value, "environment"
 		}
-		if flags.Changed(s.name) {
-			s.value, s.source = l.flags[s.name].text, "flag"
+		if flags.Changed(s.Name) {
+			s.Value, s.Source = l.flags[s.Name].text, "flag"
 		}
-		if err := s.parse(s.value); err != nil {
-			faults = append(faults, fmt.Errorf("%s (%s): %w", s.name, s.origin(l.file), err))
+		if err := s.Parse(s.Value); err != nil {
+			faults = append(faults, fmt.Errorf("%s (%s): %w", s.Name, s.origin(l.File), err))
 		}
 	}
 	return errors.Join(faults...)
 }
 
 // origin says where a person finds the value.
-func (s *setting) origin(file string) string {
-	switch s.source {
+func (s *Setting) origin(file string) string {
+	switch s.Source {
 	case "file":
-		return fmt.Sprintf("%s line %d", file, s.line)
+		return fmt.Sprintf("%s line %d", file, s.Line)
 	case "environment":
-		return s.variable()
+		return s.Variable()
 	case "flag":
-		return "--" + s.name
+		return "--" + s.Name
 	}
-	return s.source
+	return s.Source
 }
 
 // read reads the file, if there is one, as a flat map of names to values.
-func (l *layers) read() (map[string]written, []error) {
-	if l.file == "" {
+func (l *Layers) read() (map[string]written, []error) {
+	if l.File == "" {
 		return nil, nil
 	}
-	bytes, err := os.ReadFile(l.file)
+	bytes, err := os.ReadFile(l.File)
 	if err != nil {
 		return nil, []error{fmt.Errorf("config file: %w", err)}
 	}
@@ -102,21 +103,21 @@ type written struct {
 }
 
 // parseFile takes what the file says of settings that there are, and tells the rest.
-func (l *layers) parseFile(bytes []byte) (values map[string]written, faults []error) {
+func (l *Layers) parseFile(bytes []byte) (values map[string]written, faults []error) {
 	var whole yaml.Node
 	if err := yaml.Unmarshal(bytes, &whole); err != nil {
-		return nil, []error{fmt.Errorf("%s: not a YAML map of settings: %w", l.file, err)}
+		return nil, []error{fmt.Errorf("%s: not a YAML map of settings: %w", l.File, err)}
 	}
 	if len(whole.Content) == 0 {
 		return nil, nil // nothing, or comments alone
 	}
 	root := whole.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, []error{fmt.Errorf("%s line %d: not a YAML map of settings, such as listen: 127.0.0.1:8080", l.file, root.Line)}
+		return nil, []error{fmt.Errorf("%s line %d: not a YAML map of settings, such as listen: 127.0.0.1:8080", l.File, root.Line)}
 	}
 	values = map[string]written{}
 	faultf := func(node *yaml.Node, format string, args ...any) {
-		faults = append(faults, fmt.Errorf("%s line %d: "+format, append([]any{l.file, node.Line}, args...)...))
+		faults = append(faults, fmt.Errorf("%s line %d: "+format, append([]any{l.File, node.Line}, args...)...))
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, node := root.Content[i], root.Content[i+1]
@@ -141,22 +142,22 @@ func (l *layers) parseFile(bytes []byte) (values map[string]written, faults []er
 	return values, faults
 }
 
-func (l *layers) knows(name string) bool {
-	return slices.ContainsFunc(l.table, func(s *setting) bool { return s.name == name })
+func (l *Layers) knows(name string) bool {
+	return slices.ContainsFunc(l.Table, func(s *Setting) bool { return s.Name == name })
 }
 
 // nests reports whether a setting is a map in the file.
-func (l *layers) nests(name string) bool {
-	return slices.ContainsFunc(l.table, func(s *setting) bool { return s.name == name && s.nested })
+func (l *Layers) nests(name string) bool {
+	return slices.ContainsFunc(l.Table, func(s *Setting) bool { return s.Name == name && s.Nested })
 }
 
 // meant asks whether a setting of nearly that name was meant; "" if there is none.
-func (l *layers) meant(name string) string {
+func (l *Layers) meant(name string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 	nearest, least := "", 1+max(2, len(name)/3)
-	for _, s := range l.table {
-		if d := distance(name, s.name); d < least {
-			nearest, least = s.name, d
+	for _, s := range l.Table {
+		if d := distance(name, s.Name); d < least {
+			nearest, least = s.Name, d
 		}
 	}
 	if nearest == "" {
@@ -187,8 +188,32 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// again reads the same sources once more, into a table of another configuration.
-func (l *layers) again(other *layers, table []*setting) error {
-	other.table, other.flags, other.file = table, l.flags, l.file
-	return other.load(l.line, l.getenv)
+// Again reads the same sources once more, into a table of another configuration.
+func (l *Layers) Again(other *Layers, table []*Setting) error {
+	other.Table, other.flags, other.File = table, l.flags, l.File
+	return other.Load(l.line, l.getenv)
+}
+
+// FlagValue is a setting as a flag. It is read as text, and parsed with all others.
+type FlagValue struct {
+	Setting *Setting
+	text    string
+}
+
+// String is the text as it was given.
+func (v *FlagValue) String() string { return v.text }
+
+// Set takes the text as it is.
+func (v *FlagValue) Set(text string) error {
+	v.text = text
+	return nil
+}
+
+// Type is what help says that the flag takes.
+func (v *FlagValue) Type() string {
+	if v.Setting.Choices != nil {
+		return strings.Join(v.Setting.Choices, "|")
+	}
+	// pflag counts bytes where it aligns columns
+	return strings.ReplaceAll(cmp.Or(v.Setting.Kind, v.Setting.Unit), "…", "...")
 }

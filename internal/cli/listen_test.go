@@ -68,7 +68,7 @@ func TestInsecureIsWarnedOfAtEachStart(t *testing.T) {
 		t.Fatalf("the banner warns of %q, want two warnings", warnings)
 	}
 	expect.Contains(t, "first warning of the banner", warnings[0], "encrypt it")
-	expect.Contains(t, "banner for people", p.banner.people(&config{}), "WARNING     insecure: other machines can reach this service; encrypt it")
+	expect.Contains(t, "banner for people", p.banner.people(&Service{}), "WARNING     insecure: other machines can reach this service; encrypt it")
 	p.stop()
 	log := p.stderr.String()
 	expect.Equal(t, "warnings in the log "+log, strings.Count(log, "insecure: other machines"), 2)
@@ -108,17 +108,17 @@ func TestSettingsOfAccessThatDoNotGoTogether(t *testing.T) {
 func TestNamesOfTheService(t *testing.T) {
 	keys := []access.Record{{ID: "a"}}
 	for _, row := range []struct {
-		config config
+		config Service
 		want   []string
 	}{
-		{config{listen: "127.0.0.1:8080"}, []string{"127.0.0.1"}},
-		{config{listen: ":8080"}, nil},
-		{config{listen: "Coatcheck.internal:8080"}, []string{"coatcheck.internal"}},
-		{config{listen: "coatcheck.internal:8080", allowedHosts: []string{"a"}}, []string{"a", "coatcheck.internal"}},
-		{config{listen: "coatcheck.internal:8080", accessKeys: keys}, nil},
-		{config{listen: "coatcheck.internal:8080", accessKeys: keys, allowedHosts: []string{"a"}}, []string{"a", "coatcheck.internal"}},
+		{Service{Listen: "127.0.0.1:8080"}, []string{"127.0.0.1"}},
+		{Service{Listen: ":8080"}, nil},
+		{Service{Listen: "Coatcheck.internal:8080"}, []string{"coatcheck.internal"}},
+		{Service{Listen: "coatcheck.internal:8080", AllowedHosts: []string{"a"}}, []string{"a", "coatcheck.internal"}},
+		{Service{Listen: "coatcheck.internal:8080", AccessKeys: keys}, nil},
+		{Service{Listen: "coatcheck.internal:8080", AccessKeys: keys, AllowedHosts: []string{"a"}}, []string{"a", "coatcheck.internal"}},
 	} {
-		expect.Equal(t, fmt.Sprintf("names with listen %s, %d keys and allowed-hosts %q", row.config.listen, len(row.config.accessKeys), row.config.allowedHosts), row.config.hosts(), row.want)
+		expect.Equal(t, fmt.Sprintf("names with listen %s, %d keys and allowed-hosts %q", row.config.Listen, len(row.config.AccessKeys), row.config.AllowedHosts), row.config.Hosts(), row.want)
 	}
 }
 

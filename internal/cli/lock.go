@@ -56,7 +56,7 @@ type ownLock interface {
 
 // bindLocks adds --server, --redis with what belongs to it, --config and the command's own settings
 // to its flags.
-func bindLocks(flags *pflag.FlagSet, own ...*setting) *source {
+func bindLocks(flags *pflag.FlagSet, own ...*Setting) *source {
 	return bindStraight(flags, []string{"lock-after-loss", "lock-longest-ttl", "clock-skew"}, own)
 }
 
@@ -65,7 +65,7 @@ func (p *program) atLocks(c *cobra.Command, s *source, command func(context.Cont
 	err := p.either(c, s, func(service *client.Client) error {
 		return command(c.Context(), servedLocks{service})
 	}, func(store *redisstore.Store) error {
-		all := lock.New(store, s.config.locks())
+		all := lock.New(store, s.Service.Locks())
 		defer all.Close()
 		return command(c.Context(), storedLocks{all})
 	})
@@ -131,7 +131,7 @@ func ownerOf(name string) string {
 	if err != nil || host == "" {
 		host = "process"
 	}
-	host = nameOf(host)
+	host = NameOf(host)
 	return fmt.Sprintf("%s:%d", host[:min(len(host), 150)], os.Getpid())
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 // bindOperations adds the settings of a command that asks about operations.
-func bindOperations(flags *pflag.FlagSet, own ...*setting) *source {
+func bindOperations(flags *pflag.FlagSet, own ...*Setting) *source {
 	return bindStraight(flags, []string{"answer-keys"}, own)
 }
 
@@ -34,8 +34,8 @@ func (p *program) tokenListCommand() *cobra.Command {
 			"then end the doubt with: coatcheck token settle OPERATION. At a service with keys it takes the role admin.",
 	}
 	s := bindOperations(command.Flags(),
-		toggle("in-doubt", "those in doubt; no others are listed", &inDoubt),
-		text("with-prefix", "", "text", "only those whose name or route begins so, such as 'POST /payments'", &prefix))
+		Toggle("in-doubt", "those in doubt; no others are listed", &inDoubt),
+		Text("with-prefix", "", "text", "only those whose name or route begins so, such as 'POST /payments'", &prefix))
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if !inDoubt {
@@ -134,14 +134,14 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 		},
 	}
 	s := bindOperations(command.Flags(),
-		toggle("completed", "it happened: record its answer", &told.completed),
-		toggle("not-begun", "it did not happen: the next request may run it", &told.notBegun),
-		toggle("refused", "no request may run it", &told.refused),
-		text("reason", "", "text", "why, for the event feed and the log", &told.reason),
-		number("status", "200", 200, 599, "", "of the answer, with --completed", &told.status),
-		text("body", "", "text", "of the answer, with --completed", &told.body),
-		text("body-file", "", "file", "that has the body of the answer, with --completed; - is standard input", &told.bodyFile),
-		text("content-type", "application/json", "type", "of the answer, if it has a body", &told.contentType))
+		Toggle("completed", "it happened: record its answer", &told.completed),
+		Toggle("not-begun", "it did not happen: the next request may run it", &told.notBegun),
+		Toggle("refused", "no request may run it", &told.refused),
+		Text("reason", "", "text", "why, for the event feed and the log", &told.reason),
+		Number("status", "200", 200, 599, "", "of the answer, with --completed", &told.status),
+		Text("body", "", "text", "of the answer, with --completed", &told.body),
+		Text("body-file", "", "file", "that has the body of the answer, with --completed; - is standard input", &told.bodyFile),
+		Text("content-type", "application/json", "type", "of the answer, if it has a body", &told.contentType))
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			settlement, err := told.settlement(c.InOrStdin())

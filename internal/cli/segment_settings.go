@@ -1,34 +1,31 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"time"
-	_ "time/tzdata" // for /incr, where the machine has no time zones
 
 	"github.com/coatcheck/coatcheck/internal/names"
-	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
 )
 
-const segmentsFromRedis = "redis"
+// SegmentsFromRedis is the source of segments that are counters of the store.
+const SegmentsFromRedis = "redis"
 
 // segmentSource is where the ranges of /id/segment come from.
-func segmentSource(into *string) *setting {
+func segmentSource(into *string) *Setting {
 	help := "where the ranges of /id/segment come from: redis, which is counters of the store, or a database with a leaf_alloc table: mysql:// | postgres://"
 	redact := func(s string) string {
-		if s == segmentsFromRedis {
+		if s == SegmentsFromRedis {
 			return s
 		}
-		return redactSQL(s)
+		return RedactSQL(s)
 	}
-	return &setting{name: "segment-source", value: segmentsFromRedis, unit: "redis or URL", help: help, redact: redact, parse: func(s string) error {
+	return &Setting{Name: "segment-source", Value: SegmentsFromRedis, Unit: "redis or URL", Help: help, Redact: redact, Parse: func(s string) error {
 		*into = s
-		if s == segmentsFromRedis {
+		if s == SegmentsFromRedis {
 			return nil
 		}
-		if _, _, err := parseSQL(s); err != nil {
+		if _, _, err := ParseSQL(s); err != nil {
 			return fmt.Errorf("neither redis nor a database: %w", err)
 		}
 		return nil
@@ -36,9 +33,9 @@ func segmentSource(into *string) *setting {
 }
 
 // leafModes says which modes of the door for Leaf's clients are on.
-func leafModes(into *server.LeafDoor) *setting {
+func leafModes(into *server.LeafDoor) *Setting {
 	help := "modes of the door for clients of Leaf that are on; one that is off answers 0; empty: both are off"
-	return &setting{name: "leaf", value: "segment,snowflake", unit: "mode,…", help: help, parse: func(s string) error {
+	return &Setting{Name: "leaf", Value: "segment,snowflake", Unit: "mode,…", Help: help, Parse: func(s string) error {
 		into.NoSegment, into.NoSnowflake = true, true
 		if s == "" {
 			return nil
@@ -59,7 +56,7 @@ func leafModes(into *server.LeafDoor) *setting {
 
 // tinyidTokens is which tokens the door for tinyid's clients takes, of which only the tags are ever
 // shown.
-func tinyidTokens(into *[]server.TinyidToken) *setting {
+func tinyidTokens(into *[]server.TinyidToken) *Setting {
 	tags := func(value string) string {
 		tokens, err := parseTinyid(value)
 		if err != nil {
@@ -72,7 +69,7 @@ func tinyidTokens(into *[]server.TinyidToken) *setting {
 		return strings.Join(shown, ",")
 	}
 	help := "tokens of the API for clients of tinyid: each gives ids of its tag; a tag may have several; none: the door answers all that the token is wrong"
-	return &setting{name: "tinyid-tokens", unit: "tag=token,…", help: help, redact: tags, parse: func(s string) (err error) {
+	return &Setting{Name: "tinyid-tokens", Unit: "tag=token,…", Help: help, Redact: tags, Parse: func(s string) (err error) {
 		*into, err = parseTinyid(s)
 		return err
 	}}
@@ -90,38 +87,4 @@ func parseTinyid(text string) (tokens []server.TinyidToken, err error) {
 		tokens = append(tokens, server.TinyidToken{BizType: tag, Token: token})
 	}
 	return tokens, nil
-}
-
-// segments is the part of the configuration that package segment takes.
-func (c *config) segments() segment.Config {
-	return segment.Config{Period: c.segmentPeriod}
-}
-
-// openedSegments is where ranges come from. The zero value is the store.
-type openedSegments struct {
-	source segment.Source
-	tags   func(context.Context) ([]server.SegmentTag, error)
-	close  func() error
-}
-
-// openSegments opens what --segment-source says.
-func (c *config) openSegments(_ context.Context) (openedSegments, error) {
-	if c.segmentSource == segmentsFromRedis {
-		return openedSegments{close: func() error { return nil }}, nil
-	}
-	db, dialect, err := openSQL(c.segmentSource)
-	if err != nil {
-		return openedSegments{}, fmt.Errorf("segment-source: %w", err)
-	}
-	leaf := segment.NewLeafAlloc(db, dialect, segment.LeafConfig{})
-	return openedSegments{source: leaf, tags: func(ctx context.Context) ([]server.SegmentTag, error) { return leafTags(ctx, leaf) }, close: db.Close}, nil
-}
-
-// leafTags are the rows of the table for Leaf's pages.
-func leafTags(ctx context.Context, leaf *segment.LeafAlloc) (tags []server.SegmentTag, err error) {
-	rows, err := leaf.Tags(ctx)
-	for _, row := range rows {
-		tags = append(tags, server.SegmentTag{Tag: row.Tag, Max: row.MaxID, Step: row.Step, Updated: row.Updated.Format(time.DateTime)})
-	}
-	return tags, err
 }

@@ -50,9 +50,9 @@ func (p *program) workerRunCommand() *cobra.Command {
 		},
 	}
 	s := bindSource(command.Flags(), append(shape.bind(shortestRun),
-		text("identity", "", "name", "names this holder: the worker id that it had last is leased again, if it is free", &identity),
-		span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for a worker id", &r.wait),
-		span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
+		Text("identity", "", "name", "names this holder: the worker id that it had last is leased again, if it is free", &identity),
+		Span("wait", "0s", 0, 30*24*time.Hour, "how long to wait for a worker id", &r.wait),
+		Span("grace", "5s", 0, time.Hour, "how long CMD may take to end between SIGTERM and SIGKILL; less if the window ends sooner", &r.grace))...)
 	command.RunE = func(c *cobra.Command, args []string) error {
 		return p.ask(c, s, func(ctx context.Context, service *client.Client) error {
 			if _, err := exec.LookPath(args[1]); err != nil {

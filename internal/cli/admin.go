@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 )
 
@@ -20,7 +21,7 @@ import (
 
 // warnAdmin says at the start that others can reach the admin listener.
 func warnAdmin(admin string, log *slog.Logger) {
-	if host, _, err := net.SplitHostPort(admin); err == nil && !IsLoopback(host) {
+	if host, _, err := net.SplitHostPort(admin); err == nil && !config.IsLoopback(host) {
 		log.Warn("insecure: other machines can reach the admin listener, which shows profiles of this process", "listen", admin)
 	}
 }
@@ -56,7 +57,7 @@ type adminSide struct {
 }
 
 // openAdmin starts the admin listener of the service; nil if it is off.
-func openAdmin(c *Service, side http.Handler, log *slog.Logger) (*adminSide, error) {
+func openAdmin(c *config.Service, side http.Handler, log *slog.Logger) (*adminSide, error) {
 	if c.AdminListen == "" {
 		return nil, nil //nolint:nilnil // off is nothing
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -39,7 +40,7 @@ type servedAt struct {
 }
 
 // banner tells what runs, what it keeps, and what to do next.
-func (p *program) banner(ctx context.Context, c *Service, store *redisstore.Store, at servedAt, log *slog.Logger) error {
+func (p *program) banner(ctx context.Context, c *config.Service, store *redisstore.Store, at servedAt, log *slog.Logger) error {
 	s := started{
 		URL: c.Scheme() + reachable(at.clients.String()), AdminURL: at.admin, Store: string(store.Mode()), Address: store.Address(), Ack: store.Ack(),
 		Durability: durability(c, store), Access: whoMayAsk(c), Version: version().Version,
@@ -58,7 +59,7 @@ func (p *program) banner(ctx context.Context, c *Service, store *redisstore.Stor
 	return p.print(s, s.people(c))
 }
 
-func (s started) people(c *Service) string {
+func (s started) people(c *config.Service) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "coatcheck %s\n\n", s.Version)
 	fmt.Fprintf(&b, "  listening   %s\n", s.URL)
@@ -107,7 +108,7 @@ func hazards(ctx context.Context, store *redisstore.Store, log *slog.Logger) (fo
 }
 
 // durability says what can be lost with this store.
-func durability(c *Service, store *redisstore.Store) string {
+func durability(c *config.Service, store *redisstore.Store) string {
 	switch {
 	case store.Mode() == redisstore.Embedded && c.DataDir == "":
 		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends (--data-dir keeps them, --redis shares them)"

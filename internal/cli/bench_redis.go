@@ -8,6 +8,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
@@ -17,7 +18,7 @@ import (
 )
 
 // benchAtRedis is a kind of load straight on a Redis, by the library.
-func benchAtRedis(what string, store *redisstore.Store, c *Service) (work, error) {
+func benchAtRedis(what string, store *redisstore.Store, c *config.Service) (work, error) {
 	switch what {
 	case benchIncr:
 		counters := counter.New(store, c.Counters())
@@ -137,7 +138,7 @@ func stampingAtRedis(pools *workerlease.Pools) work {
 
 // segmentsAtRedis takes ids from ranges that are fetched ahead from counters of the store, as the
 // service does.
-func segmentsAtRedis(store *redisstore.Store, c *Service) work {
+func segmentsAtRedis(store *redisstore.Store, c *config.Service) work {
 	counters := counter.New(store, server.SegmentCounters(c.Counters()))
 	segments := segment.New(benchSource{counters, c.SegmentStep}, c.Segments())
 	return work{

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 // The Dockerfile and docker-compose.yml are checked here by reading them: names, ports, settings
@@ -355,10 +357,10 @@ func (d *deployment) checkCoatcheck(name string, s *service) {
 }
 
 // configOf is the configuration that an environment makes, by the program's own table.
-func (d *deployment) configOf(where string, env map[string]string) *Service {
-	c := &Service{}
+func (d *deployment) configOf(where string, env map[string]string) *config.Service {
+	c := &config.Service{}
 	known := map[string]bool{}
-	for _, s := range ServiceSettings(c) {
+	for _, s := range config.ServiceSettings(c) {
 		known[s.Variable()] = true
 		value, ok := env[s.Variable()]
 		if !ok {

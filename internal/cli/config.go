@@ -7,13 +7,15 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 func (p *program) configCommand() *cobra.Command {
 	command := &cobra.Command{Use: "config", Short: "Check and show the configuration", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
 		return c.Help()
 	}}
-	add := func(use, short string, do func(*Layers) error, check bool) {
+	add := func(use, short string, do func(*config.Layers) error, check bool) {
 		sub := p.configOfService(use, short, do, check)
 		sub.AddCommand(p.configOfService("serve", short+" of the service", do, check), p.configOfGateway("gateway", short+" of the gateway", do, check))
 		command.AddCommand(sub)
@@ -24,9 +26,9 @@ func (p *program) configCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) configOfService(use, short string, do func(*Layers) error, check bool) *cobra.Command {
+func (p *program) configOfService(use, short string, do func(*config.Layers) error, check bool) *cobra.Command {
 	command := &cobra.Command{Use: use, Short: short, Args: noArgs}
-	l := BindService(command.Flags())
+	l := config.BindService(command.Flags())
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		if err := p.complete(c, l); err != nil && check {
 			return err
@@ -36,11 +38,11 @@ func (p *program) configOfService(use, short string, do func(*Layers) error, che
 	return command
 }
 
-func (p *program) configOfGateway(use, short string, do func(*Layers) error, check bool) *cobra.Command {
+func (p *program) configOfGateway(use, short string, do func(*config.Layers) error, check bool) *cobra.Command {
 	command := &cobra.Command{Use: use, Short: short, Args: noArgs}
-	l := &Layers{}
-	c := &Gateway{Service: &l.Service}
-	l.Bind(command.Flags(), GatewaySettings(c))
+	l := &config.Layers{}
+	c := &config.Gateway{Service: &l.Service}
+	l.Bind(command.Flags(), config.GatewaySettings(c))
 	command.RunE = func(cc *cobra.Command, _ []string) error {
 		loaded := l.Load(cc.Flags(), p.getenv)
 		_, err := c.Check(false)
@@ -57,7 +59,7 @@ func configError(err error) error {
 	return usageError{fmt.Errorf("the configuration has faults:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))}
 }
 
-func (p *program) configCheck(*Layers) error {
+func (p *program) configCheck(*config.Layers) error {
 	return p.print(map[string]bool{"ok": true}, "The configuration is in order.\n")
 }
 
@@ -72,7 +74,7 @@ type shownSetting struct {
 	Help     string `json:"help"`
 }
 
-func shown(s *Setting) shownSetting {
+func shown(s *config.Setting) shownSetting {
 	value := s.Value
 	if s.Redact != nil {
 		value = s.Redact(value)
@@ -80,7 +82,7 @@ func shown(s *Setting) shownSetting {
 	return shownSetting{Name: s.Name, Flag: "--" + s.Name, Variable: s.Variable(), Value: value, Source: s.Source, Unit: s.Unit, Reload: s.Hot, Help: s.Help}
 }
 
-func (p *program) configPrint(l *Layers) error {
+func (p *program) configPrint(l *config.Layers) error {
 	var list []shownSetting
 	var people strings.Builder
 	for _, s := range l.Table {
@@ -91,7 +93,7 @@ func (p *program) configPrint(l *Layers) error {
 	return p.print(list, people.String())
 }
 
-func (p *program) configEnv(l *Layers) error {
+func (p *program) configEnv(l *config.Layers) error {
 	var list []shownSetting
 	var people strings.Builder
 	table := tabwriter.NewWriter(&people, 0, 8, 2, ' ', 0)
@@ -118,7 +120,7 @@ func reload(hot bool) string {
 
 // complete loads the configuration and checks what only its parts together can tell. The error
 // holds every fault.
-func (p *program) complete(c *cobra.Command, l *Layers) error {
+func (p *program) complete(c *cobra.Command, l *config.Layers) error {
 	loaded := l.Load(c.Flags(), p.getenv)
 	if err := errors.Join(loaded, l.Service.Store().Check(), l.Service.CheckAccess()); err != nil {
 		return configError(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
-	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/redistest"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
@@ -83,7 +83,7 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 		{[]string{"--redis", "redis://h", "--id-pool=", "--worker-cooldown=0s"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, ""},
 	} {
 		command := &cobra.Command{}
-		l := BindService(command.Flags())
+		l := config.BindService(command.Flags())
 		if err := errors.Join(command.ParseFlags(row.args), l.Load(command.Flags(), func(string) string { return "" })); err != nil {
 			t.Errorf("settings %q: %v", row.args, err)
 		}
@@ -109,7 +109,7 @@ func TestPoolsInTheSettings(t *testing.T) {
 	const line = "{orders: {layout: 41/5/5/12, epoch: 2024-02-29T00:00:00Z, datacenter: 3, ttl: 10m}, 'eu:plain': {}}"
 	for _, args := range [][]string{{"--config", path}, {"--pools", line}} {
 		command := &cobra.Command{}
-		l := BindService(command.Flags())
+		l := config.BindService(command.Flags())
 		if err := errors.Join(command.ParseFlags(args), l.Load(command.Flags(), func(string) string { return "" })); err != nil {
 			t.Errorf("settings %q: %v", args, err)
 		}
@@ -121,20 +121,6 @@ func TestPoolsInTheSettings(t *testing.T) {
 		"{a: {ttl: 25h}}": "pool a: ttl", "{a: {epoch: yesterday}}": "pool a: epoch", "{a: {layout: 31/10/12}}": "pool a: layout: its timestamps",
 	} {
 		execute(t, nil, "config", "check", "--pools", text).exits(usage, "pools (--pools)", says)
-	}
-}
-
-func TestIdentityIsTheHostsNameUnlessOneIsSet(t *testing.T) {
-	expect.Equal(t, "the identity that is set", (&Service{Identity: "orders-0"}).LeasesAs(), "orders-0")
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatalf("the host's name: %v", err)
-	}
-	expect.Equal(t, "the identity of "+host, (&Service{}).LeasesAs(), NameOf(host))
-	for host, want := range map[string]string{"db-1.example.com": "db-1.example.com", "Mäx' Mac": "M-x-Mac", "": "", strings.Repeat("h", 300): strings.Repeat("h", 200), "ü": "-"} {
-		got := NameOf(host)
-		expect.Equal(t, fmt.Sprintf("the name of host %q", host), got, want)
-		expect.Equal(t, fmt.Sprintf("whether %q is a name", got), got == "" || names.Valid(got), true)
 	}
 }
 
@@ -159,29 +145,12 @@ func TestConfigPrintHidesPasswords(t *testing.T) {
 
 func TestConfigEnvListsEverySetting(t *testing.T) {
 	listed := execute(t, map[string]string{"COATCHECK_ACK": "nonsense"}, "config", "env").exits(done)
-	for _, s := range ServiceSettings(&Service{}) {
+	for _, s := range config.ServiceSettings(&config.Service{}) {
 		listed.prints("--"+s.Name, s.Variable())
 		if err := s.Parse(s.Value); err != nil {
 			t.Errorf("the default of %s: %v", s.Name, err)
 		}
 	}
-}
-
-func FuzzConfigFile(f *testing.F) {
-	f.Add("listen: 127.0.0.1:1\n")
-	f.Add("a: &x [*x]\n")
-	f.Add("- 1\n")
-	f.Add("? {a: b}\n: c\n")
-	f.Fuzz(func(t *testing.T, content string) {
-		l := &Layers{File: "f"}
-		l.Table = ServiceSettings(&l.Service)
-		values, faults := l.parseFile([]byte(content))
-		for name := range values {
-			if len(faults) == 0 && !strings.Contains(content, name) && !strings.Contains(content, `\`) && !strings.Contains(content, "%") {
-				t.Fatalf("%q gave %q", content, name)
-			}
-		}
-	})
 }
 
 func TestSettingsOfCountersAndLocks(t *testing.T) {
@@ -197,7 +166,7 @@ func TestSettingsOfCountersAndLocks(t *testing.T) {
 			counter.Config{AfterLoss: counter.MovePast, HoldOff: counter.DefaultHoldOff}, lock.Config{AfterLoss: lock.WaitAfterLoss, LongestTTL: 5 * time.Minute, Skew: 2 * time.Second}},
 	} {
 		command := &cobra.Command{}
-		l := BindService(command.Flags())
+		l := config.BindService(command.Flags())
 		if err := errors.Join(command.ParseFlags(row.args), l.Load(command.Flags(), func(string) string { return "" })); err != nil {
 			t.Errorf("settings %q: %v", row.args, err)
 		}
@@ -262,7 +231,7 @@ func TestConfigCheckKnowsTheGateway(t *testing.T) {
 	execute(t, nil, "config", "check", "serve", "--listen", "x").exits(usage, "listen")
 	listed := execute(t, map[string]string{"COATCHECK_LISTEN": "127.0.0.1:5"}, "config", "env", "gateway").exits(done)
 	lacks(t, listed.line, listed.stdout, "127.0.0.1:5")
-	for _, s := range GatewaySettings(&Gateway{Service: &Service{}}) {
+	for _, s := range config.GatewaySettings(&config.Gateway{Service: &config.Service{}}) {
 		listed.prints("--"+s.Name, s.Variable())
 		if err := s.Parse(s.Value); err != nil {
 			t.Errorf("the default of %s: %v", s.Name, err)

@@ -1,6 +1,10 @@
 package cli
 
-import "log/slog"
+import (
+	"log/slog"
+
+	"github.com/coatcheck/coatcheck/internal/config"
+)
 
 // beside is how many file descriptors are kept for all else: connections to Redis and to an
 // upstream, files.
@@ -8,7 +12,7 @@ const beside = 256
 
 // connections is how many clients may be connected: as many as is set, but no more than the process
 // has file descriptors for. One that has used them up could not reach Redis either.
-func connections(c *Service, log *slog.Logger) int {
+func connections(c *config.Service, log *slog.Logger) int {
 	descriptors, known := descriptorLimit()
 	room := max(int(min(descriptors, 1<<30))-beside, 1)
 	if !known || int(c.MaxConnections) <= room {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/doctor"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -37,10 +38,10 @@ func (p *program) doctorCommand() *cobra.Command {
 			"Exit code 0: nothing above a note; 1: something at --fail-on or above; 75: nobody could be asked.",
 	}
 	e := &examination{}
-	own := []*Setting{
-		Choice("fail-on", doctor.Warning.String(), []string{doctor.Warning.String(), doctor.Critical.String(), never}, "from which severity on the exit code is 1", &e.failOn),
-		Toggle("read-only", "writes nothing: how many replicas confirm a write is then not known", &e.readOnly),
-		Span("worker-ttl", "30s", workerlease.MinTTL, workerlease.MaxTTL, "the shortest TTL of the worker-id pools in use", &e.workerTTL),
+	own := []*config.Setting{
+		config.Choice("fail-on", doctor.Warning.String(), []string{doctor.Warning.String(), doctor.Critical.String(), never}, "from which severity on the exit code is 1", &e.failOn),
+		config.Toggle("read-only", "writes nothing: how many replicas confirm a write is then not known", &e.readOnly),
+		config.Span("worker-ttl", "30s", workerlease.MinTTL, workerlease.MaxTTL, "the shortest TTL of the worker-id pools in use", &e.workerTTL),
 	}
 	e.source = bindStraight(command.Flags(), []string{"clock-skew"}, own)
 	command.RunE = func(c *cobra.Command, _ []string) error {

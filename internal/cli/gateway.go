@@ -15,6 +15,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/gateway"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/metrics"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -27,9 +28,9 @@ func (p *program) gatewayCommand() *cobra.Command {
 			"The routes file says which ones; everything else passes as it is.",
 		Example: "  coatcheck gateway --upstream http://127.0.0.1:3000 --routes routes.yaml --redis redis://localhost:6379",
 	}
-	l := &Layers{}
-	c := &Gateway{Service: &l.Service}
-	l.Bind(command.Flags(), GatewaySettings(c))
+	l := &config.Layers{}
+	c := &config.Gateway{Service: &l.Service}
+	l.Bind(command.Flags(), config.GatewaySettings(c))
 	only := command.Flags().Bool("check", false, "check the routes file and the settings, and exit: 0 if they are in order, 2 if not")
 	command.RunE = func(cc *cobra.Command, _ []string) error {
 		loaded := l.Load(cc.Flags(), p.getenv)
@@ -47,7 +48,7 @@ func (p *program) gatewayCommand() *cobra.Command {
 }
 
 // gateway runs the gateway until the context ends.
-func (p *program) gateway(ctx context.Context, l *Layers, c *Gateway) (err error) {
+func (p *program) gateway(ctx context.Context, l *config.Layers, c *config.Gateway) (err error) {
 	hangups := catchHangups()
 	defer signal.Stop(hangups)
 	log, level := p.levelled(c.Service)
@@ -83,13 +84,13 @@ func (p *program) gateway(ctx context.Context, l *Layers, c *Gateway) (err error
 	if err := p.gatewayBanner(ctx, c, gatewayAt{g, store, clients.Addr(), admin.Addr()}, log); err != nil {
 		return errors.Join(err, clients.Close(), admin.Close(), g.Close(ctx))
 	}
-	defer onHangup(ctx, hangups, reloadGateway(c, l, log, level, g).Reload)()
+	defer onHangup(ctx, hangups, reloadGateway(l, log, level, g).Reload)()
 	err = g.Serve(ctx, clients, admin)
 	log.Info("stopped")
 	return err
 }
 
-func openListeners(c *Gateway) (clients, admin net.Listener, err error) {
+func openListeners(c *config.Gateway) (clients, admin net.Listener, err error) {
 	if clients, err = net.Listen("tcp", c.Listen); err != nil {
 		return nil, nil, fmt.Errorf("%w; choose another address with --listen, or --listen 127.0.0.1:0 for a free port", err)
 	}
@@ -128,7 +129,7 @@ type gatewayAt struct {
 }
 
 // gatewayBanner tells what runs, what is guarded, and what to do next.
-func (p *program) gatewayBanner(ctx context.Context, c *Gateway, at gatewayAt, log *slog.Logger) error {
+func (p *program) gatewayBanner(ctx context.Context, c *config.Gateway, at gatewayAt, log *slog.Logger) error {
 	routes := at.gateway.Routes()
 	s := gatewayStarted{
 		started: started{

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 func (p *program) healthcheckCommand() *cobra.Command {
@@ -15,7 +17,7 @@ func (p *program) healthcheckCommand() *cobra.Command {
 		Use: "healthcheck", Short: "Ask a running service whether it is ready; exit code 0 if so", Args: noArgs,
 		Long: "Ask the service on this machine, at --listen (or COATCHECK_LISTEN), for /readyz. For Docker's HEALTHCHECK, where no curl is at hand.",
 	}
-	l := BindService(command.Flags())
+	l := config.BindService(command.Flags())
 	hideAllBut(command.Flags(), "listen", "tls-cert", "tls-key", "config")
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		if err := l.Load(c.Flags(), p.getenv); err != nil {
@@ -26,7 +28,7 @@ func (p *program) healthcheckCommand() *cobra.Command {
 	return command
 }
 
-func (p *program) healthcheck(ctx context.Context, c *Service) error {
+func (p *program) healthcheck(ctx context.Context, c *config.Service) error {
 	web := &http.Client{}
 	if c.TLSCert != "" {
 		secure, err := c.TLSFiles().Itself()

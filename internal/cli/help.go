@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 // helpWidth is the width of the text of help.
@@ -19,7 +21,7 @@ func groupedFlags(flags *pflag.FlagSet) string {
 	groups, headings := map[string]*pflag.FlagSet{own: newGroup(), common: newGroup()}, []string{own}
 	flags.VisitAll(func(flag *pflag.Flag) {
 		heading := common
-		if value, ok := flag.Value.(*FlagValue); ok {
+		if value, ok := flag.Value.(*config.FlagValue); ok {
 			heading = value.Setting.Group
 		}
 		if groups[heading] == nil {
@@ -64,7 +66,7 @@ func groupFlags(root *cobra.Command) {
 // keeps what is registered for as long as the process lives, so that is done where the shell asks.
 func completeChoices(command *cobra.Command) {
 	command.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		if value, ok := flag.Value.(*FlagValue); ok && value.Setting.Choices != nil {
+		if value, ok := flag.Value.(*config.FlagValue); ok && value.Setting.Choices != nil {
 			// it fails for a flag that is not there
 			values := cobra.FixedCompletions(value.Setting.Choices, cobra.ShellCompDirectiveNoFileComp)
 			_ = command.RegisterFlagCompletionFunc(flag.Name, values)

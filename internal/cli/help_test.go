@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
@@ -20,7 +21,7 @@ func TestHelpOfServeHasTypesAndHeadings(t *testing.T) {
 			t.Errorf("help of serve: got a line of %d bytes, want %d at most: %s", len(line), helpWidth, line)
 		}
 	}
-	for _, s := range ServiceSettings(&Service{}) {
+	for _, s := range config.ServiceSettings(&config.Service{}) {
 		if s.Group == "" {
 			t.Errorf("setting %s stands under no heading", s.Name)
 		}

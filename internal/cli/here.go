@@ -13,6 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/audit"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/server"
@@ -34,7 +35,7 @@ const longestHere = 24 * time.Hour
 
 // serviceHere is the configuration of a service in this process. It asks for no keys, writes no log
 // of requests, leases no worker id before one is needed, and tells what its store failed with.
-func (p *program) serviceHere(c *Service, store *redisstore.Store) server.Config {
+func (p *program) serviceHere(c *config.Service, store *redisstore.Store) server.Config {
 	counters := c.Counters()
 	counters.Logger = p.logger(c)
 	return server.Config{

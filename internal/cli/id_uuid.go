@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/wire"
 )
 
@@ -22,10 +23,10 @@ func (p *program) idUUIDCommand() *cobra.Command {
 			return nil
 		},
 	}
-	l := &Layers{}
-	l.Bind(command.Flags(), []*Setting{howMany(&n)})
+	l := &config.Layers{}
+	l.Bind(command.Flags(), []*config.Setting{howMany(&n)})
 	// a file may hold the service's as well
-	l.Table = append(l.Table, ServiceSettings(&l.Service)...)
+	l.Table = append(l.Table, config.ServiceSettings(&l.Service)...)
 	shorthand(command.Flags(), "n", "count")
 	command.RunE = func(c *cobra.Command, args []string) error {
 		if err := l.Load(c.Flags(), p.getenv); err != nil {

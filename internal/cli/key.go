@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -28,16 +29,16 @@ func (p *program) keyCommand() *cobra.Command {
 }
 
 // keyStore is where the keys of a command are: a file, or Redis.
-type keyStore struct{ Layers }
+type keyStore struct{ config.Layers }
 
 // bindKeys adds --redis with what belongs to it, --config and the command's own settings to its
 // flags.
-func bindKeys(flags *pflag.FlagSet, own ...*Setting) *keyStore {
+func bindKeys(flags *pflag.FlagSet, own ...*config.Setting) *keyStore {
 	k := &keyStore{}
-	var rest []*Setting
-	for _, s := range ServiceSettings(&k.Service) {
+	var rest []*config.Setting
+	for _, s := range config.ServiceSettings(&k.Service) {
 		switch {
-		case slices.ContainsFunc(own, func(mine *Setting) bool { return mine.Name == s.Name }):
+		case slices.ContainsFunc(own, func(mine *config.Setting) bool { return mine.Name == s.Name }):
 		case s.Name == "redis":
 			s.Help = "the Redis that keys are kept in, for services with --access-store: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
 			own = append(own, s)
@@ -72,20 +73,20 @@ type wanted struct {
 	burst                  int64
 }
 
-func (w *wanted) settings() []*Setting {
-	return []*Setting{
-		Text("principal", "", "name", "whose key it is: the tokens and keys of two principals never meet", &w.principal),
-		Choice("role", "use", []string{"read", "use", "admin"}, "what it may do: read looks; use draws values, leases, locks and issues tokens; admin sets and removes", &w.role),
+func (w *wanted) settings() []*config.Setting {
+	return []*config.Setting{
+		config.Text("principal", "", "name", "whose key it is: the tokens and keys of two principals never meet", &w.principal),
+		config.Choice("role", "use", []string{"read", "use", "admin"}, "what it may do: read looks; use draws values, leases, locks and issues tokens; admin sets and removes", &w.role),
 		namesSetting("prefix", &w.names),
 		days("ttl", "how long it is good for, such as 90d; empty: for ever", &w.ttl),
-		Rate("rate", "how often its principal may ask, such as 100/s; empty: as the service says for all", &w.rate),
-		Optional(Number("burst", "", 1, 1_000_000, "requests", "how many requests beyond that rate may come at once", &w.burst)),
-		Text("label", "", "text", "a note for people", &w.label),
+		config.Rate("rate", "how often its principal may ask, such as 100/s; empty: as the service says for all", &w.rate),
+		config.Optional(config.Number("burst", "", 1, 1_000_000, "requests", "how many requests beyond that rate may come at once", &w.burst)),
+		config.Text("label", "", "text", "a note for people", &w.label),
 	}
 }
 
-func namesSetting(name string, into *access.Names) *Setting {
-	return &Setting{Name: name, Unit: "name,…", Help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all", Parse: func(s string) error {
+func namesSetting(name string, into *access.Names) *config.Setting {
+	return &config.Setting{Name: name, Unit: "name,…", Help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all", Parse: func(s string) error {
 		*into = nil
 		if s == "" {
 			return nil
@@ -102,8 +103,8 @@ func namesSetting(name string, into *access.Names) *Setting {
 }
 
 // days is a duration that may be written in days.
-func days(name, help string, into *time.Duration) *Setting {
-	return &Setting{Name: name, Unit: "duration", Help: help, Parse: func(s string) (err error) {
+func days(name, help string, into *time.Duration) *config.Setting {
+	return &config.Setting{Name: name, Unit: "duration", Help: help, Parse: func(s string) (err error) {
 		*into = 0
 		if s == "" {
 			return nil
@@ -348,7 +349,7 @@ func (p *program) keyListCommand() *cobra.Command {
 }
 
 // knownKeys are those that need no Redis to be known.
-func knownKeys(c *Service) (list []listedKey, err error) {
+func knownKeys(c *config.Service) (list []listedKey, err error) {
 	list = []listedKey{}
 	if c.Access != "" {
 		read, _, err := access.ReadFile(c.Access)

@@ -7,12 +7,13 @@ import (
 	"net"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // openListener starts to listen, with TLS if it is set.
-func openListener(c *Service, log *slog.Logger) (net.Listener, *Certificates, error) {
+func openListener(c *config.Service, log *slog.Logger) (net.Listener, *config.Certificates, error) {
 	for _, missing := range c.Exposed() {
 		log.Warn("insecure: other machines can reach this service", "listen", c.Listen, "fix", missing)
 	}
@@ -29,7 +30,7 @@ func openListener(c *Service, log *slog.Logger) (net.Listener, *Certificates, er
 }
 
 // openAccess reads who may do what; nil if callers are not asked.
-func openAccess(ctx context.Context, c *Service, store *redisstore.Store, log *slog.Logger) (*access.Policy, error) {
+func openAccess(ctx context.Context, c *config.Service, store *redisstore.Store, log *slog.Logger) (*access.Policy, error) {
 	if !c.Controlled() {
 		return nil, nil //nolint:nilnil // no book means that everybody may do everything
 	}

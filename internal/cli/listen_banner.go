@@ -1,9 +1,13 @@
 package cli
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/coatcheck/coatcheck/internal/config"
+)
 
 // whoMayAsk says in a line who may ask the service for something.
-func whoMayAsk(c *Service) string {
+func whoMayAsk(c *config.Service) string {
 	var who []string
 	if c.Access != "" {
 		who = append(who, "keys and certificates of "+c.Access)
@@ -17,14 +21,14 @@ func whoMayAsk(c *Service) string {
 	switch {
 	case len(who) > 0:
 		return strings.Join(who, ", ")
-	case c.TLSClientCA != "" && c.TLSClientAuth == RequireCertificate:
+	case c.TLSClientCA != "" && c.TLSClientAuth == config.RequireCertificate:
 		return "everybody with a certificate of " + c.TLSClientCA + " may do everything"
 	}
 	return "everybody who reaches it may do everything (--access asks for keys)"
 }
 
 // curlOf is how the service is asked by hand.
-func curlOf(c *Service) string {
+func curlOf(c *config.Service) string {
 	curl := "curl"
 	if c.TLSCert != "" {
 		curl += " --cacert CA.pem"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/gateway"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/server"
 )
 
@@ -41,17 +42,17 @@ func onHangup(ctx context.Context, hangups chan os.Signal, reload func(context.C
 type changeable struct {
 	level   *slog.LevelVar
 	book    *access.Policy
-	secure  *Certificates
+	secure  *config.Certificates
 	service *server.Server
 }
 
 // reloadService says how a service takes what has changed.
-func reloadService(l *Layers, log *slog.Logger, at changeable) *Reloading {
-	next := &Layers{}
-	r := &Reloading{Layers: l, Log: log}
-	r.Read = func() (*Layers, error) {
-		next = &Layers{}
-		err := l.Again(next, ServiceSettings(&next.Service))
+func reloadService(l *config.Layers, log *slog.Logger, at changeable) *config.Reloading {
+	next := &config.Layers{}
+	r := &config.Reloading{Layers: l, Log: log}
+	r.Read = func() (*config.Layers, error) {
+		next = &config.Layers{}
+		err := l.Again(next, config.ServiceSettings(&next.Service))
 		return next, errors.Join(err, next.Service.Store().Check(), next.Service.CheckTogether())
 	}
 	r.Fixed = func(name string) bool { return at.fixed(name, &next.Service) }
@@ -59,10 +60,10 @@ func reloadService(l *Layers, log *slog.Logger, at changeable) *Reloading {
 		return at.take(ctx, changed, &l.Service, &next.Service)
 	}
 	if at.book != nil {
-		r.Files = append(r.Files, Reloadable{"access", at.book.Reload})
+		r.Files = append(r.Files, config.Reloadable{Name: "access", Apply: at.book.Reload})
 	}
 	if at.secure != nil {
-		r.Files = append(r.Files, Reloadable{"certificates", at.secure.Reload})
+		r.Files = append(r.Files, config.Reloadable{Name: "certificates", Apply: at.secure.Reload})
 	}
 	return r
 }
@@ -74,7 +75,7 @@ var (
 
 // fixed tells of settings that turn access control, or TLS, on or off: that should not be done by a
 // slip.
-func (a changeable) fixed(name string, next *Service) bool {
+func (a changeable) fixed(name string, next *config.Service) bool {
 	switch {
 	case slices.Contains(accessSettings, name):
 		return (a.book == nil) == next.Controlled()
@@ -86,7 +87,7 @@ func (a changeable) fixed(name string, next *Service) bool {
 
 // take puts settings in force. What can fail comes first: certificates, and then keys, of which the
 // former are put back.
-func (a changeable) take(ctx context.Context, changed []string, now, next *Service) error {
+func (a changeable) take(ctx context.Context, changed []string, now, next *config.Service) error {
 	among := func(names []string) bool {
 		return slices.ContainsFunc(changed, func(name string) bool { return slices.Contains(names, name) })
 	}
@@ -114,14 +115,14 @@ func (a changeable) take(ctx context.Context, changed []string, now, next *Servi
 }
 
 // reloadGateway says how a gateway takes what has changed.
-func reloadGateway(c *Gateway, l *Layers, log *slog.Logger, level *slog.LevelVar, g *gateway.Gateway) *Reloading {
-	next := &Layers{}
-	into := &Gateway{}
-	r := &Reloading{Layers: l, Log: log}
-	r.Read = func() (*Layers, error) {
-		next = &Layers{}
-		into = &Gateway{Service: &next.Service}
-		err := l.Again(next, GatewaySettings(into))
+func reloadGateway(l *config.Layers, log *slog.Logger, level *slog.LevelVar, g *gateway.Gateway) *config.Reloading {
+	next := &config.Layers{}
+	into := &config.Gateway{}
+	r := &config.Reloading{Layers: l, Log: log}
+	r.Read = func() (*config.Layers, error) {
+		next = &config.Layers{}
+		into = &config.Gateway{Service: &next.Service}
+		err := l.Again(next, config.GatewaySettings(into))
 		return next, errors.Join(err, into.CheckTogether())
 	}
 	r.Take = func(_ context.Context, changed []string) error {
@@ -134,6 +135,6 @@ func reloadGateway(c *Gateway, l *Layers, log *slog.Logger, level *slog.LevelVar
 		level.Set(into.LogLevel)
 		return nil
 	}
-	r.Files = []Reloadable{{"routes", func(context.Context) error { return g.Reload() }}}
+	r.Files = []config.Reloadable{{Name: "routes", Apply: func(context.Context) error { return g.Reload() }}}
 	return r
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/wire"
 	"github.com/coatcheck/coatcheck/lock"
@@ -56,7 +57,7 @@ type ownLock interface {
 
 // bindLocks adds --server, --redis with what belongs to it, --config and the command's own settings
 // to its flags.
-func bindLocks(flags *pflag.FlagSet, own ...*Setting) *source {
+func bindLocks(flags *pflag.FlagSet, own ...*config.Setting) *source {
 	return bindStraight(flags, []string{"lock-after-loss", "lock-longest-ttl", "clock-skew"}, own)
 }
 
@@ -131,7 +132,7 @@ func ownerOf(name string) string {
 	if err != nil || host == "" {
 		host = "process"
 	}
-	host = NameOf(host)
+	host = config.NameOf(host)
 	return fmt.Sprintf("%s:%d", host[:min(len(host), 150)], os.Getpid())
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
 )
@@ -26,7 +27,7 @@ func (p *program) segmentCommand() *cobra.Command {
 
 // leafFlags says where a command finds its tags.
 type leafFlags struct {
-	Layers
+	config.Layers
 
 	url  string
 	leaf segment.LeafConfig
@@ -34,22 +35,23 @@ type leafFlags struct {
 
 // bindLeaf adds --sql, --table, --sql-timeout, --config and the command's own settings to its
 // flags.
-func bindLeaf(flags *pflag.FlagSet, own ...*Setting) *leafFlags {
+func bindLeaf(flags *pflag.FlagSet, own ...*config.Setting) *leafFlags {
 	l := &leafFlags{}
-	l.bindTo(flags, append(own, DatabaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; in COATCHECK_SQL or the file others do not see it", &l.url)))
+	l.bindTo(flags, append(own, config.DatabaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; in COATCHECK_SQL or the file others do not see it", &l.url)))
 	return l
 }
 
-func (l *leafFlags) bindTo(flags *pflag.FlagSet, own []*Setting) {
+func (l *leafFlags) bindTo(flags *pflag.FlagSet, own []*config.Setting) {
 	own = append(own,
-		Text("table", segment.DefaultLeafTable, "name", "the table of the tags, with or without a schema", &l.leaf.Table),
-		Span("sql-timeout", segment.DefaultTimeout.String(), 10*time.Millisecond, 10*time.Minute, "how long one transaction may take", &l.leaf.Timeout))
+		config.Text("table", segment.DefaultLeafTable, "name", "the table of the tags, with or without a schema", &l.leaf.Table),
+		config.Span("sql-timeout", segment.DefaultTimeout.String(), 10*time.Millisecond, 10*time.Minute, "how long one transaction may take", &l.leaf.Timeout))
 	mine := map[string]bool{}
 	for _, setting := range own {
 		mine[setting.Name] = true
 	}
 	l.Bind(flags, own)
-	for _, setting := range ServiceSettings(&l.Service) { // a file may be shared with the service
+	// a file may be shared with the service
+	for _, setting := range config.ServiceSettings(&l.Service) {
 		if !mine[setting.Name] {
 			l.Table = append(l.Table, setting)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/segment"
@@ -41,8 +42,8 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 		Long: "Move a tag between an SQL database and Redis, while it is used: it is retired where it is, and only then, when it is known which ids can have been handed out, it is opened where it goes.\n" +
 			"In between nobody gets a new range. Repeat it if it fails in the middle. Leaf's own servers take no notice of a tag that is retired: stop them before.",
 	}
-	home := func(name, help string, into *string) *Setting {
-		return &Setting{Name: name, Unit: "URL", Help: help, Redact: redactHome, Parse: func(s string) error {
+	home := func(name, help string, into *string) *config.Setting {
+		return &config.Setting{Name: name, Unit: "URL", Help: help, Redact: redactHome, Parse: func(s string) error {
 			*into = s
 			return checkHome(s)
 		}}
@@ -50,7 +51,7 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 	m.bindTo(command.Flags(), append(storeSettings(&m.Service),
 		home("from", "where the tag is: mysql:// | postgres:// | redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://", &m.from),
 		home("to", "where it goes: the same kinds of URL", &m.to),
-		Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least, in a database", &m.step)))
+		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids", "how many ids a fetch takes at least, in a database", &m.step)))
 	command.RunE = func(c *cobra.Command, args []string) error {
 		if err := m.complete(c, p); err != nil {
 			return err
@@ -64,8 +65,8 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 }
 
 // storeSettings are those of the service that say how its store is used.
-func storeSettings(c *Service) (own []*Setting) {
-	for _, setting := range ServiceSettings(c) {
+func storeSettings(c *config.Service) (own []*config.Setting) {
+	for _, setting := range config.ServiceSettings(c) {
 		if slices.Contains([]string{"prefix", "ack", "restarts", "store-timeout"}, setting.Name) {
 			own = append(own, setting)
 		}
@@ -95,7 +96,7 @@ func (p *program) moveTag(ctx context.Context, m *tagMove, tag string) error {
 }
 
 func isSQL(url string) bool {
-	_, _, err := ParseSQL(url)
+	_, _, err := config.ParseSQL(url)
 	return err == nil
 }
 
@@ -114,7 +115,7 @@ func checkHome(url string) error {
 
 func redactHome(url string) string {
 	if isSQL(url) {
-		return RedactSQL(url)
+		return config.RedactSQL(url)
 	}
 	return redisconn.Redact(url)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -17,8 +18,8 @@ type openedSegments struct {
 }
 
 // openSegments opens what --segment-source says.
-func openSegments(c *Service) (openedSegments, error) {
-	if c.SegmentSource == SegmentsFromRedis {
+func openSegments(c *config.Service) (openedSegments, error) {
+	if c.SegmentSource == config.SegmentsFromRedis {
 		return openedSegments{close: func() error { return nil }}, nil
 	}
 	db, dialect, err := openSQL(c.SegmentSource)

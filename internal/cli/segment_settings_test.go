@@ -8,14 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 	"github.com/coatcheck/coatcheck/server"
 )
 
 func TestSettingsOfSegmentsAndDoors(t *testing.T) {
-	read := func(args ...string) (*Service, error) {
+	read := func(args ...string) (*config.Service, error) {
 		command := &cobra.Command{}
-		l := BindService(command.Flags())
+		l := config.BindService(command.Flags())
 		err := errors.Join(command.ParseFlags(args), l.Load(command.Flags(), func(string) string { return "" }))
 		return &l.Service, err
 	}
@@ -28,7 +29,7 @@ func TestSettingsOfSegmentsAndDoors(t *testing.T) {
 		tokens     []server.TinyidToken
 		opaqueKeys int
 	}
-	of := func(c *Service) segments {
+	of := func(c *config.Service) segments {
 		return segments{c.SegmentSource, c.Segments().Period, c.SegmentStep, c.SegmentCreate, c.Leaf, c.TinyidTokens, len(c.OpaqueKeys)}
 	}
 	c, err := read()

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/segment"
 )
 
@@ -29,7 +30,7 @@ const (
 // postgres://…, with the driver's own parameters behind a question mark. It connects to nothing
 // yet. Its errors hold nothing of the URL.
 func openSQL(text string) (*sql.DB, segment.Dialect, error) {
-	target, dialect, err := ParseSQL(text)
+	target, dialect, err := config.ParseSQL(text)
 	if err != nil {
 		return nil, "", err
 	}

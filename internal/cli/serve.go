@@ -14,6 +14,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/idempotency"
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/metrics"
@@ -27,7 +28,7 @@ func (p *program) serveCommand() *cobra.Command {
 		Use: "serve", Short: "Run the service", Args: noArgs,
 		Long: "Run the service. Without arguments it uses the embedded store and listens on 127.0.0.1:8080.",
 	}
-	l := BindService(command.Flags())
+	l := config.BindService(command.Flags())
 	command.RunE = func(c *cobra.Command, _ []string) error {
 		if err := p.complete(c, l); err != nil {
 			return err
@@ -39,7 +40,7 @@ func (p *program) serveCommand() *cobra.Command {
 }
 
 // serve runs the service until the context ends.
-func (p *program) serve(ctx context.Context, l *Layers) (err error) {
+func (p *program) serve(ctx context.Context, l *config.Layers) (err error) {
 	hangups := catchHangups()
 	defer signal.Stop(hangups)
 	c := &l.Service
@@ -98,7 +99,7 @@ func (p *program) serve(ctx context.Context, l *Layers) (err error) {
 }
 
 // openStore opens the store that the configuration names.
-func openStore(ctx context.Context, c *Service, log *slog.Logger, observers ...observe.Observer) (*redisstore.Store, error) {
+func openStore(ctx context.Context, c *config.Service, log *slog.Logger, observers ...observe.Observer) (*redisstore.Store, error) {
 	config := c.Store()
 	config.Logger, config.Observers = log, observers
 	store, err := redisstore.OpenConfig(ctx, config)
@@ -123,13 +124,13 @@ func checkRights(ctx context.Context, store *redisstore.Store) error {
 }
 
 // logger writes to standard error, so that standard output is the banner's.
-func (p *program) logger(c *Service) *slog.Logger {
+func (p *program) logger(c *config.Service) *slog.Logger {
 	log, _ := p.levelled(c)
 	return log
 }
 
 // levelled is such a logger, and what it holds, which can change.
-func (p *program) levelled(c *Service) (*slog.Logger, *slog.LevelVar) {
+func (p *program) levelled(c *config.Service) (*slog.Logger, *slog.LevelVar) {
 	level := &slog.LevelVar{}
 	level.Set(c.LogLevel)
 	options := &slog.HandlerOptions{Level: level}

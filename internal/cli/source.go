@@ -9,12 +9,13 @@ import (
 
 	"github.com/coatcheck/coatcheck/client"
 	_ "github.com/coatcheck/coatcheck/embedded" // for the URL embedded:
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // source says where a command finds what it is about: at a running service, or straight on a Redis.
 type source struct {
-	Layers
+	config.Layers
 
 	serviceAt
 }
@@ -22,7 +23,7 @@ type source struct {
 // bindStraight adds --server, --redis with what belongs to it, --config and the command's own
 // settings to its flags. also names the settings of the service that the command takes as well when
 // it goes straight to Redis, besides those of the store.
-func bindStraight(flags *pflag.FlagSet, also []string, own []*Setting) *source {
+func bindStraight(flags *pflag.FlagSet, also []string, own []*config.Setting) *source {
 	s := &source{}
 	own = append(own, s.settings()...)
 	mine := map[string]bool{}
@@ -30,8 +31,8 @@ func bindStraight(flags *pflag.FlagSet, also []string, own []*Setting) *source {
 		mine[setting.Name] = true
 	}
 	also = append([]string{"redis", "ack", "restarts", "prefix", "store-timeout"}, also...)
-	var rest []*Setting
-	for _, setting := range ServiceSettings(&s.Service) {
+	var rest []*config.Setting
+	for _, setting := range config.ServiceSettings(&s.Service) {
 		switch {
 		case mine[setting.Name]: // such as --identity, which is the command's here
 		case slices.Contains(also, setting.Name):
@@ -52,7 +53,7 @@ func bindStraight(flags *pflag.FlagSet, also []string, own []*Setting) *source {
 func (s *source) said(name string) bool {
 	for _, setting := range s.Table {
 		if setting.Name == name {
-			return setting.Source != "default" && setting.Value != Unsaid
+			return setting.Source != "default" && setting.Value != config.Unsaid
 		}
 	}
 	return false

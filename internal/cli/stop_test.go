@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/expect"
 )
 
 func TestStopThatCutsRequestsOffIsWarnedOf(t *testing.T) {
 	for limit, warned := range map[time.Duration]bool{0: false, 29 * time.Second: true, 30 * time.Second: false} {
 		var log strings.Builder
-		c := Service{StopTimeout: limit, RequestTimeout: 30 * time.Second}
+		c := config.Service{StopTimeout: limit, RequestTimeout: 30 * time.Second}
 		expect.Equal(t, "the stop timeout", stopWithin(&c, slog.New(slog.NewTextHandler(&log, nil))), limit)
 		expect.Equal(t, "a stop timeout of "+limit.String()+" is warned of", strings.Contains(log.String(), "stop-timeout"), warned)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coatcheck/coatcheck/internal/config"
 )
 
 var units = []string{"deploy/systemd/coatcheck.service", "deploy/systemd/coatcheck-gateway.service"}
@@ -163,7 +165,7 @@ func hasFlag(command *cobra.Command, said string) bool {
 
 // stopsWithin is how long a stop takes at most behind the drain delay: requests under way end, what
 // is cut off says so, and late answers are recorded.
-func stopsWithin(c *Service) time.Duration {
+func stopsWithin(c *config.Service) time.Duration {
 	requests := c.StopTimeout
 	if requests == 0 {
 		requests = max(c.RequestTimeout, 30*time.Second) + 5*time.Second

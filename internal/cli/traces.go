@@ -4,12 +4,13 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/coatcheck/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/tracing"
 )
 
 // openTraces starts the sending of traces, of which into has the service's name and whose decisions
 // it follows; nil if they are not wanted.
-func (p *program) openTraces(ctx context.Context, c *Service, into tracing.Config) (*tracing.Traces, error) {
+func (p *program) openTraces(ctx context.Context, c *config.Service, into tracing.Config) (*tracing.Traces, error) {
 	if c.TraceEndpoint == "" && !tracing.Wanted(p.getenv) {
 		return nil, nil //nolint:nilnil // nil makes no traces
 	}

@@ -33,6 +33,13 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease"
 )
 
+// What a service has where its Config says nothing.
+const (
+	DefaultMaxBody        = 1 << 20 // bytes
+	DefaultRequestTimeout = 30 * time.Second
+	DefaultSegmentStep    = 1000 // ids
+)
+
 // Config sets up a service. The zero value of each field but Store means the default beside it.
 type Config struct {
 	Store  *redisstore.Store // stays open when the server ends; the caller closes it after
@@ -67,7 +74,7 @@ type Config struct {
 	SegmentSource segment.Source
 	// lists the source's tags for people; nil = none, or those of the store's counters
 	SegmentTags func(context.Context) ([]SegmentTag, error)
-	// ids that the store's counters give at least, 1 to counter.MaxBy; 0 = 1000
+	// ids that the store's counters give at least, 1 to counter.MaxBy; 0 = DefaultSegmentStep
 	SegmentStep int64
 	// tags that the store's counters do not have are refused; else they begin at 1
 	KnownSegments bool
@@ -123,8 +130,9 @@ type Config struct {
 	PaymentDelay time.Duration // demo: how long a payment takes after its charge
 	PaymentLease time.Duration // demo: how long a payment's attempt may be silent; 0 = 30 s
 
-	MaxBody int64 // bytes of a request's body; 0 = 1 MiB
-	// how long a request may take, the time in which its body arrives included; 0 = 30 s
+	MaxBody int64 // bytes of a request's body; 0 = DefaultMaxBody
+	// how long a request may take, the time in which its body arrives included; 0 =
+	// DefaultRequestTimeout
 	RequestTimeout time.Duration
 	HeaderTimeout  time.Duration // how long the header of a request may take to arrive; 0 = 5 s
 	IdleTimeout    time.Duration // how long a connection is kept without a request; 0 = 2 min
@@ -168,10 +176,10 @@ func (c Config) withDefaults() Config {
 		c.Principal = idempotency.DefaultPrincipal
 	}
 	if c.MaxBody == 0 {
-		c.MaxBody = 1 << 20
+		c.MaxBody = DefaultMaxBody
 	}
 	if c.RequestTimeout == 0 {
-		c.RequestTimeout = 30 * time.Second
+		c.RequestTimeout = DefaultRequestTimeout
 	}
 	if c.StopTimeout == 0 {
 		c.StopTimeout = c.RequestTimeout + stopMargin

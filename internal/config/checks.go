@@ -42,7 +42,7 @@ func (c *Service) CheckTogether() error {
 	}
 	embedded := c.Redis == "" || c.Redis == "embedded:"
 	wrong(c.AccessStore && embedded, "access-store: nobody but the service reaches the embedded store, so no key can be added to it; take --access or --access-keys")
-	wrong(c.Controlled() && !slices.Equal(c.PrincipalHeaders, defaultPrincipal), "principal-headers: not with access, where the key or certificate says who is asking")
+	wrong(c.Controlled() && !slices.Equal(c.PrincipalHeaders, []string{defaultPrincipal}), "principal-headers: not with access, where the key or certificate says who is asking")
 	wrong(c.Rate.N > 0 && !c.Controlled(), "rate: only with access (--access, --access-keys or --access-store), which says whose requests are counted")
 	wrong(c.Burst > 0 && c.Rate.N == 0, "burst: only with rate")
 	wrong(c.MaxBytesInFlight > 0 && c.MaxBytesInFlight < 2*c.MaxBody, "max-bytes-in-flight: a body of max-body does not fit into it, twice as it is in memory")
@@ -50,9 +50,6 @@ func (c *Service) CheckTogether() error {
 	wrong(c.TLSClientCA != "" && c.TLSCert == "", "tls-client-ca: only with tls-cert and tls-key")
 	return errors.Join(append(faults, c.CheckListen(), c.CheckAdmin("admin-listen", c.AdminListen))...)
 }
-
-// defaultPrincipal are the headers of --principal-headers where nothing is said.
-var defaultPrincipal = []string{"Authorization"}
 
 // Controlled reports whether the service asks who is asking.
 func (c *Service) Controlled() bool {

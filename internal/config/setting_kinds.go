@@ -171,6 +171,18 @@ func Span(name, value string, least, most time.Duration, help string, into *time
 	}}
 }
 
+// spelled is a duration as people write it: 2m, not 2m0s.
+func spelled(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 // Choice is one of a few words.
 func Choice(name, value string, from []string, help string, into *string) *Setting {
 	return &Setting{Name: name, Value: value, Unit: strings.Join(from, " or "), Choices: from, Help: help, Parse: func(s string) error {

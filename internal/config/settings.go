@@ -10,12 +10,14 @@ import (
 
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/embedded"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/audit"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/requestlog"
 	"github.com/coatcheck/coatcheck/lock"
 	"github.com/coatcheck/coatcheck/redisstore"
+	"github.com/coatcheck/coatcheck/segment"
 	"github.com/coatcheck/coatcheck/server"
 	"github.com/coatcheck/coatcheck/workerlease"
 )
@@ -145,6 +147,9 @@ func ServiceSettings(c *Service) []*Setting {
 	)
 }
 
+// defaultPrincipal is the header that tells who is asking where nothing is said.
+const defaultPrincipal = "Authorization"
+
 // In puts settings under a heading, in help and in docs/configuration.md.
 func In(group string, table ...*Setting) []*Setting {
 	for _, s := range table {
@@ -158,11 +163,11 @@ func redisSettings(c *Service) []*Setting {
 		StoreURL(Text("redis", "embedded:", "URL", "the store: embedded: | redis:// | rediss:// | unix:// | redis+sentinel://h1,h2/<master> | redis+cluster://h1,h2", &c.Redis)),
 		Number("ack", "0", 0, 100, "replicas", "replicas that must confirm every write before it counts", &c.Ack),
 		Choice("restarts", string(redisstore.WaitAfterRestart), []string{string(redisstore.WaitAfterRestart), string(redisstore.TrustRestarts)}, "a restart or a failover of Redis: wait, since it may have lost what it had confirmed, or trust that it has all of it. Trust needs appendfsync always, --ack of all replicas, and no start from a copy or a backup while processes of the old one live; alike in all that use a prefix", &c.Restarts),
-		Text("prefix", "coatcheck:", "text", "before every key in Redis", &c.Prefix),
+		Text("prefix", redisstore.DefaultPrefix, "text", "before every key in Redis", &c.Prefix),
 		Optional(Span("store-timeout", Unsaid, 10*time.Millisecond, time.Minute, fmt.Sprintf("how long one call to the store may take; empty: %v, on the embedded store %v", redisstore.DefaultTimeout, redisstore.EmbeddedTimeout), &c.StoreTimeout)),
 		Text("data-dir", "", "directory", "embedded store: where it keeps its data; empty keeps nothing", &c.DataDir),
-		Number("max-keys", "1000000", 1, 100_000_000, "keys", "embedded store: how many keys it may hold", &c.MaxKeys),
-		Number("max-bytes", "268435456", 1<<20, 1<<40, "bytes", "embedded store: how much memory what it holds may take", &c.MaxBytes),
+		Number("max-keys", strconv.Itoa(embedded.DefaultMaxKeys), 1, 100_000_000, "keys", "embedded store: how many keys it may hold", &c.MaxKeys),
+		Number("max-bytes", strconv.Itoa(embedded.DefaultMaxBytes), 1<<20, 1<<40, "bytes", "embedded store: how much memory what it holds may take", &c.MaxBytes),
 	)
 }
 
@@ -171,9 +176,9 @@ func listenSettings(c *Service) []*Setting {
 		Address("listen", "127.0.0.1:8080", "where the service listens; port 0 takes a free one", &c.Listen),
 		adminSetting(c),
 		Choice("console", string(server.ConsoleWrite), []string{string(server.ConsoleRead), string(server.ConsoleWrite), string(server.ConsoleOff)}, "the web page at /console/: write has buttons for what its user may do, read has none that change anything, off is no page", &c.Console),
-		Span("request-timeout", "30s", time.Second, 24*time.Hour, "how long a request may take", &c.RequestTimeout),
-		Span("idle-timeout", "2m", time.Second, time.Hour, "how long a client's connection is kept without a request", &c.IdleTimeout),
-		Number("max-body", "1048576", 1024, 1<<30, "bytes", "the largest body of a request", &c.MaxBody),
+		Span("request-timeout", spelled(server.DefaultRequestTimeout), time.Second, 24*time.Hour, "how long a request may take", &c.RequestTimeout),
+		Span("idle-timeout", spelled(frontdoor.DefaultIdleTimeout), time.Second, time.Hour, "how long a client's connection is kept without a request", &c.IdleTimeout),
+		Number("max-body", strconv.Itoa(server.DefaultMaxBody), 1024, 1<<30, "bytes", "the largest body of a request", &c.MaxBody),
 		Number("max-connections", strconv.Itoa(frontdoor.DefaultMaxConnections), 1, 1_000_000, "connections", "clients' connections that are open at once; beyond it, the one that is unused for longest is closed for a new one. The process needs a file descriptor for each (ulimit -n), and some more", &c.MaxConnections),
 		Number("max-connections-per-address", "0", 0, 1_000_000, "connections", "connections of one address that are open at once, or of one /64 of IPv6; more are closed as they come. Behind a proxy all come from its address; 0: as many as there may be in all", &c.MaxPerAddress),
 		Optional(Number("max-bytes-in-flight", Unsaid, 1<<20, 1<<40, "bytes", "memory that requests under way may take, as far as it is counted: headers and bodies twice, and answers that wait for their clients. Beyond it requests are answered 503 overloaded; empty: a quarter of GOMEMLIMIT, else 256 MiB", &c.MaxBytesInFlight)),
@@ -187,7 +192,7 @@ func callerSettings(c *Service) []*Setting {
 		Toggle("access-store", "API keys are those, too, that coatcheck key add has put into Redis; they are read again every 5 s, and on SIGHUP", &c.AccessStore),
 		Hot(Rate("rate", "how often each principal may ask, counted in Redis for all services together, such as 100/s; a key's own rate counts before it; empty: as often as they like", &c.Rate)),
 		Hot(Optional(Number("burst", Unsaid, 1, 1_000_000, "requests", "how many requests beyond that rate may come at once; empty: what it gives in a second, and one at least", &c.Burst))),
-		Headers("principal-headers", "Authorization", "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.PrincipalHeaders),
+		Headers("principal-headers", defaultPrincipal, "request headers that tell who is asking: the keys and tokens of two of them never meet; none: everybody is the same", &c.PrincipalHeaders),
 		Hot(origins("cors-origins", "origins whose pages may ask from a browser, such as https://shop.example; empty: none", &c.CORSOrigins)),
 		Hot(HostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as coatcheck.internal or *.example.com; * is every name; empty: where keys are asked for every name, else no other", &c.AllowedHosts)),
 		Hot(Text("tls-cert", "", "file", "certificates of the service in PEM, its own first; empty: no TLS. Read again when it changes, and on SIGHUP", &c.TLSCert)),
@@ -211,7 +216,7 @@ func afterLossSettings(c *Service) []*Setting {
 	return In("Counters",
 		Choice("counter-after-loss", string(counter.MovePast), []string{string(counter.MovePast), string(counter.Refuse)}, "a counter that has gone back, or may have, since Redis has lost what it had confirmed: move it past every value that can have been handed out, or refuse it until somebody sets it; what follows has to be alike in all that use a counter", &c.CounterAfterLoss),
 		Optional(Number("counter-margin", Unsaid, 1, counter.MaxMargin, "values", fmt.Sprintf("how far such a counter moves; empty: %d, with --ack %d", counter.DefaultMargin, counter.DefaultAckMargin), &c.CounterMargin)),
-		Span("counter-hold-off", "5s", time.Second, time.Minute, "after a loss of everything: how long nothing is added, while all services say what they have seen", &c.CounterHoldOff),
+		Span("counter-hold-off", spelled(counter.DefaultHoldOff), time.Second, time.Minute, "after a loss of everything: how long nothing is added, while all services say what they have seen", &c.CounterHoldOff),
 	)
 }
 
@@ -224,15 +229,15 @@ func workerSettings(c *Service) []*Setting {
 		Optional(Choice("new-pools", "", []string{"wait", "trust"}, "a worker-id pool that the store knows nothing of: wait until no window can be open that it may have forgotten, or trust that it is new; empty: trust on the embedded store and with --dev, else wait", &c.NewPools)),
 		Optional(Span("worker-longest-ttl", Unsaid, workerlease.MinTTL, workerlease.MaxTTL, fmt.Sprintf("the longest TTL of a worker-id pool: a longer one is refused, and once Redis may have lost a pool nothing is granted for that long and --clock-skew; alike in all that use a pool; empty: %v, where unknown pools are trusted %v", workerlease.DefaultTTL, workerlease.MaxTTL), &c.WorkerLongest)),
 		Span("worker-cooldown", "0s", 0, workerlease.MaxTTL, "how long a worker id rests after its lease before another holder gets it", &c.WorkerCooldown),
-		Span("clock-skew", "1s", time.Millisecond, time.Minute, "how far the clocks of two Redis servers that can be master may differ; alike in all that use a pool", &c.ClockSkew),
+		Span("clock-skew", spelled(workerlease.DefaultSkew), time.Millisecond, time.Minute, "how far the clocks of two Redis servers that can be master may differ; alike in all that use a pool", &c.ClockSkew),
 	)
 }
 
 func segmentSettings(c *Service) []*Setting {
 	return In("Segments, opaque ids, and the APIs of Leaf and tinyid",
 		segmentSource(&c.SegmentSource),
-		Span("segment-period", "15m", time.Second, 720*time.Hour, "how long one fetched range of /id/segment should last: how many ids are fetched follows the demand", &c.SegmentPeriod),
-		Number("segment-step", "1000", 1, counter.MaxBy, "ids", "ids that are fetched at once at least, where the source is redis; a table says so itself", &c.SegmentStep),
+		Span("segment-period", spelled(segment.DefaultPeriod), time.Second, 720*time.Hour, "how long one fetched range of /id/segment should last: how many ids are fetched follows the demand", &c.SegmentPeriod),
+		Number("segment-step", strconv.Itoa(server.DefaultSegmentStep), 1, counter.MaxBy, "ids", "ids that are fetched at once at least, where the source is redis; a table says so itself", &c.SegmentStep),
 		Toggled("segment-create", "true", "a tag that Redis does not have begins at 1; false: it is not found", &c.SegmentCreate),
 		Keyring("opaque-key", "keys that make ids opaque (format=opaque), the newest first: id:base64 of 32 bytes; the newest writes, all read; none: no id is opaque", &c.OpaqueKeys),
 		leafModes(&c.Leaf),

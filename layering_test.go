@@ -92,7 +92,7 @@ var layers = map[string][]string{
 	"internal/fault":      {},
 	"internal/pipeline":   {"internal/fault", "internal/redisconn", "redisstore/observe", "scripts"},
 	"internal/redisprobe": {"doctor", "internal/redisconn", "redisstore"},
-	"internal/requestlog": {},
+	"internal/requestlog": {"internal/names", "internal/secret"},
 	// a package that makes spans takes a tracer; this one place sends them
 	"internal/tracing": {"redisstore", "redisstore/observe"},
 

@@ -139,8 +139,7 @@ type Gateway struct {
 
 	door     *frontdoor.Door // of clients
 	working  crowd           // requests under way, those whose connection was handed over included
-	stopping atomic.Bool     // /readyz says so
-	closing  atomic.Bool     // no operation is begun any more
+	draining frontdoor.Draining
 	hard     context.Context // ends when the time to stop is over: it ends what is still under way
 	end      context.CancelCauseFunc
 	health   *health.Checker
@@ -261,7 +260,7 @@ func (g *Gateway) serve(w *responder, r *http.Request, x *exchange) {
 	if !g.admits(w, r, x) {
 		return
 	}
-	if g.closing.Load() && !streams {
+	if g.draining.Closing.Load() && !streams {
 		g.refuseAtStop(w, r, x)
 		return
 	}

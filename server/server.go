@@ -182,7 +182,7 @@ func (c Config) withDefaults() Config {
 		c.RequestTimeout = DefaultRequestTimeout
 	}
 	if c.StopTimeout == 0 {
-		c.StopTimeout = c.RequestTimeout + stopMargin
+		c.StopTimeout = c.RequestTimeout + frontdoor.StopMargin
 	}
 	return c
 }
@@ -223,8 +223,7 @@ type Server struct {
 	roles    map[string]access.Role // by method and Echo's path, such as "GET /incr/:key"
 	lockout  access.Lockout
 	audit    *audit.Log
-	stopping atomic.Bool
-	closing  atomic.Bool // no operation is begun any more
+	draining frontdoor.Draining
 	locks    *lock.Locks
 	waits    waits
 	health   *health.Checker
@@ -238,9 +237,6 @@ type Server struct {
 	zones    sync.Map // *time.Location by name
 	now      func() time.Time
 }
-
-// stopMargin is how much longer than its requests a stop may take, so that their answers are sent.
-const stopMargin = 5 * time.Second
 
 // policyPath is where clients read what the guarded routes take.
 const policyPath = "/idempotency-policy"
@@ -320,12 +316,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 const closeTime = 5 * time.Second
 
 func (s *Server) stop(ctx context.Context, web *http.Server) error {
-	s.stopping.Store(true)
-	s.log.InfoContext(ctx, "stopping: after drain_delay no operation is begun, and requests under way may take up to stop_timeout",
-		"requests", s.door.UnderWay(), "drain_delay", s.config.DrainDelay, "stop_timeout", s.config.StopTimeout)
-	s.door.Drain()
-	time.Sleep(s.config.DrainDelay)
-	s.closing.Store(true)
+	s.draining.Begin(s.door, s.door.UnderWay(), s.config.DrainDelay, s.config.StopTimeout)
 	s.waits.end()
 	patient, cancel := context.WithTimeout(ctx, s.config.StopTimeout)
 	defer cancel()
